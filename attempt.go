@@ -1,0 +1,61 @@
+package postrider
+
+import "time"
+
+// Attempt is one HTTP request made for a delivery, with what came back; or,
+// when its Outcome is [OutcomeNone], a decision made without a request.
+type Attempt struct {
+	Delivery     DeliveryID
+	Event        EventID
+	Endpoint     EndpointID
+	Number       int // from 1, unique in its delivery
+	Outcome      Outcome
+	StatusCode   int           // 0: no answer
+	RetryAfter   time.Duration // what a 429 or 503 asked for; 0: nothing
+	StartedAt    time.Time
+	Duration     time.Duration // DNS to last body byte
+	Error        string        // a class and no more than its owner may see; empty when accepted
+	RequestHead  []byte        // as sent, without signatures and credentials
+	ResponseHead []byte        // as received, at most 16 KiB
+	ResponseBody []byte        // as received, at most 16 KiB
+	Stale        bool          // its lease had been taken by another when it settled
+	StatusAfter  Status
+	NextAt       time.Time // when the next attempt is due; zero: none is
+}
+
+// Outcome is what one attempt showed.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeAccepted    Outcome = "accepted"    // 2xx
+	OutcomeRejected    Outcome = "rejected"    // any other answer
+	OutcomeGone        Outcome = "gone"        // 410
+	OutcomeThrottled   Outcome = "throttled"   // 429, or 503 with Retry-After
+	OutcomeUnreachable Outcome = "unreachable" // nothing was sent
+	OutcomeTimedOut    Outcome = "timed_out"   // the deadline passed
+	OutcomeBroken      Outcome = "broken"      // cut after sending began
+	OutcomeBlocked     Outcome = "blocked"     // refused by the guard; nothing was sent
+	OutcomeLost        Outcome = "lost"        // its node died
+	OutcomeNone        Outcome = "none"        // a decision without a request
+)
+
+// Outcomes lists every outcome there is.
+var Outcomes = []Outcome{
+	OutcomeAccepted, OutcomeRejected, OutcomeGone, OutcomeThrottled, OutcomeUnreachable,
+	OutcomeTimedOut, OutcomeBroken, OutcomeBlocked, OutcomeLost, OutcomeNone,
+}
+
+// Classify returns the outcome of an answer with the given status code. A 503
+// is throttled only when it says for how long.
+func Classify(statusCode int, retryAfter time.Duration) Outcome {
+	switch {
+	case statusCode >= 200 && statusCode <= 299:
+		return OutcomeAccepted
+	case statusCode == 410:
+		return OutcomeGone
+	case statusCode == 429, statusCode == 503 && retryAfter > 0:
+		return OutcomeThrottled
+	}
+	return OutcomeRejected
+}

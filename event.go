@@ -1,0 +1,73 @@
+package postrider
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Event is what a producer published. Nothing of it changes afterwards; Data
+// is, to the byte, what the producer sent.
+type Event struct {
+	ID          EventID
+	Account     AccountID
+	Type        string
+	Data        []byte // JSON
+	APIVersion  string // the producer's own; may be empty
+	OrderingKey string // may be empty
+	Sequence    int64  // place among the account's events of this ordering key, from 1; 0 without a key
+	CreatedAt   time.Time
+
+	// IdempotencyKey makes a repeated publish harmless. It is kept apart from
+	// the event, for some days, and empty in an event that was read back.
+	IdempotencyKey string
+}
+
+// Receipt is what the producer of an event is told once the event is stored.
+type Receipt struct {
+	ID         EventID // the first event's, for a duplicate
+	Duplicate  bool    // the same key and content were published before; nothing is sent twice
+	Deliveries int     // how many were made; 0 for a duplicate, unknown with FanOut
+	FanOut     bool    // a fan-out job makes the deliveries
+}
+
+// MaxTypeLength is the longest event type, in bytes.
+const MaxTypeLength = 128
+
+var typeForm = regexp.MustCompile(`^[a-zA-Z0-9_-]+(\.[a-zA-Z0-9_-]+)*$`)
+
+// CheckType returns an [InvalidError] for the field unless name is an event
+// type: segments of letters, digits, _ and -, joined by dots.
+func CheckType(field, name string) error {
+	if len(name) > MaxTypeLength || !typeForm.MatchString(name) {
+		return &InvalidError{Field: field, Reason: fmt.Sprintf(
+			"must be segments of letters, digits, _ and - joined by dots, at most %d bytes", MaxTypeLength)}
+	}
+	return nil
+}
+
+// Pattern selects event types: a whole type (order.created), everything below
+// a segment (order.*, which is order.created and order.item.added but not
+// order), or everything (*).
+type Pattern string
+
+// Check returns an [InvalidError] for the field unless the pattern has one of
+// the three forms.
+func (p Pattern) Check(field string) error {
+	if p == "*" {
+		return nil
+	}
+	if CheckType(field, strings.TrimSuffix(string(p), ".*")) != nil {
+		return &InvalidError{Field: field, Reason: "must be an event type (order.created), a prefix (order.*) or *"}
+	}
+	return nil
+}
+
+// Matches reports whether the pattern selects the event type.
+func (p Pattern) Matches(eventType string) bool {
+	if prefix, ok := strings.CutSuffix(string(p), "*"); ok {
+		return strings.HasPrefix(eventType, prefix) && eventType != prefix
+	}
+	return string(p) == eventType
+}

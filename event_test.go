@@ -1,0 +1,127 @@
+package postrider_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider"
+)
+
+func TestCheckType(t *testing.T) {
+	t.Parallel()
+	for eventType, valid := range map[string]bool{
+		"order": true, "order.created": true, "a.b.c.d": true, "Order_2.re-done": true, "0": true,
+		strings.Repeat("a", postrider.MaxTypeLength):   true,
+		strings.Repeat("a", postrider.MaxTypeLength+1): false,
+		"":                 false,
+		".":                false,
+		"order.":           false,
+		".order":           false,
+		"order..created":   false,
+		"order created":    false,
+		"order.*":          false,
+		"*":                false,
+		"order\n":          false,
+		"bestellung.größe": false,
+	} {
+		err := postrider.CheckType("type", eventType)
+		if (err == nil) != valid {
+			t.Errorf("CheckType(%q) = %v, want valid %t", eventType, err, valid)
+		}
+		if err != nil && postrider.Faults(err)[0].Field != "type" {
+			t.Errorf("CheckType(%q) blames %q, want type", eventType, postrider.Faults(err)[0].Field)
+		}
+	}
+}
+
+func TestPatternMatches(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		pattern postrider.Pattern
+		matches []string
+		misses  []string
+	}{
+		{
+			"a type selects itself alone", "order.created",
+			[]string{"order.created"},
+			[]string{"order", "order.created.late", "order.Created", "order.create", ""},
+		},
+		{
+			"a prefix selects what is below it, at any depth", "order.*",
+			[]string{"order.created", "order.item.added"},
+			[]string{"order", "orders.created", "ordering", "order.", ""},
+		},
+		{
+			"a longer prefix", "order.item.*",
+			[]string{"order.item.added"},
+			[]string{"order.item", "order.items.added", "order.created"},
+		},
+		{
+			"a star selects everything", "*",
+			[]string{"order", "order.created", "a.b.c"},
+			[]string{""},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, eventType := range tt.matches {
+				if !tt.pattern.Matches(eventType) {
+					t.Errorf("%s does not match %q", tt.pattern, eventType)
+				}
+			}
+			for _, eventType := range tt.misses {
+				if tt.pattern.Matches(eventType) {
+					t.Errorf("%s matches %q", tt.pattern, eventType)
+				}
+			}
+		})
+	}
+}
+
+func TestPatternCheck(t *testing.T) {
+	t.Parallel()
+	for pattern, valid := range map[postrider.Pattern]bool{
+		"*": true, "order": true, "order.created": true, "order.*": true, "order.item.*": true,
+		"": false, ".*": false, "**": false, "*.created": false, "order*": false, "order.*.late": false,
+		"order.**": false, "order.*.*": false, "order.": false, "*.*": false,
+	} {
+		err := pattern.Check("event_types[0]")
+		if (err == nil) != valid {
+			t.Errorf("Check(%q) = %v, want valid %t", pattern, err, valid)
+		}
+		if err != nil && postrider.Faults(err)[0].Field != "event_types[0]" {
+			t.Errorf("Check(%q) blames %q, want event_types[0]", pattern, postrider.Faults(err)[0].Field)
+		}
+	}
+}
+
+// A pattern that passed Check agrees with the definition, written by segments.
+func FuzzPattern(f *testing.F) {
+	f.Add("order.*", "order.created")
+	f.Add("*", "a")
+	f.Add("order", "order")
+	f.Add("order.*", "orders.x")
+	f.Fuzz(func(t *testing.T, pattern, eventType string) {
+		p := postrider.Pattern(pattern)
+		if p.Check("p") != nil || postrider.CheckType("t", eventType) != nil {
+			return
+		}
+		if got, want := p.Matches(eventType), matchesBySegments(pattern, eventType); got != want {
+			t.Errorf("%q matches %q = %t, want %t", pattern, eventType, got, want)
+		}
+	})
+}
+
+func matchesBySegments(pattern, eventType string) bool {
+	want, got := strings.Split(pattern, "."), strings.Split(eventType, ".")
+	for i, segment := range want {
+		switch {
+		case segment == "*":
+			return len(got) > i
+		case i >= len(got) || segment != got[i]:
+			return false
+		}
+	}
+	return len(want) == len(got)
+}

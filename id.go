@@ -1,0 +1,146 @@
+package postrider
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// ID is a UUIDv7 whose type says what it names. Outside, it is TypeID text: a
+// prefix, an underscore and 26 characters of Crockford's base32, for instance
+// evt_01h455vb4pex5vsknk084sn02q (github.com/jetify-com/typeid, spec 0.3).
+// Ids of one type order by the time they were made. The zero ID names nothing.
+type ID[K kind] [16]byte
+
+type kind interface{ prefix() string }
+
+type (
+	accountKind  struct{}
+	eventKind    struct{}
+	endpointKind struct{}
+	deliveryKind struct{}
+	secretKind   struct{}
+	keyKind      struct{}
+	replayKind   struct{}
+)
+
+func (accountKind) prefix() string  { return "acc" }
+func (eventKind) prefix() string    { return "evt" }
+func (endpointKind) prefix() string { return "ep" }
+func (deliveryKind) prefix() string { return "dlv" }
+func (secretKind) prefix() string   { return "sec" }
+func (keyKind) prefix() string      { return "key" }
+func (replayKind) prefix() string   { return "rpl" }
+
+// The ids of the domain's nouns. Each has its own type, so that one cannot be
+// passed for another.
+type (
+	AccountID  = ID[accountKind]
+	EventID    = ID[eventKind]
+	EndpointID = ID[endpointKind]
+	DeliveryID = ID[deliveryKind]
+	SecretID   = ID[secretKind]
+	KeyID      = ID[keyKind]
+	ReplayID   = ID[replayKind]
+)
+
+// MakeID returns the UUIDv7 (RFC 9562, 5.7) of the instant at, filled with the
+// 74 low bits of random. Instants before 1970 are taken as 1970.
+func MakeID[I ~[16]byte](at time.Time, random [10]byte) I {
+	var id [16]byte
+	binary.BigEndian.PutUint64(id[:8], uint64(max(at.UnixMilli(), 0))<<16)
+	copy(id[6:], random[:])
+	id[6] = id[6]&0x0f | 0x70
+	id[8] = id[8]&0x3f | 0x80
+	return I(id)
+}
+
+// ParseID reads the TypeID text of an id of type I, as in
+// ParseID[EventID]("evt_…"). Any other text, another type's included, is an
+// [InvalidError] for the field "id".
+func ParseID[I any, P interface {
+	*I
+	UnmarshalText([]byte) error
+}](text string) (I, error) {
+	var id I
+	err := P(&id).UnmarshalText([]byte(text))
+	return id, err
+}
+
+// String returns the id's TypeID text.
+func (id ID[K]) String() string {
+	var k K
+	text := make([]byte, 0, 32)
+	text = append(text, k.prefix()...)
+	text = append(text, '_')
+	return string(appendBase32(text, id))
+}
+
+// IsZero reports whether the id names nothing.
+func (id ID[K]) IsZero() bool { return id == ID[K]{} }
+
+// Time returns the instant the id was made, to the millisecond, in UTC.
+func (id ID[K]) Time() time.Time {
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(id[:8]) >> 16)).UTC()
+}
+
+// Compare orders ids by the time they were made: -1, 0 or +1.
+func (id ID[K]) Compare(other ID[K]) int { return bytes.Compare(id[:], other[:]) }
+
+// MarshalText returns the id's TypeID text.
+func (id ID[K]) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText reads the TypeID text of an id of this type and leaves the id
+// as it was when the text is of another form.
+func (id *ID[K]) UnmarshalText(text []byte) error {
+	var k K
+	digits, ok := strings.CutPrefix(string(text), k.prefix()+"_")
+	if !ok {
+		return &InvalidError{Field: "id", Reason: fmt.Sprintf("must start with %s_", k.prefix())}
+	}
+	parsed, ok := parseBase32(digits)
+	if !ok {
+		return &InvalidError{Field: "id", Reason: fmt.Sprintf("must be %s_ and 26 characters of base32", k.prefix())}
+	}
+	*id = parsed
+	return nil
+}
+
+const crockford = "0123456789abcdefghjkmnpqrstvwxyz"
+
+// appendBase32 writes 128 bits as 26 digits of 5 bits, two zero bits in front:
+// TypeID pads on the left, where encoding/base32 pads on the right.
+func appendBase32(text []byte, id [16]byte) []byte {
+	hi, lo := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
+	for shift := 125; shift >= 0; shift -= 5 {
+		text = append(text, crockford[bitsAt(hi, lo, shift)])
+	}
+	return text
+}
+
+// bitsAt returns the five bits of hi:lo whose lowest is bit number shift.
+func bitsAt(hi, lo uint64, shift int) uint64 {
+	if shift >= 64 {
+		return hi >> (shift - 64) & 31
+	}
+	return (lo>>shift | hi<<(64-shift)) & 31
+}
+
+func parseBase32(digits string) (id [16]byte, ok bool) {
+	if len(digits) != 26 || digits[0] > '7' { // a first digit over 7 would need 129 bits
+		return id, false
+	}
+	var hi, lo uint64
+	for i := range len(digits) {
+		digit := strings.IndexByte(crockford, digits[i])
+		if digit < 0 {
+			return id, false
+		}
+		hi, lo = hi<<5|lo>>59, lo<<5|uint64(digit)
+	}
+	binary.BigEndian.PutUint64(id[:8], hi)
+	binary.BigEndian.PutUint64(id[8:], lo)
+	return id, true
+}

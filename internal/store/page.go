@@ -1,0 +1,76 @@
+package store
+
+import (
+	"encoding/base64"
+
+	"github.com/postrider/postrider"
+)
+
+// The sizes of a page.
+const (
+	DefaultLimit = 50
+	MaxLimit     = 250
+)
+
+// Paging asks for one page of a list.
+type Paging struct {
+	Limit  int    // 0: DefaultLimit; at most MaxLimit
+	Cursor string // a [Page.Next]; empty: from the start
+}
+
+// Page is one page of a list.
+type Page[T any] struct {
+	Items []T
+	Next  string // the cursor of the next page; empty: this is the last
+}
+
+// Size returns how many items the page may have.
+func (p Paging) Size() int {
+	if p.Limit <= 0 {
+		return DefaultLimit
+	}
+	return min(p.Limit, MaxLimit)
+}
+
+// Key returns the key that the cursor holds: the page starts after the item
+// that has it. It is empty without a cursor. A cursor that [Cut] did not make
+// is a [postrider.InvalidError].
+func (p Paging) Key() (string, error) {
+	if p.Cursor == "" {
+		return "", nil
+	}
+	key, err := base64.RawURLEncoding.DecodeString(p.Cursor)
+	if err != nil || len(key) == 0 || len(key) > 256 {
+		return "", errCursor
+	}
+	return string(key), nil
+}
+
+// IDKey returns the key of a cursor as the id that it is, and whether there is
+// a cursor at all.
+func IDKey[I ~[16]byte](p Paging) (id I, ok bool, err error) {
+	key, err := p.Key()
+	if err != nil || key == "" {
+		return id, false, err
+	}
+	if len(key) != len(id) {
+		return id, false, errCursor
+	}
+	return I([]byte(key)), true, nil
+}
+
+// Cut makes a page of items, of which one more than the page may have were
+// fetched if there were more. key names an item for the cursor.
+func Cut[T any](items []T, p Paging, key func(T) string) Page[T] {
+	size := p.Size()
+	if len(items) <= size {
+		return Page[T]{Items: items}
+	}
+	return Page[T]{Items: items[:size], Next: EncodeCursor(key(items[size-1]))}
+}
+
+// EncodeCursor makes the cursor of the page that starts after the item with
+// the key.
+func EncodeCursor(key string) string { return base64.RawURLEncoding.EncodeToString([]byte(key)) }
+
+var errCursor error = &postrider.InvalidError{Field: "cursor", Reason: "must be a next_cursor of the same list"}

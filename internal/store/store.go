@@ -1,0 +1,508 @@
+// Package store says what a store of events and deliveries must do.
+//
+// A [Store] is five roles, each of them for one part of the program: [Inbox]
+// for ingest, [Queue] for dispatch, [Directory] and [Access] for the API,
+// [Ledger] for whoever looks back, [Upkeep] for the janitor. Every method is a
+// verb and one transaction: it happens whole or not at all, and is on disk
+// when it returns. No transaction is ever handed out.
+//
+// Three packages implement the roles, memory, sqlite and postgres, and
+// storetest holds them to the sentences of these comments.
+//
+// What holds for every method of every store:
+//
+//   - Times are UTC microseconds by the store's clock; waits are durations, to
+//     which the store adds its own now.
+//   - What does not exist, or belongs to another account, is
+//     [postrider.ErrNotFound].
+//   - A store that cannot be reached, is read-only, full or too busy answers
+//     [postrider.ErrBusy], and nothing was stored; a commit whose reply was
+//     lost is looked up first.
+//   - Methods may be called from any goroutine. Slices and bytes that were
+//     passed in are not kept, and those returned are the caller's.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// Store is every role at once.
+type Store interface {
+	Inbox
+	Queue
+	Directory
+	Access
+	Ledger
+	Upkeep
+
+	// Close ends the store. Calls under way finish first.
+	Close() error
+}
+
+// ErrMoved says that subscriptions changed after the deliveries of a [Publish]
+// were matched.
+var ErrMoved = errors.New("subscriptions moved on")
+
+// Inbox takes events in.
+type Inbox interface {
+	// Publish stores the batches in one transaction and answers for each, in
+	// their order.
+	//
+	// It stores nothing and returns ErrMoved unless p.Version is the version of
+	// the subscriptions, read after Publish was called.
+	// A batch is stored whole or not at all: when one of its idempotency keys
+	// is taken by other content, Conflict is that event's index, and none of
+	// the batch is stored; other batches are not affected.
+	// An event whose idempotency key is taken by the same content is a
+	// Duplicate and answers with the first event's id; its deliveries are not
+	// stored. That holds inside one call and across any number of parallel ones.
+	// An event with an ordering key gets the next Sequence of its account and
+	// key: from 1, without gaps, in the order of commits.
+	// A delivery with a Token is stored leased, one without waits, one with
+	// Skipped is recorded as skipped with that reason and never queued.
+	// An event with FanOutUpTo gets a fan-out job instead of deliveries.
+	// A publish repeated with the same ids, after its reply was lost, stores
+	// nothing twice and answers as the first time.
+	Publish(ctx context.Context, p Publish) ([]Published, error)
+
+	// ClaimFanOuts leases up to c.Max fan-out jobs that are due, oldest first.
+	// A job leased before is due again when that lease has ended.
+	ClaimFanOuts(ctx context.Context, c ClaimFanOuts) ([]FanOut, error)
+
+	// FanOut stores one chunk of a fan-out job and moves the job's cursor, in
+	// one transaction.
+	//
+	// It stores nothing and returns postrider.ErrFenced unless the job still
+	// has the chunk's token and its cursor is at c.From.
+	// After the last chunk the job is gone.
+	FanOut(ctx context.Context, c FanOutChunk) error
+}
+
+// Publish is a group of batches for [Inbox.Publish].
+type Publish struct {
+	Version int64 // of the subscriptions that the deliveries were matched with
+	Batches []Batch
+}
+
+// Batch is what one caller published at once: all or nothing.
+type Batch []NewEvent
+
+// NewEvent is an event to store with its deliveries. Ids are made before.
+type NewEvent struct {
+	Event      postrider.Event // Sequence is given by the store
+	Deliveries []NewDelivery
+	FanOutUpTo postrider.EndpointID // not zero: a fan-out job for endpoints up to this one
+}
+
+// NewDelivery is a delivery to store.
+type NewDelivery struct {
+	ID       postrider.DeliveryID
+	Endpoint postrider.EndpointID
+	Lane     postrider.Lane
+	Wait     time.Duration   // until it is due
+	Expiry   time.Duration   // until it expires
+	Token    postrider.Token // not zero: leased, as attempt 1
+	Lease    time.Duration   // with a Token: for how long
+	Skipped  string          // not empty: why it is not even queued
+}
+
+// Published answers for one [Batch].
+type Published struct {
+	Events   []PublishedEvent // nil when the batch was not stored
+	Conflict int              // index of the event whose key is taken; -1: none
+}
+
+// PublishedEvent answers for one [NewEvent].
+type PublishedEvent struct {
+	ID        postrider.EventID // the first event's, for a duplicate
+	Duplicate bool
+	Sequence  int64
+}
+
+// ClaimFanOuts asks for fan-out jobs.
+type ClaimFanOuts struct {
+	Max   int
+	Token postrider.Token
+	Lease time.Duration
+}
+
+// FanOut is a fan-out job under a lease: the endpoints after Cursor and up to
+// UpTo are still to get their deliveries of Event.
+type FanOut struct {
+	Event  postrider.Event // without Data
+	UpTo   postrider.EndpointID
+	Cursor postrider.EndpointID
+	Token  postrider.Token
+}
+
+// FanOutChunk moves a job's cursor From one endpoint To another and stores the
+// deliveries of the endpoints between.
+type FanOutChunk struct {
+	Event      postrider.EventID
+	Token      postrider.Token
+	From, To   postrider.EndpointID
+	Deliveries []NewDelivery
+	Done       bool          // this was the last chunk
+	Lease      time.Duration // not Done: the job's new lease, under the same token
+}
+
+// Queue hands out deliveries and takes back what became of them.
+type Queue interface {
+	// Claim leases deliveries that are due: of each want's endpoint and lane up
+	// to N, the longest due first.
+	//
+	// A delivery is in one worker's hands: two claims never return the same
+	// delivery while the first's lease lasts.
+	// A lease that ended without a settlement is taken over: the old attempt is
+	// recorded as lost, Losses grows by one, and so does the attempt's number.
+	// Rows of an endpoint are claimed whatever the endpoint's status is.
+	// Items carry their event; its Data is nil when the bytes are gone.
+	// Each want has its answer in Lanes, in the order of the wants.
+	Claim(ctx context.Context, c Claim) (Claims, error)
+
+	// Settle records attempts and carries out their transitions, and answers
+	// for each, in their order.
+	//
+	// A settlement counts only while the delivery has its token: else it is
+	// Stale, is recorded as a stale attempt, and changes no delivery. A stale
+	// attempt takes the place of the lost one of the same number.
+	// Delivered and dead end the row; a dead delivery gets a dead letter.
+	// Pending frees the lease, moves the delivery to the retry lane (bulk stays
+	// bulk) and to Transition.Step, and sets Losses to 0.
+	// Settled again, a settlement changes nothing and is not stale.
+	Settle(ctx context.Context, settlements []Settlement) ([]Settled, error)
+
+	// Release gives leases back unused: the delivery is due at once and its
+	// attempt's number is taken back. A lease that is no longer held is left
+	// alone.
+	Release(ctx context.Context, leases []Lease) error
+
+	// Due says which lanes have something waiting and when the first of it is
+	// due, leases that end included, ordered by endpoint: at most d.Max
+	// endpoints after d.After.
+	// With d.NewerThan only deliveries with a greater id are looked at.
+	Due(ctx context.Context, d Due) ([]DueLane, error)
+}
+
+// Claim asks for due deliveries, all leased under one token.
+type Claim struct {
+	Wants []Want // at most 256; one for an endpoint and lane
+	Token postrider.Token
+}
+
+// Want asks for up to N due deliveries of one lane of one endpoint.
+type Want struct {
+	Endpoint postrider.EndpointID
+	Lane     postrider.Lane
+	N        int
+	Lease    time.Duration
+	After    time.Time // a [LaneState.Low]: nothing due before it is looked at; zero: look at all
+}
+
+// Claims is what a [Claim] got.
+type Claims struct {
+	Items []postrider.Claimed
+	Lanes []LaneState
+}
+
+// LaneState says how a lane stands after a claim.
+type LaneState struct {
+	Claimed int
+	Waiting bool          // something is left, due now or later
+	In      time.Duration // Waiting: until the next is due; 0 or less: now
+	Low     time.Time     // for the next Want's After
+}
+
+// Settlement is what became of one claimed delivery.
+type Settlement struct {
+	Claimed    postrider.Claimed
+	Attempt    postrider.Attempt // its Number is Claimed.Attempt
+	Transition postrider.Transition
+}
+
+// Settled answers for one [Settlement].
+type Settled struct {
+	Stale bool
+}
+
+// Lease names a lease.
+type Lease struct {
+	Delivery postrider.DeliveryID
+	Token    postrider.Token
+}
+
+// Due asks which lanes have work.
+type Due struct {
+	After     postrider.EndpointID
+	Max       int
+	NewerThan postrider.DeliveryID
+}
+
+// DueLane is a lane with something waiting.
+type DueLane struct {
+	Endpoint postrider.EndpointID
+	Lane     postrider.Lane
+	In       time.Duration // until the first is due; 0 or less: now
+}
+
+// Directory keeps endpoints and their secrets.
+type Directory interface {
+	// PutEndpoint creates the endpoint when its Revision is 0, and else changes
+	// the one whose Revision is the same; it returns the endpoint as stored,
+	// Revision one higher.
+	//
+	// Another revision, or a uid that another endpoint of the account has that
+	// is not deleted, is postrider.ErrConflict.
+	// An endpoint that is deleted stays so: postrider.ErrNotFound.
+	// Secrets are added to those that the endpoint has.
+	PutEndpoint(ctx context.Context, p PutEndpoint) (postrider.Endpoint, error)
+
+	// Endpoints lists endpoints, newest first. Deleted ones are not listed,
+	// but found by ID.
+	Endpoints(ctx context.Context, q EndpointQuery) (Page[postrider.Endpoint], error)
+
+	// Secrets returns the endpoint's secrets that have not expired, newest
+	// first; none for an endpoint that does not exist.
+	Secrets(ctx context.Context, endpoint postrider.EndpointID) ([]postrider.Secret, error)
+
+	// RotateSecret adds a secret and lets the others expire after r.Overlap,
+	// or before, if they were to.
+	RotateSecret(ctx context.Context, r RotateSecret) error
+
+	// Changes returns the endpoints that changed after the version since, as
+	// they are now, in the order of their last change: at most limit, and the
+	// version up to which that is all of it. Every PutEndpoint and RotateSecret
+	// raises the version by one.
+	// Deleted endpoints are among them, unless since is 0.
+	Changes(ctx context.Context, since int64, limit int) (Changes, error)
+}
+
+// PutEndpoint creates or changes an endpoint.
+type PutEndpoint struct {
+	Endpoint postrider.Endpoint
+	Secrets  []postrider.Secret
+}
+
+// EndpointQuery filters endpoints; a zero field does not.
+type EndpointQuery struct {
+	Account postrider.AccountID
+	ID      postrider.EndpointID
+	UID     string // with Account
+	Status  postrider.EndpointStatus
+	Paging
+}
+
+// RotateSecret replaces an endpoint's secrets.
+type RotateSecret struct {
+	Secret  postrider.Secret
+	Overlap time.Duration
+}
+
+// Changes are endpoints that changed.
+type Changes struct {
+	Version   int64
+	Endpoints []Routed
+}
+
+// Routed is all that matching and sending need to know of an endpoint.
+type Routed struct {
+	Endpoint postrider.Endpoint
+	Secrets  []postrider.Secret // not expired, newest first
+}
+
+// Access keeps accounts, API keys and the catalogue of event types.
+type Access interface {
+	// PutAccount creates the account, or changes the uid and name of the one
+	// with this id. A uid that another account has is postrider.ErrConflict.
+	PutAccount(ctx context.Context, a postrider.Account) error
+
+	// Accounts lists accounts, newest first.
+	Accounts(ctx context.Context, q AccountQuery) (Page[postrider.Account], error)
+
+	// PutKey creates an API key.
+	PutKey(ctx context.Context, k postrider.APIKey) error
+
+	// Keys lists API keys, revoked and expired ones too, newest first.
+	Keys(ctx context.Context, q KeyQuery) (Page[postrider.APIKey], error)
+
+	// RevokeKey ends a key. A key that was revoked keeps its time of revocation.
+	RevokeKey(ctx context.Context, key postrider.KeyID) error
+
+	// TouchKey notes when a key was last used. The time never moves back.
+	TouchKey(ctx context.Context, key postrider.KeyID, at time.Time) error
+
+	// PutEventType creates the event type or changes its description.
+	PutEventType(ctx context.Context, t postrider.EventType) error
+
+	// EventTypes lists event types by name.
+	EventTypes(ctx context.Context, q EventTypeQuery) (Page[postrider.EventType], error)
+
+	// DeleteEventType takes an event type out of the catalogue.
+	DeleteEventType(ctx context.Context, name string) error
+}
+
+// AccountQuery filters accounts; a zero field does not.
+type AccountQuery struct {
+	ID  postrider.AccountID
+	UID string
+	Paging
+}
+
+// KeyQuery filters API keys; a zero field does not.
+type KeyQuery struct {
+	ID   postrider.KeyID
+	Hash [32]byte
+	Paging
+}
+
+// EventTypeQuery filters event types; a zero field does not.
+type EventTypeQuery struct {
+	Name string
+	Paging
+}
+
+// Ledger answers for what happened, and takes a person's decisions on it.
+// Lists are newest first, by id.
+type Ledger interface {
+	// Events lists events. Only an event found by ID carries its Data; nil Data
+	// then means that the bytes are gone.
+	Events(ctx context.Context, q EventQuery) (Page[postrider.Event], error)
+
+	// Deliveries lists deliveries of every status.
+	Deliveries(ctx context.Context, q DeliveryQuery) (Page[postrider.Delivery], error)
+
+	// Attempts lists attempts by delivery, newest first, and in a delivery by
+	// number, oldest first; decisions without a request too.
+	// Bodies and heads come with those of one delivery only.
+	Attempts(ctx context.Context, q AttemptQuery) (Page[postrider.Attempt], error)
+
+	// DeadLetters lists dead letters; only the unresolved unless q says else.
+	DeadLetters(ctx context.Context, q DeadLetterQuery) (Page[postrider.DeadLetter], error)
+
+	// Replay makes a new delivery, due at once in the bulk lane, of the same
+	// event to the same endpoint, linked by ReplayedFrom.
+	//
+	// A dead letter is resolved as replayed. While its replay is pending, a
+	// second one is a *ReplayPendingError that names it; afterwards it may be
+	// replayed again.
+	// A delivery that is pending itself is postrider.ErrConflict; so is one
+	// whose endpoint is deleted. Bytes that are gone: postrider.ErrGone.
+	Replay(ctx context.Context, r Replay) (postrider.Delivery, error)
+
+	// Cancel ends a pending delivery as cancelled, with a record without a
+	// request. One that is not pending is postrider.ErrConflict. An attempt
+	// under way is not called back; it settles as stale.
+	Cancel(ctx context.Context, c Cancel) (postrider.Delivery, error)
+
+	// Discard resolves a dead letter as discarded. One that is resolved is
+	// postrider.ErrConflict.
+	Discard(ctx context.Context, d Discard) (postrider.DeadLetter, error)
+}
+
+// EventQuery filters events; a zero field does not.
+type EventQuery struct {
+	Account postrider.AccountID
+	ID      postrider.EventID
+	Type    string
+	Span
+	Paging
+}
+
+// DeliveryQuery filters deliveries; a zero field does not.
+type DeliveryQuery struct {
+	Account   postrider.AccountID
+	ID        postrider.DeliveryID
+	Event     postrider.EventID
+	Endpoint  postrider.EndpointID
+	EventType string
+	Status    postrider.Status
+	Span
+	Paging
+}
+
+// AttemptQuery filters attempts; a zero field does not. Account with Delivery
+// or Event is needed.
+type AttemptQuery struct {
+	Account  postrider.AccountID
+	Delivery postrider.DeliveryID
+	Event    postrider.EventID
+	Paging
+}
+
+// DeadLetterQuery filters dead letters; a zero field does not.
+type DeadLetterQuery struct {
+	Account   postrider.AccountID
+	Delivery  postrider.DeliveryID
+	Endpoint  postrider.EndpointID
+	EventType string
+	Resolved  bool // the resolved ones too
+	Span
+	Paging
+}
+
+// Span keeps what was made from From on and before To; a zero end is open.
+type Span struct {
+	From, To time.Time
+}
+
+// Replay asks for a delivery to be made again.
+type Replay struct {
+	Account  postrider.AccountID // zero: any
+	Delivery postrider.DeliveryID
+	ID       postrider.DeliveryID // the new delivery's
+	Expiry   time.Duration
+	By       string
+}
+
+// ReplayPendingError says that a dead letter is being replayed already.
+type ReplayPendingError struct {
+	Replay postrider.DeliveryID
+}
+
+// Error names the replay.
+func (e *ReplayPendingError) Error() string { return "replay " + e.Replay.String() + " is pending" }
+
+// Unwrap returns [postrider.ErrConflict].
+func (e *ReplayPendingError) Unwrap() error { return postrider.ErrConflict }
+
+// Cancel asks for a pending delivery to be ended.
+type Cancel struct {
+	Account  postrider.AccountID // zero: any
+	Delivery postrider.DeliveryID
+}
+
+// Discard asks for a dead letter to be laid aside.
+type Discard struct {
+	Account  postrider.AccountID // zero: any
+	Delivery postrider.DeliveryID
+	By       string
+	Note     string
+}
+
+// Upkeep keeps a store in shape. Its methods do a bounded piece of work and
+// may be called at any time, on any node.
+type Upkeep interface {
+	// Expire turns up to limit pending deliveries whose time is over, and that
+	// no worker holds, into dead letters with the reason expired, and returns
+	// how many.
+	Expire(ctx context.Context, limit int) (int, error)
+
+	// CancelDeleted cancels up to limit pending deliveries of deleted
+	// endpoints, with a record each, and returns how many.
+	CancelDeleted(ctx context.Context, limit int) (int, error)
+
+	// ForgetKeys deletes up to limit idempotency keys older than age and
+	// returns how many.
+	ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error)
+
+	// MakePartitions makes the partitions that the coming days need. Stores
+	// without partitions do nothing.
+	MakePartitions(ctx context.Context) error
+
+	// Now returns the store's clock.
+	Now(ctx context.Context) (time.Time, error)
+}

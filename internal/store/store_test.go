@@ -1,0 +1,419 @@
+package store_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func TestIDsAreStrictlyOrdered(t *testing.T) {
+	t.Parallel()
+	for name, now := range map[string]func() time.Time{
+		"of a clock that stands": func() time.Time { return noon },
+		"of a clock that runs":   time.Now,
+	} {
+		ids := store.NewIDs(now, nil)
+		last := store.NewID[postrider.EventID](ids)
+		for range 10_000 {
+			id := store.NewID[postrider.EventID](ids)
+			if id.Compare(last) <= 0 {
+				t.Fatalf("%s: %s is not after %s", name, id, last)
+			}
+			last = id
+		}
+	}
+}
+
+func TestIDsStayOrderedWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	now := noon
+	ids := store.NewIDs(func() time.Time { return now }, nil)
+	first := store.NewID[postrider.EventID](ids)
+	now = noon.Add(-time.Hour)
+	second := store.NewID[postrider.EventID](ids)
+	if second.Compare(first) <= 0 || !second.Time().Equal(noon) {
+		t.Errorf("after the clock was set back the id is of %v, want the next one of %v", second.Time(), noon)
+	}
+}
+
+func TestIDsCarryTheTime(t *testing.T) {
+	t.Parallel()
+	now := noon.Add(123*time.Millisecond + 999*time.Microsecond)
+	ids := store.NewIDs(func() time.Time { return now }, nil)
+	if got, want := store.NewID[postrider.DeliveryID](ids).Time(), noon.Add(123*time.Millisecond); !got.Equal(want) {
+		t.Errorf("the id is of %v, want %v", got, want)
+	}
+	now = now.Add(time.Microsecond)
+	if got, want := store.NewID[postrider.DeliveryID](ids).Time(), noon.Add(124*time.Millisecond); !got.Equal(want) {
+		t.Errorf("the next id is of %v, want %v", got, want)
+	}
+}
+
+func TestIDsOfOneSeedAreTheSame(t *testing.T) {
+	t.Parallel()
+	make3 := func(seed *[32]byte) (ids [3]postrider.EventID) {
+		source := store.NewIDs(func() time.Time { return noon }, seed)
+		for i := range ids {
+			ids[i] = store.NewID[postrider.EventID](source)
+		}
+		return ids
+	}
+	if a, b := make3(&[32]byte{1}), make3(&[32]byte{1}); a != b {
+		t.Errorf("one seed made %v and %v", a, b)
+	}
+	if a, b := make3(nil), make3(nil); a == b {
+		t.Errorf("no seed made %v twice", a)
+	}
+}
+
+func TestIDsFromManyGoroutinesAreDistinct(t *testing.T) {
+	t.Parallel()
+	ids := store.NewIDs(func() time.Time { return noon }, nil)
+	got := make([][]postrider.EventID, 8)
+	var makers sync.WaitGroup
+	for i := range got {
+		makers.Go(func() {
+			for range 1000 {
+				got[i] = append(got[i], store.NewID[postrider.EventID](ids))
+			}
+		})
+	}
+	makers.Wait()
+	seen := map[postrider.EventID]bool{}
+	for _, some := range got {
+		for _, id := range some {
+			seen[id] = true
+		}
+	}
+	if len(seen) != 8000 {
+		t.Errorf("%d of 8000 ids are distinct", len(seen))
+	}
+}
+
+func TestPageSize(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[int]int{-1: 50, 0: 50, 1: 1, 50: 50, 250: 250, 251: 250, 1 << 40: 250} {
+		if got := (store.Paging{Limit: limit}).Size(); got != want {
+			t.Errorf("limit %d: size %d, want %d", limit, got, want)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	t.Parallel()
+	key := func(s string) string { return s }
+	for _, tt := range []struct {
+		name  string
+		items []string
+		want  store.Page[string]
+	}{
+		{"nothing is the last page", nil, store.Page[string]{}},
+		{"fewer than fit are the last page", []string{"a"}, store.Page[string]{Items: []string{"a"}}},
+		{"as many as fit are the last page", []string{"a", "b"}, store.Page[string]{Items: []string{"a", "b"}}},
+		{"one more is the start of the next page", []string{"a", "b", "c"}, store.Page[string]{
+			Items: []string{"a", "b"}, Next: store.EncodeCursor("b"),
+		}},
+	} {
+		if diff := cmp.Diff(tt.want, store.Cut(tt.items, store.Paging{Limit: 2}, key)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+func TestCursor(t *testing.T) {
+	t.Parallel()
+	id := postrider.MakeID[postrider.EventID](noon, [10]byte{1})
+	for _, tt := range []struct {
+		name, cursor, key string
+		keyOK, idOK       bool
+	}{
+		{"none is the start", "", "", true, false},
+		{"of an id", store.EncodeCursor(string(id[:])), string(id[:]), true, true},
+		{"of a name", store.EncodeCursor("order.created"), "order.created", true, false},
+		{"of the longest key", store.EncodeCursor(strings.Repeat("x", 256)), strings.Repeat("x", 256), true, false},
+		{"of too long a key", store.EncodeCursor(strings.Repeat("x", 257)), "", false, false},
+		{"padded", base64.URLEncoding.EncodeToString([]byte("a")), "", false, false},
+		{"of another alphabet", "+/+/", "", false, false},
+		{"of no encoding", "not a cursor", "", false, false},
+	} {
+		p := store.Paging{Cursor: tt.cursor}
+		key, err := p.Key()
+		if key != tt.key || (err == nil) != tt.keyOK {
+			t.Errorf("%s: Key = %q, %v; want %q", tt.name, key, err, tt.key)
+		}
+		got, ok, idErr := store.IDKey[postrider.EventID](p)
+		if ok != tt.idOK || (ok && got != id) || (idErr == nil) != (tt.idOK || tt.cursor == "") {
+			t.Errorf("%s: IDKey = %s, %t, %v", tt.name, got, ok, idErr)
+		}
+		var invalid *postrider.InvalidError
+		if idErr != nil && (!errors.As(idErr, &invalid) || invalid.Field != "cursor") {
+			t.Errorf("%s: error = %v, want an InvalidError of cursor", tt.name, idErr)
+		}
+	}
+}
+
+// FuzzCursor holds that a cursor that is accepted holds its key and nothing
+// else, and that every other one is the caller's fault.
+func FuzzCursor(f *testing.F) {
+	id := postrider.MakeID[postrider.EventID](noon, [10]byte{1})
+	for _, seed := range []string{"", "!", "YQ", "YR", "YQ==", "Y\nQ", store.EncodeCursor(string(id[:]))} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, cursor string) {
+		key, err := store.Paging{Cursor: cursor}.Key()
+		if err != nil {
+			if key != "" || !errors.Is(err, postrider.ErrInvalid) {
+				t.Errorf("Key(%q) = %q, %v; want an InvalidError", cursor, key, err)
+			}
+			return
+		}
+		if (key == "") != (cursor == "") || len(key) > 256 {
+			t.Errorf("Key(%q) = %q", cursor, key)
+		}
+		again, err := store.Paging{Cursor: store.EncodeCursor(key)}.Key()
+		if key != "" && (err != nil || again != key) {
+			t.Errorf("the cursor of %q has the key %q, %v", key, again, err)
+		}
+		if id, ok, err := store.IDKey[postrider.EventID](store.Paging{Cursor: cursor}); ok && (err != nil || string(id[:]) != key) {
+			t.Errorf("IDKey(%q) = %s, %v; want %x", cursor, id, err, key)
+		}
+	})
+}
+
+func TestPolicyComesBack(t *testing.T) {
+	t.Parallel()
+	formula := postrider.DefaultPolicy()
+	formula.Retry = postrider.RetryPolicy{Base: time.Second, Factor: 1.7600, Cap: time.Hour, MaxAttempts: 9, Jitter: "+20%"}
+	listed := postrider.Policy{
+		Retry:        postrider.RetryPolicy{Delays: []time.Duration{0, time.Millisecond, 7 * 24 * time.Hour}, Jitter: "full"},
+		Timeout:      30 * time.Second,
+		ClientErrors: postrider.DeadLetterClientErrors,
+		Concurrency:  1000,
+		Expiry:       90 * 24 * time.Hour,
+		Signatures:   []postrider.Scheme{postrider.SchemePlain, postrider.SchemeTimestamped},
+		Payload:      postrider.PayloadRaw,
+	}
+	for name, want := range map[string]postrider.Policy{
+		"the default": postrider.DefaultPolicy(), "a formula": formula, "a list": listed, "nothing": {},
+	} {
+		document, err := store.EncodePolicy(want)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got, err := store.DecodePolicy(document)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+}
+
+func TestPolicyOfAnOlderDocumentHasDefaults(t *testing.T) {
+	t.Parallel()
+	got, err := store.DecodePolicy([]byte(`{"Retry":{"Preset":"48h"},"Concurrency":3,"Future":true}`))
+	want := postrider.DefaultPolicy()
+	want.Retry.Preset, want.Concurrency = "48h", 3
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if _, err := store.DecodePolicy([]byte(`{"Concurrency":"three"}`)); err == nil {
+		t.Error("a document of another form was decoded")
+	}
+}
+
+func TestContentHash(t *testing.T) {
+	t.Parallel()
+	first := event("", `{"a":1}`)
+	first.Type, first.OrderingKey = "order.created", "o"
+	hash := store.ContentHash(first)
+	for _, tt := range []struct {
+		name   string
+		change func(*postrider.Event)
+		same   bool
+	}{
+		{"another id", func(e *postrider.Event) { e.ID = postrider.EventID{9} }, true},
+		{"another key", func(e *postrider.Event) { e.IdempotencyKey = "k" }, true},
+		{"another API version", func(e *postrider.Event) { e.APIVersion = "2" }, true},
+		{"another time", func(e *postrider.Event) { e.CreatedAt = noon }, true},
+		{"another account", func(e *postrider.Event) { e.Account = postrider.AccountID{9} }, false},
+		{"another type", func(e *postrider.Event) { e.Type = "order.paid" }, false},
+		{"other bytes of the same JSON", func(e *postrider.Event) { e.Data = []byte(`{"a": 1}`) }, false},
+		{"another ordering key", func(e *postrider.Event) { e.OrderingKey = "p" }, false},
+		{"bytes that move from one part to the next", func(e *postrider.Event) {
+			e.Data, e.OrderingKey = bytes.TrimSuffix(e.Data, []byte("}")), "}o"
+		}, false},
+	} {
+		e := first
+		tt.change(&e)
+		if got := store.ContentHash(e) == hash; got != tt.same {
+			t.Errorf("%s: the same hash = %t, want %t", tt.name, got, tt.same)
+		}
+	}
+}
+
+var (
+	account = postrider.AccountID{1}
+	made    = store.NewIDs(time.Now, nil)
+)
+
+func event(key, data string) postrider.Event {
+	return postrider.Event{
+		ID: store.NewID[postrider.EventID](made), Account: account, Type: "order.created",
+		Data: []byte(data), IdempotencyKey: key,
+	}
+}
+
+func batch(events ...postrider.Event) (b store.Batch) {
+	for _, e := range events {
+		b = append(b, store.NewEvent{Event: e})
+	}
+	return b
+}
+
+func TestKeysAreDistinctAndSorted(t *testing.T) {
+	t.Parallel()
+	foreign := event("a", "1")
+	foreign.Account = postrider.AccountID{0, 1}
+	got := store.Keys([]store.Batch{
+		batch(event("b", "1"), event("", "1"), event("a", "1")),
+		batch(foreign, event("b", "2")),
+	})
+	want := []store.Key{{Account: foreign.Account, Key: "a"}, {Account: account, Key: "a"}, {Account: account, Key: "b"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Keys (-want +got):\n%s", diff)
+	}
+	if got := store.Keys(nil); len(got) != 0 {
+		t.Errorf("Keys of nothing = %v", got)
+	}
+}
+
+func TestAccept(t *testing.T) {
+	t.Parallel()
+	plain, a, again, other := event("", "1"), event("k", "1"), event("k", "1"), event("k", "2")
+	j, j2 := event("j", "1"), event("j", "2")
+	holder := func(e postrider.Event) map[store.Key]store.KeyHolder {
+		return map[store.Key]store.KeyHolder{
+			{Account: account, Key: e.IdempotencyKey}: {Event: e.ID, Hash: store.ContentHash(e)},
+		}
+	}
+	stored := func(events ...store.PublishedEvent) store.Published {
+		return store.Published{Events: events, Conflict: -1}
+	}
+	first := func(e postrider.Event) store.PublishedEvent { return store.PublishedEvent{ID: e.ID} }
+	duplicate := func(e postrider.Event) store.PublishedEvent { return store.PublishedEvent{ID: e.ID, Duplicate: true} }
+
+	for _, tt := range []struct {
+		name    string
+		batches []store.Batch
+		held    map[store.Key]store.KeyHolder
+		want    []store.Published
+		fresh   []postrider.Event
+		taken   map[store.Key]store.KeyHolder
+	}{
+		{
+			"without a key every event is new",
+			[]store.Batch{batch(plain, plain)},
+			nil,
+			[]store.Published{stored(first(plain), first(plain))},
+			[]postrider.Event{plain, plain},
+			nil,
+		},
+		{
+			"a free key is taken",
+			[]store.Batch{batch(a)},
+			nil,
+			[]store.Published{stored(first(a))},
+			[]postrider.Event{a},
+			holder(a),
+		},
+		{
+			"a key that the event holds itself is a repeat",
+			[]store.Batch{batch(a)},
+			holder(a),
+			[]store.Published{stored(first(a))},
+			[]postrider.Event{a},
+			holder(a),
+		},
+		{
+			"a held key of the same content is a duplicate",
+			[]store.Batch{batch(again)},
+			holder(a),
+			[]store.Published{stored(duplicate(a))},
+			nil, nil,
+		},
+		{
+			"a held key of other content refuses the whole batch",
+			[]store.Batch{batch(plain, j, other), batch(plain)},
+			holder(a),
+			[]store.Published{{Conflict: 2}, stored(first(plain))},
+			[]postrider.Event{plain},
+			nil,
+		},
+		{
+			"a duplicate inside a batch answers with the first",
+			[]store.Batch{batch(a, again)},
+			nil,
+			[]store.Published{stored(first(a), duplicate(a))},
+			[]postrider.Event{a},
+			holder(a),
+		},
+		{
+			"a duplicate in a later batch answers with the first",
+			[]store.Batch{batch(a), batch(again)},
+			nil,
+			[]store.Published{stored(first(a)), stored(duplicate(a))},
+			[]postrider.Event{a},
+			holder(a),
+		},
+		{
+			"a conflict with an earlier batch refuses the later",
+			[]store.Batch{batch(a), batch(other)},
+			nil,
+			[]store.Published{stored(first(a)), {Conflict: 0}},
+			[]postrider.Event{a},
+			holder(a),
+		},
+		{
+			"a conflict inside a batch refuses it",
+			[]store.Batch{batch(j, j2)},
+			nil,
+			[]store.Published{{Conflict: 1}},
+			nil, nil,
+		},
+		{
+			"a refused batch takes no keys",
+			[]store.Batch{batch(j, other), batch(j2)},
+			holder(a),
+			[]store.Published{{Conflict: 1}, stored(first(j2))},
+			[]postrider.Event{j2},
+			holder(j2),
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := store.Accept(tt.batches, tt.held)
+			var fresh []postrider.Event
+			for _, e := range got.Fresh {
+				fresh = append(fresh, e.Event)
+			}
+			for what, pair := range map[string][2]any{
+				"Published": {tt.want, got.Published}, "Fresh": {tt.fresh, fresh}, "Taken": {tt.taken, got.Taken},
+			} {
+				if diff := cmp.Diff(pair[0], pair[1], cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", what, diff)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,188 @@
+package testkit
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// FaultProxy stands between a client and a server and breaks the connection
+// where a test says so. It listens on a unix socket that is named like
+// PostgreSQL's, so that a DSN needs only another host.
+type FaultProxy struct {
+	Dir string // of the socket: the host of a DSN
+
+	network, target string
+	listener        net.Listener
+	running         sync.WaitGroup
+
+	mu    sync.Mutex
+	delay time.Duration
+	cut   func(sent []byte) bool
+	cuts  int
+	conns map[net.Conn]bool
+}
+
+// NewFaultProxy starts a proxy to the server at the address of the network,
+// "unix" or "tcp". It is gone, its connections with it, when the test ends.
+func NewFaultProxy(tb testing.TB, network, target string) *FaultProxy {
+	tb.Helper()
+	dir := tempSocketDir(tb)
+	listener, err := net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &FaultProxy{Dir: dir, network: network, target: target, listener: listener, conns: map[net.Conn]bool{}}
+	p.running.Go(p.accept)
+	tb.Cleanup(func() {
+		listener.Close()
+		p.closeAll()
+		p.running.Wait()
+	})
+	return p
+}
+
+// Delay holds each piece of data back for d, in both directions.
+func (p *FaultProxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// CutOnce cuts one connection, once match holds for all the bytes that its
+// client has sent: they are forwarded to the server, no answer comes back.
+func (p *FaultProxy) CutOnce(match func(sent []byte) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = match
+}
+
+// Cuts returns how many connections were cut by CutOnce.
+func (p *FaultProxy) Cuts() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cuts
+}
+
+func (p *FaultProxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial(p.network, p.target)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.conns[client], p.conns[server] = true, true
+		p.mu.Unlock()
+		p.running.Go(func() { p.forward(client, server) })
+		p.running.Go(func() { p.answer(client, server) })
+	}
+}
+
+// forward passes the client's bytes on, and cuts after those that match.
+func (p *FaultProxy) forward(client, server net.Conn) {
+	defer p.close(client, server)
+	var sent []byte
+	piece := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(piece)
+		sent = append(sent, piece[:n]...)
+		matched := n > 0 && p.matches(sent)
+		if matched {
+			client.Close() // before the server can answer
+		}
+		p.pause()
+		if _, failed := server.Write(piece[:n]); failed != nil || matched || err != nil {
+			p.letFinish(server, matched)
+			return
+		}
+	}
+}
+
+// letFinish waits until the server has taken in, and answered in vain, what it
+// was sent before the cut.
+func (p *FaultProxy) letFinish(server net.Conn, matched bool) {
+	if half, ok := server.(interface{ CloseWrite() error }); ok && matched {
+		_ = half.CloseWrite()
+		_ = server.SetReadDeadline(time.Now().Add(Patience))
+		_, _ = io.Copy(io.Discard, server)
+	}
+}
+
+func (p *FaultProxy) answer(client, server net.Conn) {
+	piece := make([]byte, 64<<10)
+	for {
+		n, err := server.Read(piece)
+		p.pause()
+		if _, failed := client.Write(piece[:n]); failed != nil {
+			// Cut: what the server still says is read by letFinish.
+			if !errors.Is(failed, net.ErrClosed) {
+				p.close(client, server)
+			}
+			return
+		}
+		if err != nil {
+			p.close(client, server)
+			return
+		}
+	}
+}
+
+// matches reports whether to cut now, which is once.
+func (p *FaultProxy) matches(sent []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cut == nil || !p.cut(sent) {
+		return false
+	}
+	p.cut = nil
+	p.cuts++
+	return true
+}
+
+func (p *FaultProxy) pause() {
+	p.mu.Lock()
+	delay := p.delay
+	p.mu.Unlock()
+	if delay > 0 {
+		<-time.After(delay)
+	}
+}
+
+func (p *FaultProxy) close(conns ...net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		c.Close()
+		delete(p.conns, c)
+	}
+}
+
+func (p *FaultProxy) closeAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		c.Close()
+	}
+}
+
+// tempSocketDir is a folder whose path leaves room for a socket's name, which
+// tb.TempDir does not.
+func tempSocketDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "px")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}

@@ -1,0 +1,257 @@
+package testkit
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// Cluster is a throwaway PostgreSQL server of its own. It listens on a unix
+// socket only, is durable (fsync is on), and ends, its files with it, when the
+// process that started it ends, however it does.
+type Cluster struct {
+	bin      string
+	dir      string
+	keeper   *exec.Cmd      // a shell that cleans up when its standard input ends
+	lifeline io.WriteCloser // that input
+
+	mu        sync.Mutex
+	databases int
+	templates map[string]error
+}
+
+// keeperScript runs as the owner of the cluster. read returns when Stop closes
+// the pipe, and just as well when our process was killed.
+const keeperScript = `
+	"$1/initdb" --pgdata="$2/data" --auth=trust --username=postgres --encoding=UTF8 --locale=C --no-sync >"$2/log" 2>&1 &&
+	"$1/pg_ctl" --pgdata="$2/data" --log="$2/log" --wait --silent --options="$3" start >>"$2/log" 2>&1 &&
+	echo ready || { echo broken; cat "$2/log"; }
+	read -r _
+	"$1/pg_ctl" --pgdata="$2/data" --mode=immediate stop >/dev/null 2>&1
+	rm -rf "$2"`
+
+// StartPostgres starts a cluster under dir; an empty dir is the system's
+// folder for temporary files. settings are configuration parameters of the
+// server, "name=value". The caller stops it.
+func StartPostgres(dir string, settings ...string) (*Cluster, error) {
+	bin, err := postgresBin()
+	if err != nil {
+		return nil, err
+	}
+	home, err := os.MkdirTemp(dir, "pr") // short: a socket's path has at most 107 bytes
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for the cluster: %w", err)
+	}
+	owner, err := clusterOwner(home)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(home))
+	}
+	c := &Cluster{bin: bin, dir: home, templates: map[string]error{}}
+	options := "-c " + strings.Join(append([]string{
+		"listen_addresses=''", "unix_socket_directories='" + home + "'", "max_connections=200",
+		"shared_buffers=64MB", "log_min_messages=warning", "max_wal_size=1GB",
+	}, settings...), " -c ")
+	c.keeper = exec.Command("/bin/sh", "-c", keeperScript, "sh", bin, home, options)
+	c.keeper.Dir = home
+	c.keeper.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Setpgid: true} // no Ctrl-C for the keeper
+	if err := c.start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start postgres: %w", err), os.RemoveAll(home))
+	}
+	return c, nil
+}
+
+func (c *Cluster) start() error {
+	stdout, err := c.keeper.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	c.lifeline, err = c.keeper.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := c.keeper.Start(); err != nil {
+		return err
+	}
+	lines := bufio.NewReader(stdout)
+	if line, _ := lines.ReadString('\n'); line == "ready\n" {
+		return nil
+	}
+	c.lifeline.Close()
+	complaint, _ := io.ReadAll(lines)
+	return errors.Join(errors.New(string(complaint)), c.keeper.Wait())
+}
+
+// Stop ends the server at once and removes its files.
+func (c *Cluster) Stop() error {
+	c.lifeline.Close()
+	if err := c.keeper.Wait(); err != nil {
+		return fmt.Errorf("stop postgres: %w", err)
+	}
+	return nil
+}
+
+// Socket returns the path of the server's unix socket.
+func (c *Cluster) Socket() string { return filepath.Join(c.dir, ".s.PGSQL.5432") }
+
+// DSN returns the connection string of one of the cluster's databases.
+func (c *Cluster) DSN(database string) string {
+	return "postgres://postgres@/" + database + "?host=" + c.dir
+}
+
+// Bin returns the path of one of PostgreSQL's programs, pg_dump for instance,
+// of the cluster's version.
+func (c *Cluster) Bin(program string) string { return filepath.Join(c.bin, program) }
+
+// Database makes a fresh database and returns its DSN. prepare, which may be
+// nil, is run once for the cluster and each name, on a template that the
+// databases are then copied from.
+func (c *Cluster) Database(ctx context.Context, name string, prepare func(ctx context.Context, dsn string) error) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock() // a template must have no other user while it is copied
+
+	template := "template0"
+	if prepare != nil {
+		template = "template_" + name
+		if err := c.prepareLocked(ctx, template, prepare); err != nil {
+			return "", err
+		}
+	}
+	c.databases++
+	database := name + "_" + strconv.Itoa(c.databases)
+	if err := c.create(ctx, database, template); err != nil {
+		return "", err
+	}
+	return c.DSN(database), nil
+}
+
+func (c *Cluster) prepareLocked(ctx context.Context, template string, prepare func(context.Context, string) error) error {
+	if err, known := c.templates[template]; known {
+		return err
+	}
+	err := c.create(ctx, template, "template0")
+	if err == nil {
+		err = prepare(ctx, c.DSN(template))
+	}
+	c.templates[template] = err
+	return err
+}
+
+func (c *Cluster) create(ctx context.Context, database, template string) error {
+	command := exec.CommandContext(ctx, c.Bin("createdb"), "--host="+c.dir, "--username=postgres",
+		"--template="+template, "--strategy=wal_log", database)
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("create database %s: %w: %s", database, err, out)
+	}
+	return nil
+}
+
+// binary is the cluster that the tests of this binary share.
+var binary struct {
+	sync.Mutex
+	cluster *Cluster
+	err     error
+}
+
+// Main is the TestMain of a package whose tests use [Postgres]: it runs the
+// tests, stops the cluster they shared, looks for goroutines that were left
+// behind, and exits.
+func Main(m *testing.M) {
+	goleak.VerifyTestMain(sharing{m})
+}
+
+type sharing struct{ m *testing.M }
+
+// Run runs the tests and then stops the cluster.
+func (s sharing) Run() int {
+	code := s.m.Run()
+	if err := stopSharedCluster(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// Postgres returns the DSN of a fresh database in the cluster that the tests
+// of this binary share, copied from a template that prepare made; its TestMain
+// must call [Main]. A machine without PostgreSQL fails the test.
+func Postgres(t testing.TB, prepare func(ctx context.Context, dsn string) error) string {
+	t.Helper()
+	dsn, err := SharedCluster(t).Database(t.Context(), "test", prepare)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dsn
+}
+
+// SharedCluster returns the cluster that the tests of this binary share.
+func SharedCluster(t testing.TB) *Cluster {
+	t.Helper()
+	binary.Lock()
+	defer binary.Unlock()
+	if binary.cluster == nil && binary.err == nil {
+		binary.cluster, binary.err = StartPostgres("")
+	}
+	if binary.err != nil {
+		t.Fatal(binary.err)
+	}
+	return binary.cluster
+}
+
+func stopSharedCluster() error {
+	binary.Lock()
+	defer binary.Unlock()
+	if binary.cluster == nil {
+		return nil
+	}
+	return binary.cluster.Stop()
+}
+
+// postgresBin finds the folder of the newest server's programs.
+func postgresBin() (string, error) {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // Debian keeps them off the PATH
+	slices.SortFunc(found, func(a, b string) int { return majorOf(a) - majorOf(b) })
+	if len(found) > 0 {
+		return filepath.Dir(found[len(found)-1]), nil
+	}
+	if path, err := exec.LookPath("initdb"); err == nil {
+		return filepath.Dir(path), nil
+	}
+	return "", errors.New("no PostgreSQL server here: install one (apt-get install postgresql) or put initdb on the PATH")
+}
+
+func majorOf(path string) int {
+	major, _ := strconv.Atoi(strings.Split(path, "/")[4])
+	return major
+}
+
+// clusterOwner gives the folder to the user that the server runs as: postgres
+// when we are root, which PostgreSQL refuses to run as.
+func clusterOwner(dir string) (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	postgres, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, fmt.Errorf("root cannot run a PostgreSQL server: %w", err)
+	}
+	uid, _ := strconv.Atoi(postgres.Uid)
+	gid, _ := strconv.Atoi(postgres.Gid)
+	if err := os.Chown(dir, uid, gid); err != nil {
+		return nil, fmt.Errorf("give the cluster's folder to postgres: %w", err)
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}

@@ -1,0 +1,114 @@
+package egress
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// judgeAnswer says what an answer means. Its status alone decides: a 2xx whose
+// body is cut or never ends is accepted all the same, since the receiver said
+// that it has the event.
+func judgeAnswer(a *postrider.Attempt, resp *http.Response, now time.Time) {
+	code := resp.StatusCode
+	if code < 100 { // net/http lets 000 pass
+		a.Outcome, a.Error = postrider.OutcomeBroken, classBadResponse
+		return
+	}
+	a.StatusCode = code
+	if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
+		a.RetryAfter = ParseRetryAfter(resp.Header.Get("Retry-After"), resp.Header.Get("Date"), now)
+	}
+	a.Outcome = postrider.Classify(code, a.RetryAfter)
+	switch {
+	case a.Outcome == postrider.OutcomeAccepted:
+	case code < 200:
+		a.Error = classBadResponse
+	case code >= 300 && code <= 399:
+		a.Error = redirectError(resp.Header.Get("Location"))
+	default:
+		a.Error = statusError(code)
+	}
+}
+
+func statusError(code int) string {
+	text := classStatus + ": " + strconv.Itoa(code)
+	if name := http.StatusText(code); name != "" {
+		text += " " + name
+	}
+	return text
+}
+
+// redirectError names the host that the answer points to, and no more of it.
+func redirectError(location string) string {
+	u, err := url.Parse(location)
+	if err != nil || len(location) > maxURL {
+		return classRedirect
+	}
+	host := strings.ToLower(u.Hostname())
+	strange := func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789-._:", r)
+	}
+	if host == "" || len(host) > maxHost || strings.ContainsFunc(host, strange) {
+		return classRedirect
+	}
+	return classRedirect + ": to " + host
+}
+
+var scratch = sync.Pool{New: func() any { return new([maxBody + maxDrain]byte) }}
+
+// readBody returns the first 16 KiB of the body, also when it ends before its
+// time. Reading on to a near end lets the connection be used again; of a body
+// that is longer the rest is never read.
+func readBody(resp *http.Response) []byte {
+	if resp.ContentLength == 0 {
+		return nil
+	}
+	room, ok := scratch.Get().(*[maxBody + maxDrain]byte)
+	if !ok {
+		room = new([maxBody + maxDrain]byte)
+	}
+	defer scratch.Put(room)
+	limit := len(room)
+	if resp.ContentLength > int64(limit) {
+		limit = maxBody
+	}
+	n, _ := io.ReadFull(resp.Body, room[:limit]) // what came before an error counts
+	if n == 0 {
+		return nil
+	}
+	return bytes.Clone(room[:min(n, maxBody)])
+}
+
+// ParseRetryAfter returns how long a Retry-After header asks to wait (RFC 9110,
+// 10.2.3): at most [postrider.MaxRetryAfter], and 0 for what cannot be read or
+// lies in the past. A date is compared with the answer's own Date, so that the
+// receiver's clock need not agree with ours; now stands in for one that is
+// missing.
+func ParseRetryAfter(value, date string, now time.Time) time.Duration {
+	if value == "" {
+		return 0
+	}
+	if len(value) <= 19 && strings.Trim(value, "0123456789") == "" {
+		seconds, err := strconv.ParseUint(value, 10, 64)
+		if err != nil || seconds > uint64(postrider.MaxRetryAfter/time.Second) {
+			return postrider.MaxRetryAfter
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	until, err := time.Parse(http.TimeFormat, value)
+	if err != nil {
+		return 0
+	}
+	if sent, err := time.Parse(http.TimeFormat, date); err == nil {
+		now = sent
+	}
+	return min(max(until.Sub(now), 0), postrider.MaxRetryAfter)
+}

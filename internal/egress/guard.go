@@ -1,0 +1,98 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+
+	"code.dny.dev/ssrf"
+)
+
+// guard knows which URLs, ports and addresses may be reached.
+type guard struct {
+	schemes  []string
+	ports    []uint16 // nil: any
+	widened  bool     // some addresses that are not public are allowed
+	guardian *ssrf.Guardian
+}
+
+// wireServer is Azure's: a public address that answers every virtual machine
+// with its credentials.
+var wireServer = netip.MustParsePrefix("168.63.129.16/32")
+
+var errForbidden = errors.New("target is forbidden")
+
+func newGuard(o Options) *guard {
+	g := &guard{schemes: []string{"https"}, ports: o.Ports, widened: len(o.Allow) > 0}
+	if o.AllowHTTP {
+		g.schemes = append(g.schemes, "http")
+	}
+	if o.AnyPort {
+		g.ports = nil
+	}
+	allow4, allow6 := split(o.Allow)
+	deny4, deny6 := split(o.Deny)
+	g.guardian = ssrf.New(
+		ssrf.WithPorts(g.ports...), // none: any
+		ssrf.WithAllowedV4Prefixes(allow4...),
+		ssrf.WithAllowedV6Prefixes(allow6...),
+		ssrf.WithDeniedV4Prefixes(append(deny4, wireServer)...),
+		ssrf.WithDeniedV6Prefixes(deny6...),
+	)
+	return g
+}
+
+func split(prefixes []netip.Prefix) (v4, v6 []netip.Prefix) {
+	for _, p := range prefixes {
+		if p.Addr().Is4() {
+			v4 = append(v4, p)
+		} else {
+			v6 = append(v6, p)
+		}
+	}
+	return v4, v6
+}
+
+// PrivatePrefixes returns the addresses of this machine and of private networks,
+// for [Options].Allow on a laptop.
+func PrivatePrefixes() []netip.Prefix {
+	return []netip.Prefix{
+		netip.MustParsePrefix("127.0.0.0/8"),
+		netip.MustParsePrefix("::1/128"),
+		netip.MustParsePrefix("10.0.0.0/8"),
+		netip.MustParsePrefix("172.16.0.0/12"),
+		netip.MustParsePrefix("192.168.0.0/16"),
+		netip.MustParsePrefix("fc00::/7"),
+	}
+}
+
+// control is the last word on every connection: it sees the concrete address,
+// after every name and odd spelling has been resolved.
+func (g *guard) control(_ context.Context, network, address string, c syscall.RawConn) error {
+	if err := g.guardian.Safe(network, address, c); err != nil {
+		return errors.Join(errForbidden, err)
+	}
+	return nil
+}
+
+// allows reports whether connections to the address may be made.
+func (g *guard) allows(ip netip.Addr) bool {
+	return ip.Zone() == "" && g.guardian.SafeAddr(ip.Unmap()) == nil
+}
+
+func (g *guard) allowsPort(port uint16) bool {
+	return port != 0 && (g.ports == nil || slices.Contains(g.ports, port))
+}
+
+// allowsName judges a name without asking the DNS.
+func (g *guard) allowsName(host string) bool {
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return g.allows(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+	}
+	// A name of one label means something else in every network. It can only
+	// be meant where private targets are.
+	return g.widened || strings.Contains(host, ".")
+}

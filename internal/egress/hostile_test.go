@@ -1,0 +1,177 @@
+package egress_test
+
+import (
+	"bufio"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/testkit"
+)
+
+// slow is the deadline of attempts against receivers that never come to an
+// end; grace is what an attempt may take longer, on a machine under load.
+const (
+	slow  = 750 * time.Millisecond
+	grace = time.Second
+)
+
+func TestHostileReceivers(t *testing.T) {
+	t.Parallel()
+	if n := len(testkit.Hostiles()); n < 60 {
+		t.Errorf("%d hostile receivers, want at least 60", n)
+	}
+	for _, h := range testkit.Hostiles() {
+		t.Run(h.Name, func(t *testing.T) {
+			t.Parallel()
+			a := send(t, open(t, laptop()), routed(testkit.NewHostile(t, h)), slow)
+			if a.Outcome != h.Outcome || !strings.HasPrefix(a.Error, h.Error) || (h.Error == "") != (a.Error == "") {
+				t.Errorf("outcome %s, error %q; want %s, %q", a.Outcome, a.Error, h.Outcome, h.Error)
+			}
+			if a.Duration > slow+grace {
+				t.Errorf("took %v, with a deadline of %v", a.Duration, slow)
+			}
+			if len(a.ResponseBody) > 16<<10 || len(a.ResponseHead) > 16<<10 {
+				t.Errorf("kept %d bytes of head, %d of body", len(a.ResponseHead), len(a.ResponseBody))
+			}
+			if (a.StatusCode == 0) != (a.Outcome == postrider.OutcomeBroken || a.Outcome == postrider.OutcomeTimedOut) {
+				t.Errorf("outcome %s with status %d", a.Outcome, a.StatusCode)
+			}
+		})
+	}
+}
+
+// TestFloodsCostNoMemory does not run in parallel: it counts what is
+// allocated, floods by the rig included, whose blocks are small.
+func TestFloodsCostNoMemory(t *testing.T) {
+	e := open(t, laptop())
+	for _, h := range testkit.Hostiles() {
+		if !h.Flood {
+			continue
+		}
+		to := routed(testkit.NewHostile(t, h))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		send(t, e, to, slow)
+		runtime.ReadMemStats(&after)
+		if cost := after.TotalAlloc - before.TotalAlloc; cost > 1<<20 {
+			t.Errorf("%s: allocated %d KiB", h.Name, cost>>10)
+		}
+	}
+}
+
+func TestRefusedConnection(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+	a := send(t, open(t, laptop()), routed("http://"+listener.Addr().String()), testkit.Patience)
+	if a.Outcome != postrider.OutcomeUnreachable || a.Error != "connect_error" {
+		t.Errorf("outcome %s, error %q; want unreachable, connect_error", a.Outcome, a.Error)
+	}
+}
+
+// flaky answers requests with 200 and closes connections whenever it likes,
+// mostly between requests.
+func flaky(t *testing.T, conn net.Conn, served *atomic.Int64) {
+	t.Helper()
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for rand.IntN(3) > 0 {
+		req, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		if _, err := io.Copy(io.Discard, req.Body); err != nil {
+			return
+		}
+		served.Add(1)
+		if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"); err != nil {
+			return
+		}
+	}
+}
+
+// TestNothingIsSentTwice holds against net/http, which would repeat a POST
+// with an idempotency key, as the plain scheme has, when a kept connection
+// turns out to be closed: whatever the receiver read belongs to one attempt.
+func TestNothingIsSentTwice(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served atomic.Int64
+	done := serveConns(listener, func(conn net.Conn) { flaky(t, conn, &served) })
+	e := open(t, laptop())
+	to := routed("http://"+listener.Addr().String(), signedBy(postrider.Schemes...))
+	var accepted, ambiguous int64
+	for range 3000 {
+		switch a := send(t, e, to, testkit.Patience); a.Outcome {
+		case postrider.OutcomeAccepted:
+			accepted++
+		case postrider.OutcomeBroken:
+			ambiguous++
+		case postrider.OutcomeUnreachable:
+		default:
+			t.Fatalf("outcome %s, error %q", a.Outcome, a.Error)
+		}
+	}
+	listener.Close()
+	e.Close()
+	done()
+	if n := served.Load(); n < accepted || n > accepted+ambiguous {
+		t.Errorf("received %d requests; %d attempts were accepted, %d are ambiguous", n, accepted, ambiguous)
+	}
+	if accepted == 0 {
+		t.Error("no attempt was accepted")
+	}
+}
+
+func TestConnectionsAreKept(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns atomic.Int64
+	done := serveConns(listener, func(conn net.Conn) {
+		defer conn.Close()
+		conns.Add(1)
+		in := bufio.NewReader(conn)
+		for {
+			req, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			if _, err := io.Copy(io.Discard, req.Body); err != nil {
+				return
+			}
+			if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"); err != nil {
+				return
+			}
+		}
+	})
+	e := open(t, laptop())
+	to := routed("http://" + listener.Addr().String())
+	for range 20 {
+		if a := send(t, e, to, testkit.Patience); a.Outcome != postrider.OutcomeAccepted {
+			t.Fatalf("outcome %s, error %q", a.Outcome, a.Error)
+		}
+	}
+	listener.Close()
+	e.Close()
+	done()
+	if n := conns.Load(); n != 1 {
+		t.Errorf("20 attempts in a row took %d connections", n)
+	}
+}

@@ -1,0 +1,197 @@
+package egress
+
+import (
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+
+	"github.com/postrider/postrider"
+)
+
+const (
+	maxURL  = 2048
+	maxHost = 253
+)
+
+// The reasons of a refusal. All forbidden targets have the same one: it must
+// not tell which of them exist.
+const (
+	reasonForm      = "must be an absolute URL like https://example.com/hooks"
+	reasonLength    = "must have at most 2048 characters"
+	reasonASCII     = "must be ASCII after the host, without spaces, control characters and backslashes"
+	reasonUser      = "must not have a user, a password or an escaped host"
+	reasonFragment  = "must not have a fragment"
+	reasonScheme    = "must start with https://"
+	reasonAnyScheme = "must start with https:// or http://"
+	reasonHost      = "must have a valid domain name or IP address as its host"
+	reasonPort      = "must have a port that this deployment allows"
+	reasonForbidden = "must have a public host"
+)
+
+func refuse(reason string) error { return &postrider.InvalidError{Field: "url", Reason: reason} }
+
+// parse reads an endpoint's URL and judges all of it that can be judged without
+// the network. What it returns is canonical: parsing its text again gives the
+// same.
+func (g *guard) parse(raw string) (*url.URL, error) {
+	if err := checkText(raw); err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Opaque != "" || u.User != nil || u.Fragment != "" {
+		return nil, refuse(reasonForm)
+	}
+	if !slices.Contains(g.schemes, u.Scheme) {
+		if len(g.schemes) > 1 {
+			return nil, refuse(reasonAnyScheme)
+		}
+		return nil, refuse(reasonScheme)
+	}
+	host, ok := canonicalHost(u.Host)
+	if !ok {
+		return nil, refuse(reasonHost)
+	}
+	port, ok := g.canonicalPort(u)
+	if !ok {
+		return nil, refuse(reasonPort)
+	}
+	ip, err := netip.ParseAddr(host)
+	literal := err == nil
+	if literal && !g.allows(ip) || !literal && !g.allowsName(host) {
+		return nil, refuse(reasonForbidden)
+	}
+	if literal && ip.Is6() {
+		host = "[" + host + "]"
+	}
+	u.Host = host + port
+	return u, nil
+}
+
+// checkText refuses what parsers read differently: one that only disagrees
+// with the next is enough for a request to go elsewhere.
+func checkText(raw string) error {
+	if len(raw) > maxURL {
+		return refuse(reasonLength)
+	}
+	if !utf8.ValidString(raw) {
+		return refuse(reasonForm)
+	}
+	_, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return refuse(reasonForm)
+	}
+	authority := rest
+	if end := strings.IndexAny(rest, `/\?#`); end >= 0 {
+		authority, rest = rest[:end], rest[end:]
+	} else {
+		rest = ""
+	}
+	switch {
+	case strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }):
+		return refuse(reasonASCII)
+	case strings.ContainsFunc(rest, func(r rune) bool { return r > '~' }):
+		return refuse(reasonASCII)
+	case strings.ContainsAny(authority, "@%"):
+		return refuse(reasonUser)
+	case strings.Contains(raw, "#"):
+		return refuse(reasonFragment)
+	}
+	return nil
+}
+
+// canonicalPort returns ":port", or nothing for the scheme's own.
+func (g *guard) canonicalPort(u *url.URL) (string, bool) {
+	text, own := u.Port(), uint16(443)
+	if u.Scheme == "http" {
+		own = 80
+	}
+	if text == "" {
+		return "", g.allowsPort(own)
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || strconv.FormatUint(port, 10) != text || !g.allowsPort(uint16(port)) {
+		return "", false
+	}
+	if uint16(port) == own {
+		return "", true
+	}
+	return ":" + text, true
+}
+
+// canonicalHost returns the host of a URL as an IP address in its shortest
+// form, without brackets, or as an ASCII domain name in lower case without a
+// dot at its end.
+func canonicalHost(hostport string) (string, bool) {
+	if strings.HasPrefix(hostport, "[") {
+		text, _, _ := strings.Cut(hostport[1:], "]")
+		ip, err := netip.ParseAddr(text)
+		if err != nil || !ip.Is6() || ip.Zone() != "" {
+			return "", false
+		}
+		return ip.Unmap().String(), true
+	}
+	name, _, _ := strings.Cut(hostport, ":")
+	name = strings.TrimSuffix(name, ".")
+	if !plain(name) {
+		mapped, err := lookupProfile.ToASCII(name)
+		if again, err2 := lookupProfile.ToASCII(mapped); err != nil || err2 != nil || again != mapped {
+			return "", false
+		}
+		name = mapped
+	}
+	name = strings.TrimSuffix(strings.ToLower(name), ".")
+	if !isName(name) {
+		return "", false
+	}
+	if !endsInNumber(name) {
+		return name, true
+	}
+	ip, err := netip.ParseAddr(name)
+	if err != nil { // 127.1, 0x7f.1, 2130706433: an address to some resolvers
+		return "", false
+	}
+	return ip.String(), true
+}
+
+var lookupProfile = idna.New(
+	idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.StrictDomainName(true), idna.VerifyDNSLength(true),
+)
+
+// plain reports whether the name is ASCII that needs no mapping.
+func plain(name string) bool {
+	return !strings.ContainsFunc(name, func(r rune) bool { return r > '~' }) &&
+		!strings.Contains(strings.ToLower(name), "xn--")
+}
+
+// isName reports whether the name is made of labels of letters, digits, hyphens
+// and, as some receivers have them, underscores.
+func isName(name string) bool {
+	if len(name) > maxHost {
+		return false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		strange := strings.ContainsFunc(label, func(r rune) bool {
+			return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
+		})
+		if strange || label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// endsInNumber is the rule of the same name in the WHATWG URL standard: the
+// last label is decimal, or hexadecimal with 0x.
+func endsInNumber(name string) bool {
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	if strings.Trim(last, "0123456789") == "" {
+		return true
+	}
+	digits, ok := strings.CutPrefix(last, "0x")
+	return ok && strings.Trim(digits, "0123456789abcdef") == ""
+}

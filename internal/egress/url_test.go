@@ -1,0 +1,171 @@
+package egress_test
+
+import (
+	"errors"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/egress"
+)
+
+func TestCheckURLCanonicalises(t *testing.T) {
+	t.Parallel()
+	e := open(t, egress.Options{AllowHTTP: true})
+	for _, tt := range []struct{ name, raw, want string }{
+		{"as it is", "https://example.com/hooks?a=b&a=%20c", "https://example.com/hooks?a=b&a=%20c"},
+		{"no path", "https://example.com", "https://example.com"},
+		{"upper case", "HTTPS://EXAMPLE.com/Hooks", "https://example.com/Hooks"},
+		{"a dot at the end", "https://example.com./", "https://example.com/"},
+		{"the scheme's own port", "https://example.com:443/", "https://example.com/"},
+		{"no port after the colon", "https://example.com:/", "https://example.com/"},
+		{"the other scheme's port", "https://example.com:80/", "https://example.com:80/"},
+		{"http", "http://example.com:80/", "http://example.com/"},
+		{"another port", "http://example.com:8080/", "http://example.com:8080/"},
+		{"an international name", "https://Bücher.example/", "https://xn--bcher-kva.example/"},
+		{"a name in ASCII already", "https://xn--bcher-kva.example/", "https://xn--bcher-kva.example/"},
+		{"fullwidth letters", "https://ｅxample。com/", "https://example.com/"},
+		{"an underscore", "https://my_hooks.example.com/", "https://my_hooks.example.com/"},
+		{"a public address", "https://93.184.216.34/", "https://93.184.216.34/"},
+		{"a public mapped address", "https://[::ffff:93.184.216.34]/", "https://93.184.216.34/"},
+		{"a public IPv6 address", "https://[2606:4700:0:0::1111]:8443/", "https://[2606:4700::1111]:8443/"},
+		{"an escaped path", "https://example.com/a%2Fb/%7e", "https://example.com/a%2Fb/%7e"},
+		{"digits before the last label", "https://1.2.3.com/", "https://1.2.3.com/"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if got, err := e.CheckURL(tt.raw); err != nil || got != tt.want {
+				t.Errorf("CheckURL(%q) = %q, %v; want %q", tt.raw, got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestCheckURLSaysWhy(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, raw, want string
+		opts            egress.Options
+	}{
+		{"http by default", "http://example.com/", "url must start with https://", egress.Options{}},
+		{"another scheme", "ftp://example.com/", "url must start with https:// or http://", egress.Options{AllowHTTP: true}},
+		{"a password", "https://u:canary@example.com/", "url must not have a user, a password or an escaped host", egress.Options{}},
+		{"a fragment", "https://example.com/#canary", "url must not have a fragment", egress.Options{}},
+		{"a port", "https://example.com:22/", "url must have a port that this deployment allows", egress.Options{}},
+		{"an own list of ports", "https://example.com/", "url must have a port that this deployment allows", egress.Options{Ports: []uint16{8443}}},
+		{"port 0", "https://example.com:0/", "url must have a port that this deployment allows", egress.Options{AnyPort: true}},
+		{"a private address", "https://10.0.0.1/", "url must have a public host", egress.Options{}},
+		{"a single label", "https://canary/", "url must have a public host", egress.Options{}},
+		{"too long", "https://example.com/" + strings.Repeat("x", 2048), "url must have at most 2048 characters", egress.Options{}},
+		{"a long label", "https://" + strings.Repeat("x", 64) + ".com/", "url must have a valid domain name or IP address as its host", egress.Options{}},
+		{"a long host", "https://" + strings.Repeat("x.", 126) + "com/", "url must have a valid domain name or IP address as its host", egress.Options{}},
+		{"an own address", "https://93.184.216.34/", "url must have a public host", egress.Options{
+			Deny: []netip.Prefix{netip.MustParsePrefix("93.184.216.34/32")},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := open(t, tt.opts).CheckURL(tt.raw)
+			if err == nil || err.Error() != tt.want {
+				t.Errorf("CheckURL(%q) = %q, %v; want %s", tt.raw, got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestAllowWidens(t *testing.T) {
+	t.Parallel()
+	e := open(t, egress.Options{AllowHTTP: true, Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}})
+	for raw, allowed := range map[string]bool{
+		"http://10.1.2.3/":         true,
+		"http://[::ffff:10.1.2.3]": true,
+		"http://[fd00::1]/":        true,
+		"http://receiver/":         true, // judged when it is resolved
+		"http://127.0.0.1/":        false,
+		"http://localhost/":        false,
+		"http://a.localhost/":      false,
+		"http://169.254.169.254/":  false,
+		"http://[::1]/":            false,
+		"http://10.1.2.3:22/":      false,
+	} {
+		if got, err := e.CheckURL(raw); (err == nil) != allowed {
+			t.Errorf("CheckURL(%q) = %q, %v; want allowed = %t", raw, got, err, allowed)
+		}
+	}
+}
+
+func TestLocalPrefixes(t *testing.T) {
+	t.Parallel()
+	got, err := egress.LocalPrefixes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range got {
+		if !p.IsSingleIP() || p.Addr().Is4In6() {
+			t.Errorf("LocalPrefixes has %v", p)
+		}
+	}
+}
+
+// FuzzCheckURL holds whatever passes against two oracles: parsing it again,
+// and the ways in which lenient resolvers read a host as an address.
+func FuzzCheckURL(f *testing.F) {
+	for _, url := range vectors(f) {
+		f.Add(url)
+	}
+	f.Add("https://example.com:8443/hooks?a=b")
+	e := open(f, egress.Options{AllowHTTP: true})
+	f.Fuzz(func(t *testing.T, raw string) {
+		got, err := e.CheckURL(raw)
+		if err != nil {
+			if !errors.Is(err, postrider.ErrInvalid) || got != "" {
+				t.Errorf("CheckURL(%q) = %q, %v", raw, got, err)
+			}
+			return
+		}
+		if again, err := e.CheckURL(got); err != nil || again != got {
+			t.Errorf("CheckURL(%q) = %q, and of that %q, %v", raw, got, again, err)
+		}
+		host, _, _ := strings.Cut(strings.SplitN(got, "/", 4)[2], "?")
+		if !strings.HasPrefix(host, "[") {
+			host, _, _ = strings.Cut(host, ":")
+		}
+		if ip, ok := lenient(host); ok && (ip.IsPrivate() || ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() || ip.IsMulticast()) {
+			t.Errorf("CheckURL(%q) = %q, which some read as %v", raw, got, ip)
+		}
+	})
+}
+
+// lenient reads a host as inet_aton(3) does: one to four parts, decimal, octal
+// or hexadecimal, of which the last fills what is left.
+func lenient(host string) (netip.Addr, bool) {
+	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return ip.Unmap(), true
+	}
+	parts := strings.Split(strings.TrimSuffix(host, "."), ".")
+	if len(parts) > 4 {
+		return netip.Addr{}, false
+	}
+	var sum uint64
+	for i, part := range parts {
+		base, digits := 10, part
+		switch {
+		case strings.HasPrefix(part, "0x"):
+			base, digits = 16, part[2:]
+		case len(part) > 1 && part[0] == '0':
+			base, digits = 8, part[1:]
+		}
+		n, err := strconv.ParseUint("0"+digits, base, 33)
+		if err != nil || part == "" {
+			return netip.Addr{}, false
+		}
+		shift := 8 * (3 - i)
+		if i == len(parts)-1 {
+			shift = 0
+		}
+		sum += n << shift
+	}
+	return netip.AddrFrom4([4]byte{byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)}), sum < 1<<32
+}

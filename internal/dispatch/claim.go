@@ -1,0 +1,122 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// maxWants is how many endpoints and lanes one claim asks for.
+const maxWants = 256
+
+// claim asks for what is due at the claimable endpoints, in their turn. One
+// claim is under way at a time: the next one asks for what came up meanwhile.
+func (c *core) claim(now time.Time) {
+	if c.claiming || c.draining || now.Before(c.claimAfter) || c.claimable.len() == 0 {
+		return
+	}
+	claim := &store.Claim{Token: c.nextToken()}
+	for len(claim.Wants)+len(postrider.Lanes) <= maxWants && c.inHand < c.opts.MaxHeld {
+		ep := c.claimable.pop()
+		if ep == nil {
+			break
+		}
+		ep.claimable = false
+		if ep.wantsClaim(now, c.opts.Prefetch) {
+			claim.Wants = append(claim.Wants, c.wants(now, ep)...)
+		}
+		c.review(now, ep)
+	}
+	if len(claim.Wants) > 0 {
+		c.claiming = true
+		c.do.claim = claim
+	}
+}
+
+// wantsClaim reports whether a claim for the endpoint is worth its cost: a
+// lane is due, and half of its credit is free or it holds nothing.
+func (ep *endpoint) wantsClaim(now time.Time, prefetch int) bool {
+	if ep.gated(now) || ep.asked != [3]int{} {
+		return false
+	}
+	free := ep.limit*prefetch - ep.credit
+	if free <= 0 || (2*free < ep.limit*prefetch && ep.holds() > 0) {
+		return false
+	}
+	for _, l := range ep.lanes {
+		if l.waiting && !l.due.After(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// wants shares the endpoint's free credit among its lanes that are due, as
+// laneTurns shares the starts, and spends it.
+func (c *core) wants(now time.Time, ep *endpoint) []store.Want {
+	free := ep.limit*c.opts.Prefetch - ep.credit
+	for turn := ep.turn + 1; free > 0; turn++ {
+		for _, l := range laneTurns[turn%len(laneTurns)] {
+			if ep.lanes[l].waiting && !ep.lanes[l].due.After(now) {
+				ep.asked[l]++
+				break
+			}
+		}
+		free--
+	}
+	var wants []store.Want
+	for l, n := range ep.asked {
+		if n == 0 {
+			continue
+		}
+		c.credit(ep, n)
+		wants = append(wants, store.Want{
+			Endpoint: ep.id, Lane: postrider.Lanes[l], N: n, Lease: ep.timeout + c.opts.LeaseMargin, After: ep.lanes[l].low,
+		})
+		// Whatever is found while the claim is under way sets it again.
+		ep.lanes[l].waiting = false
+	}
+	return wants
+}
+
+// claimed takes up what a claim brought.
+func (c *core) claimed(now time.Time, in claimed) {
+	c.claiming = false
+	for i, w := range in.claim.Wants {
+		ep, l := c.endpoint(w.Endpoint), laneIndex(w.Lane)
+		ep.asked[l] = 0
+		if in.err != nil {
+			c.credit(ep, -w.N)
+			ep.expect(l, now)
+			continue
+		}
+		state := in.got.Lanes[i]
+		c.credit(ep, state.Claimed-w.N)
+		ep.lanes[l].low = state.Low
+		ep.backlog = max(0, ep.backlog-state.Claimed)
+		if state.Waiting {
+			ep.expect(l, now.Add(state.In))
+		}
+	}
+	for _, cl := range in.got.Items {
+		ep := c.endpoint(cl.Endpoint)
+		// The store's lease began after the claim was asked for.
+		c.hold(now, ep, item{Claimed: cl, leasedUntil: in.asked.Add(ep.timeout + c.opts.LeaseMargin)})
+	}
+	for _, w := range in.claim.Wants {
+		c.review(now, c.endpoint(w.Endpoint))
+	}
+	c.backOff(now, in.err)
+}
+
+// backOff waits 0.1 s after a claim that failed, and twice as long after each
+// further one, up to 5 s (RELIABILITY.md 3.4).
+func (c *core) backOff(now time.Time, err error) {
+	if err == nil {
+		c.claimErrors, c.claimAfter = 0, time.Time{}
+		return
+	}
+	c.claimAfter = now.Add(min(100*time.Millisecond<<min(c.claimErrors, 10), 5*time.Second))
+	c.claimErrors++
+}

@@ -1,0 +1,364 @@
+package dispatch
+
+import (
+	"container/heap"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/memory"
+)
+
+// The simulator runs the very core and the model store from one goroutine, in
+// virtual time, by seed: nodes that crash, claims and settlements whose reply
+// is lost, receivers that refuse, hang and ask for time. Then it heals and
+// demands that every delivery has come to its end.
+
+func TestSimulation(t *testing.T) {
+	t.Parallel()
+	seeds := 300
+	if testing.Short() {
+		seeds = 30
+	}
+	for seed := range seeds {
+		w := newWorld(t, uint64(seed))
+		w.run()
+		w.check()
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+type world struct {
+	t      *testing.T
+	rng    *rand.Rand
+	now    time.Time
+	agenda agenda
+	store  *memory.Store
+	ids    *store.IDs
+	nodes  []*simNode
+	routed map[postrider.EndpointID]store.Routed
+	order  []postrider.EndpointID // of routed, so that a seed always draws the same
+	healed bool
+	hangs  int // how many in 16 requests hang
+
+	published int
+	sending   map[postrider.DeliveryID]bool
+	sent      map[postrider.DeliveryID]map[int]bool // by attempt
+	crashes   int
+	cuts      int // replies lost
+}
+
+type simNode struct {
+	core     *core
+	alive    bool
+	inFlight map[postrider.EndpointID]int
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	w := &world{
+		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		routed: map[postrider.EndpointID]store.Routed{}, sending: map[postrider.DeliveryID]bool{},
+		sent: map[postrider.DeliveryID]map[int]bool{},
+	}
+	w.hangs = w.rng.IntN(10)
+	clock := func() time.Time { return w.now }
+	w.store = memory.New(memory.Options{Now: clock})
+	w.ids = store.NewIDs(clock, &[32]byte{byte(seed)})
+	account := store.NewID[postrider.AccountID](w.ids)
+	for range 1 + w.rng.IntN(6) {
+		e := postrider.Endpoint{
+			ID: store.NewID[postrider.EndpointID](w.ids), Account: account, URL: "https://a.example",
+			EventTypes: []postrider.Pattern{"*"}, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
+		}
+		e.Policy.Concurrency = 1 + w.rng.IntN(4)
+		e.Policy.Retry = postrider.RetryPolicy{Delays: []time.Duration{0, time.Second, 5 * time.Second, time.Minute}, Jitter: "equal"}
+		if _, err := w.store.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: e}); err != nil {
+			t.Fatal(err)
+		}
+		w.routed[e.ID] = store.Routed{Endpoint: e}
+		w.order = append(w.order, e.ID)
+	}
+	return w
+}
+
+func (w *world) run() {
+	for range 1 + w.rng.IntN(2) {
+		w.boot()
+	}
+	for range 100 + w.rng.IntN(200) {
+		w.at(time.Duration(w.rng.Int64N(int64(time.Minute))), w.publish)
+	}
+	for range w.rng.IntN(6) {
+		w.at(time.Duration(w.rng.Int64N(int64(2*time.Minute))), w.crash)
+	}
+	w.at(3*time.Minute, func() { w.healed = true })
+	end := w.now.Add(time.Hour)
+	for len(w.agenda) > 0 && w.agenda[0].at.Before(end) {
+		next := heap.Pop(&w.agenda).(appointment)
+		w.now = next.at
+		next.do()
+	}
+}
+
+// boot starts a node; it scans the queue at once and every 30 seconds.
+func (w *world) boot() {
+	n := &simNode{alive: true, inFlight: map[postrider.EndpointID]int{}}
+	opts := Options{Concurrency: 1 + w.rng.IntN(8), Incarnation: 1 + w.rng.Uint32N(1<<31-1)}.withDefaults()
+	n.core = newCore(opts, func(id postrider.EndpointID) (store.Routed, bool) {
+		to, ok := w.routed[id]
+		return to, ok
+	})
+	w.nodes = append(w.nodes, n)
+	w.scan(n)
+}
+
+func (w *world) scan(n *simNode) {
+	lanes, err := w.store.Due(w.t.Context(), store.Due{Max: 1000})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.step(n, due{lanes})
+	w.later(n, 30*time.Second, func() { w.scan(n) })
+}
+
+func (w *world) crash() {
+	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	if !n.alive || w.healed {
+		return
+	}
+	n.alive = false
+	clear(w.sending) // what it was sending ends with it, and with two nodes we look away once
+	w.crashes++
+	w.at(time.Duration(w.rng.Int64N(int64(10*time.Second))), w.boot)
+}
+
+// publish does what ingest does, on a node that is alive.
+func (w *world) publish() {
+	var n *simNode
+	for _, other := range w.nodes {
+		if other.alive {
+			n = other
+		}
+	}
+	if n == nil {
+		w.at(time.Second, w.publish)
+		return
+	}
+	to := w.routed[w.order[w.rng.IntN(len(w.order))]]
+	e := store.NewEvent{
+		Event: postrider.Event{
+			ID: store.NewID[postrider.EventID](w.ids), Account: to.Endpoint.Account, Type: "a.b", Data: []byte(`1`),
+		},
+		Deliveries: []store.NewDelivery{{
+			ID: store.NewID[postrider.DeliveryID](w.ids), Endpoint: to.Endpoint.ID, Lane: postrider.LaneFirst, Expiry: 24 * time.Hour,
+		}},
+	}
+	d := &e.Deliveries[0]
+	answered := make(chan struct{})
+	w.step(n, admit{[]*store.NewDelivery{d}, answered})
+	changes, err := w.store.Changes(w.t.Context(), 0, 1000)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.store.Publish(w.t.Context(), store.Publish{Version: changes.Version, Batches: []store.Batch{{e}}}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.published++
+	w.later(n, w.moment(), func() {
+		if d.Token == 0 {
+			w.step(n, stored{waiting: []store.DueLane{{Endpoint: d.Endpoint, Lane: d.Lane}}})
+			return
+		}
+		w.step(n, stored{started: []postrider.Claimed{{
+			ID: d.ID, Endpoint: d.Endpoint, Event: &e.Event, Lane: d.Lane, Attempt: 1, Token: d.Token, ExpiresAt: w.now.Add(time.Hour),
+		}}})
+	})
+}
+
+func (w *world) step(n *simNode, input any) {
+	n.core.step(w.now, input)
+	do := *n.core.act(w.now)
+	n.core.do.send = nil // this world keeps the actions
+	n.core.taken()
+	for _, it := range do.send {
+		w.send(n, it)
+	}
+	if len(do.settle) > 0 {
+		w.later(n, w.moment(), func() { w.settle(n, do.settle) })
+	}
+	if len(do.release) > 0 {
+		w.later(n, w.moment(), func() {
+			if err := w.store.Release(w.t.Context(), do.release); err != nil {
+				w.t.Error(err)
+			}
+		})
+	}
+	if do.claim != nil {
+		w.later(n, w.moment(), func() { w.claim(n, do.claim, w.now) })
+	}
+	if !do.wakeAt.IsZero() {
+		w.later(n, max(do.wakeAt.Sub(w.now), time.Millisecond), func() { w.step(n, tick{}) })
+	}
+}
+
+var errCut = errors.New("the reply was lost")
+
+func (w *world) claim(n *simNode, c *store.Claim, asked time.Time) {
+	if w.unlucky() && w.rng.IntN(2) == 0 {
+		w.step(n, claimed{claim: c, err: errCut, asked: asked})
+		return
+	}
+	got, err := w.store.Claim(w.t.Context(), *c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if w.unlucky() {
+		w.cuts++
+		got, err = store.Claims{}, errCut
+	}
+	w.later(n, w.moment(), func() { w.step(n, claimed{c, got, err, asked}) })
+}
+
+func (w *world) settle(n *simNode, group []store.Settlement) {
+	results, err := w.store.Settle(w.t.Context(), group)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if w.unlucky() { // done, and done again
+		w.cuts++
+		w.later(n, time.Second, func() { w.settle(n, group) })
+		return
+	}
+	w.later(n, w.moment(), func() { w.step(n, settled{group, results}) })
+}
+
+func (w *world) send(n *simNode, it item) {
+	id, limit := it.Endpoint, it.to.Endpoint.Policy.Concurrency
+	if n.inFlight[id]++; n.inFlight[id] > limit {
+		w.t.Errorf("%d attempts in flight to an endpoint with a limit of %d", n.inFlight[id], limit)
+	}
+	if n.core.inFlight > n.core.opts.Concurrency {
+		w.t.Errorf("%d attempts in flight, limit %d", n.core.inFlight, n.core.opts.Concurrency)
+	}
+	if w.sending[it.ID] {
+		w.t.Errorf("delivery %s is being sent twice at once", it.ID)
+	}
+	if w.sent[it.ID] == nil {
+		w.sent[it.ID] = map[int]bool{}
+	}
+	if w.sent[it.ID][it.Attempt] {
+		w.t.Errorf("delivery %s: attempt %d was sent twice", it.ID, it.Attempt)
+	}
+	w.sent[it.ID][it.Attempt] = true
+	w.sending[it.ID] = true
+	a := w.respond(it)
+	w.later(n, a.Duration, func() {
+		n.inFlight[id]--
+		w.sending[it.ID] = false
+		w.step(n, attempted{it, a})
+	})
+}
+
+// respond is the receivers: once healed, all is accepted.
+func (w *world) respond(it item) postrider.Attempt {
+	a := postrider.Attempt{Outcome: postrider.OutcomeAccepted, StatusCode: 200, Duration: w.moment()}
+	if w.healed {
+		return a
+	}
+	switch n := w.rng.IntN(16); {
+	case n < w.hangs:
+		a.Outcome, a.StatusCode, a.Duration = postrider.OutcomeTimedOut, 0, it.timeout
+	case n < w.hangs+2:
+		a.Outcome, a.StatusCode = postrider.OutcomeRejected, 500
+	case n < w.hangs+4:
+		a.Outcome, a.StatusCode, a.RetryAfter = postrider.OutcomeThrottled, 429, time.Duration(w.rng.IntN(20))*time.Second
+	}
+	return a
+}
+
+// check looks at what is on record once nothing is left to do.
+func (w *world) check() {
+	deliveries := map[postrider.Status]int{}
+	q := store.DeliveryQuery{Paging: store.Paging{Limit: store.MaxLimit}}
+	for {
+		page, err := w.store.Deliveries(w.t.Context(), q)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, d := range page.Items {
+			deliveries[d.Status]++
+			w.checkLedger(d)
+		}
+		if page.Next == "" {
+			break
+		}
+		q.Cursor = page.Next
+	}
+	if got := deliveries[postrider.Delivered] + deliveries[postrider.Dead]; got != w.published || deliveries[postrider.Pending] > 0 {
+		w.t.Errorf("published %d, ended as %v after %d crashes and %d lost replies", w.published, deliveries, w.crashes, w.cuts)
+	}
+}
+
+// checkLedger demands that every request that left is an attempt on record.
+func (w *world) checkLedger(d postrider.Delivery) {
+	page, err := w.store.Attempts(w.t.Context(), store.AttemptQuery{
+		Account: d.Account, Delivery: d.ID, Paging: store.Paging{Limit: store.MaxLimit},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	recorded := map[int]bool{}
+	for _, a := range page.Items {
+		recorded[a.Number] = true
+	}
+	for attempt := range w.sent[d.ID] {
+		if !recorded[attempt] {
+			w.t.Errorf("delivery %s (%s): attempt %d left and is not on record; recorded %v", d.ID, d.Status, attempt, recorded)
+		}
+	}
+	if len(w.sent[d.ID]) > 1 && d.Status == postrider.Delivered && w.crashes+w.cuts == 0 && d.Attempts != len(w.sent[d.ID]) {
+		w.t.Errorf("delivery %s: %d attempts counted, %d sent", d.ID, d.Attempts, len(w.sent[d.ID]))
+	}
+}
+
+func (w *world) unlucky() bool { return !w.healed && w.rng.IntN(20) == 0 }
+func (w *world) moment() time.Duration {
+	return time.Duration(1 + w.rng.Int64N(int64(20*time.Millisecond)))
+}
+
+// later does something on a node, if it lives by then.
+func (w *world) later(n *simNode, wait time.Duration, do func()) {
+	w.at(wait, func() {
+		if n.alive {
+			do()
+		}
+	})
+}
+
+func (w *world) at(wait time.Duration, do func()) {
+	heap.Push(&w.agenda, appointment{w.now.Add(wait), len(w.agenda), do})
+}
+
+// agenda orders what is going to happen.
+type agenda []appointment
+
+type appointment struct {
+	at  time.Time
+	tie int
+	do  func()
+}
+
+func (a agenda) Len() int           { return len(a) }
+func (a agenda) Less(i, j int) bool { return a[i].at.Before(a[j].at) }
+func (a agenda) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
+func (a *agenda) Push(x any)        { *a = append(*a, x.(appointment)) }
+func (a *agenda) Pop() any {
+	last := (*a)[len(*a)-1]
+	*a = (*a)[:len(*a)-1]
+	return last
+}

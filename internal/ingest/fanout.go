@@ -1,0 +1,93 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// fanOutLease is how long a job is ours after each of its chunks.
+const fanOutLease = 15 * time.Second
+
+// runFanOuts runs fan-out jobs, one at a time, until ctx is cancelled: those
+// of this node at once, and those that others left behind when it looks.
+func (in *Ingest) runFanOuts(ctx context.Context) {
+	poll := time.NewTicker(in.opts.FanOutPoll)
+	defer poll.Stop()
+	for {
+		found, err := in.fanOutNext(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			in.opts.Log.WarnContext(ctx, "fan-out job interrupted", "error", err)
+		case found:
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-in.fanOuts:
+		case <-poll.C:
+		}
+	}
+}
+
+// fanOutNext runs the fan-out job that waited longest; false: there is none.
+func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
+	jobs, err := in.inbox.ClaimFanOuts(ctx, store.ClaimFanOuts{
+		Max: 1, Token: postrider.Token(1 + rand.Int64N(1<<62)), Lease: fanOutLease,
+	})
+	if err != nil || len(jobs) == 0 {
+		return false, err
+	}
+	job := jobs[0]
+	// The endpoints up to the job's last one that match when their chunk runs.
+	if err := in.index.Refresh(ctx); err != nil {
+		return false, err
+	}
+	for {
+		done, err := in.fanOutChunk(ctx, &job)
+		if err != nil {
+			if errors.Is(err, postrider.ErrFenced) {
+				return true, nil // another node has the job
+			}
+			return false, fmt.Errorf("fan out event %s: %w", job.Event.ID, err)
+		}
+		if done {
+			return true, nil
+		}
+		in.holdBack(ctx)
+	}
+}
+
+// fanOutChunk commits one chunk of a job and moves its cursor.
+func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool, err error) {
+	matched := in.index.matchNext(job, in.opts.FanOutChunk)
+	chunk := store.FanOutChunk{
+		Event: job.Event.ID, Token: job.Token, From: job.Cursor, To: job.UpTo,
+		Done: len(matched) < in.opts.FanOutChunk, Lease: fanOutLease,
+	}
+	if !chunk.Done {
+		chunk.To = matched[len(matched)-1].Endpoint.ID
+	}
+	var waiting []store.DueLane
+	for _, to := range matched {
+		d := in.delivery(to, postrider.LaneBulk)
+		chunk.Deliveries = append(chunk.Deliveries, d)
+		if d.Skipped == "" {
+			waiting = append(waiting, store.DueLane{Endpoint: d.Endpoint, Lane: d.Lane, In: d.Wait})
+		}
+	}
+	if err := in.inbox.FanOut(ctx, chunk); err != nil {
+		return false, err
+	}
+	in.dispatch.Stored(nil, waiting, nil)
+	job.Cursor = chunk.To
+	return chunk.Done, nil
+}

@@ -1,0 +1,220 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+const (
+	// admittedPerEvent bounds how many of an event's deliveries start at once,
+	// so that a large event does not take the slots of many small ones.
+	admittedPerEvent = 64
+	// groupRows is how many deliveries a group commits; events beyond it get
+	// fan-out jobs.
+	groupRows = 2000
+	// rematches is how often a group is matched again because subscriptions
+	// moved under it.
+	rematches = 20
+)
+
+// flush commits a group of publishes and answers them.
+func (in *Ingest) flush(ctx context.Context, group []*publish) {
+	err := in.commit(ctx, group)
+	switch {
+	case err == nil:
+	case len(group) > 1 && !errors.Is(err, postrider.ErrBusy):
+		// One of them is more than the store can take: the others must not pay.
+		for _, p := range group {
+			in.flush(ctx, []*publish{p})
+		}
+		return
+	default:
+		for _, p := range group {
+			p.err = fmt.Errorf("publish: %w", err)
+		}
+	}
+	for _, p := range group {
+		close(p.done)
+	}
+}
+
+// commit matches, admits and stores a group, and hands over what may start.
+func (in *Ingest) commit(ctx context.Context, group []*publish) error {
+	for range rematches {
+		batches, version := in.match(group)
+		admitted := in.admit(batches)
+		published, err := in.inbox.Publish(ctx, store.Publish{Version: version, Batches: batches})
+		if err == nil {
+			in.answer(group, batches, published)
+			return nil
+		}
+		if len(admitted) > 0 {
+			in.dispatch.Stored(nil, nil, admittedOf(admitted))
+		}
+		if !errors.Is(err, store.ErrMoved) {
+			return err
+		}
+		if err := in.index.Refresh(ctx); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("subscriptions moved %d times: %w", rematches, postrider.ErrBusy)
+}
+
+// match makes the deliveries of a group's events. The version is read first: if
+// the index moves on meanwhile, the store refuses the group.
+func (in *Ingest) match(group []*publish) ([]store.Batch, int64) {
+	batches := make([]store.Batch, len(group))
+	version := in.index.Version()
+	rows := 0
+	for i, p := range group {
+		batch := make(store.Batch, len(p.events))
+		for j := range p.events {
+			batch[j] = in.matchOne(p, j, rows)
+			rows += len(batch[j].Deliveries)
+		}
+		batches[i] = batch
+	}
+	return batches, version
+}
+
+// matchOne makes the deliveries of one event, or its fan-out job when there
+// are too many for it or for the group.
+func (in *Ingest) matchOne(p *publish, j, rows int) store.NewEvent {
+	e := &p.events[j]
+	if e.ID.IsZero() {
+		e.ID = store.NewID[postrider.EventID](in.opts.IDs)
+		e.CreatedAt = e.ID.Time()
+	}
+	if !p.only.IsZero() {
+		to, ok := in.index.Lookup(p.only)
+		if !ok {
+			return store.NewEvent{Event: *e}
+		}
+		return store.NewEvent{Event: *e, Deliveries: []store.NewDelivery{in.delivery(&to, postrider.LaneFirst)}}
+	}
+	matched := in.index.match(e.Account, e.Type)
+	if n := len(matched); n > in.opts.FanOutAbove || n > 0 && rows+n > groupRows {
+		return store.NewEvent{Event: *e, FanOutUpTo: matched[n-1].Endpoint.ID}
+	}
+	deliveries := make([]store.NewDelivery, len(matched))
+	for i, to := range matched {
+		deliveries[i] = in.delivery(to, postrider.LaneFirst)
+	}
+	return store.NewEvent{Event: *e, Deliveries: deliveries}
+}
+
+// delivery makes a delivery to an endpoint; to a disabled one, a record that
+// it was skipped.
+func (in *Ingest) delivery(to *store.Routed, lane postrider.Lane) store.NewDelivery {
+	d := store.NewDelivery{
+		ID:       store.NewID[postrider.DeliveryID](in.opts.IDs),
+		Endpoint: to.Endpoint.ID,
+		Lane:     lane,
+		Expiry:   to.Endpoint.Policy.Expiry,
+	}
+	d.Wait = to.Endpoint.Policy.Retry.Delay(d.ID, 0)
+	if to.Endpoint.Status == postrider.EndpointDisabled {
+		d.Skipped = postrider.ReasonEndpointDisabled
+	}
+	return d
+}
+
+// admit asks the dispatcher which deliveries may start at once, and returns
+// those that it admitted.
+func (in *Ingest) admit(batches []store.Batch) []*store.NewDelivery {
+	var ask []*store.NewDelivery
+	for _, batch := range batches {
+		for i := range batch {
+			n := 0
+			for j := range batch[i].Deliveries {
+				d := &batch[i].Deliveries[j]
+				if n < admittedPerEvent && d.Skipped == "" && d.Wait == 0 {
+					ask = append(ask, d)
+					n++
+				}
+			}
+		}
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	in.dispatch.Admit(ask)
+	return slices.DeleteFunc(ask, func(d *store.NewDelivery) bool { return d.Token == 0 })
+}
+
+// answer tells the callers what became of their batches, and the dispatcher
+// what it may start, what waits, and which credit is free again.
+func (in *Ingest) answer(group []*publish, batches []store.Batch, published []store.Published) {
+	var started []postrider.Claimed
+	var waiting []store.DueLane
+	var dropped []store.NewDelivery
+	for i, p := range group {
+		stored := published[i]
+		if stored.Events == nil {
+			p.err = &postrider.KeyTakenError{Index: stored.Conflict}
+		} else {
+			p.receipts = make([]postrider.Receipt, len(p.events))
+		}
+		for j := range batches[i] {
+			e := &batches[i][j]
+			if stored.Events == nil || stored.Events[j].Duplicate {
+				dropped = append(dropped, admittedIn(e.Deliveries)...)
+				if stored.Events != nil {
+					p.receipts[j] = postrider.Receipt{ID: stored.Events[j].ID, Duplicate: true}
+				}
+				continue
+			}
+			e.Event.Sequence = stored.Events[j].Sequence
+			p.receipts[j] = in.receipt(e)
+			started, waiting = in.sort(e, started, waiting)
+		}
+	}
+	if len(started)+len(waiting)+len(dropped) > 0 {
+		in.dispatch.Stored(started, waiting, dropped)
+	}
+}
+
+func (in *Ingest) receipt(e *store.NewEvent) postrider.Receipt {
+	r := postrider.Receipt{ID: e.Event.ID, Deliveries: len(e.Deliveries)}
+	if !e.FanOutUpTo.IsZero() {
+		r.FanOut = true
+		wake(in.fanOuts)
+	}
+	return r
+}
+
+// sort adds an event's deliveries to those that start and those that wait.
+func (in *Ingest) sort(e *store.NewEvent, started []postrider.Claimed, waiting []store.DueLane) ([]postrider.Claimed, []store.DueLane) {
+	for k := range e.Deliveries {
+		d := &e.Deliveries[k]
+		switch {
+		case d.Skipped != "":
+		case d.Token == 0:
+			waiting = append(waiting, store.DueLane{Endpoint: d.Endpoint, Lane: d.Lane, In: d.Wait})
+		default:
+			started = append(started, postrider.Claimed{
+				ID: d.ID, Endpoint: d.Endpoint, Event: &e.Event, Lane: d.Lane,
+				Attempt: 1, Token: d.Token, ExpiresAt: e.Event.CreatedAt.Add(d.Expiry),
+			})
+		}
+	}
+	return started, waiting
+}
+
+func admittedOf(deliveries []*store.NewDelivery) []store.NewDelivery {
+	admitted := make([]store.NewDelivery, len(deliveries))
+	for i, d := range deliveries {
+		admitted[i] = *d
+	}
+	return admitted
+}
+
+func admittedIn(deliveries []store.NewDelivery) []store.NewDelivery {
+	return slices.DeleteFunc(slices.Clone(deliveries), func(d store.NewDelivery) bool { return d.Token == 0 })
+}

@@ -1,0 +1,279 @@
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Index is every endpoint that is not deleted, in memory, compiled so that
+// matching an event costs what matches and not what there is. It is never
+// reloaded: [Index.Refresh] applies what changed since the version it has. Its
+// methods may be called from any goroutine.
+type Index struct {
+	directory store.Directory
+	opts      IndexOptions
+	refresh   sync.Mutex // held by the one Refresh at work
+
+	mu        sync.RWMutex
+	version   int64
+	endpoints map[postrider.EndpointID]*store.Routed // the values are never changed
+	accounts  map[postrider.AccountID]*subscriptions
+}
+
+// IndexOptions tunes an [Index]. The zero value is the production default.
+type IndexOptions struct {
+	Poll     time.Duration         // between two looks for changes; default 1 s
+	OnChange func(to store.Routed) // hears of every change after it was applied; default: nobody does
+	Log      *slog.Logger          // default: discard
+}
+
+// subscriptions are the endpoints of one account by what they subscribed to,
+// each list ordered by id.
+type subscriptions struct {
+	exact  map[string][]*store.Routed // by event type
+	prefix map[string][]*store.Routed // by what stands before the *, as in "order."
+}
+
+// NewIndex returns an empty index of the directory's endpoints.
+func NewIndex(directory store.Directory, opts IndexOptions) *Index {
+	opts.Poll = cmp.Or(opts.Poll, time.Second)
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
+	if opts.OnChange == nil {
+		opts.OnChange = func(store.Routed) {}
+	}
+	return &Index{
+		directory: directory,
+		opts:      opts,
+		endpoints: map[postrider.EndpointID]*store.Routed{},
+		accounts:  map[postrider.AccountID]*subscriptions{},
+	}
+}
+
+// Run applies changes that other nodes made, until ctx is cancelled.
+func (x *Index) Run(ctx context.Context) error {
+	tick := time.NewTicker(x.opts.Poll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := x.Refresh(ctx); err != nil && ctx.Err() == nil {
+			x.opts.Log.WarnContext(ctx, "subscriptions not refreshed", "error", err)
+		}
+	}
+}
+
+// Refresh applies every change that was committed before it was called.
+func (x *Index) Refresh(ctx context.Context) error {
+	x.refresh.Lock()
+	defer x.refresh.Unlock()
+	const page = 1000
+	for {
+		changes, err := x.directory.Changes(ctx, x.Version(), page)
+		if err != nil {
+			return fmt.Errorf("refresh subscriptions: %w", err)
+		}
+		x.apply(changes)
+		for _, to := range changes.Endpoints {
+			x.opts.OnChange(to)
+		}
+		if len(changes.Endpoints) < page {
+			return nil
+		}
+	}
+}
+
+// Version returns the version of the subscriptions that the index has.
+func (x *Index) Version() int64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.version
+}
+
+// Lookup returns an endpoint as it is now; false: it is unknown or deleted.
+func (x *Index) Lookup(id postrider.EndpointID) (store.Routed, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if to := x.endpoints[id]; to != nil {
+		return *to, true
+	}
+	return store.Routed{}, false
+}
+
+// Disable disables an enabled endpoint for the reason and applies the change.
+// One that is unknown, deleted or not enabled is left alone.
+func (x *Index) Disable(ctx context.Context, id postrider.EndpointID, reason string) error {
+	for {
+		if err := x.Refresh(ctx); err != nil {
+			return err
+		}
+		to, ok := x.Lookup(id)
+		if !ok || to.Endpoint.Status != postrider.EndpointEnabled {
+			return nil
+		}
+		to.Endpoint.Status, to.Endpoint.StatusReason = postrider.EndpointDisabled, reason
+		_, err := x.directory.PutEndpoint(ctx, store.PutEndpoint{Endpoint: to.Endpoint})
+		switch {
+		case errors.Is(err, postrider.ErrConflict), errors.Is(err, postrider.ErrNotFound):
+			continue // it changed since; look again
+		case err != nil:
+			return fmt.Errorf("disable endpoint %s: %w", id, err)
+		}
+		return x.Refresh(ctx)
+	}
+}
+
+// match returns the endpoints that want the event type, ordered by id.
+func (x *Index) match(account postrider.AccountID, eventType string) []*store.Routed {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	lists := x.accounts[account].lists(eventType)
+	if len(lists) == 1 {
+		return slices.Clone(lists[0])
+	}
+	return slices.Collect(merge(lists))
+}
+
+// matchNext returns the first n of the endpoints that the job has still to
+// serve, ordered by id.
+func (x *Index) matchNext(job *store.FanOut, n int) []*store.Routed {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	lists := x.accounts[job.Event.Account].lists(job.Event.Type)
+	for i, list := range lists {
+		at, found := slices.BinarySearchFunc(list, job.Cursor, byID)
+		if found {
+			at++
+		}
+		lists[i] = list[at:]
+	}
+	var matched []*store.Routed
+	for to := range merge(lists) {
+		if len(matched) == n || to.Endpoint.ID.Compare(job.UpTo) > 0 {
+			break
+		}
+		matched = append(matched, to)
+	}
+	return matched
+}
+
+func (x *Index) apply(changes store.Changes) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, to := range changes.Endpoints {
+		id := to.Endpoint.ID
+		if old := x.endpoints[id]; old != nil {
+			x.account(old.Endpoint.Account).remove(old)
+			delete(x.endpoints, id)
+		}
+		if to.Endpoint.Status != postrider.EndpointDeleted {
+			x.endpoints[id] = &to
+			x.account(to.Endpoint.Account).add(&to)
+		}
+	}
+	x.version = changes.Version
+}
+
+func (x *Index) account(id postrider.AccountID) *subscriptions {
+	s := x.accounts[id]
+	if s == nil {
+		s = &subscriptions{exact: map[string][]*store.Routed{}, prefix: map[string][]*store.Routed{}}
+		x.accounts[id] = s
+	}
+	return s
+}
+
+func (s *subscriptions) add(to *store.Routed) {
+	for list, key := range s.of(to) {
+		at, found := slices.BinarySearchFunc(list[key], to.Endpoint.ID, byID)
+		if !found { // a pattern may be there twice
+			list[key] = slices.Insert(list[key], at, to)
+		}
+	}
+}
+
+func (s *subscriptions) remove(to *store.Routed) {
+	for list, key := range s.of(to) {
+		if at, found := slices.BinarySearchFunc(list[key], to.Endpoint.ID, byID); found {
+			list[key] = slices.Delete(list[key], at, at+1)
+		}
+		if len(list[key]) == 0 {
+			delete(list, key)
+		}
+	}
+}
+
+// of yields the lists that an endpoint belongs in.
+func (s *subscriptions) of(to *store.Routed) iter.Seq2[map[string][]*store.Routed, string] {
+	return func(yield func(map[string][]*store.Routed, string) bool) {
+		for _, p := range to.Endpoint.EventTypes {
+			list, key := s.exact, string(p)
+			if prefix, ok := strings.CutSuffix(key, "*"); ok {
+				list, key = s.prefix, prefix
+			}
+			if !yield(list, key) {
+				return
+			}
+		}
+	}
+}
+
+// lists returns the lists of the endpoints that want the event type: one for
+// the type itself and one for each prefix of it that ends in a dot, "" too.
+func (s *subscriptions) lists(eventType string) [][]*store.Routed {
+	if s == nil {
+		return nil
+	}
+	var lists [][]*store.Routed
+	add := func(list []*store.Routed) {
+		if len(list) > 0 {
+			lists = append(lists, list)
+		}
+	}
+	add(s.exact[eventType])
+	add(s.prefix[""])
+	for i := range len(eventType) {
+		if eventType[i] == '.' {
+			add(s.prefix[eventType[:i+1]])
+		}
+	}
+	return lists
+}
+
+// merge yields the endpoints of ordered lists in order, each once.
+func merge(lists [][]*store.Routed) iter.Seq[*store.Routed] {
+	return func(yield func(*store.Routed) bool) {
+		rest := slices.Clone(lists)
+		for {
+			var least *store.Routed
+			for _, list := range rest {
+				if len(list) > 0 && (least == nil || list[0].Endpoint.ID.Compare(least.Endpoint.ID) < 0) {
+					least = list[0]
+				}
+			}
+			if least == nil || !yield(least) {
+				return
+			}
+			for i, list := range rest {
+				if len(list) > 0 && list[0] == least {
+					rest[i] = list[1:]
+				}
+			}
+		}
+	}
+}
+
+func byID(to *store.Routed, id postrider.EndpointID) int { return to.Endpoint.ID.Compare(id) }

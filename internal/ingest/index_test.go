@@ -1,0 +1,100 @@
+package ingest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// TestIndexMatchesAsEachEndpointWould compares the compiled index with asking
+// every endpoint, over random histories of changes.
+func TestIndexMatchesAsEachEndpointWould(t *testing.T) {
+	t.Parallel()
+	types := []string{"order", "order.created", "order.item.added", "user.created", "user"}
+	patterns := []postrider.Pattern{"*", "order", "order.*", "order.created", "order.item.*", "user.*", "user.created"}
+	rapid.Check(t, func(t *rapid.T) {
+		x := NewIndex(nil, IndexOptions{})
+		ids := store.NewIDs(func() time.Time { return time.Unix(1, 0) }, &[32]byte{})
+		accounts := []postrider.AccountID{store.NewID[postrider.AccountID](ids), store.NewID[postrider.AccountID](ids)}
+		var endpoints []postrider.Endpoint
+		for range rapid.IntRange(1, 20).Draw(t, "changes") {
+			e := postrider.Endpoint{ID: store.NewID[postrider.EndpointID](ids), Account: rapid.SampledFrom(accounts).Draw(t, "account")}
+			at := rapid.IntRange(0, len(endpoints)).Draw(t, "which")
+			if at < len(endpoints) {
+				e = endpoints[at]
+			} else {
+				endpoints = append(endpoints, e)
+			}
+			e.EventTypes = rapid.SliceOfN(rapid.SampledFrom(patterns), 1, 3).Draw(t, "patterns")
+			e.Status = rapid.SampledFrom([]postrider.EndpointStatus{
+				postrider.EndpointEnabled, postrider.EndpointDisabled, postrider.EndpointDeleted,
+			}).Draw(t, "status")
+			endpoints[at] = e
+			x.apply(store.Changes{Version: x.Version() + 1, Endpoints: []store.Routed{{Endpoint: e}}})
+		}
+		for _, account := range accounts {
+			for _, eventType := range types {
+				var want, got []postrider.EndpointID
+				for _, e := range endpoints {
+					if e.Account == account && e.Status != postrider.EndpointDeleted && e.Subscribes(eventType) {
+						want = append(want, e.ID)
+					}
+				}
+				for _, to := range x.match(account, eventType) {
+					got = append(got, to.Endpoint.ID)
+				}
+				if !slices.Equal(got, want) {
+					t.Fatalf("%s matches %v, want %v", eventType, got, want)
+				}
+				checkChunks(t, x, store.FanOut{Event: postrider.Event{Account: account, Type: eventType}}, want)
+			}
+		}
+	})
+}
+
+// checkChunks demands that chunks of a job are the match, cut.
+func checkChunks(t *rapid.T, x *Index, job store.FanOut, want []postrider.EndpointID) {
+	if len(want) == 0 {
+		return
+	}
+	job.UpTo = want[rapid.IntRange(0, len(want)-1).Draw(t, "up to")]
+	var got []postrider.EndpointID
+	for {
+		chunk := x.matchNext(&job, 2)
+		for _, to := range chunk {
+			got = append(got, to.Endpoint.ID)
+		}
+		if len(chunk) < 2 {
+			break
+		}
+		job.Cursor = got[len(got)-1]
+	}
+	want = want[:slices.Index(want, job.UpTo)+1]
+	if !slices.Equal(got, want) {
+		t.Fatalf("chunks give %v, want %v", got, want)
+	}
+}
+
+func BenchmarkMatch(b *testing.B) {
+	x := NewIndex(nil, IndexOptions{})
+	ids := store.NewIDs(time.Now, &[32]byte{})
+	account := store.NewID[postrider.AccountID](ids)
+	for i := range 10_000 {
+		e := postrider.Endpoint{ID: store.NewID[postrider.EndpointID](ids), Account: account, EventTypes: []postrider.Pattern{"a.b"}}
+		if i%1000 == 0 {
+			e.EventTypes = []postrider.Pattern{"order.*"}
+		}
+		x.apply(store.Changes{Version: int64(i + 1), Endpoints: []store.Routed{{Endpoint: e}}})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if n := len(x.match(account, "order.created")); n != 10 {
+			b.Fatal(n)
+		}
+	}
+}

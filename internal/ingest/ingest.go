@@ -1,0 +1,236 @@
+// Package ingest takes events in: it matches each with the endpoints that
+// subscribed, and commits events and deliveries together, many publishes at a
+// time.
+//
+// [Ingest.Publish] is called by whoever has an event. It returns when the
+// event's group is committed. [Ingest.Run] commits the groups and runs the
+// fan-out jobs of events that have too many endpoints for one commit.
+// [Index] is the endpoints in memory.
+//
+// Whatever happens, this holds:
+//
+//   - A receipt means that the event and its deliveries, or its fan-out job,
+//     are committed.
+//   - An endpoint whose creation was answered before the publish arrived is
+//     never missed: the commit checks that the subscriptions have not moved,
+//     and otherwise matches again.
+//   - Accepting an event costs the same for ten endpoints and for 100,000.
+//   - When more is published than can be stored or delivered, publishes wait a
+//     little, and past a bound are refused before they are accepted.
+//
+// It does not send: deliveries that may start at once are handed to the
+// dispatcher under a lease that is part of their commit, the others wait in
+// the queue.
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Dispatcher starts what is committed.
+type Dispatcher interface {
+	// Admit gives a Token and a Lease to each of the deliveries that may start
+	// as soon as they are committed. Stored follows.
+	Admit(deliveries []*store.NewDelivery)
+	// Stored says what was committed: admitted deliveries to start, lanes that
+	// got more to wait in them, and admitted deliveries that were not committed.
+	Stored(started []postrider.Claimed, waiting []store.DueLane, dropped []store.NewDelivery)
+	// Hold returns how long publishes should wait so that deliveries keep up.
+	Hold() time.Duration
+}
+
+// Options tunes an [Ingest]. The zero value is the production default.
+type Options struct {
+	MaxWaiting      int           // events that wait for a commit before publishes are refused; default 20,000
+	MaxWaitingBytes int           // likewise, of data; default 64 MiB
+	FanOutAbove     int           // an event with more matches gets a fan-out job; default 256
+	FanOutChunk     int           // endpoints a commit of a fan-out job; default 1,000
+	FanOutPoll      time.Duration // between two looks for fan-out jobs of others; default 1 s
+	IDs             *store.IDs    // default: the time of this machine
+	Log             *slog.Logger  // default: discard
+}
+
+func (o Options) withDefaults() Options {
+	o.MaxWaiting = cmp.Or(o.MaxWaiting, 20_000)
+	o.MaxWaitingBytes = cmp.Or(o.MaxWaitingBytes, 64<<20)
+	o.FanOutAbove = cmp.Or(o.FanOutAbove, 256)
+	o.FanOutChunk = cmp.Or(o.FanOutChunk, 1000)
+	o.FanOutPoll = cmp.Or(o.FanOutPoll, time.Second)
+	if o.IDs == nil {
+		o.IDs = store.NewIDs(time.Now, nil)
+	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return o
+}
+
+// Ingest takes events in. Its methods may be called from any goroutine.
+type Ingest struct {
+	inbox    store.Inbox
+	index    *Index
+	dispatch Dispatcher
+	opts     Options
+
+	signal  chan struct{} // something waits for a commit
+	fanOuts chan struct{} // a fan-out job was committed
+
+	mu      sync.Mutex
+	waiting []*publish
+	events  int // of waiting
+	bytes   int // of waiting
+	closed  bool
+}
+
+// publish is one caller's batch on its way into a commit.
+type publish struct {
+	events []postrider.Event
+	only   postrider.EndpointID // not zero: to this endpoint, whatever it subscribed to
+	bytes  int
+
+	done     chan struct{} // closed when the following are set
+	receipts []postrider.Receipt
+	err      error
+}
+
+// New returns an ingest that stores into inbox what matches in index, and
+// starts it with dispatch.
+func New(inbox store.Inbox, index *Index, dispatch Dispatcher, opts Options) *Ingest {
+	return &Ingest{
+		inbox:    inbox,
+		index:    index,
+		dispatch: dispatch,
+		opts:     opts.withDefaults(),
+		signal:   make(chan struct{}, 1),
+		fanOuts:  make(chan struct{}, 1),
+	}
+}
+
+// Publish stores the events, all or none, and returns a receipt for each. It
+// gives them their ids and times. A [postrider.KeyTakenError] names the event
+// whose idempotency key stands for other content; a [postrider.OverloadError]
+// means that too many wait already. When ctx ends first, the events may be
+// stored or not.
+func (in *Ingest) Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error) {
+	return in.publish(ctx, &publish{events: events})
+}
+
+// PublishTo stores an event for one endpoint, whatever it subscribed to.
+func (in *Ingest) PublishTo(ctx context.Context, e postrider.Event, endpoint postrider.EndpointID) (postrider.Receipt, error) {
+	receipts, err := in.publish(ctx, &publish{events: []postrider.Event{e}, only: endpoint})
+	if err != nil {
+		return postrider.Receipt{}, err
+	}
+	return receipts[0], nil
+}
+
+func (in *Ingest) publish(ctx context.Context, p *publish) ([]postrider.Receipt, error) {
+	p.done = make(chan struct{})
+	for i := range p.events {
+		p.bytes += len(p.events[i].Data)
+	}
+	if err := in.enqueue(p); err != nil {
+		return nil, err
+	}
+	select {
+	case <-p.done:
+		return p.receipts, p.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("publish: %w", context.Cause(ctx))
+	}
+}
+
+func (in *Ingest) enqueue(p *publish) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch {
+	case in.closed:
+		return fmt.Errorf("publish: shutting down: %w", postrider.ErrBusy)
+	case in.events > 0 && (in.events+len(p.events) > in.opts.MaxWaiting || in.bytes+p.bytes > in.opts.MaxWaitingBytes):
+		return &postrider.OverloadError{RetryAfter: time.Second}
+	}
+	in.waiting = append(in.waiting, p)
+	in.events += len(p.events)
+	in.bytes += p.bytes
+	wake(in.signal)
+	return nil
+}
+
+// Run commits what is published until ctx is cancelled and what was enqueued
+// by then is committed. It is called once.
+func (in *Ingest) Run(ctx context.Context) error {
+	var parts sync.WaitGroup
+	parts.Go(func() { in.runFanOuts(ctx) })
+	in.flushWhatComes(ctx)
+	parts.Wait()
+	return nil
+}
+
+// flushWhatComes commits in groups, without a timer: what is at hand goes at
+// once, and what comes meanwhile is the next group.
+func (in *Ingest) flushWhatComes(ctx context.Context) {
+	work := context.WithoutCancel(ctx) // a commit is not cut in the middle
+	for {
+		select {
+		case <-in.signal:
+		case <-ctx.Done():
+			in.mu.Lock()
+			in.closed = true
+			in.mu.Unlock()
+		}
+		for group := in.next(); len(group) > 0; group = in.next() {
+			in.holdBack(ctx)
+			in.flush(work, group)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// holdBack lets deliveries go first while they do not keep up.
+func (in *Ingest) holdBack(ctx context.Context) {
+	if hold := in.dispatch.Hold(); hold > 0 {
+		select {
+		case <-time.After(hold):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// The size at which a group is closed (DESIGN.md 3, step 4).
+const (
+	groupEvents = 500
+	groupBytes  = 8 << 20
+)
+
+// next takes the publishes that make the next group.
+func (in *Ingest) next() []*publish {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	n, events, bytes := 0, 0, 0
+	for _, p := range in.waiting {
+		if n > 0 && (events+len(p.events) > groupEvents || bytes+p.bytes > groupBytes) {
+			break
+		}
+		n, events, bytes = n+1, events+len(p.events), bytes+p.bytes
+	}
+	group := in.waiting[:n:n]
+	in.waiting = in.waiting[n:]
+	in.events -= events
+	in.bytes -= bytes
+	return group
+}
+
+func wake(signal chan struct{}) {
+	select {
+	case signal <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,399 @@
+package ingest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/ingest"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is an ingest over the model store, with a dispatcher that keeps what it
+// is told.
+type rig struct {
+	*testing.T
+	store   *memory.Store
+	inbox   store.Inbox
+	index   *ingest.Index
+	in      *ingest.Ingest
+	ids     *store.IDs
+	account postrider.AccountID
+
+	mu      sync.Mutex
+	token   postrider.Token
+	admits  bool
+	credit  int
+	started []postrider.Claimed
+	waiting []store.DueLane
+	hold    time.Duration
+}
+
+func newRig(t *testing.T, opts ingest.Options) *rig {
+	r := &rig{T: t, store: memory.New(memory.Options{}), ids: store.NewIDs(time.Now, &[32]byte{}), admits: true}
+	r.account = store.NewID[postrider.AccountID](r.ids)
+	r.inbox = r.store
+	r.index = ingest.NewIndex(r.store, ingest.IndexOptions{})
+	opts.IDs = r.ids
+	r.in = ingest.New(inboxOf{r}, r.index, r, opts)
+	return r
+}
+
+// inboxOf lets a test put another inbox in place.
+type inboxOf struct{ r *rig }
+
+func (i inboxOf) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
+	return i.r.inbox.Publish(ctx, p)
+}
+
+func (i inboxOf) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store.FanOut, error) {
+	return i.r.inbox.ClaimFanOuts(ctx, c)
+}
+
+func (i inboxOf) FanOut(ctx context.Context, c store.FanOutChunk) error {
+	return i.r.inbox.FanOut(ctx, c)
+}
+
+func (r *rig) run() (stop func()) {
+	ctx, cancel := context.WithCancel(r.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := r.in.Run(ctx); err != nil {
+			r.Error(err)
+		}
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+func (r *rig) Admit(deliveries []*store.NewDelivery) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.token++
+	for _, d := range deliveries {
+		if r.admits {
+			d.Token, d.Lease = r.token, time.Minute
+			r.credit++
+		}
+	}
+}
+
+func (r *rig) Stored(started []postrider.Claimed, waiting []store.DueLane, dropped []store.NewDelivery) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started = append(r.started, started...)
+	r.waiting = append(r.waiting, waiting...)
+	r.credit -= len(dropped)
+}
+
+func (r *rig) Hold() time.Duration { return r.hold }
+
+func (r *rig) endpoints(n int, status postrider.EndpointStatus) {
+	r.Helper()
+	for range n {
+		e := postrider.Endpoint{
+			ID: store.NewID[postrider.EndpointID](r.ids), Account: r.account, URL: "https://a.example",
+			EventTypes: []postrider.Pattern{"order.*"}, Status: status, Policy: postrider.DefaultPolicy(),
+		}
+		if _, err := r.store.PutEndpoint(r.Context(), store.PutEndpoint{Endpoint: e}); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+func (r *rig) event(key, data string) postrider.Event {
+	return postrider.Event{Account: r.account, Type: "order.created", Data: []byte(data), IdempotencyKey: key}
+}
+
+func (r *rig) publish(events ...postrider.Event) []postrider.Receipt {
+	r.Helper()
+	receipts, err := r.in.Publish(r.Context(), events)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return receipts
+}
+
+func (r *rig) deliveries(event postrider.EventID) map[postrider.Status]int {
+	r.Helper()
+	found := map[postrider.Status]int{}
+	q := store.DeliveryQuery{Event: event, Paging: store.Paging{Limit: store.MaxLimit}}
+	for {
+		page, err := r.store.Deliveries(r.Context(), q)
+		if err != nil {
+			r.Fatal(err)
+		}
+		for _, d := range page.Items {
+			found[d.Status]++
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return found
+		}
+	}
+}
+
+func TestPublishStartsWhatItCommitted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, ingest.Options{})
+	defer r.run()()
+	r.endpoints(3, postrider.EndpointEnabled)
+	r.endpoints(1, postrider.EndpointDisabled)
+
+	got := r.publish(r.event("", `{"a":1}`))[0]
+	if got.Deliveries != 4 || got.Duplicate || got.FanOut {
+		t.Errorf("receipt = %+v, want 4 deliveries", got)
+	}
+	if found := r.deliveries(got.ID); found[postrider.Pending] != 3 || found[postrider.Skipped] != 1 {
+		t.Errorf("stored %v, want 3 pending and 1 skipped", found)
+	}
+	if len(r.started) != 3 || r.credit != 3 {
+		t.Errorf("%d started, %d credit spent; want 3 and 3", len(r.started), r.credit)
+	}
+}
+
+func TestCreditComesBackForWhatWasNotStored(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, ingest.Options{})
+	defer r.run()()
+	r.endpoints(1, postrider.EndpointEnabled)
+
+	first := r.publish(r.event("k", `1`))[0]
+	again := r.publish(r.event("k", `1`))[0]
+	if again.ID != first.ID || !again.Duplicate || again.Deliveries != 0 {
+		t.Errorf("repeated publish = %+v, want a duplicate of %s", again, first.ID)
+	}
+	_, err := r.in.Publish(t.Context(), []postrider.Event{r.event("", `1`), r.event("k", `2`)})
+	if taken := new(postrider.KeyTakenError); !errors.As(err, &taken) || taken.Index != 1 {
+		t.Errorf("other content under the same key: %v, want KeyTakenError for event 1", err)
+	}
+	if len(r.started) != 1 || r.credit != 1 {
+		t.Errorf("%d started, %d credit spent; want 1 and 1", len(r.started), r.credit)
+	}
+}
+
+// counting counts commits.
+type counting struct {
+	store.Inbox
+	commits atomic.Int64
+}
+
+func (c *counting) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
+	c.commits.Add(1)
+	time.Sleep(time.Millisecond) // in the bubble: what a commit takes
+	return c.Inbox.Publish(ctx, p)
+}
+
+func TestPublishesAreCommittedTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, ingest.Options{})
+		count := &counting{Inbox: r.store}
+		r.inbox = count
+		stop := r.run()
+		var all sync.WaitGroup
+		for range 1000 {
+			all.Go(func() { r.publish(r.event("", `1`)) })
+		}
+		all.Wait()
+		stop()
+		if n := count.commits.Load(); n < 2 || n > 4 { // groups of 500 at most
+			t.Errorf("1,000 publishes at once took %d commits", n)
+		}
+	})
+}
+
+func TestAnEndpointCreatedBeforeIsNeverMissed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, ingest.Options{})
+	defer r.run()()
+	for i := range 20 { // the index is never told: the commit finds out
+		r.endpoints(1, postrider.EndpointEnabled)
+		if got := r.publish(r.event("", `1`))[0]; got.Deliveries != i+1 {
+			t.Fatalf("%d deliveries after %d endpoints were created", got.Deliveries, i+1)
+		}
+	}
+}
+
+func TestLargeEventsFanOutInChunks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, ingest.Options{FanOutAbove: 10, FanOutChunk: 7})
+		r.endpoints(100, postrider.EndpointEnabled)
+		r.endpoints(5, postrider.EndpointDisabled)
+		stop := r.run()
+		got := r.publish(r.event("", `1`))[0]
+		if !got.FanOut {
+			t.Errorf("receipt = %+v, want a fan-out job", got)
+		}
+		r.endpoints(1, postrider.EndpointEnabled) // too late for this event
+		time.Sleep(10 * time.Second)
+		if found := r.deliveries(got.ID); found[postrider.Pending] != 100 || found[postrider.Skipped] != 5 {
+			t.Errorf("stored %v, want 100 pending and 5 skipped", found)
+		}
+		if len(r.waiting) != 100 {
+			t.Errorf("the dispatcher heard of %d lanes, want 100", len(r.waiting))
+		}
+		stop()
+	})
+}
+
+// interrupted fails chunks after some.
+type interrupted struct {
+	store.Inbox
+	left atomic.Int64
+}
+
+func (i *interrupted) FanOut(ctx context.Context, c store.FanOutChunk) error {
+	if i.left.Add(-1) < 0 {
+		return fmt.Errorf("store chunk: %w", postrider.ErrBusy)
+	}
+	return i.Inbox.FanOut(ctx, c)
+}
+
+func TestInterruptedFanOutIsResumed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, ingest.Options{FanOutAbove: 10, FanOutChunk: 7})
+		r.endpoints(100, postrider.EndpointEnabled)
+		broken := &interrupted{Inbox: r.store}
+		broken.left.Store(3)
+		r.inbox = broken
+		stop := r.run()
+		got := r.publish(r.event("", `1`))[0]
+		time.Sleep(5 * time.Second)
+		if found := r.deliveries(got.ID); found[postrider.Pending] != 21 {
+			t.Errorf("stored %v before the interruption, want 21 pending", found)
+		}
+		broken.left.Store(1000)
+		time.Sleep(time.Minute) // until the lease of the job is over
+		if found := r.deliveries(got.ID); found[postrider.Pending] != 100 {
+			t.Errorf("stored %v, want 100 pending", found)
+		}
+		stop()
+	})
+}
+
+// blocked never commits until it is released.
+type blocked struct {
+	store.Inbox
+	release chan struct{}
+}
+
+func (b blocked) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
+	<-b.release
+	return b.Inbox.Publish(ctx, p)
+}
+
+func TestTooManyPublishesAreRefusedBeforeTheyAreAccepted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, ingest.Options{MaxWaiting: 10})
+		release := make(chan struct{})
+		r.inbox = blocked{r.store, release}
+		stop := r.run()
+		var all sync.WaitGroup
+		var stored, refused atomic.Int64
+		publish := func() {
+			_, err := r.in.Publish(t.Context(), []postrider.Event{r.event("", `1`)})
+			overload := new(postrider.OverloadError)
+			switch {
+			case err == nil:
+				stored.Add(1)
+			case errors.As(err, &overload) && errors.Is(err, postrider.ErrBusy) && overload.RetryAfter > 0:
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		}
+		all.Go(publish)
+		synctest.Wait() // the first is in a commit
+		for range 30 {
+			all.Go(publish)
+		}
+		synctest.Wait()
+		close(release)
+		all.Wait()
+		stop()
+		if stored.Load() != 11 || refused.Load() != 20 {
+			t.Errorf("%d stored and %d refused, want 11 and 20", stored.Load(), refused.Load())
+		}
+	})
+}
+
+// failing refuses groups that have a certain event.
+type failing struct{ store.Inbox }
+
+var errPoison = errors.New("the store cannot take this")
+
+func (f failing) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
+	for _, batch := range p.Batches {
+		for _, e := range batch {
+			if string(e.Event.Data) == `"poison"` {
+				return nil, errPoison
+			}
+		}
+	}
+	return f.Inbox.Publish(ctx, p)
+}
+
+func TestOnePoisonPublishCostsNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, ingest.Options{})
+		r.inbox = failing{r.store}
+		stop := r.run()
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() { r.publish(r.event("", `1`)) })
+		}
+		all.Go(func() {
+			if _, err := r.in.Publish(t.Context(), []postrider.Event{r.event("", `"poison"`)}); !errors.Is(err, errPoison) {
+				t.Errorf("poison was answered with %v", err)
+			}
+		})
+		all.Wait()
+		stop()
+	})
+}
+
+func TestPublishAfterTheEndIsBusy(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, ingest.Options{})
+	r.run()()
+	if _, err := r.in.Publish(t.Context(), []postrider.Event{r.event("", `1`)}); !errors.Is(err, postrider.ErrBusy) {
+		t.Errorf("publish after the end: %v, want ErrBusy", err)
+	}
+}
+
+func TestPublishToOneEndpoint(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, ingest.Options{})
+	defer r.run()()
+	r.endpoints(3, postrider.EndpointEnabled)
+	changes, err := r.store.Changes(t.Context(), 0, 10)
+	if err == nil {
+		err = r.index.Refresh(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := r.event("", `1`)
+	e.Type = "postrider.test"
+	got, err := r.in.PublishTo(t.Context(), e, changes.Endpoints[1].Endpoint.ID)
+	if err != nil || got.Deliveries != 1 || r.started[0].Endpoint != changes.Endpoints[1].Endpoint.ID {
+		t.Errorf("PublishTo = %+v, %v; started %v", got, err, r.started)
+	}
+}

@@ -1,0 +1,242 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// The longest texts, in bytes.
+const (
+	maxName        = 256
+	maxDescription = 4096
+)
+
+type accountView struct {
+	ID        string  `json:"id"`
+	UID       *string `json:"uid"`
+	Name      string  `json:"name"`
+	CreatedAt string  `json:"created_at" format:"date-time"`
+}
+
+func viewAccount(a postrider.Account) accountView {
+	return accountView{ID: a.ID.String(), UID: orNull(a.UID), Name: a.Name, CreatedAt: instant(a.CreatedAt)}
+}
+
+type newAccount struct {
+	UID  string `json:"uid,omitempty" doc:"Your own name for it. It may be used wherever the id may."`
+	Name string `json:"name,omitempty"`
+}
+
+type accountPatch struct {
+	UID  *string `json:"uid,omitempty"`
+	Name *string `json:"name,omitempty"`
+}
+
+type accountPath struct {
+	Account string `path:"account" doc:"The account's id or uid."`
+}
+
+func (rt *router) accounts() {
+	admin := postrider.ScopeAdmin
+	handle(rt, route{
+		name: "create-account", path: "POST /accounts",
+		about: "Create an account",
+		scope: admin, status: 201, body: newAccount{},
+	}, rt.createAccount)
+	handle(rt, route{
+		name: "list-accounts", path: "GET /accounts",
+		about: "List accounts, newest first",
+		scope: admin,
+	}, rt.listAccounts)
+	handle(rt, route{
+		name: "get-account", path: "GET /accounts/{account}",
+		about: "Get an account",
+		scope: admin,
+	}, rt.getAccount)
+	handle(rt, route{
+		name: "change-account", path: "PATCH /accounts/{account}",
+		about: "Change an account",
+		scope: admin, body: accountPatch{},
+	}, rt.changeAccount)
+}
+
+func (s *server) createAccount(ctx context.Context, _ *none) (*reply[accountView], error) {
+	var body newAccount
+	if err := decode(ctx, &body); err != nil {
+		return nil, err
+	}
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.putAccount(ctx, postrider.Account{
+		ID: store.NewID[postrider.AccountID](s.IDs), UID: body.UID, Name: body.Name, CreatedAt: now,
+	})
+}
+
+func (s *server) listAccounts(ctx context.Context, in *struct {
+	Paging
+	UID string `query:"uid"`
+},
+) (*reply[page[accountView]], error) {
+	accounts, err := s.Store.Accounts(ctx, store.AccountQuery{UID: in.UID, Paging: in.Paging.of()})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(accounts, viewAccount), nil
+}
+
+func (s *server) getAccount(ctx context.Context, in *accountPath) (*reply[accountView], error) {
+	account, err := s.findAccount(ctx, in.Account)
+	if err != nil {
+		return nil, err
+	}
+	return answered(viewAccount(account)), nil
+}
+
+func (s *server) changeAccount(ctx context.Context, in *accountPath) (*reply[accountView], error) {
+	var body accountPatch
+	if err := decode(ctx, &body); err != nil {
+		return nil, err
+	}
+	account, err := s.findAccount(ctx, in.Account)
+	if err != nil {
+		return nil, err
+	}
+	account.UID = *cmp.Or(body.UID, &account.UID)
+	account.Name = *cmp.Or(body.Name, &account.Name)
+	return s.putAccount(ctx, account)
+}
+
+func (s *server) putAccount(ctx context.Context, a postrider.Account) (*reply[accountView], error) {
+	err := errors.Join(checkUID(a.UID), checkText("name", a.Name, maxName))
+	if err != nil {
+		return nil, err
+	}
+	err = s.Store.PutAccount(ctx, a)
+	if errors.Is(err, postrider.ErrConflict) {
+		return nil, errors.Join(conflict("another account has this uid"), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.names.forget()
+	account, err := s.findAccount(ctx, a.ID.String())
+	if err != nil {
+		return nil, err
+	}
+	return answered(viewAccount(account)), nil
+}
+
+// checkUID refuses names that could be taken for an id.
+func checkUID(uid string) error {
+	if strings.HasPrefix(uid, "acc_") || strings.HasPrefix(uid, "ep_") {
+		return invalid("uid", "must not look like an id")
+	}
+	return checkText("uid", uid, maxName)
+}
+
+// findAccount returns the account that has the name as its id or its uid.
+func (s *server) findAccount(ctx context.Context, name string) (postrider.Account, error) {
+	query := store.AccountQuery{UID: name}
+	if id, err := postrider.ParseID[postrider.AccountID](name); err == nil && !id.IsZero() {
+		query = store.AccountQuery{ID: id}
+	}
+	if name == "" { // which would be no filter
+		return postrider.Account{}, postrider.ErrNotFound
+	}
+	return only(s.Store.Accounts(ctx, query))
+}
+
+// only returns the one item of a page that was asked for by name.
+func only[T any](p store.Page[T], err error) (item T, _ error) {
+	switch {
+	case err != nil:
+		return item, err
+	case len(p.Items) == 0:
+		return item, postrider.ErrNotFound
+	}
+	return p.Items[0], nil
+}
+
+// reach returns the account that a request is about: the one it names in the
+// field, by id or uid, or else the one that the key is bound to. Zero means
+// every account. What the key may not see is not there.
+func (s *server) reach(ctx context.Context, field, name string) (postrider.AccountID, error) {
+	c := callOf(ctx)
+	bound := c.key.Account
+	if name == "" {
+		c.account = bound
+		return bound, nil
+	}
+	id, err := s.accountID(ctx, name)
+	c.account = id
+	if err == nil && !bound.IsZero() && id != bound {
+		err = postrider.ErrNotFound
+	}
+	if errors.Is(err, postrider.ErrNotFound) {
+		return postrider.AccountID{}, missing(field, "names no account")
+	}
+	return id, err
+}
+
+// reachOne is reach for a request that must be about one account.
+func (s *server) reachOne(ctx context.Context, field, name string) (postrider.AccountID, error) {
+	id, err := s.reach(ctx, field, name)
+	if err == nil && id.IsZero() {
+		return id, invalid(field, "is required")
+	}
+	return id, err
+}
+
+// accountNames remembers for some seconds whose name a name is, so that a
+// publish does not read the account each time.
+type accountNames struct {
+	mu    sync.Mutex
+	known map[string]accountName
+}
+
+type accountName struct {
+	id     postrider.AccountID
+	readAt time.Time
+}
+
+func (s *server) accountID(ctx context.Context, name string) (postrider.AccountID, error) {
+	now := time.Now()
+	if id, ok := s.names.find(name, now); ok {
+		return id, nil
+	}
+	account, err := s.findAccount(ctx, name)
+	if err != nil {
+		return postrider.AccountID{}, err
+	}
+	s.names.note(name, accountName{account.ID, now})
+	return account.ID, nil
+}
+
+func (n *accountNames) find(name string, now time.Time) (postrider.AccountID, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known, ok := n.known[name]
+	return known.id, ok && now.Sub(known.readAt) < keyFresh
+}
+
+func (n *accountNames) note(name string, known accountName) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	makeRoom(n.known)
+	n.known[name] = known
+}
+
+func (n *accountNames) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.known)
+}

@@ -1,0 +1,112 @@
+// Package api is the REST door of Postrider.
+//
+// [New] returns the handler of everything under /v1/webhooks; the routes, their
+// bodies and their answers are in docs/api/openapi.json, which a test keeps
+// equal to the code. Handlers return errors, and one table, in problem.go,
+// turns them into problem+json (RFC 9457).
+//
+// What holds for every route:
+//
+//   - The key is checked before a byte of the body is read.
+//   - A key that is bound to an account sees that account and nothing else:
+//     another account's rows answer 404, in paths, bodies and filters alike.
+//   - A body is read once and strictly, by [jsonx.Decode], within a bound of
+//     size and time, and every fault of it is named at once.
+//   - The bytes of an event's data are handed on as they came.
+//   - No text of an internal error leaves; it is logged under the request id
+//     that the answer carries.
+//   - A panic answers 500 and ends nothing but its request.
+//
+// Revoking a key takes effect at once on the node that did it, and within five
+// seconds on the others.
+package api
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Store is what the API reads and changes by itself.
+type Store interface {
+	store.Directory
+	store.Access
+	store.Ledger
+
+	// Now returns the store's clock.
+	Now(ctx context.Context) (time.Time, error)
+}
+
+// Publisher takes events in, and makes their ids. When it returns without an
+// error the events are stored for good.
+type Publisher interface {
+	// Publish takes all of the events or none. A taken idempotency key is a
+	// *postrider.KeyTakenError, too much at once a *postrider.OverloadError.
+	Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error)
+
+	// PublishTo makes a delivery of the event to one endpoint only, whatever
+	// it subscribed to.
+	PublishTo(ctx context.Context, e postrider.Event, endpoint postrider.EndpointID) (postrider.Receipt, error)
+}
+
+// Guard knows which URLs may be sent to.
+type Guard interface {
+	// CheckURL returns the canonical form of raw, or a *postrider.InvalidError
+	// for the field "url".
+	CheckURL(raw string) (string, error)
+}
+
+// Waker is told which endpoint has news.
+type Waker interface {
+	// Wake is called after the endpoint changed, or a replay was queued for it.
+	// It must not block.
+	Wake(endpoint postrider.EndpointID)
+}
+
+// Deps are the parts that the API works with. None may be nil.
+type Deps struct {
+	Store     Store
+	Publisher Publisher
+	Guard     Guard
+	Waker     Waker
+	IDs       *store.IDs
+}
+
+// Options tunes the API. The zero value is the production default.
+type Options struct {
+	MaxData  int           // of one event, in bytes; default 256 KiB, at most 1 MiB
+	MaxBatch int64         // of a batch's body, in bytes; default 8 MiB
+	BodyTime time.Duration // to read a body; default 30 s
+	Log      *slog.Logger  // default: discard
+}
+
+func (o Options) withDefaults() Options {
+	o.MaxData = min(cmp.Or(o.MaxData, 256<<10), 1<<20)
+	o.MaxBatch = cmp.Or(o.MaxBatch, 8<<20)
+	o.BodyTime = cmp.Or(o.BodyTime, 30*time.Second)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return o
+}
+
+// New returns the handler of every route under /v1/webhooks.
+func New(deps Deps, opts Options) http.Handler {
+	s := &server{
+		Deps:  deps,
+		opts:  opts.withDefaults(),
+		names: accountNames{known: map[string]accountName{}},
+	}
+	s.keys = newKeyring(deps.Store, s.opts.Log)
+	return &boundary{next: s.router(), log: s.opts.Log}
+}
+
+type server struct {
+	Deps
+	opts  Options
+	keys  *keyring
+	names accountNames
+}

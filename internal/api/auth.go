@@ -1,0 +1,176 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+const (
+	keyFresh   = 5 * time.Second // how long a key that was read is believed
+	noKeyFresh = time.Second     // and that there is none
+	keyTouched = time.Minute     // how exact LastUsedAt is
+	keysCached = 4096            // of each sort
+)
+
+// MakeKey returns a new API key, pr_ and 256 random bits, and the hash that
+// stands for it in the store.
+func MakeKey() (key string, hash [32]byte) {
+	var random [32]byte
+	rand.Read(random[:]) // never fails, by its documentation
+	key = "pr_" + base64.RawURLEncoding.EncodeToString(random[:])
+	return key, sha256.Sum256([]byte(key))
+}
+
+// keyring checks keys. What the store said of a key is kept for some seconds,
+// so that a check costs microseconds; both caches are bounded, and strangers'
+// guesses cannot push out the keys that are in use.
+type keyring struct {
+	store store.Access
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	epoch   int // counts forget, so that what was read before it is not kept after it
+	known   map[[32]byte]cachedKey
+	unknown map[[32]byte]time.Time
+	touched map[postrider.KeyID]time.Time
+}
+
+type cachedKey struct {
+	key    postrider.APIKey
+	readAt time.Time
+	epoch  int
+}
+
+func newKeyring(access store.Access, log *slog.Logger) *keyring {
+	return &keyring{
+		store:   access,
+		log:     log,
+		known:   map[[32]byte]cachedKey{},
+		unknown: map[[32]byte]time.Time{},
+		touched: map[postrider.KeyID]time.Time{},
+	}
+}
+
+// check returns the key of the request's header, if it is in force.
+func (k *keyring) check(ctx context.Context, header http.Header) (postrider.APIKey, error) {
+	token, ok := bearer(header["Authorization"])
+	if !ok {
+		return postrider.APIKey{}, errUnauthorized
+	}
+	now := time.Now()
+	key, err := k.find(ctx, sha256.Sum256([]byte(token)), now)
+	if err != nil {
+		return postrider.APIKey{}, err
+	}
+	if !key.RevokedAt.IsZero() || (!key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt)) {
+		return postrider.APIKey{}, errUnauthorized
+	}
+	k.touch(ctx, key, now)
+	return key, nil
+}
+
+// bearer returns the token of the one Authorization header that there is.
+func bearer(headers []string) (string, bool) {
+	if len(headers) != 1 {
+		return "", false
+	}
+	scheme, token, _ := strings.Cut(headers[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > 256 {
+		return "", false
+	}
+	return token, !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+func (k *keyring) find(ctx context.Context, hash [32]byte, now time.Time) (postrider.APIKey, error) {
+	known, believed := k.cached(hash, now)
+	if !believed {
+		key, err := only(k.store.Keys(ctx, store.KeyQuery{Hash: hash}))
+		if err != nil && !errors.Is(err, postrider.ErrNotFound) {
+			return key, err
+		}
+		known.key = key
+		k.keep(hash, cachedKey{key, now, known.epoch})
+	}
+	if known.key.ID.IsZero() {
+		return known.key, errUnauthorized
+	}
+	return known.key, nil
+}
+
+// cached returns what is believed of a hash: a key, or the zero key for none.
+func (k *keyring) cached(hash [32]byte, now time.Time) (cachedKey, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c, ok := k.known[hash]; ok && now.Sub(c.readAt) < keyFresh {
+		return c, true
+	}
+	readAt, ok := k.unknown[hash]
+	return cachedKey{epoch: k.epoch}, ok && now.Sub(readAt) < noKeyFresh
+}
+
+func (k *keyring) keep(hash [32]byte, c cachedKey) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case c.epoch != k.epoch:
+	case c.key.ID.IsZero():
+		makeRoom(k.unknown)
+		k.unknown[hash] = c.readAt
+	default:
+		makeRoom(k.known)
+		k.known[hash] = c
+	}
+}
+
+// makeRoom drops any one entry of a full cache.
+func makeRoom[K comparable, V any](cache map[K]V) {
+	if len(cache) < keysCached {
+		return
+	}
+	for key := range cache {
+		delete(cache, key)
+		return
+	}
+}
+
+// touch notes the use of a key, once a minute. It is part of the request, so
+// that nothing is left to wait for when the server stops.
+func (k *keyring) touch(ctx context.Context, key postrider.APIKey, now time.Time) {
+	if now.Sub(key.LastUsedAt) < keyTouched || !k.due(key.ID, now) {
+		return
+	}
+	if err := k.store.TouchKey(ctx, key.ID, now.UTC().Truncate(time.Microsecond)); err != nil {
+		k.log.WarnContext(ctx, "last use of a key not noted", "key", key, "err", err)
+	}
+}
+
+func (k *keyring) due(id postrider.KeyID, now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now.Sub(k.touched[id]) < keyTouched {
+		return false
+	}
+	makeRoom(k.touched)
+	k.touched[id] = now
+	return true
+}
+
+// forget makes the next check of every key read the store.
+func (k *keyring) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.epoch++
+	clear(k.known)
+	clear(k.unknown)
+}

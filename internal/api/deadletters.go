@@ -1,0 +1,116 @@
+package api
+
+import (
+	"context"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+type deadLetterView struct {
+	Delivery       string  `json:"delivery"`
+	Event          string  `json:"event"`
+	Endpoint       string  `json:"endpoint"`
+	Account        string  `json:"account"`
+	EventType      string  `json:"event_type"`
+	Reason         string  `json:"reason" enum:"exhausted,gone,client_error,expired,system"`
+	Attempts       int     `json:"attempts"`
+	LastStatusCode *int    `json:"last_status_code"`
+	LastError      *string `json:"last_error"`
+	ReplayedFrom   *string `json:"replayed_from"`
+	DiedAt         string  `json:"died_at" format:"date-time"`
+	ResolvedAt     *string `json:"resolved_at" format:"date-time" doc:"Null: it waits for a person."`
+	Resolution     *string `json:"resolution" enum:"replayed,discarded"`
+	ResolvedBy     *string `json:"resolved_by" doc:"The name of the API key."`
+	Note           *string `json:"note"`
+	Replay         *string `json:"replay" doc:"The delivery that replays it."`
+}
+
+func viewDeadLetter(d postrider.DeadLetter) deadLetterView {
+	return deadLetterView{
+		Delivery: d.Delivery.String(), Event: d.Event.String(), Endpoint: d.Endpoint.String(), Account: d.Account.String(),
+		EventType: d.EventType, Reason: d.Reason, Attempts: d.Attempts, LastStatusCode: orNull(d.LastStatusCode),
+		LastError: orNull(d.LastError), ReplayedFrom: idOrNull(d.ReplayedFrom), DiedAt: instant(d.DiedAt),
+		ResolvedAt: instantOrNull(d.ResolvedAt), Resolution: orNull(string(d.Resolution)),
+		ResolvedBy: orNull(d.ResolvedBy), Note: orNull(d.Note), Replay: idOrNull(d.Replay),
+	}
+}
+
+type discardBody struct {
+	Reason string `json:"reason,omitempty" doc:"Why, for whoever reads the record later."`
+}
+
+func (rt *router) deadLetters() {
+	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
+	handle(rt, route{
+		name: "list-dead-letters", path: "GET /dead-letters",
+		about: "List dead letters, newest first; only the unresolved unless asked",
+		scope: read,
+	}, rt.listDeadLetters)
+	handle(rt, route{
+		name: "replay-dead-letter", path: "POST /dead-letters/{delivery}/replay",
+		about: "Deliver a dead letter again, as a new delivery",
+		scope: write, status: 202,
+	}, rt.replayDeadLetter)
+	handle(rt, route{
+		name: "discard-dead-letter", path: "POST /dead-letters/{delivery}/discard",
+		about: "Lay a dead letter aside",
+		scope: write, body: discardBody{}, empty: true,
+	}, rt.discardDeadLetter)
+}
+
+func (s *server) listDeadLetters(ctx context.Context, in *struct {
+	Account   string `query:"account" doc:"Its id or uid."`
+	Endpoint  string `query:"endpoint"`
+	EventType string `query:"event_type"`
+	Resolved  bool   `query:"resolved" doc:"The resolved ones too."`
+	Span
+	Paging
+},
+) (*reply[page[deadLetterView]], error) {
+	account, endpoint, err := s.scope(ctx, in.Account, in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	letters, err := s.Store.DeadLetters(ctx, store.DeadLetterQuery{
+		Account: account, Endpoint: endpoint, EventType: in.EventType, Resolved: in.Resolved,
+		Span: in.Span.of(), Paging: in.Paging.of(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(letters, viewDeadLetter), nil
+}
+
+func (s *server) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[deliveryView], error) {
+	d, err := s.findDelivery(ctx, in.Delivery)
+	if err != nil {
+		return nil, err
+	}
+	if d.Status != postrider.Dead {
+		return nil, postrider.ErrNotFound
+	}
+	return s.answerReplay(ctx, d)
+}
+
+func (s *server) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[deadLetterView], error) {
+	var body discardBody
+	if err := decodeIfAny(ctx, &body); err != nil {
+		return nil, err
+	}
+	id, err := named[postrider.DeliveryID](in.Delivery)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkText("reason", body.Reason, maxDescription); err != nil {
+		return nil, err
+	}
+	caller := callOf(ctx).key
+	letter, err := s.Store.Discard(ctx, store.Discard{
+		Account: caller.Account, Delivery: id, By: caller.Name, Note: body.Reason,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answered(viewDeadLetter(letter)), nil
+}

@@ -1,0 +1,273 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"unicode/utf8"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+type deliveryView struct {
+	ID             string  `json:"id"`
+	Event          string  `json:"event"`
+	Endpoint       string  `json:"endpoint"`
+	Account        string  `json:"account"`
+	EventType      string  `json:"event_type"`
+	Status         string  `json:"status" enum:"pending,delivered,dead,cancelled,skipped"`
+	Reason         *string `json:"reason" doc:"Why it is dead, cancelled or skipped."`
+	Attempts       int     `json:"attempts"`
+	NextAttemptAt  *string `json:"next_attempt_at" format:"date-time"`
+	CreatedAt      string  `json:"created_at" format:"date-time"`
+	FinishedAt     *string `json:"finished_at" format:"date-time"`
+	LastStatusCode *int    `json:"last_status_code"`
+	LastError      *string `json:"last_error"`
+	ReplayedFrom   *string `json:"replayed_from" doc:"The delivery that this one repeats."`
+}
+
+func viewDelivery(d postrider.Delivery) deliveryView {
+	return deliveryView{
+		ID: d.ID.String(), Event: d.Event.String(), Endpoint: d.Endpoint.String(), Account: d.Account.String(),
+		EventType: d.EventType, Status: string(d.Status), Reason: orNull(d.Reason), Attempts: d.Attempts,
+		NextAttemptAt: instantOrNull(d.NextAttemptAt), CreatedAt: instant(d.ID.Time()), FinishedAt: instantOrNull(d.FinishedAt),
+		LastStatusCode: orNull(d.LastStatusCode), LastError: orNull(d.LastError), ReplayedFrom: idOrNull(d.ReplayedFrom),
+	}
+}
+
+type attemptView struct {
+	Delivery      string  `json:"delivery"`
+	Event         string  `json:"event"`
+	Endpoint      string  `json:"endpoint"`
+	Attempt       int     `json:"attempt" doc:"From 1."`
+	Outcome       string  `json:"outcome" enum:"accepted,rejected,gone,throttled,unreachable,timed_out,broken,blocked,lost,none"`
+	StatusCode    *int    `json:"status_code" doc:"Null: nothing was answered."`
+	RetryAfter    *int64  `json:"retry_after_ms"`
+	StartedAt     string  `json:"started_at" format:"date-time"`
+	Duration      int64   `json:"duration_ms"`
+	Error         *string `json:"error"`
+	RequestHead   *string `json:"request_head" doc:"Without signatures and credentials. Heads and bodies come with the attempts of one delivery only."`
+	ResponseHead  *string `json:"response_head"`
+	ResponseBody  *string `json:"response_body" doc:"At most its first 16 KiB."`
+	ResponseBytes *string `json:"response_body_base64,omitempty" contentEncoding:"base64" doc:"Instead of response_body, when that is not UTF-8."`
+	Stale         bool    `json:"stale" doc:"It settled after another node had taken the delivery over."`
+	StatusAfter   string  `json:"status_after"`
+	NextAttemptAt *string `json:"next_attempt_at" format:"date-time"`
+}
+
+func viewAttempt(a postrider.Attempt) attemptView {
+	view := attemptView{
+		Delivery: a.Delivery.String(), Event: a.Event.String(), Endpoint: a.Endpoint.String(), Attempt: a.Number,
+		Outcome: string(a.Outcome), StatusCode: orNull(a.StatusCode), RetryAfter: orNull(a.RetryAfter.Milliseconds()),
+		StartedAt: instant(a.StartedAt), Duration: a.Duration.Milliseconds(), Error: orNull(a.Error),
+		RequestHead: orNull(string(a.RequestHead)), ResponseHead: orNull(string(a.ResponseHead)), Stale: a.Stale,
+		StatusAfter: string(a.StatusAfter), NextAttemptAt: instantOrNull(a.NextAt),
+	}
+	if utf8.Valid(a.ResponseBody) {
+		view.ResponseBody = orNull(string(a.ResponseBody))
+	} else {
+		view.ResponseBytes = orNull(base64.StdEncoding.EncodeToString(a.ResponseBody))
+	}
+	return view
+}
+
+// DeliveryPath names a delivery.
+type DeliveryPath struct {
+	Delivery string `path:"delivery"`
+}
+
+func (rt *router) deliveries() {
+	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
+	handle(rt, route{
+		name: "list-deliveries", path: "GET /deliveries",
+		about: "List deliveries, newest first",
+		scope: read,
+	}, rt.listDeliveries)
+	handle(rt, route{
+		name: "get-delivery", path: "GET /deliveries/{delivery}",
+		about: "Get a delivery",
+		scope: read,
+	}, rt.getDelivery)
+	handle(rt, route{
+		name: "list-attempts", path: "GET /deliveries/{delivery}/attempts",
+		about: "List a delivery's attempts, oldest first",
+		scope: read,
+	}, rt.listAttempts)
+	handle(rt, route{
+		name: "replay-delivery", path: "POST /deliveries/{delivery}/replay",
+		about: "Deliver again, as a new delivery",
+		scope: write, status: 202,
+	}, rt.replayDelivery)
+	handle(rt, route{
+		name: "cancel-delivery", path: "POST /deliveries/{delivery}/cancel",
+		about: "End a pending delivery",
+		scope: write,
+	}, rt.cancelDelivery)
+	handle(rt, route{
+		name: "list-endpoint-deliveries", path: "GET /endpoints/{endpoint}/deliveries",
+		about: "List an endpoint's deliveries, newest first",
+		scope: read,
+	}, rt.listEndpointDeliveries)
+	handle(rt, route{
+		name: "replay-endpoint-delivery", path: "POST /endpoints/{endpoint}/deliveries/{delivery}/replay",
+		about: "Deliver to this endpoint again, as a new delivery",
+		scope: write, status: 202,
+	}, rt.replayEndpointDelivery)
+}
+
+func (s *server) listDeliveries(ctx context.Context, in *struct {
+	Account   string `query:"account" doc:"Its id or uid."`
+	Endpoint  string `query:"endpoint"`
+	EventType string `query:"event_type"`
+	Status    string `query:"status" enum:"pending,delivered,dead,cancelled,skipped"`
+	Span
+	Paging
+},
+) (*reply[page[deliveryView]], error) {
+	account, endpoint, err := s.scope(ctx, in.Account, in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	deliveries, err := s.Store.Deliveries(ctx, store.DeliveryQuery{
+		Account: account, Endpoint: endpoint, EventType: in.EventType, Status: postrider.Status(in.Status),
+		Span: in.Span.of(), Paging: in.Paging.of(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(deliveries, viewDelivery), nil
+}
+
+// scope reads the two filters that name things, which must be there and be the
+// caller's to see.
+func (s *server) scope(ctx context.Context, account, endpoint string) (postrider.AccountID, postrider.EndpointID, error) {
+	accountID, err := s.reach(ctx, "account", account)
+	if err != nil || endpoint == "" {
+		return accountID, postrider.EndpointID{}, err
+	}
+	id, err := filtered[postrider.EndpointID]("endpoint", endpoint)
+	if err != nil {
+		return accountID, id, err
+	}
+	found, err := s.Store.Endpoints(ctx, store.EndpointQuery{Account: accountID, ID: id})
+	if err == nil && len(found.Items) == 0 {
+		err = missing("endpoint", "names nothing")
+	}
+	return accountID, id, err
+}
+
+func (s *server) listEndpointDeliveries(ctx context.Context, in *struct {
+	EndpointPath
+	Status string `query:"status" enum:"pending,delivered,dead,cancelled,skipped"`
+	Paging
+},
+) (*reply[page[deliveryView]], error) {
+	e, err := s.findEndpoint(ctx, in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	deliveries, err := s.Store.Deliveries(ctx, store.DeliveryQuery{
+		Account: e.Account, Endpoint: e.ID, Status: postrider.Status(in.Status), Paging: in.Paging.of(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(deliveries, viewDelivery), nil
+}
+
+func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*reply[deliveryView], error) {
+	d, err := s.findDelivery(ctx, in.Delivery)
+	if err != nil {
+		return nil, err
+	}
+	return answered(viewDelivery(d)), nil
+}
+
+func (s *server) findDelivery(ctx context.Context, text string) (postrider.Delivery, error) {
+	id, err := named[postrider.DeliveryID](text)
+	if err != nil {
+		return postrider.Delivery{}, err
+	}
+	return only(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: callOf(ctx).key.Account, ID: id}))
+}
+
+func (s *server) listAttempts(ctx context.Context, in *struct {
+	DeliveryPath
+	Paging
+},
+) (*reply[page[attemptView]], error) {
+	d, err := s.findDelivery(ctx, in.Delivery)
+	if err != nil {
+		return nil, err
+	}
+	attempts, err := s.Store.Attempts(ctx, store.AttemptQuery{Account: d.Account, Delivery: d.ID, Paging: in.Paging.of()})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(attempts, viewAttempt), nil
+}
+
+func (s *server) replayDelivery(ctx context.Context, in *DeliveryPath) (*reply[deliveryView], error) {
+	d, err := s.findDelivery(ctx, in.Delivery)
+	if err != nil {
+		return nil, err
+	}
+	return s.answerReplay(ctx, d)
+}
+
+func (s *server) replayEndpointDelivery(ctx context.Context, in *struct {
+	EndpointPath
+	DeliveryPath
+},
+) (*reply[deliveryView], error) {
+	endpoint, err := named[postrider.EndpointID](in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.findDelivery(ctx, in.Delivery)
+	if err != nil {
+		return nil, err
+	}
+	if d.Endpoint != endpoint {
+		return nil, postrider.ErrNotFound
+	}
+	return s.answerReplay(ctx, d)
+}
+
+func (s *server) answerReplay(ctx context.Context, d postrider.Delivery) (*reply[deliveryView], error) {
+	replay, err := s.replay(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return answered(viewDelivery(replay)), nil
+}
+
+// replay queues a delivery again, for as long as its endpoint wants deliveries
+// to wait.
+func (s *server) replay(ctx context.Context, d postrider.Delivery) (postrider.Delivery, error) {
+	e, err := only(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
+	if err != nil {
+		return postrider.Delivery{}, err
+	}
+	replay, err := s.Store.Replay(ctx, store.Replay{
+		Account: d.Account, Delivery: d.ID, ID: store.NewID[postrider.DeliveryID](s.IDs),
+		Expiry: e.Policy.Expiry, By: callOf(ctx).key.Name,
+	})
+	if err != nil {
+		return postrider.Delivery{}, err
+	}
+	s.Waker.Wake(d.Endpoint)
+	return replay, nil
+}
+
+func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[deliveryView], error) {
+	id, err := named[postrider.DeliveryID](in.Delivery)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.Store.Cancel(ctx, store.Cancel{Account: callOf(ctx).key.Account, Delivery: id})
+	if err != nil {
+		return nil, err
+	}
+	return answered(viewDelivery(d)), nil
+}

@@ -1,0 +1,336 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+const maxPatterns = 256 // of one endpoint
+
+type endpointView struct {
+	ID           string   `json:"id"`
+	Account      string   `json:"account"`
+	UID          *string  `json:"uid"`
+	URL          string   `json:"url"`
+	Description  string   `json:"description"`
+	EventTypes   []string `json:"event_types" nullable:"false"`
+	Status       string   `json:"status" enum:"enabled,paused,disabled,deleted"`
+	StatusReason *string  `json:"status_reason"`
+	PolicyJSON
+	CreatedAt string       `json:"created_at" format:"date-time"`
+	UpdatedAt string       `json:"updated_at" format:"date-time"`
+	Secrets   []secretView `json:"secrets,omitempty" nullable:"false" doc:"Only in the answer that creates the endpoint."`
+}
+
+func viewEndpoint(e postrider.Endpoint) endpointView {
+	patterns := make([]string, 0, len(e.EventTypes))
+	for _, p := range e.EventTypes {
+		patterns = append(patterns, string(p))
+	}
+	return endpointView{
+		ID: e.ID.String(), Account: e.Account.String(), UID: orNull(e.UID), URL: e.URL, Description: e.Description,
+		EventTypes: patterns, Status: string(e.Status), StatusReason: orNull(e.StatusReason),
+		PolicyJSON: viewPolicy(e.Policy), CreatedAt: instant(e.CreatedAt), UpdatedAt: instant(e.UpdatedAt),
+	}
+}
+
+type newEndpoint struct {
+	Account     string   `json:"account,omitempty" doc:"Its id or uid. May be left out by a key that is bound to an account."`
+	UID         string   `json:"uid,omitempty" doc:"Your own name for it, unique in the account."`
+	URL         string   `json:"url" example:"https://acme.example/hooks"`
+	Description string   `json:"description,omitempty"`
+	EventTypes  []string `json:"event_types" nullable:"false" example:"[\"order.*\"]" doc:"Types, prefixes like order.* or *; any that matches subscribes."`
+	PolicyJSON
+	Secret  *string  `json:"secret,omitempty" doc:"A secret to bring along, whsec_…; default: one is made."`
+	Secrets []string `json:"secrets,omitempty" nullable:"false" doc:"Several secrets to bring along, the newest first."`
+}
+
+type endpointPatch struct {
+	UID         *string  `json:"uid,omitempty"`
+	URL         *string  `json:"url,omitempty"`
+	Description *string  `json:"description,omitempty"`
+	EventTypes  []string `json:"event_types,omitempty" nullable:"false"`
+	PolicyJSON
+}
+
+// EndpointPath names an endpoint.
+type EndpointPath struct {
+	Endpoint string `path:"endpoint"`
+}
+
+type statusReason struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+func (rt *router) endpoints() {
+	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
+	handle(rt, route{
+		name: "create-endpoint", path: "POST /endpoints",
+		about: "Create an endpoint",
+		scope: write, status: 201, body: newEndpoint{},
+	}, rt.createEndpoint)
+	handle(rt, route{
+		name: "list-endpoints", path: "GET /endpoints",
+		about: "List endpoints, newest first",
+		scope: read,
+	}, rt.listEndpoints)
+	handle(rt, route{
+		name: "get-endpoint", path: "GET /endpoints/{endpoint}",
+		about: "Get an endpoint, a deleted one too",
+		scope: read,
+	}, rt.getEndpoint)
+	handle(rt, route{
+		name: "change-endpoint", path: "PATCH /endpoints/{endpoint}",
+		about: "Change an endpoint",
+		scope: write, body: endpointPatch{},
+	}, rt.changeEndpoint)
+	handle(rt, route{
+		name: "delete-endpoint", path: "DELETE /endpoints/{endpoint}",
+		about: "Delete an endpoint and cancel what waits for it",
+		scope: write, status: 204,
+	}, rt.deleteEndpoint)
+	for _, c := range statusChanges {
+		handle(rt, route{
+			name: c.verb + "-endpoint", path: "POST /endpoints/{endpoint}/" + c.verb,
+			about: c.about,
+			scope: write, body: statusReason{}, empty: true,
+		}, rt.changeStatus(c))
+	}
+	handle(rt, route{
+		name: "test-endpoint", path: "POST /endpoints/{endpoint}/test",
+		about: "Send a postrider.test event to this endpoint alone",
+		scope: write, status: 202,
+	}, rt.testEndpoint)
+}
+
+func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[endpointView], error) {
+	var body newEndpoint
+	if err := decode(ctx, &body); err != nil {
+		return nil, err
+	}
+	account, err := s.reachOne(ctx, "account", body.Account)
+	if err != nil && !errors.Is(err, postrider.ErrInvalid) {
+		return nil, err
+	}
+	e := postrider.Endpoint{
+		ID: store.NewID[postrider.EndpointID](s.IDs), Account: account, UID: body.UID, URL: body.URL,
+		Description: body.Description, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
+	}
+	body.PolicyJSON.apply(&e.Policy)
+	e.EventTypes = patterns(body.EventTypes)
+	secrets, secretErr := s.broughtSecrets(ctx, e.ID, body)
+	if err := errors.Join(err, s.checkEndpoint(&e), secretErr); err != nil {
+		return nil, err
+	}
+	e, err = s.putEndpoint(ctx, store.PutEndpoint{Endpoint: e, Secrets: secrets})
+	if err != nil {
+		return nil, err
+	}
+	view := viewEndpoint(e)
+	for _, secret := range secrets {
+		view.Secrets = append(view.Secrets, viewSecret(secret))
+	}
+	return answered(view), nil
+}
+
+// checkEndpoint returns every fault of the endpoint and makes its URL
+// canonical.
+func (s *server) checkEndpoint(e *postrider.Endpoint) error {
+	url, err := s.Guard.CheckURL(e.URL)
+	faults := []error{err, checkUID(e.UID), checkText("description", e.Description, maxDescription)}
+	if n := len(e.EventTypes); n < 1 || n > maxPatterns {
+		faults = append(faults, invalid("event_types", fmt.Sprintf("must have 1 to %d patterns", maxPatterns)))
+	}
+	for i, p := range e.EventTypes[:min(len(e.EventTypes), maxPatterns)] {
+		faults = append(faults, p.Check(fmt.Sprintf("event_types[%d]", i)))
+	}
+	e.URL = url
+	return errors.Join(append(faults, e.Policy.Check())...)
+}
+
+func patterns(texts []string) []postrider.Pattern {
+	list := make([]postrider.Pattern, 0, len(texts))
+	for _, text := range texts {
+		list = append(list, postrider.Pattern(text))
+	}
+	return list
+}
+
+func (s *server) listEndpoints(ctx context.Context, in *struct {
+	Account string `query:"account" doc:"Its id or uid."`
+	UID     string `query:"uid" doc:"The endpoint's own; needs the account."`
+	Status  string `query:"status" enum:"enabled,paused,disabled"`
+	Paging
+},
+) (*reply[page[endpointView]], error) {
+	account, err := s.reach(ctx, "account", in.Account)
+	if err != nil {
+		return nil, err
+	}
+	if in.UID != "" && account.IsZero() {
+		return nil, invalid("account", "is required with uid")
+	}
+	endpoints, err := s.Store.Endpoints(ctx, store.EndpointQuery{
+		Account: account, UID: in.UID, Status: postrider.EndpointStatus(in.Status), Paging: in.Paging.of(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(endpoints, viewEndpoint), nil
+}
+
+func (s *server) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[endpointView], error) {
+	e, err := s.findEndpoint(ctx, in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return answered(viewEndpoint(e)), nil
+}
+
+func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[endpointView], error) {
+	var body endpointPatch
+	if err := decode(ctx, &body); err != nil {
+		return nil, err
+	}
+	return s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
+		if body.UID != nil {
+			e.UID = *body.UID
+		}
+		if body.URL != nil {
+			e.URL = *body.URL
+		}
+		if body.Description != nil {
+			e.Description = *body.Description
+		}
+		if body.EventTypes != nil {
+			e.EventTypes = patterns(body.EventTypes)
+		}
+		body.PolicyJSON.apply(&e.Policy)
+		return s.checkEndpoint(e)
+	})
+}
+
+func (s *server) deleteEndpoint(ctx context.Context, in *EndpointPath) (*none, error) {
+	_, err := s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
+		e.Status, e.StatusReason = postrider.EndpointDeleted, ""
+		return nil
+	})
+	return nil, err
+}
+
+// statusChange is a change of status that a person may ask for.
+type statusChange struct {
+	verb, about string
+	to          postrider.EndpointStatus
+	from        []postrider.EndpointStatus // to among them: that change is none, and answers like one
+}
+
+var statusChanges = []statusChange{{
+	verb: "pause", about: "Hold what is published for an endpoint",
+	to: postrider.EndpointPaused, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
+}, {
+	verb: "resume", about: "Go on sending to a paused endpoint",
+	to: postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
+}, {
+	verb: "enable", about: "Enable a disabled endpoint",
+	to: postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointDisabled},
+}, {
+	verb: "disable", about: "Skip what is published for an endpoint",
+	to:   postrider.EndpointDisabled,
+	from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled},
+}}
+
+func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPath) (*reply[endpointView], error) {
+	return func(ctx context.Context, in *EndpointPath) (*reply[endpointView], error) {
+		var body statusReason
+		if err := decodeIfAny(ctx, &body); err != nil {
+			return nil, err
+		}
+		return s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
+			if !slices.Contains(c.from, e.Status) {
+				return conflict("the endpoint is " + string(e.Status))
+			}
+			e.Status, e.StatusReason = c.to, body.Reason
+			if c.to == postrider.EndpointEnabled {
+				e.StatusReason = ""
+			}
+			return checkText("reason", body.Reason, maxDescription)
+		})
+	}
+}
+
+// testType is the type of the events that POST …/test makes.
+const testType = "postrider.test"
+
+func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[receiptView], error) {
+	e, err := s.findLive(ctx, in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(map[string]string{"endpoint": e.ID.String()})
+	if err != nil {
+		return nil, fmt.Errorf("encode test event: %w", err)
+	}
+	receipt, err := s.Publisher.PublishTo(ctx, postrider.Event{Account: e.Account, Type: testType, Data: data}, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	return answered(viewReceipt(receipt)), nil
+}
+
+// findEndpoint returns the endpoint if the key may see it; a deleted one too.
+func (s *server) findEndpoint(ctx context.Context, text string) (postrider.Endpoint, error) {
+	id, err := named[postrider.EndpointID](text)
+	if err != nil {
+		return postrider.Endpoint{}, err
+	}
+	return only(s.Store.Endpoints(ctx, store.EndpointQuery{Account: callOf(ctx).key.Account, ID: id}))
+}
+
+// findLive returns an endpoint that is not deleted.
+func (s *server) findLive(ctx context.Context, text string) (postrider.Endpoint, error) {
+	e, err := s.findEndpoint(ctx, text)
+	if err == nil && e.Status == postrider.EndpointDeleted {
+		return e, postrider.ErrNotFound
+	}
+	return e, err
+}
+
+// modify changes an endpoint, and begins anew if another change came between.
+func (s *server) modify(ctx context.Context, text string, change func(*postrider.Endpoint) error) (*reply[endpointView], error) {
+	for range 3 {
+		e, err := s.findLive(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		if err := change(&e); err != nil {
+			return nil, err
+		}
+		e, err = s.putEndpoint(ctx, store.PutEndpoint{Endpoint: e})
+		if err == nil {
+			return answered(viewEndpoint(e)), nil
+		}
+		if !errors.Is(err, postrider.ErrConflict) {
+			return nil, err
+		}
+	}
+	return nil, conflict("another endpoint of the account has this uid, or it is being changed by others")
+}
+
+func (s *server) putEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error) {
+	e, err := s.Store.PutEndpoint(ctx, p)
+	if errors.Is(err, postrider.ErrConflict) {
+		return e, errors.Join(conflict("another endpoint of the account has this uid"), err)
+	}
+	if err != nil {
+		return e, err
+	}
+	s.Waker.Wake(e.ID)
+	return e, nil
+}

@@ -1,0 +1,223 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// maxReplays is how many endpoints one replay of an event may reach.
+const maxReplays = 256
+
+type eventView struct {
+	ID          string          `json:"id"`
+	Account     string          `json:"account"`
+	Type        string          `json:"type"`
+	APIVersion  *string         `json:"api_version"`
+	OrderingKey *string         `json:"ordering_key"`
+	Sequence    *int64          `json:"sequence" doc:"Its place among the account's events of its ordering key, from 1."`
+	CreatedAt   string          `json:"created_at" format:"date-time"`
+	Data        json.RawMessage `json:"data,omitempty" doc:"Only in the answer about one event, and only while its bytes are kept."`
+}
+
+func viewEvent(e postrider.Event) eventView {
+	return eventView{
+		ID: e.ID.String(), Account: e.Account.String(), Type: e.Type, APIVersion: orNull(e.APIVersion),
+		OrderingKey: orNull(e.OrderingKey), Sequence: orNull(e.Sequence), CreatedAt: instant(e.CreatedAt), Data: e.Data,
+	}
+}
+
+// EventPath names an event.
+type EventPath struct {
+	Event string `path:"event"`
+}
+
+type eventReplay struct {
+	Endpoint string `json:"endpoint,omitempty" doc:"Only to this endpoint."`
+	Status   string `json:"status,omitempty" enum:"delivered,dead,cancelled,skipped" doc:"Only where the last delivery has this status."`
+}
+
+func (rt *router) events() {
+	publish, read, write := postrider.ScopeEventsWrite, postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
+	single := int64(rt.opts.MaxData + envelopeRoom)
+	handle(rt, route{
+		name: "publish-event", path: "POST /events",
+		about: "Publish an event",
+		scope: publish, status: 202, body: newEvent{}, limit: single, again: true,
+	}, rt.publish)
+	handle(rt, route{
+		name: "publish-events", path: "POST /events/batch",
+		about: "Publish up to 1,000 events, all or none",
+		scope: publish, status: 202, body: newBatch{}, limit: rt.opts.MaxBatch,
+	}, rt.publishBatch)
+	handle(rt, route{
+		name: "list-events", path: "GET /events",
+		about: "List events, newest first",
+		scope: read,
+	}, rt.listEvents)
+	handle(rt, route{
+		name: "get-event", path: "GET /events/{event}",
+		about: "Get an event with its data",
+		scope: read,
+	}, rt.getEvent)
+	handle(rt, route{
+		name: "list-event-deliveries", path: "GET /events/{event}/deliveries",
+		about: "List an event's deliveries",
+		scope: read,
+	}, rt.listEventDeliveries)
+	handle(rt, route{
+		name: "list-event-attempts", path: "GET /events/{event}/attempts",
+		about: "List the attempts of all of an event's deliveries",
+		scope: read,
+	}, rt.listEventAttempts)
+	handle(rt, route{
+		name: "replay-event", path: "POST /events/{event}/replay",
+		about: "Deliver an event again, wherever it is not pending",
+		scope: write, status: 202, body: eventReplay{}, empty: true,
+	}, rt.replayEvent)
+}
+
+func (s *server) listEvents(ctx context.Context, in *struct {
+	Account string `query:"account" doc:"Its id or uid."`
+	Type    string `query:"type"`
+	Span
+	Paging
+},
+) (*reply[page[eventView]], error) {
+	account, err := s.reach(ctx, "account", in.Account)
+	if err != nil {
+		return nil, err
+	}
+	events, err := s.Store.Events(ctx, store.EventQuery{
+		Account: account, Type: in.Type, Span: in.Span.of(), Paging: in.Paging.of(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(events, viewEvent), nil
+}
+
+func (s *server) getEvent(ctx context.Context, in *EventPath) (*reply[eventView], error) {
+	e, err := s.findEvent(ctx, in.Event)
+	if err != nil {
+		return nil, err
+	}
+	return answered(viewEvent(e)), nil
+}
+
+func (s *server) findEvent(ctx context.Context, text string) (postrider.Event, error) {
+	id, err := named[postrider.EventID](text)
+	if err != nil {
+		return postrider.Event{}, err
+	}
+	return only(s.Store.Events(ctx, store.EventQuery{Account: callOf(ctx).key.Account, ID: id}))
+}
+
+func (s *server) listEventDeliveries(ctx context.Context, in *struct {
+	EventPath
+	Paging
+},
+) (*reply[page[deliveryView]], error) {
+	e, err := s.findEvent(ctx, in.Event)
+	if err != nil {
+		return nil, err
+	}
+	deliveries, err := s.Store.Deliveries(ctx, store.DeliveryQuery{Account: e.Account, Event: e.ID, Paging: in.Paging.of()})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(deliveries, viewDelivery), nil
+}
+
+func (s *server) listEventAttempts(ctx context.Context, in *struct {
+	EventPath
+	Paging
+},
+) (*reply[page[attemptView]], error) {
+	e, err := s.findEvent(ctx, in.Event)
+	if err != nil {
+		return nil, err
+	}
+	attempts, err := s.Store.Attempts(ctx, store.AttemptQuery{Account: e.Account, Event: e.ID, Paging: in.Paging.of()})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(attempts, viewAttempt), nil
+}
+
+// replayEvent replays the last delivery to each endpoint. Those that cannot be
+// replayed, because another replay was faster or the endpoint was deleted, are
+// left out of the answer; when none can, the answer is why.
+func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[list[deliveryView]], error) {
+	var body eventReplay
+	if err := decodeIfAny(ctx, &body); err != nil {
+		return nil, err
+	}
+	e, err := s.findEvent(ctx, in.Event)
+	if err != nil {
+		return nil, err
+	}
+	last, err := s.lastDeliveries(ctx, e, body)
+	if err != nil {
+		return nil, err
+	}
+	answer := list[deliveryView]{Data: []deliveryView{}}
+	var refused error
+	for _, d := range last {
+		replay, err := s.replay(ctx, d)
+		switch {
+		case errors.Is(err, postrider.ErrConflict):
+			refused = err
+		case err != nil:
+			return nil, err
+		default:
+			answer.Data = append(answer.Data, viewDelivery(replay))
+		}
+	}
+	if len(answer.Data) == 0 && refused != nil {
+		return nil, refused
+	}
+	return answered(answer), nil
+}
+
+// lastDeliveries returns the event's last delivery to each endpoint that the
+// body selects, without those that are pending.
+func (s *server) lastDeliveries(ctx context.Context, e postrider.Event, b eventReplay) ([]postrider.Delivery, error) {
+	endpoint, err := filtered[postrider.EndpointID]("endpoint", b.Endpoint)
+	if err := errors.Join(err, checkEnded("status", b.Status)); err != nil {
+		return nil, err
+	}
+	query := store.DeliveryQuery{Account: e.Account, Event: e.ID, Endpoint: endpoint, Paging: store.Paging{Limit: store.MaxLimit}}
+	seen := map[postrider.EndpointID]bool{}
+	var last []postrider.Delivery
+	for {
+		deliveries, err := s.Store.Deliveries(ctx, query)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range deliveries.Items { // newest first
+			if !seen[d.Endpoint] && d.Status != postrider.Pending && (b.Status == "" || string(d.Status) == b.Status) {
+				last = append(last, d)
+			}
+			seen[d.Endpoint] = true
+		}
+		if len(last) > maxReplays {
+			return nil, conflict("the event has more deliveries than one request may replay; name an endpoint or a status")
+		}
+		if query.Cursor = deliveries.Next; query.Cursor == "" {
+			return last, nil
+		}
+	}
+}
+
+func checkEnded(field, status string) error {
+	switch postrider.Status(status) {
+	case "", postrider.Delivered, postrider.Dead, postrider.Cancelled, postrider.Skipped:
+		return nil
+	case postrider.Pending:
+	}
+	return invalid(field, "must be delivered, dead, cancelled or skipped")
+}

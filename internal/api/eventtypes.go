@@ -1,0 +1,141 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+type eventTypeView struct {
+	Name        string `json:"name" example:"order.created"`
+	Description string `json:"description"`
+	CreatedAt   string `json:"created_at" format:"date-time"`
+}
+
+func viewEventType(t postrider.EventType) eventTypeView {
+	return eventTypeView{Name: t.Name, Description: t.Description, CreatedAt: instant(t.CreatedAt)}
+}
+
+type newEventType struct {
+	Name        string `json:"name" example:"order.created"`
+	Description string `json:"description,omitempty"`
+}
+
+type eventTypePatch struct {
+	Description *string `json:"description,omitempty"`
+}
+
+type eventTypePath struct {
+	Name string `path:"name"`
+}
+
+func (rt *router) eventTypes() {
+	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
+	handle(rt, route{
+		name: "create-event-type", path: "POST /event-types",
+		about: "Add an event type to the catalogue",
+		scope: admin, status: 201, body: newEventType{},
+	}, rt.createEventType)
+	handle(rt, route{
+		name: "list-event-types", path: "GET /event-types",
+		about: "List the catalogue of event types, by name",
+		scope: read,
+	}, rt.listEventTypes)
+	handle(rt, route{
+		name: "get-event-type", path: "GET /event-types/{name}",
+		about: "Get an event type",
+		scope: read,
+	}, rt.getEventType)
+	handle(rt, route{
+		name: "change-event-type", path: "PATCH /event-types/{name}",
+		about: "Change an event type",
+		scope: admin, body: eventTypePatch{},
+	}, rt.changeEventType)
+	handle(rt, route{
+		name: "delete-event-type", path: "DELETE /event-types/{name}",
+		about: "Take an event type out of the catalogue",
+		scope: admin, status: 204,
+	}, rt.deleteEventType)
+}
+
+func (s *server) createEventType(ctx context.Context, _ *none) (*reply[eventTypeView], error) {
+	var body newEventType
+	if err := decode(ctx, &body); err != nil {
+		return nil, err
+	}
+	if err := postrider.CheckType("name", body.Name); err != nil {
+		return nil, errors.Join(err, checkText("description", body.Description, maxDescription))
+	}
+	switch _, err := s.findEventType(ctx, body.Name); {
+	case err == nil:
+		return nil, conflict("the catalogue has this event type already")
+	case !errors.Is(err, postrider.ErrNotFound):
+		return nil, err
+	}
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.putEventType(ctx, postrider.EventType{Name: body.Name, Description: body.Description, CreatedAt: now})
+}
+
+func (s *server) listEventTypes(ctx context.Context, in *Paging) (*reply[page[eventTypeView]], error) {
+	types, err := s.Store.EventTypes(ctx, store.EventTypeQuery{Paging: in.of()})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(types, viewEventType), nil
+}
+
+func (s *server) getEventType(ctx context.Context, in *eventTypePath) (*reply[eventTypeView], error) {
+	t, err := s.findEventType(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return answered(viewEventType(t)), nil
+}
+
+func (s *server) changeEventType(ctx context.Context, in *eventTypePath) (*reply[eventTypeView], error) {
+	var body eventTypePatch
+	if err := decode(ctx, &body); err != nil {
+		return nil, err
+	}
+	t, err := s.findEventType(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	if body.Description != nil {
+		t.Description = *body.Description
+	}
+	return s.putEventType(ctx, t)
+}
+
+func (s *server) deleteEventType(ctx context.Context, in *eventTypePath) (*none, error) {
+	if _, err := s.findEventType(ctx, in.Name); err != nil {
+		return nil, err
+	}
+	return nil, s.Store.DeleteEventType(ctx, in.Name)
+}
+
+func (s *server) putEventType(ctx context.Context, t postrider.EventType) (*reply[eventTypeView], error) {
+	if err := checkText("description", t.Description, maxDescription); err != nil {
+		return nil, err
+	}
+	if err := s.Store.PutEventType(ctx, t); err != nil {
+		return nil, err
+	}
+	t, err := s.findEventType(ctx, t.Name)
+	if err != nil {
+		return nil, err
+	}
+	return answered(viewEventType(t)), nil
+}
+
+func (s *server) findEventType(ctx context.Context, name string) (postrider.EventType, error) {
+	if postrider.CheckType("name", name) != nil {
+		return postrider.EventType{}, postrider.ErrNotFound
+	}
+	return only(s.Store.EventTypes(ctx, store.EventTypeQuery{Name: name}))
+}

@@ -1,0 +1,212 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// maxFaults bounds an answer; a batch may have thousands.
+const maxFaults = 100
+
+// The refusals that only HTTP knows.
+var (
+	errUnauthorized = errors.New("no key, or one that is not in force")
+	errForbidden    = errors.New("the key may not do this")
+	errTooLarge     = errors.New("the request is too large")
+	errMediaType    = errors.New("the body must be application/json")
+	errNoRoute      = errors.New("no such route")
+	errNoMethod     = errors.New("no such method on this route")
+	errSlowBody     = errors.New("the body took too long to arrive")
+)
+
+// kind is how errors of one kind are answered.
+type kind struct {
+	err    error
+	status int
+	code   string
+	detail string // safe for anyone; what the error says itself is not
+}
+
+// kinds is the only place where an error becomes an HTTP status. The first
+// that matches counts.
+var kinds = []kind{
+	{errUnauthorized, 401, "unauthorized", "a key in force is needed: Authorization: Bearer <key>"},
+	{errForbidden, 403, "forbidden", "the key lacks the scope that this needs"},
+	{errNoRoute, 404, "not_found", "there is no such route"},
+	{errNoMethod, 405, "method_not_allowed", "the route has no such method; see Allow"},
+	{errSlowBody, 408, "timeout", "the body took too long to arrive"},
+	{errTooLarge, 413, "too_large", "the request is too large"},
+	{errMediaType, 415, "unsupported_media_type", "the body must be application/json"},
+	{postrider.ErrNotFound, 404, "not_found", "there is nothing of that name"},
+	{postrider.ErrGone, 410, "gone", "the bytes were deleted for good"},
+	{postrider.ErrInvalid, 422, "invalid", "the request can never succeed as it is; see errors"},
+	{postrider.ErrConflict, 409, "conflict", "the request contradicts what is stored"},
+	{postrider.ErrBusy, 503, "unavailable", "not now; the same request may succeed later"},
+	{context.DeadlineExceeded, 503, "unavailable", "not now; the same request may succeed later"},
+	{context.Canceled, 503, "unavailable", "the request was given up"},
+}
+
+var internalKind = kind{nil, 500, "internal", "something broke on our side; it is logged under this request_id"}
+
+// refusal is an error of a kind, with words for the client.
+type refusal struct {
+	kind   error
+	detail string
+}
+
+func (r *refusal) Error() string { return r.detail }
+func (r *refusal) Unwrap() error { return r.kind }
+
+func conflict(detail string) error { return &refusal{postrider.ErrConflict, detail} }
+
+// missing says that what a field of the request names is not there. Its fault
+// names the field; the status is that of ErrNotFound, which comes first.
+func missing(field, reason string) error {
+	return errors.Join(postrider.ErrNotFound, &postrider.InvalidError{Field: field, Reason: reason})
+}
+
+func invalid(field, reason string) error {
+	return &postrider.InvalidError{Field: field, Reason: reason}
+}
+
+// problem is an error as the client sees it (RFC 9457).
+type problem struct {
+	Type      string  `json:"type" example:"about:blank"`
+	Title     string  `json:"title" example:"Unprocessable Entity"`
+	Status    int     `json:"status" example:"422"`
+	Detail    string  `json:"detail" doc:"For people."`
+	Code      string  `json:"code" example:"invalid" doc:"For programs; stable."`
+	Errors    []fault `json:"errors,omitempty" doc:"The fields at fault, as the request wrote them."`
+	Index     *int    `json:"index,omitempty" doc:"Of the event in its batch, with idempotency_conflict."`
+	Replay    string  `json:"replay,omitempty" doc:"The delivery that is under way, with replay_pending."`
+	RequestID string  `json:"request_id" doc:"Names the request in the log."`
+
+	retryAfter time.Duration
+}
+
+type fault struct {
+	Field  string `json:"field" example:"retry.delays_ms[2]"`
+	Reason string `json:"reason" example:"must be 0 to 7 days"`
+}
+
+// Error returns the problem's code.
+func (p *problem) Error() string { return p.Code }
+
+// GetStatus returns the status to answer with.
+func (p *problem) GetStatus() int { return p.Status }
+
+// GetHeaders returns the headers that belong to the status.
+func (p *problem) GetHeaders() http.Header {
+	headers := http.Header{}
+	if p.retryAfter > 0 {
+		headers.Set("Retry-After", strconv.Itoa(int(math.Ceil(p.retryAfter.Seconds()))))
+	}
+	if p.Status == http.StatusUnauthorized {
+		headers.Set("WWW-Authenticate", "Bearer")
+	}
+	return headers
+}
+
+// ContentType returns the media type of problems.
+func (p *problem) ContentType(string) string { return "application/problem+json" }
+
+// problemOf turns an error into what the client may know of it, and leaves the
+// rest with the call for the log.
+func problemOf(ctx context.Context, err error) *problem {
+	k := kindOf(err)
+	c := callOf(ctx)
+	p := &problem{
+		Type: "about:blank", Title: http.StatusText(k.status), Status: k.status,
+		Detail: k.detail, Code: k.code, RequestID: c.id,
+	}
+	if k.status == http.StatusServiceUnavailable {
+		p.retryAfter = time.Second
+	}
+	faults := postrider.Faults(err)
+	for _, f := range faults[:min(len(faults), maxFaults)] {
+		p.Errors = append(p.Errors, fault{f.Field, f.Reason})
+	}
+	p.particulars(err)
+	if p.Status >= 500 {
+		c.err = err
+	}
+	return p
+}
+
+func kindOf(err error) kind {
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			return k
+		}
+	}
+	return internalKind
+}
+
+// particulars adds what errors of special types know.
+func (p *problem) particulars(err error) {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		p.Detail = r.detail
+	}
+	if taken, ok := errors.AsType[*postrider.KeyTakenError](err); ok {
+		p.Code, p.Detail, p.Index = "idempotency_conflict", "the idempotency key was used for other content", &taken.Index
+	}
+	if pending, ok := errors.AsType[*store.ReplayPendingError](err); ok {
+		p.Code, p.Detail, p.Replay = "replay_pending", "a replay of this dead letter is under way", pending.Replay.String()
+	}
+	if overload, ok := errors.AsType[*postrider.OverloadError](err); ok {
+		p.Status, p.Title = http.StatusTooManyRequests, http.StatusText(http.StatusTooManyRequests)
+		p.Code, p.Detail, p.retryAfter = "overloaded", "more is published than can be taken", max(overload.RetryAfter, time.Second)
+	}
+}
+
+// writeProblem answers with a problem where huma does not.
+func writeProblem(w http.ResponseWriter, r *http.Request, p *problem) {
+	maps.Copy(w.Header(), p.GetHeaders())
+	w.Header().Del("Content-Length")
+	w.Header().Del("Location")
+	w.Header().Set("Content-Type", p.ContentType(""))
+	if a, ok := w.(*answer); ok { // the mux's own text was held back
+		a.status, a.unrouted = p.Status, false
+		w = a.ResponseWriter
+	}
+	w.WriteHeader(p.Status)
+	if r.Method != http.MethodHead {
+		_ = json.NewEncoder(w).Encode(p) // a client that left is nobody to tell
+	}
+}
+
+// unrouted is the error of a request that no route matched, by the status that
+// the mux would have answered.
+func unrouted(status int) error {
+	if status == http.StatusMethodNotAllowed {
+		return errNoMethod
+	}
+	return errNoRoute // a cleaned path, which the mux would redirect to, is no route either
+}
+
+// translate turns the errors that huma makes by itself, which are those of
+// query parameters, into problems. Those of the handlers are problems already.
+func translate(ctx huma.Context, _ string, v any) (any, error) {
+	model, ok := v.(*huma.ErrorModel)
+	if !ok {
+		return v, nil
+	}
+	var faults []error
+	for _, e := range model.Errors {
+		_, field, _ := strings.Cut(e.Location, ".") // query.limit
+		faults = append(faults, invalid(field, e.Message))
+	}
+	return problemOf(ctx.Context(), errors.Join(faults...)), nil
+}

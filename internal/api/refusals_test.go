@@ -1,0 +1,252 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/api"
+)
+
+func TestBadInputIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant("acme")
+	deep := strings.Repeat("[", 65) + strings.Repeat("]", 65)
+	for _, tt := range []struct {
+		name, route, body string
+		fields            []string
+	}{
+		{"no body", "POST /events", "", []string{"body"}},
+		{"nothing in it", "POST /events", `{}`, []string{"type", "data"}},
+		{"no account", "POST /events", `{"type": "a", "data": 1}`, []string{"account"}},
+		{"type", "POST /events", `{"account": "acme", "type": "a..b", "data": 1}`, []string{"type"}},
+		{"long key", "POST /events", `{"account": "acme", "type": "a", "data": 1, "idempotency_key": "` + strings.Repeat("k", 257) + `"}`, []string{"idempotency_key"}},
+		{"NUL in a key", "POST /events", `{"account": "acme", "type": "a", "data": 1, "idempotency_key": "\u0000"}`, []string{"idempotency_key"}},
+		{"name twice", "POST /events", `{"account": "acme", "type": "a", "data": {"x": 1, "x": 2}}`, []string{"data.x"}},
+		{"lone surrogate", "POST /events", `{"account": "acme", "type": "a", "data": ["\ud800"]}`, []string{"data[0]"}},
+		{"invalid UTF-8", "POST /events", "{\"account\": \"acme\", \"type\": \"a\", \"data\": \"\xff\"}", []string{"data"}},
+		{"too deep", "POST /events", `{"account": "acme", "type": "a", "data": ` + deep + `}`, []string{"data"}},
+		{"trailing", "POST /events", `{"account": "acme", "type": "a", "data": 1}{}`, []string{"body"}},
+		{"unknown field", "POST /events", `{"account": "acme", "type": "a", "data": 1, "dedup": 1}`, []string{"dedup"}},
+		{"empty batch", "POST /events/batch", `{"events": []}`, []string{"events"}},
+		{"in a batch", "POST /events/batch", `{"events": [{"account": "acme", "type": "a", "data": 1}, {"type": "", "data": 1}]}`, []string{"events[1].account", "events[1].type"}},
+		{"large batch", "POST /events/batch", `{"events": [` + strings.TrimSuffix(strings.Repeat(`{"account": "acme", "type": "a", "data": 1},`, 1001), ",") + `]}`, []string{"events"}},
+		{"endpoint, everything", "POST /endpoints", `{"account": "acme", "url": "http://x", "event_types": ["a.*.b"], "timeout_ms": 1, "concurrency": 0,
+			"client_errors": "x", "expiry_ms": 9223372036854775807, "payload": "x", "signature": {"schemes": ["x"]}, "secret": "whsec_x", "uid": "ep_1"}`, []string{
+			"url", "uid", "event_types[0]", "timeout_ms", "client_errors", "concurrency", "expiry_ms", "signature.schemes[0]", "payload", "secret",
+		}},
+		{"retry", "POST /endpoints", `{"account": "acme", "url": "https://x", "event_types": ["*"], "retry": {"delays_ms": [0, -1, 9223372036854775807], "jitter": "x"}}`, []string{"retry.delays_ms[1]", "retry.delays_ms[2]", "retry.jitter"}},
+		{"retry of two forms", "POST /endpoints", `{"account": "acme", "url": "https://x", "event_types": ["*"], "retry": {"preset": "default", "base_ms": 1}}`, []string{"retry"}},
+		{"later fields", "POST /endpoints", `{"account": "acme", "url": "https://x", "event_types": ["*"], "rate": 1, "filter": {}, "headers": {}}`, []string{"rate", "filter", "headers"}},
+		{"account", "POST /accounts", `{"uid": "acc_1", "name": 5}`, []string{"name"}},
+		{"uid like an id", "POST /accounts", `{"uid": "acc_1"}`, []string{"uid"}},
+		{"key", "POST /api-keys", `{"name": "", "scopes": ["root"], "expires_at": "2001-01-01T00:00:00Z"}`, []string{"name", "scopes[0]", "expires_at"}},
+		{"bound admin", "POST /api-keys", `{"name": "x", "scopes": ["admin"], "account": "acme"}`, []string{"scopes[0]"}},
+		{"event type", "POST /event-types", `{"name": "*"}`, []string{"name"}},
+		{"limit", "GET /events?limit=251", "", []string{"limit"}},
+		{"limit is a number", "GET /events?limit=x", "", []string{"limit"}},
+		{"cursor", "GET /events?cursor=!", "", []string{"cursor"}},
+		{"status", "GET /deliveries?status=gone", "", []string{"status"}},
+		{"times", "GET /deliveries?from=yesterday", "", []string{"from"}},
+		{"unknown filter", "GET /deliveries?statsu=dead", "", []string{"statsu"}},
+		{"NUL in a filter", "GET /events?type=a%00b", "", []string{"type"}},
+		{"bytes in a filter", "GET /endpoints?account=%ff", "", []string{"account"}},
+		{"query that is none", "GET /events?a;b", "", []string{"query"}},
+		{"uid without account", "GET /endpoints?uid=x", "", []string{"account"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := w.in(t).do(w.admin, tt.route, tt.body)
+			if got.status != 422 || got.body["code"] != "invalid" || !slices.Equal(got.fields(), tt.fields) {
+				t.Errorf("%s = %d %v %s, want 422 for %v", tt.route, got.status, got.fields(), got.text, tt.fields)
+			}
+		})
+	}
+}
+
+func TestEveryKindOfErrorHasItsAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorldOf(t, api.Options{MaxData: 100})
+	acme := w.tenant("acme")
+	reader := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}})
+	large := `{"account": "acme", "type": "a", "data": "` + strings.Repeat("x", 100) + `"}`
+	huge := strings.Repeat("x", 20<<10)
+	plain := w.request(w.admin, "POST /events", "{}")
+	plain.Header.Set("Content-Type", "text/plain")
+	for _, tt := range []struct {
+		name    string
+		request *http.Request
+		status  int
+		code    string
+	}{
+		{"no key", w.request("", "GET /events", ""), 401, "unauthorized"},
+		{"no such key", w.request("pr_x", "GET /events", ""), 401, "unauthorized"},
+		{"no scope", w.request(reader, "POST /events", "{}"), 403, "forbidden"},
+		{"no route", w.request(w.admin, "GET /nothing", ""), 404, "not_found"},
+		{"unclean path", w.request(w.admin, "GET //events", ""), 404, "not_found"},
+		{"no method", w.request(w.admin, "PUT /events", ""), 405, "method_not_allowed"},
+		{"NUL in a path", w.request(w.admin, "GET /accounts/a%00", ""), 404, "not_found"},
+		{"malformed id", w.request(w.admin, "GET /events/evt_x", ""), 404, "not_found"},
+		{"id of another type", w.request(w.admin, "GET /events/"+acme.delivery, ""), 404, "not_found"},
+		{"no such account", w.request(w.admin, "POST /events", `{"account": "nobody", "type": "a", "data": 1}`), 404, "not_found"},
+		{"no such filter", w.request(w.admin, "GET /events?account=nobody", ""), 404, "not_found"},
+		{"media type", plain, 415, "unsupported_media_type"},
+		{"large data", w.request(w.admin, "POST /events", large), 413, "too_large"},
+		{"large data in a batch", w.request(w.admin, "POST /events/batch", `{"events": [`+large+`]}`), 413, "too_large"},
+		{"large body", w.request(w.admin, "POST /events", huge), 413, "too_large"},
+		{"large body, not announced", w.body(w.admin, "POST /events", strings.NewReader(huge)), 413, "too_large"},
+		{"slow body", w.body(w.admin, "POST /events", broken{timeout{}}), 408, "timeout"},
+		{"body cut off", w.body(w.admin, "POST /events", broken{io.ErrUnexpectedEOF}), 503, "unavailable"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := w.in(t).send(tt.request)
+			if got.status != tt.status || got.body["code"] != tt.code {
+				t.Errorf("%d %s, want %d %s", got.status, got.text, tt.status, tt.code)
+			}
+			checkProblem(t, got)
+		})
+	}
+}
+
+// checkProblem holds an answer to RFC 9457 and to our own additions.
+func checkProblem(t *testing.T, got response) {
+	t.Helper()
+	if ct := got.header.Get("Content-Type"); ct != "application/problem+json" {
+		t.Errorf("Content-Type = %q", ct)
+	}
+	if got.body["type"] != "about:blank" || got.body["title"] != http.StatusText(got.status) ||
+		got.body["status"] != float64(got.status) || got.body["detail"] == "" ||
+		got.body["request_id"] != got.header.Get("Request-Id") || got.body["request_id"] == "" {
+		t.Errorf("not a problem of ours: %s", got.text)
+	}
+}
+
+func TestErrorsOfThePublisherAreTranslated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant("acme")
+	const canary = "postgres://user:hunter2@db"
+	for _, tt := range []struct {
+		err        error
+		status     int
+		code       string
+		retryAfter string
+	}{
+		{&postrider.OverloadError{RetryAfter: 1500 * time.Millisecond}, 429, "overloaded", "2"},
+		{fmt.Errorf("publish: %w", &postrider.OverloadError{}), 429, "overloaded", "1"},
+		{fmt.Errorf("commit %s: %w", canary, postrider.ErrBusy), 503, "unavailable", "1"},
+		{context.DeadlineExceeded, 503, "unavailable", "1"},
+		{&postrider.KeyTakenError{Index: 3}, 409, "idempotency_conflict", ""},
+		{errors.New("dial " + canary), 500, "internal", ""},
+	} {
+		w.publisher.fail(tt.err)
+		got := w.do(w.admin, "POST /events", `{"account": "acme", "type": "a", "data": 1}`)
+		if got.status != tt.status || got.body["code"] != tt.code || got.header.Get("Retry-After") != tt.retryAfter {
+			t.Errorf("%v = %d %s, Retry-After %q", tt.err, got.status, got.text, got.header.Get("Retry-After"))
+		}
+		checkProblem(t, got)
+		if strings.Contains(got.text, "hunter2") {
+			t.Errorf("the answer leaks an error's text: %s", got.text)
+		}
+		if tt.status >= 500 && !strings.Contains(w.log.String(), got.id("request_id")) {
+			t.Errorf("%v is not in the log", tt.err)
+		}
+	}
+	if !strings.Contains(w.log.String(), "dial "+canary) {
+		t.Error("the log lacks the chain of the unknown error")
+	}
+}
+
+func TestAPanicIsOneAnswer(t *testing.T) {
+	t.Parallel()
+	handler := api.New(api.Deps{}, api.Options{}) // no store: the first lookup panics
+	w := &world{TB: t, handler: handler}
+	got := w.do("pr_x", "GET /events", "")
+	if got.status != 500 || got.body["code"] != "internal" {
+		t.Errorf("a panic = %d %s, want 500", got.status, got.text)
+	}
+	checkProblem(t, got)
+}
+
+func TestNoByteOfTheBodyIsReadBeforeTheKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant("acme")
+	bound := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}})
+	for _, key := range []string{"", "pr_wrong", bound} {
+		body := &counting{Reader: bytes.NewReader(make([]byte, 1<<20))}
+		if got := w.send(w.body(key, "POST /events", body)); got.status/100 != 4 || body.n != 0 {
+			t.Errorf("key %q: %d after reading %d bytes", key, got.status, body.n)
+		}
+	}
+}
+
+func TestOneLineIsLoggedForARequest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.want(200, "GET /events", "")
+	log := w.log.String()
+	for _, want := range []string{`"msg":"request answered"`, `"method":"GET"`, `"route":"GET /v1/webhooks/events"`, `"status":200`, `"duration":`, `"key":"key_`, `"request":"req_`} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log lacks %s: %s", want, log)
+		}
+	}
+	if n := strings.Count(log, "\n"); n != 1 || strings.Contains(log, w.admin) {
+		t.Errorf("%d lines, or the key itself: %s", n, log)
+	}
+}
+
+func TestABodyThatStallsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	w := newWorldOf(t, api.Options{BodyTime: 20 * time.Millisecond})
+	server := httptest.NewServer(w.handler)
+	t.Cleanup(server.Close)
+	stalled, writer := io.Pipe()
+	t.Cleanup(func() { writer.Close() })
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/webhooks/events", stalled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+w.admin)
+	r.Header.Set("Content-Type", "application/json")
+	got, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Body.Close()
+	if got.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("a body that stalls = %d, want 408", got.StatusCode)
+	}
+}
+
+type broken struct{ err error }
+
+func (b broken) Read([]byte) (int, error) { return 0, b.err }
+
+type timeout struct{}
+
+func (timeout) Error() string   { return "i/o timeout" }
+func (timeout) Timeout() bool   { return true }
+func (timeout) Temporary() bool { return true }
+
+type counting struct {
+	io.Reader
+	n int
+}
+
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += n
+	return n, err
+}

@@ -1,0 +1,308 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/jsonx"
+)
+
+const (
+	root         = "/v1/webhooks"
+	manageBody   = 256 << 10 // the body of a request that is no event, in bytes
+	envelopeRoom = 16 << 10  // what an event's body may have beside its data
+)
+
+// router returns the mux of every route.
+func (s *server) router() http.Handler {
+	mux := http.NewServeMux()
+	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
+	config := huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info: &huma.Info{
+				Title: "Postrider", Version: "1",
+				Description: "Publish events, manage the endpoints that receive them, and see what became of every delivery.",
+			},
+			Components: &huma.Components{
+				Schemas: registry,
+				SecuritySchemes: map[string]*huma.SecurityScheme{
+					"key": {Type: "http", Scheme: "bearer", Description: "An API key, pr_…"},
+				},
+			},
+		},
+		Formats:                      huma.DefaultFormats,
+		DefaultFormat:                "application/json",
+		RejectUnknownQueryParameters: true, // a filter that is misspelt must not list everything
+		Transformers:                 []huma.Transformer{translate},
+	}
+	rt := &router{server: s, api: humago.New(mux, config)}
+	rt.events()
+	rt.deliveries()
+	rt.deadLetters()
+	rt.endpoints()
+	rt.secrets()
+	rt.accounts()
+	rt.eventTypes()
+	rt.keys()
+	mux.HandleFunc("GET "+root+"/openapi.json", serveJSON(document(rt.api.OpenAPI())))
+	return mux
+}
+
+// schemaName names a schema after its Go type: page[deliveryView] is
+// PageDelivery.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	return strings.TrimSuffix(strings.TrimSuffix(name, "View"), "JSON")
+}
+
+// document returns the OpenAPI document as it is served and committed.
+func document(openAPI *huma.OpenAPI) []byte {
+	delete(openAPI.Components.Schemas.Map(), "ErrorModel")  // huma's own form of
+	delete(openAPI.Components.Schemas.Map(), "ErrorDetail") // errors, which we never send
+	compact, err := json.Marshal(openAPI)
+	if err != nil {
+		panic("encode the OpenAPI document: " + err.Error()) // it is made of constants
+	}
+	var indented bytes.Buffer
+	_ = json.Indent(&indented, compact, "", "  ") // it was just marshalled
+	indented.WriteByte('\n')
+	return indented.Bytes()
+}
+
+func serveJSON(body []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body)
+	}
+}
+
+// router registers routes with huma, which parses and checks their parameters,
+// writes their answers and describes them all.
+type router struct {
+	*server
+	api huma.API
+}
+
+// route describes one operation.
+type route struct {
+	name   string // of the operation: publish-event
+	path   string // METHOD and path below root
+	about  string
+	scope  postrider.Scope
+	status int   // of success; 0: 200
+	body   any   // a value of the body's type; nil: none is read
+	empty  bool  // the body may be left out
+	limit  int64 // of the body, in bytes; 0: manageBody
+	again  bool  // a repeat answers 200, in the same form
+}
+
+// handle registers a handler. Its errors go through [problemOf], so that huma
+// never words one.
+func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O, error)) {
+	method, path, _ := strings.Cut(r.path, " ")
+	tag, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	op := huma.Operation{
+		OperationID:   r.name,
+		Method:        method,
+		Path:          root + path,
+		Summary:       r.about,
+		Description:   fmt.Sprintf("Needs the scope `%s`.", r.scope),
+		Tags:          []string{tag},
+		Security:      []map[string][]string{{"key": {}}},
+		DefaultStatus: r.status,
+		Middlewares:   huma.Middlewares{rt.admit(r)},
+		Responses: map[string]*huma.Response{"default": {
+			Description: "A problem (RFC 9457)",
+			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: rt.schema(reflect.TypeFor[problem]())}},
+		}},
+	}
+	if r.again {
+		op.Responses["200"] = &huma.Response{
+			Description: "It was published before; the first event's id",
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: rt.schema(reflect.TypeFor[receiptView]())}},
+		}
+	}
+	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := handler(ctx, in)
+		if err != nil {
+			return nil, problemOf(ctx, err)
+		}
+		return out, nil
+	})
+	if r.body != nil {
+		rt.describeBody(op, r)
+	}
+}
+
+// describeBody puts the body into the document after huma registered the
+// operation, because huma would read it too.
+func (rt *router) describeBody(op huma.Operation, r route) {
+	item := rt.api.OpenAPI().Paths[op.Path]
+	for _, registered := range []*huma.Operation{item.Post, item.Patch} {
+		if registered == nil || registered.OperationID != op.OperationID {
+			continue
+		}
+		registered.RequestBody = &huma.RequestBody{
+			Required: !r.empty,
+			Content:  map[string]*huma.MediaType{"application/json": {Schema: rt.schema(reflect.TypeOf(r.body))}},
+		}
+	}
+}
+
+func (rt *router) schema(t reflect.Type) *huma.Schema {
+	return rt.api.OpenAPI().Components.Schemas.Schema(t, true, "")
+}
+
+// admit lets a request through to its handler: first by its headers, then with
+// its body.
+func (s *server) admit(r route) func(huma.Context, func(huma.Context)) {
+	return func(hctx huma.Context, next func(huma.Context)) {
+		req, w := humago.Unwrap(hctx)
+		err := s.authorize(req, r.scope)
+		if err == nil {
+			err = checkURL(req.URL)
+		}
+		if err == nil && r.body != nil {
+			buf := buffers.Get().(*bytes.Buffer) //nolint:errcheck // nothing else is stored
+			defer recycle(buf)
+			err = s.readBody(w, req, body{r, buf})
+			callOf(req.Context()).body = buf.Bytes()
+		}
+		if err != nil {
+			writeProblem(w, req, problemOf(req.Context(), err))
+			return
+		}
+		next(hctx)
+	}
+}
+
+// authorize finds the caller and whether it may. What an admin reaches belongs
+// to no account, so that a key bound to one may not.
+func (s *server) authorize(r *http.Request, scope postrider.Scope) error {
+	key, err := s.keys.check(r.Context(), r.Header)
+	if err != nil {
+		return err
+	}
+	callOf(r.Context()).key = key
+	if scope == postrider.ScopeAdmin && !key.Account.IsZero() {
+		return &refusal{errForbidden, "a key that is bound to an account may not do this"}
+	}
+	if !key.Allows(scope, time.Now()) {
+		return &refusal{errForbidden, "the key lacks the scope " + string(scope)}
+	}
+	return nil
+}
+
+// checkURL refuses what no text that is stored can hold, so that no store sees
+// it: invalid UTF-8 and control characters.
+func checkURL(u *url.URL) error {
+	if !isText(u.Path) {
+		return postrider.ErrNotFound
+	}
+	if u.RawQuery == "" {
+		return nil
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return invalid("query", "must be a query string")
+	}
+	for name, values := range query {
+		if !isText(name) || !isText(strings.Join(values, "")) {
+			return invalid(strings.ToValidUTF8(name, "?"), "must be UTF-8 without control characters")
+		}
+	}
+	return nil
+}
+
+func isText(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
+// buffers holds the memory that bodies are read into. Decoding copies what it
+// keeps, so that it can be used again.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+func recycle(buf *bytes.Buffer) {
+	if buf.Cap() <= 1<<20 {
+		buf.Reset()
+		buffers.Put(buf)
+	}
+}
+
+type body struct {
+	route route
+	buf   *bytes.Buffer
+}
+
+// readBody reads the body within its bounds of size and time.
+func (s *server) readBody(w http.ResponseWriter, r *http.Request, b body) error {
+	limit := cmp.Or(b.route.limit, manageBody)
+	if r.ContentLength > limit {
+		return tooLarge(limit)
+	}
+	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type")) {
+		return errMediaType
+	}
+	// A writer without deadlines is that of a test. The deadline ends with the
+	// body: later it would cancel a handler that is still at work.
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(s.opts.BodyTime))
+	_, err := io.Copy(b.buf, http.MaxBytesReader(w, r.Body, limit))
+	_ = control.SetReadDeadline(time.Time{})
+
+	var timeout net.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, new(*http.MaxBytesError)):
+		return tooLarge(limit)
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return errSlowBody
+	}
+	return fmt.Errorf("read body: %w: %w", context.Canceled, err)
+}
+
+func tooLarge(limit int64) error {
+	return &refusal{errTooLarge, fmt.Sprintf("the body may have at most %d bytes", limit)}
+}
+
+func isJSON(contentType string) bool {
+	if contentType == "application/json" {
+		return true
+	}
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	return err == nil && mediaType == "application/json"
+}
+
+// decode reads the body of the call into v. An empty body that may be left out
+// leaves v as it is.
+func decode(ctx context.Context, v any) error {
+	return jsonx.Decode(callOf(ctx).body, v)
+}
+
+func decodeIfAny(ctx context.Context, v any) error {
+	if len(callOf(ctx).body) == 0 {
+		return nil
+	}
+	return decode(ctx, v)
+}

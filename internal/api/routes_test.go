@@ -1,0 +1,294 @@
+package api_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/postrider/postrider"
+)
+
+// has fails the test unless the object has these members, others aside.
+func has(t *testing.T, what string, got, want map[string]any) {
+	t.Helper()
+	only := cmpopts.IgnoreMapEntries(func(name string, _ any) bool { _, ok := want[name]; return !ok })
+	if diff := cmp.Diff(want, got, only); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestAccountsAreMadeListedAndChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	made := w.want(201, "POST /accounts", `{"uid": "acme", "name": "Acme Inc."}`)
+	has(t, "account", made.body, map[string]any{"uid": "acme", "name": "Acme Inc."})
+	if _, err := time.Parse("2006-01-02T15:04:05.000000Z", made.id("created_at")); err != nil {
+		t.Errorf("created_at: %v", err)
+	}
+	for _, name := range []string{"acme", made.id("id")} {
+		if got := w.want(200, "GET /accounts/"+name, ""); got.id("id") != made.id("id") {
+			t.Errorf("GET by %s = %s", name, got.text)
+		}
+	}
+	if got := w.do(w.admin, "POST /accounts", `{"uid": "acme"}`); got.status != 409 || got.body["code"] != "conflict" {
+		t.Errorf("the same uid again = %d %s, want 409 conflict", got.status, got.text)
+	}
+	changed := w.want(200, "PATCH /accounts/acme", `{"name": "Acme", "uid": "acme-2"}`)
+	has(t, "changed", changed.body, map[string]any{"uid": "acme-2", "name": "Acme", "id": made.id("id")})
+	w.want(404, "GET /accounts/acme", "")
+	if got := w.want(200, "GET /accounts?uid=acme-2", "").data(); len(got) != 1 {
+		t.Errorf("list by uid = %v", got)
+	}
+	has(t, "an account without a name", w.want(201, "POST /accounts", `{}`).body, map[string]any{"uid": nil, "name": ""})
+}
+
+func TestEventTypesAreKeptInACatalogue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.want(201, "POST /event-types", `{"name": "order.created", "description": "An order"}`)
+	w.want(409, "POST /event-types", `{"name": "order.created"}`)
+	w.want(201, "POST /event-types", `{"name": "a.first"}`)
+	has(t, "type", w.want(200, "PATCH /event-types/order.created", `{"description": "Made"}`).body,
+		map[string]any{"name": "order.created", "description": "Made"})
+	if got := w.want(200, "GET /event-types", "").data(); len(got) != 2 || got[0]["name"] != "a.first" {
+		t.Errorf("catalogue = %v", got)
+	}
+	w.want(204, "DELETE /event-types/order.created", "")
+	w.want(404, "GET /event-types/order.created", "")
+	w.want(404, "DELETE /event-types/order.created", "")
+}
+
+func TestAnEndpointIsMadeReadAndChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.want(201, "POST /accounts", `{"uid": "acme"}`)
+	made := w.want(201, "POST /endpoints", `{"account": "acme", "uid": "main", "url": "https://acme.example/hooks",
+		"event_types": ["order.*"], "concurrency": 5, "retry": {"delays_ms": [0, 30000], "jitter": "full"}}`)
+	policy := map[string]any{
+		"status": "enabled", "concurrency": 5.0, "timeout_ms": 10000.0, "expiry_ms": 604800000.0, "payload": "envelope",
+		"retry":     map[string]any{"delays_ms": []any{0.0, 30000.0}, "jitter": "full"},
+		"signature": map[string]any{"schemes": []any{"standard"}}, "client_errors": "retry", "status_reason": nil,
+	}
+	has(t, "endpoint", made.body, policy)
+	secrets, _ := made.body["secrets"].([]any)
+	if len(secrets) != 1 || !strings.HasPrefix(secrets[0].(map[string]any)["secret"].(string), "whsec_") {
+		t.Errorf("secrets = %v", secrets)
+	}
+	path := "/endpoints/" + made.id("id")
+	read := w.want(200, "GET "+path, "")
+	has(t, "read again", read.body, policy)
+	if strings.Contains(read.text, "whsec_") {
+		t.Errorf("GET shows a secret: %s", read.text)
+	}
+	changed := w.want(200, "PATCH "+path, `{"timeout_ms": 5000, "retry": {"preset": "seven-step"}, "event_types": ["*"]}`)
+	has(t, "changed", changed.body, map[string]any{
+		"timeout_ms": 5000.0, "retry": map[string]any{"preset": "seven-step"}, "event_types": []any{"*"}, "concurrency": 5.0,
+	})
+	if got := w.want(200, "GET /endpoints?account=acme&uid=main&status=enabled", "").data(); len(got) != 1 {
+		t.Errorf("list = %v", got)
+	}
+	w.want(409, "POST /endpoints", `{"account": "acme", "uid": "main", "url": "https://acme.example", "event_types": ["*"]}`)
+
+	w.want(204, "DELETE "+path, "")
+	has(t, "deleted", w.want(200, "GET "+path, "").body, map[string]any{"status": "deleted"})
+	for _, route := range []string{"DELETE " + path, "GET " + path + "/secrets", "POST " + path + "/pause", "POST " + path + "/test"} {
+		w.want(404, route, "")
+	}
+}
+
+func TestAnEndpointsStatusIsChangedByVerbs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	path := "/endpoints/" + w.tenant("acme").endpoint
+	for _, step := range []struct {
+		verb, body string
+		code       int
+		status     any
+		reason     any
+	}{
+		{"resume", "", 200, "enabled", nil},
+		{"pause", `{"reason": "moving house"}`, 200, "paused", "moving house"},
+		{"enable", "", 409, nil, nil},
+		{"pause", "", 200, "paused", nil},
+		{"resume", "", 200, "enabled", nil},
+		{"disable", `{"reason": "x"}`, 200, "disabled", "x"},
+		{"pause", "", 409, nil, nil},
+		{"resume", "{}", 409, nil, nil},
+		{"enable", "", 200, "enabled", nil},
+	} {
+		got := w.do(w.admin, "POST "+path+"/"+step.verb, step.body)
+		if got.status != step.code || (step.code == 200 && (got.body["status"] != step.status || got.body["status_reason"] != step.reason)) {
+			t.Errorf("%s %s = %d %s, want %+v", step.verb, step.body, got.status, got.text, step)
+		}
+	}
+}
+
+func TestSecretsAreBroughtShownAndRotated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.want(201, "POST /accounts", `{"uid": "acme"}`)
+	const newer, older = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz", "whsec_MTEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
+	made := w.want(201, "POST /endpoints", `{"account": "acme", "url": "https://a.example", "event_types": ["*"],
+		"secrets": ["`+newer+`", "`+older+`"]}`)
+	path := "/endpoints/" + made.id("id") + "/secrets"
+	shown := w.want(200, "GET "+path, "").data()
+	if len(shown) != 2 || shown[0]["secret"] != newer || shown[1]["secret"] != older {
+		t.Errorf("secrets = %v", shown)
+	}
+	rotated := w.want(200, "POST "+path+"/rotate", "")
+	shown = w.want(200, "GET "+path, "").data()
+	if len(shown) != 3 || shown[0]["secret"] != rotated.id("secret") || shown[1]["expires_at"] == nil || shown[0]["expires_at"] != nil {
+		t.Errorf("after a rotation: %v", shown)
+	}
+	last := w.want(200, "POST "+path+"/rotate", `{"overlap_ms": 0}`)
+	if shown = w.want(200, "GET "+path, "").data(); len(shown) != 1 || shown[0]["id"] != last.id("id") {
+		t.Errorf("after a rotation at once: %v", shown)
+	}
+	reader := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}})
+	if got := w.do(reader, "GET "+path, ""); got.status != 403 {
+		t.Errorf("secrets with webhooks:read = %d, want 403", got.status)
+	}
+}
+
+func TestPublishAnswersAsPromised(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.tenant("acme")
+	const body = `{"account": "acme", "type": "order.created", "data": {"a":  [1.0, "\u0041"]}, "idempotency_key": "k", "api_version": "v1"}`
+	first := w.want(202, "POST /events", body)
+	has(t, "published", first.body, map[string]any{"deliveries": 1.0, "id": first.id("id")})
+	again := w.want(200, "POST /events", body)
+	has(t, "again", again.body, map[string]any{"id": first.id("id"), "duplicate": true, "deliveries": 0.0})
+	other := w.do(w.admin, "POST /events", strings.Replace(body, "1.0", "1", 1))
+	if other.status != 409 || other.body["code"] != "idempotency_conflict" {
+		t.Errorf("other content = %d %s", other.status, other.text)
+	}
+	read := w.want(200, "GET /events/"+first.id("id"), "")
+	has(t, "event", read.body, map[string]any{"account": acme.account, "type": "order.created", "api_version": "v1", "ordering_key": nil})
+	if !strings.Contains(read.text, `{"a":[1.0,"\u0041"]}`) {
+		t.Errorf("data is not what was published: %s", read.text)
+	}
+	batch := w.want(202, "POST /events/batch", `{"events": [`+body+`, {"account": "acme", "type": "x", "data": null}]}`).data()
+	if len(batch) != 2 || batch[0]["duplicate"] != true || batch[0]["id"] != first.id("id") || batch[1]["duplicate"] != false {
+		t.Errorf("batch = %v", batch)
+	}
+	taken := w.do(w.admin, "POST /events/batch", `{"events": [{"account": "acme", "type": "x", "data": 1},
+		`+strings.TrimSuffix(body, "}")+`, "ordering_key": "o"}]}`)
+	if taken.status != 409 || taken.body["index"] != 1.0 {
+		t.Errorf("batch with a taken key = %d %s", taken.status, taken.text)
+	}
+	if got := w.want(200, "GET /events?account=acme&type=order.created", "").data(); len(got) != 2 {
+		t.Errorf("events of the type = %d, want 2", len(got))
+	}
+	if got := w.want(202, "POST /endpoints/"+acme.endpoint+"/test", ""); got.body["deliveries"] != 1.0 {
+		t.Errorf("test = %s", got.text)
+	}
+}
+
+func TestADeliveryIsFollowedToItsEndAndReplayed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.tenant("acme")
+	delivery := "/deliveries/" + acme.delivery
+	has(t, "pending", w.want(200, "GET "+delivery, "").body, map[string]any{
+		"event": acme.event, "endpoint": acme.endpoint, "status": "pending", "finished_at": nil, "last_status_code": nil,
+	})
+	w.want(409, "POST "+delivery+"/replay", "")
+	w.want(404, "POST /dead-letters/"+acme.delivery+"/replay", "")
+
+	w.settle(acme.endpoint, postrider.Attempt{StatusCode: 410, Duration: 12 * time.Millisecond, ResponseBody: []byte("\xff gone")})
+	has(t, "dead", w.want(200, "GET "+delivery, "").body, map[string]any{"status": "dead", "reason": "gone", "attempts": 1.0, "last_status_code": 410.0})
+	attempt := w.want(200, "GET "+delivery+"/attempts", "").data()[0]
+	has(t, "attempt", attempt, map[string]any{
+		"attempt": 1.0, "outcome": "gone", "status_code": 410.0, "duration_ms": 12.0, "response_body": nil, "response_body_base64": "/yBnb25l",
+	})
+	if got := w.want(200, "GET /events/"+acme.event+"/attempts", "").data(); len(got) != 1 {
+		t.Errorf("attempts of the event = %v", got)
+	}
+	for _, list := range []string{"/dead-letters", "/dead-letters?account=acme&endpoint=" + acme.endpoint, "/deliveries?status=dead", "/endpoints/" + acme.endpoint + "/deliveries?status=dead"} {
+		if got := w.want(200, "GET "+list, "").data(); len(got) != 1 {
+			t.Errorf("%s = %v", list, got)
+		}
+	}
+	replay := w.want(202, "POST /dead-letters/"+acme.delivery+"/replay", "")
+	has(t, "replay", replay.body, map[string]any{"replayed_from": acme.delivery, "status": "pending"})
+	if got := w.do(w.admin, "POST "+delivery+"/replay", ""); got.status != 409 || got.body["code"] != "replay_pending" || got.body["replay"] != replay.id("id") {
+		t.Errorf("second replay = %d %s", got.status, got.text)
+	}
+	has(t, "cancelled", w.want(200, "POST /deliveries/"+replay.id("id")+"/cancel", "").body, map[string]any{"status": "cancelled"})
+	w.want(409, "POST /deliveries/"+replay.id("id")+"/cancel", "")
+	w.want(202, "POST /endpoints/"+acme.endpoint+"/deliveries/"+acme.delivery+"/replay", "")
+}
+
+func TestAnEventIsReplayedWhereItIsNotPending(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.tenant("acme")
+	other := w.want(201, "POST /endpoints", `{"account": "acme", "url": "https://b.example", "event_types": ["*"]}`).id("id")
+	event := w.want(202, "POST /events", `{"account": "acme", "type": "order.created", "data": 1}`).id("id")
+	replay := "POST /events/" + event + "/replay"
+	if got := w.want(202, replay, "").data(); len(got) != 0 {
+		t.Errorf("replay while all is pending = %v", got)
+	}
+	w.settle(acme.endpoint, postrider.Attempt{StatusCode: 410})
+	w.settle(other, postrider.Attempt{StatusCode: 200})
+	if got := w.want(202, replay, `{"status": "dead"}`).data(); len(got) != 1 || got[0]["endpoint"] != acme.endpoint {
+		t.Errorf("replay of the dead = %v", got)
+	}
+	if got := w.want(202, replay, `{"endpoint": "`+acme.endpoint+`"}`).data(); len(got) != 0 {
+		t.Errorf("replay while that is pending = %v", got)
+	}
+	if got := w.want(202, replay, "{}").data(); len(got) != 1 || got[0]["endpoint"] != other {
+		t.Errorf("replay of the rest = %v", got)
+	}
+}
+
+func TestADeadLetterIsDiscarded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.tenant("acme")
+	w.settle(acme.endpoint, postrider.Attempt{StatusCode: 410})
+	letter := w.want(200, "POST /dead-letters/"+acme.delivery+"/discard", `{"reason": "no longer needed"}`)
+	has(t, "discarded", letter.body, map[string]any{"resolution": "discarded", "resolved_by": "test", "note": "no longer needed"})
+	w.want(409, "POST /dead-letters/"+acme.delivery+"/discard", "")
+	for query, want := range map[string]int{"": 0, "?resolved=true": 1} {
+		if got := w.want(200, "GET /dead-letters"+query, "").data(); len(got) != want {
+			t.Errorf("dead letters%s = %v, want %d", query, got, want)
+		}
+	}
+}
+
+func TestACursorWalksTheWholeList(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.tenant("acme")
+	var events []string
+	for i := range 24 {
+		events = append(events, fmt.Sprintf(`{"account": "acme", "type": "order.created", "data": %d}`, i))
+	}
+	w.want(202, "POST /events/batch", `{"events": [`+strings.Join(events, ",")+`]}`)
+	for _, list := range []string{"/events?limit=7", "/deliveries?limit=7&account=acme", "/endpoints/" + acme.endpoint + "/deliveries?limit=7"} {
+		seen, cursor, last := map[any]bool{}, "", "~"
+		for range 10 {
+			page := w.want(200, "GET "+list+cursor, "")
+			for _, item := range page.data() {
+				id, _ := item["id"].(string)
+				if seen[id] || id >= last {
+					t.Fatalf("%s: %s is out of order", list, id)
+				}
+				seen[id], last = true, id
+			}
+			if page.body["next_cursor"] == nil {
+				break
+			}
+			cursor = "&cursor=" + page.id("next_cursor")
+		}
+		if len(seen) != 25 {
+			t.Errorf("%s walked %d of 25", list, len(seen))
+		}
+	}
+}

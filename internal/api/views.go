@@ -1,0 +1,131 @@
+package api
+
+import (
+	"math"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// reply is an answer with a body.
+type reply[B any] struct {
+	Body B
+}
+
+func answered[B any](b B) *reply[B] { return &reply[B]{Body: b} }
+
+// none is the answer without a body, or the request without parameters.
+type none struct{}
+
+// list is an answer that is not paged.
+type list[T any] struct {
+	Data []T `json:"data" nullable:"false"`
+}
+
+// page is one page of a list.
+type page[T any] struct {
+	Data       []T     `json:"data" nullable:"false"`
+	NextCursor *string `json:"next_cursor" doc:"Of the next page; null on the last."`
+}
+
+// pageOf turns a page of the store into one of the API.
+func pageOf[T, V any](p store.Page[T], view func(T) V) *reply[page[V]] {
+	data := make([]V, 0, len(p.Items))
+	for _, item := range p.Items {
+		data = append(data, view(item))
+	}
+	return answered(page[V]{Data: data, NextCursor: orNull(p.Next)})
+}
+
+// Paging is what every list takes.
+type Paging struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"250" default:"50"`
+	Cursor string `query:"cursor" maxLength:"512" doc:"The next_cursor of the page before."`
+}
+
+func (p Paging) of() store.Paging { return store.Paging{Limit: p.Limit, Cursor: p.Cursor} }
+
+// Span filters by time.
+type Span struct {
+	From time.Time `query:"from" doc:"Made at this time or later."`
+	To   time.Time `query:"to" doc:"Made before this time."`
+}
+
+func (s Span) of() store.Span { return store.Span{From: s.From.UTC(), To: s.To.UTC()} }
+
+// instant writes a time as the API does: RFC 3339, microseconds, UTC.
+func instant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
+
+func instantOrNull(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	text := instant(t)
+	return &text
+}
+
+// orNull returns nil for the zero value.
+func orNull[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+func idOrNull[I interface {
+	IsZero() bool
+	String() string
+}](id I) *string {
+	if id.IsZero() {
+		return nil
+	}
+	text := id.String()
+	return &text
+}
+
+// named reads an id from a path. A text that is no id names nothing, and
+// neither does the zero id, which a store would take for no filter.
+func named[I comparable, P interface {
+	*I
+	UnmarshalText(text []byte) error
+}](text string) (id I, err error) {
+	var zero I
+	id, err = postrider.ParseID[I, P](text)
+	if err != nil || id == zero {
+		return id, postrider.ErrNotFound
+	}
+	return id, nil
+}
+
+// filtered reads an id from a query parameter; the empty text is no filter.
+func filtered[I comparable, P interface {
+	*I
+	UnmarshalText(text []byte) error
+}](field, text string) (id I, err error) {
+	if text == "" {
+		return id, nil
+	}
+	var zero I
+	id, err = postrider.ParseID[I, P](text)
+	if err != nil || id == zero {
+		return id, missing(field, "names nothing")
+	}
+	return id, nil
+}
+
+// millis returns n milliseconds; what would overflow becomes the longest or
+// shortest duration, which every policy refuses.
+func millis(n int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	return time.Duration(min(max(n, -most), most)) * time.Millisecond
+}
+
+// checkText returns the fault of a text that is too long.
+func checkText(field, text string, longest int) error {
+	if len(text) > longest {
+		return &postrider.InvalidError{Field: field, Reason: "is too long"}
+	}
+	return nil
+}

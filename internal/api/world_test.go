@@ -1,0 +1,319 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is an API over a memory store, with an admin's key.
+type world struct {
+	testing.TB
+	handler   http.Handler
+	store     store.Store
+	ids       *store.IDs
+	publisher *publisher
+	admin     string
+	log       *buffer
+}
+
+func newWorld(tb testing.TB) *world {
+	tb.Helper()
+	return newWorldOf(tb, api.Options{})
+}
+
+func newWorldOf(tb testing.TB, opts api.Options) *world {
+	tb.Helper()
+	w := &world{TB: tb, store: memory.New(memory.Options{}), ids: store.NewIDs(time.Now, nil), log: new(buffer)}
+	w.publisher = &publisher{store: w.store, ids: w.ids}
+	opts.Log = slog.New(slog.NewJSONHandler(w.log, nil))
+	w.handler = api.New(api.Deps{
+		Store: w.store, Publisher: w.publisher, Guard: guard{}, Waker: deaf{}, IDs: w.ids,
+	}, opts)
+	w.admin = w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeAdmin}})
+	return w
+}
+
+// in returns the same world for a subtest.
+func (w *world) in(t *testing.T) *world {
+	t.Helper()
+	sub := *w
+	sub.TB = t
+	return &sub
+}
+
+// key stores a key and returns its text.
+func (w *world) key(k postrider.APIKey) string {
+	w.Helper()
+	text, hash := api.MakeKey()
+	k.ID, k.Hash, k.Name, k.CreatedAt = store.NewID[postrider.KeyID](w.ids), hash, "test", time.Now().UTC()
+	if err := w.store.PutKey(w.Context(), k); err != nil {
+		w.Fatal(err)
+	}
+	return text
+}
+
+// response is an answer, with its body as any JSON reader sees it.
+type response struct {
+	status int
+	header http.Header
+	text   string
+	body   map[string]any
+}
+
+// do sends a request. A body that is not empty is JSON.
+func (w *world) do(key, route, body string) response {
+	w.Helper()
+	return w.send(w.request(key, route, body))
+}
+
+func (w *world) request(key, route, body string) *http.Request {
+	w.Helper()
+	method, path, _ := strings.Cut(route, " ")
+	r := httptest.NewRequestWithContext(w.Context(), method, "/v1/webhooks"+path, strings.NewReader(body))
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	return r
+}
+
+func (w *world) send(r *http.Request) response {
+	w.Helper()
+	rec := httptest.NewRecorder()
+	w.handler.ServeHTTP(rec, r)
+	got := response{status: rec.Code, header: rec.Header(), text: rec.Body.String()}
+	if got.text != "" {
+		if err := json.Unmarshal([]byte(got.text), &got.body); err != nil {
+			w.Fatalf("%s %s answers no JSON object: %q", r.Method, r.URL, got.text)
+		}
+	}
+	return got
+}
+
+// want sends a request as the admin and ends the test unless it answers with
+// the status.
+func (w *world) want(status int, route, body string) response {
+	w.Helper()
+	got := w.do(w.admin, route, body)
+	if got.status != status {
+		w.Fatalf("%s %s = %d %s, want %d", route, body, got.status, got.text, status)
+	}
+	return got
+}
+
+// id returns a text of the answer by its name.
+func (r response) id(name string) string {
+	text, _ := r.body[name].(string)
+	return text
+}
+
+// data returns the items of a list.
+func (r response) data() []map[string]any {
+	items, _ := r.body["data"].([]any)
+	objects := make([]map[string]any, 0, len(items))
+	for _, item := range items {
+		object, _ := item.(map[string]any)
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+// fields returns the fields at fault.
+func (r response) fields() []string {
+	var fields []string
+	faults, _ := r.body["errors"].([]any)
+	for _, f := range faults {
+		object, _ := f.(map[string]any)
+		field, _ := object["field"].(string)
+		fields = append(fields, field)
+	}
+	return fields
+}
+
+// tenant is an account with one of everything.
+type tenant struct {
+	account, uid, endpoint, event, delivery string
+}
+
+func (w *world) tenant(uid string) tenant {
+	w.Helper()
+	a := w.want(201, "POST /accounts", `{"uid": "`+uid+`", "name": "Tenant"}`)
+	e := w.want(201, "POST /endpoints", `{"account": "`+uid+`", "url": "https://`+uid+`.example/hooks", "event_types": ["order.*"]}`)
+	p := w.want(202, "POST /events", `{"account": "`+uid+`", "type": "order.created", "data": {"order_id": 42}}`)
+	d := w.want(200, "GET /events/"+p.id("id")+"/deliveries", "")
+	return tenant{a.id("id"), uid, e.id("id"), p.id("id"), d.data()[0]["id"].(string)}
+}
+
+// settle attempts what waits for the endpoint, with the answer that the
+// receiver gave.
+func (w *world) settle(endpoint string, a postrider.Attempt) {
+	w.Helper()
+	id, err := postrider.ParseID[postrider.EndpointID](endpoint)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var wants []store.Want
+	for _, lane := range postrider.Lanes {
+		wants = append(wants, store.Want{Endpoint: id, Lane: lane, N: 10, Lease: time.Minute})
+	}
+	claims, err := w.store.Claim(w.Context(), store.Claim{Wants: wants, Token: 1})
+	if err != nil || len(claims.Items) == 0 {
+		w.Fatalf("claim: %d items, %v", len(claims.Items), err)
+	}
+	var settlements []store.Settlement
+	for _, c := range claims.Items {
+		a.Delivery, a.Event, a.Endpoint, a.Number, a.StartedAt = c.ID, c.Event.ID, c.Endpoint, c.Attempt, time.Now().UTC()
+		a.Outcome = postrider.Classify(a.StatusCode, 0)
+		t := postrider.Settle(c, a, postrider.DefaultPolicy())
+		a.StatusAfter = t.To
+		settlements = append(settlements, store.Settlement{Claimed: c, Attempt: a, Transition: t})
+	}
+	if _, err := w.store.Settle(w.Context(), settlements); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// publisher stores events with the deliveries of whoever subscribed, or fails
+// when it is told to.
+type publisher struct {
+	store store.Store
+	ids   *store.IDs
+
+	mu  sync.Mutex
+	err error
+}
+
+func (p *publisher) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+}
+
+func (p *publisher) Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return nil, p.err
+	}
+	for {
+		receipts, err := p.try(ctx, events, func(e postrider.Event, to postrider.Endpoint) bool {
+			return to.Account == e.Account && to.Subscribes(e.Type)
+		})
+		if !errors.Is(err, store.ErrMoved) {
+			return receipts, err
+		}
+	}
+}
+
+func (p *publisher) PublishTo(ctx context.Context, e postrider.Event, only postrider.EndpointID) (postrider.Receipt, error) {
+	receipts, err := p.try(ctx, []postrider.Event{e}, func(_ postrider.Event, to postrider.Endpoint) bool { return to.ID == only })
+	if err != nil {
+		return postrider.Receipt{}, err
+	}
+	return receipts[0], nil
+}
+
+func (p *publisher) try(
+	ctx context.Context, events []postrider.Event, match func(postrider.Event, postrider.Endpoint) bool,
+) ([]postrider.Receipt, error) {
+	changes, err := p.store.Changes(ctx, 0, 1000)
+	if err != nil {
+		return nil, err
+	}
+	var batch store.Batch
+	for _, e := range events {
+		e.ID = store.NewID[postrider.EventID](p.ids)
+		n := store.NewEvent{Event: e}
+		for _, to := range changes.Endpoints {
+			if match(e, to.Endpoint) {
+				n.Deliveries = append(n.Deliveries, p.delivery(to.Endpoint))
+			}
+		}
+		batch = append(batch, n)
+	}
+	answers, err := p.store.Publish(ctx, store.Publish{Version: changes.Version, Batches: []store.Batch{batch}})
+	if err != nil {
+		return nil, err
+	}
+	if answers[0].Conflict >= 0 {
+		return nil, &postrider.KeyTakenError{Index: answers[0].Conflict}
+	}
+	receipts := make([]postrider.Receipt, len(batch))
+	for i, got := range answers[0].Events {
+		receipts[i] = postrider.Receipt{ID: got.ID, Duplicate: got.Duplicate, Deliveries: len(batch[i].Deliveries)}
+		if got.Duplicate {
+			receipts[i].Deliveries = 0
+		}
+	}
+	return receipts, nil
+}
+
+func (p *publisher) delivery(to postrider.Endpoint) store.NewDelivery {
+	d := store.NewDelivery{
+		ID: store.NewID[postrider.DeliveryID](p.ids), Endpoint: to.ID, Lane: postrider.LaneFirst, Expiry: to.Policy.Expiry,
+	}
+	if to.Status == postrider.EndpointDisabled {
+		d.Skipped = postrider.ReasonEndpointDisabled
+	}
+	return d
+}
+
+// guard takes https alone.
+type guard struct{}
+
+func (guard) CheckURL(raw string) (string, error) {
+	if !strings.HasPrefix(raw, "https://") {
+		return "", &postrider.InvalidError{Field: "url", Reason: "must be https"}
+	}
+	return raw, nil
+}
+
+type deaf struct{}
+
+func (deaf) Wake(postrider.EndpointID) {}
+
+// buffer is a log that a test may read while it is written.
+type buffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// body is a request body of a reader's own.
+func (w *world) body(key, route string, reader io.Reader) *http.Request {
+	w.Helper()
+	r := w.request(key, route, "{}")
+	r.Body, r.ContentLength = io.NopCloser(reader), -1
+	return r
+}

@@ -1,0 +1,232 @@
+// Package client calls the REST API of a Postrider server.
+//
+//	c := client.New("https://hooks.example", key, client.Options{})
+//	receipt, err := c.Publish(ctx, client.NewEvent{
+//		Account: "acme", Type: "order.created", Data: json.RawMessage(`{"order_id":42}`),
+//		IdempotencyKey: "order-42",
+//	})
+//
+// Its promises:
+//
+//   - Every call is one HTTP request. Nothing is retried behind the caller's
+//     back; a publish with an idempotency key may be repeated safely.
+//   - An answer that is no 2xx is an [*Error], which says what the server said
+//     and matches the errors of package postrider with [errors.Is].
+//   - The data of an event is sent to the byte as it was given.
+//   - The key is sent to the server of the base URL alone, and is in no error.
+//   - A [Client] may be used from any goroutine.
+//
+// It knows nothing of receiving: see package signature for that.
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// Options tunes a [Client]. The zero value is ready to use.
+type Options struct {
+	Timeout   time.Duration     // of one call, from connecting to the last byte; default 30 s
+	Transport http.RoundTripper // default: one of the client's own, like http.DefaultTransport
+	UserAgent string            // default "postrider-client"
+}
+
+func (o Options) withDefaults() Options {
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
+	o.UserAgent = cmp.Or(o.UserAgent, "postrider-client")
+	if o.Transport == nil {
+		o.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
+	}
+	return o
+}
+
+// Client calls one server with one key.
+type Client struct {
+	base string
+	key  string
+	opts Options
+	http *http.Client
+}
+
+// New returns a client of the server at baseURL, as in http://127.0.0.1:8080,
+// that identifies itself with the API key.
+func New(baseURL, key string, opts Options) *Client {
+	opts = opts.withDefaults()
+	return &Client{
+		base: strings.TrimRight(baseURL, "/") + "/v1/webhooks",
+		key:  key,
+		opts: opts,
+		http: &http.Client{
+			Transport: opts.Transport,
+			Timeout:   opts.Timeout,
+			// A redirect would carry the key to where nobody meant it to go.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// Close lets go of idle connections. The client may be used again.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// maxAnswer bounds what is read of an answer: a page of 250 attempts with
+// bodies of 16 KiB stays well below.
+const maxAnswer = 64 << 20
+
+// call sends in, unless it is nil, and reads the answer into out, unless that
+// is nil.
+func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	answer, err := c.send(ctx, method, path, in)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	defer answer.Body.Close()
+
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("%s %s: read answer: %w", method, path, err)
+	}
+	if answer.StatusCode < 200 || answer.StatusCode > 299 {
+		return problem(answer, text)
+	}
+	if out == nil || len(text) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		return fmt.Errorf("%s %s: understand answer: %w", method, path, err)
+	}
+	return nil
+}
+
+func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
+	var body io.Reader
+	if in != nil {
+		text, err := encode(in)
+		if err != nil {
+			return nil, fmt.Errorf("encode request: %w", err)
+		}
+		body = bytes.NewReader(text)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+c.key)
+	request.Header.Set("User-Agent", c.opts.UserAgent)
+	request.Header.Set("Accept", "application/json")
+	if in != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := c.http.Do(request)
+	if err != nil {
+		// The method and path are said once, by call.
+		if failed := (*url.Error)(nil); errors.As(err, &failed) {
+			err = failed.Err
+		}
+		return nil, err
+	}
+	return answer, nil
+}
+
+// encode returns the JSON of a request's body. The data of an event is put in
+// as it is: encoding/json would compact it, and the receiver's bytes are to be
+// the producer's.
+func encode(in any) ([]byte, error) {
+	e, ok := in.(NewEvent)
+	if !ok {
+		return json.Marshal(in)
+	}
+	if !json.Valid(e.Data) {
+		return nil, &postrider.InvalidError{Field: "data", Reason: "must be JSON"}
+	}
+	rest, err := json.Marshal(e) // without the data
+	if err != nil {
+		return nil, err
+	}
+	body := append([]byte(`{"data":`), e.Data...)
+	body = append(body, ',')
+	return append(body, rest[1:]...), nil
+}
+
+// Error is an answer that is no 2xx: an RFC 9457 problem.
+type Error struct {
+	Status     int           // the HTTP status
+	Code       string        // stable, for programs; empty when the answer was no problem of ours
+	Detail     string        // for people
+	Fields     []Field       // what is wrong with the request, field by field
+	RequestID  string        // names the request in the server's log
+	RetryAfter time.Duration // how long the server asked to be left alone; 0: it did not
+}
+
+// Field is one fault of a request.
+type Field struct {
+	Name   string `json:"field"` // as in the request: retry.delays_ms[2]
+	Reason string `json:"reason"`
+}
+
+// Error returns what the server said, in one line.
+func (e *Error) Error() string {
+	var text strings.Builder
+	text.WriteString(cmp.Or(e.Detail, http.StatusText(e.Status), "no success"))
+	fmt.Fprintf(&text, " (%d", e.Status)
+	if e.Code != "" {
+		text.WriteString(", " + e.Code)
+	}
+	if e.Status >= 500 && e.RequestID != "" {
+		text.WriteString(", request " + e.RequestID)
+	}
+	text.WriteString(")")
+	for _, f := range e.Fields {
+		text.WriteString("; " + strings.TrimSpace(f.Name+" "+f.Reason))
+	}
+	return text.String()
+}
+
+// Unwrap returns the error of package postrider that the status stands for,
+// or nil when there is none.
+func (e *Error) Unwrap() error {
+	switch e.Status {
+	case http.StatusNotFound:
+		return postrider.ErrNotFound
+	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
+		return postrider.ErrInvalid
+	case http.StatusConflict:
+		return postrider.ErrConflict
+	case http.StatusGone:
+		return postrider.ErrGone
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return postrider.ErrBusy
+	}
+	return nil
+}
+
+// problem reads an answer that is no 2xx.
+func problem(answer *http.Response, text []byte) error {
+	e := &Error{Status: answer.StatusCode}
+	if seconds, err := time.ParseDuration(answer.Header.Get("Retry-After") + "s"); err == nil {
+		e.RetryAfter = seconds
+	}
+	var document struct {
+		Title     string  `json:"title"`
+		Detail    string  `json:"detail"`
+		Code      string  `json:"code"`
+		RequestID string  `json:"request_id"`
+		Errors    []Field `json:"errors"`
+	}
+	if json.Unmarshal(text, &document) != nil {
+		return e // a proxy's page, for instance
+	}
+	e.Code, e.Detail = document.Code, cmp.Or(document.Detail, document.Title)
+	e.Fields, e.RequestID = document.Errors, document.RequestID
+	return e
+}

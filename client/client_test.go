@@ -1,0 +1,143 @@
+package client_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/client"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// request is what a server saw.
+type request struct {
+	Line, Key, Type, Body string
+}
+
+// answering returns a client of a server that gives one answer, and where to
+// find the request that it saw.
+func answering(t *testing.T, status int, body string) (*client.Client, *request) {
+	t.Helper()
+	seen := &request{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Errorf("read request: %v", err)
+		}
+		*seen = request{r.Method + " " + r.RequestURI, r.Header.Get("Authorization"), r.Header.Get("Content-Type"), string(text)}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Retry-After", "3")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}))
+	c := client.New(server.URL+"/", "pr_hush", client.Options{})
+	t.Cleanup(func() {
+		c.Close()
+		server.Close()
+	})
+	return c, seen
+}
+
+func TestPublishSendsTheEventAsItIsAndReadsTheReceipt(t *testing.T) {
+	t.Parallel()
+	c, seen := answering(t, 202, `{"id":"evt_01h455vb4pex5vsknk084sn02q","deliveries":2,"newer":true}`)
+	receipt, err := c.Publish(t.Context(), client.NewEvent{
+		Account: "acme", Type: "order.created", Data: json.RawMessage(`{"b": 1e2,  "a":"<"}`), IdempotencyKey: "k",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if receipt.ID.String() != "evt_01h455vb4pex5vsknk084sn02q" || receipt.Deliveries == nil || *receipt.Deliveries != 2 {
+		t.Errorf("receipt = %+v", receipt)
+	}
+	want := request{
+		"POST /v1/webhooks/events", "Bearer pr_hush", "application/json",
+		`{"data":{"b": 1e2,  "a":"<"},"account":"acme","type":"order.created","idempotency_key":"k"}`,
+	}
+	if diff := cmp.Diff(want, *seen); diff != "" {
+		t.Errorf("request (-want +got):\n%s", diff)
+	}
+}
+
+func TestAListAsksForItsFiltersAndPage(t *testing.T) {
+	t.Parallel()
+	c, seen := answering(t, 200, `{"data":[{"id":"dlv_01h455vb4pex5vsknk084sn02q","status":"dead","last_error":null}],"next_cursor":"abc"}`)
+	page, err := c.Deliveries(t.Context(), client.DeliveryFilter{
+		Account: "a&b", Status: postrider.Dead, Paging: client.Paging{Limit: 7, Cursor: "x"},
+	})
+	if err != nil || len(page.Items) != 1 || page.Items[0].Status != postrider.Dead || page.Next != "abc" {
+		t.Errorf("Deliveries = %+v, %v", page, err)
+	}
+	if want := "GET /v1/webhooks/deliveries?account=a%26b&cursor=x&limit=7&status=dead"; seen.Line != want {
+		t.Errorf("request = %s, want %s", seen.Line, want)
+	}
+}
+
+func TestAProblemIsAnErrorThatProgramsCanRead(t *testing.T) {
+	t.Parallel()
+	c, _ := answering(t, 422, `{"title":"Unprocessable","status":422,"code":"invalid","detail":"see errors","request_id":"req_1",
+		"errors":[{"field":"retry.delays_ms[2]","reason":"must be 0 to 7 days"}]}`)
+	_, err := c.CreateEndpoint(t.Context(), client.NewEndpoint{})
+
+	problem, ok := errors.AsType[*client.Error](err)
+	if !ok {
+		t.Fatalf("CreateEndpoint = %v, want a *client.Error", err)
+	}
+	want := client.Error{
+		Status: 422, Code: "invalid", Detail: "see errors", RequestID: "req_1", RetryAfter: 3 * time.Second,
+		Fields: []client.Field{{Name: "retry.delays_ms[2]", Reason: "must be 0 to 7 days"}},
+	}
+	if diff := cmp.Diff(want, *problem); diff != "" {
+		t.Errorf("problem (-want +got):\n%s", diff)
+	}
+	if text := "see errors (422, invalid); retry.delays_ms[2] must be 0 to 7 days"; err.Error() != text {
+		t.Errorf("Error() = %s, want %s", err, text)
+	}
+}
+
+func TestAStatusMatchesTheErrorOfTheDomain(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]error{
+		404: postrider.ErrNotFound, 409: postrider.ErrConflict, 410: postrider.ErrGone, 413: postrider.ErrInvalid,
+		422: postrider.ErrInvalid, 429: postrider.ErrBusy, 503: postrider.ErrBusy,
+	} {
+		c, _ := answering(t, status, "<html>")
+		if _, err := c.Delivery(t.Context(), postrider.DeliveryID{}); !errors.Is(err, want) {
+			t.Errorf("%d = %v, want %v", status, err, want)
+		}
+	}
+}
+
+func TestTheKeyGoesNowhereElse(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.RedirectHandler("http://elsewhere.invalid/", http.StatusTemporaryRedirect))
+	c := client.New(server.URL, "pr_hush", client.Options{})
+	t.Cleanup(func() {
+		c.Close()
+		server.Close()
+	})
+	_, err := c.Keys(t.Context(), client.Paging{})
+	problem, ok := errors.AsType[*client.Error](err)
+	if !ok || problem.Status != http.StatusTemporaryRedirect || strings.Contains(err.Error(), "hush") {
+		t.Errorf("Keys = %v, want the redirect as an error", err)
+	}
+}
+
+func TestAnAnswerThatIsNoJSONNamesTheCall(t *testing.T) {
+	t.Parallel()
+	c, _ := answering(t, 200, "<html>")
+	_, err := c.Endpoint(t.Context(), postrider.EndpointID{})
+	if err == nil || !strings.HasPrefix(err.Error(), "GET /endpoints/ep_00000000000000000000000000: understand answer: ") {
+		t.Errorf("Endpoint = %v", err)
+	}
+}

@@ -1,0 +1,128 @@
+// Package janitor keeps a store in shape while the rest of the program works:
+// pending deliveries whose time is over become dead letters, the backlog of
+// deleted endpoints is cancelled, old idempotency keys are forgotten, and the
+// partitions of the coming days are made ahead.
+//
+// A [Janitor] has one method, [Janitor.Run]. Whatever happens:
+//
+//   - A round does its work in chunks of Options.Chunk, each its own short
+//     transaction, until nothing is left of it.
+//   - One chore's failure stops neither the others nor the janitor: it is
+//     logged, and tried again after a wait that grows to Options.Every.
+//   - Any number of janitors may work on one store. What one did, the others
+//     do not find.
+//
+// It decides nothing: what is due is the store's to say, by the store's clock.
+package janitor
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Options tunes a [Janitor]. The zero value is the production default.
+type Options struct {
+	Every   time.Duration // from the end of a round to the next; default 1 minute
+	KeysAge time.Duration // how long idempotency keys are remembered; default 7 days
+	Chunk   int           // rows a transaction; default 500
+	Log     *slog.Logger  // default: discard
+}
+
+func (o Options) withDefaults() Options {
+	o.Every = cmp.Or(o.Every, time.Minute)
+	o.KeysAge = cmp.Or(o.KeysAge, 7*24*time.Hour)
+	o.Chunk = cmp.Or(o.Chunk, 500)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return o
+}
+
+// Janitor does a store's chores.
+type Janitor struct {
+	upkeep store.Upkeep
+	opts   Options
+}
+
+// New returns a janitor of the store.
+func New(upkeep store.Upkeep, opts Options) *Janitor {
+	return &Janitor{upkeep: upkeep, opts: opts.withDefaults()}
+}
+
+// chore is one kind of work. do does a chunk of it and says whether there may
+// be more.
+type chore struct {
+	name string
+	do   func(ctx context.Context) (more bool, err error)
+}
+
+// Run does every chore at once and then every Options.Every, until ctx ends.
+// It always returns nil.
+func (j *Janitor) Run(ctx context.Context) error {
+	var chores sync.WaitGroup
+	for _, c := range j.chores() {
+		chores.Go(func() { j.repeat(ctx, c) })
+	}
+	chores.Wait()
+	return nil
+}
+
+func (j *Janitor) chores() []chore {
+	counted := func(do func(ctx context.Context) (int, error)) func(context.Context) (bool, error) {
+		return func(ctx context.Context) (bool, error) {
+			n, err := do(ctx)
+			return n >= j.opts.Chunk, err
+		}
+	}
+	return []chore{
+		{"make partitions", func(ctx context.Context) (bool, error) {
+			return false, j.upkeep.MakePartitions(ctx)
+		}},
+		{"expire deliveries", counted(func(ctx context.Context) (int, error) {
+			return j.upkeep.Expire(ctx, j.opts.Chunk)
+		})},
+		{"cancel deliveries of deleted endpoints", counted(func(ctx context.Context) (int, error) {
+			return j.upkeep.CancelDeleted(ctx, j.opts.Chunk)
+		})},
+		{"forget idempotency keys", counted(func(ctx context.Context) (int, error) {
+			return j.upkeep.ForgetKeys(ctx, j.opts.KeysAge, j.opts.Chunk)
+		})},
+	}
+}
+
+// repeat does a chore until ctx ends. A chunk that left more is followed by
+// the next after a breath, which leaves the store to others in between.
+func (j *Janitor) repeat(ctx context.Context, c chore) {
+	const breath, firstRetry = 10 * time.Millisecond, time.Second
+	for retry := firstRetry; ; {
+		wait := j.opts.Every
+		more, err := c.do(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			j.opts.Log.WarnContext(ctx, "chore failed", "chore", c.name, "error", err, "retry_in", retry.String())
+			wait, retry = retry, min(2*retry, j.opts.Every)
+		case more:
+			wait, retry = breath, firstRetry
+		default:
+			retry = firstRetry
+		}
+		if !sleep(ctx, wait) {
+			return
+		}
+	}
+}
+
+// sleep waits for d and reports whether ctx is still alive after it.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,132 @@
+package janitor_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/postrider/postrider/internal/janitor"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// upkeep is a store with work to do. It notes when each chore was done, in
+// seconds since it was made.
+type upkeep struct {
+	start time.Time
+
+	mu      sync.Mutex
+	expired []int // rows that each call of Expire finds; afterwards none
+	broken  int   // how many calls of CancelDeleted fail first
+	calls   map[string][]float64
+	keysAge time.Duration
+}
+
+func newUpkeep() *upkeep { return &upkeep{start: time.Now(), calls: map[string][]float64{}} }
+
+func (u *upkeep) note(chore string) {
+	u.calls[chore] = append(u.calls[chore], time.Since(u.start).Seconds())
+}
+
+func (u *upkeep) Expire(_ context.Context, limit int) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.note("expire")
+	if len(u.expired) == 0 {
+		return 0, nil
+	}
+	n := min(u.expired[0], limit)
+	u.expired = u.expired[1:]
+	return n, nil
+}
+
+func (u *upkeep) CancelDeleted(context.Context, int) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.note("cancel")
+	if u.broken > 0 {
+		u.broken--
+		return 0, errors.New("store is away")
+	}
+	return 0, nil
+}
+
+func (u *upkeep) ForgetKeys(_ context.Context, age time.Duration, _ int) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.note("forget")
+	u.keysAge = age
+	return 0, nil
+}
+
+func (u *upkeep) MakePartitions(context.Context) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.note("partitions")
+	return nil
+}
+
+func (u *upkeep) Now(context.Context) (time.Time, error) { return time.Now(), nil }
+
+// work runs a janitor for d of virtual time.
+func work(t *testing.T, u *upkeep, d time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	if err := janitor.New(u, janitor.Options{}).Run(ctx); err != nil {
+		t.Errorf("Run = %v, want nil", err)
+	}
+}
+
+func TestEveryChoreIsDoneAtOnceAndEachMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpkeep()
+		work(t, u, 150*time.Second)
+
+		each := []float64{0, 60, 120}
+		want := map[string][]float64{"expire": each, "cancel": each, "forget": each, "partitions": each}
+		if diff := cmp.Diff(want, u.calls); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if u.keysAge != 7*24*time.Hour {
+			t.Errorf("keys are remembered for %v, want 7 days", u.keysAge)
+		}
+	})
+}
+
+func TestAChunkThatIsFullIsFollowedByTheNext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpkeep()
+		u.expired = []int{500, 500, 499}
+		work(t, u, 30*time.Second)
+
+		if want := []float64{0, 0.01, 0.02}; !slices.Equal(u.calls["expire"], want) {
+			t.Errorf("Expire was called at %v s, want %v", u.calls["expire"], want)
+		}
+	})
+}
+
+func TestAFailureIsRetriedWithGrowingWaitsAndHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpkeep()
+		u.broken = 3
+		work(t, u, 70*time.Second)
+
+		if want := []float64{0, 1, 3, 7, 67}; !slices.Equal(u.calls["cancel"], want) {
+			t.Errorf("CancelDeleted was called at %v s, want %v", u.calls["cancel"], want)
+		}
+		if want := []float64{0, 60}; !slices.Equal(u.calls["expire"], want) {
+			t.Errorf("Expire was called at %v s, want %v", u.calls["expire"], want)
+		}
+	})
+}

@@ -15,7 +15,7 @@ type Delivery struct {
 	Status         Status
 	Reason         string    // why it is dead, cancelled or skipped
 	Attempts       int       // requests that left or may have left; decisions without one do not count
-	NextAttemptAt  time.Time // zero: none is due
+	NextAttemptAt  time.Time // zero: none is due, or one is under way
 	FinishedAt     time.Time // zero: pending
 	LastStatusCode int       // of the last attempt that was answered; 0: none was
 	LastError      string    // of the last attempt, empty when it was accepted

@@ -13,7 +13,8 @@ const MaxLosses = 5
 const MaxRetryAfter = 24 * time.Hour
 
 // Transition is what an attempt does to its delivery and to its endpoint. Only
-// this file makes one; stores carry it out in one transaction.
+// this file makes one. Stores carry out what it does to the delivery, in one
+// transaction; the dispatcher sees to the endpoint.
 type Transition struct {
 	To              Status        // Pending, Delivered or Dead
 	Reason          string        // why it is dead

@@ -372,7 +372,8 @@ type Ledger interface {
 	// then means that the bytes are gone.
 	Events(ctx context.Context, q EventQuery) (Page[postrider.Event], error)
 
-	// Deliveries lists deliveries of every status.
+	// Deliveries lists deliveries of every status. While an attempt is under
+	// way it is not counted, and none is due.
 	Deliveries(ctx context.Context, q DeliveryQuery) (Page[postrider.Delivery], error)
 
 	// Attempts lists attempts by delivery, newest first, and in a delivery by

@@ -234,9 +234,9 @@ func TestPolicyOfAnOlderDocumentHasDefaults(t *testing.T) {
 
 func TestContentHash(t *testing.T) {
 	t.Parallel()
-	first := event("", `{"a":1}`)
-	first.Type, first.OrderingKey = "order.created", "o"
-	hash := store.ContentHash(first)
+	plain := event("", `{"a":1}`)
+	plain.Type, plain.OrderingKey = "order.created", "o"
+	hash := store.ContentHash(plain)
 	for _, tt := range []struct {
 		name   string
 		change func(*postrider.Event)
@@ -254,7 +254,7 @@ func TestContentHash(t *testing.T) {
 			e.Data, e.OrderingKey = bytes.TrimSuffix(e.Data, []byte("}")), "}o"
 		}, false},
 	} {
-		e := first
+		e := plain
 		tt.change(&e)
 		if got := store.ContentHash(e) == hash; got != tt.same {
 			t.Errorf("%s: the same hash = %t, want %t", tt.name, got, tt.same)
@@ -298,29 +298,53 @@ func TestKeysAreDistinctAndSorted(t *testing.T) {
 	}
 }
 
-func TestAccept(t *testing.T) {
+// acceptance is a case of what [store.Accept] decides.
+type acceptance struct {
+	name    string
+	batches []store.Batch
+	held    map[store.Key]store.KeyHolder
+	want    []store.Published
+	fresh   []postrider.Event
+	taken   map[store.Key]store.KeyHolder
+}
+
+func (a acceptance) check(t *testing.T) {
+	t.Parallel()
+	got := store.Accept(a.batches, a.held)
+	var fresh []postrider.Event
+	for _, e := range got.Fresh {
+		fresh = append(fresh, e.Event)
+	}
+	for what, pair := range map[string][2]any{
+		"Published": {a.want, got.Published}, "Fresh": {a.fresh, fresh}, "Taken": {a.taken, got.Taken},
+	} {
+		if diff := cmp.Diff(pair[0], pair[1], cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+}
+
+func holder(e postrider.Event) map[store.Key]store.KeyHolder {
+	return map[store.Key]store.KeyHolder{
+		{Account: account, Key: e.IdempotencyKey}: {Event: e.ID, Hash: store.ContentHash(e)},
+	}
+}
+
+func stored(events ...store.PublishedEvent) store.Published {
+	return store.Published{Events: events, Conflict: -1}
+}
+
+func first(e postrider.Event) store.PublishedEvent { return store.PublishedEvent{ID: e.ID} }
+
+func duplicate(e postrider.Event) store.PublishedEvent {
+	return store.PublishedEvent{ID: e.ID, Duplicate: true}
+}
+
+func TestAcceptWithFreeKeys(t *testing.T) {
 	t.Parallel()
 	plain, a, again, other := event("", "1"), event("k", "1"), event("k", "1"), event("k", "2")
 	j, j2 := event("j", "1"), event("j", "2")
-	holder := func(e postrider.Event) map[store.Key]store.KeyHolder {
-		return map[store.Key]store.KeyHolder{
-			{Account: account, Key: e.IdempotencyKey}: {Event: e.ID, Hash: store.ContentHash(e)},
-		}
-	}
-	stored := func(events ...store.PublishedEvent) store.Published {
-		return store.Published{Events: events, Conflict: -1}
-	}
-	first := func(e postrider.Event) store.PublishedEvent { return store.PublishedEvent{ID: e.ID} }
-	duplicate := func(e postrider.Event) store.PublishedEvent { return store.PublishedEvent{ID: e.ID, Duplicate: true} }
-
-	for _, tt := range []struct {
-		name    string
-		batches []store.Batch
-		held    map[store.Key]store.KeyHolder
-		want    []store.Published
-		fresh   []postrider.Event
-		taken   map[store.Key]store.KeyHolder
-	}{
+	for _, tt := range []acceptance{
 		{
 			"without a key every event is new",
 			[]store.Batch{batch(plain, plain)},
@@ -336,29 +360,6 @@ func TestAccept(t *testing.T) {
 			[]store.Published{stored(first(a))},
 			[]postrider.Event{a},
 			holder(a),
-		},
-		{
-			"a key that the event holds itself is a repeat",
-			[]store.Batch{batch(a)},
-			holder(a),
-			[]store.Published{stored(first(a))},
-			[]postrider.Event{a},
-			holder(a),
-		},
-		{
-			"a held key of the same content is a duplicate",
-			[]store.Batch{batch(again)},
-			holder(a),
-			[]store.Published{stored(duplicate(a))},
-			nil, nil,
-		},
-		{
-			"a held key of other content refuses the whole batch",
-			[]store.Batch{batch(plain, j, other), batch(plain)},
-			holder(a),
-			[]store.Published{{Conflict: 2}, stored(first(plain))},
-			[]postrider.Event{plain},
-			nil,
 		},
 		{
 			"a duplicate inside a batch answers with the first",
@@ -391,6 +392,39 @@ func TestAccept(t *testing.T) {
 			[]store.Published{{Conflict: 1}},
 			nil, nil,
 		},
+	} {
+		t.Run(tt.name, tt.check)
+	}
+}
+
+func TestAcceptWithHeldKeys(t *testing.T) {
+	t.Parallel()
+	plain, a, again, other := event("", "1"), event("k", "1"), event("k", "1"), event("k", "2")
+	j, j2 := event("j", "1"), event("j", "2")
+	for _, tt := range []acceptance{
+		{
+			"a key that the event holds itself is a repeat",
+			[]store.Batch{batch(a)},
+			holder(a),
+			[]store.Published{stored(first(a))},
+			[]postrider.Event{a},
+			holder(a),
+		},
+		{
+			"a held key of the same content is a duplicate",
+			[]store.Batch{batch(again)},
+			holder(a),
+			[]store.Published{stored(duplicate(a))},
+			nil, nil,
+		},
+		{
+			"a held key of other content refuses the whole batch",
+			[]store.Batch{batch(plain, j, other), batch(plain)},
+			holder(a),
+			[]store.Published{{Conflict: 2}, stored(first(plain))},
+			[]postrider.Event{plain},
+			nil,
+		},
 		{
 			"a refused batch takes no keys",
 			[]store.Batch{batch(j, other), batch(j2)},
@@ -400,20 +434,6 @@ func TestAccept(t *testing.T) {
 			holder(j2),
 		},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			got := store.Accept(tt.batches, tt.held)
-			var fresh []postrider.Event
-			for _, e := range got.Fresh {
-				fresh = append(fresh, e.Event)
-			}
-			for what, pair := range map[string][2]any{
-				"Published": {tt.want, got.Published}, "Fresh": {tt.fresh, fresh}, "Taken": {tt.taken, got.Taken},
-			} {
-				if diff := cmp.Diff(pair[0], pair[1], cmpopts.EquateEmpty()); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", what, diff)
-				}
-			}
-		})
+		t.Run(tt.name, tt.check)
 	}
 }

@@ -1,0 +1,133 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// PutAccount implements [store.Access].
+func (s *Store) PutAccount(_ context.Context, a postrider.Account) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, other := range s.accounts.rows {
+		if a.UID != "" && other.UID == a.UID && other.ID != a.ID {
+			return fmt.Errorf("put account %s: uid %q: %w", a.ID, a.UID, postrider.ErrConflict)
+		}
+	}
+	a.CreatedAt = a.ID.Time()
+	s.accounts.put(a.ID, a)
+	return nil
+}
+
+// Accounts implements [store.Access].
+func (s *Store) Accounts(_ context.Context, q store.AccountQuery) (store.Page[postrider.Account], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return list(&s.accounts, q.Paging, q.ID, func(a postrider.Account) (postrider.Account, bool) {
+		return a, selects(q.UID, a.UID)
+	})
+}
+
+// PutKey implements [store.Access].
+func (s *Store) PutKey(_ context.Context, k postrider.APIKey) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, other := range s.keys.rows {
+		if other.ID == k.ID || other.Hash == k.Hash {
+			return fmt.Errorf("put key %s: %w", k.ID, postrider.ErrConflict)
+		}
+	}
+	k.Scopes = slices.Clone(k.Scopes)
+	k.CreatedAt = k.ID.Time()
+	if !k.ExpiresAt.IsZero() {
+		k.ExpiresAt = stored(k.ExpiresAt)
+	}
+	s.keys.put(k.ID, k)
+	return nil
+}
+
+// Keys implements [store.Access].
+func (s *Store) Keys(_ context.Context, q store.KeyQuery) (store.Page[postrider.APIKey], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return list(&s.keys, q.Paging, q.ID, func(k postrider.APIKey) (postrider.APIKey, bool) {
+		k.Scopes = slices.Clone(k.Scopes)
+		return k, selects(q.Hash, k.Hash)
+	})
+}
+
+// RevokeKey implements [store.Access].
+func (s *Store) RevokeKey(_ context.Context, key postrider.KeyID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, ok := s.keys.get(key)
+	if !ok {
+		return fmt.Errorf("revoke key %s: %w", key, postrider.ErrNotFound)
+	}
+	if k.RevokedAt.IsZero() {
+		k.RevokedAt = s.now()
+	}
+	s.keys.put(key, k)
+	return nil
+}
+
+// TouchKey implements [store.Access].
+func (s *Store) TouchKey(_ context.Context, key postrider.KeyID, at time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, ok := s.keys.get(key)
+	if !ok {
+		return fmt.Errorf("touch key %s: %w", key, postrider.ErrNotFound)
+	}
+	if at = stored(at); at.After(k.LastUsedAt) {
+		k.LastUsedAt = at
+	}
+	s.keys.put(key, k)
+	return nil
+}
+
+// PutEventType implements [store.Access].
+func (s *Store) PutEventType(_ context.Context, t postrider.EventType) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.CreatedAt = s.now()
+	if old, ok := s.types[t.Name]; ok {
+		t.CreatedAt = old.CreatedAt
+	}
+	s.types[t.Name] = t
+	return nil
+}
+
+// EventTypes implements [store.Access].
+func (s *Store) EventTypes(_ context.Context, q store.EventTypeQuery) (store.Page[postrider.EventType], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	after, err := q.Key()
+	if err != nil {
+		return store.Page[postrider.EventType]{}, err
+	}
+	var types []postrider.EventType
+	for _, name := range slices.Sorted(maps.Keys(s.types)) {
+		if name > after && selects(q.Name, name) {
+			types = append(types, s.types[name])
+		}
+	}
+	return store.Cut(types, q.Paging, func(t postrider.EventType) string { return t.Name }), nil
+}
+
+// DeleteEventType implements [store.Access].
+func (s *Store) DeleteEventType(_ context.Context, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.types[name]; !ok {
+		return fmt.Errorf("delete event type %q: %w", name, postrider.ErrNotFound)
+	}
+	delete(s.types, name)
+	return nil
+}

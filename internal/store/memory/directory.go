@@ -1,0 +1,165 @@
+package memory
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+type endpoint struct {
+	postrider.Endpoint
+	version int64              // of the subscriptions, at its last change
+	secrets []postrider.Secret // newest first, expired ones too
+}
+
+func (e *endpoint) deleted() bool { return e.Status == postrider.EndpointDeleted }
+
+// changeLocked raises the version of the subscriptions for a change of e.
+func (s *Store) changeLocked(e *endpoint) {
+	s.version++
+	e.version = s.version
+}
+
+// PutEndpoint implements [store.Directory].
+func (s *Store) PutEndpoint(_ context.Context, p store.PutEndpoint) (postrider.Endpoint, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := ownEndpoint(p.Endpoint)
+	if err := s.checkPutLocked(next); err != nil {
+		return postrider.Endpoint{}, fmt.Errorf("put endpoint %s: %w", next.ID, err)
+	}
+	e, ok := s.endpoints.get(next.ID)
+	if !ok {
+		e = &endpoint{}
+		s.endpoints.put(next.ID, e)
+	}
+	next.Revision++
+	next.CreatedAt, next.UpdatedAt = next.ID.Time(), s.now()
+	e.Endpoint = next
+	for _, secret := range p.Secrets {
+		e.add(secret)
+	}
+	s.changeLocked(e)
+	return ownEndpoint(e.Endpoint), nil
+}
+
+func (s *Store) checkPutLocked(next postrider.Endpoint) error {
+	e, exists := s.endpoints.get(next.ID)
+	switch {
+	case exists && (e.deleted() || e.Account != next.Account), !exists && next.Revision != 0:
+		return postrider.ErrNotFound
+	case exists && e.Revision != next.Revision:
+		return postrider.ErrConflict
+	case next.UID == "" || next.Status == postrider.EndpointDeleted:
+		return nil
+	}
+	for _, other := range s.endpoints.rows {
+		if other.ID != next.ID && other.Account == next.Account && other.UID == next.UID && !other.deleted() {
+			return fmt.Errorf("uid %q: %w", next.UID, postrider.ErrConflict)
+		}
+	}
+	return nil
+}
+
+// add keeps a secret; one that is there already, because a call is repeated,
+// stays as it is.
+func (e *endpoint) add(secret postrider.Secret) {
+	secret.Endpoint = e.ID
+	secret.Key = bytes.Clone(secret.Key)
+	secret.CreatedAt = secret.ID.Time()
+	if !secret.ExpiresAt.IsZero() {
+		secret.ExpiresAt = stored(secret.ExpiresAt)
+	}
+	if !slices.ContainsFunc(e.secrets, func(s postrider.Secret) bool { return s.ID == secret.ID }) {
+		e.secrets = append(e.secrets, secret)
+	}
+	slices.SortFunc(e.secrets, func(a, b postrider.Secret) int { return b.ID.Compare(a.ID) })
+}
+
+// active returns the secrets that sign at now.
+func (e *endpoint) active(now time.Time) (active []postrider.Secret) {
+	for _, secret := range e.secrets {
+		if secret.ActiveAt(now) {
+			secret.Key = bytes.Clone(secret.Key)
+			active = append(active, secret)
+		}
+	}
+	return active
+}
+
+// ownEndpoint returns the endpoint with slices of its own.
+func ownEndpoint(e postrider.Endpoint) postrider.Endpoint {
+	e.EventTypes = slices.Clone(e.EventTypes)
+	e.Policy.Retry.Delays = slices.Clone(e.Policy.Retry.Delays)
+	e.Policy.Signatures = slices.Clone(e.Policy.Signatures)
+	return e
+}
+
+// Endpoints implements [store.Directory].
+func (s *Store) Endpoints(_ context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return list(&s.endpoints, q.Paging, q.ID, func(e *endpoint) (postrider.Endpoint, bool) {
+		return ownEndpoint(e.Endpoint), selects(q.Account, e.Account) && selects(q.UID, e.UID) && selects(q.Status, e.Status) &&
+			(!e.deleted() || !q.ID.IsZero())
+	})
+}
+
+// Secrets implements [store.Directory].
+func (s *Store) Secrets(_ context.Context, id postrider.EndpointID) ([]postrider.Secret, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.endpoints.get(id)
+	if !ok {
+		return nil, nil
+	}
+	return e.active(s.now()), nil
+}
+
+// RotateSecret implements [store.Directory].
+func (s *Store) RotateSecret(_ context.Context, r store.RotateSecret) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.endpoints.get(r.Secret.Endpoint)
+	if !ok || e.deleted() {
+		return fmt.Errorf("rotate the secret of endpoint %s: %w", r.Secret.Endpoint, postrider.ErrNotFound)
+	}
+	until := s.now().Add(r.Overlap)
+	for i := range e.secrets {
+		if old := &e.secrets[i]; old.ActiveAt(until) {
+			old.ExpiresAt = until
+		}
+	}
+	e.add(r.Secret)
+	s.changeLocked(e)
+	return nil
+}
+
+// Changes implements [store.Directory].
+func (s *Store) Changes(_ context.Context, since int64, limit int) (store.Changes, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var changed []*endpoint
+	for _, e := range s.endpoints.rows {
+		if e.version > since && (since > 0 || !e.deleted()) {
+			changed = append(changed, e)
+		}
+	}
+	slices.SortFunc(changed, func(a, b *endpoint) int { return cmp.Compare(a.version, b.version) })
+	changes := store.Changes{Version: s.version}
+	if len(changed) > limit {
+		changed = changed[:limit]
+		changes.Version = changed[limit-1].version
+	}
+	now := s.now()
+	for _, e := range changed {
+		changes.Endpoints = append(changes.Endpoints, store.Routed{Endpoint: ownEndpoint(e.Endpoint), Secrets: e.active(now)})
+	}
+	return changes, nil
+}

@@ -1,0 +1,149 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+type event struct {
+	*postrider.Event // never written to once it is stored: claims share it
+	deliveries       table[postrider.DeliveryID, *delivery]
+}
+
+type heldKey struct {
+	store.KeyHolder
+	at time.Time
+}
+
+type orderKey struct {
+	account postrider.AccountID
+	key     string
+}
+
+type fanOut struct {
+	store.FanOut
+	of  *event
+	due time.Time // or leased until
+}
+
+// Publish implements [store.Inbox].
+func (s *Store) Publish(_ context.Context, p store.Publish) ([]store.Published, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.Version != s.version {
+		return nil, fmt.Errorf("publish: %w", store.ErrMoved)
+	}
+	held := map[store.Key]store.KeyHolder{}
+	for _, key := range store.Keys(p.Batches) {
+		if holder, ok := s.held[key]; ok {
+			held[key] = holder.KeyHolder
+		}
+	}
+	accepted := store.Accept(p.Batches, held)
+	now := s.now()
+	for key, holder := range accepted.Taken {
+		if _, repeated := s.held[key]; !repeated {
+			s.held[key] = heldKey{holder, now}
+		}
+	}
+	for _, e := range accepted.Fresh {
+		if _, repeated := s.events.get(e.Event.ID); !repeated {
+			s.storeLocked(*e, now)
+		}
+	}
+	for _, published := range accepted.Published {
+		for i, e := range published.Events {
+			if first, ok := s.events.get(e.ID); ok {
+				published.Events[i].Sequence = first.Sequence
+			}
+		}
+	}
+	return accepted.Published, nil
+}
+
+func (s *Store) storeLocked(e store.NewEvent, now time.Time) {
+	stored := e.Event
+	stored.Data = slices.Clone(stored.Data)
+	stored.CreatedAt = stored.ID.Time()
+	stored.IdempotencyKey = ""
+	if stored.OrderingKey != "" {
+		order := orderKey{stored.Account, stored.OrderingKey}
+		s.sequences[order]++
+		stored.Sequence = s.sequences[order]
+	}
+	row := &event{Event: &stored}
+	s.events.put(stored.ID, row)
+	if !e.FanOutUpTo.IsZero() {
+		job := &fanOut{store.FanOut{Event: stored, UpTo: e.FanOutUpTo}, row, now}
+		job.Event.Data = nil
+		s.fanOuts.put(stored.ID, job)
+		return
+	}
+	for _, d := range e.Deliveries {
+		s.enqueueLocked(row, d, now)
+	}
+}
+
+func (s *Store) enqueueLocked(e *event, n store.NewDelivery, now time.Time) {
+	d := &delivery{
+		id: n.ID, event: e, endpoint: n.Endpoint, lane: n.Lane, status: postrider.Pending,
+		due: now.Add(n.Wait), expires: now.Add(n.Expiry), at: -1,
+	}
+	s.addLocked(d)
+	switch {
+	case n.Skipped != "":
+		d.decide(postrider.Skipped, n.Skipped, now)
+		return
+	case n.Token != 0:
+		d.claims, d.token, d.due = 1, n.Token, now.Add(n.Lease)
+	}
+	s.laneOf(d).push(d)
+}
+
+func (s *Store) addLocked(d *delivery) {
+	s.deliveries.put(d.id, d)
+	d.event.deliveries.put(d.id, d)
+}
+
+// ClaimFanOuts implements [store.Inbox].
+func (s *Store) ClaimFanOuts(_ context.Context, c store.ClaimFanOuts) ([]store.FanOut, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	var jobs []store.FanOut
+	for _, job := range s.fanOuts.rows {
+		if len(jobs) == c.Max {
+			break
+		}
+		if job.due.After(now) {
+			continue
+		}
+		job.Token, job.due = c.Token, now.Add(c.Lease)
+		jobs = append(jobs, job.FanOut)
+	}
+	return jobs, nil
+}
+
+// FanOut implements [store.Inbox].
+func (s *Store) FanOut(_ context.Context, c store.FanOutChunk) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	job, ok := s.fanOuts.get(c.Event)
+	if !ok || job.Token != c.Token || job.Cursor != c.From {
+		return fmt.Errorf("fan out %s: %w", c.Event, postrider.ErrFenced)
+	}
+	now := s.now()
+	for _, d := range c.Deliveries {
+		s.enqueueLocked(job.of, d, now)
+	}
+	job.Cursor, job.due = c.To, now.Add(c.Lease)
+	if c.Done {
+		s.fanOuts.remove(c.Event)
+	}
+	return nil
+}

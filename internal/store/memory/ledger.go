@@ -1,0 +1,253 @@
+package memory
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Events implements [store.Ledger].
+func (s *Store) Events(_ context.Context, q store.EventQuery) (store.Page[postrider.Event], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return list(&s.events, q.Paging, q.ID, func(e *event) (postrider.Event, bool) {
+		item := *e.Event
+		item.Data = nil
+		if !q.ID.IsZero() {
+			item.Data = bytes.Clone(e.Data)
+		}
+		return item, selects(q.Account, e.Account) && selects(q.Type, e.Type) && within(q.Span, e.ID.Time())
+	})
+}
+
+// read returns the delivery as a person sees it.
+func (d *delivery) read() postrider.Delivery {
+	read := postrider.Delivery{
+		ID: d.id, Event: d.event.ID, Endpoint: d.endpoint, Account: d.event.Account, EventType: d.event.Type,
+		Status: d.status, Reason: d.reason, Attempts: d.requests(), FinishedAt: d.finishedAt, ReplayedFrom: d.replayedFrom,
+	}
+	read.LastStatusCode, read.LastError = d.last()
+	if d.status == postrider.Pending && d.token == 0 {
+		read.NextAttemptAt = d.due
+	}
+	return read
+}
+
+// requests counts the attempts that left or may have left. The one under way
+// does not count until it is settled.
+func (d *delivery) requests() int {
+	i, found := d.find(d.claims)
+	decided := found && d.attempts[i].Outcome == postrider.OutcomeNone && !d.attempts[i].Stale
+	if d.claims > 0 && (decided || d.token != 0) {
+		return d.claims - 1
+	}
+	return d.claims
+}
+
+// last returns the status code of the last attempt that was answered and the
+// error of the last attempt.
+func (d *delivery) last() (code int, text string) {
+	for _, a := range d.attempts {
+		if a.Outcome != postrider.OutcomeNone {
+			code, text = cmp.Or(a.StatusCode, code), a.Error
+		}
+	}
+	return code, text
+}
+
+// Deliveries implements [store.Ledger].
+func (s *Store) Deliveries(_ context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rows := &s.deliveries
+	if e, ok := s.events.get(q.Event); ok {
+		rows = &e.deliveries
+	}
+	return list(rows, q.Paging, q.ID, func(d *delivery) (postrider.Delivery, bool) {
+		matches := selects(q.Account, d.event.Account) && selects(q.Event, d.event.ID) && selects(q.Endpoint, d.endpoint) &&
+			selects(q.EventType, d.event.Type) && selects(q.Status, d.status) && within(q.Span, d.id.Time())
+		if !matches {
+			return postrider.Delivery{}, false
+		}
+		return d.read(), true
+	})
+}
+
+// Attempts implements [store.Ledger].
+func (s *Store) Attempts(_ context.Context, q store.AttemptQuery) (store.Page[postrider.Attempt], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	after, err := attemptKey(q.Paging)
+	if err != nil {
+		return store.Page[postrider.Attempt]{}, err
+	}
+	var of []*delivery
+	if d, ok := s.deliveries.get(q.Delivery); ok {
+		of = []*delivery{d}
+	} else if e, ok := s.events.get(q.Event); ok && q.Delivery.IsZero() {
+		of = e.deliveries.rows
+	}
+	var attempts []postrider.Attempt
+	for _, d := range slices.Backward(of) {
+		if !selects(q.Account, d.event.Account) || !selects(q.Event, d.event.ID) {
+			continue
+		}
+		for _, a := range d.attempts {
+			if after.precedes(a) {
+				attempts = append(attempts, shown(a, q))
+			}
+		}
+	}
+	return store.Cut(attempts, q.Paging, encodeAttempt), nil
+}
+
+// shown returns an attempt as the query may see it.
+func shown(a postrider.Attempt, q store.AttemptQuery) postrider.Attempt {
+	if q.Delivery.IsZero() {
+		a.RequestHead, a.ResponseHead, a.ResponseBody = nil, nil, nil
+	}
+	return own(a)
+}
+
+// attemptCursor is the place of an attempt in a list.
+type attemptCursor struct {
+	delivery postrider.DeliveryID
+	number   int
+	from     bool // false: before every attempt
+}
+
+func encodeAttempt(a postrider.Attempt) string {
+	return string(binary.BigEndian.AppendUint32(a.Delivery[:], uint32(a.Number)))
+}
+
+func attemptKey(p store.Paging) (attemptCursor, error) {
+	key, err := p.Key()
+	if err != nil || key == "" {
+		return attemptCursor{}, err
+	}
+	if len(key) != 20 {
+		return attemptCursor{}, &postrider.InvalidError{Field: "cursor", Reason: "must be a next_cursor of the same list"}
+	}
+	return attemptCursor{
+		delivery: postrider.DeliveryID([]byte(key[:16])), number: int(binary.BigEndian.Uint32([]byte(key[16:]))), from: true,
+	}, nil
+}
+
+func (c attemptCursor) precedes(a postrider.Attempt) bool {
+	order := c.delivery.Compare(a.Delivery) // newer deliveries come first
+	return !c.from || order > 0 || (order == 0 && a.Number > c.number)
+}
+
+// DeadLetters implements [store.Ledger].
+func (s *Store) DeadLetters(_ context.Context, q store.DeadLetterQuery) (store.Page[postrider.DeadLetter], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return list(&s.deliveries, q.Paging, q.Delivery, func(d *delivery) (postrider.DeadLetter, bool) {
+		if d.letter == nil {
+			return postrider.DeadLetter{}, false
+		}
+		l := *d.letter
+		return l, selects(q.Account, l.Account) && selects(q.Endpoint, l.Endpoint) && selects(q.EventType, l.EventType) &&
+			(q.Resolved || l.Resolution == "") && within(q.Span, l.Delivery.Time())
+	})
+}
+
+// findLocked returns a delivery that the account may see.
+func (s *Store) findLocked(account postrider.AccountID, id postrider.DeliveryID) (*delivery, error) {
+	d, ok := s.deliveries.get(id)
+	if !ok || !selects(account, d.event.Account) {
+		return nil, postrider.ErrNotFound
+	}
+	return d, nil
+}
+
+// Replay implements [store.Ledger].
+func (s *Store) Replay(_ context.Context, r store.Replay) (postrider.Delivery, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, err := s.replayableLocked(r)
+	if err != nil {
+		return postrider.Delivery{}, fmt.Errorf("replay delivery %s: %w", r.Delivery, err)
+	}
+	now := s.now()
+	d := &delivery{
+		id: r.ID, event: old.event, endpoint: old.endpoint, lane: postrider.LaneBulk, status: postrider.Pending,
+		due: now, expires: now.Add(r.Expiry), replayedFrom: old.id, at: -1,
+	}
+	s.addLocked(d)
+	s.laneOf(d).push(d)
+	if old.letter != nil {
+		old.letter.ResolvedAt, old.letter.Resolution = now, postrider.Replayed
+		old.letter.ResolvedBy, old.letter.Replay = r.By, r.ID
+	}
+	return d.read(), nil
+}
+
+func (s *Store) replayableLocked(r store.Replay) (*delivery, error) {
+	d, err := s.findLocked(r.Account, r.Delivery)
+	if err != nil {
+		return nil, err
+	}
+	e, ok := s.endpoints.get(d.endpoint)
+	switch {
+	case d.status == postrider.Pending:
+		return nil, fmt.Errorf("it is pending: %w", postrider.ErrConflict)
+	case !ok || e.deleted():
+		return nil, fmt.Errorf("endpoint %s is deleted: %w", d.endpoint, postrider.ErrConflict)
+	case d.event.Data == nil:
+		return nil, postrider.ErrGone
+	case d.letter == nil:
+		return d, nil
+	}
+	if replay, made := s.deliveries.get(d.letter.Replay); made && replay.status == postrider.Pending {
+		return nil, &store.ReplayPendingError{Replay: replay.id}
+	}
+	return d, nil
+}
+
+// Cancel implements [store.Ledger].
+func (s *Store) Cancel(_ context.Context, c store.Cancel) (postrider.Delivery, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, err := s.findLocked(c.Account, c.Delivery)
+	if err == nil && d.status != postrider.Pending {
+		err = fmt.Errorf("it is %s: %w", d.status, postrider.ErrConflict)
+	}
+	if err != nil {
+		return postrider.Delivery{}, fmt.Errorf("cancel delivery %s: %w", c.Delivery, err)
+	}
+	s.cancelLocked(d, postrider.ReasonCancelled, s.now())
+	return d.read(), nil
+}
+
+func (s *Store) cancelLocked(d *delivery, reason string, now time.Time) {
+	s.endLocked(d)
+	d.decide(postrider.Cancelled, reason, now)
+}
+
+// Discard implements [store.Ledger].
+func (s *Store) Discard(_ context.Context, q store.Discard) (postrider.DeadLetter, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, err := s.findLocked(q.Account, q.Delivery)
+	switch {
+	case err != nil:
+	case d.letter == nil:
+		err = postrider.ErrNotFound
+	case d.letter.Resolution != "":
+		err = fmt.Errorf("it is %s: %w", d.letter.Resolution, postrider.ErrConflict)
+	}
+	if err != nil {
+		return postrider.DeadLetter{}, fmt.Errorf("discard dead letter %s: %w", q.Delivery, err)
+	}
+	d.letter.ResolvedAt, d.letter.Resolution = s.now(), postrider.Discarded
+	d.letter.ResolvedBy, d.letter.Note = q.By, q.Note
+	return *d.letter, nil
+}

@@ -1,0 +1,172 @@
+// Package memory is a store that forgets: every role of package store in maps
+// and slices, under one lock.
+//
+// It is the model that the durable stores are compared with, so it is written
+// to be obviously right: no statement to plan, no row to encode. The
+// dispatcher's simulator and every test that needs a store use it too.
+//
+// What holds beyond the contract:
+//
+//   - No goroutine, timer or I/O: it works inside a testing/synctest bubble,
+//     whose clock it then follows, and under a simulator's own clock.
+//   - Claim, Settle and Release cost the logarithm of a lane's length, however
+//     many deliveries there are.
+//   - Ids need not carry the present time.
+//
+// It is not a store to run a server on: nothing survives the process, and
+// nothing is ever deleted.
+package memory
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Options are how a [Store] is made.
+type Options struct {
+	Now func() time.Time // the store's clock; default time.Now
+}
+
+func (o Options) withDefaults() Options {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// Store keeps everything in memory.
+type Store struct {
+	clock func() time.Time
+
+	mu         sync.Mutex
+	version    int64 // of the subscriptions
+	accounts   table[postrider.AccountID, postrider.Account]
+	keys       table[postrider.KeyID, postrider.APIKey]
+	types      map[string]postrider.EventType
+	endpoints  table[postrider.EndpointID, *endpoint]
+	events     table[postrider.EventID, *event]
+	deliveries table[postrider.DeliveryID, *delivery]
+	lanes      map[laneKey]*lane
+	held       map[store.Key]heldKey
+	sequences  map[orderKey]int64
+	fanOuts    table[postrider.EventID, *fanOut]
+}
+
+var _ store.Store = (*Store)(nil)
+
+// New returns an empty store.
+func New(opts Options) *Store {
+	return &Store{
+		clock:     opts.withDefaults().Now,
+		types:     map[string]postrider.EventType{},
+		lanes:     map[laneKey]*lane{},
+		held:      map[store.Key]heldKey{},
+		sequences: map[orderKey]int64{},
+	}
+}
+
+// Close does nothing: there is nothing to let go.
+func (s *Store) Close() error { return nil }
+
+func (s *Store) now() time.Time { return stored(s.clock()) }
+
+// stored returns a time as stores keep it.
+func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// id is an id of any type.
+type id[I any] interface {
+	~[16]byte
+	comparable
+	Compare(I) int
+	Time() time.Time
+}
+
+// table keeps rows in the order of their ids. The zero table is empty.
+type table[I id[I], R any] struct {
+	ids  []I // sorted
+	rows []R // each at the place of its id
+}
+
+// find returns the place of the id, and whether it is there.
+func (t *table[I, R]) find(id I) (int, bool) { return slices.BinarySearchFunc(t.ids, id, I.Compare) }
+
+func (t *table[I, R]) get(id I) (row R, ok bool) {
+	if i, found := t.find(id); found {
+		return t.rows[i], true
+	}
+	return row, false
+}
+
+func (t *table[I, R]) put(id I, row R) {
+	i, found := t.find(id)
+	if !found { // nearly always at the end
+		t.ids, t.rows = slices.Insert(t.ids, i, id), slices.Insert(t.rows, i, row)
+	}
+	t.rows[i] = row
+}
+
+func (t *table[I, R]) remove(id I) {
+	if i, found := t.find(id); found {
+		t.ids, t.rows = slices.Delete(t.ids, i, i+1), slices.Delete(t.rows, i, i+1)
+	}
+}
+
+// after returns the rows of greater ids, in their order.
+func (t *table[I, R]) after(id I) []R {
+	i, found := t.find(id)
+	if found {
+		i++
+	}
+	return t.rows[i:]
+}
+
+// list makes the page of a list, newest first, of the rows that match. only,
+// when it is an id, is the one row to look at.
+func list[I id[I], R, T any](t *table[I, R], p store.Paging, only I, read func(R) (item T, matches bool)) (store.Page[T], error) {
+	before, ok, err := store.IDKey[I](p)
+	if err != nil {
+		return store.Page[T]{}, err
+	}
+	from, end := 0, len(t.ids)
+	if ok {
+		end, _ = t.find(before)
+	}
+	if only != (I{}) {
+		i, found := t.find(only)
+		if !found || i >= end {
+			return store.Page[T]{}, nil
+		}
+		from, end = i, i+1
+	}
+	type keyed struct {
+		id   I
+		item T
+	}
+	var found []keyed
+	for i := end - 1; i >= from && len(found) <= p.Size(); i-- {
+		if item, matches := read(t.rows[i]); matches {
+			found = append(found, keyed{t.ids[i], item})
+		}
+	}
+	page := store.Cut(found, p, func(k keyed) string { return string(k.id[:]) })
+	items := make([]T, 0, len(page.Items))
+	for _, k := range page.Items {
+		items = append(items, k.item)
+	}
+	return store.Page[T]{Items: items, Next: page.Next}, nil
+}
+
+// selects reports whether a value passes a filter of a query.
+func selects[T comparable](filter, value T) bool {
+	var none T
+	return filter == none || filter == value
+}
+
+// within reports whether what was made at the time is in the span.
+func within(s store.Span, made time.Time) bool {
+	return (s.From.IsZero() || !made.Before(s.From)) && (s.To.IsZero() || made.Before(s.To))
+}

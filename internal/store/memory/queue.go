@@ -1,0 +1,343 @@
+package memory
+
+import (
+	"bytes"
+	"cmp"
+	"container/heap"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// delivery is one delivery for as long as the store lives, whatever its
+// status.
+type delivery struct {
+	id           postrider.DeliveryID
+	event        *event
+	endpoint     postrider.EndpointID
+	lane         postrider.Lane
+	due          time.Time // or leased until
+	at           int       // its place in its lane; -1 when it is not queued
+	claims       int       // the number of the attempt under way or made last
+	step         int
+	losses       int
+	token        postrider.Token
+	expires      time.Time
+	replayedFrom postrider.DeliveryID
+
+	status     postrider.Status
+	reason     string
+	finishedAt time.Time
+	attempts   []postrider.Attempt // by number
+	letter     *postrider.DeadLetter
+}
+
+type laneKey struct {
+	endpoint postrider.EndpointID
+	lane     postrider.Lane
+}
+
+// lane is a heap of the pending deliveries of one lane, the first due on top.
+type lane []*delivery
+
+func (l lane) Len() int { return len(l) }
+
+func (l lane) Less(i, j int) bool {
+	return cmp.Or(l[i].due.Compare(l[j].due), l[i].id.Compare(l[j].id)) < 0
+}
+
+func (l lane) Swap(i, j int) {
+	l[i], l[j] = l[j], l[i]
+	l[i].at, l[j].at = i, j
+}
+
+// Push implements [heap.Interface].
+func (l *lane) Push(row any) {
+	d := row.(*delivery) //nolint:errcheck // a lane has nothing else
+	d.at = len(*l)
+	*l = append(*l, d)
+}
+
+// Pop implements [heap.Interface].
+func (l *lane) Pop() any {
+	last := len(*l) - 1
+	d := (*l)[last]
+	(*l)[last] = nil
+	*l = (*l)[:last]
+	d.at = -1
+	return d
+}
+
+func (l *lane) push(d *delivery)   { heap.Push(l, d) }
+func (l *lane) remove(d *delivery) { heap.Remove(l, d.at) }
+
+func (s *Store) laneOf(d *delivery) *lane {
+	key := laneKey{d.endpoint, d.lane}
+	if s.lanes[key] == nil {
+		s.lanes[key] = &lane{}
+	}
+	return s.lanes[key]
+}
+
+// requeueLocked moves a queued delivery to where change puts it.
+func (s *Store) requeueLocked(d *delivery, change func()) {
+	s.laneOf(d).remove(d)
+	change()
+	s.laneOf(d).push(d)
+}
+
+// endLocked takes a queued delivery out of the queue.
+func (s *Store) endLocked(d *delivery) {
+	s.laneOf(d).remove(d)
+	d.token = 0
+}
+
+// Claim implements [store.Queue].
+func (s *Store) Claim(_ context.Context, c store.Claim) (store.Claims, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	var claims store.Claims
+	for _, want := range c.Wants {
+		l := s.lanes[laneKey{want.Endpoint, want.Lane}]
+		if l == nil {
+			l = &lane{}
+		}
+		taken := l.take(want, now)
+		state := store.LaneState{Claimed: len(taken), Low: now}
+		if len(*l) > 0 {
+			first := (*l)[0].due
+			state.Waiting, state.In = true, first.Sub(now)
+			state.Low = earlier(now, first)
+		}
+		for _, d := range taken {
+			d.lease(c.Token, now, want.Lease)
+			l.push(d)
+			claims.Items = append(claims.Items, d.claimed())
+		}
+		claims.Lanes = append(claims.Lanes, state)
+	}
+	return claims, nil
+}
+
+// take takes what is due out of the lane.
+func (l *lane) take(w store.Want, now time.Time) (taken []*delivery) {
+	var passed []*delivery
+	for len(taken) < w.N && len(*l) > 0 && !(*l)[0].due.After(now) {
+		d := heap.Pop(l).(*delivery) //nolint:errcheck // a lane has nothing else
+		if d.due.Before(w.After) {
+			passed = append(passed, d)
+			continue
+		}
+		taken = append(taken, d)
+	}
+	for _, d := range passed {
+		l.push(d)
+	}
+	return taken
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// lease gives the delivery to a worker. A lease that it still has is one that
+// ended.
+func (d *delivery) lease(token postrider.Token, now time.Time, lease time.Duration) {
+	if d.token != 0 {
+		d.lose(now)
+	}
+	d.claims++
+	d.token, d.due = token, now.Add(lease)
+}
+
+// lose records the attempt under way as lost.
+func (d *delivery) lose(now time.Time) {
+	d.losses++
+	d.record(postrider.Attempt{
+		Number: d.claims, Outcome: postrider.OutcomeLost, StartedAt: now, Error: "its node died",
+		StatusAfter: postrider.Pending, NextAt: now,
+	})
+}
+
+func (d *delivery) claimed() postrider.Claimed {
+	return postrider.Claimed{
+		ID: d.id, Endpoint: d.endpoint, Event: d.event.Event, Lane: d.lane, Attempt: d.claims, Step: d.step,
+		Losses: d.losses, Token: d.token, ExpiresAt: d.expires, ReplayedFrom: d.replayedFrom,
+	}
+}
+
+// find returns the place of an attempt, and whether it is recorded.
+func (d *delivery) find(number int) (int, bool) {
+	return slices.BinarySearchFunc(d.attempts, number, func(a postrider.Attempt, n int) int { return cmp.Compare(a.Number, n) })
+}
+
+// record keeps an attempt in the place of one of the same number.
+func (d *delivery) record(a postrider.Attempt) {
+	a.Delivery, a.Event, a.Endpoint = d.id, d.event.ID, d.endpoint
+	i, found := d.find(a.Number)
+	if !found {
+		d.attempts = slices.Insert(d.attempts, i, a)
+	}
+	d.attempts[i] = a
+}
+
+// decide ends the delivery without a request.
+func (d *delivery) decide(status postrider.Status, reason string, now time.Time) {
+	number := 0 // of what was never queued
+	if status != postrider.Skipped {
+		number = d.claims + 1
+	}
+	d.status, d.reason, d.finishedAt = status, reason, now
+	d.record(postrider.Attempt{
+		Number: number, Outcome: postrider.OutcomeNone, StartedAt: now, Error: reason, StatusAfter: status,
+	})
+}
+
+// Settle implements [store.Queue].
+func (s *Store) Settle(_ context.Context, settlements []store.Settlement) ([]store.Settled, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	var settled []store.Settled
+	for _, settlement := range settlements {
+		settled = append(settled, s.settleLocked(settlement, now))
+	}
+	return settled, nil
+}
+
+func (s *Store) settleLocked(settlement store.Settlement, now time.Time) store.Settled {
+	d, ok := s.deliveries.get(settlement.Claimed.ID)
+	if !ok {
+		return store.Settled{Stale: true}
+	}
+	a, t := own(settlement.Attempt), settlement.Transition
+	a.Number = settlement.Claimed.Attempt
+	if d.token == 0 || d.token != settlement.Claimed.Token {
+		return d.settleStale(a)
+	}
+	if a.Outcome == postrider.OutcomeNone {
+		a.Error = cmp.Or(a.Error, t.Reason)
+	}
+	a.StatusAfter = t.To
+	if t.To != postrider.Pending {
+		s.endLocked(d)
+		d.record(a)
+		d.end(a, t, now)
+		return store.Settled{}
+	}
+	a.NextAt = now.Add(t.After)
+	d.record(a)
+	s.requeueLocked(d, func() {
+		d.token, d.due, d.step, d.losses = 0, a.NextAt, t.Step, 0
+		if d.lane != postrider.LaneBulk {
+			d.lane = postrider.LaneRetry
+		}
+	})
+	return store.Settled{}
+}
+
+// settleStale records an attempt that does not count, unless it is a repeat.
+func (d *delivery) settleStale(a postrider.Attempt) store.Settled {
+	if i, found := d.find(a.Number); found && d.attempts[i].Outcome != postrider.OutcomeLost {
+		return store.Settled{Stale: d.attempts[i].Stale}
+	}
+	a.Stale, a.StatusAfter, a.NextAt = true, postrider.Pending, time.Time{}
+	d.record(a)
+	return store.Settled{Stale: true}
+}
+
+// own returns the attempt as it is kept, with bytes of its own.
+func own(a postrider.Attempt) postrider.Attempt {
+	a.StartedAt = stored(a.StartedAt)
+	a.RequestHead, a.ResponseHead, a.ResponseBody =
+		bytes.Clone(a.RequestHead), bytes.Clone(a.ResponseHead), bytes.Clone(a.ResponseBody)
+	return a
+}
+
+func (d *delivery) end(a postrider.Attempt, t postrider.Transition, now time.Time) {
+	d.status, d.reason, d.finishedAt = t.To, t.Reason, a.StartedAt.Add(a.Duration)
+	if t.To == postrider.Dead {
+		d.bury(t.Reason, now)
+	}
+}
+
+// bury gives the delivery its dead letter.
+func (d *delivery) bury(reason string, now time.Time) {
+	d.status, d.reason, d.finishedAt = postrider.Dead, reason, now
+	code, text := d.last()
+	d.letter = &postrider.DeadLetter{
+		Delivery: d.id, Event: d.event.ID, Endpoint: d.endpoint, Account: d.event.Account, EventType: d.event.Type,
+		Reason: reason, Attempts: d.requests(), LastStatusCode: code, LastError: text,
+		ReplayedFrom: d.replayedFrom, DiedAt: now,
+	}
+}
+
+// Release implements [store.Queue].
+func (s *Store) Release(_ context.Context, leases []store.Lease) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for _, lease := range leases {
+		d, ok := s.deliveries.get(lease.Delivery)
+		if ok && d.token != 0 && d.token == lease.Token {
+			s.requeueLocked(d, func() { d.token, d.due, d.claims = 0, now, d.claims-1 })
+		}
+	}
+	return nil
+}
+
+// Due implements [store.Queue].
+func (s *Store) Due(_ context.Context, q store.Due) ([]store.DueLane, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := map[laneKey]time.Time{}
+	note := func(d *delivery) {
+		key := laneKey{d.endpoint, d.lane}
+		if due, ok := first[key]; !ok || d.due.Before(due) {
+			first[key] = d.due
+		}
+	}
+	if q.NewerThan.IsZero() {
+		for _, l := range s.lanes {
+			if len(*l) > 0 {
+				note((*l)[0])
+			}
+		}
+	} else {
+		for _, d := range s.deliveries.after(q.NewerThan) {
+			if d.at >= 0 {
+				note(d)
+			}
+		}
+	}
+	return page(first, q, s.now()), nil
+}
+
+// page returns the lanes of the first endpoints after the query's.
+func page(first map[laneKey]time.Time, q store.Due, now time.Time) (lanes []store.DueLane) {
+	for key, due := range first {
+		if key.endpoint.Compare(q.After) > 0 {
+			lanes = append(lanes, store.DueLane{Endpoint: key.endpoint, Lane: key.lane, In: due.Sub(now)})
+		}
+	}
+	slices.SortFunc(lanes, func(a, b store.DueLane) int {
+		return cmp.Or(a.Endpoint.Compare(b.Endpoint), cmp.Compare(slices.Index(postrider.Lanes, a.Lane), slices.Index(postrider.Lanes, b.Lane)))
+	})
+	endpoints := 0
+	for i, lane := range lanes {
+		if i == 0 || lane.Endpoint != lanes[i-1].Endpoint {
+			endpoints++
+		}
+		if endpoints > q.Max {
+			return lanes[:i]
+		}
+	}
+	return lanes
+}

@@ -1,0 +1,77 @@
+package memory
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// queuedLocked returns up to limit queued deliveries that match, oldest first.
+func (s *Store) queuedLocked(limit int, matches func(*delivery) bool) (found []*delivery) {
+	for _, l := range s.lanes {
+		for _, d := range *l {
+			if matches(d) {
+				found = append(found, d)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b *delivery) int { return a.id.Compare(b.id) })
+	return found[:min(limit, len(found))]
+}
+
+// Expire implements [store.Upkeep].
+func (s *Store) Expire(_ context.Context, limit int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	expired := s.queuedLocked(limit, func(d *delivery) bool {
+		held := d.token != 0 && d.due.After(now)
+		return !held && !d.expires.After(now)
+	})
+	for _, d := range expired {
+		if d.token != 0 {
+			d.lose(now)
+		}
+		s.endLocked(d)
+		d.bury(postrider.ReasonExpired, now)
+	}
+	return len(expired), nil
+}
+
+// CancelDeleted implements [store.Upkeep].
+func (s *Store) CancelDeleted(_ context.Context, limit int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	orphans := s.queuedLocked(limit, func(d *delivery) bool {
+		e, ok := s.endpoints.get(d.endpoint)
+		return ok && e.deleted()
+	})
+	for _, d := range orphans {
+		s.cancelLocked(d, postrider.ReasonEndpointDeleted, now)
+	}
+	return len(orphans), nil
+}
+
+// ForgetKeys implements [store.Upkeep].
+func (s *Store) ForgetKeys(_ context.Context, age time.Duration, limit int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.now().Add(-age)
+	forgotten := 0
+	for key, holder := range s.held {
+		if forgotten < limit && holder.at.Before(before) {
+			delete(s.held, key)
+			forgotten++
+		}
+	}
+	return forgotten, nil
+}
+
+// MakePartitions does nothing: there are none.
+func (s *Store) MakePartitions(context.Context) error { return nil }
+
+// Now implements [store.Upkeep].
+func (s *Store) Now(context.Context) (time.Time, error) { return s.now(), nil }

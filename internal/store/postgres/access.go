@@ -1,0 +1,216 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+const putAccountSQL = `
+	insert into accounts (id, uid, name, created_at)
+	values (@id, @uid, @name, @created_at)
+	on conflict (id) do update set uid = excluded.uid, name = excluded.name`
+
+// PutAccount creates or changes an account.
+func (s *Store) PutAccount(ctx context.Context, a postrider.Account) error {
+	err := s.write(ctx, putAccountSQL, pgx.NamedArgs{
+		"id": someUUID(a.ID), "uid": text(a.UID), "name": a.Name, "created_at": a.ID.Time(),
+	})
+	if err != nil {
+		return fmt.Errorf("put account %s: %w", a.ID, err)
+	}
+	return nil
+}
+
+// write runs a statement that may be repeated and must meet a row.
+func (s *Store) write(ctx context.Context, statement string, args pgx.NamedArgs) error {
+	return s.repeat(ctx, func(bool) error {
+		switch tag, err := s.pool.Exec(ctx, statement, args); {
+		case isCode(err, codeUnique):
+			return postrider.ErrConflict
+		case err != nil:
+			return err
+		case tag.RowsAffected() == 0:
+			return postrider.ErrNotFound
+		}
+		return nil
+	})
+}
+
+// Walks accounts_pkey, or accounts_uid_key by uid.
+const accountsSQL = `
+	select a.id, coalesce(a.uid, ''), a.name, a.created_at
+	from accounts a
+	where a.id < @before
+		and (@id::uuid is null or a.id = @id)
+		and (@uid::text is null or a.uid = @uid)
+	order by a.id desc
+	limit @limit`
+
+// Accounts lists accounts, newest first.
+func (s *Store) Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error) {
+	_, before, err := within[postrider.AccountID](store.Span{}, q.Paging)
+	if err != nil {
+		return store.Page[postrider.Account]{}, err
+	}
+	accounts, err := list(ctx, s, query{accountsSQL, pgx.NamedArgs{
+		"before": before, "id": uuid(q.ID), "uid": text(q.UID), "limit": q.Size() + 1,
+	}}, func(row pgx.CollectableRow) (a postrider.Account, err error) {
+		err = row.Scan(toID(&a.ID), &a.UID, &a.Name, toTime(&a.CreatedAt))
+		return a, err
+	})
+	if err != nil {
+		return store.Page[postrider.Account]{}, fmt.Errorf("list accounts: %w", err)
+	}
+	return store.Cut(accounts, q.Paging, func(a postrider.Account) string { return string(a.ID[:]) }), nil
+}
+
+const putKeySQL = `
+	insert into api_keys (id, name, hash, scopes, account, created_at, expires_at, revoked_at, last_used_at)
+	values (@id, @name, @hash, @scopes, @account, @created_at, @expires_at, @revoked_at, @last_used_at)`
+
+// PutKey creates an API key.
+func (s *Store) PutKey(ctx context.Context, k postrider.APIKey) error {
+	scopes := make([]string, len(k.Scopes))
+	for i, scope := range k.Scopes {
+		scopes[i] = string(scope)
+	}
+	err := s.once(ctx, func() error {
+		_, err := s.pool.Exec(ctx, putKeySQL, pgx.NamedArgs{
+			"id": someUUID(k.ID), "name": k.Name, "hash": k.Hash[:], "scopes": scopes, "account": uuid(k.Account),
+			"created_at": k.ID.Time(), "expires_at": instant(k.ExpiresAt), "revoked_at": instant(k.RevokedAt),
+			"last_used_at": instant(k.LastUsedAt),
+		})
+		return err
+	})
+	if isCode(err, codeUnique) {
+		err = postrider.ErrConflict
+	}
+	if err != nil {
+		return fmt.Errorf("put key %s: %w", k.ID, err)
+	}
+	return nil
+}
+
+// Walks api_keys_pkey, or api_keys_hash_key by hash.
+const keysSQL = `
+	select k.id, k.name, k.hash, k.scopes, k.account, k.created_at, k.expires_at, k.revoked_at, k.last_used_at
+	from api_keys k
+	where k.id < @before
+		and (@id::uuid is null or k.id = @id)
+		and (@hash::bytea is null or k.hash = @hash)
+	order by k.id desc
+	limit @limit`
+
+// Keys lists API keys, newest first.
+func (s *Store) Keys(ctx context.Context, q store.KeyQuery) (store.Page[postrider.APIKey], error) {
+	_, before, err := within[postrider.KeyID](store.Span{}, q.Paging)
+	if err != nil {
+		return store.Page[postrider.APIKey]{}, err
+	}
+	var hash []byte
+	if q.Hash != [32]byte{} {
+		hash = q.Hash[:]
+	}
+	keys, err := list(ctx, s, query{keysSQL, pgx.NamedArgs{
+		"before": before, "id": uuid(q.ID), "hash": hash, "limit": q.Size() + 1,
+	}}, scanKey)
+	if err != nil {
+		return store.Page[postrider.APIKey]{}, fmt.Errorf("list keys: %w", err)
+	}
+	return store.Cut(keys, q.Paging, func(k postrider.APIKey) string { return string(k.ID[:]) }), nil
+}
+
+func scanKey(row pgx.CollectableRow) (k postrider.APIKey, err error) {
+	var hash []byte
+	var scopes []string
+	err = row.Scan(toID(&k.ID), &k.Name, &hash, &scopes, toID(&k.Account), toTime(&k.CreatedAt), toTime(&k.ExpiresAt),
+		toTime(&k.RevokedAt), toTime(&k.LastUsedAt))
+	if err != nil {
+		return k, err
+	}
+	k.Hash = [32]byte(hash)
+	for _, scope := range scopes {
+		k.Scopes = append(k.Scopes, postrider.Scope(scope))
+	}
+	return k, nil
+}
+
+// Walks api_keys_pkey.
+const revokeKeySQL = `update api_keys set revoked_at = coalesce(revoked_at, now()) where id = @id`
+
+// RevokeKey ends a key.
+func (s *Store) RevokeKey(ctx context.Context, key postrider.KeyID) error {
+	if err := s.write(ctx, revokeKeySQL, pgx.NamedArgs{"id": someUUID(key)}); err != nil {
+		return fmt.Errorf("revoke key %s: %w", key, err)
+	}
+	return nil
+}
+
+// Walks api_keys_pkey.
+const touchKeySQL = `update api_keys set last_used_at = greatest(last_used_at, @at) where id = @id`
+
+// TouchKey notes when a key was last used.
+func (s *Store) TouchKey(ctx context.Context, key postrider.KeyID, at time.Time) error {
+	if err := s.write(ctx, touchKeySQL, pgx.NamedArgs{"id": someUUID(key), "at": at}); err != nil {
+		return fmt.Errorf("touch key %s: %w", key, err)
+	}
+	return nil
+}
+
+const putEventTypeSQL = `
+	insert into event_types (name, description, created_at)
+	values (@name, @description, now())
+	on conflict (name) do update set description = excluded.description`
+
+// PutEventType creates or describes an event type.
+func (s *Store) PutEventType(ctx context.Context, t postrider.EventType) error {
+	err := s.write(ctx, putEventTypeSQL, pgx.NamedArgs{"name": t.Name, "description": t.Description})
+	if err != nil {
+		return fmt.Errorf("put event type: %w", err)
+	}
+	return nil
+}
+
+// Walks event_types_pkey.
+const eventTypesSQL = `
+	select t.name, t.description, t.created_at
+	from event_types t
+	where t.name > @after
+		and (@name::text is null or t.name = @name)
+	order by t.name
+	limit @limit`
+
+// EventTypes lists event types by name.
+func (s *Store) EventTypes(ctx context.Context, q store.EventTypeQuery) (store.Page[postrider.EventType], error) {
+	after, err := q.Key()
+	if err != nil {
+		return store.Page[postrider.EventType]{}, err
+	}
+	types, err := list(ctx, s, query{eventTypesSQL, pgx.NamedArgs{
+		"after": after, "name": text(q.Name), "limit": q.Size() + 1,
+	}}, func(row pgx.CollectableRow) (t postrider.EventType, err error) {
+		err = row.Scan(&t.Name, &t.Description, toTime(&t.CreatedAt))
+		return t, err
+	})
+	if err != nil {
+		return store.Page[postrider.EventType]{}, fmt.Errorf("list event types: %w", err)
+	}
+	return store.Cut(types, q.Paging, func(t postrider.EventType) string { return t.Name }), nil
+}
+
+// Walks event_types_pkey.
+const deleteEventTypeSQL = `delete from event_types where name = @name`
+
+// DeleteEventType takes an event type out of the catalogue.
+func (s *Store) DeleteEventType(ctx context.Context, name string) error {
+	if err := s.write(ctx, deleteEventTypeSQL, pgx.NamedArgs{"name": name}); err != nil {
+		return fmt.Errorf("delete event type: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,11 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/postrider/postrider/internal/store/storetest"
+)
+
+func TestContract(t *testing.T) { storetest.Run(t, open) }
+
+func TestModel(t *testing.T) { storetest.Model(t, open) }

@@ -1,0 +1,189 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// What the delivery came from and whether it may be made again, under a lock
+// on its dead letter, if it has one. One index probe for each table.
+const replaySourceSQL = `
+	select d.event, d.endpoint, d.account, d.type,
+		exists (select from queue q where q.id = @id) as pending,
+		coalesce((select e.status = 'deleted' from endpoints e where e.id = d.endpoint), true) as deleted,
+		exists (select from events e where e.id = d.event and e.account = d.account) as has_bytes,
+		(select q.id from queue q where q.id = d.replay) as pending_replay
+	from (
+		select l.event, l.endpoint, l.account, l.type, l.replay
+		from dead_letters l
+		where l.delivery = @id
+		union all
+		select q.event, q.endpoint, q.account, q.type, null
+		from queue q
+		where q.id = @id
+		union all
+		select a.event, a.endpoint, a.account, a.type, null
+		from attempts a
+		where a.delivery = @id and a.status_after in ('delivered', 'cancelled', 'skipped') and not a.stale
+	) d
+	where @account::uuid is null or d.account = @account
+	limit 1`
+
+// Two replays of a dead letter wait for each other here. Walks
+// dead_letters_pkey.
+const lockDeadLetterSQL = `select delivery from dead_letters where delivery = @id for update`
+
+const insertReplaySQL = `
+	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at, replayed_from)
+	values (@replay, @event, @endpoint, @of, @type, 2, now(), 0, 0, 0, now() + @expiry * interval '1 microsecond', @id)`
+
+// Walks dead_letters_pkey.
+const resolveReplayedSQL = `
+	update dead_letters
+	set resolved_at = now(), resolution = 'replayed', resolved_by = @by, replay = @replay
+	where delivery = @id`
+
+// Replay makes a new delivery of an ended one.
+func (s *Store) Replay(ctx context.Context, r store.Replay) (postrider.Delivery, error) {
+	err := s.repeat(ctx, func(again bool) error {
+		if again {
+			if _, err := s.delivery(ctx, r.ID, r.Account); !errors.Is(err, postrider.ErrNotFound) {
+				return err // nil: the first try made it
+			}
+		}
+		return s.tx(ctx, func(tx pgx.Tx) error { return replay(ctx, tx, r) })
+	})
+	if isCode(err, codeUnique) {
+		err = postrider.ErrConflict
+	}
+	if err != nil {
+		return postrider.Delivery{}, fmt.Errorf("replay %s: %w", r.Delivery, err)
+	}
+	return s.delivery(ctx, r.ID, r.Account)
+}
+
+func replay(ctx context.Context, tx pgx.Tx, r store.Replay) error {
+	args := pgx.NamedArgs{
+		"id": someUUID(r.Delivery), "account": uuid(r.Account), "replay": someUUID(r.ID),
+		"expiry": r.Expiry.Microseconds(), "by": r.By,
+	}
+	if _, err := tx.Exec(ctx, lockDeadLetterSQL, args); err != nil {
+		return err
+	}
+	source, err := replaySource(ctx, tx, args)
+	if err != nil {
+		return err
+	}
+	args["event"], args["endpoint"], args["of"], args["type"] =
+		someUUID(source.event), someUUID(source.endpoint), someUUID(source.account), source.eventType
+	b := &pgx.Batch{}
+	b.Queue(insertReplaySQL, args)
+	b.Queue(resolveReplayedSQL, args)
+	return tx.SendBatch(ctx, b).Close()
+}
+
+type source struct {
+	event     postrider.EventID
+	endpoint  postrider.EndpointID
+	account   postrider.AccountID
+	eventType string
+}
+
+// replaySource finds what is to be replayed, or says why it must not be.
+func replaySource(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (source, error) {
+	var from source
+	var pending, deleted, hasBytes bool
+	var other postrider.DeliveryID
+	err := tx.QueryRow(ctx, replaySourceSQL, args).Scan(toID(&from.event), toID(&from.endpoint), toID(&from.account),
+		&from.eventType, &pending, &deleted, &hasBytes, toID(&other))
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return from, postrider.ErrNotFound
+	case err != nil:
+		return from, err
+	case pending, deleted:
+		return from, postrider.ErrConflict
+	case !other.IsZero():
+		return from, &store.ReplayPendingError{Replay: other}
+	case !hasBytes:
+		return from, postrider.ErrGone
+	}
+	return from, nil
+}
+
+// The record follows the last attempt, the one under way included. Walks
+// queue_pkey.
+const cancelSQL = `
+	with ended as (
+		delete from queue
+		where id = @id and (@account::uuid is null or account = @account)
+		returning id, claims, event, endpoint, account, type, replayed_from
+	)
+	insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
+		retry_after, started_at, duration, stale, status_after, replayed_from)
+	select id, claims + 1, event, endpoint, account, type, 'none', 0, 'cancelled', 0, now(), 0, false, 'cancelled',
+		replayed_from
+	from ended`
+
+// Cancel ends a pending delivery.
+func (s *Store) Cancel(ctx context.Context, c store.Cancel) (postrider.Delivery, error) {
+	var d postrider.Delivery
+	err := s.repeat(ctx, func(again bool) error {
+		tag, err := s.pool.Exec(ctx, cancelSQL, pgx.NamedArgs{"id": someUUID(c.Delivery), "account": uuid(c.Account)})
+		if err != nil {
+			return err
+		}
+		if d, err = s.delivery(ctx, c.Delivery, c.Account); err != nil {
+			return err
+		}
+		if cancelled := tag.RowsAffected() > 0 || again && d.Status == postrider.Cancelled; !cancelled {
+			return postrider.ErrConflict
+		}
+		return nil
+	})
+	if err != nil {
+		return postrider.Delivery{}, fmt.Errorf("cancel %s: %w", c.Delivery, err)
+	}
+	return d, nil
+}
+
+// Walks dead_letters_pkey.
+const discardSQL = `
+	update dead_letters
+	set resolved_at = now(), resolution = 'discarded', resolved_by = @by, note = @note
+	where delivery = @id and (@account::uuid is null or account = @account) and resolved_at is null`
+
+// Discard lays a dead letter aside.
+func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLetter, error) {
+	var letter postrider.DeadLetter
+	err := s.repeat(ctx, func(again bool) error {
+		tag, err := s.pool.Exec(ctx, discardSQL, pgx.NamedArgs{
+			"id": someUUID(d.Delivery), "account": uuid(d.Account), "by": d.By, "note": d.Note,
+		})
+		if err != nil {
+			return err
+		}
+		page, err := s.DeadLetters(ctx, store.DeadLetterQuery{Delivery: d.Delivery, Account: d.Account, Resolved: true})
+		switch {
+		case err != nil:
+			return err
+		case len(page.Items) == 0:
+			return postrider.ErrNotFound
+		}
+		letter = page.Items[0]
+		if discarded := tag.RowsAffected() > 0 || again && letter.Resolution == postrider.Discarded; !discarded {
+			return postrider.ErrConflict
+		}
+		return nil
+	})
+	if err != nil {
+		return postrider.DeadLetter{}, fmt.Errorf("discard %s: %w", d.Delivery, err)
+	}
+	return letter, nil
+}

@@ -1,0 +1,325 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// The lock on the one row is held to the commit, so that versions become
+// visible in their order. It is taken first, by whoever changes endpoints.
+const raiseVersionSQL = `update subscriptions set version = version + 1 returning version`
+
+const insertEndpointSQL = `
+	insert into endpoints (id, account, uid, url, description, event_types, status, status_reason, policy,
+		revision, version, created_at, updated_at)
+	values (@id, @account, @uid, @url, @description, @event_types, @status, @status_reason, @policy,
+		1, @version, @created_at, now())
+	on conflict (id) do nothing
+	returning revision, updated_at`
+
+// Walks endpoints_pkey.
+const updateEndpointSQL = `
+	update endpoints
+	set uid = @uid, url = @url, description = @description, event_types = @event_types, status = @status,
+		status_reason = @status_reason, policy = @policy, revision = revision + 1, version = @version, updated_at = now()
+	where id = @id and account = @account and status <> 'deleted' and revision = @revision
+	returning revision, updated_at`
+
+// Tells why nothing was put. Walks endpoints_pkey.
+const liveEndpointSQL = `
+	select exists (select from endpoints where id = @id and account = @account and status <> 'deleted')`
+
+// PutEndpoint creates or changes an endpoint.
+func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error) {
+	policy, err := store.EncodePolicy(p.Endpoint.Policy)
+	if err != nil {
+		return postrider.Endpoint{}, err
+	}
+	e := p.Endpoint
+	args := pgx.NamedArgs{
+		"id": someUUID(e.ID), "account": someUUID(e.Account), "uid": text(e.UID), "url": e.URL, "description": e.Description,
+		"event_types": patterns(e.EventTypes), "status": string(e.Status), "status_reason": e.StatusReason,
+		"policy": string(policy), "revision": e.Revision, "created_at": e.ID.Time(),
+	}
+	err = s.once(ctx, func() error {
+		return s.tx(ctx, func(tx pgx.Tx) error {
+			if err := putEndpoint(ctx, tx, &e, args); err != nil {
+				return err
+			}
+			return insertSecrets(ctx, tx, e.ID, p.Secrets)
+		})
+	})
+	if isCode(err, codeUnique) {
+		err = postrider.ErrConflict
+	}
+	if err != nil {
+		return postrider.Endpoint{}, fmt.Errorf("put endpoint %s: %w", e.ID, err)
+	}
+	e.CreatedAt = e.ID.Time()
+	return e, nil
+}
+
+// putEndpoint sets the revision and the time of e to what was stored.
+func putEndpoint(ctx context.Context, tx pgx.Tx, e *postrider.Endpoint, args pgx.NamedArgs) error {
+	if err := raiseVersion(ctx, tx, args); err != nil {
+		return err
+	}
+	statement := updateEndpointSQL
+	if e.Revision == 0 {
+		statement = insertEndpointSQL
+	}
+	err := tx.QueryRow(ctx, statement, args).Scan(&e.Revision, toTime(&e.UpdatedAt))
+	if errors.Is(err, pgx.ErrNoRows) {
+		var live bool
+		switch err := tx.QueryRow(ctx, liveEndpointSQL, args).Scan(&live); {
+		case err != nil:
+			return err
+		case live:
+			return postrider.ErrConflict
+		}
+		return postrider.ErrNotFound
+	}
+	return err
+}
+
+func raiseVersion(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
+	var version int64
+	if err := tx.QueryRow(ctx, raiseVersionSQL).Scan(&version); err != nil {
+		return fmt.Errorf("raise the version: %w", err)
+	}
+	args["version"] = version
+	return nil
+}
+
+// A secret that is there already, because a call is repeated, stays as it is.
+const insertSecretSQL = `
+	insert into endpoint_secrets (id, endpoint, key, created_at, expires_at)
+	values (@id, @endpoint, @key, @created_at, @expires_at)
+	on conflict (id) do nothing`
+
+func insertSecrets(ctx context.Context, tx pgx.Tx, endpoint postrider.EndpointID, secrets []postrider.Secret) error {
+	if len(secrets) == 0 {
+		return nil
+	}
+	b := &pgx.Batch{}
+	for _, secret := range secrets {
+		b.Queue(insertSecretSQL, pgx.NamedArgs{
+			"id": someUUID(secret.ID), "endpoint": someUUID(endpoint), "key": secret.Key,
+			"created_at": secret.ID.Time(), "expires_at": instant(secret.ExpiresAt),
+		})
+	}
+	return tx.SendBatch(ctx, b).Close()
+}
+
+// Walks endpoints_pkey by id, endpoints_uid by uid, endpoints_account by
+// account, and endpoints_pkey backwards for all.
+const endpointsSQL = `
+	select e.id, e.account, coalesce(e.uid, ''), e.url, e.description, e.event_types, e.status, e.status_reason,
+		e.policy, e.revision, e.created_at, e.updated_at
+	from endpoints e
+	where e.id < @before
+		and (@id::uuid is null or e.id = @id)
+		and (@account::uuid is null or e.account = @account)
+		and (@uid::text is null or e.uid = @uid)
+		and (@status::text is null or e.status = @status)
+		and (@id::uuid is not null or e.status <> 'deleted')
+	order by e.id desc
+	limit @limit`
+
+// Endpoints lists endpoints, newest first.
+func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error) {
+	_, before, err := within[postrider.EndpointID](store.Span{}, q.Paging)
+	if err != nil {
+		return store.Page[postrider.Endpoint]{}, err
+	}
+	endpoints, err := list(ctx, s, query{endpointsSQL, pgx.NamedArgs{
+		"before": before, "id": uuid(q.ID), "account": uuid(q.Account), "uid": text(q.UID),
+		"status": text(string(q.Status)), "limit": q.Size() + 1,
+	}}, scanEndpoint)
+	if err != nil {
+		return store.Page[postrider.Endpoint]{}, fmt.Errorf("list endpoints: %w", err)
+	}
+	return store.Cut(endpoints, q.Paging, func(e postrider.Endpoint) string { return string(e.ID[:]) }), nil
+}
+
+func scanEndpoint(row pgx.CollectableRow) (e postrider.Endpoint, err error) {
+	var policy []byte
+	var types []string
+	err = row.Scan(toID(&e.ID), toID(&e.Account), &e.UID, &e.URL, &e.Description, &types, &e.Status, &e.StatusReason,
+		&policy, &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt))
+	if err != nil {
+		return e, err
+	}
+	for _, t := range types {
+		e.EventTypes = append(e.EventTypes, postrider.Pattern(t))
+	}
+	e.Policy, err = store.DecodePolicy(policy)
+	return e, err
+}
+
+func patterns(ps []postrider.Pattern) []string {
+	texts := make([]string, len(ps))
+	for i, p := range ps {
+		texts[i] = string(p)
+	}
+	return texts
+}
+
+// Walks endpoint_secrets_endpoint.
+const secretsSQL = `
+	select s.id, s.endpoint, s.key, s.created_at, s.expires_at
+	from unnest(@endpoints::uuid[]) as e (id)
+	join endpoint_secrets s on s.endpoint = e.id
+	where s.expires_at is null or s.expires_at > now()
+	order by s.endpoint, s.id desc`
+
+// Secrets returns an endpoint's secrets that have not expired, newest first.
+func (s *Store) Secrets(ctx context.Context, endpoint postrider.EndpointID) ([]postrider.Secret, error) {
+	secrets, err := s.secrets(ctx, uuids{someUUID(endpoint)})
+	if err != nil {
+		return nil, fmt.Errorf("secrets of %s: %w", endpoint, err)
+	}
+	return secrets, nil
+}
+
+func (s *Store) secrets(ctx context.Context, endpoints uuids) ([]postrider.Secret, error) {
+	var secrets []postrider.Secret
+	err := s.repeat(ctx, func(bool) (err error) {
+		rows, _ := s.pool.Query(ctx, secretsSQL, pgx.NamedArgs{"endpoints": endpoints})
+		secrets, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (k postrider.Secret, err error) {
+			err = row.Scan(toID(&k.ID), toID(&k.Endpoint), &k.Key, toTime(&k.CreatedAt), toTime(&k.ExpiresAt))
+			return k, err
+		})
+		return err
+	})
+	return secrets, err
+}
+
+// Walks endpoints_pkey.
+const touchEndpointSQL = `
+	update endpoints
+	set version = @version
+	where id = @id and status <> 'deleted'`
+
+// Walks endpoint_secrets_endpoint.
+const expireSecretsSQL = `
+	update endpoint_secrets
+	set expires_at = least(expires_at, now() + @overlap * interval '1 microsecond')
+	where endpoint = @id`
+
+// RotateSecret adds a secret and lets the others expire.
+func (s *Store) RotateSecret(ctx context.Context, r store.RotateSecret) error {
+	args := pgx.NamedArgs{"id": someUUID(r.Secret.Endpoint), "overlap": r.Overlap.Microseconds()}
+	err := s.once(ctx, func() error {
+		return s.tx(ctx, func(tx pgx.Tx) error { return rotate(ctx, tx, r.Secret, args) })
+	})
+	if isCode(err, codeUnique) {
+		err = postrider.ErrConflict
+	}
+	if err != nil {
+		return fmt.Errorf("rotate the secret of %s: %w", r.Secret.Endpoint, err)
+	}
+	return nil
+}
+
+func rotate(ctx context.Context, tx pgx.Tx, secret postrider.Secret, args pgx.NamedArgs) error {
+	if err := raiseVersion(ctx, tx, args); err != nil {
+		return err
+	}
+	switch tag, err := tx.Exec(ctx, touchEndpointSQL, args); {
+	case err != nil:
+		return err
+	case tag.RowsAffected() == 0:
+		return postrider.ErrNotFound
+	}
+	if _, err := tx.Exec(ctx, expireSecretsSQL, args); err != nil {
+		return err
+	}
+	return insertSecrets(ctx, tx, secret.Endpoint, []postrider.Secret{secret})
+}
+
+// Walks endpoints_version. Every version up to the greatest in sight is in
+// sight, since they commit in their order.
+const changesSQL = `
+	select e.version, e.id, e.account, coalesce(e.uid, ''), e.url, e.description, e.event_types, e.status,
+		e.status_reason, e.policy, e.revision, e.created_at, e.updated_at
+	from endpoints e
+	where e.version > @since
+		and (@since > 0 or e.status <> 'deleted')
+	order by e.version
+	limit @limit`
+
+const versionSQL = `select version from subscriptions`
+
+// Changes returns the endpoints that changed after a version.
+func (s *Store) Changes(ctx context.Context, since int64, limit int) (store.Changes, error) {
+	if limit <= 0 {
+		limit = math.MaxInt32
+	}
+	c, err := s.changes(ctx, since, limit)
+	if err != nil {
+		return store.Changes{}, fmt.Errorf("changes after %d: %w", since, err)
+	}
+	ids, place := uuids{}, map[postrider.EndpointID]*store.Routed{}
+	for i := range c.Endpoints {
+		id := c.Endpoints[i].Endpoint.ID
+		ids, place[id] = append(ids, someUUID(id)), &c.Endpoints[i]
+	}
+	// Read afterwards: a secret that is newer than Version only comes early.
+	secrets, err := s.secrets(ctx, ids)
+	if err != nil {
+		return store.Changes{}, fmt.Errorf("secrets of what changed after %d: %w", since, err)
+	}
+	for _, secret := range secrets {
+		place[secret.Endpoint].Secrets = append(place[secret.Endpoint].Secrets, secret)
+	}
+	return c, nil
+}
+
+func (s *Store) changes(ctx context.Context, since int64, limit int) (store.Changes, error) {
+	var c store.Changes
+	err := s.repeat(ctx, func(bool) error {
+		c = store.Changes{}
+		var last int64
+		b := &pgx.Batch{}
+		// The version first: what the second statement sees is not older.
+		b.Queue(versionSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&c.Version) })
+		b.Queue(changesSQL, pgx.NamedArgs{"since": since, "limit": limit}).Query(func(rows pgx.Rows) (err error) {
+			c.Endpoints, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Routed, error) {
+				return scanChange(row, &last)
+			})
+			return err
+		})
+		if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
+			return err
+		}
+		c.Version = max(c.Version, last)
+		if len(c.Endpoints) == limit {
+			c.Version = last
+		}
+		return nil
+	})
+	return c, err
+}
+
+func scanChange(row pgx.CollectableRow, version *int64) (store.Routed, error) {
+	var r store.Routed
+	e, policy, types := &r.Endpoint, []byte(nil), []string(nil)
+	err := row.Scan(version, toID(&e.ID), toID(&e.Account), &e.UID, &e.URL, &e.Description, &types, &e.Status,
+		&e.StatusReason, &policy, &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt))
+	if err != nil {
+		return r, err
+	}
+	for _, t := range types {
+		e.EventTypes = append(e.EventTypes, postrider.Pattern(t))
+	}
+	e.Policy, err = store.DecodePolicy(policy)
+	return r, err
+}

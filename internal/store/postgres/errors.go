@@ -1,0 +1,129 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/postrider/postrider"
+)
+
+// The SQLSTATEs that this package tells apart by themselves.
+const (
+	codeMoved      = "PR001" // raised by postrider_check_version
+	codeUnique     = "23505"
+	codeTwice      = "21000" // on conflict do update met a row of its own statement
+	retryAttempts  = 5
+	retryJitterMax = 50 * time.Millisecond
+)
+
+// class is what an error asks of us.
+type class int
+
+const (
+	classOther   class = iota // our own fault
+	classInvalid              // the text can never be stored
+	classRetry                // nothing was stored; the same transaction may pass now
+	classUnsent               // the connection was gone before anything was sent
+	classUnknown              // the connection broke while we waited: stored or not
+	classBusy                 // the server will not take it now; nothing was stored
+)
+
+// codes maps SQLSTATEs, or the first two characters of them, to classes.
+var codes = map[string]class{
+	"40001": classRetry,   // serialization failure
+	"40P01": classRetry,   // deadlock
+	"08":    classUnknown, // connection exceptions
+	"57P01": classUnknown, // an administrator ended the session
+	"57P02": classUnknown, // the server crashed
+	"57P03": classBusy,    // the server is starting or stopping
+	"25006": classBusy,    // read-only: a standby, or one to be
+	"25P03": classBusy,    // idle in transaction for too long
+	"53":    classBusy,    // disk full, out of memory, too many connections
+	"55P03": classBusy,    // a lock was not to be had in time
+	"57014": classBusy,    // the statement took too long
+	"58030": classBusy,    // I/O error
+	"22021": classInvalid,
+	"22P05": classInvalid,
+}
+
+func classify(err error) class {
+	var pgErr *pgconn.PgError
+	var connectErr *pgconn.ConnectError
+	var netErr net.Error
+	switch {
+	case errors.As(err, &connectErr):
+		return classBusy
+	case errors.As(err, &pgErr):
+		if c, ok := codes[pgErr.Code]; ok {
+			return c
+		}
+		return codes[pgErr.Code[:min(2, len(pgErr.Code))]]
+	case pgconn.SafeToRetry(err):
+		return classUnsent
+	case errors.As(err, &netErr), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+		return classUnknown
+	}
+	return classOther
+}
+
+// fault turns the driver's error into one that package store promises.
+func fault(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	switch classify(err) {
+	case classInvalid:
+		return fmt.Errorf("%w: %w", &postrider.InvalidError{Field: "text", Reason: "must be UTF-8 without NUL"}, err)
+	case classRetry, classUnsent, classUnknown, classBusy:
+		return fmt.Errorf("%w: %w", postrider.ErrBusy, err)
+	case classOther:
+	}
+	return err
+}
+
+// isCode reports whether the server answered with the SQLSTATE.
+func isCode(err error, code string) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == code
+}
+
+// once runs a transaction that must not be repeated when its fate is unknown.
+func (s *Store) once(ctx context.Context, do func() error) error {
+	return retry(ctx, false, func(bool) error { return do() })
+}
+
+// repeat runs a transaction that may be repeated: do must answer as the first
+// time when the first time was stored. again says that it may have been.
+func (s *Store) repeat(ctx context.Context, do func(again bool) error) error {
+	return retry(ctx, true, do)
+}
+
+func retry(ctx context.Context, repeatable bool, do func(again bool) error) error {
+	again := false
+	for attempt := 1; ; attempt++ {
+		err := do(again)
+		if err == nil || ctx.Err() != nil || attempt == retryAttempts {
+			return fault(err)
+		}
+		c := classify(err)
+		switch {
+		case c == classUnknown && repeatable:
+			again = true
+		case c == classBusy && again: // the server is on its way back, and we have a question
+		case c != classRetry && c != classUnsent:
+			return fault(err)
+		}
+		pause := time.NewTimer(rand.N(retryJitterMax << attempt))
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		}
+	}
+}

@@ -1,0 +1,451 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Publish stores the batches in one transaction. Without idempotency and
+// ordering keys that is one round trip; keys cost a second, ordering a third.
+func (s *Store) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
+	var published []store.Published
+	err := s.repeat(ctx, func(again bool) (err error) {
+		published, err = s.publish(ctx, p, again)
+		if isCode(err, codeUnique) {
+			// An event's id is there already: this publish was stored before, its
+			// reply was lost, and if it was still under way, we have waited for it.
+			published, err = s.publish(ctx, p, true)
+		}
+		return err
+	})
+	switch {
+	case isCode(err, codeMoved):
+		return nil, store.ErrMoved
+	case err != nil:
+		return nil, fmt.Errorf("publish: %w", err)
+	}
+	return published, nil
+}
+
+// publish tries once. With again, events that are stored already are left out.
+func (s *Store) publish(ctx context.Context, p store.Publish, again bool) ([]store.Published, error) {
+	if again || needsQuestions(p.Batches) {
+		t := publishing{Publish: p, again: again}
+		err := s.exchange(ctx, func(conn *pgxpool.Conn) error { return t.run(ctx, conn) })
+		return t.accepted.Published, err
+	}
+	accepted := store.Accept(p.Batches, nil)
+	var rows newRows
+	for _, e := range accepted.Fresh {
+		rows.add(e, 0)
+	}
+	b := &pgx.Batch{}
+	rows.queue(b)
+	b.Queue(checkVersionSQL, pgx.NamedArgs{"version": p.Version})
+	return accepted.Published, s.pool.SendBatch(ctx, b).Close()
+}
+
+// The check comes after the inserts: a first try whose reply was lost holds
+// the ids, so that we wait for its end before we may answer that nothing was
+// stored. The version is read without a lock, by a statement that began after
+// Publish was called.
+const checkVersionSQL = `select postrider_check_version(@version)`
+
+func needsQuestions(batches []store.Batch) bool {
+	for _, batch := range batches {
+		for i := range batch {
+			if batch[i].Event.IdempotencyKey != "" || batch[i].Event.OrderingKey != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// publishing is one try of a publish that has to ask before it writes.
+type publishing struct {
+	store.Publish
+	again bool
+
+	accepted  store.Accepted
+	held      map[store.Key]store.KeyHolder // by earlier transactions
+	mine      map[store.Key]store.KeyHolder // taken by this one, before it was decided who gets them
+	sequences map[postrider.EventID]int64
+}
+
+func (t *publishing) run(ctx context.Context, conn *pgxpool.Conn) error {
+	if err := t.takeKeys(ctx, conn); err != nil {
+		return err
+	}
+	t.accepted = store.Accept(t.Batches, t.held)
+	fresh, err := t.unstored(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if err := t.giveSequences(ctx, conn, fresh); err != nil {
+		return err
+	}
+	t.answer()
+
+	b := &pgx.Batch{}
+	t.settleKeys(b)
+	var rows newRows
+	for _, e := range fresh {
+		rows.add(e, t.sequences[e.Event.ID])
+	}
+	rows.queue(b)
+	if len(fresh) > 0 || len(t.accepted.Fresh) == 0 { // else all of it was stored, whatever moved since
+		b.Queue(checkVersionSQL, pgx.NamedArgs{"version": t.Version})
+	}
+	b.Queue(commitSQL)
+	return conn.SendBatch(ctx, b).Close()
+}
+
+// Takes the keys in their sorted order, so that no two publishes wait for each
+// other in a circle, and waits at a key that another is about to commit.
+// Walks idempotency_keys_pkey.
+const takeKeysSQL = `
+	insert into idempotency_keys (account, key, event, hash, created_at)
+	select k.account, k.key, k.event, k.hash, now()
+	from unnest(@accounts::uuid[], @keys::text[], @events::uuid[], @hashes::bytea[]) as k (account, key, event, hash)
+	on conflict (account, key) do nothing
+	returning account, key, event, hash`
+
+// A statement of its own: its snapshot sees what takeKeysSQL waited for.
+// Walks idempotency_keys_pkey.
+const holdersSQL = `
+	select h.account, h.key, h.event, h.hash
+	from unnest(@accounts::uuid[], @keys::text[]) as k (account, key)
+	cross join lateral (
+		select h.*
+		from idempotency_keys h
+		where h.account = k.account and h.key = k.key
+		limit 1
+	) h`
+
+func (t *publishing) takeKeys(ctx context.Context, conn *pgxpool.Conn) error {
+	b := &pgx.Batch{}
+	b.Queue(beginSQL)
+	t.held, t.mine = map[store.Key]store.KeyHolder{}, map[store.Key]store.KeyHolder{}
+	if keys := store.Keys(t.Batches); len(keys) > 0 {
+		columns := keyColumns(keys, firstHolders(t.Batches))
+		b.Queue(takeKeysSQL, columns).Query(collectHolders(t.mine))
+		b.Queue(holdersSQL, columns).Query(collectHolders(t.held))
+	}
+	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+		return err
+	}
+	for key := range t.mine {
+		delete(t.held, key)
+	}
+	return nil
+}
+
+func firstHolders(batches []store.Batch) map[store.Key]store.KeyHolder {
+	holders := map[store.Key]store.KeyHolder{}
+	for _, batch := range batches {
+		for _, e := range batch {
+			key := store.Key{Account: e.Event.Account, Key: e.Event.IdempotencyKey}
+			if _, taken := holders[key]; key.Key != "" && !taken {
+				holders[key] = store.KeyHolder{Event: e.Event.ID, Hash: store.ContentHash(e.Event)}
+			}
+		}
+	}
+	return holders
+}
+
+func keyColumns(keys []store.Key, holders map[store.Key]store.KeyHolder) pgx.NamedArgs {
+	var accounts, events uuids
+	var names []string
+	var hashes [][]byte
+	for _, key := range keys {
+		holder := holders[key]
+		accounts, events = append(accounts, someUUID(key.Account)), append(events, someUUID(holder.Event))
+		names, hashes = append(names, key.Key), append(hashes, holder.Hash[:])
+	}
+	return pgx.NamedArgs{"accounts": accounts, "keys": names, "events": events, "hashes": hashes}
+}
+
+func collectHolders(into map[store.Key]store.KeyHolder) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var key store.Key
+		var holder store.KeyHolder
+		var hash []byte
+		_, err := pgx.ForEachRow(rows, []any{toID(&key.Account), &key.Key, toID(&holder.Event), &hash}, func() error {
+			holder.Hash = [32]byte(hash)
+			into[key] = holder
+			return nil
+		})
+		return err
+	}
+}
+
+// unstored returns the accepted events that no earlier try has stored, and
+// notes the sequences of those that one has.
+func (t *publishing) unstored(ctx context.Context, conn *pgxpool.Conn) ([]*store.NewEvent, error) {
+	t.sequences = map[postrider.EventID]int64{}
+	if !t.again && len(t.held) == 0 {
+		return t.accepted.Fresh, nil
+	}
+	var ids, accounts uuids
+	for i, p := range t.accepted.Published {
+		for j, e := range p.Events {
+			ids, accounts = append(ids, someUUID(e.ID)), append(accounts, someUUID(t.Batches[i][j].Event.Account))
+		}
+	}
+	rows, _ := conn.Query(ctx, storedSQL, pgx.NamedArgs{"ids": ids, "accounts": accounts})
+	var id postrider.EventID
+	var sequence int64
+	_, err := pgx.ForEachRow(rows, []any{toID(&id), &sequence}, func() error {
+		t.sequences[id] = sequence
+		return nil
+	})
+	fresh := slices.DeleteFunc(slices.Clone(t.accepted.Fresh), func(e *store.NewEvent) bool {
+		_, stored := t.sequences[e.Event.ID]
+		return stored
+	})
+	return fresh, err
+}
+
+// Walks events_pkey.
+const storedSQL = `
+	select p.id, e.sequence
+	from unnest(@ids::uuid[], @accounts::uuid[]) as p (id, account)
+	cross join lateral (
+		select e.sequence
+		from events e
+		where e.id = p.id and e.account = p.account
+		limit 1
+	) e`
+
+// The lock on a key's row is held to the commit, so that the sequence is the
+// order of commits. Sorted like the idempotency keys, and after them. Walks
+// order_heads_pkey.
+const orderHeadsSQL = `
+	insert into order_heads as h (account, ordering_key, last)
+	select n.account, n.key, n.events
+	from unnest(@accounts::uuid[], @keys::text[], @events::bigint[]) as n (account, key, events)
+	on conflict (account, ordering_key) do update set last = h.last + excluded.last
+	returning account, ordering_key, last`
+
+func (t *publishing) giveSequences(ctx context.Context, conn *pgxpool.Conn, fresh []*store.NewEvent) error {
+	counts := map[store.Key]int64{}
+	for _, e := range fresh {
+		if e.Event.OrderingKey != "" {
+			counts[orderOf(e)]++
+		}
+	}
+	if len(counts) == 0 {
+		return nil
+	}
+	var accounts uuids
+	var names []string
+	var events []int64
+	for _, key := range sortedKeys(counts) {
+		accounts, names, events = append(accounts, someUUID(key.Account)), append(names, key.Key), append(events, counts[key])
+	}
+	rows, _ := conn.Query(ctx, orderHeadsSQL, pgx.NamedArgs{"accounts": accounts, "keys": names, "events": events})
+	var key store.Key
+	var head int64
+	last := map[store.Key]int64{} // given before the next of fresh
+	_, err := pgx.ForEachRow(rows, []any{toID(&key.Account), &key.Key, &head}, func() error {
+		last[key] = head - counts[key]
+		return nil
+	})
+	for _, e := range fresh {
+		if e.Event.OrderingKey != "" {
+			last[orderOf(e)]++
+			t.sequences[e.Event.ID] = last[orderOf(e)]
+		}
+	}
+	return err
+}
+
+func orderOf(e *store.NewEvent) store.Key {
+	return store.Key{Account: e.Event.Account, Key: e.Event.OrderingKey}
+}
+
+func sortedKeys(counts map[store.Key]int64) []store.Key {
+	keys := make([]store.Key, 0, len(counts))
+	for key := range counts {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b store.Key) int {
+		return cmp.Or(a.Account.Compare(b.Account), cmp.Compare(a.Key, b.Key))
+	})
+	return keys
+}
+
+// answer writes the sequences into what the callers are told.
+func (t *publishing) answer() {
+	for _, p := range t.accepted.Published {
+		for i := range p.Events {
+			p.Events[i].Sequence = t.sequences[p.Events[i].ID]
+		}
+	}
+}
+
+// Walks idempotency_keys_pkey.
+const dropKeysSQL = `
+	delete from idempotency_keys k
+	using unnest(@accounts::uuid[], @keys::text[]) as d (account, key)
+	where k.account = d.account and k.key = d.key`
+
+// settleKeys queues what makes the stored keys those that were accepted: a key
+// is given back when its batch was refused, or passes to the next one that
+// uses it.
+func (t *publishing) settleKeys(b *pgx.Batch) {
+	var drop, take []store.Key
+	for _, key := range store.Keys(t.Batches) {
+		mine, isMine := t.mine[key]
+		want, wanted := t.accepted.Taken[key]
+		_, isHeld := t.held[key]
+		right := isMine && wanted && mine == want
+		if isMine && !right {
+			drop = append(drop, key)
+		}
+		if wanted && !right && !isHeld {
+			take = append(take, key)
+		}
+	}
+	if len(drop) > 0 {
+		b.Queue(dropKeysSQL, keyColumns(drop, t.mine))
+	}
+	if len(take) > 0 {
+		b.Queue(takeKeysSQL, keyColumns(take, t.accepted.Taken))
+	}
+}
+
+// Takes the jobs that have been due for longest; created with their event, so
+// that is the oldest first. Walks fanouts_due_at.
+const claimFanOutsSQL = `
+	with due as materialized (
+		select f.ctid as at
+		from fanouts f
+		where f.due_at <= now()
+		order by f.due_at
+		limit @max
+		for update skip locked
+	), claimed as (
+		update fanouts f
+		set token = @token, due_at = now() + @lease * interval '1 microsecond'
+		from due
+		where f.ctid = due.at
+		returning f.event, f.account, f.type, f.up_to, f.cursor
+	)
+	select c.event, c.account, c.type, c.up_to, c.cursor,
+		coalesce(e.api_version, ''), coalesce(e.ordering_key, ''), coalesce(e.sequence, 0)
+	from claimed c
+	left join lateral (
+		select e.*
+		from events e
+		where e.id = c.event and e.account = c.account
+		limit 1
+	) e on true
+	order by c.event`
+
+// ClaimFanOuts leases fan-out jobs that are due.
+func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store.FanOut, error) {
+	var jobs []store.FanOut
+	err := s.once(ctx, func() (err error) {
+		rows, _ := s.pool.Query(ctx, claimFanOutsSQL, pgx.NamedArgs{
+			"max": c.Max, "token": token(c.Token), "lease": c.Lease.Microseconds(),
+		})
+		jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.FanOut, error) {
+			f := store.FanOut{Token: c.Token}
+			err := row.Scan(toID(&f.Event.ID), toID(&f.Event.Account), &f.Event.Type, toID(&f.UpTo), toID(&f.Cursor),
+				&f.Event.APIVersion, &f.Event.OrderingKey, &f.Event.Sequence)
+			f.Event.CreatedAt = f.Event.ID.Time()
+			return f, err
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim fan-outs: %w", err)
+	}
+	return jobs, nil
+}
+
+// The compare-and-set of a job: nothing moves unless token and cursor are what
+// the chunk was made from. Walks fanouts_pkey.
+const moveFanOutSQL = `
+	with moved as (
+		update fanouts
+		set cursor = @to, due_at = now() + @lease * interval '1 microsecond'
+		where event = @event and token = @token and cursor = @from and not @done
+		returning account, type
+	), ended as (
+		delete from fanouts
+		where event = @event and token = @token and cursor = @from and @done
+		returning account, type
+	)
+	select c.account, c.type, coalesce(e.ordering_key, ''), coalesce(e.sequence, 0)
+	from (select account, type from moved union all select account, type from ended) c
+	left join events e on e.id = @event and e.account = c.account`
+
+// FanOut stores a chunk of a fan-out job and moves its cursor.
+func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) error {
+	err := s.repeat(ctx, func(again bool) error {
+		err := s.exchange(ctx, func(conn *pgxpool.Conn) error { return fanOut(ctx, conn, c) })
+		if again && errors.Is(err, postrider.ErrFenced) {
+			return s.fannedOut(ctx, c)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("fan out %s: %w", c.Event, err)
+	}
+	return nil
+}
+
+func fanOut(ctx context.Context, conn *pgxpool.Conn, c store.FanOutChunk) error {
+	e := store.NewEvent{Event: postrider.Event{ID: c.Event}, Deliveries: c.Deliveries}
+	b := &pgx.Batch{}
+	b.Queue(beginSQL)
+	b.Queue(moveFanOutSQL, pgx.NamedArgs{
+		"event": someUUID(c.Event), "token": token(c.Token), "from": someUUID(c.From), "to": someUUID(c.To),
+		"done": c.Done, "lease": c.Lease.Microseconds(),
+	}).QueryRow(func(row pgx.Row) error {
+		return row.Scan(toID(&e.Event.Account), &e.Event.Type, &e.Event.OrderingKey, &e.Event.Sequence)
+	})
+	switch err := conn.SendBatch(ctx, b).Close(); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return postrider.ErrFenced
+	case err != nil:
+		return err
+	}
+	var rows newRows
+	rows.addDeliveries(&e, e.Event.Sequence)
+	b = &pgx.Batch{}
+	rows.queue(b)
+	b.Queue(commitSQL)
+	return conn.SendBatch(ctx, b).Close()
+}
+
+// Walks queue_pkey and attempts_pkey.
+const fannedOutSQL = `
+	select exists (select from queue where id = @id)
+		or exists (select from attempts where delivery = @id)`
+
+// fannedOut decides whether the chunk was stored by a try whose reply was
+// lost: its deliveries know.
+func (s *Store) fannedOut(ctx context.Context, c store.FanOutChunk) error {
+	if len(c.Deliveries) == 0 {
+		return postrider.ErrFenced // nothing to lose; the job goes on without the caller
+	}
+	var stored bool
+	err := s.pool.QueryRow(ctx, fannedOutSQL, pgx.NamedArgs{"id": someUUID(c.Deliveries[0].ID)}).Scan(&stored)
+	if err == nil && !stored {
+		err = postrider.ErrFenced
+	}
+	return err
+}

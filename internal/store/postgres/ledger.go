@@ -1,0 +1,293 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Walks events_pkey by id and for all, events_account by account, backwards.
+// Only one event carries its bytes.
+const eventsSQL = `
+	select e.id, e.account, e.type, case when @id::uuid is not null then e.data end, e.api_version, e.ordering_key,
+		e.sequence, @type::text is null or e.type = @type as matches, e.n = 10000 as last
+	from (
+		select e.*, row_number() over (order by e.id desc) as n
+		from events e
+		where e.id >= @from and e.id < @before
+			and (@id::uuid is null or e.id = @id)
+			and (@account::uuid is null or e.account = @account)
+		order by e.id desc
+		limit 10000
+	) e
+	where @type::text is null or e.type = @type or e.n = 10000
+	order by e.id desc
+	limit @limit`
+
+// Events lists events, newest first.
+func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[postrider.Event], error) {
+	from, before, err := within[postrider.EventID](q.Span, q.Paging)
+	if err != nil {
+		return store.Page[postrider.Event]{}, err
+	}
+	rows, err := list(ctx, s, query{eventsSQL, pgx.NamedArgs{
+		"from": from, "before": before, "id": uuid(q.ID), "account": uuid(q.Account), "type": text(q.Type), "limit": q.Size() + 1,
+	}}, scanEvent)
+	if err != nil {
+		return store.Page[postrider.Event]{}, fmt.Errorf("list events: %w", err)
+	}
+	return cutExamined(rows, q.Paging), nil
+}
+
+func scanEvent(row pgx.CollectableRow) (r examined[postrider.Event], err error) {
+	e := &r.item
+	err = row.Scan(toID(&e.ID), toID(&e.Account), &e.Type, &e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence,
+		&r.matches, &r.last)
+	r.id, e.CreatedAt = e.ID, e.ID.Time()
+	return r, err
+}
+
+// Each branch walks one index from its young end and stops by itself: the
+// queue, queue_event or queue_pkey; attempts and dead letters, the one of
+// their indexes that fits the filter. Measured at 3 M rows in 30 partitions:
+// under 1 ms; a view over the union, 276 ms. What is filtered outside of a
+// branch's inner limit is examined and skipped; the queue has no index for
+// accounts, which every delivery would pay for. What a pending or cancelled
+// delivery's last attempt showed is looked up for the rows of the page alone.
+const deliveriesSQL = `
+	select d.id, d.event, d.endpoint, d.account, d.type, d.status, d.reason, d.attempts, d.next_at, d.finished_at,
+		coalesce(d.status_code, (
+			select a.status_code
+			from attempts a
+			where a.delivery = d.id and a.status_code <> 0
+			order by a.number desc
+			limit 1), 0),
+		coalesce(d.error, (
+			select a.error
+			from attempts a
+			where a.delivery = d.id and a.outcome <> 'none'
+			order by a.number desc
+			limit 1), ''),
+		d.replayed_from, d.matches, d.last
+	from (
+		(
+			select q.id, q.event, q.endpoint, q.account, q.type, 'pending' as status, '' as reason,
+				q.claims - (q.token is not null)::int as attempts, case when q.token is null then q.due_at end as next_at,
+				null::timestamptz as finished_at, null::smallint as status_code, null as error, q.replayed_from,
+				q.matches, q.n = 10000 as last
+			from (
+				select q.*, row_number() over (order by q.id desc) as n,
+					(@account::uuid is null or q.account = @account)
+						and (@endpoint::uuid is null or q.endpoint = @endpoint)
+						and (@type::text is null or q.type = @type) as matches
+				from queue q
+				where q.id >= @from and q.id < @before
+					and (@status::text is null or @status = 'pending')
+					and (@id::uuid is null or q.id = @id)
+					and (@event::uuid is null or q.event = @event)
+				order by q.id desc
+				limit 10000
+			) q
+			where q.matches or q.n = 10000
+			order by q.id desc
+			limit @limit
+		)
+		union all
+		(
+			select a.delivery, a.event, a.endpoint, a.account, a.type, a.status_after,
+				case when a.outcome = 'none' then a.error else '' end,
+				a.number - (a.outcome = 'none' and a.number > 0)::int, null,
+				a.started_at + a.duration * interval '1 microsecond',
+				case when a.outcome <> 'none' then a.status_code end, case when a.outcome <> 'none' then a.error end,
+				a.replayed_from, a.matches, a.n = 10000
+			from (
+				select a.*, row_number() over (order by a.delivery desc, a.number desc) as n,
+					a.status_after in ('delivered', 'cancelled', 'skipped') and not a.stale
+						and (@status::text is null or a.status_after = @status)
+						and (@type::text is null or a.type = @type) as matches
+				from attempts a
+				where a.delivery >= @from and a.delivery < @before
+					and (@status::text is null or @status in ('delivered', 'cancelled', 'skipped'))
+					and (@id::uuid is null or a.delivery = @id)
+					and (@event::uuid is null or a.event = @event)
+					and (@account::uuid is null or a.account = @account)
+					and (@endpoint::uuid is null or a.endpoint = @endpoint)
+				order by a.delivery desc, a.number desc
+				limit 10000
+			) a
+			where a.matches or a.n = 10000
+			order by a.delivery desc, a.number desc
+			limit @limit
+		)
+		union all
+		(
+			select l.delivery, l.event, l.endpoint, l.account, l.type, 'dead', l.reason, l.attempts, null, l.died_at,
+				l.last_status_code, l.last_error, l.replayed_from, l.matches, l.n = 10000
+			from (
+				select l.*, row_number() over (order by l.delivery desc) as n,
+					@type::text is null or l.type = @type as matches
+				from dead_letters l
+				where l.delivery >= @from and l.delivery < @before
+					and (@status::text is null or @status = 'dead')
+					and (@id::uuid is null or l.delivery = @id)
+					and (@event::uuid is null or l.event = @event)
+					and (@account::uuid is null or l.account = @account)
+					and (@endpoint::uuid is null or l.endpoint = @endpoint)
+				order by l.delivery desc
+				limit 10000
+			) l
+			where l.matches or l.n = 10000
+			order by l.delivery desc
+			limit @limit
+		)
+		order by 1 desc
+		limit @limit
+	) d
+	order by d.id desc`
+
+// Deliveries lists deliveries of every status, newest first.
+func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error) {
+	from, before, err := within[postrider.DeliveryID](q.Span, q.Paging)
+	if err != nil {
+		return store.Page[postrider.Delivery]{}, err
+	}
+	rows, err := list(ctx, s, query{deliveriesSQL, pgx.NamedArgs{
+		"from": from, "before": before, "id": uuid(q.ID), "event": uuid(q.Event), "account": uuid(q.Account),
+		"endpoint": uuid(q.Endpoint), "type": text(q.EventType), "status": text(string(q.Status)), "limit": q.Size() + 1,
+	}}, scanDelivery)
+	if err != nil {
+		return store.Page[postrider.Delivery]{}, fmt.Errorf("list deliveries: %w", err)
+	}
+	return cutExamined(rows, q.Paging), nil
+}
+
+func scanDelivery(row pgx.CollectableRow) (r examined[postrider.Delivery], err error) {
+	d := &r.item
+	err = row.Scan(toID(&d.ID), toID(&d.Event), toID(&d.Endpoint), toID(&d.Account), &d.EventType, &d.Status, &d.Reason,
+		&d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), &d.LastStatusCode, &d.LastError,
+		toID(&d.ReplayedFrom), &r.matches, &r.last)
+	r.id = d.ID
+	return r, err
+}
+
+// delivery returns one delivery, or postrider.ErrNotFound.
+func (s *Store) delivery(ctx context.Context, id postrider.DeliveryID, account postrider.AccountID) (postrider.Delivery, error) {
+	page, err := s.Deliveries(ctx, store.DeliveryQuery{ID: id, Account: account})
+	if err == nil && len(page.Items) == 0 {
+		err = postrider.ErrNotFound
+	}
+	if err != nil {
+		return postrider.Delivery{}, err
+	}
+	return page.Items[0], nil
+}
+
+// Walks attempts_pkey by delivery, attempts_event by event, and
+// attempts_account for all of an account.
+const attemptsSQL = `
+	select a.delivery, a.number, a.event, a.endpoint, a.outcome, a.status_code, a.error, a.retry_after, a.started_at,
+		a.duration, a.stale, a.status_after, a.next_at,
+		b.request_head, b.response_head,
+		coalesce(b.response_body, case when @delivery::uuid is not null then a.response_start end)
+	from attempts a
+	left join attempt_bodies b on @delivery::uuid is not null and b.delivery = a.delivery and b.number = a.number
+	where a.delivery <= @before
+		and (a.delivery < @before or a.number > @after)
+		and (@delivery::uuid is null or a.delivery = @delivery)
+		and (@event::uuid is null or a.event = @event)
+		and (@account::uuid is null or a.account = @account)
+	order by a.delivery desc, a.number
+	limit @limit`
+
+// Attempts lists attempts by delivery, newest first.
+func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (store.Page[postrider.Attempt], error) {
+	before, after, err := attemptCursor(q.Paging)
+	if err != nil {
+		return store.Page[postrider.Attempt]{}, err
+	}
+	attempts, err := list(ctx, s, query{attemptsSQL, pgx.NamedArgs{
+		"before": before, "after": after, "delivery": uuid(q.Delivery), "event": uuid(q.Event),
+		"account": uuid(q.Account), "limit": q.Size() + 1,
+	}}, scanAttempt)
+	if err != nil {
+		return store.Page[postrider.Attempt]{}, fmt.Errorf("list attempts: %w", err)
+	}
+	return store.Cut(attempts, q.Paging, func(a postrider.Attempt) string {
+		return string(binary.BigEndian.AppendUint32(a.Delivery[:], uint32(a.Number)))
+	}), nil
+}
+
+// attemptCursor reads a cursor of Attempts: a delivery's id and the number of
+// the attempt that the page starts after.
+func attemptCursor(p store.Paging) (before pgtype.UUID, after int32, err error) {
+	before = floor(store.Span{}.To, math.MaxUint64)
+	key, err := p.Key()
+	switch {
+	case err != nil || key == "":
+		return before, math.MaxInt32, err
+	case len(key) != len(before.Bytes)+4:
+		return before, 0, &postrider.InvalidError{Field: "cursor", Reason: "must be a next_cursor of the same list"}
+	}
+	copy(before.Bytes[:], key)
+	return before, int32(binary.BigEndian.Uint32([]byte(key[len(before.Bytes):]))), nil
+}
+
+func scanAttempt(row pgx.CollectableRow) (a postrider.Attempt, err error) {
+	err = row.Scan(toID(&a.Delivery), &a.Number, toID(&a.Event), toID(&a.Endpoint), &a.Outcome, &a.StatusCode, &a.Error,
+		toWait(&a.RetryAfter), toTime(&a.StartedAt), toWait(&a.Duration), &a.Stale, &a.StatusAfter, toTime(&a.NextAt),
+		&a.RequestHead, &a.ResponseHead, &a.ResponseBody)
+	return a, err
+}
+
+// Walks dead_letters_endpoint, dead_letters_account or dead_letters_pkey,
+// whichever fits the filter, backwards.
+const deadLettersSQL = `
+	select l.delivery, l.event, l.endpoint, l.account, l.type, l.reason, l.attempts, l.last_status_code, l.last_error,
+		l.replayed_from, l.died_at, l.resolved_at, coalesce(l.resolution, ''), l.resolved_by, l.note, l.replay,
+		l.matches, l.n = 10000
+	from (
+		select l.*, row_number() over (order by l.delivery desc) as n,
+			(@resolved or l.resolved_at is null) and (@type::text is null or l.type = @type) as matches
+		from dead_letters l
+		where l.delivery >= @from and l.delivery < @before
+			and (@id::uuid is null or l.delivery = @id)
+			and (@endpoint::uuid is null or l.endpoint = @endpoint)
+			and (@account::uuid is null or l.account = @account)
+		order by l.delivery desc
+		limit 10000
+	) l
+	where l.matches or l.n = 10000
+	order by l.delivery desc
+	limit @limit`
+
+// DeadLetters lists dead letters, newest first.
+func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store.Page[postrider.DeadLetter], error) {
+	from, before, err := within[postrider.DeliveryID](q.Span, q.Paging)
+	if err != nil {
+		return store.Page[postrider.DeadLetter]{}, err
+	}
+	rows, err := list(ctx, s, query{deadLettersSQL, pgx.NamedArgs{
+		"from": from, "before": before, "id": uuid(q.Delivery), "endpoint": uuid(q.Endpoint), "account": uuid(q.Account),
+		"type": text(q.EventType), "resolved": q.Resolved, "limit": q.Size() + 1,
+	}}, scanDeadLetter)
+	if err != nil {
+		return store.Page[postrider.DeadLetter]{}, fmt.Errorf("list dead letters: %w", err)
+	}
+	return cutExamined(rows, q.Paging), nil
+}
+
+func scanDeadLetter(row pgx.CollectableRow) (r examined[postrider.DeadLetter], err error) {
+	l := &r.item
+	err = row.Scan(toID(&l.Delivery), toID(&l.Event), toID(&l.Endpoint), toID(&l.Account), &l.EventType, &l.Reason,
+		&l.Attempts, &l.LastStatusCode, &l.LastError, toID(&l.ReplayedFrom), toTime(&l.DiedAt), toTime(&l.ResolvedAt),
+		&l.Resolution, &l.ResolvedBy, &l.Note, toID(&l.Replay), &r.matches, &r.last)
+	r.id = l.Delivery
+	return r, err
+}

@@ -1,0 +1,100 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Lists are for people: they may be slower than the hot statements, but must
+// not hold anything up. They are planned anew each time, with their parameters
+// in view: then "@account::uuid is null or account = @account" folds to one of
+// its sides, and one static statement walks the right index for every filter.
+const listSettingsSQL = `
+	select set_config('statement_timeout', '2s', true), set_config('plan_cache_mode', 'force_custom_plan', true),
+		set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true),
+		set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true)`
+
+// query is a statement with its arguments.
+type query struct {
+	statement string
+	args      pgx.NamedArgs
+}
+
+// list runs a list's statement.
+func list[T any](ctx context.Context, s *Store, q query, scan pgx.RowToFunc[T]) ([]T, error) {
+	var items []T
+	err := s.repeat(ctx, func(bool) error {
+		b := &pgx.Batch{}
+		b.Queue(listSettingsSQL) // until the end of the batch's own transaction
+		b.Queue(q.statement, q.args).Query(func(rows pgx.Rows) (err error) {
+			items, err = pgx.CollectRows(rows, scan)
+			return err
+		})
+		return s.pool.SendBatch(ctx, b).Close()
+	})
+	return items, err
+}
+
+// A page looks at 10,000 rows of each branch of its statement at most, however
+// few of them pass the filter; the last of these is returned in any case.
+
+// examined is a row of a list that may stop before its page is full.
+type examined[T any] struct {
+	item    T
+	id      [16]byte
+	matches bool
+	last    bool // more rows like this one were not looked at
+}
+
+// cutExamined makes a page of rows. It ends where one of the statement's
+// branches did, since rows of that branch may be missing after it.
+func cutExamined[T any](rows []examined[T], p store.Paging) store.Page[T] {
+	var page store.Page[T]
+	var before [16]byte
+	for _, row := range rows {
+		if len(page.Items) == p.Size() {
+			page.Next = store.EncodeCursor(string(before[:]))
+			break
+		}
+		if row.matches {
+			page.Items = append(page.Items, row.item)
+		}
+		if row.last {
+			page.Next = store.EncodeCursor(string(row.id[:]))
+			break
+		}
+		before = row.id
+	}
+	return page
+}
+
+// within returns the ids of a page as a half-open range: the span's, and below
+// the cursor.
+func within[I ~[16]byte](span store.Span, p store.Paging) (from, before pgtype.UUID, err error) {
+	from, before = floor(span.From, 0), floor(span.To, math.MaxUint64)
+	cursor, ok, err := store.IDKey[I](p)
+	if ok && string(cursor[:]) < string(before.Bytes[:]) {
+		before = someUUID(cursor)
+	}
+	return from, before, err
+}
+
+// floor returns the least id made at the instant or later; of the zero time,
+// one that begins with otherwise.
+func floor(at time.Time, otherwise uint64) pgtype.UUID {
+	id := pgtype.UUID{Valid: true}
+	if at.IsZero() {
+		binary.BigEndian.PutUint64(id.Bytes[:8], otherwise)
+		return id
+	}
+	ms := max(at.Add(time.Millisecond-time.Nanosecond).UnixMilli(), 0)
+	binary.BigEndian.PutUint64(id.Bytes[:8], uint64(ms)<<16)
+	return id
+}

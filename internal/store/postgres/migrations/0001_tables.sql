@@ -1,0 +1,321 @@
+-- +goose Up
+
+-- Who may do what.
+
+create table accounts (
+    id         uuid primary key,
+    uid        text unique check (uid <> ''),
+    name       text not null,
+    created_at timestamptz not null
+);
+comment on table accounts is 'The customers of the platform, whose endpoints and events these are.';
+comment on column accounts.uid is 'The platform''s own name for the account; null: none.';
+comment on index accounts_pkey is 'Accounts: one by id, and the list, newest first.';
+comment on index accounts_uid_key is 'Accounts by uid, which is unique.';
+
+create table api_keys (
+    id           uuid primary key,
+    name         text not null,
+    hash         bytea not null unique check (octet_length(hash) = 32),
+    scopes       text[] not null,
+    account      uuid,
+    created_at   timestamptz not null,
+    expires_at   timestamptz,
+    revoked_at   timestamptz,
+    last_used_at timestamptz
+);
+comment on table api_keys is 'API keys; only the SHA-256 of a key is kept.';
+comment on column api_keys.account is 'Null: the key reaches every account.';
+comment on index api_keys_pkey is 'Keys: the list, newest first; RevokeKey, TouchKey.';
+comment on index api_keys_hash_key is 'Keys by hash: every request that is not answered from the cache.';
+
+create table event_types (
+    name        text collate "C" primary key,
+    description text not null,
+    created_at  timestamptz not null
+);
+comment on table event_types is 'The catalogue of event types. It documents; it does not restrict.';
+comment on index event_types_pkey is 'EventTypes: the list by name.';
+
+-- Where to send.
+
+create table subscriptions (
+    version bigint not null,
+    single  boolean primary key default true check (single)
+);
+comment on table subscriptions is 'One row: how often endpoints or secrets changed. PutEndpoint and RotateSecret hold its lock to their commit, so versions become visible in their order.';
+comment on index subscriptions_pkey is 'Keeps the table to its one row.';
+insert into subscriptions (version) values (0);
+
+create table endpoints (
+    id            uuid primary key,
+    account       uuid not null,
+    uid           text check (uid <> ''),
+    url           text not null,
+    description   text not null,
+    event_types   text[] not null,
+    status        text not null check (status in ('enabled', 'paused', 'disabled', 'deleted')),
+    status_reason text not null,
+    policy        text not null,
+    revision      bigint not null check (revision >= 1),
+    version       bigint not null,
+    created_at    timestamptz not null,
+    updated_at    timestamptz not null
+);
+create unique index endpoints_uid on endpoints (account, uid) where uid is not null and status <> 'deleted';
+create unique index endpoints_version on endpoints (version);
+create index endpoints_account on endpoints (account, id);
+create index endpoints_deleted on endpoints (id) where status = 'deleted';
+comment on table endpoints is 'Where to send, who subscribed to what, and how to treat it.';
+comment on column endpoints.policy is 'The JSON document of store.EncodePolicy.';
+comment on column endpoints.version is 'What subscriptions.version became with the endpoint''s last change.';
+comment on index endpoints_pkey is 'Endpoints: one by id, and the list of all, newest first.';
+comment on index endpoints_uid is 'Endpoints by uid, which is unique among those of an account that are not deleted.';
+comment on index endpoints_version is 'Changes: what changed after a version, in order.';
+comment on index endpoints_account is 'Endpoints of an account, newest first.';
+comment on index endpoints_deleted is 'CancelDeleted: the endpoints whose queue must be emptied.';
+
+create table endpoint_secrets (
+    id         uuid primary key,
+    endpoint   uuid not null references endpoints (id),
+    key        bytea not null check (octet_length(key) between 24 and 64),
+    created_at timestamptz not null,
+    expires_at timestamptz
+);
+create index endpoint_secrets_endpoint on endpoint_secrets (endpoint, id);
+comment on table endpoint_secrets is 'What an endpoint''s requests are signed with; several during a rotation.';
+comment on index endpoint_secrets_pkey is 'Identity.';
+comment on index endpoint_secrets_endpoint is 'Secrets and Changes: the secrets of an endpoint, newest first.';
+
+-- What came in. Here and below the primary key is made after the other indexes:
+-- of two indexes that cost the same, because the table is empty when a statement
+-- is planned, the planner takes the younger, and the primary key is the one that
+-- is still right when the table is full.
+
+create table events (
+    id           uuid not null,
+    account      uuid not null,
+    type         text not null,
+    data         bytea not null,
+    api_version  text not null,
+    ordering_key text not null,
+    sequence     bigint not null,
+    created_at   timestamptz not null,
+    constraint events_order check ((ordering_key = '') = (sequence = 0))
+) partition by range (id);
+create index events_account on events (account, id);
+alter table events add primary key (id);
+comment on table events is 'What producers published: immutable bytes. A partition for each day of the ids.';
+comment on index events_pkey is 'Claim and Events: one by id; a publish whose reply was lost waits here for its first try.';
+comment on index events_account is 'Events of an account, newest first.';
+
+create table idempotency_keys (
+    account    uuid not null,
+    key        text collate "C" not null,
+    event      uuid not null,
+    hash       bytea not null check (octet_length(hash) = 32),
+    created_at timestamptz not null,
+    primary key (account, key)
+);
+create index idempotency_keys_created_at on idempotency_keys (created_at);
+comment on table idempotency_keys is 'Which event a key stands for, and the hash of its content. Not partitioned: a key is unique across days.';
+comment on index idempotency_keys_pkey is 'Publish: taking a key and reading its holder.';
+comment on index idempotency_keys_created_at is 'ForgetKeys: the oldest keys.';
+
+create table order_heads (
+    account      uuid not null,
+    ordering_key text collate "C" not null,
+    last         bigint not null check (last >= 1),
+    primary key (account, ordering_key)
+);
+comment on table order_heads is 'The last sequence given to an ordering key. Rows are locked to the commit, so sequence is the order of commits.';
+comment on index order_heads_pkey is 'Publish: the upsert that gives sequences.';
+
+create table fanouts (
+    event      uuid primary key,
+    account    uuid not null,
+    type       text not null,
+    up_to      uuid not null,
+    cursor     uuid not null,
+    token      bigint,
+    due_at     timestamptz not null,
+    created_at timestamptz not null
+);
+create index fanouts_due_at on fanouts (due_at);
+comment on table fanouts is 'Fan-out jobs: events whose deliveries are made in chunks. A row goes with its last chunk.';
+comment on column fanouts.due_at is 'When the job is due; with a token, until when it is leased.';
+comment on index fanouts_pkey is 'FanOut: moving a job''s cursor.';
+comment on index fanouts_due_at is 'ClaimFanOuts: the jobs that are due.';
+
+-- What is on its way. Rows are inserted, moved and deleted all the time; the
+-- settings keep dead versions from piling up: room on each page, and a vacuum
+-- for every thousand dead rows, without pauses.
+create table queue (
+    id            uuid not null,
+    event         uuid not null,
+    endpoint      uuid not null,
+    account       uuid not null,
+    type          text not null,
+    lane          smallint not null check (lane between 0 and 2),
+    due_at        timestamptz not null,
+    claims        integer not null check (claims >= 0),
+    step          integer not null check (step >= 0),
+    losses        integer not null check (losses >= 0),
+    token         bigint check (token <> 0),
+    ordering_key  text check (ordering_key <> ''),
+    sequence      bigint check (sequence >= 1),
+    expires_at    timestamptz not null,
+    replayed_from uuid,
+    constraint queue_leased check (token is null or claims >= 1),
+    constraint queue_order check ((ordering_key is null) = (sequence is null))
+) with (
+    fillfactor = 70,
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 10000,
+    autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 10000,
+    autovacuum_vacuum_cost_delay = 0
+);
+create index queue_due on queue (endpoint, lane, due_at, id);
+create index queue_event on queue (event);
+create index queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
+alter table queue add primary key (id);
+comment on table queue is 'One narrow row for each pending delivery; it goes when the delivery ends.';
+comment on column queue.lane is '0 first, 1 retry, 2 bulk.';
+comment on column queue.due_at is 'When the delivery is due; with a token, until when it is leased.';
+comment on column queue.claims is 'The number of the attempt under way, or else of the last one made.';
+comment on column queue.losses is 'Leases in a row that ended with their node.';
+comment on index queue_pkey is 'Settle, Release, Cancel: one delivery. Expire, Deliveries: by age.';
+comment on index queue_due is 'Claim: the longest due of an endpoint''s lane. Due: a skip scan of the lanes.';
+comment on index queue_event is 'Deliveries of an event.';
+comment on index queue_order_key is 'The lowest row of an ordering key.';
+
+-- What happened.
+
+create table attempts (
+    delivery       uuid not null,
+    number         integer not null check (number >= 0),
+    event          uuid not null,
+    endpoint       uuid not null,
+    account        uuid not null,
+    type           text not null,
+    outcome        text not null check (outcome in ('accepted', 'rejected', 'gone', 'throttled', 'unreachable',
+        'timed_out', 'broken', 'blocked', 'lost', 'none')),
+    status_code    smallint not null check (status_code = 0 or status_code between 100 and 999),
+    error          text not null,
+    retry_after    bigint not null check (retry_after >= 0),
+    started_at     timestamptz not null,
+    duration       bigint not null check (duration >= 0),
+    stale          boolean not null,
+    status_after   text not null check (status_after in ('pending', 'delivered', 'dead', 'cancelled', 'skipped')),
+    next_at        timestamptz,
+    replayed_from  uuid,
+    response_start bytea check (octet_length(response_start) <= 256),
+    constraint attempts_next_at check (next_at is null or status_after = 'pending'),
+    constraint attempts_decision check (status_after not in ('cancelled', 'skipped') or outcome = 'none')
+) partition by range (delivery);
+create index attempts_endpoint on attempts (endpoint, delivery);
+create index attempts_account on attempts (account, delivery);
+create index attempts_event on attempts (event);
+alter table attempts add primary key (delivery, number);
+comment on table attempts is 'One row for each request, and for each decision without one (outcome none). Append-only; only a lost attempt whose node comes back is rewritten. A partition for each day of the delivery''s id.';
+comment on column attempts.error is 'A class of error; of a decision, its reason.';
+comment on column attempts.retry_after is 'Microseconds.';
+comment on column attempts.duration is 'Microseconds.';
+comment on column attempts.response_start is 'The first bytes of an accepted answer.';
+comment on index attempts_pkey is 'Settle: a settlement that is repeated meets its first record here. Attempts of a delivery.';
+comment on index attempts_endpoint is 'Deliveries of an endpoint, newest first.';
+comment on index attempts_account is 'Deliveries of an account, newest first.';
+comment on index attempts_event is 'Deliveries and Attempts of an event.';
+
+create table attempt_bodies (
+    delivery      uuid not null,
+    number        integer not null,
+    request_head  bytea,
+    response_head bytea,
+    response_body bytea,
+    primary key (delivery, number)
+) partition by range (delivery);
+comment on table attempt_bodies is 'Heads and bytes of attempts, where there is more than attempts.response_start keeps. Partitioned as attempts.';
+comment on index attempt_bodies_pkey is 'Attempts of a delivery.';
+
+create table dead_letters (
+    delivery         uuid primary key,
+    event            uuid not null,
+    endpoint         uuid not null,
+    account          uuid not null,
+    type             text not null,
+    reason           text not null check (reason <> ''),
+    attempts         integer not null check (attempts >= 0),
+    last_status_code smallint not null,
+    last_error       text not null,
+    replayed_from    uuid,
+    died_at          timestamptz not null,
+    resolved_at      timestamptz,
+    resolution       text check (resolution in ('replayed', 'discarded')),
+    resolved_by      text not null default '',
+    note             text not null default '',
+    replay           uuid,
+    constraint dead_letters_resolved check ((resolved_at is null) = (resolution is null)),
+    constraint dead_letters_replay check (resolution is distinct from 'replayed' or replay is not null)
+);
+create index dead_letters_endpoint on dead_letters (endpoint, delivery);
+create index dead_letters_account on dead_letters (account, delivery);
+create index dead_letters_event on dead_letters (event);
+comment on table dead_letters is 'Deliveries that wait for a person, and what the person did. A row is never deleted by its resolution.';
+comment on index dead_letters_pkey is 'DeadLetters and Deliveries: one, and the list, newest first. Replay, Discard.';
+comment on index dead_letters_endpoint is 'DeadLetters and Deliveries of an endpoint, newest first.';
+comment on index dead_letters_account is 'DeadLetters and Deliveries of an account, newest first.';
+comment on index dead_letters_event is 'Deliveries of an event.';
+
+-- +goose StatementBegin
+create function postrider_check_version(expected bigint) returns void
+language plpgsql stable as $$
+begin
+    -- No lock: a change that commits after this statement began overlaps with
+    -- the publish, and either order of the two is right.
+    if expected is distinct from (select version from subscriptions) then
+        raise exception 'subscriptions moved on' using errcode = 'PR001';
+    end if;
+end
+$$;
+-- +goose StatementEnd
+comment on function postrider_check_version is 'Publish: fails with PR001 when deliveries were matched with another version.';
+
+-- +goose StatementBegin
+create function postrider_id_floor(at timestamptz) returns uuid
+language sql immutable as $$
+    select rpad(lpad(to_hex(floor(extract(epoch from at) * 1000)::bigint), 12, '0'), 32, '0')::uuid
+$$;
+-- +goose StatementEnd
+comment on function postrider_id_floor is 'The least id made at an instant or later.';
+
+-- +goose StatementBegin
+create function postrider_make_partitions(first date, last date) returns integer
+language plpgsql as $$
+declare
+    parent text;
+    day    date;
+    child  text;
+    made   integer := 0;
+begin
+    perform set_config('lock_timeout', '2s', true);
+    perform pg_advisory_xact_lock(hashtext('postrider_make_partitions'));
+    foreach parent in array array['events', 'attempts', 'attempt_bodies'] loop
+        for offset_days in 0 .. last - first loop
+            day := first + offset_days;
+            child := parent || to_char(day, '_YYYYMMDD');
+            continue when to_regclass(child) is not null;
+            -- Made alone, then attached: create ... partition of would lock
+            -- the parent against every insert.
+            execute format('create table %I (like %I including all)', child, parent);
+            execute format('alter table %I attach partition %I for values from (%L) to (%L)', parent, child,
+                postrider_id_floor(day::timestamp at time zone 'UTC'),
+                postrider_id_floor((day + 1)::timestamp at time zone 'UTC'));
+            made := made + 1;
+        end loop;
+    end loop;
+    return made;
+end
+$$;
+-- +goose StatementEnd
+comment on function postrider_make_partitions is 'MakePartitions: makes the missing daily partitions of events, attempts and attempt_bodies, and counts them.';

@@ -1,0 +1,223 @@
+package postgres
+
+// Inside the package: the statements are nobody else's business.
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/testkit"
+)
+
+// Two partitions of each table are enough to see that they are pruned; rows
+// enough that an index is worth its while.
+const seedSQL = `
+do $$
+declare
+    child regclass;
+begin
+    for child in
+        select i.inhrelid::regclass
+        from pg_inherits i join pg_class c on c.oid = i.inhrelid
+        where c.relkind = 'r' and c.relname !~ to_char(now() at time zone 'UTC', 'YYYYMMDD$')
+            and c.relname !~ to_char(now() at time zone 'UTC' + interval '1 day', 'YYYYMMDD$')
+    loop
+        execute 'drop table ' || child;
+    end loop;
+end $$;
+
+create function id(i int, kind text) returns uuid language sql immutable as $$
+    select (lpad(to_hex(floor(extract(epoch from now()) * 1000)::bigint), 12, '0') || '7' || substr(md5(kind || i), 1, 19))::uuid
+$$;
+
+insert into endpoints (id, account, url, description, event_types, status, status_reason, policy, revision, version, created_at, updated_at)
+select id(i, 'endpoint'), id(i % 20, 'account'), 'https://acme.example', '', '{*}',
+    case when i % 50 = 0 then 'deleted' else 'enabled' end, '', '{}', 1, i, now(), now()
+from generate_series(1, 500) i;
+
+insert into events (id, account, type, data, api_version, ordering_key, sequence, created_at)
+select id(i, 'event'), id(i % 20, 'account'), 'order.created', repeat('x', 200)::bytea, '', '', 0, now()
+from generate_series(1, 20000) i;
+
+insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at)
+select id(i, 'queue'), id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', i % 3,
+    now() + i % 100 * interval '1 second', 0, 0, 0, now() + interval '7 days'
+from generate_series(1, 10000) i;
+
+insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after, started_at,
+    duration, stale, status_after)
+select id(i, 'delivery'), 1, id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', 'accepted', 200, '', 0,
+    now(), 1000, false, 'delivered'
+from generate_series(1, 20000) i;
+
+insert into attempt_bodies (delivery, number, response_body) select id(i, 'delivery'), 1, 'x' from generate_series(1, 5000) i;
+
+insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code, last_error, died_at)
+select id(i, 'dead'), id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', 'exhausted', 10, 500, '', now()
+from generate_series(1, 5000) i;
+
+insert into idempotency_keys (account, key, event, hash, created_at)
+select id(i % 20, 'account'), i, id(i, 'event'), sha256('x'), now() from generate_series(1, 10000) i;
+
+insert into order_heads (account, ordering_key, last) select id(i % 20, 'account'), i, 1 from generate_series(1, 5000) i;
+
+analyze;`
+
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	dsn := testkit.Postgres(t, Migrate)
+	seed(t, dsn)
+	config, err := parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape(config.ConnConfig.RuntimeParams)
+	conn, err := pgx.ConnectConfig(t.Context(), config.ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+
+	for name, statement := range map[string]struct {
+		sql  string
+		args pgx.NamedArgs
+	}{
+		"publish_events":   {insertEventsSQL, (&eventColumns{}).args()},
+		"publish_queue":    {insertQueueSQL, (&queueColumns{}).args()},
+		"publish_keys":     {takeKeysSQL, keyColumns(nil, nil)},
+		"publish_holders":  {holdersSQL, keyColumns(nil, nil)},
+		"publish_stored":   {storedSQL, pgx.NamedArgs{"ids": uuids{}, "accounts": uuids{}}},
+		"claim":            {claimSQL, claimColumns(store.Claim{})},
+		"claim_lanes":      {lanesSQL, claimColumns(store.Claim{})},
+		"claim_again":      {unclaimSQL, claimColumns(store.Claim{})},
+		"settle":           {settleSQL, (&settlementColumns{}).args()},
+		"settle_bodies":    {insertBodiesSQL, (&bodyColumns{}).args()},
+		"release":          {releaseSQL, pgx.NamedArgs{"ids": uuids{}, "tokens": []int64{}}},
+		"due":              {dueSQL, pgx.NamedArgs{"after": nil, "max": 1}},
+		"due_newer":        {dueNewerSQL, pgx.NamedArgs{"after": nil, "max": 1, "newer": nil}},
+		"expire":           {expireSQL, pgx.NamedArgs{"limit": 1}},
+		"cancel_deleted":   {cancelDeletedSQL, pgx.NamedArgs{"limit": 1}},
+		"changes":          {changesSQL, pgx.NamedArgs{"since": 1, "limit": 1}},
+		"claim_fanouts":    {claimFanOutsSQL, pgx.NamedArgs{"max": 1, "token": 1, "lease": 1}},
+		"forget_keys":      {forgetKeysSQL, pgx.NamedArgs{"age": 1, "limit": 1}},
+		"replay_source":    {replaySourceSQL, pgx.NamedArgs{"id": nil, "account": nil}},
+		"settle_seen_once": {settledSQL, (&settlementColumns{}).args()},
+	} {
+		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, statement.sql, statement.args)) })
+	}
+}
+
+func TestPlansOfLists(t *testing.T) {
+	t.Parallel()
+	dsn := testkit.Postgres(t, Migrate)
+	seed(t, dsn)
+	conn, err := pgx.Connect(t.Context(), dsn) // the settings of a list are the server's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+
+	today := postrider.MakeID[[16]byte](time.Now(), [10]byte{}) // of a partition that is there
+	account, endpoint, event := postrider.AccountID(today), postrider.EndpointID(today), postrider.EventID(today)
+	from, before, _ := within[postrider.DeliveryID](store.Span{}, store.Paging{})
+	deliveries := func(filter pgx.NamedArgs) pgx.NamedArgs {
+		args := pgx.NamedArgs{
+			"from": from, "before": before, "limit": 51, "id": nil, "event": nil, "account": nil,
+			"endpoint": nil, "type": nil, "status": nil, "delivery": nil, "after": 1, "resolved": false,
+		}
+		maps.Copy(args, filter)
+		return args
+	}
+	for name, statement := range map[string]struct {
+		sql    string
+		filter pgx.NamedArgs
+	}{
+		"deliveries":             {deliveriesSQL, nil},
+		"deliveries_by_account":  {deliveriesSQL, pgx.NamedArgs{"account": uuid(account)}},
+		"deliveries_by_endpoint": {deliveriesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "status": "delivered"}},
+		"deliveries_by_event":    {deliveriesSQL, pgx.NamedArgs{"event": uuid(event)}},
+		"deliveries_by_id":       {deliveriesSQL, pgx.NamedArgs{"id": uuid(event)}},
+		"events_by_account":      {eventsSQL, pgx.NamedArgs{"account": uuid(account)}},
+		"events_by_id":           {eventsSQL, pgx.NamedArgs{"id": uuid(event)}},
+		"attempts_by_delivery":   {attemptsSQL, pgx.NamedArgs{"delivery": uuid(event), "account": uuid(account)}},
+		"attempts_by_event":      {attemptsSQL, pgx.NamedArgs{"event": uuid(event), "account": uuid(account)}},
+		"dead_letters":           {deadLettersSQL, pgx.NamedArgs{"account": uuid(account)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rows, _ := conn.Query(t.Context(), `explain (costs off) `+statement.sql, deliveries(statement.filter))
+			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err != nil {
+				t.Fatal(err)
+			}
+			goldenPlan(t, "list_"+name, lines)
+		})
+	}
+}
+
+func seed(t *testing.T, dsn string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.PgConn().Exec(t.Context(), seedSQL).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// explainGeneric returns the plan that the pool's sessions use: the one that
+// was made without looking at the arguments.
+func explainGeneric(t *testing.T, conn *pgx.Conn, statement string, args pgx.NamedArgs) []string {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	rewritten, values, err := args.RewriteQuery(ctx, conn, statement, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Prepare(ctx, "plan", rewritten); err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Deallocate(ctx, "plan")
+	nulls := strings.TrimSuffix(strings.Repeat("null, ", len(values)), ", ")
+	rows, _ := conn.Query(ctx, `explain (costs off) execute plan (`+nulls+`)`)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+var (
+	day   = regexp.MustCompile(`_2\d{7}`)
+	bound = regexp.MustCompile(`'[0-9a-f]{8}-[0-9a-f-]{27}'`)
+)
+
+func goldenPlan(t *testing.T, name string, lines []string) {
+	t.Helper()
+	got := strings.Join(lines, "\n") + "\n"
+	got = bound.ReplaceAllString(day.ReplaceAllString(got, "_day"), "'…'")
+	path := filepath.Join("testdata", "plans", "pg15", name+".txt")
+	if flag.Lookup("update").Value.String() == "true" {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if diff := gocmp.Diff(string(want), got); cmp.Or(err != nil, diff != "") {
+		t.Errorf("%s is out of date (-update rewrites it) %v (-want +got):\n%s", path, err, diff)
+	}
+}

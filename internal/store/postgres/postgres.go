@@ -1,0 +1,181 @@
+// Package postgres keeps events and deliveries in PostgreSQL, for a cluster of
+// several nodes.
+//
+// [Open] refuses a server that could forget what it acknowledged, applies the
+// migrations and returns a [Store]. The files are named after the roles of
+// package store, as those of package sqlite are; each statement stands above
+// the one method that runs it and says which index it walks.
+//
+// Whatever happens, this holds:
+//
+//   - A method is one transaction, nearly always one round trip: a pipeline
+//     that ends in one Sync is a transaction by itself, so that no begin and no
+//     commit is sent, and an error in it leaves nothing behind.
+//   - Every time is the database's now(); nodes contribute durations only.
+//   - Deadlocks and serialization failures are tried again. When the reply to
+//     a commit is lost, what is safe to repeat is repeated under the same ids;
+//     all else is postrider.ErrBusy.
+//   - The shape of the hot statements does not follow statistics, which always
+//     lag behind a queue that swings between nothing and millions. Golden plans
+//     in testdata hold them to it.
+//
+// It does not notify other nodes and does not delete history.
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Store is a [store.Store] in a PostgreSQL database.
+type Store struct {
+	pool *pgxpool.Pool
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Options tunes a [Store]. The zero value is the production default.
+type Options struct {
+	MaxConns int          // connections of the pool; default 16
+	Log      *slog.Logger // default: discard
+}
+
+func (o Options) withDefaults() Options {
+	o.MaxConns = cmp.Or(o.MaxConns, 16)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return o
+}
+
+// Open connects to the database that dsn names, brings its schema up to date
+// and makes the partitions of the coming days. It refuses a server that is not
+// durable or too old, and a schema that is newer than this program.
+func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
+	opts = opts.withDefaults()
+	config, err := parse(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("open postgres: %w", err)
+	}
+	if err := inspect(ctx, config.ConnConfig, opts.Log); err != nil {
+		return nil, fmt.Errorf("open postgres: %w", err)
+	}
+	if err := migrate(ctx, config.ConnConfig); err != nil {
+		return nil, fmt.Errorf("open postgres: %w", err)
+	}
+	config.MaxConns = int32(opts.MaxConns)
+	shape(config.ConnConfig.RuntimeParams)
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("open postgres: %w", fault(err))
+	}
+	s := &Store{pool: pool}
+	if err := s.MakePartitions(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("open postgres: %w", err)
+	}
+	return s, nil
+}
+
+// Close ends the store. Calls under way finish first.
+func (s *Store) Close() error {
+	s.pool.Close()
+	return nil
+}
+
+func parse(dsn string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	// The simple protocol interpolates parameters into SQL on our side.
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+	if !strings.Contains(dsn, "target_session_attrs") {
+		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	params := config.ConnConfig.RuntimeParams
+	for name, value := range map[string]string{
+		"application_name":                    "postrider",
+		"statement_timeout":                   "30s",
+		"idle_in_transaction_session_timeout": "10s",
+	} {
+		params[name] = cmp.Or(params[name], value)
+	}
+	return config, nil
+}
+
+// shape fixes what every session of the pool runs with. Plans are made once,
+// without looking at parameters, from index scans and nested loops only: a
+// plan that was made while the queue was empty must still be right when it
+// holds a million rows. For the same reason statements name every column of the
+// indexes that could seem alike while the day's partition is empty: account and
+// endpoint besides the id. Lists undo it for themselves; see list.
+func shape(params map[string]string) {
+	params["synchronous_commit"] = "on"
+	params["timezone"] = "UTC"
+	params["plan_cache_mode"] = "force_generic_plan"
+	params["enable_seqscan"] = "off"
+	params["enable_bitmapscan"] = "off"
+	params["enable_hashjoin"] = "off"
+	params["enable_mergejoin"] = "off"
+	params["enable_memoize"] = "off"
+	params["jit"] = "off" // the penalties of the switches above would set it off
+}
+
+const (
+	oldestMajor  = 15
+	testedMajor  = 15
+	majorVersion = 10000 // in server_version_num
+)
+
+// promises are the settings that must not have the given value, and why.
+var promises = []struct{ setting, refused, why string }{
+	{"fsync", "off", "a crash of the machine would corrupt the database"},
+	{"full_page_writes", "off", "a crash of the machine could tear pages that were acknowledged"},
+	{"synchronous_commit", "off", "a crash of the server would lose events that were acknowledged"},
+}
+
+// inspect looks at the server as it is, before our sessions set anything.
+func inspect(ctx context.Context, config *pgx.ConnConfig, log *slog.Logger) error {
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return fault(err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+
+	var version int
+	err = conn.QueryRow(ctx, "select current_setting('server_version_num')::int").Scan(&version)
+	if err != nil {
+		return fmt.Errorf("read the server's version: %w", fault(err))
+	}
+	switch major := version / majorVersion; {
+	case major < oldestMajor:
+		return fmt.Errorf("the server is PostgreSQL %d; %d is the oldest that will do", major, oldestMajor)
+	case major != testedMajor:
+		log.WarnContext(ctx, "this major version of postgres is not tested", "version", major, "tested", testedMajor)
+	}
+	return durable(ctx, conn)
+}
+
+func durable(ctx context.Context, conn *pgx.Conn) error {
+	var faults []error
+	for _, p := range promises {
+		var value string
+		err := conn.QueryRow(ctx, "select current_setting($1)", p.setting).Scan(&value)
+		if err != nil {
+			return fmt.Errorf("read the server's %s: %w", p.setting, fault(err))
+		}
+		if value == p.refused {
+			faults = append(faults, fmt.Errorf("the server runs with %s = %s: %s", p.setting, value, p.why))
+		}
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,468 @@
+CREATE FUNCTION public.postrider_check_version(expected bigint) RETURNS void
+    LANGUAGE plpgsql STABLE
+    AS $$
+begin
+    -- No lock: a change that commits after this statement began overlaps with
+    -- the publish, and either order of the two is right.
+    if expected is distinct from (select version from subscriptions) then
+        raise exception 'subscriptions moved on' using errcode = 'PR001';
+    end if;
+end
+$$;
+
+COMMENT ON FUNCTION public.postrider_check_version(expected bigint) IS 'Publish: fails with PR001 when deliveries were matched with another version.';
+
+CREATE FUNCTION public.postrider_id_floor(at timestamp with time zone) RETURNS uuid
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select rpad(lpad(to_hex(floor(extract(epoch from at) * 1000)::bigint), 12, '0'), 32, '0')::uuid
+$$;
+
+COMMENT ON FUNCTION public.postrider_id_floor(at timestamp with time zone) IS 'The least id made at an instant or later.';
+
+CREATE FUNCTION public.postrider_make_partitions(first date, last date) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare
+    parent text;
+    day    date;
+    child  text;
+    made   integer := 0;
+begin
+    perform set_config('lock_timeout', '2s', true);
+    perform pg_advisory_xact_lock(hashtext('postrider_make_partitions'));
+    foreach parent in array array['events', 'attempts', 'attempt_bodies'] loop
+        for offset_days in 0 .. last - first loop
+            day := first + offset_days;
+            child := parent || to_char(day, '_YYYYMMDD');
+            continue when to_regclass(child) is not null;
+            -- Made alone, then attached: create ... partition of would lock
+            -- the parent against every insert.
+            execute format('create table %I (like %I including all)', child, parent);
+            execute format('alter table %I attach partition %I for values from (%L) to (%L)', parent, child,
+                postrider_id_floor(day::timestamp at time zone 'UTC'),
+                postrider_id_floor((day + 1)::timestamp at time zone 'UTC'));
+            made := made + 1;
+        end loop;
+    end loop;
+    return made;
+end
+$$;
+
+COMMENT ON FUNCTION public.postrider_make_partitions(first date, last date) IS 'MakePartitions: makes the missing daily partitions of events, attempts and attempt_bodies, and counts them.';
+
+CREATE TABLE public.accounts (
+    id uuid NOT NULL,
+    uid text,
+    name text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT accounts_uid_check CHECK ((uid <> ''::text))
+);
+
+COMMENT ON TABLE public.accounts IS 'The customers of the platform, whose endpoints and events these are.';
+
+COMMENT ON COLUMN public.accounts.uid IS 'The platform''s own name for the account; null: none.';
+
+CREATE TABLE public.api_keys (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    hash bytea NOT NULL,
+    scopes text[] NOT NULL,
+    account uuid,
+    created_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    last_used_at timestamp with time zone,
+    CONSTRAINT api_keys_hash_check CHECK ((octet_length(hash) = 32))
+);
+
+COMMENT ON TABLE public.api_keys IS 'API keys; only the SHA-256 of a key is kept.';
+
+COMMENT ON COLUMN public.api_keys.account IS 'Null: the key reaches every account.';
+
+CREATE TABLE public.attempt_bodies (
+    delivery uuid NOT NULL,
+    number integer NOT NULL,
+    request_head bytea,
+    response_head bytea,
+    response_body bytea
+)
+PARTITION BY RANGE (delivery);
+
+COMMENT ON TABLE public.attempt_bodies IS 'Heads and bytes of attempts, where there is more than attempts.response_start keeps. Partitioned as attempts.';
+
+CREATE TABLE public.attempts (
+    delivery uuid NOT NULL,
+    number integer NOT NULL,
+    event uuid NOT NULL,
+    endpoint uuid NOT NULL,
+    account uuid NOT NULL,
+    type text NOT NULL,
+    outcome text NOT NULL,
+    status_code smallint NOT NULL,
+    error text NOT NULL,
+    retry_after bigint NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    duration bigint NOT NULL,
+    stale boolean NOT NULL,
+    status_after text NOT NULL,
+    next_at timestamp with time zone,
+    replayed_from uuid,
+    response_start bytea,
+    CONSTRAINT attempts_decision CHECK (((status_after <> ALL (ARRAY['cancelled'::text, 'skipped'::text])) OR (outcome = 'none'::text))),
+    CONSTRAINT attempts_duration_check CHECK ((duration >= 0)),
+    CONSTRAINT attempts_next_at CHECK (((next_at IS NULL) OR (status_after = 'pending'::text))),
+    CONSTRAINT attempts_number_check CHECK ((number >= 0)),
+    CONSTRAINT attempts_outcome_check CHECK ((outcome = ANY (ARRAY['accepted'::text, 'rejected'::text, 'gone'::text, 'throttled'::text, 'unreachable'::text, 'timed_out'::text, 'broken'::text, 'blocked'::text, 'lost'::text, 'none'::text]))),
+    CONSTRAINT attempts_response_start_check CHECK ((octet_length(response_start) <= 256)),
+    CONSTRAINT attempts_retry_after_check CHECK ((retry_after >= 0)),
+    CONSTRAINT attempts_status_after_check CHECK ((status_after = ANY (ARRAY['pending'::text, 'delivered'::text, 'dead'::text, 'cancelled'::text, 'skipped'::text]))),
+    CONSTRAINT attempts_status_code_check CHECK (((status_code = 0) OR ((status_code >= 100) AND (status_code <= 999))))
+)
+PARTITION BY RANGE (delivery);
+
+COMMENT ON TABLE public.attempts IS 'One row for each request, and for each decision without one (outcome none). Append-only; only a lost attempt whose node comes back is rewritten. A partition for each day of the delivery''s id.';
+
+COMMENT ON COLUMN public.attempts.error IS 'A class of error; of a decision, its reason.';
+
+COMMENT ON COLUMN public.attempts.retry_after IS 'Microseconds.';
+
+COMMENT ON COLUMN public.attempts.duration IS 'Microseconds.';
+
+COMMENT ON COLUMN public.attempts.response_start IS 'The first bytes of an accepted answer.';
+
+CREATE TABLE public.dead_letters (
+    delivery uuid NOT NULL,
+    event uuid NOT NULL,
+    endpoint uuid NOT NULL,
+    account uuid NOT NULL,
+    type text NOT NULL,
+    reason text NOT NULL,
+    attempts integer NOT NULL,
+    last_status_code smallint NOT NULL,
+    last_error text NOT NULL,
+    replayed_from uuid,
+    died_at timestamp with time zone NOT NULL,
+    resolved_at timestamp with time zone,
+    resolution text,
+    resolved_by text DEFAULT ''::text NOT NULL,
+    note text DEFAULT ''::text NOT NULL,
+    replay uuid,
+    CONSTRAINT dead_letters_attempts_check CHECK ((attempts >= 0)),
+    CONSTRAINT dead_letters_reason_check CHECK ((reason <> ''::text)),
+    CONSTRAINT dead_letters_replay CHECK (((resolution IS DISTINCT FROM 'replayed'::text) OR (replay IS NOT NULL))),
+    CONSTRAINT dead_letters_resolution_check CHECK ((resolution = ANY (ARRAY['replayed'::text, 'discarded'::text]))),
+    CONSTRAINT dead_letters_resolved CHECK (((resolved_at IS NULL) = (resolution IS NULL)))
+);
+
+COMMENT ON TABLE public.dead_letters IS 'Deliveries that wait for a person, and what the person did. A row is never deleted by its resolution.';
+
+CREATE TABLE public.endpoint_secrets (
+    id uuid NOT NULL,
+    endpoint uuid NOT NULL,
+    key bytea NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    CONSTRAINT endpoint_secrets_key_check CHECK (((octet_length(key) >= 24) AND (octet_length(key) <= 64)))
+);
+
+COMMENT ON TABLE public.endpoint_secrets IS 'What an endpoint''s requests are signed with; several during a rotation.';
+
+CREATE TABLE public.endpoints (
+    id uuid NOT NULL,
+    account uuid NOT NULL,
+    uid text,
+    url text NOT NULL,
+    description text NOT NULL,
+    event_types text[] NOT NULL,
+    status text NOT NULL,
+    status_reason text NOT NULL,
+    policy text NOT NULL,
+    revision bigint NOT NULL,
+    version bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    CONSTRAINT endpoints_revision_check CHECK ((revision >= 1)),
+    CONSTRAINT endpoints_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'paused'::text, 'disabled'::text, 'deleted'::text]))),
+    CONSTRAINT endpoints_uid_check CHECK ((uid <> ''::text))
+);
+
+COMMENT ON TABLE public.endpoints IS 'Where to send, who subscribed to what, and how to treat it.';
+
+COMMENT ON COLUMN public.endpoints.policy IS 'The JSON document of store.EncodePolicy.';
+
+COMMENT ON COLUMN public.endpoints.version IS 'What subscriptions.version became with the endpoint''s last change.';
+
+CREATE TABLE public.event_types (
+    name text NOT NULL COLLATE pg_catalog."C",
+    description text NOT NULL,
+    created_at timestamp with time zone NOT NULL
+);
+
+COMMENT ON TABLE public.event_types IS 'The catalogue of event types. It documents; it does not restrict.';
+
+CREATE TABLE public.events (
+    id uuid NOT NULL,
+    account uuid NOT NULL,
+    type text NOT NULL,
+    data bytea NOT NULL,
+    api_version text NOT NULL,
+    ordering_key text NOT NULL,
+    sequence bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT events_order CHECK (((ordering_key = ''::text) = (sequence = 0)))
+)
+PARTITION BY RANGE (id);
+
+COMMENT ON TABLE public.events IS 'What producers published: immutable bytes. A partition for each day of the ids.';
+
+CREATE TABLE public.fanouts (
+    event uuid NOT NULL,
+    account uuid NOT NULL,
+    type text NOT NULL,
+    up_to uuid NOT NULL,
+    cursor uuid NOT NULL,
+    token bigint,
+    due_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL
+);
+
+COMMENT ON TABLE public.fanouts IS 'Fan-out jobs: events whose deliveries are made in chunks. A row goes with its last chunk.';
+
+COMMENT ON COLUMN public.fanouts.due_at IS 'When the job is due; with a token, until when it is leased.';
+
+CREATE TABLE public.idempotency_keys (
+    account uuid NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    event uuid NOT NULL,
+    hash bytea NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT idempotency_keys_hash_check CHECK ((octet_length(hash) = 32))
+);
+
+COMMENT ON TABLE public.idempotency_keys IS 'Which event a key stands for, and the hash of its content. Not partitioned: a key is unique across days.';
+
+CREATE TABLE public.order_heads (
+    account uuid NOT NULL,
+    ordering_key text NOT NULL COLLATE pg_catalog."C",
+    last bigint NOT NULL,
+    CONSTRAINT order_heads_last_check CHECK ((last >= 1))
+);
+
+COMMENT ON TABLE public.order_heads IS 'The last sequence given to an ordering key. Rows are locked to the commit, so sequence is the order of commits.';
+
+CREATE TABLE public.postrider_migrations (
+    id integer NOT NULL,
+    version_id bigint NOT NULL,
+    is_applied boolean NOT NULL,
+    tstamp timestamp without time zone DEFAULT now() NOT NULL
+);
+
+ALTER TABLE public.postrider_migrations ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME public.postrider_migrations_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.queue (
+    id uuid NOT NULL,
+    event uuid NOT NULL,
+    endpoint uuid NOT NULL,
+    account uuid NOT NULL,
+    type text NOT NULL,
+    lane smallint NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    claims integer NOT NULL,
+    step integer NOT NULL,
+    losses integer NOT NULL,
+    token bigint,
+    ordering_key text,
+    sequence bigint,
+    expires_at timestamp with time zone NOT NULL,
+    replayed_from uuid,
+    CONSTRAINT queue_claims_check CHECK ((claims >= 0)),
+    CONSTRAINT queue_lane_check CHECK (((lane >= 0) AND (lane <= 2))),
+    CONSTRAINT queue_leased CHECK (((token IS NULL) OR (claims >= 1))),
+    CONSTRAINT queue_losses_check CHECK ((losses >= 0)),
+    CONSTRAINT queue_order CHECK (((ordering_key IS NULL) = (sequence IS NULL))),
+    CONSTRAINT queue_ordering_key_check CHECK ((ordering_key <> ''::text)),
+    CONSTRAINT queue_sequence_check CHECK ((sequence >= 1)),
+    CONSTRAINT queue_step_check CHECK ((step >= 0)),
+    CONSTRAINT queue_token_check CHECK ((token <> 0))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='10000', autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='10000', autovacuum_vacuum_cost_delay='0');
+
+COMMENT ON TABLE public.queue IS 'One narrow row for each pending delivery; it goes when the delivery ends.';
+
+COMMENT ON COLUMN public.queue.lane IS '0 first, 1 retry, 2 bulk.';
+
+COMMENT ON COLUMN public.queue.due_at IS 'When the delivery is due; with a token, until when it is leased.';
+
+COMMENT ON COLUMN public.queue.claims IS 'The number of the attempt under way, or else of the last one made.';
+
+COMMENT ON COLUMN public.queue.losses IS 'Leases in a row that ended with their node.';
+
+CREATE TABLE public.subscriptions (
+    version bigint NOT NULL,
+    single boolean DEFAULT true NOT NULL,
+    CONSTRAINT subscriptions_single_check CHECK (single)
+);
+
+COMMENT ON TABLE public.subscriptions IS 'One row: how often endpoints or secrets changed. PutEndpoint and RotateSecret hold its lock to their commit, so versions become visible in their order.';
+
+ALTER TABLE ONLY public.accounts
+    ADD CONSTRAINT accounts_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.accounts
+    ADD CONSTRAINT accounts_uid_key UNIQUE (uid);
+
+ALTER TABLE ONLY public.api_keys
+    ADD CONSTRAINT api_keys_hash_key UNIQUE (hash);
+
+ALTER TABLE ONLY public.api_keys
+    ADD CONSTRAINT api_keys_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.attempt_bodies
+    ADD CONSTRAINT attempt_bodies_pkey PRIMARY KEY (delivery, number);
+
+ALTER TABLE ONLY public.attempts
+    ADD CONSTRAINT attempts_pkey PRIMARY KEY (delivery, number);
+
+ALTER TABLE ONLY public.dead_letters
+    ADD CONSTRAINT dead_letters_pkey PRIMARY KEY (delivery);
+
+ALTER TABLE ONLY public.endpoint_secrets
+    ADD CONSTRAINT endpoint_secrets_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.endpoints
+    ADD CONSTRAINT endpoints_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.event_types
+    ADD CONSTRAINT event_types_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY public.events
+    ADD CONSTRAINT events_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.fanouts
+    ADD CONSTRAINT fanouts_pkey PRIMARY KEY (event);
+
+ALTER TABLE ONLY public.idempotency_keys
+    ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (account, key);
+
+ALTER TABLE ONLY public.order_heads
+    ADD CONSTRAINT order_heads_pkey PRIMARY KEY (account, ordering_key);
+
+ALTER TABLE ONLY public.postrider_migrations
+    ADD CONSTRAINT postrider_migrations_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.queue
+    ADD CONSTRAINT queue_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.subscriptions
+    ADD CONSTRAINT subscriptions_pkey PRIMARY KEY (single);
+
+COMMENT ON INDEX public.accounts_pkey IS 'Accounts: one by id, and the list, newest first.';
+
+COMMENT ON INDEX public.accounts_uid_key IS 'Accounts by uid, which is unique.';
+
+COMMENT ON INDEX public.api_keys_hash_key IS 'Keys by hash: every request that is not answered from the cache.';
+
+COMMENT ON INDEX public.api_keys_pkey IS 'Keys: the list, newest first; RevokeKey, TouchKey.';
+
+COMMENT ON INDEX public.attempt_bodies_pkey IS 'Attempts of a delivery.';
+
+CREATE INDEX attempts_account ON ONLY public.attempts USING btree (account, delivery);
+
+COMMENT ON INDEX public.attempts_account IS 'Deliveries of an account, newest first.';
+
+CREATE INDEX attempts_endpoint ON ONLY public.attempts USING btree (endpoint, delivery);
+
+COMMENT ON INDEX public.attempts_endpoint IS 'Deliveries of an endpoint, newest first.';
+
+CREATE INDEX attempts_event ON ONLY public.attempts USING btree (event);
+
+COMMENT ON INDEX public.attempts_event IS 'Deliveries and Attempts of an event.';
+
+COMMENT ON INDEX public.attempts_pkey IS 'Settle: a settlement that is repeated meets its first record here. Attempts of a delivery.';
+
+CREATE INDEX dead_letters_account ON public.dead_letters USING btree (account, delivery);
+
+COMMENT ON INDEX public.dead_letters_account IS 'DeadLetters and Deliveries of an account, newest first.';
+
+CREATE INDEX dead_letters_endpoint ON public.dead_letters USING btree (endpoint, delivery);
+
+COMMENT ON INDEX public.dead_letters_endpoint IS 'DeadLetters and Deliveries of an endpoint, newest first.';
+
+CREATE INDEX dead_letters_event ON public.dead_letters USING btree (event);
+
+COMMENT ON INDEX public.dead_letters_event IS 'Deliveries of an event.';
+
+COMMENT ON INDEX public.dead_letters_pkey IS 'DeadLetters and Deliveries: one, and the list, newest first. Replay, Discard.';
+
+CREATE INDEX endpoint_secrets_endpoint ON public.endpoint_secrets USING btree (endpoint, id);
+
+COMMENT ON INDEX public.endpoint_secrets_endpoint IS 'Secrets and Changes: the secrets of an endpoint, newest first.';
+
+COMMENT ON INDEX public.endpoint_secrets_pkey IS 'Identity.';
+
+CREATE INDEX endpoints_account ON public.endpoints USING btree (account, id);
+
+COMMENT ON INDEX public.endpoints_account IS 'Endpoints of an account, newest first.';
+
+CREATE INDEX endpoints_deleted ON public.endpoints USING btree (id) WHERE (status = 'deleted'::text);
+
+COMMENT ON INDEX public.endpoints_deleted IS 'CancelDeleted: the endpoints whose queue must be emptied.';
+
+COMMENT ON INDEX public.endpoints_pkey IS 'Endpoints: one by id, and the list of all, newest first.';
+
+CREATE UNIQUE INDEX endpoints_uid ON public.endpoints USING btree (account, uid) WHERE ((uid IS NOT NULL) AND (status <> 'deleted'::text));
+
+COMMENT ON INDEX public.endpoints_uid IS 'Endpoints by uid, which is unique among those of an account that are not deleted.';
+
+CREATE UNIQUE INDEX endpoints_version ON public.endpoints USING btree (version);
+
+COMMENT ON INDEX public.endpoints_version IS 'Changes: what changed after a version, in order.';
+
+COMMENT ON INDEX public.event_types_pkey IS 'EventTypes: the list by name.';
+
+CREATE INDEX events_account ON ONLY public.events USING btree (account, id);
+
+COMMENT ON INDEX public.events_account IS 'Events of an account, newest first.';
+
+COMMENT ON INDEX public.events_pkey IS 'Claim and Events: one by id; a publish whose reply was lost waits here for its first try.';
+
+CREATE INDEX fanouts_due_at ON public.fanouts USING btree (due_at);
+
+COMMENT ON INDEX public.fanouts_due_at IS 'ClaimFanOuts: the jobs that are due.';
+
+COMMENT ON INDEX public.fanouts_pkey IS 'FanOut: moving a job''s cursor.';
+
+CREATE INDEX idempotency_keys_created_at ON public.idempotency_keys USING btree (created_at);
+
+COMMENT ON INDEX public.idempotency_keys_created_at IS 'ForgetKeys: the oldest keys.';
+
+COMMENT ON INDEX public.idempotency_keys_pkey IS 'Publish: taking a key and reading its holder.';
+
+COMMENT ON INDEX public.order_heads_pkey IS 'Publish: the upsert that gives sequences.';
+
+CREATE INDEX queue_due ON public.queue USING btree (endpoint, lane, due_at, id);
+
+COMMENT ON INDEX public.queue_due IS 'Claim: the longest due of an endpoint''s lane. Due: a skip scan of the lanes.';
+
+CREATE INDEX queue_event ON public.queue USING btree (event);
+
+COMMENT ON INDEX public.queue_event IS 'Deliveries of an event.';
+
+CREATE INDEX queue_order_key ON public.queue USING btree (endpoint, ordering_key, sequence) WHERE (ordering_key IS NOT NULL);
+
+COMMENT ON INDEX public.queue_order_key IS 'The lowest row of an ordering key.';
+
+COMMENT ON INDEX public.queue_pkey IS 'Settle, Release, Cancel: one delivery. Expire, Deliveries: by age.';
+
+COMMENT ON INDEX public.subscriptions_pkey IS 'Keeps the table to its one row.';
+
+ALTER TABLE ONLY public.endpoint_secrets
+    ADD CONSTRAINT endpoint_secrets_endpoint_fkey FOREIGN KEY (endpoint) REFERENCES public.endpoints(id);

@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/postrider/postrider"
+)
+
+// How domain values become parameters, and columns domain values.
+
+type uuids = pgtype.FlatArray[pgtype.UUID] // an array that is encoded without reflection
+
+// uuid returns the id as a parameter; the zero id is null.
+func uuid[I ~[16]byte](id I) pgtype.UUID {
+	return pgtype.UUID{Bytes: id, Valid: id != I{}}
+}
+
+// someUUID returns the id as a parameter that is never null.
+func someUUID[I ~[16]byte](id I) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
+
+// instant returns the time as a parameter; the zero time is null.
+func instant(t time.Time) pgtype.Timestamptz { return pgtype.Timestamptz{Time: t, Valid: !t.IsZero()} }
+
+// text returns the string as a parameter; the empty string is null.
+func text(s string) pgtype.Text { return pgtype.Text{String: s, Valid: s != ""} }
+
+// token returns the token as a parameter; no lease is null.
+func token(t postrider.Token) pgtype.Int8 { return pgtype.Int8{Int64: int64(t), Valid: t != 0} }
+
+// bytesOrNull keeps an empty slice from being stored as zero bytes.
+func bytesOrNull(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// intoID scans a uuid into an id; null is the zero id.
+type intoID[I ~[16]byte] struct{ id *I }
+
+func toID[I ~[16]byte](id *I) intoID[I] { return intoID[I]{id} }
+
+// ScanUUID stores what was read.
+func (d intoID[I]) ScanUUID(v pgtype.UUID) error {
+	*d.id = I{}
+	if v.Valid {
+		*d.id = v.Bytes
+	}
+	return nil
+}
+
+// intoTime scans a timestamptz into a UTC time; null is the zero time.
+type intoTime struct{ at *time.Time }
+
+func toTime(at *time.Time) intoTime { return intoTime{at} }
+
+// ScanTimestamptz stores what was read.
+func (d intoTime) ScanTimestamptz(v pgtype.Timestamptz) error {
+	*d.at = time.Time{}
+	if v.Valid {
+		*d.at = v.Time.UTC()
+	}
+	return nil
+}
+
+// intoWait scans microseconds into a duration.
+type intoWait struct{ wait *time.Duration }
+
+func toWait(wait *time.Duration) intoWait { return intoWait{wait} }
+
+// ScanInt64 stores what was read.
+func (d intoWait) ScanInt64(v pgtype.Int8) error {
+	*d.wait = time.Duration(v.Int64) * time.Microsecond
+	return nil
+}
+
+// laneNumber returns the number of a lane in the queue: its place in
+// postrider.Lanes.
+func laneNumber(l postrider.Lane) int16 { return int16(slices.Index(postrider.Lanes, l)) }
+
+// intoLane scans a lane's number.
+type intoLane struct{ lane *postrider.Lane }
+
+func toLane(lane *postrider.Lane) intoLane { return intoLane{lane} }
+
+// ScanInt64 stores what was read.
+func (d intoLane) ScanInt64(v pgtype.Int8) error {
+	*d.lane = postrider.Lanes[v.Int64]
+	return nil
+}

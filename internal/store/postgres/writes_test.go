@@ -1,0 +1,65 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/testkit"
+)
+
+// DESIGN.md 3: event, queue insert, queue delete, attempt.
+func TestADeliveryThatSucceedsAtOnceCostsFourRowWrites(t *testing.T) {
+	t.Parallel()
+	dsn := freshDSN(t)
+	s, conn := newShop(t, dsn), connect(t, dsn)
+	const n, token = 50, 1<<32 | 1
+	batch := s.batch(n, token)
+	if _, err := s.Publish(t.Context(), store.Publish{Version: 1, Batches: []store.Batch{batch}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Settle(t.Context(), s.settlements(batch, token)); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := s.Close(); err != nil { // sessions report what they counted when they end
+		t.Fatal(err)
+	}
+
+	want := map[string]int64{
+		"events": n, "queue": 2 * n, "attempts": n,
+		"accounts": 1, "endpoints": 1, "subscriptions": 1, // the shop itself
+	}
+	var got map[string]int64
+	testkit.Eventually(t, "the server has counted", func() bool {
+		got = rowWrites(t, conn)
+		return got["attempts"] > 0
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("row writes of %d deliveries (-want +got):\n%s", n, diff)
+	}
+}
+
+// rowWrites counts the rows that were inserted, updated and deleted, by table;
+// partitions count as their parents.
+func rowWrites(t *testing.T, conn *pgx.Conn) map[string]int64 {
+	t.Helper()
+	rows, _ := conn.Query(t.Context(), `
+		select regexp_replace(relname, '_2\d+$', ''), sum(n_tup_ins + n_tup_upd + n_tup_del)::bigint
+		from pg_stat_user_tables
+		group by 1
+		having sum(n_tup_ins + n_tup_upd + n_tup_del) > 0`)
+	writes := map[string]int64{}
+	var table string
+	var n int64
+	_, err := pgx.ForEachRow(rows, []any{&table, &n}, func() error {
+		writes[table] = n
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writes
+}

@@ -1,0 +1,183 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// By the key of accounts; the unique index on uid refuses.
+const putAccountSQL = `
+	insert into accounts (id, uid, name, created_at) values (@id, @uid, @name, @created_at)
+	on conflict (id) do update set uid = excluded.uid, name = excluded.name`
+
+// PutAccount creates or changes an account; see [store.Access].
+func (s *Store) PutAccount(ctx context.Context, a postrider.Account) error {
+	return change(ctx, s, "put account", func(ctx context.Context, tx *tx) error {
+		return tx.exec(ctx, putAccountSQL, sql.Named("id", blob(a.ID)), sql.Named("uid", textOrNull(a.UID)),
+			sql.Named("name", a.Name), sql.Named("created_at", micros(a.ID.Time())))
+	})
+}
+
+// From the end of the key of accounts, or by the unique index on uid.
+const (
+	accountsSQL = `
+	select id, uid, name, created_at from accounts
+	where id < @below and (@id is null or id = @id)
+	order by id desc limit @limit`
+	accountsByUIDSQL = `
+	select id, uid, name, created_at from accounts
+	where uid = @uid and id < @below and (@id is null or id = @id)
+	order by id desc limit @limit`
+)
+
+// Accounts lists accounts; see [store.Access].
+func (s *Store) Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error) {
+	args, err := window[postrider.AccountID](store.Span{}, q.Paging)
+	if err != nil {
+		return store.Page[postrider.Account]{}, err
+	}
+	statement := accountsSQL
+	if q.UID != "" {
+		statement = accountsByUIDSQL
+	}
+	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("uid", q.UID))
+	accounts, err := list(ctx, s, query{statement, args}, func(rows *sql.Rows, a *postrider.Account) error {
+		return rows.Scan(toID(&a.ID), toString(&a.UID), &a.Name, toTime(&a.CreatedAt))
+	})
+	return store.Cut(accounts, q.Paging, func(a postrider.Account) string { return key(a.ID) }), s.explain("list accounts", err)
+}
+
+// The key and the unique index on hash refuse.
+const putKeySQL = `
+	insert into api_keys (id, name, hash, scopes, account, created_at, expires_at, revoked_at, last_used_at)
+	values (@id, @name, @hash, @scopes, @account, @created_at, @expires_at, @revoked_at, @last_used_at)`
+
+// PutKey creates an API key; see [store.Access].
+func (s *Store) PutKey(ctx context.Context, k postrider.APIKey) error {
+	scopes, err := json.Marshal(append([]postrider.Scope{}, k.Scopes...))
+	if err != nil {
+		return s.explain("put key", err)
+	}
+	return change(ctx, s, "put key", func(ctx context.Context, tx *tx) error {
+		return tx.exec(ctx, putKeySQL, sql.Named("id", blob(k.ID)), sql.Named("name", k.Name),
+			sql.Named("hash", k.Hash[:]), sql.Named("scopes", string(scopes)), sql.Named("account", blobOrNull(k.Account)),
+			sql.Named("created_at", micros(k.ID.Time())), sql.Named("expires_at", microsOrNull(k.ExpiresAt)),
+			sql.Named("revoked_at", microsOrNull(k.RevokedAt)), sql.Named("last_used_at", microsOrNull(k.LastUsedAt)))
+	})
+}
+
+// From the end of the key of api_keys, or by the unique index on hash.
+const (
+	keysSQL = `
+	select id, name, hash, scopes, account, created_at, expires_at, revoked_at, last_used_at from api_keys
+	where id < @below and (@id is null or id = @id)
+	order by id desc limit @limit`
+	keysByHashSQL = `
+	select id, name, hash, scopes, account, created_at, expires_at, revoked_at, last_used_at from api_keys
+	where hash = @hash and id < @below and (@id is null or id = @id)
+	order by id desc limit @limit`
+)
+
+// Keys lists API keys; see [store.Access].
+func (s *Store) Keys(ctx context.Context, q store.KeyQuery) (store.Page[postrider.APIKey], error) {
+	args, err := window[postrider.KeyID](store.Span{}, q.Paging)
+	if err != nil {
+		return store.Page[postrider.APIKey]{}, err
+	}
+	statement := keysSQL
+	if q.Hash != [32]byte{} {
+		statement = keysByHashSQL
+	}
+	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("hash", q.Hash[:]))
+	keys, err := list(ctx, s, query{statement, args}, scanKey)
+	return store.Cut(keys, q.Paging, func(k postrider.APIKey) string { return key(k.ID) }), s.explain("list keys", err)
+}
+
+func scanKey(rows *sql.Rows, k *postrider.APIKey) error {
+	var hash []byte
+	var scopes string
+	err := rows.Scan(toID(&k.ID), &k.Name, &hash, &scopes, toID(&k.Account), toTime(&k.CreatedAt), toTime(&k.ExpiresAt),
+		toTime(&k.RevokedAt), toTime(&k.LastUsedAt))
+	if err != nil {
+		return err
+	}
+	k.Hash = [32]byte(hash)
+	return json.Unmarshal([]byte(scopes), &k.Scopes)
+}
+
+// Both by the key of api_keys.
+const (
+	revokeKeySQL = `update api_keys set revoked_at = coalesce(revoked_at, @now) where id = @id`
+	touchKeySQL  = `update api_keys set last_used_at = max(coalesce(last_used_at, @at), @at) where id = @id`
+)
+
+// RevokeKey ends a key; see [store.Access].
+func (s *Store) RevokeKey(ctx context.Context, key postrider.KeyID) error {
+	return change(ctx, s, "revoke key", func(ctx context.Context, tx *tx) error {
+		return found(tx.count(ctx, revokeKeySQL, sql.Named("id", blob(key)), sql.Named("now", micros(tx.now))))
+	})
+}
+
+// TouchKey notes when a key was last used; see [store.Access].
+func (s *Store) TouchKey(ctx context.Context, key postrider.KeyID, at time.Time) error {
+	return change(ctx, s, "touch key", func(ctx context.Context, tx *tx) error {
+		return found(tx.count(ctx, touchKeySQL, sql.Named("id", blob(key)), sql.Named("at", micros(at))))
+	})
+}
+
+// found is the answer of a statement that must have changed a row.
+func found(changed int64, err error) error {
+	if err == nil && changed == 0 {
+		return postrider.ErrNotFound
+	}
+	return err
+}
+
+// By the key of event_types.
+const putEventTypeSQL = `
+	insert into event_types (name, description, created_at) values (@name, @description, @created_at)
+	on conflict (name) do update set description = excluded.description`
+
+// PutEventType creates or changes an event type; see [store.Access].
+func (s *Store) PutEventType(ctx context.Context, t postrider.EventType) error {
+	return change(ctx, s, "put event type", func(ctx context.Context, tx *tx) error {
+		return tx.exec(ctx, putEventTypeSQL, sql.Named("name", t.Name), sql.Named("description", t.Description),
+			sql.Named("created_at", micros(tx.now)))
+	})
+}
+
+// From the key of event_types; text compares by bytes.
+const eventTypesSQL = `
+	select name, description, created_at from event_types
+	where name > @after and (@name = '' or name = @name)
+	order by name limit @limit`
+
+// EventTypes lists event types; see [store.Access].
+func (s *Store) EventTypes(ctx context.Context, q store.EventTypeQuery) (store.Page[postrider.EventType], error) {
+	after, err := q.Key()
+	if err != nil {
+		return store.Page[postrider.EventType]{}, err
+	}
+	types, err := list(ctx, s, query{eventTypesSQL, []any{
+		sql.Named("after", after), sql.Named("name", q.Name), sql.Named("limit", q.Size()+1),
+	}}, func(rows *sql.Rows, t *postrider.EventType) error {
+		return rows.Scan(&t.Name, &t.Description, toTime(&t.CreatedAt))
+	})
+	return store.Cut(types, q.Paging, func(t postrider.EventType) string { return t.Name }), s.explain("list event types", err)
+}
+
+// By the key of event_types.
+const deleteEventTypeSQL = `delete from event_types where name = @name`
+
+// DeleteEventType takes an event type out of the catalogue; see
+// [store.Access].
+func (s *Store) DeleteEventType(ctx context.Context, name string) error {
+	return change(ctx, s, "delete event type", func(ctx context.Context, tx *tx) error {
+		return found(tx.count(ctx, deleteEventTypeSQL, sql.Named("name", name)))
+	})
+}

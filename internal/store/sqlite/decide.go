@@ -1,0 +1,169 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// By the keys of dead_letters and queue.
+const pendingReplaySQL = `
+	select d.replay from dead_letters d cross join queue q on q.id = d.replay
+	where d.delivery = @delivery`
+
+// By the keys of endpoints and events.
+const replayableSQL = `
+	select
+		exists (select 1 from endpoints where id = @endpoint and status <> 'deleted'),
+		exists (select 1 from events where id = @event)`
+
+const insertReplaySQL = `
+	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, ordering_key, sequence, expires_at, replayed_from)
+	select @id, id, @endpoint, account, type, 2, @now, 0, nullif(ordering_key, ''), nullif(sequence, 0), @expires_at, @delivery
+	from events where id = @event`
+
+// By the key of dead_letters. Other deliveries have no row to resolve.
+const resolveSQL = `
+	update dead_letters
+	set resolved_at = @now, resolution = @resolution, resolved_by = @by, note = coalesce(@note, note), replay = coalesce(@replay, replay)
+	where delivery = @delivery`
+
+// Replay makes a delivery again; see [store.Ledger].
+func (s *Store) Replay(ctx context.Context, r store.Replay) (postrider.Delivery, error) {
+	return write(ctx, s, "replay delivery", func(ctx context.Context, tx *tx) (postrider.Delivery, error) {
+		d, err := delivery(ctx, tx, r.Account, r.Delivery)
+		if err != nil {
+			return postrider.Delivery{}, err
+		}
+		if err := refuseReplay(ctx, tx, d); err != nil {
+			return postrider.Delivery{}, err
+		}
+		err = tx.exec(ctx, insertReplaySQL, sql.Named("id", blob(r.ID)), sql.Named("event", blob(d.Event)),
+			sql.Named("endpoint", blob(d.Endpoint)), sql.Named("now", micros(tx.now)),
+			sql.Named("expires_at", micros(tx.now.Add(r.Expiry))), sql.Named("delivery", blob(d.ID)))
+		if err != nil {
+			return postrider.Delivery{}, err
+		}
+		err = tx.exec(ctx, resolveSQL, sql.Named("delivery", blob(d.ID)), sql.Named("now", micros(tx.now)),
+			sql.Named("resolution", string(postrider.Replayed)), sql.Named("by", r.By), sql.Named("note", nil),
+			sql.Named("replay", blob(r.ID)))
+		if err != nil {
+			return postrider.Delivery{}, err
+		}
+		return delivery(ctx, tx, d.Account, r.ID)
+	})
+}
+
+// refuseReplay returns why the delivery may not be replayed now.
+func refuseReplay(ctx context.Context, tx *tx, d postrider.Delivery) error {
+	if d.Status == postrider.Pending {
+		return fmt.Errorf("it is pending: %w", postrider.ErrConflict)
+	}
+	var endpoint, event bool
+	err := tx.row(ctx, replayableSQL, sql.Named("endpoint", blob(d.Endpoint)), sql.Named("event", blob(d.Event))).Scan(&endpoint, &event)
+	switch {
+	case err != nil:
+		return err
+	case !endpoint:
+		return fmt.Errorf("endpoint %s is deleted: %w", d.Endpoint, postrider.ErrConflict)
+	case !event:
+		return postrider.ErrGone
+	}
+	var replay postrider.DeliveryID
+	err = tx.row(ctx, pendingReplaySQL, sql.Named("delivery", blob(d.ID))).Scan(toID(&replay))
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	}
+	return &store.ReplayPendingError{Replay: replay}
+}
+
+// By the key of queue.
+const cancelSQL = `
+	delete from queue where id = @id
+	returning id, event, endpoint, account, type, claims, step, losses, token, due_at, expires_at, replayed_from`
+
+// Cancel ends a pending delivery; see [store.Ledger].
+func (s *Store) Cancel(ctx context.Context, c store.Cancel) (postrider.Delivery, error) {
+	return write(ctx, s, "cancel delivery", func(ctx context.Context, tx *tx) (postrider.Delivery, error) {
+		d, err := delivery(ctx, tx, c.Account, c.Delivery)
+		if err != nil {
+			return postrider.Delivery{}, err
+		}
+		if d.Status != postrider.Pending {
+			return postrider.Delivery{}, fmt.Errorf("it is %s: %w", d.Status, postrider.ErrConflict)
+		}
+		if _, err := cancel(ctx, tx, c.Delivery, postrider.ReasonCancelled); err != nil {
+			return postrider.Delivery{}, err
+		}
+		return delivery(ctx, tx, d.Account, d.ID)
+	})
+}
+
+// cancel takes a delivery out of the queue and records why. It reports whether
+// it was still there.
+func cancel(ctx context.Context, tx *tx, id postrider.DeliveryID, reason string) (bool, error) {
+	rows, err := tx.query(ctx, cancelSQL, sql.Named("id", blob(id)))
+	if err != nil {
+		return false, err
+	}
+	removed, err := collect(rows, scanPending)
+	if err != nil || len(removed) == 0 {
+		return false, err
+	}
+	p := removed[0]
+	return true, tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, record{
+		Attempt: postrider.Attempt{
+			Delivery: p.id, Event: p.event, Endpoint: p.endpoint, Number: p.claims + 1, Outcome: postrider.OutcomeNone,
+			Error: reason, StartedAt: tx.now, StatusAfter: postrider.Cancelled,
+		},
+		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom,
+	}))
+}
+
+// Discard resolves a dead letter; see [store.Ledger].
+func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLetter, error) {
+	return write(ctx, s, "discard dead letter", func(ctx context.Context, tx *tx) (postrider.DeadLetter, error) {
+		ask := sql.Named("delivery", blob(d.Delivery))
+		letter, err := deadLetter(ctx, tx, d.Delivery)
+		switch {
+		case err != nil:
+			return postrider.DeadLetter{}, err
+		case !d.Account.IsZero() && letter.Account != d.Account:
+			return postrider.DeadLetter{}, postrider.ErrNotFound
+		case !letter.ResolvedAt.IsZero():
+			return postrider.DeadLetter{}, fmt.Errorf("it is %s: %w", letter.Resolution, postrider.ErrConflict)
+		}
+		err = tx.exec(ctx, resolveSQL, ask, sql.Named("now", micros(tx.now)),
+			sql.Named("resolution", string(postrider.Discarded)), sql.Named("by", d.By), sql.Named("note", d.Note),
+			sql.Named("replay", nil))
+		if err != nil {
+			return postrider.DeadLetter{}, err
+		}
+		return deadLetter(ctx, tx, d.Delivery)
+	})
+}
+
+// By the key of dead_letters.
+const letterSQL = deadLettersSelect + `delivery = @delivery`
+
+func deadLetter(ctx context.Context, tx *tx, id postrider.DeliveryID) (postrider.DeadLetter, error) {
+	rows, err := tx.query(ctx, letterSQL, sql.Named("delivery", blob(id)))
+	if err != nil {
+		return postrider.DeadLetter{}, err
+	}
+	letters, err := collect(rows, scanDeadLetter)
+	if err == nil && len(letters) == 0 {
+		err = postrider.ErrNotFound
+	}
+	if err != nil {
+		return postrider.DeadLetter{}, err
+	}
+	return letters[0], nil
+}

@@ -1,0 +1,159 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// A delivery is wherever its status puts it: pending ones in queue, dead ones
+// in dead_letters, the others in the attempt that ended them. A list asks each
+// of the three for its newest, by an index of its own, and merges what comes:
+// three times a page at most, where a view over the three would sort them all.
+
+// What an attempt's row does not say of its delivery, the newest attempt that
+// was answered, or made, does; both by the key of attempts.
+const (
+	lastCode = `coalesce((
+			select last.status_code from attempts last
+			where last.delivery = this.id and last.status_code > 0
+			order by last.number desc limit 1), 0)`
+	lastError = `coalesce((
+			select last.error from attempts last
+			where last.delivery = this.id and last.outcome <> 'none'
+			order by last.number desc limit 1), '')`
+)
+
+// The columns of the outermost select, in each branch's inner one in this
+// order: id, event, endpoint, account, type, status, reason, attempts,
+// next_at, finished_at, replayed_from, last_code, last_error.
+const (
+	selectPending = `
+	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
+		` + lastCode + ` as last_code, ` + lastError + ` as last_error
+	from (
+		select id, event, endpoint, account, type, 'pending' as status, '' as reason,
+			claims - (token is not null) as attempts,
+			case when token is null then due_at end as next_at, null as finished_at, replayed_from
+		from queue where `
+	filterPending = `
+			and id < @below and id >= @from and @status in ('', 'pending')
+			and (@account is null or account = @account)
+			and (@event is null or event = @event)
+			and (@endpoint is null or endpoint = @endpoint)
+			and (@type = '' or type = @type)
+		order by id desc limit @limit
+	) this`
+
+	selectDead = `
+	union all
+	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
+		last_code, last_error
+	from (
+		select delivery as id, event, endpoint, account, type, 'dead' as status, reason, attempts, null as next_at,
+			died_at as finished_at, replayed_from, last_status_code as last_code, last_error
+		from dead_letters where `
+	filterDead = `
+			and delivery < @below and delivery >= @from and @status in ('', 'dead')
+			and (@account is null or account = @account)
+			and (@event is null or event = @event)
+			and (@endpoint is null or endpoint = @endpoint)
+			and (@type = '' or type = @type)
+		order by delivery desc limit @limit
+	)`
+
+	selectEnded = `
+	union all
+	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
+		` + lastCode + `, ` + lastError + `
+	from (
+		select delivery as id, event, endpoint, account, type, status_after as status,
+			case outcome when 'none' then error else '' end as reason,
+			case outcome when 'none' then max(number - 1, 0) else number end as attempts, null as next_at,
+			started_at + duration as finished_at, replayed_from
+		from attempts where `
+	filterEnded = `
+			and delivery < @below and delivery >= @from
+			and status_after in ('delivered', 'cancelled', 'skipped')
+			and @status in ('', status_after)
+			and (@account is null or account = @account)
+			and (@event is null or event = @event)
+			and (@endpoint is null or endpoint = @endpoint)
+			and (@type = '' or type = @type)
+		order by delivery desc limit @limit
+	) this
+	order by id desc limit @limit`
+)
+
+// By the keys; by the indexes on event; by queue_due, dead_letters_endpoint
+// and attempts_endpoint; from the end of the queue's key and by
+// dead_letters_account and attempts_account; from the ends of the keys.
+const (
+	deliverySQL             = selectPending + `id = @id` + filterPending + selectDead + `delivery = @id` + filterDead + selectEnded + `delivery = @id` + filterEnded
+	deliveriesOfEventSQL    = selectPending + `event = @event` + filterPending + selectDead + `event = @event` + filterDead + selectEnded + `event = @event` + filterEnded
+	deliveriesOfEndpointSQL = selectPending + `endpoint = @endpoint` + filterPending + selectDead + `endpoint = @endpoint` + filterDead + selectEnded + `endpoint = @endpoint` + filterEnded
+	deliveriesOfAccountSQL  = selectPending + `account = @account` + filterPending + selectDead + `account = @account` + filterDead + selectEnded + `account = @account` + filterEnded
+	deliveriesSQL           = selectPending + `true` + filterPending + selectDead + `true` + filterDead + selectEnded + `true` + filterEnded
+)
+
+// Deliveries lists deliveries; see [store.Ledger].
+func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error) {
+	ask, err := deliveriesQuery(q)
+	if err != nil {
+		return store.Page[postrider.Delivery]{}, err
+	}
+	deliveries, err := list(ctx, s, ask, scanDelivery)
+	return store.Cut(deliveries, q.Paging, func(d postrider.Delivery) string { return key(d.ID) }), s.explain("list deliveries", err)
+}
+
+// deliveriesQuery returns the statement that looks for the rarest of what q
+// asks for.
+func deliveriesQuery(q store.DeliveryQuery) (query, error) {
+	args, err := window[postrider.DeliveryID](q.Span, q.Paging)
+	if err != nil {
+		return query{}, err
+	}
+	statement := deliveriesSQL
+	switch {
+	case !q.ID.IsZero():
+		statement = deliverySQL
+	case !q.Event.IsZero():
+		statement = deliveriesOfEventSQL
+	case !q.Endpoint.IsZero():
+		statement = deliveriesOfEndpointSQL
+	case !q.Account.IsZero():
+		statement = deliveriesOfAccountSQL
+	}
+	return query{statement, append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("event", blobOrNull(q.Event)),
+		sql.Named("endpoint", blobOrNull(q.Endpoint)), sql.Named("account", blobOrNull(q.Account)),
+		sql.Named("type", q.EventType), sql.Named("status", string(q.Status)))}, nil
+}
+
+func scanDelivery(rows *sql.Rows, d *postrider.Delivery) error {
+	return rows.Scan(toID(&d.ID), toID(&d.Event), toID(&d.Endpoint), toID(&d.Account), &d.EventType, toString(&d.Status),
+		&d.Reason, &d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), toID(&d.ReplayedFrom),
+		&d.LastStatusCode, &d.LastError)
+}
+
+// delivery reads one delivery inside the writer's transaction; it is
+// ErrNotFound unless the account, when there is one, has it.
+func delivery(ctx context.Context, tx *tx, account postrider.AccountID, id postrider.DeliveryID) (postrider.Delivery, error) {
+	ask, err := deliveriesQuery(store.DeliveryQuery{ID: id, Account: account})
+	if err != nil {
+		return postrider.Delivery{}, err
+	}
+	rows, err := tx.query(ctx, ask.text, ask.args...)
+	if err != nil {
+		return postrider.Delivery{}, err
+	}
+	found, err := collect(rows, scanDelivery)
+	if err != nil {
+		return postrider.Delivery{}, err
+	}
+	if len(found) == 0 {
+		return postrider.Delivery{}, postrider.ErrNotFound
+	}
+	return found[0], nil
+}

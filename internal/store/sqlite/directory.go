@@ -1,0 +1,277 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Both by the key of endpoints; endpoints_uid refuses.
+const (
+	createEndpointSQL = `
+	insert into endpoints (id, account, uid, url, description, event_types, status, status_reason, policy,
+		revision, version, created_at, updated_at)
+	values (@id, @account, @uid, @url, @description, @event_types, @status, @status_reason, @policy,
+		@revision, @version, @created_at, @now)`
+	changeEndpointSQL = `
+	update endpoints
+	set uid = @uid, url = @url, description = @description, event_types = @event_types, status = @status,
+		status_reason = @status_reason, policy = @policy, revision = @revision, version = @version, updated_at = @now
+	where id = @id`
+)
+
+// PutEndpoint creates or changes an endpoint; see [store.Directory].
+func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error) {
+	policy, err := store.EncodePolicy(p.Endpoint.Policy)
+	if err != nil {
+		return postrider.Endpoint{}, s.explain("put endpoint", err)
+	}
+	types, err := json.Marshal(append([]postrider.Pattern{}, p.Endpoint.EventTypes...))
+	if err != nil {
+		return postrider.Endpoint{}, s.explain("put endpoint", err)
+	}
+	return write(ctx, s, "put endpoint", func(ctx context.Context, tx *tx) (postrider.Endpoint, error) {
+		e := p.Endpoint
+		statement, err := putStatement(ctx, tx, &e)
+		if err != nil {
+			return postrider.Endpoint{}, err
+		}
+		version, err := raiseVersion(ctx, tx)
+		if err != nil {
+			return postrider.Endpoint{}, err
+		}
+		e.Revision++
+		e.UpdatedAt = tx.now
+		err = tx.exec(ctx, statement, sql.Named("id", blob(e.ID)), sql.Named("account", blob(e.Account)),
+			sql.Named("uid", textOrNull(e.UID)), sql.Named("url", e.URL), sql.Named("description", e.Description),
+			sql.Named("event_types", string(types)), sql.Named("status", string(e.Status)),
+			sql.Named("status_reason", e.StatusReason), sql.Named("policy", string(policy)),
+			sql.Named("revision", e.Revision), sql.Named("version", version),
+			sql.Named("created_at", micros(e.CreatedAt)), sql.Named("now", micros(tx.now)))
+		if err != nil {
+			return postrider.Endpoint{}, err
+		}
+		for _, secret := range p.Secrets {
+			if err := addSecret(ctx, tx, secret); err != nil {
+				return postrider.Endpoint{}, err
+			}
+		}
+		return e, nil
+	})
+}
+
+// By the key of endpoints.
+const storedEndpointSQL = `select account, status, revision, created_at from endpoints where id = @id`
+
+// putStatement returns the statement that puts the endpoint, or why it must
+// not be put, and completes the endpoint with what never changes.
+func putStatement(ctx context.Context, tx *tx, e *postrider.Endpoint) (string, error) {
+	var was postrider.Endpoint
+	err := tx.row(ctx, storedEndpointSQL, sql.Named("id", blob(e.ID))).Scan(
+		toID(&was.Account), toString(&was.Status), &was.Revision, toTime(&was.CreatedAt))
+	unknown := errors.Is(err, sql.ErrNoRows)
+	switch {
+	case err != nil && !unknown:
+		return "", err
+	case unknown && e.Revision == 0:
+		e.CreatedAt = e.ID.Time()
+		return createEndpointSQL, nil
+	case unknown, was.Account != e.Account, was.Status == postrider.EndpointDeleted:
+		return "", postrider.ErrNotFound
+	case was.Revision != e.Revision:
+		return "", postrider.ErrConflict
+	}
+	e.CreatedAt = was.CreatedAt
+	return changeEndpointSQL, nil
+}
+
+// One row.
+const raiseVersionSQL = `update subscriptions set version = version + 1 returning version`
+
+func raiseVersion(ctx context.Context, tx *tx) (version int64, err error) {
+	err = tx.row(ctx, raiseVersionSQL).Scan(&version)
+	return version, err
+}
+
+const addSecretSQL = `
+	insert into endpoint_secrets (id, endpoint, key, created_at, expires_at)
+	values (@id, @endpoint, @key, @created_at, @expires_at)`
+
+func addSecret(ctx context.Context, tx *tx, s postrider.Secret) error {
+	return tx.exec(ctx, addSecretSQL, sql.Named("id", blob(s.ID)), sql.Named("endpoint", blob(s.Endpoint)),
+		sql.Named("key", someBytes(s.Key)), sql.Named("created_at", micros(s.ID.Time())),
+		sql.Named("expires_at", microsOrNull(s.ExpiresAt)))
+}
+
+const endpointColumns = `id, account, uid, url, description, event_types, status, status_reason, policy,
+		revision, created_at, updated_at`
+
+const endpointsFilter = ` and id < @below
+		and (@id is null or id = @id)
+		and (@uid = '' or uid = @uid)
+		and (@status = '' or status = @status)
+		and (@id is not null or status <> 'deleted')
+	order by id desc limit @limit`
+
+// One by the key, those of an account by endpoints_account, one by its uid
+// among them, and all from the end of the key.
+const (
+	endpointsSQL          = `select ` + endpointColumns + ` from endpoints where true` + endpointsFilter
+	endpointByIDSQL       = `select ` + endpointColumns + ` from endpoints where id = @id and (@account is null or account = @account)` + endpointsFilter
+	endpointByUIDSQL      = `select ` + endpointColumns + ` from endpoints where account = @account and uid = @uid and status <> 'deleted'` + endpointsFilter
+	endpointsOfAccountSQL = `select ` + endpointColumns + ` from endpoints where account = @account` + endpointsFilter
+)
+
+// Endpoints lists endpoints; see [store.Directory].
+func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error) {
+	args, err := window[postrider.EndpointID](store.Span{}, q.Paging)
+	if err != nil {
+		return store.Page[postrider.Endpoint]{}, err
+	}
+	statement := endpointsSQL
+	switch {
+	case !q.ID.IsZero():
+		statement = endpointByIDSQL
+	case !q.Account.IsZero() && q.UID != "":
+		statement = endpointByUIDSQL
+	case !q.Account.IsZero():
+		statement = endpointsOfAccountSQL
+	}
+	args = append(args, sql.Named("account", blobOrNull(q.Account)), sql.Named("id", blobOrNull(q.ID)),
+		sql.Named("uid", q.UID), sql.Named("status", string(q.Status)))
+	endpoints, err := list(ctx, s, query{statement, args}, scanEndpoint)
+	return store.Cut(endpoints, q.Paging, func(e postrider.Endpoint) string { return key(e.ID) }), s.explain("list endpoints", err)
+}
+
+func scanEndpoint(rows *sql.Rows, e *postrider.Endpoint) error { return scanEndpointAnd(rows, e) }
+
+// scanEndpointAnd reads the columns of an endpoint and those after them.
+func scanEndpointAnd(rows *sql.Rows, e *postrider.Endpoint, more ...any) error {
+	var types, policy string
+	err := rows.Scan(append([]any{
+		toID(&e.ID), toID(&e.Account), toString(&e.UID), &e.URL, &e.Description, &types, toString(&e.Status),
+		&e.StatusReason, &policy, &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt),
+	}, more...)...)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(types), &e.EventTypes); err != nil {
+		return err
+	}
+	e.Policy, err = store.DecodePolicy([]byte(policy))
+	return err
+}
+
+// By endpoint_secrets_endpoint, from its end.
+const secretsSQL = `
+	select id, endpoint, key, created_at, expires_at from endpoint_secrets
+	where endpoint = @endpoint and (expires_at is null or expires_at > @now)
+	order by id desc`
+
+// Secrets returns an endpoint's secrets; see [store.Directory].
+func (s *Store) Secrets(ctx context.Context, endpoint postrider.EndpointID) ([]postrider.Secret, error) {
+	secrets, err := list(ctx, s, secretsOf(endpoint, s.now()), scanSecret)
+	return secrets, s.explain("list secrets", err)
+}
+
+func secretsOf(endpoint postrider.EndpointID, now time.Time) query {
+	return query{secretsSQL, []any{sql.Named("endpoint", blob(endpoint)), sql.Named("now", micros(now))}}
+}
+
+func scanSecret(rows *sql.Rows, s *postrider.Secret) error {
+	return rows.Scan(toID(&s.ID), toID(&s.Endpoint), &s.Key, toTime(&s.CreatedAt), toTime(&s.ExpiresAt))
+}
+
+// By the key of endpoints, then by endpoint_secrets_endpoint.
+const (
+	touchEndpointSQL = `update endpoints set version = @version where id = @id and status <> 'deleted'`
+	expireSecretsSQL = `
+	update endpoint_secrets set expires_at = @until
+	where endpoint = @endpoint and (expires_at is null or expires_at > @until)`
+)
+
+// RotateSecret adds a secret and lets the others expire; see
+// [store.Directory].
+func (s *Store) RotateSecret(ctx context.Context, r store.RotateSecret) error {
+	return change(ctx, s, "rotate secret", func(ctx context.Context, tx *tx) error {
+		version, err := raiseVersion(ctx, tx)
+		if err != nil {
+			return err
+		}
+		id := blob(r.Secret.Endpoint)
+		err = found(tx.count(ctx, touchEndpointSQL, sql.Named("id", id), sql.Named("version", version)))
+		if err != nil {
+			return err
+		}
+		err = tx.exec(ctx, expireSecretsSQL, sql.Named("endpoint", id), sql.Named("until", micros(tx.now.Add(r.Overlap))))
+		if err != nil {
+			return err
+		}
+		return addSecret(ctx, tx, r.Secret)
+	})
+}
+
+// Walks endpoints_version.
+const changesSQL = `
+	select ` + endpointColumns + `, version from endpoints
+	where version > @since and (@since > 0 or status <> 'deleted')
+	order by version limit @limit`
+
+// changed is an endpoint with the version of its last change.
+type changed struct {
+	endpoint postrider.Endpoint
+	version  int64
+}
+
+// Changes returns the endpoints that changed; see [store.Directory]. Secrets
+// are read in the same snapshot.
+func (s *Store) Changes(ctx context.Context, since int64, limit int) (store.Changes, error) {
+	changes, err := s.changes(ctx, since, limit)
+	return changes, s.explain("list changes", err)
+}
+
+func (s *Store) changes(ctx context.Context, since int64, limit int) (store.Changes, error) {
+	now := s.now()
+	snapshot, err := s.reads.BeginTx(ctx, nil)
+	if err != nil {
+		return store.Changes{}, err
+	}
+	defer snapshot.Rollback() // it only reads
+	var changes store.Changes
+	if err := snapshot.QueryRowContext(ctx, versionSQL).Scan(&changes.Version); err != nil {
+		return store.Changes{}, err
+	}
+	rows, err := snapshot.QueryContext(ctx, changesSQL, sql.Named("since", since), sql.Named("limit", limit))
+	if err != nil {
+		return store.Changes{}, err
+	}
+	all, err := collect(rows, scanChanged)
+	if err != nil {
+		return store.Changes{}, err
+	}
+	if len(all) == limit && limit > 0 {
+		changes.Version = all[limit-1].version // there may be more
+	}
+	for _, c := range all {
+		q := secretsOf(c.endpoint.ID, now)
+		rows, err := snapshot.QueryContext(ctx, q.text, q.args...)
+		if err != nil {
+			return store.Changes{}, err
+		}
+		secrets, err := collect(rows, scanSecret)
+		if err != nil {
+			return store.Changes{}, err
+		}
+		changes.Endpoints = append(changes.Endpoints, store.Routed{Endpoint: c.endpoint, Secrets: secrets})
+	}
+	return changes, nil
+}
+
+func scanChanged(rows *sql.Rows, c *changed) error {
+	return scanEndpointAnd(rows, &c.endpoint, &c.version)
+}

@@ -1,0 +1,72 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/postrider/postrider"
+)
+
+// class is what an error of SQLite means for whoever meets it.
+type class int
+
+const (
+	classOther    class = iota // our fault, or the caller's context
+	classBusy                  // not now: nothing was stored
+	classConflict              // a unique key is taken
+	classFatal                 // the file can no longer be trusted: no write may follow
+)
+
+// classes is the table of RELIABILITY.md 3.4. A code that is not listed stands
+// in the class of its primary code (its low byte).
+var classes = map[int]class{
+	sqlite3.SQLITE_BUSY:     classBusy, // another process, a backup for instance, holds the lock
+	sqlite3.SQLITE_LOCKED:   classBusy,
+	sqlite3.SQLITE_PROTOCOL: classBusy, // too many tried to begin at once
+	sqlite3.SQLITE_FULL:     classBusy, // the disk, or Options.MaxBytes
+	sqlite3.SQLITE_READONLY: classBusy,
+	sqlite3.SQLITE_CANTOPEN: classBusy, // no file handles left, for instance
+	sqlite3.SQLITE_NOMEM:    classBusy,
+	sqlite3.SQLITE_IOERR:    classBusy, // a quota, memory for the index of the log, …
+
+	sqlite3.SQLITE_CONSTRAINT_UNIQUE:     classConflict,
+	sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY: classConflict,
+
+	// After an fsync that failed, the kernel may have dropped what it could not
+	// write and report success the next time: only a restart, which reads back
+	// what is on the disk, tells what was kept.
+	sqlite3.SQLITE_IOERR_FSYNC:     classFatal,
+	sqlite3.SQLITE_IOERR_DIR_FSYNC: classFatal,
+	sqlite3.SQLITE_IOERR_CORRUPTFS: classFatal,
+	sqlite3.SQLITE_IOERR_DATA:      classFatal, // a checksum
+	sqlite3.SQLITE_CORRUPT:         classFatal,
+	sqlite3.SQLITE_NOTADB:          classFatal,
+}
+
+func classOf(err error) class {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return classOther
+	}
+	if c, ok := classes[e.Code()]; ok {
+		return c
+	}
+	return classes[e.Code()&0xff]
+}
+
+// explained gives an error of SQLite the kind that callers tell apart.
+func explained(err error) error {
+	switch classOf(err) {
+	case classBusy:
+		return fmt.Errorf("%w: %w", postrider.ErrBusy, err)
+	case classConflict:
+		return fmt.Errorf("%w: %w", postrider.ErrConflict, err)
+	case classOther, classFatal:
+	}
+	return err
+}
+
+var errClosed = fmt.Errorf("%w: the store is closed", postrider.ErrBusy)

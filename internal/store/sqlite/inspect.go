@@ -1,0 +1,85 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// oldest is the first SQLite whose log cannot lose a commit when a checkpoint
+// and a restart of the log meet (sqlite.org/wal.html, "the WAL-reset bug").
+var oldest = [3]int{3, 51, 3}
+
+// CheckVersion returns an error for a version of SQLite that is too old.
+func CheckVersion(version string) error {
+	parts := strings.SplitN(version, ".", len(oldest))
+	for i, least := range oldest {
+		n := -1
+		if i < len(parts) {
+			n, _ = strconv.Atoi(parts[i]) // what is no number is too old
+		}
+		if n > least {
+			return nil
+		}
+		if n < least {
+			return fmt.Errorf("this program was built with SQLite %s; %d.%d.%d is the oldest that is safe",
+				version, oldest[0], oldest[1], oldest[2])
+		}
+	}
+	return nil
+}
+
+const settingsSQL = `
+	select sqlite_version(), (select journal_mode from pragma_journal_mode), (select synchronous from pragma_synchronous)`
+
+// inspect refuses a library and a connection that would not keep promises:
+// SQLite answers a setting that it cannot honour with silence.
+func inspect(ctx context.Context, db *sql.DB) error {
+	var version, journal string
+	var synchronous int
+	if err := db.QueryRowContext(ctx, settingsSQL).Scan(&version, &journal, &synchronous); err != nil {
+		return fmt.Errorf("read the settings: %w", err)
+	}
+	const full = 2
+	if journal != "wal" || synchronous < full {
+		return fmt.Errorf("the database runs with journal_mode %s and synchronous %d: "+
+			"a power cut would lose events that were acknowledged", journal, synchronous)
+	}
+	return CheckVersion(version)
+}
+
+const checkSQL = `pragma quick_check(1)`
+
+// check looks for damage after a process that did not close its store. It
+// reads the whole file, about a second for each gigabyte.
+func check(ctx context.Context, db *sql.DB) error {
+	var finding string
+	if err := db.QueryRowContext(ctx, checkSQL).Scan(&finding); err != nil {
+		return fmt.Errorf("check the database: %w", err)
+	}
+	if finding != "ok" {
+		return fmt.Errorf("the database is damaged (%s): restore it from a backup", finding)
+	}
+	return nil
+}
+
+// There is no index for either: it runs once, before anything else does.
+const (
+	releaseDeliveriesSQL = `update queue set due_at = @now where token is not null and due_at > @now`
+	releaseFanOutsSQL    = `update fanouts set due_at = @now where token is not null and due_at > @now`
+)
+
+// releaseLeases lets every lease end now: the lock of the directory proves
+// that whoever held them is gone. [Store.Claim] then records them as lost.
+func releaseLeases(ctx context.Context, db *sql.DB, now time.Time) error {
+	_, deliveries := db.ExecContext(ctx, releaseDeliveriesSQL, sql.Named("now", micros(now)))
+	_, fanOuts := db.ExecContext(ctx, releaseFanOutsSQL, sql.Named("now", micros(now)))
+	if err := errors.Join(deliveries, fanOuts); err != nil {
+		return fmt.Errorf("release leases: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+const eventsFilter = ` and id < @below and id >= @from
+		and (@type = '' or type = @type)
+	order by id desc limit @limit`
+
+// One by the key, with its bytes; those of an account by events_account; all
+// from the end of the key.
+const (
+	eventSQL = `
+	select id, account, type, data, api_version, ordering_key, sequence, created_at
+	from events where id = @id and (@account is null or account = @account)` + eventsFilter
+	eventsOfAccountSQL = `
+	select id, account, type, null, api_version, ordering_key, sequence, created_at
+	from events where account = @account` + eventsFilter
+	eventsSQL = `
+	select id, account, type, null, api_version, ordering_key, sequence, created_at
+	from events where true` + eventsFilter
+)
+
+// Events lists events; see [store.Ledger].
+func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[postrider.Event], error) {
+	args, err := window[postrider.EventID](q.Span, q.Paging)
+	if err != nil {
+		return store.Page[postrider.Event]{}, err
+	}
+	statement := eventsSQL
+	switch {
+	case !q.ID.IsZero():
+		statement = eventSQL
+	case !q.Account.IsZero():
+		statement = eventsOfAccountSQL
+	}
+	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("account", blobOrNull(q.Account)), sql.Named("type", q.Type))
+	events, err := list(ctx, s, query{statement, args}, scanEvent)
+	return store.Cut(events, q.Paging, func(e postrider.Event) string { return key(e.ID) }), s.explain("list events", err)
+}
+
+const attemptsColumns = `delivery, attempts.number, event, endpoint, outcome, status_code, retry_after, started_at, duration,
+		error, stale, status_after, next_at`
+
+const attemptsFilter = `
+		and (@account is null or account = @account)
+		and (delivery < @delivery_below or (delivery = @delivery_below and attempts.number > @number))
+	order by delivery desc, attempts.number
+	limit @limit`
+
+// Those of a delivery by the key, with their bytes; those of an event by
+// attempts_event, sorted.
+const (
+	attemptsOfDeliverySQL = `
+	select ` + attemptsColumns + `, request_head, response_head, coalesce(response_body, response_start)
+	from attempts left join attempt_bodies using (delivery, number)
+	where delivery = @delivery and (@event is null or event = @event)` + attemptsFilter
+	attemptsOfEventSQL = `
+	select ` + attemptsColumns + `, null, null, null
+	from attempts
+	where event = @event` + attemptsFilter
+)
+
+// Attempts lists attempts; see [store.Ledger].
+func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (store.Page[postrider.Attempt], error) {
+	delivery, number, err := attemptCursor(q.Paging)
+	if err != nil {
+		return store.Page[postrider.Attempt]{}, err
+	}
+	statement := attemptsOfEventSQL
+	switch {
+	case !q.Delivery.IsZero():
+		statement = attemptsOfDeliverySQL
+	case q.Event.IsZero():
+		return store.Page[postrider.Attempt]{}, &postrider.InvalidError{Field: "delivery", Reason: "or event must be given"}
+	}
+	attempts, err := list(ctx, s, query{statement, []any{
+		sql.Named("account", blobOrNull(q.Account)), sql.Named("delivery", blob(q.Delivery)), sql.Named("event", blobOrNull(q.Event)),
+		sql.Named("delivery_below", blob(delivery)), sql.Named("number", number), sql.Named("limit", q.Size()+1),
+	}}, scanAttempt)
+	return store.Cut(attempts, q.Paging, attemptKey), s.explain("list attempts", err)
+}
+
+func scanAttempt(rows *sql.Rows, a *postrider.Attempt) error {
+	return rows.Scan(toID(&a.Delivery), &a.Number, toID(&a.Event), toID(&a.Endpoint), toString(&a.Outcome), &a.StatusCode,
+		toWait(&a.RetryAfter), toTime(&a.StartedAt), toWait(&a.Duration), &a.Error, &a.Stale, toString(&a.StatusAfter),
+		toTime(&a.NextAt), &a.RequestHead, &a.ResponseHead, &a.ResponseBody)
+}
+
+// attemptKey is the delivery's 16 bytes and the attempt's number.
+func attemptKey(a postrider.Attempt) string {
+	return string(binary.BigEndian.AppendUint32(a.Delivery[:], uint32(a.Number)))
+}
+
+func attemptCursor(p store.Paging) (delivery postrider.DeliveryID, number int64, err error) {
+	k, err := p.Key()
+	switch {
+	case err != nil:
+		return delivery, 0, err
+	case k == "":
+		return postrider.DeliveryID(last), 0, nil
+	case len(k) != len(delivery)+4:
+		_, _, err := store.IDKey[postrider.DeliveryID](store.Paging{Cursor: store.EncodeCursor("?")})
+		return delivery, 0, err
+	}
+	return postrider.DeliveryID([]byte(k[:16])), int64(binary.BigEndian.Uint32([]byte(k[16:]))), nil
+}
+
+const deadLettersSelect = `
+	select delivery, event, endpoint, account, type, reason, attempts, last_status_code, last_error, replayed_from,
+		died_at, resolved_at, resolution, resolved_by, note, replay
+	from dead_letters
+	where `
+
+const deadLettersFilter = `
+		and delivery < @below and delivery >= @from
+		and (@account is null or account = @account)
+		and (@endpoint is null or endpoint = @endpoint)
+		and (@type = '' or type = @type)
+		and (@resolved or resolved_at is null)
+	order by delivery desc limit @limit`
+
+// One by the key, those of an endpoint or an account by the index of that
+// name, all from the end of the key.
+const (
+	deadLetterSQL            = deadLettersSelect + `delivery = @delivery` + deadLettersFilter
+	deadLettersOfEndpointSQL = deadLettersSelect + `endpoint = @endpoint` + deadLettersFilter
+	deadLettersOfAccountSQL  = deadLettersSelect + `account = @account` + deadLettersFilter
+	deadLettersSQL           = deadLettersSelect + `true` + deadLettersFilter
+)
+
+// DeadLetters lists dead letters; see [store.Ledger].
+func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store.Page[postrider.DeadLetter], error) {
+	args, err := window[postrider.DeliveryID](q.Span, q.Paging)
+	if err != nil {
+		return store.Page[postrider.DeadLetter]{}, err
+	}
+	statement := deadLettersSQL
+	switch {
+	case !q.Delivery.IsZero():
+		statement = deadLetterSQL
+	case !q.Endpoint.IsZero():
+		statement = deadLettersOfEndpointSQL
+	case !q.Account.IsZero():
+		statement = deadLettersOfAccountSQL
+	}
+	args = append(args, sql.Named("delivery", blob(q.Delivery)), sql.Named("endpoint", blobOrNull(q.Endpoint)),
+		sql.Named("account", blobOrNull(q.Account)), sql.Named("type", q.EventType), sql.Named("resolved", q.Resolved))
+	letters, err := list(ctx, s, query{statement, args}, scanDeadLetter)
+	return store.Cut(letters, q.Paging, func(l postrider.DeadLetter) string { return key(l.Delivery) }), s.explain("list dead letters", err)
+}
+
+func scanDeadLetter(rows *sql.Rows, l *postrider.DeadLetter) error {
+	return rows.Scan(toID(&l.Delivery), toID(&l.Event), toID(&l.Endpoint), toID(&l.Account), &l.EventType, &l.Reason,
+		&l.Attempts, &l.LastStatusCode, &l.LastError, toID(&l.ReplayedFrom), toTime(&l.DiedAt), toTime(&l.ResolvedAt),
+		toString(&l.Resolution), &l.ResolvedBy, &l.Note, toID(&l.Replay))
+}

@@ -1,0 +1,66 @@
+//go:build unix
+
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrInUse says that another process has the data directory.
+var ErrInUse = errors.New("is in use by another process")
+
+// fileLock is the right to be the one process that uses a data directory. The
+// system takes it back when the process ends, however it ends; what is written
+// in the file until release tells the next process that it did not end well.
+type fileLock struct {
+	file    *os.File
+	unclean bool // whoever had the lock before did not release it
+}
+
+// running is what the file holds while a store is open.
+const running = "running\n"
+
+// lock takes the directory's lock, or returns an error when another process,
+// or another store of this one, has it.
+func lock(dir string) (_ *fileLock, err error) {
+	file, err := os.OpenFile(filepath.Join(dir, "postrider.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}()
+	// flock, unlike a POSIX record lock, also keeps out a second store of this
+	// process, and no other file of the directory can give it up by accident.
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("data directory %s %w", dir, ErrInUse)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
+	}
+	stat, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := file.WriteAt([]byte(running), 0); err != nil {
+		return nil, err
+	}
+	return &fileLock{file: file, unclean: stat.Size() > 0}, file.Sync()
+}
+
+// release gives the lock back. The mark stays unless clean.
+func (l *fileLock) release(clean bool) error {
+	var err error
+	if clean {
+		err = l.file.Truncate(0)
+	}
+	return errors.Join(err, l.file.Close())
+}

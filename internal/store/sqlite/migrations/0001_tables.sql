@@ -1,0 +1,253 @@
+-- +goose Up
+
+-- Ids are the 16 bytes of a UUIDv7, times UTC microseconds, waits
+-- microseconds. Every table is strict. Tables whose rows are short are stored
+-- in the btree of their key (without rowid), which saves them a second one.
+
+-- Who may do what.
+
+-- The customers of the platform, whose endpoints and events these are.
+-- Its key serves Accounts, newest first; the unique uid serves Accounts by uid.
+create table accounts (
+    id         blob primary key check (length(id) = 16),
+    uid        text unique check (uid <> ''),
+    name       text not null,
+    created_at integer not null
+) strict, without rowid;
+
+-- API keys; only the SHA-256 of a key is kept. account null: every account.
+-- Its key serves Keys, RevokeKey and TouchKey; the unique hash serves every
+-- request that is not answered from the API's cache.
+create table api_keys (
+    id           blob primary key check (length(id) = 16),
+    name         text not null,
+    hash         blob not null unique check (length(hash) = 32),
+    scopes       text not null check (json_type(scopes) = 'array'),
+    account      blob check (length(account) = 16),
+    created_at   integer not null,
+    expires_at   integer,
+    revoked_at   integer,
+    last_used_at integer
+) strict, without rowid;
+
+-- The catalogue of event types. It documents; it does not restrict.
+create table event_types (
+    name        text primary key,
+    description text not null,
+    created_at  integer not null
+) strict, without rowid;
+
+-- Where to send.
+
+-- One row: how often endpoints or secrets changed.
+create table subscriptions (
+    version integer not null,
+    only    integer primary key default 1 check (only = 1)
+) strict;
+insert into subscriptions (version) values (0);
+
+-- Where to send, who subscribed to what, and how to treat it. policy is the
+-- document of store.EncodePolicy; version is what subscriptions.version became
+-- with the endpoint's last change.
+create table endpoints (
+    id            blob primary key check (length(id) = 16),
+    account       blob not null check (length(account) = 16),
+    uid           text check (uid <> ''),
+    url           text not null,
+    description   text not null,
+    event_types   text not null check (json_type(event_types) = 'array'),
+    status        text not null check (status in ('enabled', 'paused', 'disabled', 'deleted')),
+    status_reason text not null,
+    policy        text not null check (json_valid(policy)),
+    revision      integer not null check (revision >= 1),
+    version       integer not null,
+    created_at    integer not null,
+    updated_at    integer not null
+) strict;
+-- Endpoints by uid, which is unique among those of an account that are not deleted.
+create unique index endpoints_uid on endpoints (account, uid) where uid is not null and status <> 'deleted';
+-- Changes: what changed after a version, in order.
+create unique index endpoints_version on endpoints (version);
+-- Endpoints of an account, newest first.
+create index endpoints_account on endpoints (account, id);
+-- CancelDeleted: the endpoints whose queue must be emptied.
+create index endpoints_deleted on endpoints (id) where status = 'deleted';
+
+-- What an endpoint's requests are signed with; several during a rotation.
+create table endpoint_secrets (
+    id         blob primary key check (length(id) = 16),
+    endpoint   blob not null references endpoints (id),
+    key        blob not null check (length(key) between 24 and 64),
+    created_at integer not null,
+    expires_at integer
+) strict, without rowid;
+-- Secrets and Changes: the secrets of an endpoint, newest first.
+create index endpoint_secrets_endpoint on endpoint_secrets (endpoint, id);
+
+-- What came in.
+
+-- What producers published: immutable bytes. Its rows are long, so they have
+-- rowids and stand in the order they came in.
+create table events (
+    id           blob primary key check (length(id) = 16),
+    account      blob not null check (length(account) = 16),
+    type         text not null,
+    data         blob not null,
+    api_version  text not null,
+    ordering_key text not null,
+    sequence     integer not null,
+    created_at   integer not null,
+    constraint events_order check ((ordering_key = '') = (sequence = 0))
+) strict;
+-- Events of an account, newest first.
+create index events_account on events (account, id);
+
+-- Which event a key stands for, and the hash of its content.
+create table idempotency_keys (
+    account    blob not null check (length(account) = 16),
+    key        text not null,
+    event      blob not null check (length(event) = 16),
+    hash       blob not null check (length(hash) = 32),
+    created_at integer not null,
+    primary key (account, key)
+) strict, without rowid;
+-- ForgetKeys: the oldest keys.
+create index idempotency_keys_created_at on idempotency_keys (created_at);
+
+-- The last sequence given to an ordering key.
+create table order_heads (
+    account      blob not null check (length(account) = 16),
+    ordering_key text not null,
+    last         integer not null check (last >= 1),
+    primary key (account, ordering_key)
+) strict, without rowid;
+
+-- Fan-out jobs: events whose deliveries are made in chunks. A row goes with
+-- its last chunk. due_at is when the job is due; with a token, until when it
+-- is leased. Jobs are few, so ClaimFanOuts walks the key, oldest first.
+create table fanouts (
+    event      blob primary key check (length(event) = 16),
+    account    blob not null check (length(account) = 16),
+    type       text not null,
+    up_to      blob not null check (length(up_to) = 16),
+    cursor     blob not null check (length(cursor) = 16),
+    token      integer check (token <> 0),
+    due_at     integer not null,
+    created_at integer not null
+) strict, without rowid;
+
+-- What is on its way.
+
+-- One narrow row for each pending delivery; it goes when the delivery ends.
+-- due_at is when the delivery is due; with a token, until when it is leased.
+-- claims is the number of the attempt under way, or else of the last one made;
+-- losses counts leases in a row that ended with their node. lane: 0 first,
+-- 1 retry, 2 bulk. Its key serves Settle, Release and Cancel.
+create table queue (
+    id            blob primary key check (length(id) = 16),
+    event         blob not null check (length(event) = 16),
+    endpoint      blob not null check (length(endpoint) = 16),
+    account       blob not null check (length(account) = 16),
+    type          text not null,
+    lane          integer not null check (lane between 0 and 2),
+    due_at        integer not null,
+    claims        integer not null check (claims >= 0),
+    step          integer not null default 0 check (step >= 0),
+    losses        integer not null default 0 check (losses >= 0),
+    token         integer check (token <> 0),
+    ordering_key  text check (ordering_key <> ''),
+    sequence      integer check (sequence >= 1),
+    expires_at    integer not null,
+    replayed_from blob check (length(replayed_from) = 16),
+    constraint queue_leased check (token is null or claims >= 1),
+    constraint queue_order check ((ordering_key is null) = (sequence is null))
+) strict, without rowid;
+-- Claim: the longest due of an endpoint's lane. Due: a skip scan of the lanes.
+create index queue_due on queue (endpoint, lane, due_at, id);
+-- Deliveries of an event.
+create index queue_event on queue (event);
+-- The lowest row of an ordering key.
+create index queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
+
+-- What happened.
+
+-- One row for each request, and for each decision without one (outcome none).
+-- Append-only; only a lost attempt whose node comes back is rewritten. Its key
+-- serves Attempts of a delivery, and Settle: a settlement that is repeated
+-- meets its first record there. error is a class; of a decision, its reason.
+-- The checks of outcome and status_after are chains of or, the commonest first:
+-- as lists they would be looked up in a table of their own, and took half of
+-- the 17 us of CPU that a row costs, its four btrees included (2026-11). With
+-- rowids, which need a fifth one, a row took 20 us.
+create table attempts (
+    delivery       blob not null check (length(delivery) = 16),
+    number         integer not null check (number >= 0),
+    event          blob not null check (length(event) = 16),
+    endpoint       blob not null check (length(endpoint) = 16),
+    account        blob not null check (length(account) = 16),
+    type           text not null,
+    outcome        text not null check (outcome = 'accepted' or outcome = 'rejected' or outcome = 'timed_out'
+        or outcome = 'unreachable' or outcome = 'throttled' or outcome = 'broken' or outcome = 'blocked' or outcome = 'gone'
+        or outcome = 'lost' or outcome = 'none'),
+    status_code    integer not null check (status_code = 0 or status_code between 100 and 999),
+    error          text not null,
+    retry_after    integer not null check (retry_after >= 0),
+    started_at     integer not null,
+    duration       integer not null check (duration >= 0),
+    stale          integer not null check (stale in (0, 1)),
+    status_after   text not null check (status_after = 'delivered' or status_after = 'pending' or status_after = 'dead'
+        or status_after = 'cancelled' or status_after = 'skipped'),
+    next_at        integer,
+    replayed_from  blob check (length(replayed_from) = 16),
+    response_start blob check (length(response_start) <= 256),
+    primary key (delivery, number),
+    constraint attempts_next_at check (next_at is null or status_after = 'pending'),
+    constraint attempts_stale check (not stale or status_after = 'pending'),
+    constraint attempts_decision check (status_after not in ('cancelled', 'skipped') or outcome = 'none')
+) strict, without rowid;
+-- Deliveries of an endpoint, newest first.
+create index attempts_endpoint on attempts (endpoint, delivery);
+-- Deliveries of an account, newest first.
+create index attempts_account on attempts (account, delivery);
+-- Deliveries and Attempts of an event.
+create index attempts_event on attempts (event);
+
+-- Heads and bytes of attempts, where there is more than
+-- attempts.response_start keeps. Long rows, so with rowids.
+create table attempt_bodies (
+    delivery      blob not null check (length(delivery) = 16),
+    number        integer not null,
+    request_head  blob,
+    response_head blob,
+    response_body blob,
+    primary key (delivery, number)
+) strict;
+
+-- Deliveries that wait for a person, and what the person did. A row is never
+-- deleted by its resolution. Its key serves the list of all.
+create table dead_letters (
+    delivery         blob primary key check (length(delivery) = 16),
+    event            blob not null check (length(event) = 16),
+    endpoint         blob not null check (length(endpoint) = 16),
+    account          blob not null check (length(account) = 16),
+    type             text not null,
+    reason           text not null check (reason <> ''),
+    attempts         integer not null check (attempts >= 0),
+    last_status_code integer not null,
+    last_error       text not null,
+    replayed_from    blob check (length(replayed_from) = 16),
+    died_at          integer not null,
+    resolved_at      integer,
+    resolution       text check (resolution in ('replayed', 'discarded')),
+    resolved_by      text not null default '',
+    note             text not null default '',
+    replay           blob check (length(replay) = 16),
+    constraint dead_letters_resolved check ((resolved_at is null) = (resolution is null)),
+    constraint dead_letters_replay check (resolution is not 'replayed' or replay is not null)
+) strict, without rowid;
+-- DeadLetters and Deliveries of an endpoint, newest first.
+create index dead_letters_endpoint on dead_letters (endpoint, delivery);
+-- DeadLetters and Deliveries of an account, newest first.
+create index dead_letters_account on dead_letters (account, delivery);
+-- Deliveries of an event.
+create index dead_letters_event on dead_letters (event);

@@ -1,0 +1,102 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/postrider/postrider"
+)
+
+// startSize is how much of an accepted answer is kept in the attempt's own
+// row.
+const startSize = 256
+
+// record is an attempt with what its row repeats of its delivery, which may be
+// gone before it.
+type record struct {
+	postrider.Attempt
+	account      postrider.AccountID
+	eventType    string
+	replayedFrom postrider.DeliveryID
+}
+
+const attemptColumns = 17
+
+// A number has one row: a stale attempt takes the place of the lost one, and
+// whoever holds the lease that of anybody who did not.
+const (
+	putAttemptsSQL = `
+	insert or replace into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
+		started_at, duration, stale, status_after, next_at, replayed_from, response_start) values `
+	putBodiesSQL = `
+	insert or replace into attempt_bodies (delivery, number, request_head, response_head, response_body) values `
+)
+
+// appendAttempt appends the arguments of one row of attempts.
+func appendAttempt(args []any, r record) []any {
+	var start any
+	if r.Outcome == postrider.OutcomeAccepted {
+		start = bytesOrNull(r.ResponseBody[:min(len(r.ResponseBody), startSize)])
+	}
+	return append(args, blob(r.Delivery), r.Number, blob(r.Event), blob(r.Endpoint), blob(r.account), r.eventType,
+		string(r.Outcome), r.StatusCode, r.Error, r.RetryAfter.Microseconds(), micros(r.StartedAt), r.Duration.Microseconds(),
+		r.Stale, string(r.StatusAfter), microsOrNull(r.NextAt), blobOrNull(r.replayedFrom), start)
+}
+
+// appendBody appends the arguments of one row of attempt_bodies, when there is
+// more to keep than an attempt's own row does.
+func appendBody(args []any, r record) []any {
+	if r.Outcome == postrider.OutcomeAccepted && len(r.ResponseBody) <= startSize {
+		return args
+	}
+	if len(r.RequestHead)+len(r.ResponseHead)+len(r.ResponseBody) == 0 {
+		return args
+	}
+	return append(args, blob(r.Delivery), r.Number,
+		bytesOrNull(r.RequestHead), bytesOrNull(r.ResponseHead), bytesOrNull(r.ResponseBody))
+}
+
+// letter is a dead letter to be written: a delivery, why it died, and what is
+// known of its last attempt.
+type letter struct {
+	record
+	reason   string
+	attempts int
+}
+
+// By the key of attempts, from the newest back.
+const (
+	lastCodeSQL = `
+	select status_code from attempts
+	where delivery = ? and status_code > 0 order by number desc limit 1`
+	lastErrorSQL = `
+	select error from attempts
+	where delivery = ? and outcome <> 'none' order by number desc limit 1`
+)
+
+const insertDeadLetterSQL = `
+	insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts,
+		last_status_code, last_error, replayed_from, died_at)
+	values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+// bury writes a dead letter. What its last attempt does not tell, that it was
+// no request or had no answer, the attempts before it do; they are stored.
+func (l letter) bury(ctx context.Context, tx *tx) error {
+	code, text := l.StatusCode, l.Error
+	if code == 0 {
+		err := tx.row(ctx, lastCodeSQL, blob(l.Delivery)).Scan(&code)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+	}
+	if l.Outcome == postrider.OutcomeNone {
+		text = ""
+		err := tx.row(ctx, lastErrorSQL, blob(l.Delivery)).Scan(&text)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+	}
+	return tx.exec(ctx, insertDeadLetterSQL, blob(l.Delivery), blob(l.Event), blob(l.Endpoint), blob(l.account),
+		l.eventType, l.reason, l.attempts, code, text, blobOrNull(l.replayedFrom), micros(tx.now))
+}

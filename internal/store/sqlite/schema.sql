@@ -1,0 +1,203 @@
+-- What the migrations add up to. Made by go test -update; do not edit.
+
+CREATE TABLE accounts (
+    id         blob primary key check (length(id) = 16),
+    uid        text unique check (uid <> ''),
+    name       text not null,
+    created_at integer not null
+) strict, without rowid;
+
+CREATE TABLE api_keys (
+    id           blob primary key check (length(id) = 16),
+    name         text not null,
+    hash         blob not null unique check (length(hash) = 32),
+    scopes       text not null check (json_type(scopes) = 'array'),
+    account      blob check (length(account) = 16),
+    created_at   integer not null,
+    expires_at   integer,
+    revoked_at   integer,
+    last_used_at integer
+) strict, without rowid;
+
+CREATE TABLE attempt_bodies (
+    delivery      blob not null check (length(delivery) = 16),
+    number        integer not null,
+    request_head  blob,
+    response_head blob,
+    response_body blob,
+    primary key (delivery, number)
+) strict;
+
+CREATE TABLE attempts (
+    delivery       blob not null check (length(delivery) = 16),
+    number         integer not null check (number >= 0),
+    event          blob not null check (length(event) = 16),
+    endpoint       blob not null check (length(endpoint) = 16),
+    account        blob not null check (length(account) = 16),
+    type           text not null,
+    outcome        text not null check (outcome = 'accepted' or outcome = 'rejected' or outcome = 'timed_out'
+        or outcome = 'unreachable' or outcome = 'throttled' or outcome = 'broken' or outcome = 'blocked' or outcome = 'gone'
+        or outcome = 'lost' or outcome = 'none'),
+    status_code    integer not null check (status_code = 0 or status_code between 100 and 999),
+    error          text not null,
+    retry_after    integer not null check (retry_after >= 0),
+    started_at     integer not null,
+    duration       integer not null check (duration >= 0),
+    stale          integer not null check (stale in (0, 1)),
+    status_after   text not null check (status_after = 'delivered' or status_after = 'pending' or status_after = 'dead'
+        or status_after = 'cancelled' or status_after = 'skipped'),
+    next_at        integer,
+    replayed_from  blob check (length(replayed_from) = 16),
+    response_start blob check (length(response_start) <= 256),
+    primary key (delivery, number),
+    constraint attempts_next_at check (next_at is null or status_after = 'pending'),
+    constraint attempts_stale check (not stale or status_after = 'pending'),
+    constraint attempts_decision check (status_after not in ('cancelled', 'skipped') or outcome = 'none')
+) strict, without rowid;
+
+CREATE INDEX attempts_account on attempts (account, delivery);
+
+CREATE INDEX attempts_endpoint on attempts (endpoint, delivery);
+
+CREATE INDEX attempts_event on attempts (event);
+
+CREATE TABLE dead_letters (
+    delivery         blob primary key check (length(delivery) = 16),
+    event            blob not null check (length(event) = 16),
+    endpoint         blob not null check (length(endpoint) = 16),
+    account          blob not null check (length(account) = 16),
+    type             text not null,
+    reason           text not null check (reason <> ''),
+    attempts         integer not null check (attempts >= 0),
+    last_status_code integer not null,
+    last_error       text not null,
+    replayed_from    blob check (length(replayed_from) = 16),
+    died_at          integer not null,
+    resolved_at      integer,
+    resolution       text check (resolution in ('replayed', 'discarded')),
+    resolved_by      text not null default '',
+    note             text not null default '',
+    replay           blob check (length(replay) = 16),
+    constraint dead_letters_resolved check ((resolved_at is null) = (resolution is null)),
+    constraint dead_letters_replay check (resolution is not 'replayed' or replay is not null)
+) strict, without rowid;
+
+CREATE INDEX dead_letters_account on dead_letters (account, delivery);
+
+CREATE INDEX dead_letters_endpoint on dead_letters (endpoint, delivery);
+
+CREATE INDEX dead_letters_event on dead_letters (event);
+
+CREATE TABLE endpoint_secrets (
+    id         blob primary key check (length(id) = 16),
+    endpoint   blob not null references endpoints (id),
+    key        blob not null check (length(key) between 24 and 64),
+    created_at integer not null,
+    expires_at integer
+) strict, without rowid;
+
+CREATE INDEX endpoint_secrets_endpoint on endpoint_secrets (endpoint, id);
+
+CREATE TABLE endpoints (
+    id            blob primary key check (length(id) = 16),
+    account       blob not null check (length(account) = 16),
+    uid           text check (uid <> ''),
+    url           text not null,
+    description   text not null,
+    event_types   text not null check (json_type(event_types) = 'array'),
+    status        text not null check (status in ('enabled', 'paused', 'disabled', 'deleted')),
+    status_reason text not null,
+    policy        text not null check (json_valid(policy)),
+    revision      integer not null check (revision >= 1),
+    version       integer not null,
+    created_at    integer not null,
+    updated_at    integer not null
+) strict;
+
+CREATE INDEX endpoints_account on endpoints (account, id);
+
+CREATE INDEX endpoints_deleted on endpoints (id) where status = 'deleted';
+
+CREATE UNIQUE INDEX endpoints_uid on endpoints (account, uid) where uid is not null and status <> 'deleted';
+
+CREATE UNIQUE INDEX endpoints_version on endpoints (version);
+
+CREATE TABLE event_types (
+    name        text primary key,
+    description text not null,
+    created_at  integer not null
+) strict, without rowid;
+
+CREATE TABLE events (
+    id           blob primary key check (length(id) = 16),
+    account      blob not null check (length(account) = 16),
+    type         text not null,
+    data         blob not null,
+    api_version  text not null,
+    ordering_key text not null,
+    sequence     integer not null,
+    created_at   integer not null,
+    constraint events_order check ((ordering_key = '') = (sequence = 0))
+) strict;
+
+CREATE INDEX events_account on events (account, id);
+
+CREATE TABLE fanouts (
+    event      blob primary key check (length(event) = 16),
+    account    blob not null check (length(account) = 16),
+    type       text not null,
+    up_to      blob not null check (length(up_to) = 16),
+    cursor     blob not null check (length(cursor) = 16),
+    token      integer check (token <> 0),
+    due_at     integer not null,
+    created_at integer not null
+) strict, without rowid;
+
+CREATE TABLE idempotency_keys (
+    account    blob not null check (length(account) = 16),
+    key        text not null,
+    event      blob not null check (length(event) = 16),
+    hash       blob not null check (length(hash) = 32),
+    created_at integer not null,
+    primary key (account, key)
+) strict, without rowid;
+
+CREATE INDEX idempotency_keys_created_at on idempotency_keys (created_at);
+
+CREATE TABLE order_heads (
+    account      blob not null check (length(account) = 16),
+    ordering_key text not null,
+    last         integer not null check (last >= 1),
+    primary key (account, ordering_key)
+) strict, without rowid;
+
+CREATE TABLE queue (
+    id            blob primary key check (length(id) = 16),
+    event         blob not null check (length(event) = 16),
+    endpoint      blob not null check (length(endpoint) = 16),
+    account       blob not null check (length(account) = 16),
+    type          text not null,
+    lane          integer not null check (lane between 0 and 2),
+    due_at        integer not null,
+    claims        integer not null check (claims >= 0),
+    step          integer not null default 0 check (step >= 0),
+    losses        integer not null default 0 check (losses >= 0),
+    token         integer check (token <> 0),
+    ordering_key  text check (ordering_key <> ''),
+    sequence      integer check (sequence >= 1),
+    expires_at    integer not null,
+    replayed_from blob check (length(replayed_from) = 16),
+    constraint queue_leased check (token is null or claims >= 1),
+    constraint queue_order check ((ordering_key is null) = (sequence is null))
+) strict, without rowid;
+
+CREATE INDEX queue_due on queue (endpoint, lane, due_at, id);
+
+CREATE INDEX queue_event on queue (event);
+
+CREATE INDEX queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
+
+CREATE TABLE subscriptions (
+    version integer not null,
+    only    integer primary key default 1 check (only = 1)
+) strict;

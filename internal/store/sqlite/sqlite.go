@@ -1,0 +1,260 @@
+// Package sqlite keeps events and deliveries in one SQLite file, for a server
+// that is alone.
+//
+// [Open] takes a data directory for this process, brings its database up to
+// date and returns a [Store]. The files are named after the roles of package
+// store, as those of package postgres are; each statement stands above the one
+// method that runs it and says which index it walks.
+//
+// Whatever happens, this holds:
+//
+//   - A method that answered without an error is on disk: the log is written
+//     ahead and synced at every commit (journal_mode=wal, synchronous=full).
+//   - All that changes is done by one goroutine, the writer. It runs the calls
+//     at hand in one transaction, each under a savepoint, so that they share
+//     one sync and one that fails takes no other with it.
+//   - What a decision rests on is read inside the transaction that carries it
+//     out. Lists are read beside it, on connections that cannot write.
+//   - A directory belongs to one process. Leases that a process left behind
+//     are due as soon as the next one opens the directory, and are taken over
+//     like any lease that ended.
+//   - After an error that leaves it open what is on the disk, nothing is
+//     written any more; Options.OnFatal hears of it.
+//
+// It needs a local disk. It does not delete history.
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Store is a [store.Store] in a data directory.
+type Store struct {
+	lock   *fileLock
+	writes *sql.DB
+	writer *writer
+	reads  *sql.DB
+	clock  func() time.Time
+
+	close func() error
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Options tunes a [Store]. The zero value is the production default.
+type Options struct {
+	Now      func() time.Time // the store's clock; default: the system's, which then never moves back
+	Readers  int              // connections that lists share; default: one for each processor, at least 2
+	MaxBytes int64            // the database grows no further; default: as far as the disk
+	Log      *slog.Logger     // default: discard
+
+	// OnFatal is told, once, why the store writes no more: the file can no
+	// longer be trusted, and only a restart tells what it holds. It must not
+	// call the store. Default: it is logged.
+	OnFatal func(error)
+}
+
+func (o Options) withDefaults() Options {
+	o.Readers = cmp.Or(o.Readers, max(2, runtime.NumCPU()))
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.Now == nil {
+		o.Now = ratchet()
+	}
+	if o.OnFatal == nil {
+		log := o.Log
+		o.OnFatal = func(err error) { log.Error("the store writes no more", "error", err) }
+	}
+	return o
+}
+
+// ratchet returns the system's clock, stopped while it moves back: what was
+// due stays due, and no lease lasts longer than it was given.
+func ratchet() func() time.Time {
+	var last atomic.Int64
+	return func() time.Time {
+		for {
+			was := last.Load()
+			now := max(was, time.Now().UnixMicro())
+			if last.CompareAndSwap(was, now) {
+				return time.UnixMicro(now).UTC()
+			}
+		}
+	}
+}
+
+// Open opens the store in the directory dir, which is made when there is none.
+// It refuses a directory that another process uses or that is on a network
+// file system, and a database that is damaged or newer than this program.
+func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("open sqlite: %w", err)
+		}
+	}()
+	opts = opts.withDefaults()
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	file, held, err := claimDirectory(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{lock: held, clock: opts.Now}
+	s.close = sync.OnceValue(s.end)
+	if err := s.open(ctx, file, opts); err != nil {
+		return nil, errors.Join(explained(err), s.abandon())
+	}
+	return s, nil
+}
+
+// Close ends the store. Calls under way finish first.
+func (s *Store) Close() error { return s.close() }
+
+// Now returns the store's clock.
+func (s *Store) Now(context.Context) (time.Time, error) { return s.now(), nil }
+
+func (s *Store) now() time.Time { return s.clock().UTC().Truncate(time.Microsecond) }
+
+// MakePartitions does nothing: there are none.
+func (s *Store) MakePartitions(context.Context) error { return nil }
+
+// claimDirectory makes dir the data directory of this process, and returns the
+// path of its database.
+func claimDirectory(dir string) (file string, held *fileLock, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", nil, err
+	}
+	if err := checkDirectory(dir); err != nil {
+		return "", nil, err
+	}
+	held, err = lock(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	// SQLite would make the file readable for all; its log takes its mode.
+	file = filepath.Join(dir, "postrider.db")
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return "", nil, errors.Join(err, held.release(!held.unclean))
+	}
+	return file, held, errors.Join(f.Close(), syncDirectory(dir), syncDirectory(filepath.Dir(dir)))
+}
+
+// syncDirectory makes the names of new files in dir outlast a power cut.
+func syncDirectory(dir string) error {
+	d, err := os.Open(dir)
+	if errors.Is(err, os.ErrPermission) {
+		return nil // the parent of the data directory may be closed to us
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (s *Store) open(ctx context.Context, file string, opts Options) (err error) {
+	s.writes, err = sql.Open("sqlite", source(file, writing(opts)))
+	if err != nil {
+		return err
+	}
+	s.writes.SetMaxOpenConns(1)
+	s.writes.SetConnMaxIdleTime(0)
+	if err := inspect(ctx, s.writes); err != nil {
+		return err
+	}
+	if s.lock.unclean {
+		opts.Log.WarnContext(ctx, "the store was not closed, checking it", "file", file)
+		if err := check(ctx, s.writes); err != nil {
+			return err
+		}
+	}
+	if err := migrate(ctx, s.writes, opts.Log); err != nil {
+		return err
+	}
+	if err := releaseLeases(ctx, s.writes, s.now()); err != nil {
+		return err
+	}
+	s.reads, err = sql.Open("sqlite", source(file, reading))
+	if err != nil {
+		return err
+	}
+	s.reads.SetMaxOpenConns(opts.Readers)
+	s.reads.SetMaxIdleConns(opts.Readers)
+	conn, err := s.writes.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	s.writer = newWriter(conn, s.now, opts.OnFatal)
+	s.writer.start(context.WithoutCancel(ctx))
+	return nil
+}
+
+// end finishes what is under way and gives the directory back. The mark of an
+// unclean stop stays when the file can no longer be trusted.
+func (s *Store) end() error {
+	err := s.writer.stop()
+	clean := s.writer.fatal() == nil
+	err = errors.Join(err, s.reads.Close(), s.writes.Close())
+	return errors.Join(err, s.lock.release(clean && err == nil))
+}
+
+// abandon gives back what an Open that goes no further has taken.
+func (s *Store) abandon() error {
+	var err error
+	for _, db := range []*sql.DB{s.reads, s.writes} {
+		if db != nil {
+			err = errors.Join(err, db.Close())
+		}
+	}
+	return errors.Join(err, s.lock.release(!s.lock.unclean))
+}
+
+const pageSize = 4096
+
+// writing returns the settings of the connection that writes. A lock is never
+// waited for long: there is one writer, so that only a backup can hold it, and
+// the wait cannot be interrupted.
+func writing(opts Options) url.Values {
+	pragmas := []string{
+		"busy_timeout(200)",
+		"journal_mode(wal)",
+		"synchronous(full)",
+		"foreign_keys(1)",
+		"cell_size_check(1)",
+		"journal_size_limit(67108864)",
+		"wal_autocheckpoint(4000)",
+		"temp_store(memory)",
+		"cache_size(-65536)",
+	}
+	if opts.MaxBytes > 0 {
+		pragmas = append(pragmas, "max_page_count("+strconv.FormatInt(max(1, opts.MaxBytes/pageSize), 10)+")")
+	}
+	return url.Values{"_txlock": {"immediate"}, "_pragma": pragmas}
+}
+
+// reading are the settings of the connections that only read.
+var reading = url.Values{"_pragma": {
+	"busy_timeout(200)", "query_only(1)", "cell_size_check(1)", "temp_store(memory)", "cache_size(-16384)",
+}}
+
+// source returns the name under which the driver opens the file. Without the
+// scheme it would take the settings for a part of the path.
+func source(file string, settings url.Values) string {
+	return (&url.URL{Scheme: "file", Path: file, RawQuery: settings.Encode()}).String()
+}

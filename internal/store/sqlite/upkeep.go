@@ -1,0 +1,117 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// Candidates are looked for beside the writer and looked at again inside its
+// transaction, so that a walk through a long queue holds nobody up.
+
+// Walks the queue, oldest first.
+const expiredSQL = `
+	select id from queue
+	where expires_at <= @now and (token is null or due_at <= @now)
+	order by id
+	limit @limit`
+
+// By the key of queue.
+const expireSQL = `
+	delete from queue
+	where id = @id and expires_at <= @now and (token is null or due_at <= @now)
+	returning id, event, endpoint, account, type, claims, step, losses, token, due_at, expires_at, replayed_from`
+
+// Expire turns pending deliveries whose time is over into dead letters; see
+// [store.Upkeep].
+func (s *Store) Expire(ctx context.Context, limit int) (int, error) {
+	now := s.now()
+	ids, err := list(ctx, s, query{expiredSQL, []any{
+		sql.Named("now", micros(now)), sql.Named("limit", limit),
+	}}, scanDeliveryID)
+	if err != nil || len(ids) == 0 {
+		return 0, s.explain("expire deliveries", err)
+	}
+	return write(ctx, s, "expire deliveries", func(ctx context.Context, tx *tx) (int, error) {
+		return countEach(ids, func(id postrider.DeliveryID) (bool, error) { return expire(ctx, tx, id) })
+	})
+}
+
+func scanDeliveryID(rows *sql.Rows, id *postrider.DeliveryID) error { return rows.Scan(toID(id)) }
+
+// countEach returns of how many ids do did something.
+func countEach(ids []postrider.DeliveryID, do func(postrider.DeliveryID) (bool, error)) (done int, err error) {
+	for _, id := range ids {
+		did, err := do(id)
+		if err != nil {
+			return 0, err
+		}
+		if did {
+			done++
+		}
+	}
+	return done, nil
+}
+
+// expire makes one delivery a dead letter, if it still should be. A lease that
+// ended with its node leaves a lost attempt, as when it is taken over.
+func expire(ctx context.Context, tx *tx, id postrider.DeliveryID) (bool, error) {
+	rows, err := tx.query(ctx, expireSQL, sql.Named("id", blob(id)), sql.Named("now", micros(tx.now)))
+	if err != nil {
+		return false, err
+	}
+	removed, err := collect(rows, scanPending)
+	if err != nil || len(removed) == 0 {
+		return false, err
+	}
+	p := removed[0]
+	decision := record{
+		Attempt: postrider.Attempt{Delivery: p.id, Event: p.event, Endpoint: p.endpoint, Outcome: postrider.OutcomeNone},
+		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom,
+	}
+	if p.token != 0 {
+		if err := tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, p.lost(tx.now))); err != nil {
+			return false, err
+		}
+	}
+	return true, letter{record: decision, reason: postrider.ReasonExpired, attempts: p.claims}.bury(ctx, tx)
+}
+
+// By endpoints_deleted, then queue_due.
+const deletedSQL = `
+	select q.id
+	from endpoints e cross join queue q on q.endpoint = e.id
+	where e.status = 'deleted'
+	limit @limit`
+
+// CancelDeleted cancels deliveries of deleted endpoints; see [store.Upkeep].
+func (s *Store) CancelDeleted(ctx context.Context, limit int) (int, error) {
+	ids, err := list(ctx, s, query{deletedSQL, []any{sql.Named("limit", limit)}}, scanDeliveryID)
+	if err != nil || len(ids) == 0 {
+		return 0, s.explain("cancel deliveries of deleted endpoints", err)
+	}
+	// Deleted endpoints stay so: what was found needs no second look.
+	return write(ctx, s, "cancel deliveries of deleted endpoints", func(ctx context.Context, tx *tx) (int, error) {
+		return countEach(ids, func(id postrider.DeliveryID) (bool, error) {
+			return cancel(ctx, tx, id, postrider.ReasonEndpointDeleted)
+		})
+	})
+}
+
+// By idempotency_keys_created_at, from the oldest.
+const forgetKeysSQL = `
+	with old (account, key) as (
+		select account, key from idempotency_keys
+		where created_at < @before
+		order by created_at limit @limit)
+	delete from idempotency_keys where (account, key) in (select account, key from old)`
+
+// ForgetKeys deletes old idempotency keys; see [store.Upkeep].
+func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return write(ctx, s, "forget keys", func(ctx context.Context, tx *tx) (int, error) {
+		n, err := tx.count(ctx, forgetKeysSQL, sql.Named("before", micros(tx.now.Add(-age))), sql.Named("limit", limit))
+		return int(n), err
+	})
+}

@@ -1,0 +1,177 @@
+package sqlite
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// How domain values become arguments, and columns domain values.
+
+// blob returns the id as an argument.
+func blob[I ~[16]byte](id I) []byte { return id[:] }
+
+// blobOrNull returns the id as an argument; the zero id is null.
+func blobOrNull[I ~[16]byte](id I) any {
+	if id == (I{}) {
+		return nil
+	}
+	return id[:]
+}
+
+// micros returns the time as an argument.
+func micros(t time.Time) int64 { return t.UnixMicro() }
+
+// microsOrNull returns the time as an argument; the zero time is null.
+func microsOrNull(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMicro()
+}
+
+// textOrNull returns the string as an argument; the empty string is null.
+func textOrNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// bytesOrNull returns the bytes as an argument; none are null.
+func bytesOrNull(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// someBytes returns the bytes as an argument that is never null.
+func someBytes(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// tokenOrNull returns the token as an argument; no lease is null.
+func tokenOrNull(t postrider.Token) any {
+	if t == 0 {
+		return nil
+	}
+	return int64(t)
+}
+
+// laneNumber returns the lane's number in the queue: its place in
+// postrider.Lanes.
+func laneNumber(l postrider.Lane) int64 { return int64(slices.Index(postrider.Lanes, l)) }
+
+// intoID scans 16 bytes into an id; null is the zero id.
+type intoID[I ~[16]byte] struct{ id *I }
+
+func toID[I ~[16]byte](id *I) intoID[I] { return intoID[I]{id} }
+
+// Scan stores what was read.
+func (d intoID[I]) Scan(v any) error {
+	*d.id = I{}
+	if v == nil {
+		return nil
+	}
+	b, ok := v.([]byte)
+	if !ok || len(b) != len(I{}) {
+		return fmt.Errorf("an id of type %T", v)
+	}
+	*d.id = I(b)
+	return nil
+}
+
+// intoTime scans microseconds into a UTC time; null is the zero time.
+type intoTime struct{ at *time.Time }
+
+func toTime(at *time.Time) intoTime { return intoTime{at} }
+
+// Scan stores what was read.
+func (d intoTime) Scan(v any) error {
+	*d.at = time.Time{}
+	switch v := v.(type) {
+	case nil:
+	case int64:
+		*d.at = time.UnixMicro(v).UTC()
+	default:
+		return fmt.Errorf("a time of type %T", v)
+	}
+	return nil
+}
+
+// intoWait scans microseconds into a duration.
+type intoWait struct{ wait *time.Duration }
+
+func toWait(wait *time.Duration) intoWait { return intoWait{wait} }
+
+// Scan stores what was read.
+func (d intoWait) Scan(v any) error {
+	n, ok := v.(int64)
+	if !ok {
+		return fmt.Errorf("a duration of type %T", v)
+	}
+	*d.wait = time.Duration(n) * time.Microsecond
+	return nil
+}
+
+// intoString scans text into a string type; null is the empty string.
+type intoString[S ~string] struct{ s *S }
+
+func toString[S ~string](s *S) intoString[S] { return intoString[S]{s} }
+
+// Scan stores what was read.
+func (d intoString[S]) Scan(v any) error {
+	switch v := v.(type) {
+	case nil:
+		*d.s = ""
+	case string:
+		*d.s = S(v)
+	default:
+		return fmt.Errorf("a text of type %T", v)
+	}
+	return nil
+}
+
+// intoLane scans a lane's number.
+type intoLane struct{ lane *postrider.Lane }
+
+func toLane(lane *postrider.Lane) intoLane { return intoLane{lane} }
+
+// Scan stores what was read.
+func (d intoLane) Scan(v any) error {
+	n, ok := v.(int64)
+	if !ok || n < 0 || int(n) >= len(postrider.Lanes) {
+		return fmt.Errorf("a lane of type %T", v)
+	}
+	*d.lane = postrider.Lanes[n]
+	return nil
+}
+
+// intoToken scans a token; null is no lease.
+type intoToken struct{ token *postrider.Token }
+
+func toToken(token *postrider.Token) intoToken { return intoToken{token} }
+
+// Scan stores what was read.
+func (d intoToken) Scan(v any) error {
+	n, ok := v.(int64)
+	if !ok && v != nil {
+		return fmt.Errorf("a token of type %T", v)
+	}
+	*d.token = postrider.Token(n)
+	return nil
+}
+
+// tuples returns "(?,?),(?,?)" for rows of columns: the one part of a
+// statement that is not a constant.
+func tuples(rows, columns int) string {
+	tuple := "(" + strings.Repeat(",?", columns)[1:] + ")"
+	return strings.Repeat(","+tuple, rows)[1:]
+}

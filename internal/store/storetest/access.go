@@ -1,0 +1,300 @@
+package storetest
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+var access = []verb{
+	{"PutAccount", []sentence{
+		{"it creates the account", putAccountCreates},
+		{"it changes the uid and name of the one with this id", putAccountChanges},
+		{"a uid that another account has is ErrConflict", putAccountConflict},
+		{"of parallel accounts with one uid exactly one is created", putAccountInParallel},
+	}},
+	{"Accounts", []sentence{
+		{"they are listed newest first, page by page", accountsPages},
+		{"each filter selects", accountsFilters},
+		{"a cursor that no page gave is an InvalidError", accountsCursor},
+	}},
+	{"PutKey", []sentence{
+		{"the key comes back as it was", putKey},
+	}},
+	{"Keys", []sentence{
+		{"they are listed newest first, page by page, revoked and expired ones too", keysPages},
+		{"each filter selects", keysFilters},
+		{"a cursor that no page gave is an InvalidError", keysCursor},
+	}},
+	{"RevokeKey", []sentence{
+		{"it ends the key and keeps the time of revocation", revokeKey},
+		{"a key that does not exist is ErrNotFound", revokeKeyNotFound},
+	}},
+	{"TouchKey", []sentence{
+		{"it notes the time, which never moves back", touchKey},
+		{"a key that does not exist is ErrNotFound", touchKeyNotFound},
+	}},
+	{"PutEventType", []sentence{
+		{"it creates the event type or changes its description", putEventType},
+	}},
+	{"EventTypes", []sentence{
+		{"they are listed by name, page by page", eventTypesPages},
+		{"the filter selects", eventTypesFilter},
+		{"a cursor that no page gave is an InvalidError", eventTypesCursor},
+	}},
+	{"DeleteEventType", []sentence{
+		{"it takes the event type out of the catalogue", deleteEventType},
+		{"an event type that does not exist is ErrNotFound", deleteEventTypeNotFound},
+	}},
+}
+
+func (w *world) newAccount(uid string) postrider.Account {
+	id := newID[postrider.AccountID](w)
+	return postrider.Account{ID: id, UID: uid, Name: "Acme \"é\" Inc.", CreatedAt: id.Time()}
+}
+
+func (w *world) accounts(q store.AccountQuery) []postrider.Account {
+	w.Helper()
+	page, err := w.Accounts(w.Context(), q)
+	w.ok(err)
+	return page.Items
+}
+
+func putAccountCreates(w *world) {
+	a := w.newAccount("acme")
+	w.ok(w.PutAccount(w.Context(), a))
+	w.same("the accounts", w.accounts(store.AccountQuery{}), []postrider.Account{a})
+}
+
+func putAccountChanges(w *world) {
+	a := w.newAccount("acme")
+	w.ok(w.PutAccount(w.Context(), a))
+	w.ok(w.PutAccount(w.Context(), a))
+	a.UID, a.Name = "", "Another name"
+	w.ok(w.PutAccount(w.Context(), a))
+	w.same("the accounts", w.accounts(store.AccountQuery{}), []postrider.Account{a})
+}
+
+func putAccountConflict(w *world) {
+	a, b := w.newAccount("acme"), w.newAccount("")
+	w.ok(w.PutAccount(w.Context(), a))
+	w.ok(w.PutAccount(w.Context(), b))
+	w.ok(w.PutAccount(w.Context(), w.newAccount("")))
+	w.refuses(w.PutAccount(w.Context(), w.newAccount("acme")), postrider.ErrConflict)
+	changed := b
+	changed.UID, changed.Name = "acme", "Changed"
+	w.refuses(w.PutAccount(w.Context(), changed), postrider.ErrConflict)
+	w.same("the other account", w.accounts(store.AccountQuery{ID: b.ID}), []postrider.Account{b})
+}
+
+func putAccountInParallel(w *world) {
+	var created atomic.Int32
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			if w.PutAccount(w.Context(), w.newAccount("acme")) == nil {
+				created.Add(1)
+			}
+		})
+	}
+	callers.Wait()
+	if n := len(w.accounts(store.AccountQuery{})); created.Load() != 1 || n != 1 {
+		w.Errorf("%d calls succeeded and %d accounts exist, want 1 and 1", created.Load(), n)
+	}
+}
+
+func accountID(a postrider.Account) postrider.AccountID { return a.ID }
+
+func accountsPages(w *world) {
+	var want []postrider.AccountID
+	for range 5 {
+		want = append(want, w.account())
+	}
+	slices.Reverse(want)
+	w.same("the accounts", pages(w, accountID, func(p store.Paging) (store.Page[postrider.Account], error) {
+		return w.Accounts(w.Context(), store.AccountQuery{Paging: p})
+	}), want)
+}
+
+func accountsFilters(w *world) {
+	a, b := w.newAccount("a"), w.newAccount("b")
+	w.ok(w.PutAccount(w.Context(), a))
+	w.ok(w.PutAccount(w.Context(), b))
+	list := by(accountID, func(q store.AccountQuery) (store.Page[postrider.Account], error) { return w.Accounts(w.Context(), q) })
+	selects(w, store.AccountQuery{}, list, []postrider.AccountID{b.ID, a.ID})
+	selects(w, store.AccountQuery{ID: a.ID}, list, []postrider.AccountID{a.ID})
+	selects(w, store.AccountQuery{UID: "b"}, list, []postrider.AccountID{b.ID})
+	selects(w, store.AccountQuery{ID: a.ID, UID: "b"}, list, nil)
+	selects(w, store.AccountQuery{UID: "c"}, list, nil)
+}
+
+func accountsCursor(w *world) {
+	badCursors(w, func(p store.Paging) error {
+		_, err := w.Accounts(w.Context(), store.AccountQuery{Paging: p})
+		return err
+	})
+}
+
+func (w *world) newKey() postrider.APIKey {
+	id := newID[postrider.KeyID](w)
+	k := postrider.APIKey{ID: id, Name: "ci", Scopes: []postrider.Scope{postrider.ScopeAdmin}, CreatedAt: id.Time()}
+	copy(k.Hash[:], id[:])
+	return k
+}
+
+func (w *world) key(id postrider.KeyID) postrider.APIKey {
+	w.Helper()
+	page, err := w.Keys(w.Context(), store.KeyQuery{ID: id})
+	w.ok(err)
+	if len(page.Items) != 1 {
+		w.Fatalf("key %s is listed %d times, want once", id, len(page.Items))
+	}
+	return page.Items[0]
+}
+
+func putKey(w *world) {
+	plain, full := w.newKey(), w.newKey()
+	full.Account = w.account()
+	full.Scopes = []postrider.Scope{postrider.ScopeEventsWrite, postrider.ScopeWebhooksRead}
+	full.ExpiresAt = w.now().Add(long)
+	for _, k := range []postrider.APIKey{plain, full} {
+		w.ok(w.PutKey(w.Context(), k))
+		w.same("the key", w.key(k.ID), k)
+	}
+}
+
+func keyID(k postrider.APIKey) postrider.KeyID { return k.ID }
+
+func keysPages(w *world) {
+	var want []postrider.KeyID
+	for i := range 5 {
+		k := w.newKey()
+		if i == 1 {
+			k.ExpiresAt = w.now().Add(-time.Hour)
+		}
+		w.ok(w.PutKey(w.Context(), k))
+		want = append(want, k.ID)
+	}
+	w.ok(w.RevokeKey(w.Context(), want[2]))
+	slices.Reverse(want)
+	w.same("the keys", pages(w, keyID, func(p store.Paging) (store.Page[postrider.APIKey], error) {
+		return w.Keys(w.Context(), store.KeyQuery{Paging: p})
+	}), want)
+}
+
+func keysFilters(w *world) {
+	a, b := w.newKey(), w.newKey()
+	w.ok(w.PutKey(w.Context(), a))
+	w.ok(w.PutKey(w.Context(), b))
+	list := by(keyID, func(q store.KeyQuery) (store.Page[postrider.APIKey], error) { return w.Keys(w.Context(), q) })
+	selects(w, store.KeyQuery{}, list, []postrider.KeyID{b.ID, a.ID})
+	selects(w, store.KeyQuery{ID: a.ID}, list, []postrider.KeyID{a.ID})
+	selects(w, store.KeyQuery{Hash: b.Hash}, list, []postrider.KeyID{b.ID})
+	selects(w, store.KeyQuery{ID: a.ID, Hash: b.Hash}, list, nil)
+	selects(w, store.KeyQuery{Hash: [32]byte{1}}, list, nil)
+}
+
+func keysCursor(w *world) {
+	badCursors(w, func(p store.Paging) error {
+		_, err := w.Keys(w.Context(), store.KeyQuery{Paging: p})
+		return err
+	})
+}
+
+func revokeKey(w *world) {
+	k := w.newKey()
+	w.ok(w.PutKey(w.Context(), k))
+	w.ok(w.RevokeKey(w.Context(), k.ID))
+	revoked := w.key(k.ID)
+	w.near("when it was revoked", revoked.RevokedAt.Sub(w.now()), 0)
+	w.passed(time.Millisecond)
+	w.ok(w.RevokeKey(w.Context(), k.ID))
+	w.same("the key after a second revocation", w.key(k.ID), revoked)
+}
+
+func revokeKeyNotFound(w *world) {
+	w.refuses(w.RevokeKey(w.Context(), newID[postrider.KeyID](w)), postrider.ErrNotFound)
+}
+
+func touchKey(w *world) {
+	k := w.newKey()
+	w.ok(w.PutKey(w.Context(), k))
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct{ at, want time.Time }{
+		{noon, noon},
+		{noon.Add(time.Hour), noon.Add(time.Hour)},
+		{noon.Add(time.Minute), noon.Add(time.Hour)},
+	} {
+		w.ok(w.TouchKey(w.Context(), k.ID, tt.at))
+		w.same("when it was last used", w.key(k.ID).LastUsedAt, tt.want)
+	}
+}
+
+func touchKeyNotFound(w *world) {
+	w.refuses(w.TouchKey(w.Context(), newID[postrider.KeyID](w), time.Now()), postrider.ErrNotFound)
+}
+
+func (w *world) eventType(name, description string) {
+	w.Helper()
+	w.ok(w.PutEventType(w.Context(), postrider.EventType{Name: name, Description: description, CreatedAt: w.now()}))
+}
+
+func putEventType(w *world) {
+	w.eventType("order.created", "An order.")
+	w.eventType("order.created", "An order was created.")
+	page, err := w.EventTypes(w.Context(), store.EventTypeQuery{})
+	w.ok(err)
+	w.same("the catalogue", page.Items, []postrider.EventType{{Name: "order.created", Description: "An order was created."}},
+		cmpopts.IgnoreFields(postrider.EventType{}, "CreatedAt"))
+	w.near("when it was created", page.Items[0].CreatedAt.Sub(w.now()), 0)
+}
+
+func typeName(t postrider.EventType) string { return t.Name }
+
+func eventTypesPages(w *world) {
+	want := []string{"B", "a", "a.b", "a_b", "b"} // by bytes, whatever the collation
+	for _, name := range []string{"a_b", "B", "a", "b", "a.b"} {
+		w.eventType(name, "")
+	}
+	w.same("the catalogue", pages(w, typeName, func(p store.Paging) (store.Page[postrider.EventType], error) {
+		return w.EventTypes(w.Context(), store.EventTypeQuery{Paging: p})
+	}), want)
+}
+
+func eventTypesFilter(w *world) {
+	w.eventType("a", "")
+	w.eventType("b", "")
+	list := by(typeName, func(q store.EventTypeQuery) (store.Page[postrider.EventType], error) {
+		return w.EventTypes(w.Context(), q)
+	})
+	selects(w, store.EventTypeQuery{Name: "b"}, list, []string{"b"})
+	selects(w, store.EventTypeQuery{Name: "c"}, list, nil)
+}
+
+func eventTypesCursor(w *world) {
+	_, err := w.EventTypes(w.Context(), store.EventTypeQuery{Paging: store.Paging{Cursor: "!"}})
+	w.refuses(err, postrider.ErrInvalid)
+}
+
+func deleteEventType(w *world) {
+	w.eventType("a", "")
+	w.eventType("b", "")
+	w.ok(w.DeleteEventType(w.Context(), "a"))
+	page, err := w.EventTypes(w.Context(), store.EventTypeQuery{})
+	w.ok(err)
+	if len(page.Items) != 1 || page.Items[0].Name != "b" {
+		w.Errorf("the catalogue is %+v, want b", page.Items)
+	}
+}
+
+func deleteEventTypeNotFound(w *world) {
+	w.eventType("a", "")
+	w.ok(w.DeleteEventType(w.Context(), "a"))
+	w.refuses(w.DeleteEventType(w.Context(), "a"), postrider.ErrNotFound)
+}

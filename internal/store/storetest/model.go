@@ -1,0 +1,326 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/memory"
+)
+
+// Model plays random histories of verbs on the store and on package memory.
+// Whatever a caller can see must be the same: answers, kinds of error, lists.
+//
+// Time does not matter: nothing waits except for good, no lease ends, and the
+// instants that the stores give are not compared. Every history has accounts
+// of its own in the one store that open returns.
+func Model(t *testing.T, open func(*testing.T) store.Store) {
+	tested := open(t)
+	ids := store.NewIDs(ticking(), new([32]byte))
+	rapid.Check(t, func(t *rapid.T) {
+		h := &history{T: t, model: memory.New(memory.Options{Now: ticking()}), tested: tested, ids: ids, start: map[store.Store]int64{}}
+		h.begin()
+		actions := map[string]func(*rapid.T){}
+		for name, play := range moves {
+			actions[name] = func(t *rapid.T) {
+				h.T = t
+				play(h)
+			}
+		}
+		t.Repeat(actions)
+		h.T = t
+		h.look()
+	})
+}
+
+var moves = map[string]func(*history){
+	"publish":       (*history).publish,
+	"publish again": (*history).publishAgain,
+	"claim":         (*history).claim,
+	"claim more":    (*history).claim, // twice as likely: little happens without
+	"settle":        (*history).settle,
+	"settle more":   (*history).settle,
+	"settle again":  (*history).settleAgain,
+	"release":       (*history).release,
+	"fan out":       (*history).fanOut,
+	"endpoint":      (*history).endpoint,
+	"rotate":        (*history).rotate,
+	"replay":        (*history).replay,
+	"cancel":        (*history).cancel,
+	"discard":       (*history).discard,
+	"keep up":       (*history).keepUp,
+	"look":          (*history).look,
+}
+
+// ticking is a clock that moves on by a millisecond whenever it is read.
+func ticking() func() time.Time {
+	now := time.Now().UTC()
+	return func() time.Time {
+		now = now.Add(time.Millisecond)
+		return now
+	}
+}
+
+// history is one play, with all that it may come back to.
+type history struct {
+	*rapid.T
+	model, tested store.Store
+	ids           *store.IDs
+	tokens        postrider.Token
+	start         map[store.Store]int64 // the version at which the history began
+
+	accounts  []postrider.AccountID
+	endpoints []postrider.Endpoint // as last stored
+	published [][]store.Batch
+	claims    []postrider.Claimed // not settled and not released
+	settled   []store.Settlement
+	released  []postrider.DeliveryID
+	jobs      []store.FanOut
+}
+
+// observable compares what both stores must agree on.
+var observable = cmp.Options{
+	cmpopts.EquateEmpty(),
+	cmp.Comparer(func(a, b time.Time) bool { return a.IsZero() == b.IsZero() }),
+	cmpopts.IgnoreFields(store.LaneState{}, "Waiting", "In", "Low"),
+	cmpopts.IgnoreFields(postrider.Delivery{}, "NextAttemptAt"), // under a lease a store may say when that ends
+	cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".In" },
+		cmp.Comparer(func(a, b time.Duration) bool { return (a > 0) == (b > 0) })),
+}
+
+// both makes a call on both stores, which must agree, and returns the model's
+// answer.
+func both[R any](h *history, what string, call func(store.Store) (R, error)) (R, bool) {
+	h.Helper()
+	want, wantErr := call(h.model)
+	got, gotErr := call(h.tested)
+	if kind(wantErr) != kind(gotErr) {
+		h.Fatalf("%s: error = %v, the model's is %v", what, gotErr, wantErr)
+	}
+	if diff := cmp.Diff(want, got, observable); wantErr == nil && diff != "" {
+		h.Fatalf("%s (-model +store):\n%s", what, diff)
+	}
+	return want, wantErr == nil
+}
+
+// kind is what callers tell errors apart by.
+func kind(err error) string {
+	if pending, ok := errors.AsType[*store.ReplayPendingError](err); ok {
+		return pending.Error()
+	}
+	for _, kind := range []error{
+		store.ErrMoved, postrider.ErrNotFound, postrider.ErrInvalid, postrider.ErrConflict, postrider.ErrGone,
+		postrider.ErrBusy, postrider.ErrFenced,
+	} {
+		if errors.Is(err, kind) {
+			return kind.Error()
+		}
+	}
+	return fmt.Sprint(err)
+}
+
+// only makes a call answer with nothing but its error.
+func only(call func(store.Store) error) func(store.Store) (struct{}, error) {
+	return func(s store.Store) (struct{}, error) { return struct{}{}, call(s) }
+}
+
+// pick draws one of a list by its index, which a failing history prints.
+func pick[T any](h *history, what string, from ...T) T {
+	return from[rapid.IntRange(0, len(from)-1).Draw(h.T, what)]
+}
+
+func (h *history) upTo(what string, most int) int { return rapid.IntRange(1, most).Draw(h.T, what) }
+
+func (h *history) token() postrider.Token {
+	h.tokens++
+	return 7<<32 | h.tokens
+}
+
+func (h *history) version(s store.Store) int64 {
+	h.Helper()
+	version := h.start[s]
+	for {
+		c, err := s.Changes(h.Context(), version, 1000)
+		if err != nil {
+			h.Fatalf("changes: %v", err)
+		}
+		if len(c.Endpoints) == 0 {
+			return c.Version
+		}
+		version = c.Version
+	}
+}
+
+// begin makes two accounts with two endpoints each.
+func (h *history) begin() {
+	for range 2 {
+		a := postrider.Account{ID: store.NewID[postrider.AccountID](h.ids), Name: "Acme Inc."}
+		h.accounts = append(h.accounts, a.ID)
+		both(h, "put account", only(func(s store.Store) error { return s.PutAccount(h.Context(), a) }))
+		h.put(h.draft(a.ID))
+		h.put(h.draft(a.ID))
+	}
+	for _, s := range []store.Store{h.model, h.tested} {
+		h.start[s] = h.version(s)
+	}
+}
+
+func (h *history) draft(account postrider.AccountID) postrider.Endpoint {
+	return postrider.Endpoint{
+		ID: store.NewID[postrider.EndpointID](h.ids), Account: account, URL: "https://acme.example/hooks",
+		EventTypes: []postrider.Pattern{"*"}, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
+	}
+}
+
+func (h *history) secret(e postrider.EndpointID) postrider.Secret {
+	id := store.NewID[postrider.SecretID](h.ids)
+	return postrider.Secret{ID: id, Endpoint: e, Key: slices.Concat(id[:], id[:]), CreatedAt: id.Time()}
+}
+
+func (h *history) put(e postrider.Endpoint) {
+	h.Helper()
+	secrets := []postrider.Secret{h.secret(e.ID)}
+	stored, ok := both(h, "put endpoint", func(s store.Store) (postrider.Endpoint, error) {
+		return s.PutEndpoint(h.Context(), store.PutEndpoint{Endpoint: e, Secrets: secrets})
+	})
+	if !ok {
+		return
+	}
+	h.endpoints = append(slices.DeleteFunc(h.endpoints, func(old postrider.Endpoint) bool { return old.ID == e.ID }), stored)
+}
+
+func (h *history) endpoint() {
+	if len(h.endpoints) < 8 && rapid.Bool().Draw(h.T, "create") {
+		e := h.draft(pick(h, "account", h.accounts...))
+		e.UID = pick(h, "uid", "", "main", "other")
+		h.put(e)
+		return
+	}
+	e := pick(h, "endpoint", h.endpoints...)
+	e.UID = pick(h, "uid", "", "main", "other")
+	if e.Revision > 1 {
+		e.Revision -= pick(h, "revisions behind", int64(0), 0, 0, 1)
+	}
+	e.Account = pick(h, "account", e.Account, e.Account, e.Account, h.accounts[0])
+	e.Status = pick(h, "status", postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled, postrider.EndpointDeleted)
+	h.put(e)
+}
+
+func (h *history) rotate() {
+	r := store.RotateSecret{Secret: h.secret(pick(h, "endpoint", h.endpoints...).ID), Overlap: long}
+	for _, e := range h.endpoints {
+		if e.ID == r.Secret.Endpoint && e.Status == postrider.EndpointDeleted {
+			return // the contract does not say
+		}
+	}
+	both(h, "rotate secret", only(func(s store.Store) error { return s.RotateSecret(h.Context(), r) }))
+}
+
+// keepUp does the janitor's work until none is left. Other histories may have
+// left some in the store under test, so the counts are not compared.
+func (h *history) keepUp() {
+	work := pick(h, "work",
+		func(s store.Store) (int, error) { return s.Expire(h.Context(), 100) },
+		func(s store.Store) (int, error) { return s.CancelDeleted(h.Context(), 100) },
+		func(s store.Store) (int, error) {
+			h.published = nil // a repeat after its keys are gone may be told apart
+			return s.ForgetKeys(h.Context(), 0, 100)
+		})
+	both(h, "keep up", only(func(s store.Store) error {
+		for {
+			if n, err := work(s); n == 0 || err != nil {
+				return err
+			}
+		}
+	}))
+}
+
+// look reads all that the accounts can see.
+func (h *history) look() {
+	for _, account := range h.accounts {
+		p := store.Paging{Limit: pick(h, "limit", 2, 10, store.MaxLimit)}
+		agree(h, "events", p, func(s store.Store, p store.Paging) (store.Page[postrider.Event], error) {
+			return s.Events(h.Context(), store.EventQuery{Account: account, Paging: p})
+		})
+		agree(h, "dead letters", p, func(s store.Store, p store.Paging) (store.Page[postrider.DeadLetter], error) {
+			return s.DeadLetters(h.Context(), store.DeadLetterQuery{Account: account, Resolved: true, Paging: p})
+		})
+		agree(h, "endpoints", p, func(s store.Store, p store.Paging) (store.Page[postrider.Endpoint], error) {
+			return s.Endpoints(h.Context(), store.EndpointQuery{Account: account, Paging: p})
+		})
+		for _, status := range append([]postrider.Status{""}, postrider.Statuses...) {
+			agree(h, "deliveries "+string(status), p, func(s store.Store, p store.Paging) (store.Page[postrider.Delivery], error) {
+				return s.Deliveries(h.Context(), store.DeliveryQuery{Account: account, Status: status, Paging: p})
+			})
+		}
+		for _, d := range h.deliveries(account) {
+			agree(h, "attempts", p, func(s store.Store, p store.Paging) (store.Page[postrider.Attempt], error) {
+				page, err := s.Attempts(h.Context(), store.AttemptQuery{Account: account, Delivery: d.ID, Paging: p})
+				for i := range page.Items {
+					if page.Items[i].Stale {
+						page.Items[i].StatusAfter = "" // nothing that it did
+					}
+				}
+				return page, err
+			})
+		}
+	}
+	h.lookAtWork()
+}
+
+// agree reads a list of both stores to its end.
+func agree[T any](h *history, what string, p store.Paging, list func(store.Store, store.Paging) (store.Page[T], error)) {
+	h.Helper()
+	both(h, what, func(s store.Store) (all []T, err error) {
+		p := p
+		for {
+			page, err := list(s, p)
+			if err != nil || page.Next == "" {
+				return append(all, page.Items...), err
+			}
+			all, p.Cursor = append(all, page.Items...), page.Next
+		}
+	})
+}
+
+// lookAtWork reads what workers and routers see.
+func (h *history) lookAtWork() {
+	mine := func(id postrider.EndpointID) bool {
+		return slices.ContainsFunc(h.endpoints, func(e postrider.Endpoint) bool { return e.ID == id })
+	}
+	both(h, "due", func(s store.Store) ([]store.DueLane, error) {
+		lanes, err := s.Due(h.Context(), store.Due{Max: 10_000})
+		lanes = slices.DeleteFunc(lanes, func(l store.DueLane) bool { return !mine(l.Endpoint) })
+		slices.SortStableFunc(lanes, func(a, b store.DueLane) int {
+			if order := a.Endpoint.Compare(b.Endpoint); order != 0 {
+				return order
+			}
+			return strings.Compare(string(a.Lane), string(b.Lane))
+		})
+		return lanes, err
+	})
+	both(h, "changes", func(s store.Store) (store.Changes, error) {
+		c, err := s.Changes(h.Context(), h.start[s], 1000)
+		c.Version -= h.start[s]
+		return c, err
+	})
+}
+
+// deliveries returns all that the model has of an account.
+func (h *history) deliveries(account postrider.AccountID) []postrider.Delivery {
+	h.Helper()
+	page, err := h.model.Deliveries(h.Context(), store.DeliveryQuery{Account: account, Paging: store.Paging{Limit: store.MaxLimit}})
+	if err != nil {
+		h.Fatalf("deliveries of the model: %v", err)
+	}
+	return page.Items
+}

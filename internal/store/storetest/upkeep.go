@@ -1,0 +1,218 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+var upkeep = []verb{
+	{"Expire", []sentence{
+		{"pending deliveries whose time is over become dead letters with the reason expired", expireBuries},
+		{"at most limit of them, and it returns how many", expireLimit},
+		{"one that a worker holds is left alone until its lease has ended", expireHeld},
+		{"the settlement of one that has expired is stale", expireStale},
+	}},
+	{"CancelDeleted", []sentence{
+		{"pending deliveries of deleted endpoints are cancelled with a record each", cancelDeletedEnds},
+		{"at most limit of them, and it returns how many", cancelDeletedLimit},
+		{"those of other endpoints are left alone", cancelDeletedOthers},
+	}},
+	{"ForgetKeys", []sentence{
+		{"keys older than age are deleted and may be used again", forgetKeysOld},
+		{"at most limit of them, and it returns how many", forgetKeysLimit},
+		{"younger keys are kept", forgetKeysYoung},
+	}},
+	{"MakePartitions", []sentence{
+		{"it may be called at any time", makePartitions},
+	}},
+	{"Now", []sentence{
+		{"it is UTC microseconds and goes on", nowGoesOn},
+	}},
+}
+
+// expiring publishes n deliveries whose time is over after the wait.
+func (w *world) expiring(e postrider.Endpoint, n int, after time.Duration) (ids []postrider.DeliveryID) {
+	w.Helper()
+	var batch store.Batch
+	for range n {
+		d := w.to(e)
+		d.Expiry = after
+		ids = append(ids, d.ID)
+		batch = append(batch, w.event(e.Account, d))
+	}
+	w.publish(batch)
+	return ids
+}
+
+func (w *world) expire(limit int) int {
+	w.Helper()
+	n, err := w.Expire(w.Context(), limit)
+	w.ok(err)
+	return n
+}
+
+func expireBuries(w *world) {
+	e := w.endpoint()
+	kept := w.pending(e, 1)[0]
+	tried := w.expiring(e, 1, time.Second)[0]
+	w.settle(retry(w.claim(e, postrider.LaneFirst, 2)[1], long))
+	untried := w.expiring(e, 1, 0)[0]
+	expired := 0
+	w.eventually("two expire", func() bool {
+		expired += w.expire(10)
+		return expired >= 2
+	})
+	w.same("how many expired", expired, 2)
+	for id, attempts := range map[postrider.DeliveryID]int{tried: 1, untried: 0} {
+		got, letter := w.delivery(id), w.letter(id)
+		if got.Status != postrider.Dead || got.Reason != postrider.ReasonExpired || got.Attempts != attempts {
+			w.Errorf("the delivery is %+v, want dead as expired after %d attempts", got, attempts)
+		}
+		if letter.Reason != postrider.ReasonExpired || letter.Attempts != attempts || letter.DiedAt.IsZero() {
+			w.Errorf("the dead letter is %+v, want expired after %d attempts", letter, attempts)
+		}
+	}
+	if got := w.letter(tried); got.LastStatusCode != 503 || got.LastError == "" {
+		w.Errorf("the dead letter is %+v, want the last attempt's code and error", got)
+	}
+	if got := w.delivery(kept).Status; got != postrider.Pending {
+		w.Errorf("a delivery with time left is %s, want pending", got)
+	}
+}
+
+func expireLimit(w *world) {
+	e := w.endpoint()
+	w.expiring(e, 5, 0)
+	w.passed(0)
+	for _, want := range []int{2, 2, 1, 0} {
+		w.same("how many expired", w.expire(2), want)
+	}
+	w.nothingQueued(e)
+}
+
+func expireHeld(w *world) {
+	e := w.endpoint()
+	id := w.expiring(e, 1, 0)[0]
+	w.take(store.Want{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 1, Lease: time.Second})
+	w.passed(brief)
+	w.same("how many expired under a lease", w.expire(10), 0)
+	w.eventually("it expires after its lease", func() bool { return w.expire(10) == 1 })
+	if got := w.delivery(id); got.Status != postrider.Dead || got.Reason != postrider.ReasonExpired {
+		w.Errorf("the delivery is %+v, want dead as expired", got)
+	}
+}
+
+func expireStale(w *world) {
+	e := w.endpoint()
+	w.expiring(e, 1, 0)
+	c := w.take(store.Want{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 1, Lease: brief})[0]
+	w.eventually("it expires after its lease", func() bool { return w.expire(10) == 1 })
+	w.same("Settle", w.settle(delivered(c)), []store.Settled{{Stale: true}})
+	if got := w.delivery(c.ID).Status; got != postrider.Dead {
+		w.Errorf("the delivery is %s, want dead", got)
+	}
+}
+
+func (w *world) cancelDeleted(limit int) int {
+	w.Helper()
+	n, err := w.CancelDeleted(w.Context(), limit)
+	w.ok(err)
+	return n
+}
+
+func cancelDeletedEnds(w *world) {
+	e := w.endpoint()
+	ids := w.pending(e, 2)
+	w.settle(retry(w.claim(e, postrider.LaneFirst, 1)[0], long))
+	w.become(e, postrider.EndpointDeleted)
+	w.same("how many were cancelled", w.cancelDeleted(10), 2)
+	for i, id := range ids {
+		got := w.delivery(id)
+		if got.Status != postrider.Cancelled || got.Reason != postrider.ReasonEndpointDeleted || got.Attempts != 1-i {
+			w.Errorf("the delivery is %+v, want cancelled after %d attempts", got, 1-i)
+		}
+		attempts := w.attempts(got)
+		if len(attempts) != 2-i || attempts[1-i].Outcome != postrider.OutcomeNone || attempts[1-i].StatusAfter != postrider.Cancelled {
+			w.Errorf("recorded %+v, want a decision without a request at the end", attempts)
+		}
+	}
+	w.same("how many were cancelled again", w.cancelDeleted(10), 0)
+	w.nothingQueued(e)
+}
+
+func cancelDeletedLimit(w *world) {
+	account := w.account()
+	for _, n := range []int{3, 2} {
+		e := w.put(w.draft(account))
+		w.pending(e, n)
+		w.become(e, postrider.EndpointDeleted)
+	}
+	for _, want := range []int{2, 2, 1, 0} {
+		w.same("how many were cancelled", w.cancelDeleted(2), want)
+	}
+}
+
+func cancelDeletedOthers(w *world) {
+	for _, status := range []postrider.EndpointStatus{
+		postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled,
+	} {
+		e := w.endpoint()
+		w.pending(e, 1)
+		w.become(e, status)
+	}
+	w.same("how many were cancelled", w.cancelDeleted(10), 0)
+}
+
+func (w *world) forgetKeys(age time.Duration, limit int) int {
+	w.Helper()
+	n, err := w.ForgetKeys(w.Context(), age, limit)
+	w.ok(err)
+	return n
+}
+
+func forgetKeysOld(w *world) {
+	e := w.endpoint()
+	first, again := w.keyed(e, "k", "1"), w.keyed(e, "k", "2")
+	w.publish(store.Batch{first})
+	w.eventually("the key is forgotten", func() bool { return w.forgetKeys(0, 10) == 1 })
+	w.same("Publish", w.publish(store.Batch{again}), []store.Published{
+		{Conflict: -1, Events: []store.PublishedEvent{{ID: again.Event.ID}}},
+	})
+	w.stored(first.Event.ID)
+}
+
+func forgetKeysLimit(w *world) {
+	e := w.endpoint()
+	w.publish(store.Batch{w.keyed(e, "a", "1"), w.keyed(e, "b", "1"), w.keyed(e, "c", "1")})
+	w.passed(0)
+	for _, want := range []int{2, 1, 0} {
+		w.same("how many were forgotten", w.forgetKeys(0, 2), want)
+	}
+}
+
+func forgetKeysYoung(w *world) {
+	e := w.endpoint()
+	w.publish(store.Batch{w.keyed(e, "k", "1")})
+	w.passed(time.Millisecond)
+	w.same("how many were forgotten", w.forgetKeys(long, 10), 0)
+	w.same("Publish", w.publish(store.Batch{w.keyed(e, "k", "2")}), []store.Published{{Conflict: 0}})
+}
+
+func makePartitions(w *world) {
+	for range 2 {
+		w.ok(w.MakePartitions(w.Context()))
+	}
+	w.pending(w.endpoint(), 1)
+	w.ok(w.MakePartitions(w.Context()))
+}
+
+func nowGoesOn(w *world) {
+	now := w.now()
+	if now.Location() != time.UTC || now.Nanosecond()%1000 != 0 {
+		w.Errorf("Now = %v, want UTC microseconds", now)
+	}
+	w.near("Now", time.Until(now), 0)
+	w.passed(0)
+}

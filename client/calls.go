@@ -66,7 +66,7 @@ func (c *Client) DisableEndpoint(ctx context.Context, id postrider.EndpointID) (
 
 // DeleteEndpoint deletes an endpoint and cancels what is queued for it.
 func (c *Client) DeleteEndpoint(ctx context.Context, id postrider.EndpointID) error {
-	return c.call(ctx, http.MethodDelete, "/endpoints/"+id.String(), nil, nil)
+	return c.call(ctx, request{method: http.MethodDelete, path: "/endpoints/" + id.String()}, nil)
 }
 
 // Secrets returns the secrets that an endpoint's requests are signed with,
@@ -146,18 +146,18 @@ func (c *Client) Keys(ctx context.Context, p Paging) (Page[Key], error) {
 
 // RevokeKey ends an API key.
 func (c *Client) RevokeKey(ctx context.Context, id postrider.KeyID) error {
-	return c.call(ctx, http.MethodDelete, "/api-keys/"+id.String(), nil, nil)
+	return c.call(ctx, request{method: http.MethodDelete, path: "/api-keys/" + id.String()}, nil)
 }
 
 func get[T any](ctx context.Context, c *Client, path string) (T, error) {
 	var out T
-	err := c.call(ctx, http.MethodGet, path, nil, &out)
+	err := c.call(ctx, request{method: http.MethodGet, path: path}, &out)
 	return out, err
 }
 
 func post[T any](ctx context.Context, c *Client, path string, in any) (T, error) {
 	var out T
-	err := c.call(ctx, http.MethodPost, path, in, &out)
+	err := c.call(ctx, request{http.MethodPost, path, in}, &out)
 	return out, err
 }
 

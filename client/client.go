@@ -83,18 +83,23 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // bodies of 16 KiB stays well below.
 const maxAnswer = 64 << 20
 
-// call sends in, unless it is nil, and reads the answer into out, unless that
-// is nil.
-func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
-	answer, err := c.send(ctx, method, path, in)
+// request is a call of the API; in is its body, unless it is nil.
+type request struct {
+	method, path string
+	in           any
+}
+
+// call sends a request and reads the answer into out, unless that is nil.
+func (c *Client) call(ctx context.Context, r request, out any) error {
+	answer, err := c.send(ctx, r)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
+		return fmt.Errorf("%s %s: %w", r.method, r.path, err)
 	}
 	defer answer.Body.Close()
 
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("%s %s: read answer: %w", method, path, err)
+		return fmt.Errorf("%s %s: read answer: %w", r.method, r.path, err)
 	}
 	if answer.StatusCode < 200 || answer.StatusCode > 299 {
 		return problem(answer, text)
@@ -103,28 +108,28 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 		return nil
 	}
 	if err := json.Unmarshal(text, out); err != nil {
-		return fmt.Errorf("%s %s: understand answer: %w", method, path, err)
+		return fmt.Errorf("%s %s: understand answer: %w", r.method, r.path, err)
 	}
 	return nil
 }
 
-func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	var body io.Reader
-	if in != nil {
-		text, err := encode(in)
+	if r.in != nil {
+		text, err := encode(r.in)
 		if err != nil {
 			return nil, fmt.Errorf("encode request: %w", err)
 		}
 		body = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	request, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, body)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+c.key)
 	request.Header.Set("User-Agent", c.opts.UserAgent)
 	request.Header.Set("Accept", "application/json")
-	if in != nil {
+	if r.in != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
 	answer, err := c.http.Do(request)

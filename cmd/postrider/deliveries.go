@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/client"
+)
+
+type deliveriesCmd struct {
+	List     deliveriesListCmd     `cmd:"" help:"List deliveries, newest first."`
+	Get      deliveriesGetCmd      `cmd:"" help:"Show one delivery."`
+	Attempts deliveriesAttemptsCmd `cmd:"" help:"List the attempts of a delivery."`
+	Cancel   deliveriesCancelCmd   `cmd:"" help:"End a pending delivery."`
+}
+
+var deliveryTable = tableOf[client.Delivery]{
+	[]string{"ID", "EVENT TYPE", "ENDPOINT", "STATUS", "ATTEMPTS", "LAST", "NEXT ATTEMPT"},
+	func(d client.Delivery) []string {
+		return []string{
+			d.ID.String(), d.EventType, d.Endpoint.String(), string(d.Status), strconv.Itoa(d.Attempts),
+			last(d.LastStatusCode, d.LastError), moment(optional(d.NextAttemptAt)),
+		}
+	},
+}
+
+var attemptTable = tableOf[client.Attempt]{
+	[]string{"ATTEMPT", "STARTED", "OUTCOME", "CODE", "MS", "ERROR"},
+	func(a client.Attempt) []string {
+		return []string{
+			strconv.Itoa(a.Attempt), moment(a.StartedAt), string(a.Outcome), last(a.StatusCode, nil),
+			strconv.FormatInt(a.DurationMS, 10), optional(a.Error),
+		}
+	},
+}
+
+var deadLetterTable = tableOf[client.DeadLetter]{
+	[]string{"DELIVERY", "EVENT TYPE", "ENDPOINT", "REASON", "ATTEMPTS", "LAST", "DIED"},
+	func(d client.DeadLetter) []string {
+		return []string{
+			d.Delivery.String(), d.EventType, d.Endpoint.String(), d.Reason, strconv.Itoa(d.Attempts),
+			last(d.LastStatusCode, d.LastError), moment(d.DiedAt),
+		}
+	},
+}
+
+// last says in a word what the last attempt showed: the answer's code, or what
+// went wrong without one.
+func last(code *int, failure *string) string {
+	if optional(code) != 0 {
+		return strconv.Itoa(*code)
+	}
+	return optional(failure)
+}
+
+type deliveriesListCmd struct {
+	target `embed:""`
+	paging `embed:""`
+
+	Account   string               `help:"Only of this account, by id or uid."`
+	Event     postrider.EventID    `placeholder:"ID" help:"Only of this event, evt_…"`
+	Endpoint  postrider.EndpointID `placeholder:"ID" help:"Only to this endpoint, ep_…"`
+	EventType string               `help:"Only of events of this type."`
+	Status    postrider.Status     `enum:",pending,delivered,dead,cancelled,skipped" default:"" placeholder:"STATUS" help:"Only with this status: pending, delivered, dead, cancelled or skipped."`
+}
+
+// Run lists deliveries.
+func (c *deliveriesListCmd) Run(ctx context.Context, t terminal) error {
+	filter := client.DeliveryFilter{Account: c.Account, Endpoint: c.Endpoint, EventType: c.EventType, Status: c.Status}
+	if !c.Event.IsZero() && filter != (client.DeliveryFilter{}) {
+		return misused("--event: cannot be combined with another filter")
+	}
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	page, err := c.list(ctx, api, filter)
+	if err != nil {
+		return err
+	}
+	return printPage(t, c.JSON, page, deliveryTable)
+}
+
+func (c *deliveriesListCmd) list(ctx context.Context, api *client.Client, filter client.DeliveryFilter) (client.Page[client.Delivery], error) {
+	if !c.Event.IsZero() {
+		return api.EventDeliveries(ctx, c.Event, c.page())
+	}
+	filter.Paging = c.page()
+	return api.Deliveries(ctx, filter)
+}
+
+// single is a command for one delivery.
+type single struct {
+	target `embed:""`
+
+	ID postrider.DeliveryID `arg:"" help:"The delivery's id, dlv_…"`
+}
+
+type (
+	deliveriesGetCmd    struct{ single }
+	deliveriesCancelCmd struct{ single }
+)
+
+// Run shows the delivery.
+func (c *deliveriesGetCmd) Run(ctx context.Context, t terminal) error {
+	return c.show(ctx, t, (*client.Client).Delivery)
+}
+
+// Run ends the delivery.
+func (c *deliveriesCancelCmd) Run(ctx context.Context, t terminal) error {
+	return c.show(ctx, t, (*client.Client).CancelDelivery)
+}
+
+type deliveryCall func(*client.Client, context.Context, postrider.DeliveryID) (client.Delivery, error)
+
+func (c *single) show(ctx context.Context, t terminal, call deliveryCall) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	delivery, err := call(api, ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return printOne(t, c.JSON, delivery, deliveryTable)
+}
+
+type deliveriesAttemptsCmd struct {
+	single
+	paging `embed:""`
+}
+
+// Run lists the delivery's attempts.
+func (c *deliveriesAttemptsCmd) Run(ctx context.Context, t terminal) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	page, err := api.Attempts(ctx, c.ID, c.page())
+	if err != nil {
+		return err
+	}
+	return printPage(t, c.JSON, page, attemptTable)
+}
+
+type deadLettersCmd struct {
+	List    deadLettersListCmd    `cmd:"" help:"List the dead letters that wait for a person, newest first."`
+	Discard deadLettersDiscardCmd `cmd:"" help:"Lay a dead letter aside. Its record stays."`
+}
+
+type deadLettersListCmd struct {
+	target `embed:""`
+	paging `embed:""`
+
+	Account   string               `help:"Only of this account, by id or uid."`
+	Endpoint  postrider.EndpointID `placeholder:"ID" help:"Only to this endpoint, ep_…"`
+	EventType string               `help:"Only of events of this type."`
+}
+
+// Run lists dead letters.
+func (c *deadLettersListCmd) Run(ctx context.Context, t terminal) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	page, err := api.DeadLetters(ctx, client.DeadLetterFilter{
+		Account: c.Account, Endpoint: c.Endpoint, EventType: c.EventType, Paging: c.page(),
+	})
+	if err != nil {
+		return err
+	}
+	return printPage(t, c.JSON, page, deadLetterTable)
+}
+
+type deadLettersDiscardCmd struct {
+	single
+
+	Reason string `help:"Why, for whoever reads the record."`
+}
+
+// Run lays the dead letter aside.
+func (c *deadLettersDiscardCmd) Run(ctx context.Context, t terminal) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	letter, err := api.DiscardDeadLetter(ctx, c.ID, c.Reason)
+	if err != nil {
+		return err
+	}
+	return printOne(t, c.JSON, letter, deadLetterTable)
+}
+
+type replayCmd struct {
+	target `embed:""`
+
+	ID string `arg:"" help:"A delivery's id, dlv_…, or an event's, evt_…"`
+}
+
+// Run makes the new deliveries and prints them.
+func (c *replayCmd) Run(ctx context.Context, t terminal) error {
+	delivery, notDelivery := postrider.ParseID[postrider.DeliveryID](c.ID)
+	event, notEvent := postrider.ParseID[postrider.EventID](c.ID)
+	if notDelivery != nil && notEvent != nil {
+		return misused("ID: must be a delivery's (dlv_…) or an event's (evt_…); %s is neither", strconv.Quote(shorten(c.ID)))
+	}
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	if notDelivery == nil {
+		made, err := api.ReplayDelivery(ctx, delivery)
+		if err != nil {
+			return err
+		}
+		return printOne(t, c.JSON, made, deliveryTable)
+	}
+	made, err := api.ReplayEvent(ctx, event)
+	if err != nil {
+		return err
+	}
+	return printPage(t, c.JSON, client.Page[client.Delivery]{Items: made}, deliveryTable)
+}
+
+func shorten(text string) string {
+	if len(text) > 40 {
+		return strings.ToValidUTF8(text[:40], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/client"
+)
+
+type endpointsCmd struct {
+	List    endpointsListCmd    `cmd:"" help:"List endpoints, newest first."`
+	Create  endpointsCreateCmd  `cmd:"" help:"Make an endpoint and print its secret."`
+	Get     endpointsGetCmd     `cmd:"" help:"Show one endpoint."`
+	Pause   endpointsPauseCmd   `cmd:"" help:"Hold deliveries back until the endpoint is resumed."`
+	Resume  endpointsResumeCmd  `cmd:"" help:"End a pause."`
+	Enable  endpointsEnableCmd  `cmd:"" help:"Send again to an endpoint that was disabled."`
+	Disable endpointsDisableCmd `cmd:"" help:"Hold what is queued, and skip what is published from now."`
+	Delete  endpointsDeleteCmd  `cmd:"" help:"Delete an endpoint and cancel what is queued for it."`
+	Secrets endpointsSecretsCmd `cmd:"" help:"Show the secrets that requests are signed with."`
+	Rotate  endpointsRotateCmd  `cmd:"" help:"Make a new secret; the old ones go on for a while."`
+}
+
+var endpointTable = tableOf[client.Endpoint]{
+	[]string{"ID", "STATUS", "EVENT TYPES", "URL"},
+	func(e client.Endpoint) []string {
+		return []string{e.ID.String(), string(e.Status), strings.Join(e.EventTypes, ","), e.URL}
+	},
+}
+
+var secretTable = tableOf[client.Secret]{
+	[]string{"ID", "SECRET", "EXPIRES"},
+	func(s client.Secret) []string {
+		return []string{s.ID.String(), s.Secret, moment(optional(s.ExpiresAt))}
+	},
+}
+
+type endpointsListCmd struct {
+	target `embed:""`
+	paging `embed:""`
+
+	Account string `help:"Only of this account, by id or uid."`
+	Status  string `enum:",enabled,paused,disabled" default:"" placeholder:"STATUS" help:"Only with this status: enabled, paused or disabled."`
+}
+
+// Run lists endpoints.
+func (c *endpointsListCmd) Run(ctx context.Context, t terminal) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	page, err := api.Endpoints(ctx, client.EndpointFilter{
+		Account: c.Account, Status: postrider.EndpointStatus(c.Status), Paging: c.page(),
+	})
+	if err != nil {
+		return err
+	}
+	return printPage(t, c.JSON, page, endpointTable)
+}
+
+type endpointsCreateCmd struct {
+	target `embed:""`
+
+	EndpointURL  string        `arg:"" name:"endpoint-url" help:"Where to send, as in https://acme.example/hooks."`
+	Account      string        `required:"" help:"Whose endpoint it is: an account's id or uid."`
+	EventTypes   []string      `default:"*" help:"What it wants: order.created, order.* or *, with commas between."`
+	UID          string        `help:"Your own name for the endpoint."`
+	Description  string        `help:"What it is, for people."`
+	Retry        string        `help:"Name of a retry preset, as in seven-step, or a retry policy as JSON."`
+	Timeout      time.Duration `help:"Of one attempt, 1s to 30s. Default: 10s."`
+	ClientErrors string        `enum:",retry,dead_letter" default:"" placeholder:"retry|dead_letter" help:"What a 4xx does: retry or dead_letter. Default: retry."`
+	Concurrency  int           `help:"Requests at once, 1 to 1000. Default: 10."`
+	Schemes      []string      `help:"Signature schemes: standard, timestamped, plain. Default: standard."`
+	Payload      string        `enum:",envelope,raw" default:"" placeholder:"envelope|raw" help:"What is sent: envelope or raw. Default: envelope."`
+}
+
+// Run makes the endpoint.
+func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
+	retry, err := c.retry()
+	if err != nil {
+		return err
+	}
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	wanted := client.NewEndpoint{
+		Account: c.Account, URL: c.EndpointURL, EventTypes: c.EventTypes, UID: c.UID, Description: c.Description,
+		Retry: retry, TimeoutMS: c.Timeout.Milliseconds(), ClientErrors: c.ClientErrors,
+		Concurrency: c.Concurrency, Payload: c.Payload,
+	}
+	if len(c.Schemes) > 0 {
+		wanted.Signature = &client.Signature{Schemes: c.Schemes}
+	}
+	made, err := api.CreateEndpoint(ctx, wanted)
+	if err != nil {
+		return err
+	}
+	if err := printOne(t, c.JSON, made, endpointTable); err != nil || c.JSON {
+		return err
+	}
+	for _, s := range made.Secrets {
+		fmt.Fprintln(t.out, "secret:", s.Secret)
+	}
+	return nil
+}
+
+func (c *endpointsCreateCmd) retry() (*client.Retry, error) {
+	if c.Retry == "" {
+		return nil, nil //nolint:nilnil // no policy is the server's default
+	}
+	if !strings.HasPrefix(c.Retry, "{") {
+		return &client.Retry{Preset: c.Retry}, nil
+	}
+	var retry client.Retry
+	if err := json.Unmarshal([]byte(c.Retry), &retry); err != nil {
+		return nil, misused("--retry: must be a preset or JSON like %s", `{"delays_ms":[0,1000],"jitter":"full"}`)
+	}
+	return &retry, nil
+}
+
+// one is a command for one endpoint.
+type one struct {
+	target `embed:""`
+
+	ID postrider.EndpointID `arg:"" help:"The endpoint's id, ep_…"`
+}
+
+// show carries out a call and prints the endpoint that it returns.
+func (c *one) show(ctx context.Context, t terminal, call endpointCall) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	endpoint, err := call(api, ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return printOne(t, c.JSON, endpoint, endpointTable)
+}
+
+type endpointCall func(*client.Client, context.Context, postrider.EndpointID) (client.Endpoint, error)
+
+type (
+	endpointsGetCmd     struct{ one }
+	endpointsPauseCmd   struct{ one }
+	endpointsResumeCmd  struct{ one }
+	endpointsEnableCmd  struct{ one }
+	endpointsDisableCmd struct{ one }
+	endpointsDeleteCmd  struct{ one }
+	endpointsSecretsCmd struct{ one }
+)
+
+// Run shows the endpoint.
+func (c *endpointsGetCmd) Run(ctx context.Context, t terminal) error {
+	return c.show(ctx, t, (*client.Client).Endpoint)
+}
+
+// Run pauses the endpoint.
+func (c *endpointsPauseCmd) Run(ctx context.Context, t terminal) error {
+	return c.show(ctx, t, (*client.Client).PauseEndpoint)
+}
+
+// Run resumes the endpoint.
+func (c *endpointsResumeCmd) Run(ctx context.Context, t terminal) error {
+	return c.show(ctx, t, (*client.Client).ResumeEndpoint)
+}
+
+// Run enables the endpoint.
+func (c *endpointsEnableCmd) Run(ctx context.Context, t terminal) error {
+	return c.show(ctx, t, (*client.Client).EnableEndpoint)
+}
+
+// Run disables the endpoint.
+func (c *endpointsDisableCmd) Run(ctx context.Context, t terminal) error {
+	return c.show(ctx, t, (*client.Client).DisableEndpoint)
+}
+
+// Run deletes the endpoint.
+func (c *endpointsDeleteCmd) Run(ctx context.Context, t terminal) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	if err := api.DeleteEndpoint(ctx, c.ID); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(t.out, "%s is deleted\n", c.ID)
+	return err
+}
+
+// Run shows the endpoint's secrets.
+func (c *endpointsSecretsCmd) Run(ctx context.Context, t terminal) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	secrets, err := api.Secrets(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return printPage(t, c.JSON, client.Page[client.Secret]{Items: secrets}, secretTable)
+}
+
+type endpointsRotateCmd struct {
+	one
+
+	Overlap *time.Duration `help:"How long the old secrets go on; 0s ends them at once. Default: 24h."`
+}
+
+// Run rotates the endpoint's secrets.
+func (c *endpointsRotateCmd) Run(ctx context.Context, t terminal) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	secret, err := api.RotateSecret(ctx, c.ID, c.Overlap)
+	if err != nil {
+		return err
+	}
+	return printOne(t, c.JSON, secret, secretTable)
+}

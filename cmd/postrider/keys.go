@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/app"
+)
+
+type keysCmd struct {
+	Create keysCreateCmd `cmd:"" help:"Make an API key and print it; it is shown only this once."`
+	List   keysListCmd   `cmd:"" help:"List API keys, newest first."`
+	Revoke keysRevokeCmd `cmd:"" help:"End an API key."`
+}
+
+// onStore is a command that works on the store, or, where a server has the
+// SQLite store open, through that server.
+type onStore struct {
+	app.StoreConfig `embed:""`
+}
+
+// Help is what the help of the commands says besides their flags.
+func (onStore) Help() string {
+	return "Works straight on the store. Where a server runs on the same SQLite folder, " +
+		"the command goes through that server, with the admin.key in the folder."
+}
+
+// either tries the store, and where that is in use the server that uses it.
+func (c onStore) either(straight func() error, through func(*client.Client) error) error {
+	err := straight()
+	if !app.InUse(err) {
+		return err
+	}
+	url, key, missing := c.Running()
+	if missing != nil {
+		return errors.Join(err, missing)
+	}
+	api := client.New(url, key, client.Options{UserAgent: "postrider-cli"})
+	defer api.Close()
+	return through(api)
+}
+
+type keysCreateCmd struct {
+	onStore
+
+	Name    string            `required:"" help:"What the key is for, as people will read it in lists."`
+	Scope   []postrider.Scope `required:"" enum:"events:write,webhooks:read,webhooks:write,admin" help:"What the key may do: ${enum}. May be repeated."`
+	Account string            `help:"Bind the key to one account, by id or uid. Default: every account."`
+	Expires time.Duration     `help:"How long the key is in force, as in 720h. Default: until it is revoked."`
+	JSON    bool              `name:"json" help:"Print JSON."`
+}
+
+// madeKey is the only sight of a key's text.
+type madeKey struct {
+	ID  postrider.KeyID `json:"id"`
+	Key string          `json:"key"`
+}
+
+// Run makes the key.
+func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+	if err := errors.Join(sources.Check(c.Validate), c.check()); err != nil {
+		return err
+	}
+	var made madeKey
+	err := c.either(func() error {
+		key, text, err := app.CreateKey(ctx, c.StoreConfig, app.NewKey{
+			Name: c.Name, Scopes: c.Scope, Account: c.Account, Expires: c.Expires,
+		})
+		made = madeKey{key.ID, text}
+		return err
+	}, func(api *client.Client) error {
+		wanted := client.NewKey{Name: c.Name, Scopes: c.Scope, Account: c.Account}
+		if c.Expires > 0 {
+			at := time.Now().Add(c.Expires)
+			wanted.ExpiresAt = &at
+		}
+		key, err := api.CreateKey(ctx, wanted)
+		made = madeKey{key.ID, key.Key}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(t.out, made)
+	}
+	_, err = fmt.Fprintf(t.out, "%s\n%s\n", made.ID, made.Key)
+	return err
+}
+
+func (c *keysCreateCmd) check() error {
+	switch {
+	case c.Expires < 0:
+		return misused("--expires: must not be negative")
+	case c.Account != "" && slices.Contains(c.Scope, postrider.ScopeAdmin):
+		return misused("--scope: a key that is bound to an account cannot be admin")
+	}
+	return nil
+}
+
+type keysListCmd struct {
+	onStore
+
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// Run lists the keys.
+func (c *keysListCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+	if err := sources.Check(c.Validate); err != nil {
+		return err
+	}
+	var page client.Page[client.Key]
+	err := c.either(func() error {
+		keys, err := app.Keys(ctx, c.StoreConfig)
+		for _, k := range keys {
+			page.Items = append(page.Items, keyOf(k))
+		}
+		return err
+	}, func(api *client.Client) (err error) {
+		page, err = allKeys(ctx, api)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return printPage(t, c.JSON, page, keyTable)
+}
+
+func allKeys(ctx context.Context, api *client.Client) (all client.Page[client.Key], err error) {
+	for cursor := ""; ; {
+		page, err := api.Keys(ctx, client.Paging{Limit: 250, Cursor: cursor})
+		if err != nil {
+			return all, err
+		}
+		all.Items = append(all.Items, page.Items...)
+		if cursor = page.Next; cursor == "" {
+			return all, nil
+		}
+	}
+}
+
+// keyOf returns a key of the store as the API shows it.
+func keyOf(k postrider.APIKey) client.Key {
+	instant := func(at time.Time) *time.Time {
+		if at.IsZero() {
+			return nil
+		}
+		return &at
+	}
+	shown := client.Key{
+		ID: k.ID, Name: k.Name, Scopes: k.Scopes, CreatedAt: k.CreatedAt,
+		ExpiresAt: instant(k.ExpiresAt), RevokedAt: instant(k.RevokedAt), LastUsedAt: instant(k.LastUsedAt),
+	}
+	if !k.Account.IsZero() {
+		shown.Account = &k.Account
+	}
+	return shown
+}
+
+var keyTable = tableOf[client.Key]{
+	[]string{"ID", "NAME", "SCOPES", "ACCOUNT", "STATE", "LAST USED"},
+	func(k client.Key) []string {
+		var scopes []string
+		for _, s := range k.Scopes {
+			scopes = append(scopes, string(s))
+		}
+		account := ""
+		if k.Account != nil {
+			account = k.Account.String()
+		}
+		return []string{
+			k.ID.String(), k.Name, strings.Join(scopes, ","), account,
+			keyState(k, time.Now()), moment(optional(k.LastUsedAt)),
+		}
+	},
+}
+
+func keyState(k client.Key, now time.Time) string {
+	switch {
+	case k.RevokedAt != nil:
+		return "revoked"
+	case k.ExpiresAt == nil:
+		return "in force"
+	case now.Before(*k.ExpiresAt):
+		return "until " + moment(*k.ExpiresAt)
+	}
+	return "expired"
+}
+
+type keysRevokeCmd struct {
+	onStore
+
+	ID postrider.KeyID `arg:"" help:"The key's id, key_…"`
+}
+
+// Run ends the key.
+func (c *keysRevokeCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+	if err := sources.Check(c.Validate); err != nil {
+		return err
+	}
+	err := c.either(
+		func() error { return app.RevokeKey(ctx, c.StoreConfig, c.ID) },
+		func(api *client.Client) error { return api.RevokeKey(ctx, c.ID) })
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(t.out, "%s is revoked\n", c.ID)
+	return err
+}

@@ -1,0 +1,156 @@
+// Command postrider delivers webhooks: it runs the server, and it is the
+// command line of a server that runs.
+//
+//	postrider serve                      SQLite in ./postrider-data, the API on 127.0.0.1:8080
+//	postrider send order.created '{}' --account acme
+//	postrider deliveries list --status dead
+//	postrider replay dlv_…
+//
+// What scripts may rely on:
+//
+//   - It exits with 0 when all went well, 1 when something failed, 2 when the
+//     command line or the configuration is wrong; nothing was done then.
+//   - Results go to stdout, as a table or, with --json, as JSON; everything
+//     else, errors and the server's log, goes to stderr.
+//   - No secret is taken from a flag, where other users of a machine can read
+//     it: keys and secrets come from the environment, a file or stdin.
+//   - SIGTERM and SIGINT end a server gracefully; the second one at once.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/app"
+)
+
+// cli is the command line.
+type cli struct {
+	Serve   serveCmd   `cmd:"" help:"Run the server."`
+	Demo    demoCmd    `cmd:"" help:"Run a server with receivers that misbehave and traffic to watch, in a temporary folder."`
+	Migrate migrateCmd `cmd:"" help:"Bring the database up to this version. serve does so by itself."`
+	Config  configCmd  `cmd:"" help:"Look at the configuration."`
+	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, straight on the store."`
+
+	Accounts    accountsCmd    `cmd:"" help:"Make and list accounts."`
+	Send        sendCmd        `cmd:"" help:"Publish an event."`
+	Endpoints   endpointsCmd   `cmd:"" help:"Work with endpoints."`
+	Deliveries  deliveriesCmd  `cmd:"" help:"Look at deliveries and cancel them."`
+	DeadLetters deadLettersCmd `cmd:"" help:"Look at dead letters and discard them."`
+	Replay      replayCmd      `cmd:"" help:"Deliver again: one delivery, or an event to all its endpoints."`
+
+	Verify  verifyCmd  `cmd:"" help:"Check the signature of a webhook that was received."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+// terminal is where a command reads from and writes to.
+type terminal struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// live reports whether a person watches the output.
+func (t terminal) live() bool {
+	file, ok := t.out.(*os.File)
+	if !ok {
+		return false
+	}
+	stat, err := file.Stat()
+	return err == nil && stat.Mode()&os.ModeCharDevice != 0
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills at once
+	os.Exit(run(ctx, os.Args[1:], terminal{os.Stdin, os.Stdout, os.Stderr}))
+}
+
+func run(ctx context.Context, args []string, t terminal) int {
+	sources := app.NewSources(os.LookupEnv)
+	parser, err := kong.New(new(cli),
+		kong.Name("postrider"),
+		kong.Description("Postrider delivers webhooks."),
+		kong.Writers(t.out, t.err),
+		kong.Resolvers(sources),
+		kong.ValueFormatter(app.HelpText),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(t, sources))
+	if err != nil {
+		fmt.Fprintln(t.err, "postrider:", err)
+		return 1
+	}
+	parsed, err := parser.Parse(args)
+	if err == nil {
+		err = parsed.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(t.err, "postrider:", explain(err))
+	}
+	return exitCode(err)
+}
+
+// usageError is a command line that cannot be carried out.
+type usageError struct{ reason string }
+
+func (e *usageError) Error() string { return e.reason }
+
+func misused(format string, args ...any) error {
+	return &usageError{fmt.Sprintf(format, args...)}
+}
+
+// exitCode is the only place where an error becomes an exit code.
+func exitCode(err error) int {
+	var (
+		parse *kong.ParseError
+		usage *usageError
+		fault *app.Fault
+	)
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &parse), errors.As(err, &usage), errors.As(err, &fault):
+		return 2
+	}
+	return 1
+}
+
+// explain returns the error's text with what a person may do about it.
+func explain(err error) string {
+	var (
+		parse   *kong.ParseError
+		fault   *app.Fault
+		problem *client.Error
+	)
+	switch text := err.Error(); {
+	case errors.As(err, &parse):
+		return text + "\n" + helpHint(parse)
+	case errors.As(err, &fault):
+		return "the configuration is wrong:\n  " + strings.ReplaceAll(text, "\n", "\n  ")
+	case errors.As(err, &problem) && problem.Status == 401:
+		return text + "\nThe server does not know this API key; see POSTRIDER_API_KEY and --key-file."
+	case errors.As(err, &problem) && problem.Status == 403:
+		return text + "\nThe API key lacks a scope; make another with: postrider keys create"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return text + "\nIs the server running? Its address is that of --url or POSTRIDER_URL."
+	default:
+		return text
+	}
+}
+
+func helpHint(err *kong.ParseError) string {
+	command := "postrider"
+	if node := err.Context.Selected(); node != nil {
+		command = node.FullPath()
+	}
+	return "Run " + command + " --help for what it takes."
+}

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"postrider": main})
+}
+
+// The scripts of testdata/script are the program's behaviour as sessions. They
+// have a few commands more than testscript:
+//
+//	serve [flag…]           run a server on free ports; sets ADDRESS, POSTRIDER_URL and OPS
+//	drain                   end it with SIGTERM; it must exit with 0
+//	receiver [code…]        receive webhooks, and answer with the codes in turn, the last one for good; sets RECEIVER
+//	received n              wait for the n-th webhook, and write it to the files head and body
+//	until pattern program…  run the program until its output matches
+//	capture name pattern    set a variable to what the pattern's group is in the last output
+//	code n program…         run the program, which must exit with n
+func TestScript(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"serve": serve, "drain": drain, "receiver": receive, "received": received,
+			"until": until, "capture": capture, "code": code,
+		},
+	})
+}
+
+// patience is how long a script waits for what must come.
+const patience = 30 * time.Second
+
+// processes are the servers of scripts that run, by script.
+var processes sync.Map
+
+func serve(ts *testscript.TestScript, _ bool, args []string) {
+	// The binary is its own program, so that a signal ends it as it would.
+	command := exec.Command(lookPath(ts, "postrider"), append([]string{
+		"serve", "--dev", "--log-format=text", "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0",
+	}, args...)...)
+	command.Dir = ts.MkAbs(".")
+	command.Env = environment(ts)
+	out, err := os.OpenFile(ts.MkAbs("serve.out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	ts.Check(err)
+	defer out.Close()
+	command.Stdout = out
+	log, err := command.StderrPipe()
+	ts.Check(err)
+	ts.Check(command.Start())
+	s := &process{command: command, listening: make(chan [2]string, 1)}
+	s.reading.Go(func() { s.read(log) })
+	processes.Store(ts.Name(), s)
+	ts.Defer(func() { s.end(syscall.SIGKILL) })
+
+	select {
+	case addresses, ok := <-s.listening:
+		if !ok {
+			ts.Fatalf("the server ended at once:\n%s", s.text())
+		}
+		ts.Setenv("ADDRESS", addresses[0])
+		ts.Setenv("POSTRIDER_URL", "http://"+addresses[0])
+		ts.Setenv("OPS", "http://"+addresses[1])
+	case <-time.After(patience):
+		ts.Fatalf("the server does not listen:\n%s", s.text())
+	}
+}
+
+func drain(ts *testscript.TestScript, _ bool, _ []string) {
+	loaded, ok := processes.LoadAndDelete(ts.Name())
+	if !ok {
+		ts.Fatalf("no server runs")
+	}
+	s := loaded.(*process)
+	if err := s.end(syscall.SIGTERM); err != nil {
+		ts.Fatalf("the server ended with %v:\n%s", err, s.text())
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("serve.log"), []byte(s.text()), 0o600))
+}
+
+// process is a server that a script started.
+type process struct {
+	command   *exec.Cmd
+	listening chan [2]string // its addresses, once; closed when the log ends
+	reading   sync.WaitGroup
+
+	mu  sync.Mutex
+	log strings.Builder
+}
+
+var listens = regexp.MustCompile(`postrider listens" api=(\S+) ops=(\S+)`)
+
+func (s *process) read(log io.Reader) {
+	defer close(s.listening)
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		s.mu.Lock()
+		fmt.Fprintln(&s.log, lines.Text())
+		s.mu.Unlock()
+		if found := listens.FindStringSubmatch(lines.Text()); found != nil {
+			s.listening <- [2]string(found[1:])
+		}
+	}
+}
+
+func (s *process) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.String()
+}
+
+func (s *process) end(signal os.Signal) error {
+	_ = s.command.Process.Signal(signal) // it may have ended
+	s.reading.Wait()
+	return s.command.Wait()
+}
+
+// inbox is where a script's webhooks go.
+type inbox struct {
+	codes []int
+
+	mu       sync.Mutex
+	requests []webhook
+}
+
+type webhook struct{ head, body string }
+
+var inboxes sync.Map
+
+func receive(ts *testscript.TestScript, _ bool, args []string) {
+	r := &inbox{codes: []int{http.StatusOK}}
+	if len(args) > 0 {
+		r.codes = nil
+	}
+	for _, arg := range args {
+		answer, err := strconv.Atoi(arg)
+		ts.Check(err)
+		r.codes = append(r.codes, answer)
+	}
+	server := httptest.NewServer(r)
+	ts.Defer(server.Close)
+	inboxes.Store(ts.Name(), r)
+	ts.Setenv("RECEIVER", server.URL)
+}
+
+// ServeHTTP notes a webhook and answers it.
+func (r *inbox) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return
+	}
+	var head strings.Builder
+	_ = request.Header.Write(&head) // a builder takes everything
+	r.mu.Lock()
+	r.requests = append(r.requests, webhook{head.String(), string(body)})
+	answer := r.codes[min(len(r.requests), len(r.codes))-1]
+	r.mu.Unlock()
+	w.WriteHeader(answer)
+}
+
+func received(ts *testscript.TestScript, _ bool, args []string) {
+	loaded, ok := inboxes.Load(ts.Name())
+	if len(args) != 1 || !ok {
+		ts.Fatalf("usage: received n, after receiver")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	r := loaded.(*inbox)
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
+		r.mu.Lock()
+		requests := slices.Clone(r.requests)
+		r.mu.Unlock()
+		if len(requests) >= n {
+			ts.Check(os.WriteFile(ts.MkAbs("head"), []byte(requests[n-1].head), 0o600))
+			ts.Check(os.WriteFile(ts.MkAbs("body"), []byte(requests[n-1].body), 0o600))
+			return
+		}
+	}
+	ts.Fatalf("webhook %d did not come", n)
+}
+
+func until(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: until pattern program [argument…]")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	var last string
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+		if ts.Exec(args[1], args[2:]...) == nil {
+			if last = ts.ReadFile("stdout"); pattern.MatchString(last) {
+				return
+			}
+		}
+	}
+	ts.Fatalf("%q is not in the output:\n%s", args[0], last)
+}
+
+func capture(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: capture name pattern")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	found := pattern.FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(found) < 2 {
+		ts.Fatalf("%q is not in the output", args[1])
+	}
+	ts.Setenv(args[0], found[1])
+}
+
+func code(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: code n program [argument…]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := err.(*exec.ExitError) //nolint:errorlint // Exec returns it bare
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// environment is what a script's programs see.
+func environment(ts *testscript.TestScript) []string {
+	var env []string
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "POSTRIDER_DATABASE_URL", "POSTRIDER_DATA_DIR"} {
+		env = append(env, name+"="+ts.Getenv(name))
+	}
+	return env
+}
+
+func lookPath(ts *testscript.TestScript, program string) string {
+	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+		path := filepath.Join(dir, program)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	ts.Fatalf("no program %s", program)
+	return ""
+}
+
+// A demonstration whose healthy receivers miss an event must not look well.
+func TestTheDemonstrationJudgesByItsOwnLedger(t *testing.T) {
+	t.Parallel()
+	rs := newReceivers()
+	rs.expect("evt_1")
+	if missing, forged := rs.verdict(); missing != 2 || forged != 0 {
+		t.Errorf("verdict = %d missing, %d forged; want 2, 0", missing, forged)
+	}
+	for _, r := range rs.all {
+		r.accepted["evt_1"] = true
+	}
+	request := httptest.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, "/healthy", strings.NewReader("{}"))
+	rs.all[0].ServeHTTP(httptest.NewRecorder(), request)
+	if missing, forged := rs.verdict(); missing != 0 || forged != 1 {
+		t.Errorf("verdict = %d missing, %d forged; want 0, 1", missing, forged)
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/app"
+)
+
+type serveCmd struct {
+	app.Config `embed:""`
+}
+
+// Help is what the help of the command says besides its flags.
+func (serveCmd) Help() string {
+	return "Without any configuration the store is SQLite in ./postrider-data and the API listens on 127.0.0.1:8080. " +
+		"Where the store has no API key yet, an admin key is made, written to admin.key in the data folder and printed once.\n\n" +
+		"A flag goes before the environment, and that before the file of --config."
+}
+
+// Run serves until the first SIGTERM or SIGINT, and then drains.
+func (c *serveCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+	if err := sources.Check(c.Validate); err != nil {
+		return err
+	}
+	server, err := app.New(ctx, c.Config, app.Logger(c.Config, t.err))
+	if err != nil {
+		return err
+	}
+	if key := server.FirstKey(); key != "" {
+		fmt.Fprintf(t.out, "The first API key, with the scope admin, is kept in %s:\n%s\n", c.KeyFile(), key)
+	}
+	return server.Run(ctx)
+}
+
+type migrateCmd struct {
+	app.StoreConfig `embed:""`
+}
+
+// Run brings the database up to this version.
+func (c *migrateCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+	if err := sources.Check(c.Validate); err != nil {
+		return err
+	}
+	if err := app.Migrate(ctx, c.StoreConfig); err != nil {
+		return err
+	}
+	fmt.Fprintln(t.out, "the database is up to date")
+	return nil
+}
+
+type configCmd struct {
+	Check configCheckCmd `cmd:"" help:"Print the effective settings with where they come from, and all that is wrong with them."`
+	Print configPrintCmd `cmd:"" help:"Print the effective settings as a YAML file, secrets masked."`
+}
+
+type configCheckCmd struct {
+	app.Config `embed:""`
+}
+
+// Run prints the settings even when they are wrong.
+func (c *configCheckCmd) Run(t terminal, sources *app.Sources) error {
+	rows := [][]string{}
+	for _, s := range c.Settings() {
+		rows = append(rows, []string{s.Name, s.Text(), sources.Origin(s.Name)})
+	}
+	if err := printTable(t.out, []string{"SETTING", "VALUE", "FROM"}, rows); err != nil {
+		return err
+	}
+	return sources.Check(c.Validate)
+}
+
+type configPrintCmd struct {
+	app.Config `embed:""`
+}
+
+// Run prints nothing when a setting is wrong.
+func (c *configPrintCmd) Run(t terminal, sources *app.Sources) error {
+	if err := sources.Check(c.Validate); err != nil {
+		return err
+	}
+	text, err := app.Print(c.Settings())
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(t.out, text)
+	return err
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/postrider/postrider/internal/app"
+)
+
+type versionCmd struct {
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// build is what the toolchain noted of this binary.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Modified bool   `json:"modified,omitempty"` // the tree had changes that were not committed
+	Go       string `json:"go"`
+}
+
+// Run prints the version.
+func (c *versionCmd) Run(t terminal) error {
+	b := build{Version: app.Version()}
+	if noted, ok := debug.ReadBuildInfo(); ok {
+		b.Go = noted.GoVersion
+		for _, s := range noted.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				b.Revision = s.Value
+			case "vcs.modified":
+				b.Modified = s.Value == "true"
+			}
+		}
+	}
+	if c.JSON {
+		return printJSON(t.out, b)
+	}
+	_, err := fmt.Fprintf(t.out, "postrider %s, revision %s, %s\n", b.Version, cmp.Or(b.Revision, "unknown"), b.Go)
+	return err
+}

@@ -1,0 +1,206 @@
+// Package app is Postrider as one running thing: it reads the configuration,
+// opens the store, gives every part what it needs, and ends them in order.
+//
+//	server, err := app.New(ctx, config, log)
+//	if err != nil { … }
+//	err = server.Run(ctx)
+//
+// Whatever happens, this holds:
+//
+//   - After New, both listeners are bound, and the store has an API key.
+//   - When the context of Run ends, /readyz says so first; publishes that were
+//     received are answered, attempts in flight get the time to finish, and
+//     the store is closed last.
+//   - When Run returns, nothing of the server is left: no goroutine, no socket,
+//     no lock on the data folder.
+//   - A part that fails ends the server, in the same order; it never goes on
+//     without one.
+//
+// It is the only package that knows all the others, and holds no rules of its
+// own on events or deliveries.
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/dispatch"
+	"github.com/postrider/postrider/internal/egress"
+	"github.com/postrider/postrider/internal/ingest"
+	"github.com/postrider/postrider/internal/janitor"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// App is a server that is ready to run.
+type App struct {
+	config   Config
+	log      *slog.Logger
+	store    store.Store
+	fatal    chan error // why the store writes no more, once
+	firstKey string
+
+	ids        *store.IDs
+	index      *ingest.Index
+	ingest     *ingest.Ingest
+	dispatcher *dispatch.Dispatcher
+	janitor    *janitor.Janitor
+	api, ops   *server
+	waker      *waker
+	readiness  *readiness
+}
+
+// New opens the store and the listeners. ctx is for that alone. The caller
+// must call [App.Run], which closes them.
+func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
+	log.InfoContext(ctx, "postrider starts", "version", Version(), "settings", c)
+	a := &App{config: c, log: log, fatal: make(chan error, 1)}
+	opened, err := openStore(ctx, c.StoreConfig, opening{log: log, onFatal: func(err error) { a.fatal <- err }})
+	if err != nil {
+		return nil, err
+	}
+	a.store = opened
+	if err := a.prepare(ctx); err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return a, nil
+}
+
+func (a *App) prepare(ctx context.Context) error {
+	var err error
+	if a.firstKey, err = makeFirstKey(ctx, a.store, a.config.StoreConfig); err != nil {
+		return err
+	}
+	guard := a.wire()
+	if err := a.index.Refresh(ctx); err != nil {
+		return err
+	}
+	handler := api.New(api.Deps{Store: a.store, Publisher: a.ingest, Guard: guard, Waker: a.waker, IDs: a.ids},
+		api.Options{MaxData: a.config.MaxData, Log: a.log})
+	if a.api, err = listen(ctx, a.config.Listen, handler, a.log.With("server", "api")); err != nil {
+		return fmt.Errorf("api: %w", err)
+	}
+	a.ops, err = listen(ctx, a.config.OpsListen, opsHandler(a.readiness), a.log.With("server", "ops"))
+	if err != nil {
+		return errors.Join(err, a.api.Close())
+	}
+	return nil
+}
+
+// wire makes the parts. Index and dispatcher know each other: the one tells of
+// changes, the other looks endpoints up.
+func (a *App) wire() *egress.Egress {
+	ports, anyPort, _ := a.config.ports() // Validate has seen them
+	sender := egress.New(egress.Options{
+		AllowHTTP: a.config.EgressHTTP || a.config.Dev,
+		Allow:     a.config.allowed(),
+		Ports:     ports,
+		AnyPort:   anyPort || a.config.Dev,
+		UserAgent: "Postrider/" + Version(),
+		Log:       a.log,
+	})
+	a.ids = store.NewIDs(time.Now, nil)
+	a.index = ingest.NewIndex(a.store, ingest.IndexOptions{
+		OnChange: func(to store.Routed) { a.dispatcher.Changed(to) },
+		Log:      a.log,
+	})
+	a.dispatcher = dispatch.New(a.store, a.index, sender, dispatch.Options{
+		Concurrency: a.config.Concurrency,
+		Drain:       a.config.DrainTimeout,
+		Log:         a.log,
+	})
+	a.ingest = ingest.New(a.store, a.index, a.dispatcher, ingest.Options{IDs: a.ids, Log: a.log})
+	a.janitor = janitor.New(a.store, janitor.Options{KeysAge: a.config.IdempotencyTTL, Log: a.log})
+	a.waker = newWaker(a.index, a.dispatcher, a.log)
+	a.readiness = &readiness{store: a.store, dispatcher: a.dispatcher}
+	return sender
+}
+
+// FirstKey returns the admin key that New made because the store had none;
+// empty: it had one.
+func (a *App) FirstKey() string { return a.firstKey }
+
+// Addr returns the address of the API.
+func (a *App) Addr() net.Addr { return a.api.Addr() }
+
+// OpsAddr returns the address of the operations listener.
+func (a *App) OpsAddr() net.Addr { return a.ops.Addr() }
+
+// Run serves until ctx ends or a part fails, then drains and closes the store.
+// It is called once.
+func (a *App) Run(ctx context.Context) (err error) {
+	defer func() {
+		err = errors.Join(err, a.store.Close())
+		a.log.InfoContext(ctx, "postrider has stopped")
+	}()
+	if err := keepFile(a.config.serverFile(), "http://"+a.Addr().String()); err != nil {
+		return errors.Join(err, a.api.Close(), a.ops.Close())
+	}
+	defer os.Remove(a.config.serverFile())
+	a.log.InfoContext(ctx, "postrider listens", "api", a.Addr().String(), "ops", a.OpsAddr().String())
+
+	// Each part still needs those below it while it ends: a publish that was
+	// received wants its commit, and what was admitted its attempt.
+	return inOrder(ctx, func() {
+		a.readiness.draining.Store(true)
+		a.log.InfoContext(ctx, "postrider drains")
+	}, []part{
+		{"api", a.api.Run},
+		{"ingest", a.ingest.Run},
+		{"dispatch", a.dispatcher.Run},
+		{"subscriptions", a.index.Run},
+		{"waker", a.waker.Run},
+		{"janitor", a.janitor.Run},
+		{"store", a.watchStore},
+		{"ops", a.ops.Run},
+	})
+}
+
+// watchStore returns when the store writes no more: only a restart tells what
+// it holds.
+func (a *App) watchStore(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-a.fatal:
+		return err
+	}
+}
+
+// Logger returns the logger that the settings ask for, writing to w.
+func Logger(c Config, w io.Writer) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: c.level()}
+	if c.format() == "text" {
+		return slog.New(slog.NewTextHandler(w, opts))
+	}
+	return slog.New(slog.NewJSONHandler(w, opts))
+}
+
+// Version returns the version of this build, "(devel)" when it has none.
+func Version() string {
+	noted, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(devel)"
+	}
+	return cmp.Or(noted.Main.Version, "(devel)")
+}
+
+// Migrate brings the database up to this version.
+func Migrate(ctx context.Context, c StoreConfig) error {
+	opened, err := openStore(ctx, c, briefly())
+	if err != nil {
+		return err
+	}
+	if err := opened.Close(); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,285 @@
+package app
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config is every setting of the server. Its tags are the flags; [Sources]
+// fills those with the tag setting, where the command line leaves them open,
+// from the environment and a file.
+type Config struct {
+	StoreConfig `embed:""`
+
+	Listen    string `name:"listen" setting:"" group:"Server" default:"127.0.0.1:8080" help:"Address of the API, host:port; port 0 takes a free one."`
+	OpsListen string `name:"ops-listen" setting:"" group:"Server" default:"127.0.0.1:9090" help:"Address of the operations listener (/livez, /readyz, pprof), host:port."`
+	Dev       bool   `name:"dev" setting:"" group:"Server" help:"Allow what only a laptop may: http, loopback and private targets, any port, readable logs."`
+
+	Concurrency    int           `name:"concurrency" setting:"" group:"Delivery" default:"1024" help:"Attempts in flight at once on this node, 1 to 100000. Each endpoint has a limit of its own besides."`
+	DrainTimeout   time.Duration `name:"drain-timeout" setting:"" group:"Delivery" default:"35s" help:"At the end, how long attempts in flight may take to finish, 1s to 10m."`
+	MaxData        int           `name:"max-data" setting:"" group:"Delivery" default:"262144" help:"Largest data of an event, in bytes, 1024 to 1048576."`
+	IdempotencyTTL time.Duration `name:"idempotency-ttl" setting:"" group:"Delivery" default:"168h" help:"How long an idempotency key is remembered, 1m to 2160h."`
+
+	EgressHTTP  bool           `name:"egress-http" setting:"" group:"Egress" help:"Allow endpoints with http URLs. Default: https only."`
+	EgressAllow []netip.Prefix `name:"egress-allow" setting:"" group:"Egress" placeholder:"CIDR" help:"Networks to send to besides the public Internet. Default: none."`
+	EgressPorts []string       `name:"egress-ports" setting:"" group:"Egress" default:"80,443,8080,8443" help:"Ports to send to, or any."`
+
+	LogFormat string `name:"log-format" setting:"" group:"Logs" placeholder:"json|text" help:"Form of the log on stderr. Default: json; text with --dev."`
+	LogLevel  string `name:"log-level" setting:"" group:"Logs" default:"info" help:"Least level that is logged: debug, info, warn or error."`
+}
+
+// StoreConfig says where the store is. Commands that work on the store alone
+// take it without the rest.
+type StoreConfig struct {
+	ConfigFile      string `name:"config" setting:"" group:"Store" placeholder:"FILE" help:"YAML file of settings; a.b-c in it is --a-b-c. Flags and environment go before it."`
+	DataDir         string `name:"data-dir" setting:"" group:"Store" default:"./postrider-data" help:"Folder of the SQLite store and of admin.key."`
+	DatabaseURL     string `name:"database-url" setting:"" group:"Store" placeholder:"postgres://…" help:"PostgreSQL instead of SQLite. A password belongs into the environment or a file, never into a flag."`
+	DatabaseURLFile string `name:"database-url-file" setting:"" group:"Store" placeholder:"FILE" help:"File that holds the database URL."`
+}
+
+// Fault is one setting that cannot be as it is.
+type Fault struct {
+	Key    string // as the operator typed it
+	Reason string
+}
+
+// Error returns "key: reason". Secrets are in neither.
+func (f *Fault) Error() string { return f.Key + ": " + f.Reason }
+
+// Validate returns every fault of the settings, joined. Named says how the
+// operator typed a setting: a flag, a variable or a line of the file.
+func (c Config) Validate(named func(setting string) string) error {
+	faults := []error{c.StoreConfig.Validate(named)}
+	refuse := func(wrong bool, setting, reason string) {
+		if wrong {
+			faults = append(faults, &Fault{Key: named(setting), Reason: reason})
+		}
+	}
+	refuse(!isAddress(c.Listen), "listen", "must be host:port, with a port from 0 to 65535")
+	refuse(!isAddress(c.OpsListen), "ops-listen", "must be host:port, with a port from 0 to 65535")
+	refuse(c.Listen == c.OpsListen && isAddress(c.Listen) && !strings.HasSuffix(c.Listen, ":0"),
+		"ops-listen", "must not be the address of the API")
+	refuse(c.Concurrency < 1 || c.Concurrency > 100_000, "concurrency", "must be 1 to 100000")
+	refuse(c.DrainTimeout < time.Second || c.DrainTimeout > 10*time.Minute, "drain-timeout", "must be 1s to 10m")
+	refuse(c.MaxData < 1<<10 || c.MaxData > 1<<20, "max-data", "must be 1024 to 1048576 bytes")
+	refuse(c.IdempotencyTTL < time.Minute || c.IdempotencyTTL > 90*24*time.Hour, "idempotency-ttl", "must be 1m to 2160h")
+	refuse(c.EgressHTTP && c.Dev, "egress-http", "is already part of --dev")
+	_, _, err := c.ports()
+	refuse(err != nil, "egress-ports", "must be any, or ports from 1 to 65535 with commas between")
+	refuse(!slices.Contains([]string{"", "json", "text"}, c.LogFormat), "log-format", "must be json or text")
+	refuse(!slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel), "log-level", "must be debug, info, warn or error")
+	return errors.Join(faults...)
+}
+
+// Validate returns every fault of where the store is, joined.
+func (c StoreConfig) Validate(named func(setting string) string) error {
+	var faults []error
+	refuse := func(wrong bool, setting, reason string) {
+		if wrong {
+			faults = append(faults, &Fault{Key: named(setting), Reason: reason})
+		}
+	}
+	refuse(c.DataDir == "", "data-dir", "must be a folder")
+	refuse(c.DatabaseURL != "" && c.DatabaseURLFile != "", "database-url-file", "must not be given together with "+named("database-url"))
+	if c.DatabaseURL != "" {
+		refuse(!isPostgresURL(c.DatabaseURL), "database-url", "must be postgres://user@host:port/database")
+		refuse(named("database-url") == "--database-url" && holdsPassword(c.DatabaseURL), "database-url",
+			"must not hold a password, which every user of this machine can read; use POSTRIDER_DATABASE_URL or --database-url-file")
+	} else if c.DatabaseURLFile != "" {
+		dsn, err := c.dsn()
+		refuse(err != nil, "database-url-file", "cannot be read: "+reasonOf(err))
+		refuse(err == nil && !isPostgresURL(dsn), "database-url-file", "must hold postgres://user:password@host:port/database")
+	}
+	return errors.Join(faults...)
+}
+
+// reasonOf leaves the path out, which the fault's key names already.
+func reasonOf(err error) string {
+	var path *os.PathError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &path):
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+// dsn returns the database URL; empty means SQLite.
+func (c StoreConfig) dsn() (string, error) {
+	if c.DatabaseURLFile == "" {
+		return c.DatabaseURL, nil
+	}
+	text, err := os.ReadFile(c.DatabaseURLFile)
+	if err != nil {
+		return "", fmt.Errorf("read database URL: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// ports returns the ports to send to, or that any will do.
+func (c Config) ports() (ports []uint16, anyPort bool, err error) {
+	if slices.Equal(c.EgressPorts, []string{"any"}) {
+		return nil, true, nil
+	}
+	if len(c.EgressPorts) == 0 {
+		return nil, false, errors.New("no ports")
+	}
+	for _, text := range c.EgressPorts {
+		port, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || port == 0 {
+			return nil, false, fmt.Errorf("port %q", text)
+		}
+		ports = append(ports, uint16(port))
+	}
+	return ports, false, nil
+}
+
+// allowed returns the networks to send to besides the public ones. Dev mode
+// adds loopback and the private ones, but never link-local addresses, where
+// clouds keep their credentials.
+func (c Config) allowed() []netip.Prefix {
+	if !c.Dev {
+		return c.EgressAllow
+	}
+	return append(slices.Clone(c.EgressAllow),
+		netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"),
+		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"),
+		netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("fc00::/7"))
+}
+
+// format returns the form of the log.
+func (c Config) format() string {
+	if c.Dev {
+		return cmp.Or(c.LogFormat, "text")
+	}
+	return cmp.Or(c.LogFormat, "json")
+}
+
+func (c Config) level() slog.Level {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return slog.LevelInfo
+	}
+	return level
+}
+
+// Setting is one setting with its effective value, secrets masked.
+type Setting struct {
+	Name  string
+	Value any // a string, bool, int or []string
+}
+
+// Settings returns every setting in the order of the help.
+func (c Config) Settings() []Setting { return settingsOf(reflect.ValueOf(c)) }
+
+// Settings returns the settings of the store in the order of the help.
+func (c StoreConfig) Settings() []Setting { return settingsOf(reflect.ValueOf(c)) }
+
+// LogValue makes a log line show the effective settings, secrets masked.
+func (c Config) LogValue() slog.Value {
+	var attrs []slog.Attr
+	for _, s := range c.Settings() {
+		if !reflect.ValueOf(s.Value).IsZero() {
+			attrs = append(attrs, slog.Any(strings.ReplaceAll(s.Name, "-", "_"), s.Value))
+		}
+	}
+	return slog.GroupValue(attrs...)
+}
+
+func settingsOf(config reflect.Value) []Setting {
+	var settings []Setting
+	for i := range config.NumField() {
+		field := config.Type().Field(i)
+		if field.Anonymous {
+			settings = append(settings, settingsOf(config.Field(i))...)
+			continue
+		}
+		settings = append(settings, Setting{field.Tag.Get("name"), plain(config.Field(i).Interface())})
+	}
+	for i, s := range settings {
+		if s.Name == "database-url" {
+			settings[i].Value = maskURL(s.Value.(string)) //nolint:errcheck // the field is a string
+		}
+	}
+	return settings
+}
+
+// plain turns a setting's value into what a file would say.
+func plain(value any) any {
+	switch v := value.(type) {
+	case time.Duration:
+		return v.String()
+	case []netip.Prefix:
+		texts := make([]string, 0, len(v))
+		for _, p := range v {
+			texts = append(texts, p.String())
+		}
+		return texts
+	case []string:
+		return append([]string{}, v...)
+	}
+	return value
+}
+
+func isAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
+func isPostgresURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql")
+}
+
+func holdsPassword(dsn string) bool {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return true // what cannot be read may hold anything
+	}
+	_, inUser := u.User.Password()
+	return inUser || u.Query().Has("password") || u.Query().Has("sslpassword")
+}
+
+// maskURL returns the database URL without its password. What is no URL is
+// masked whole.
+func maskURL(dsn string) string {
+	u, err := url.Parse(dsn)
+	if dsn != "" && (err != nil || u.Scheme == "") {
+		return "xxxxx"
+	}
+	if dsn == "" {
+		return ""
+	}
+	query := u.Query()
+	for _, secret := range []string{"password", "sslpassword"} {
+		if query.Has(secret) {
+			query.Set(secret, "xxxxx")
+			u.RawQuery = query.Encode()
+		}
+	}
+	return u.Redacted()
+}
+
+// Text returns the value as a flag would have it.
+func (s Setting) Text() string {
+	if list, ok := s.Value.([]string); ok {
+		return strings.Join(list, ",")
+	}
+	return fmt.Sprint(s.Value)
+}

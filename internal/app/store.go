@@ -1,0 +1,49 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/postgres"
+	"github.com/postrider/postrider/internal/store/sqlite"
+)
+
+// opening is how a store is opened.
+type opening struct {
+	log     *slog.Logger
+	onFatal func(error) // hears why the store writes no more
+}
+
+// briefly opens a store for one command.
+func briefly() opening {
+	return opening{log: slog.New(slog.DiscardHandler), onFatal: func(error) {}}
+}
+
+// openStore opens the store that the settings name and brings its tables up to
+// this version.
+func openStore(ctx context.Context, c StoreConfig, o opening) (store.Store, error) {
+	dsn, err := c.dsn()
+	if err != nil {
+		return nil, err
+	}
+	if dsn != "" {
+		opened, err := postgres.Open(ctx, dsn, postgres.Options{Log: o.log})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", maskURL(dsn), err)
+		}
+		o.log.InfoContext(ctx, "store is open", "kind", "postgres", "url", maskURL(dsn))
+		return opened, nil
+	}
+	opened, err := sqlite.Open(ctx, c.DataDir, sqlite.Options{Log: o.log, OnFatal: o.onFatal})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the folder
+	}
+	o.log.InfoContext(ctx, "store is open", "kind", "sqlite", "dir", c.DataDir)
+	return opened, nil
+}
+
+// InUse reports whether err says that a server runs on the SQLite store.
+func InUse(err error) bool { return errors.Is(err, sqlite.ErrInUse) }

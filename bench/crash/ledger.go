@@ -1,0 +1,151 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// ledger is what the publishers were told.
+type ledger struct {
+	mu       sync.Mutex
+	acked    map[postrider.EventID]string // and its type
+	refusals int
+	faults   []string
+}
+
+func (l *ledger) ack(id postrider.EventID, eventType string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, known := l.acked[id]; known {
+		l.faults = append(l.faults, fmt.Sprintf("%s answers two publishes with different keys", id))
+	}
+	l.acked[id] = eventType
+}
+
+func (l *ledger) refused(error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refusals++
+}
+
+func (l *ledger) contradict(fault string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.faults = append(l.faults, fault)
+}
+
+// verdict is what the two ledgers say together.
+type verdict struct {
+	requests    int
+	refusals    int
+	missing     int // acknowledged, and not accepted where it should be
+	stray       int // accepted, and never acknowledged; the publisher gave up on none, so there is none
+	duplicates  int
+	unexplained int
+	open        int           // requests at the receiver at the kills
+	answered    int           // and those it had answered inside the windows before them
+	oldest      time.Duration // before its kill, of the answers that were not recorded
+	faults      []string
+}
+
+// check compares the ledgers.
+//
+// A duplicate is an event that an endpoint accepted again. It is explained by a
+// kill between the two, when the earlier acceptance was answered after the
+// window before that kill: the server died before that answer was on disk, or
+// before it was even sent. The bound on them is, summed over the kills, the
+// requests that the receiver had open plus those that it had answered inside
+// the window: more than these cannot have been in flight. Without kills the
+// bound is 0.
+func (l *ledger) check(r *receiver, window time.Duration) verdict {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := verdict{requests: r.requests, refusals: l.refusals, faults: append(l.faults, r.faults...)}
+	for id, eventType := range l.acked {
+		for _, path := range pathsOf(eventType) {
+			if len(r.arrivals[arrival{path, id}]) == 0 {
+				v.missing++
+				v.faults = append(v.faults, fmt.Sprintf("%s did not arrive at %s", id, path))
+			}
+		}
+	}
+	v.checkArrivals(l, r, window)
+	return v
+}
+
+// checkArrivals looks at what arrived; both ledgers are locked.
+func (v *verdict) checkArrivals(l *ledger, r *receiver, window time.Duration) {
+	for _, k := range r.kills {
+		v.open += k.open
+	}
+	for a, times := range r.arrivals {
+		if _, known := l.acked[a.event]; !known {
+			v.stray++
+			v.faults = append(v.faults, fmt.Sprintf("%s arrived at %s and was never acknowledged", a.event, a.path))
+		}
+		for i, at := range times {
+			if answeredInWindow(r.kills, at, window) {
+				v.answered++
+			}
+			if i == 0 {
+				continue
+			}
+			v.duplicates++
+			k, explained := explainedBy(r.kills, times[i-1], at, window)
+			if explained {
+				v.oldest = max(v.oldest, k.at.Sub(times[i-1]))
+				continue
+			}
+			v.unexplained++
+			v.faults = append(v.faults, fmt.Sprintf("%s arrived at %s again after %v, without a kill",
+				a.event, a.path, at.Sub(times[i-1])))
+		}
+	}
+}
+
+// explainedBy returns the kill that made an endpoint accept an event twice.
+func explainedBy(kills []kill, first, second time.Time, window time.Duration) (kill, bool) {
+	i := slices.IndexFunc(kills, func(k kill) bool {
+		return first.After(k.at.Add(-window)) && first.Before(k.at.Add(openTime)) && second.After(k.at)
+	})
+	if i < 0 {
+		return kill{}, false
+	}
+	return kills[i], true
+}
+
+// openTime is how long after a kill the receiver may still answer a request
+// that was open: its 20 ms, with a slow machine.
+const openTime = 200 * time.Millisecond
+
+func answeredInWindow(kills []kill, at time.Time, window time.Duration) bool {
+	return slices.ContainsFunc(kills, func(k kill) bool { return !at.After(k.at) && k.at.Sub(at) < window })
+}
+
+// String is the report, a line for each number and the first faults.
+func (v verdict) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "  requests received %d, publishes repeated %d\n  missing %d, never acknowledged %d\n"+
+		"  duplicates %d, unexplained %d; at the kills %d requests were open and %d answered in the windows before\n"+
+		"  the oldest answer that a kill kept from being recorded was %v old\n",
+		v.requests, v.refusals, v.missing, v.stray, v.duplicates, v.unexplained, v.open, v.answered, v.oldest.Round(time.Millisecond))
+	for _, fault := range v.faults[:min(10, len(v.faults))] {
+		text.WriteString("  ! " + fault + "\n")
+	}
+	return text.String()
+}
+
+func (v verdict) err() error {
+	if v.missing+v.unexplained+len(v.faults) > 0 || v.duplicates > v.open+v.answered {
+		return errors.New("the ledgers do not agree")
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+// Command crash kills a server again and again while events are published, and
+// then proves from outside that nothing was lost.
+//
+//	go run ./bench/crash -store sqlite -kills 50 -events 20000 -terms 10
+//
+// Two ledgers are kept outside the server: what publish answered, and what the
+// receiver answered. Publishers use idempotency keys and repeat a publish until
+// it is answered; the receiver misbehaves a little. After the last kill it
+// heals, and the program waits until the API says that nothing is pending. It
+// exits 1 unless
+//
+//   - every acknowledged event was accepted by each endpoint that subscribes,
+//   - no repeated publish was answered with another id,
+//   - every duplicate is explained by a kill (ledger.go says how), and
+//   - the SIGTERM restarts of -terms led to no duplicate at all.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/postrider/postrider/bench/internal/lab"
+)
+
+type options struct {
+	store      string
+	dir        string
+	kills      int
+	terms      int
+	events     int
+	publishers int
+	window     time.Duration
+	limit      time.Duration
+	seed       uint64
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.store, "store", "sqlite", "sqlite or postgres")
+	flag.StringVar(&o.dir, "dir", "", "folder for the store; empty: the system's for temporary files")
+	flag.IntVar(&o.kills, "kills", 50, "how often to kill -9")
+	flag.IntVar(&o.terms, "terms", 0, "how often to restart with SIGTERM afterwards")
+	flag.IntVar(&o.events, "events", 20_000, "events to publish during the kills")
+	flag.IntVar(&o.publishers, "publishers", 16, "publishes at a time")
+	flag.DurationVar(&o.window, "window", 500*time.Millisecond, "how long before a kill an answer may be that the kill kept from being recorded")
+	flag.DurationVar(&o.limit, "limit", 15*time.Minute, "give up after this long")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of the times of the kills")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "crash:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) (err error) {
+	l, err := lab.Open(ctx, o.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	r, err := startReceiver(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	server, err := l.StartServer(ctx, lab.ServerOptions{Store: o.store})
+	if err != nil {
+		return err
+	}
+	if err := subscribe(ctx, server.Client(), r.url); err != nil {
+		return err
+	}
+	fmt.Printf("store %s, seed %d\n", o.store, o.seed)
+	random := rand.New(rand.NewPCG(o.seed, 0))
+
+	r.misbehave.Store(true)
+	kills := phase{
+		name: "kill", server: server, receiver: r, events: o.events, publishers: o.publishers, times: o.kills, random: random,
+		restart: func(ctx context.Context) error {
+			r.noteKill(time.Now())
+			return errors.Join(server.Process().Kill(), server.Restart(ctx))
+		},
+	}
+	if err := kills.run(ctx, o.window); err != nil || o.terms == 0 {
+		return err
+	}
+
+	terms := phase{
+		name: "term", server: server, receiver: r, publishers: o.publishers, times: o.terms, random: random,
+		events: o.events * o.terms / max(1, o.kills),
+		restart: func(ctx context.Context) error {
+			return errors.Join(server.Process().Terminate(time.Minute), server.Restart(ctx))
+		},
+	}
+	return terms.run(ctx, 0)
+}

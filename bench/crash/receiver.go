@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// receiver is where the events go, and the ledger of what arrived.
+type receiver struct {
+	url       string
+	misbehave atomic.Bool
+	server    *http.Server
+	serving   sync.WaitGroup
+
+	mu       sync.Mutex
+	open     int // requests that are not answered yet
+	arrivals map[arrival][]time.Time
+	kills    []kill
+	requests int
+	faults   []string
+}
+
+// arrival is an event at an endpoint; its times are when it was accepted.
+type arrival struct {
+	path  string
+	event postrider.EventID
+}
+
+// kill is when the server was killed, and how many requests were open.
+type kill struct {
+	at   time.Time
+	open int
+}
+
+func startReceiver(ctx context.Context) (*receiver, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start receiver: %w", err)
+	}
+	r := &receiver{url: "http://" + listener.Addr().String()}
+	r.startPhase()
+	r.server = &http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second}
+	r.serving.Go(func() { _ = r.server.Serve(listener) }) // until close
+	return r, nil
+}
+
+func (r *receiver) close() error {
+	err := r.server.Close()
+	r.serving.Wait()
+	return err
+}
+
+// startPhase forgets what arrived.
+func (r *receiver) startPhase() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.arrivals, r.kills, r.faults, r.requests = map[arrival][]time.Time{}, nil, nil, 0
+}
+
+func (r *receiver) noteKill(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kills = append(r.kills, kill{at, r.open})
+}
+
+// ServeHTTP accepts after up to 20 ms. While it misbehaves, it refuses one
+// request in 50.
+func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	r.mu.Lock()
+	r.open++
+	r.requests++
+	r.mu.Unlock()
+	event, err := eventOf(request)
+	pause(context.WithoutCancel(request.Context()), time.Duration(rand.Int64N(int64(20*time.Millisecond))))
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open--
+	switch {
+	case err != nil && request.Context().Err() == nil:
+		r.faults = append(r.faults, err.Error())
+		w.WriteHeader(http.StatusBadRequest)
+	case err != nil: // cut before its body was read
+		w.WriteHeader(http.StatusBadRequest)
+	case r.misbehave.Load() && rand.IntN(50) == 0:
+		w.WriteHeader(http.StatusServiceUnavailable)
+	default:
+		// Counted as accepted whether or not the server lives to read it.
+		a := arrival{request.URL.Path, event}
+		r.arrivals[a] = append(r.arrivals[a], time.Now())
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+func eventOf(request *http.Request) (postrider.EventID, error) {
+	body, err := io.ReadAll(io.LimitReader(request.Body, 1<<20))
+	if err != nil {
+		return postrider.EventID{}, fmt.Errorf("read request: %w", err)
+	}
+	var envelope struct {
+		ID postrider.EventID `json:"id"`
+	}
+	if err := json.Unmarshal(body, &envelope); err != nil {
+		return postrider.EventID{}, fmt.Errorf("read envelope %.80q: %w", body, err)
+	}
+	return envelope.ID, nil
+}

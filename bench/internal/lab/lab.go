@@ -1,0 +1,160 @@
+// Package lab runs Postrider as its users do, from outside: the built server
+// as a process of its own, on a store of its own, with everything on the
+// loopback interface. The measuring programs below bench share it.
+//
+//	l, err := lab.Open(ctx, "")
+//	defer l.Close()
+//	server, err := l.StartServer(ctx, lab.ServerOptions{Store: "sqlite"})
+//	c := server.Client()
+//
+// Its promises:
+//
+//   - Close ends every process that the lab started, each by its own pid, and
+//     removes its folder.
+//   - A process that outlives the program for whatever reason is killed by the
+//     kernel.
+//   - What a process used is read from /proc, so the numbers are the kernel's.
+//
+// It knows nothing of what is measured, and runs on Linux only.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	"github.com/postrider/postrider/internal/testkit"
+)
+
+const module = "github.com/postrider/postrider"
+
+// Lab is a folder with the built programs, the stores of a run and its logs.
+type Lab struct {
+	dir       string
+	cluster   *testkit.Cluster
+	processes []*Process
+	servers   int
+}
+
+// Open builds the server and the named programs of bench in a fresh folder
+// below dir; empty: the system's for temporary files. Which disk that is on
+// decides what a commit costs.
+func Open(ctx context.Context, dir string, programs ...string) (*Lab, error) {
+	home, err := os.MkdirTemp(dir, "lab")
+	if err != nil {
+		return nil, fmt.Errorf("open lab: %w", err)
+	}
+	l := &Lab{dir: home}
+	packages := []string{module + "/cmd/postrider"}
+	for _, program := range programs {
+		packages = append(packages, module+"/bench/"+program)
+	}
+	// A folder that only its owner may enter keeps the cluster's user out.
+	if err := os.Chmod(home, 0o711); err != nil {
+		return nil, errors.Join(fmt.Errorf("open lab: %w", err), l.Close())
+	}
+	if err := l.build(ctx, packages); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+func (l *Lab) build(ctx context.Context, packages []string) error {
+	bin := filepath.Join(l.dir, "bin")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		return fmt.Errorf("build: %w", err)
+	}
+	build := exec.CommandContext(ctx, "go", append([]string{"build", "-o", bin + "/"}, packages...)...)
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Close ends what the lab started and removes its folder.
+func (l *Lab) Close() error {
+	var errs []error
+	for _, p := range l.processes {
+		errs = append(errs, p.Kill())
+	}
+	if l.cluster != nil {
+		errs = append(errs, l.cluster.Stop())
+	}
+	return errors.Join(append(errs, os.RemoveAll(l.dir))...)
+}
+
+// Program returns the path of a built program.
+func (l *Lab) Program(name string) string { return filepath.Join(l.dir, "bin", name) }
+
+// postgres starts the lab's cluster if it does not run yet.
+func (l *Lab) postgres() (*testkit.Cluster, error) {
+	if l.cluster != nil {
+		return l.cluster, nil
+	}
+	// The cluster may belong to another user than we are, who makes and removes
+	// a folder in it.
+	home := filepath.Join(l.dir, "pg")
+	if err := errors.Join(os.Mkdir(home, 0o700), os.Chmod(home, 0o777)); err != nil {
+		return nil, fmt.Errorf("start postgres: %w", err)
+	}
+	var err error
+	l.cluster, err = testkit.StartPostgres(home, "shared_buffers=256MB")
+	return l.cluster, err
+}
+
+// PostgresUsage returns what the cluster has used since it started: the
+// postmaster, the backends it has now and all that it had.
+func (l *Lab) PostgresUsage() (Usage, error) {
+	if l.cluster == nil {
+		return Usage{}, nil
+	}
+	pidFile := filepath.Join(filepath.Dir(l.cluster.Socket()), "data", "postmaster.pid")
+	text, err := os.ReadFile(pidFile)
+	if err != nil {
+		return Usage{}, fmt.Errorf("postgres usage: %w", err)
+	}
+	var postmaster int
+	if _, err := fmt.Sscan(string(text), &postmaster); err != nil {
+		return Usage{}, fmt.Errorf("postgres usage: read %s: %w", pidFile, err)
+	}
+	return familyUsage(postmaster)
+}
+
+// StoreBytes returns the size on disk of the server's store without its
+// write-ahead log, which is as long as the last checkpoint is old.
+func (l *Lab) StoreBytes(s *Server) (int64, error) {
+	if s.opts.Store == "postgres" {
+		return folderBytes(filepath.Join(filepath.Dir(l.cluster.Socket()), "data", "base"))
+	}
+	return folderBytes(s.dir)
+}
+
+func folderBytes(dir string) (int64, error) {
+	var total int64
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a temporary file, gone since
+		}
+		if err != nil || !d.Type().IsRegular() || filepath.Ext(path) == ".db-wal" || filepath.Ext(path) == ".log" {
+			return err
+		}
+		entry, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		total += entry.Size()
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("size of %s: %w", strconv.Quote(filepath.Base(dir)), err)
+	}
+	return total, nil
+}

@@ -1,0 +1,200 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Process is a program that the lab started.
+type Process struct {
+	name string
+	cmd  *exec.Cmd
+	log  *os.File
+
+	waiting sync.WaitGroup
+	exited  chan struct{}
+	err     error // why it ended; read after exited
+}
+
+// Start starts a program. What it writes goes to a file of its name in the
+// lab's folder, and to out besides, unless that is nil. ctx bounds its life.
+func (l *Lab) Start(ctx context.Context, name string, out io.Writer, args ...string) (*Process, error) {
+	log, err := os.OpenFile(filepath.Join(l.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	p := &Process{name: name, log: log, exited: make(chan struct{})}
+	p.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if out != nil {
+		p.cmd.Stdout = out
+	}
+	p.cmd.Env = environment()
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is ours to pass on
+	if err := p.cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), log.Close())
+	}
+	p.waiting.Go(func() {
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	})
+	l.processes = append(l.processes, p)
+	return p, nil
+}
+
+// environment keeps the settings of whoever runs the program out of what it
+// runs.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "POSTRIDER_") })
+}
+
+// Kill ends the process as a power cut would, and waits until it has.
+func (p *Process) Kill() error {
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill %s: %w", p.name, err)
+	}
+	p.waiting.Wait()
+	if err := p.log.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("kill %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// Terminate asks the process to end, waits at most that long, and returns its
+// verdict: nil for exit status 0.
+func (p *Process) Terminate(within time.Duration) error {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("terminate %s: %w", p.name, err)
+	}
+	return p.Wait(within)
+}
+
+// Wait waits at most that long for the process to end by itself.
+func (p *Process) Wait(within time.Duration) error {
+	timeout := time.NewTimer(within)
+	defer timeout.Stop()
+	select {
+	case <-p.exited:
+		if p.err != nil {
+			return fmt.Errorf("%s: %w\n%s", p.name, p.err, p.Tail())
+		}
+		return nil
+	case <-timeout.C:
+		return errors.Join(fmt.Errorf("%s: still runs after %v", p.name, within), p.Kill())
+	}
+}
+
+// Exited is closed when the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Tail returns the last lines of what the process wrote.
+func (p *Process) Tail() string {
+	text, err := os.ReadFile(p.log.Name())
+	if err != nil {
+		return ""
+	}
+	return string(text[max(0, len(text)-2000):])
+}
+
+// Usage is what a process used.
+type Usage struct {
+	CPU  time.Duration // of all its threads, in the kernel too
+	Peak int64         // bytes of memory, at most at once
+}
+
+// Usage returns what the process has used so far, or did when it has ended.
+func (p *Process) Usage() (Usage, error) {
+	select {
+	case <-p.exited:
+		return Usage{CPU: p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()}, nil
+	default:
+		return pidUsage(p.cmd.Process.Pid)
+	}
+}
+
+// tick is the unit of times in /proc: USER_HZ, which is 100 on every Linux.
+const tick = 10 * time.Millisecond
+
+func pidUsage(pid int) (Usage, error) {
+	s, err := readStat(pid)
+	if err != nil {
+		return Usage{}, err
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return Usage{}, err
+	}
+	_, rest, _ := bytes.Cut(status, []byte("VmHWM:"))
+	line, _, _ := bytes.Cut(rest, []byte(" kB"))
+	peak, _ := strconv.ParseInt(strings.TrimSpace(string(line)), 10, 64)
+	return Usage{CPU: s.own, Peak: peak << 10}, nil
+}
+
+// familyUsage adds up a process, the children it has waited for, and those
+// that still run. Memory that they share would be counted again and again, so
+// Peak is that of the greatest.
+func familyUsage(parent int) (Usage, error) {
+	s, err := readStat(parent)
+	if err != nil {
+		return Usage{}, err
+	}
+	total := Usage{CPU: s.own + s.waited}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return Usage{}, err
+	}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		child, err := readStat(pid)
+		if err != nil || child.parent != parent {
+			continue // gone since, or another's
+		}
+		if used, err := pidUsage(pid); err == nil {
+			total.CPU += used.CPU
+			total.Peak = max(total.Peak, used.Peak)
+		}
+	}
+	return total, nil
+}
+
+type stat struct {
+	parent      int
+	own, waited time.Duration
+}
+
+// readStat reads /proc/pid/stat (proc(5)). The name, field 2, may hold anything
+// but ends with the last parenthesis.
+func readStat(pid int) (stat, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return stat{}, err
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 15 {
+		return stat{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+	}
+	number := func(field int) int64 { // numbered as in proc(5)
+		n, _ := strconv.ParseInt(fields[field-3], 10, 64)
+		return n
+	}
+	return stat{
+		parent: int(number(4)),
+		own:    time.Duration(number(14)+number(15)) * tick,
+		waited: time.Duration(number(16)+number(17)) * tick,
+	}, nil
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// result is what load prints: lab.LoadStats reads it.
+type result struct {
+	Accepted int64     `json:"accepted"`
+	Refused  int64     `json:"refused"` // answers that are no 2xx
+	Broken   int64     `json:"broken"`  // requests without an answer
+	FirstAt  time.Time `json:"first_at"`
+	LastAt   time.Time `json:"last_at"`
+	P50      int64     `json:"p50_us"`
+	P99      int64     `json:"p99_us"`
+}
+
+// publisher is one connection.
+type publisher struct {
+	plan      plan
+	turn      *atomic.Int64 // shared: the number of the next event
+	start     time.Time
+	result    result
+	latencies []int32 // microseconds, of what was accepted
+	body      []byte
+}
+
+// publish runs the plan's connections to its end and adds up their results.
+func publish(ctx context.Context, p plan) (result, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.duration)
+	defer cancel()
+	var turn atomic.Int64
+	start := time.Now()
+	publishers := make([]*publisher, p.connections)
+	errs := make([]error, p.connections)
+	var publishing sync.WaitGroup
+	for i := range publishers {
+		publishers[i] = &publisher{plan: p, turn: &turn, start: start}
+		publishing.Go(func() { errs[i] = publishers[i].run(ctx) })
+	}
+	publishing.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return result{}, err
+	}
+	total := result{FirstAt: start, LastAt: time.Now()}
+	var latencies []int32
+	for _, one := range publishers {
+		total.Accepted += one.result.Accepted
+		total.Refused += one.result.Refused
+		total.Broken += one.result.Broken
+		latencies = append(latencies, one.latencies...)
+	}
+	if len(latencies) > 0 {
+		slices.Sort(latencies)
+		total.P50 = int64(latencies[(len(latencies)-1)/2])
+		total.P99 = int64(latencies[(len(latencies)-1)*99/100])
+	}
+	return total, nil
+}
+
+// run publishes one event after the other. A connection that breaks is made
+// again, so that a server that is restarted is no end; one that cannot even be
+// made at the start is an error.
+func (p *publisher) run(ctx context.Context) error {
+	c, err := dial(ctx, p.plan.target)
+	if err != nil {
+		return err
+	}
+	defer func() { c.close() }()
+	for {
+		n := p.turn.Add(1) - 1
+		if p.plan.count > 0 && n >= p.plan.count || !p.await(ctx, n) {
+			return nil
+		}
+		sent := time.Now()
+		status, err := c.post(p.request(n))
+		switch {
+		case err != nil:
+			p.result.Broken++
+			c.close()
+			if c, err = dial(ctx, p.plan.target); err != nil {
+				return nil // it was there before: the broken request says so
+			}
+		case status >= 200 && status <= 299:
+			p.result.Accepted++
+			p.latencies = append(p.latencies, int32(time.Since(sent).Microseconds()))
+		default:
+			p.result.Refused++
+			if status != 429 && status != 503 {
+				return fmt.Errorf("publish: the server answers %d: %s", status, c.answer)
+			}
+			pause(ctx, 100*time.Millisecond)
+		}
+	}
+}
+
+// await waits until event n is due and reports whether there is still time. A
+// publish that is late does not move those after it.
+func (p *publisher) await(ctx context.Context, n int64) bool {
+	if p.plan.rate > 0 {
+		due := p.start.Add(time.Duration(float64(n) / p.plan.rate * float64(time.Second)))
+		pause(ctx, time.Until(due))
+	}
+	return ctx.Err() == nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// request returns the bytes of publish number n.
+func (p *publisher) request(n int64) []byte {
+	event := fmt.Sprintf(`{"account":%q,"type":"bench.t%d","data":{"n":%d,"fill":"`, p.plan.account, n%int64(max(1, p.plan.types)), n)
+	fill := max(0, p.plan.size-len(`{"n":1234567,"fill":""}`))
+	tail := `"}}`
+	if p.plan.keyed {
+		tail = fmt.Sprintf(`"},"idempotency_key":"%d-%d"}`, p.start.UnixNano(), n)
+	}
+	path := "/v1/webhooks/events"
+	if p.plan.raw != "" {
+		path = p.plan.raw
+	}
+	p.body = fmt.Appendf(p.body[:0], "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		path, p.plan.target, p.plan.key, len(event)+fill+len(tail), event)
+	p.body = append(p.body, filler[:min(fill, len(filler))]...)
+	for rest := fill - len(filler); rest > 0; rest -= len(filler) {
+		p.body = append(p.body, filler[:min(rest, len(filler))]...)
+	}
+	return append(p.body, tail...)
+}
+
+var filler = strings.Repeat("abcdefghijklmnopqrstuvwxyz012345", 128)

@@ -1,0 +1,64 @@
+# `make test` is all that CI runs; `make help` lists the rest.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+LINT := go tool -modfile=tools/go.mod golangci-lint
+PGBIN := /usr/lib/postgresql/15/bin
+FUZZTIME ?= 30s
+
+# Two test binaries at a time: several start a PostgreSQL of their own. The
+# timeout is a package's.
+TESTFLAGS ?= -p 2 -timeout 8m
+
+.PHONY: help
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: setup ## All that CI runs: format, lint, module files, vet, tests with the race detector.
+	$(LINT) fmt --diff
+	$(LINT) run
+	go mod tidy -diff
+	go vet ./...
+	go test -race -shuffle=on $(TESTFLAGS) ./...
+
+.PHONY: setup
+setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compiler for the race detector.
+	@missing=; \
+	[[ -x $(PGBIN)/postgres ]] || missing+=' postgresql-15'; \
+	command -v gcc >/dev/null || missing+=' gcc libc6-dev'; \
+	[[ -n $$missing ]] || exit 0; \
+	root=; if [[ $$(id -u) != 0 ]]; then root='sudo -n'; fi; \
+	$$root mkdir -p /etc/postgresql-common/createcluster.d; \
+	$$root tee /etc/postgresql-common/createcluster.d/tests.conf >/dev/null <<< 'create_main_cluster = false'; \
+	$$root apt-get update -qq; \
+	$$root env DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$missing; \
+	[[ -x $(PGBIN)/postgres ]] || { echo 'make setup: there is no $(PGBIN)/postgres' >&2; exit 1; }
+
+.PHONY: lint
+lint: ## Format the code, then lint it.
+	$(LINT) fmt
+	$(LINT) run
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (30s).
+	@grep -rnoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | while IFS=: read -r file _ target; do \
+		name=$${target#func }; echo "$$name in $$(dirname "$$file")"; \
+		go test "./$$(dirname "$$file")" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME); \
+	done
+
+.PHONY: bench
+bench: ## Measure publish, delivery and latency on this machine; see bench/README.md.
+	go run ./bench/run
+
+.PHONY: run
+run: ## Run the server for development on http://127.0.0.1:8080.
+	go run ./cmd/postrider serve --dev
+
+.PHONY: generate
+generate: ## Write the generated and the golden files anew.
+	@grep -rlE --include='*_test.go' 'flag\.Bool\("update"' . | xargs -r -n 1 dirname | sort -u | while read -r package; do \
+		go test "$$package" -update; \
+	done

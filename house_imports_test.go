@@ -1,0 +1,121 @@
+package postrider_test
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// houseImports is the plan of the house: what each package may import besides
+// the standard library, and why no more. "~" is this module; a path includes
+// what is below it. A package that is not in the plan fails the test, and so
+// does a row whose package is gone.
+var houseImports = []struct{ folder, allowed, why string }{
+	{"", "", "the domain: everything imports it, so it imports nothing"},
+	{"signature", "", "public: receivers need no more than the standard library"},
+	{"client", "~", "public: the REST API, in the words of the domain"},
+	{"cmd/postrider", "~ ~/client ~/signature ~/internal/app github.com/alecthomas/kong golang.org/x/sync", "reads the command line and calls app, or a server through client"},
+
+	{"internal/app", "~ ~/internal github.com/alecthomas/kong go.yaml.in/yaml/v3 golang.org/x/sync", "the only one that knows all the others"},
+	{"internal/api", "~ ~/signature ~/internal/store ~/internal/jsonx github.com/danielgtaylor/huma/v2", "REST in; what it calls of ingest is an interface of its own"},
+	{"internal/ingest", "~ ~/internal/store golang.org/x/sync", "admits through an interface of its own, which dispatch has"},
+	{"internal/dispatch", "~ ~/internal/store golang.org/x/sync", "sends through an interface of its own, which egress has"},
+	{"internal/egress", "~ ~/signature ~/internal/store ~/internal/jsonx code.dny.dev/ssrf golang.org/x/net/idna", "the one door to the outside, so the one place that guards"},
+	{"internal/janitor", "~ ~/internal/store golang.org/x/sync", "works through store.Upkeep alone"},
+	{"internal/jsonx", "~ github.com/go-json-experiment/json", "the experiment may change, so it has one home"},
+
+	{"internal/store", "~", "the contract: knows no implementation"},
+	{"internal/store/storetest", "~ ~/internal/store ~/internal/store/memory github.com/google/go-cmp pgregory.net/rapid", "the contract's tests; memory is the model that histories are compared with"},
+	{"internal/store/memory", "~ ~/internal/store", "the model that the others are compared with"},
+	{"internal/store/postgres", "~ ~/internal/store github.com/jackc/pgx/v5 github.com/pressly/goose/v3 golang.org/x/sync", "the only one that talks to PostgreSQL"},
+	{"internal/store/sqlite", "~ ~/internal/store modernc.org/sqlite github.com/pressly/goose/v3 golang.org/x/sys golang.org/x/sync", "the only one that talks to SQLite"},
+	{"internal/testkit", "~ ~/signature ~/internal/store go.uber.org/goleak golang.org/x/sys", "what tests and benchmarks start: of no use to the server"},
+
+	{"bench/sink", "~/bench/internal", "a receiver of its own: shares no code with what it measures"},
+	{"bench/load", "~/bench/internal", "a publisher of its own, for the same reason"},
+	{"bench/run", "~/bench/internal ~/client", "starts the parts as processes and reads their numbers"},
+	{"bench/crash", "~ ~/bench/internal ~/client", "kills the server, and asks it only through its API"},
+	{"bench/internal/lab", "~/client ~/internal/testkit", "what run and crash share: processes, a cluster, calls to the API"},
+}
+
+// testImports are what a test file may import besides what its package may.
+const testImports = "~ ~/signature ~/internal/store ~/internal/store/memory ~/internal/store/storetest ~/internal/testkit " +
+	"github.com/google/go-cmp pgregory.net/rapid go.uber.org/goleak github.com/rogpeppe/go-internal"
+
+// moreTestImports are single tests that look further than their package.
+var moreTestImports = []struct{ folder, allowed, why string }{
+	{"internal/store/postgres", "github.com/jackc/pgx/v5", "bends what is below the store"},
+	{"internal/store/sqlite", "modernc.org/sqlite", "bends what is below the store"},
+	{"internal/app", "~/client", "calls the server that it runs"},
+	{"cmd/postrider", "~/internal", "runs the whole program as sessions"},
+}
+
+func TestHouseImports(t *testing.T) {
+	t.Parallel()
+	inProduction, inTests := map[string][]string{}, map[string][]string{}
+	for _, row := range houseImports {
+		inProduction[row.folder] = strings.Fields(row.allowed)
+		inTests[row.folder] = append(strings.Fields(row.allowed), strings.Fields(testImports)...)
+	}
+	for _, row := range moreTestImports {
+		inTests[row.folder] = append(inTests[row.folder], strings.Fields(row.allowed)...)
+	}
+	missing := maps.Clone(inProduction)
+	for _, f := range openHouse(t).files {
+		delete(missing, f.folder)
+		if _, planned := inProduction[f.folder]; !planned {
+			t.Errorf("%s: package %s is not in the plan of house_imports_test.go", f.path, f.folder)
+			continue
+		}
+		allowed := inProduction[f.folder]
+		if f.test {
+			allowed = append(slices.Clone(inTests[f.folder]), "~/"+f.folder)
+		}
+		for _, spec := range f.Imports {
+			if name := houseName(spec.Path.Value); !mayImport(allowed, name) {
+				t.Errorf("%s: may not import %s: %s", f.at(spec), name, whyOf(f.folder))
+			}
+		}
+	}
+	for _, folder := range slices.Sorted(maps.Keys(missing)) {
+		t.Errorf("package %q is in the plan, but not in the house", folder)
+	}
+}
+
+// houseName returns an import path with ~ for this module, without its quotes.
+func houseName(quoted string) string {
+	name, err := strconv.Unquote(quoted)
+	if err != nil {
+		return quoted
+	}
+	const module = "github.com/postrider/postrider"
+	if rest, ours := strings.CutPrefix(name, module); ours && (rest == "" || rest[0] == '/') {
+		return "~" + rest
+	}
+	return name
+}
+
+// mayImport reports whether name is of the standard library or allowed. "~"
+// and the roles of the store stand for themselves alone, any other path for
+// what is below it too.
+func mayImport(allowed []string, name string) bool {
+	first, _, _ := strings.Cut(name, "/")
+	if first != "~" && !strings.Contains(first, ".") {
+		return true
+	}
+	return slices.ContainsFunc(allowed, func(a string) bool {
+		alone := a == "~" || a == "~/internal/store"
+		return name == a || !alone && strings.HasPrefix(name, a+"/")
+	})
+}
+
+func whyOf(folder string) string {
+	for _, row := range houseImports {
+		if row.folder == folder {
+			return row.why
+		}
+	}
+	return ""
+}

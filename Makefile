@@ -25,10 +25,12 @@ test: setup ## All that CI runs: format, lint, module files, vet, tests with the
 	go test -race -shuffle=on $(TESTFLAGS) ./...
 
 .PHONY: setup
-setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compiler for the race detector.
+setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compiler for the race detector, curl, Python.
 	@missing=; \
 	[[ -x $(PGBIN)/postgres ]] || missing+=' postgresql-15'; \
 	command -v gcc >/dev/null || missing+=' gcc libc6-dev'; \
+	command -v curl >/dev/null || missing+=' curl'; \
+	command -v python3 >/dev/null || missing+=' python3-minimal'; \
 	[[ -n $$missing ]] || exit 0; \
 	root=; if [[ $$(id -u) != 0 ]]; then root='sudo -n'; fi; \
 	$$root mkdir -p /etc/postgresql-common/createcluster.d; \

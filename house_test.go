@@ -5,8 +5,10 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -308,4 +310,49 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 		return !ok && n != nil
 	})
 	return exported
+}
+
+// TestHousePromisesHaveTests demands that each promise of the README has a test
+// that is named after it: a function TestPromise<n>… or a script promise-<n>-….
+func TestHousePromisesHaveTests(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(readme), "\n## Promises\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	promises := regexp.MustCompile(`(?m)^(\d+)\. .*$`).FindAllStringSubmatch(text, -1)
+	if len(promises) != 10 {
+		t.Fatalf("the README makes %d promises, want the ten of the design", len(promises))
+	}
+	kept := promisesWithTests(t)
+	for _, p := range promises {
+		if !kept[p[1]] {
+			t.Errorf("no test is named after promise %q", p[0])
+		}
+	}
+}
+
+func promisesWithTests(t *testing.T) map[string]bool {
+	t.Helper()
+	kept := map[string]bool{}
+	named := regexp.MustCompile(`^TestPromise(\d+)[A-Z]`)
+	for _, f := range openHouse(t).files {
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && f.test {
+				if found := named.FindStringSubmatch(fn.Name.Name); found != nil {
+					kept[found[1]] = true
+				}
+			}
+		}
+	}
+	scripts, err := filepath.Glob("cmd/postrider/testdata/script/promise-*-*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range scripts {
+		kept[strings.Split(filepath.Base(script), "-")[1]] = true
+	}
+	return kept
 }

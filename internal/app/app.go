@@ -30,7 +30,6 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
-	"time"
 
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/dispatch"
@@ -48,7 +47,9 @@ type App struct {
 	fatal    chan error // why the store writes no more, once
 	firstKey string
 
+	clock      *clock
 	ids        *store.IDs
+	egress     *egress.Egress
 	index      *ingest.Index
 	ingest     *ingest.Ingest
 	dispatcher *dispatch.Dispatcher
@@ -79,40 +80,45 @@ func (a *App) prepare(ctx context.Context) error {
 	if a.firstKey, err = makeFirstKey(ctx, a.store, a.config.StoreConfig); err != nil {
 		return err
 	}
-	guard := a.wire()
-	if err := a.index.Refresh(ctx); err != nil {
+	if err := a.wire(ctx); err != nil {
 		return err
 	}
-	handler := api.New(api.Deps{Store: a.store, Publisher: a.ingest, Guard: guard, Waker: a.waker, IDs: a.ids},
+	handler := api.New(api.Deps{Store: a.store, Publisher: a.ingest, Guard: a.egress, Waker: a.waker, IDs: a.ids},
 		api.Options{MaxData: a.config.MaxData, Log: a.log})
 	if a.api, err = listen(ctx, a.config.Listen, handler, a.log.With("server", "api")); err != nil {
 		return fmt.Errorf("api: %w", err)
 	}
 	a.ops, err = listen(ctx, a.config.OpsListen, opsHandler(a.readiness), a.log.With("server", "ops"))
 	if err != nil {
-		return errors.Join(err, a.api.Close())
+		return errors.Join(fmt.Errorf("ops: %w", err), a.api.Close())
 	}
 	return nil
 }
 
-// wire makes the parts. Index and dispatcher know each other: the one tells of
-// changes, the other looks endpoints up.
-func (a *App) wire() *egress.Egress {
+// wire makes the parts and brings them up to date. Index and dispatcher know
+// each other: the one tells of changes, the other looks endpoints up.
+func (a *App) wire(ctx context.Context) error {
+	own, err := egress.LocalPrefixes() // a URL must not reach our own API from behind
+	if err != nil {
+		return err
+	}
 	ports, anyPort, _ := a.config.ports() // Validate has seen them
-	sender := egress.New(egress.Options{
+	a.egress = egress.New(egress.Options{
 		AllowHTTP: a.config.EgressHTTP || a.config.Dev,
 		Allow:     a.config.allowed(),
+		Deny:      own,
 		Ports:     ports,
 		AnyPort:   anyPort || a.config.Dev,
 		UserAgent: "Postrider/" + Version(),
 		Log:       a.log,
 	})
-	a.ids = store.NewIDs(time.Now, nil)
+	a.clock = &clock{store: a.store, log: a.log}
+	a.ids = store.NewIDs(a.clock.now, nil)
 	a.index = ingest.NewIndex(a.store, ingest.IndexOptions{
 		OnChange: func(to store.Routed) { a.dispatcher.Changed(to) },
 		Log:      a.log,
 	})
-	a.dispatcher = dispatch.New(a.store, a.index, sender, dispatch.Options{
+	a.dispatcher = dispatch.New(a.store, a.index, a.egress, dispatch.Options{
 		Concurrency: a.config.Concurrency,
 		Drain:       a.config.DrainTimeout,
 		Log:         a.log,
@@ -121,7 +127,10 @@ func (a *App) wire() *egress.Egress {
 	a.janitor = janitor.New(a.store, janitor.Options{KeysAge: a.config.IdempotencyTTL, Log: a.log})
 	a.waker = newWaker(a.index, a.dispatcher, a.log)
 	a.readiness = &readiness{store: a.store, dispatcher: a.dispatcher}
-	return sender
+	if err := a.clock.measure(ctx); err != nil {
+		return err
+	}
+	return a.index.Refresh(ctx)
 }
 
 // FirstKey returns the admin key that New made because the store had none;
@@ -138,6 +147,7 @@ func (a *App) OpsAddr() net.Addr { return a.ops.Addr() }
 // It is called once.
 func (a *App) Run(ctx context.Context) (err error) {
 	defer func() {
+		a.egress.Close()
 		err = errors.Join(err, a.store.Close())
 		a.log.InfoContext(ctx, "postrider has stopped")
 	}()
@@ -159,6 +169,7 @@ func (a *App) Run(ctx context.Context) (err error) {
 		{"subscriptions", a.index.Run},
 		{"waker", a.waker.Run},
 		{"janitor", a.janitor.Run},
+		{"clock", a.clock.Run},
 		{"store", a.watchStore},
 		{"ops", a.ops.Run},
 	})

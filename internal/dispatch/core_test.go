@@ -166,3 +166,31 @@ func BenchmarkStep(b *testing.B) {
 		c.act(now)
 	}
 }
+
+func TestPublishersWaitWhileTheNodeIsBehind(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		latency time.Duration
+		backlog int
+		want    bool
+	}{
+		{"a backlog of a fast endpoint is the node's own fault", time.Millisecond, 10_000, true},
+		{"a backlog of a slow endpoint is not", time.Second, 10_000, false},
+		{"less than a second's work is no backlog", time.Millisecond, 90, false},
+	} {
+		c, now := fixture(nil)
+		take(c, now) // the first look
+		ep := c.endpoint(postrider.EndpointID{1})
+		ep.latency, ep.backlog = tt.latency, tt.backlog
+		c.settles = 25
+		now = now.Add(time.Second / 4)
+		if do := take(c, now); do.hold > 0 != tt.want || do.hold > 100*time.Millisecond {
+			t.Errorf("%s: publishers wait %v", tt.name, do.hold)
+		}
+		ep.backlog = 0
+		if do := take(c, now.Add(time.Second)); do.hold != 0 {
+			t.Errorf("%s: publishers wait %v after it is over", tt.name, do.hold)
+		}
+	}
+}

@@ -247,7 +247,7 @@ func TestRetryAfterPacesTheEndpoint(t *testing.T) {
 	})
 }
 
-func TestOneEndpointDoesNotDelayAnother(t *testing.T) {
+func TestPromise5OneEndpointDoesNotDelayAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -353,7 +353,7 @@ func TestPauseHoldsAndResumeDelivers(t *testing.T) {
 	})
 }
 
-func TestLostWakeUpsAreFound(t *testing.T) {
+func TestPromise7WakeUpsMayBeLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -370,7 +370,7 @@ func TestLostWakeUpsAreFound(t *testing.T) {
 	})
 }
 
-func TestDrainFinishesAndReleases(t *testing.T) {
+func TestPromise3AGracefulStopFinishesAndReleases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

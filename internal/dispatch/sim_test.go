@@ -17,7 +17,7 @@ import (
 // is lost, receivers that refuse, hang and ask for time. Then it heals and
 // demands that every delivery has come to its end.
 
-func TestSimulation(t *testing.T) {
+func TestPromise8NodesMayDieAtAnyTime(t *testing.T) {
 	t.Parallel()
 	seeds := 300
 	if testing.Short() {

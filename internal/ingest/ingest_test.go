@@ -397,3 +397,18 @@ func TestPublishToOneEndpoint(t *testing.T) {
 		t.Errorf("PublishTo = %+v, %v; started %v", got, err, r.started)
 	}
 }
+
+func TestPublishesWaitWhileDeliveriesAreBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, ingest.Options{})
+		r.hold = 70 * time.Millisecond
+		stop := r.run()
+		start := time.Now()
+		r.publish(r.event("", `1`))
+		if took := time.Since(start); took != r.hold {
+			t.Errorf("a publish took %v, want to be held back for %v", took, r.hold)
+		}
+		stop()
+	})
+}

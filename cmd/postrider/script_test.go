@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/postrider/postrider/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -31,6 +33,7 @@ func TestMain(m *testing.M) {
 //
 //	serve [flag…]           run a server on free ports; sets ADDRESS, POSTRIDER_URL and OPS
 //	drain                   end it with SIGTERM; it must exit with 0
+//	crash                   end it with SIGKILL
 //	receiver [code…]        receive webhooks, and answer with the codes in turn, the last one for good; sets RECEIVER
 //	received n              wait for the n-th webhook, and write it to the files head and body
 //	until pattern program…  run the program until its output matches
@@ -38,21 +41,40 @@ func TestMain(m *testing.M) {
 //	code n program…         run the program, which must exit with n
 func TestScript(t *testing.T) {
 	t.Parallel()
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
-		RequireExplicitExec: true,
-		RequireUniqueNames:  true,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": serve, "drain": drain, "receiver": receive, "received": received,
-			"until": until, "capture": capture, "code": code,
+	testscript.Run(t, params(testscript.Params{Dir: "testdata/script"}))
+}
+
+// TestScriptOnPostgreSQL runs the scripts of promises with the other store.
+func TestScriptOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	scripts, err := filepath.Glob("testdata/script/promise-*.txtar")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	testscript.Run(t, params(testscript.Params{
+		Files: scripts,
+		Setup: func(env *testscript.Env) error {
+			empty := func(context.Context, string) error { return nil } // the server makes its tables
+			env.Setenv("POSTRIDER_DATABASE_URL", testkit.Postgres(t, empty))
+			return nil
 		},
-	})
+	}))
+}
+
+func params(p testscript.Params) testscript.Params {
+	p.RequireExplicitExec = true
+	p.RequireUniqueNames = true
+	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){
+		"serve": serve, "drain": drain, "crash": crash, "receiver": receive, "received": received,
+		"until": until, "capture": capture, "code": code,
+	}
+	return p
 }
 
 // patience is how long a script waits for what must come.
 const patience = 30 * time.Second
 
-// processes are the servers of scripts that run, by script.
+// processes are the servers of scripts that run, by the script's folder.
 var processes sync.Map
 
 func serve(ts *testscript.TestScript, _ bool, args []string) {
@@ -71,7 +93,7 @@ func serve(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(command.Start())
 	s := &process{command: command, listening: make(chan [2]string, 1)}
 	s.reading.Go(func() { s.read(log) })
-	processes.Store(ts.Name(), s)
+	processes.Store(ts.MkAbs("."), s)
 	ts.Defer(func() { s.end(syscall.SIGKILL) })
 
 	select {
@@ -88,7 +110,7 @@ func serve(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func drain(ts *testscript.TestScript, _ bool, _ []string) {
-	loaded, ok := processes.LoadAndDelete(ts.Name())
+	loaded, ok := processes.LoadAndDelete(ts.MkAbs("."))
 	if !ok {
 		ts.Fatalf("no server runs")
 	}
@@ -97,6 +119,14 @@ func drain(ts *testscript.TestScript, _ bool, _ []string) {
 		ts.Fatalf("the server ended with %v:\n%s", err, s.text())
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("serve.log"), []byte(s.text()), 0o600))
+}
+
+func crash(ts *testscript.TestScript, _ bool, _ []string) {
+	loaded, ok := processes.LoadAndDelete(ts.MkAbs("."))
+	if !ok {
+		ts.Fatalf("no server runs")
+	}
+	_ = loaded.(*process).end(syscall.SIGKILL) // that is what it says, too
 }
 
 // process is a server that a script started.
@@ -159,7 +189,7 @@ func receive(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	server := httptest.NewServer(r)
 	ts.Defer(server.Close)
-	inboxes.Store(ts.Name(), r)
+	inboxes.Store(ts.MkAbs("."), r)
 	ts.Setenv("RECEIVER", server.URL)
 }
 
@@ -179,7 +209,7 @@ func (r *inbox) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 }
 
 func received(ts *testscript.TestScript, _ bool, args []string) {
-	loaded, ok := inboxes.Load(ts.Name())
+	loaded, ok := inboxes.Load(ts.MkAbs("."))
 	if len(args) != 1 || !ok {
 		ts.Fatalf("usage: received n, after receiver")
 	}

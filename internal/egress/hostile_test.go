@@ -23,7 +23,7 @@ const (
 	grace = time.Second
 )
 
-func TestHostileReceivers(t *testing.T) {
+func TestPromise6NoAttemptOutlivesItsDeadline(t *testing.T) {
 	t.Parallel()
 	if n := len(testkit.Hostiles()); n < 60 {
 		t.Errorf("%d hostile receivers, want at least 60", n)

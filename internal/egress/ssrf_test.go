@@ -104,7 +104,7 @@ func TestVectorsAreRefused(t *testing.T) {
 
 // TestVectorsReachNothing opens all ports, so that the port of a listener gets
 // past that check, and has the DNS call every name this machine.
-func TestVectorsReachNothing(t *testing.T) {
+func TestPromise10NoRequestLeavesForAForbiddenAddress(t *testing.T) {
 	t.Parallel()
 	port, hits := canary(t)
 	e := open(t, egress.Options{AllowHTTP: true, AnyPort: true, Resolver: &answers{list: [][]string{{"127.0.0.1"}, {"::1"}}}})

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-func TestOpenRefusesAServerThatIsNotDurable(t *testing.T) {
+func TestPromise9AServerThatIsNotDurableIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, setting := range []string{"fsync", "full_page_writes", "synchronous_commit"} {
 		t.Run(setting, func(t *testing.T) {

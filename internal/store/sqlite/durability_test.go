@@ -95,7 +95,7 @@ func killed(t *testing.T, dir string) (events []postrider.EventID, deliveries []
 	return events, deliveries
 }
 
-func TestWhatWasAcknowledgedOutlastsAKill(t *testing.T) {
+func TestPromise1WhatWasAcknowledgedOutlastsAKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var log bytes.Buffer

@@ -17,8 +17,8 @@ type scenario struct {
 }
 
 var scenarios = []scenario{
-	{name: "B1 one endpoint", endpoints: 1, path: "/ok", concurrency: 64, connections: 32, size: 1024},
-	{name: "B2 100 endpoints, one each", endpoints: 100, path: "/ok", concurrency: 10, connections: 32, size: 1024},
+	{name: "B1 one endpoint", endpoints: 1, path: "/ok", concurrency: 64, connections: 64, size: 1024},
+	{name: "B2 100 endpoints, one each", endpoints: 100, path: "/ok", concurrency: 10, connections: 64, size: 1024},
 	{name: "B3 one event to 100 endpoints", endpoints: 100, fanOut: true, path: "/ok", concurrency: 10, connections: 8, size: 1024},
 	{name: "B4 50 events/s", endpoints: 1, path: "/ok", concurrency: 10, connections: 8, rate: 50, size: 1024},
 }

@@ -15,14 +15,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // running is a server on SQLite that runs in this process.
 type running struct {
@@ -35,7 +34,13 @@ type running struct {
 // start runs a server on free ports in dir.
 func start(t *testing.T, dir string) *running {
 	t.Helper()
-	config, sources := parse(t, nil, "--dev", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
+	return startWith(t, dir, nil)
+}
+
+// startWith runs a server with an environment.
+func startWith(t *testing.T, dir string, env map[string]string) *running {
+	t.Helper()
+	config, sources := parse(t, env, "--dev", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
 	if err := sources.Check(config.Validate); err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ type FaultProxy struct {
 
 	mu    sync.Mutex
 	delay time.Duration
+	away  bool
 	cut   func(sent []byte) bool
 	cuts  int
 	conns map[net.Conn]bool
@@ -54,6 +55,17 @@ func (p *FaultProxy) Delay(d time.Duration) {
 	p.delay = d
 }
 
+// Away cuts every connection and refuses new ones, until it is called with
+// false.
+func (p *FaultProxy) Away(away bool) {
+	p.mu.Lock()
+	p.away = away
+	p.mu.Unlock()
+	if away {
+		p.closeAll()
+	}
+}
+
 // CutOnce cuts one connection, once match holds for all the bytes that its
 // client has sent: they are forwarded to the server, no answer comes back.
 func (p *FaultProxy) CutOnce(match func(sent []byte) bool) {
@@ -75,7 +87,13 @@ func (p *FaultProxy) accept() {
 		if err != nil {
 			return
 		}
+		p.mu.Lock()
+		away := p.away
+		p.mu.Unlock()
 		server, err := net.Dial(p.network, p.target)
+		if err == nil && away {
+			err = errors.Join(net.ErrClosed, server.Close())
+		}
 		if err != nil {
 			client.Close()
 			continue

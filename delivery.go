@@ -85,7 +85,7 @@ type Claimed struct {
 // LogValue makes every log line about an attempt carry the same keys.
 func (c Claimed) LogValue() slog.Value {
 	return slog.GroupValue(
-		slog.String("delivery", c.ID.String()),
+		slog.String("id", c.ID.String()),
 		slog.String("event", c.Event.ID.String()),
 		slog.String("endpoint", c.Endpoint.String()),
 		slog.Int("attempt", c.Attempt))

@@ -28,7 +28,7 @@ type Event struct {
 type Receipt struct {
 	ID         EventID // the first event's, for a duplicate
 	Duplicate  bool    // the same key and content were published before; nothing is sent twice
-	Deliveries int     // how many were made; 0 for a duplicate, unknown with FanOut
+	Deliveries int     // how many are to be sent; 0 for a duplicate, unknown with FanOut
 	FanOut     bool    // a fan-out job makes the deliveries
 }
 

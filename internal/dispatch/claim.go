@@ -13,7 +13,7 @@ const maxWants = 256
 // claim asks for what is due at the claimable endpoints, in their turn. One
 // claim is under way at a time: the next one asks for what came up meanwhile.
 func (c *core) claim(now time.Time) {
-	if c.claiming || c.draining || now.Before(c.claimAfter) || c.claimable.len() == 0 {
+	if c.claiming || c.draining || c.late(now) || now.Before(c.claimAfter) || c.claimable.len() == 0 {
 		return
 	}
 	claim := &store.Claim{Token: c.nextToken()}
@@ -70,10 +70,10 @@ func (c *core) wants(now time.Time, ep *endpoint) []store.Want {
 		if n == 0 {
 			continue
 		}
-		c.credit(ep, n)
 		wants = append(wants, store.Want{
-			Endpoint: ep.id, Lane: postrider.Lanes[l], N: n, Lease: ep.timeout + c.opts.LeaseMargin, After: ep.lanes[l].low,
+			Endpoint: ep.id, Lane: postrider.Lanes[l], N: n, Lease: c.grant(ep), After: ep.lanes[l].low,
 		})
+		c.credit(ep, n)
 		// Whatever is found while the claim is under way sets it again.
 		ep.lanes[l].waiting = false
 	}
@@ -102,7 +102,7 @@ func (c *core) claimed(now time.Time, in claimed) {
 	for _, cl := range in.got.Items {
 		ep := c.endpoint(cl.Endpoint)
 		// The store's lease began after the claim was asked for.
-		c.hold(now, ep, item{Claimed: cl, leasedUntil: in.asked.Add(ep.timeout + c.opts.LeaseMargin)})
+		c.hold(now, ep, item{Claimed: cl, leasedUntil: in.asked.Add(ep.granted)})
 	}
 	for _, w := range in.claim.Wants {
 		c.review(now, c.endpoint(w.Endpoint))

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -33,6 +34,9 @@ type core struct {
 	inHand    int                           // credit taken, over all endpoints
 	inFlight  int                           // attempts whose answer is not read yet
 	unsettled int                           // attempts answered, not yet committed
+	answered  []answers                     // when those were, in their order
+
+	saturated bool // goroutines wait for a processor
 
 	claiming    bool      // a claim is under way
 	claimAfter  time.Time // no claim before: the last ones failed
@@ -50,7 +54,7 @@ type actions struct {
 	release []store.Lease
 	claim   *store.Claim
 	disable []postrider.EndpointID // they answered 410
-	hold    time.Duration          // how long a flush of publishes should wait
+	behind  time.Duration          // how long the node needs for the backlog that is its own
 	wakeAt  time.Time              // when to step at the latest; zero: when there is an input
 }
 
@@ -68,7 +72,9 @@ type endpoint struct {
 	id      postrider.EndpointID
 	limit   int // attempts in flight
 	timeout time.Duration
-	open    bool // it is enabled
+	open    bool          // it is enabled
+	gone    bool          // it answered 410, and is not disabled yet
+	granted time.Duration // the shortest lease given since it had no credit taken
 
 	pacedUntil time.Time
 	lanes      [3]lane
@@ -83,6 +89,12 @@ type endpoint struct {
 	startable, claimable bool // it is in that ring
 	timer                int  // its place in the heap and one; 0: none
 	wakeAt               time.Time
+}
+
+// answers are attempts that were answered at the same time.
+type answers struct {
+	at time.Time
+	n  int
 }
 
 // lane is what the core knows of the rows that wait in an endpoint's lane.
@@ -119,6 +131,7 @@ type (
 	}
 	due     struct{ lanes []store.DueLane }         // work was found
 	changed struct{ endpoint postrider.EndpointID } // an endpoint is not what it was
+	load    struct{ saturated bool }                // whether goroutines wait for a processor
 	drain   struct{}                                // take no more work
 	tick    struct{}                                // time passed
 )
@@ -154,8 +167,10 @@ func (c *core) step(now time.Time, input any) {
 		}
 	case changed:
 		c.changed(now, in.endpoint)
+	case load:
+		c.saturated = in.saturated
 	case drain:
-		c.drain()
+		c.drain(now)
 	case tick:
 	}
 }
@@ -176,7 +191,7 @@ func (c *core) act(now time.Time) *actions {
 }
 
 // taken empties the actions once the rim has them.
-func (c *core) taken() { c.do = actions{send: c.do.send[:0], hold: c.do.hold} }
+func (c *core) taken() { c.do = actions{send: c.do.send[:0], behind: c.do.behind} }
 
 // endpoint returns the state of an endpoint, made when it is new.
 func (c *core) endpoint(id postrider.EndpointID) *endpoint {
@@ -189,13 +204,19 @@ func (c *core) endpoint(id postrider.EndpointID) *endpoint {
 	return ep
 }
 
-// configure takes over what the endpoint's owner asked for. An endpoint that
-// is not known, yet or any more, is not sent to.
+// configure takes over what the endpoint's owner asked for, as far as one
+// endpoint may go: 32 of the node's slots, or a quarter of them. An endpoint that is not known,
+// yet or any more, is not sent to, and what may wait for it is forgotten.
 func (c *core) configure(ep *endpoint) {
 	to, ok := c.lookup(ep.id)
-	ep.open = ok && to.Endpoint.Status == postrider.EndpointEnabled
-	ep.limit = max(1, to.Endpoint.Policy.Concurrency)
+	enabled := ok && to.Endpoint.Status == postrider.EndpointEnabled
+	ep.gone = ep.gone && enabled
+	ep.open = enabled && !ep.gone
+	ep.limit = max(1, min(to.Endpoint.Policy.Concurrency, max(32, c.opts.Concurrency/4)))
 	ep.timeout = to.Endpoint.Policy.Timeout
+	if !ok {
+		ep.lanes = [3]lane{}
+	}
 }
 
 func (c *core) changed(now time.Time, id postrider.EndpointID) {
@@ -240,7 +261,7 @@ func (c *core) review(now time.Time, ep *endpoint) {
 
 // forget drops the state of an endpoint about which there is nothing to know.
 func (c *core) forget(now time.Time, ep *endpoint) {
-	if ep.credit > 0 || ep.startable || ep.claimable || ep.pacedUntil.After(now) ||
+	if ep.credit > 0 || ep.startable || ep.claimable || ep.gone || ep.pacedUntil.After(now) ||
 		slices.ContainsFunc(ep.lanes[:], func(l lane) bool { return l.waiting }) {
 		return
 	}
@@ -256,11 +277,16 @@ func (c *core) found(now time.Time, d store.DueLane) {
 }
 
 // drain takes no more work and gives back what is held.
-func (c *core) drain() {
+func (c *core) drain(now time.Time) {
 	c.draining = true
-	for _, ep := range c.endpoints {
-		c.giveBack(time.Time{}, ep)
+	for _, id := range slices.SortedFunc(maps.Keys(c.endpoints), postrider.EndpointID.Compare) {
+		c.giveBack(now, c.endpoints[id])
 	}
+}
+
+// drained reports whether nothing is left to wait for.
+func (c *core) drained() bool {
+	return c.draining && c.inFlight+c.unsettled+len(c.admitted) == 0 && !c.claiming
 }
 
 // giveBack releases what an endpoint holds and has not started.
@@ -295,6 +321,18 @@ func (c *core) release(ep *endpoint, it item) {
 func (c *core) credit(ep *endpoint, n int) {
 	ep.credit += n
 	c.inHand += n
+}
+
+// grant returns how long the next lease of the endpoint is. Until all of its
+// credit is free again, its leases are taken to be as short as the shortest:
+// its timeout may change while they run.
+func (c *core) grant(ep *endpoint) time.Duration {
+	lease := ep.timeout + c.opts.LeaseMargin
+	if ep.credit == 0 {
+		ep.granted = lease
+	}
+	ep.granted = min(ep.granted, lease)
+	return lease
 }
 
 func (c *core) nextToken() postrider.Token {

@@ -30,6 +30,25 @@ func take(c *core, now time.Time, inputs ...any) actions {
 	return do
 }
 
+// admitted returns claimed deliveries that were admitted, one for each of ids.
+func admitted(c *core, now time.Time, ids ...postrider.EndpointID) []postrider.Claimed {
+	deliveries := make([]store.NewDelivery, len(ids))
+	ask := make([]*store.NewDelivery, len(ids))
+	for i, id := range ids {
+		deliveries[i] = store.NewDelivery{ID: postrider.DeliveryID{byte(i)}, Endpoint: id, Lane: postrider.LaneFirst}
+		ask[i] = &deliveries[i]
+	}
+	take(c, now, admit{ask, make(chan struct{})})
+	claimed := make([]postrider.Claimed, len(ids))
+	for i, d := range deliveries {
+		claimed[i] = postrider.Claimed{
+			ID: d.ID, Endpoint: d.Endpoint, Event: &postrider.Event{Data: []byte("1")}, Lane: d.Lane, Attempt: 1,
+			Token: d.Token, ExpiresAt: now.Add(time.Hour),
+		}
+	}
+	return claimed
+}
+
 func TestNewsDuringAClaimIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
@@ -123,18 +142,15 @@ func TestEndpointsTakeTurns(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(func(p *postrider.Policy) { p.Concurrency = 100 })
 	c.opts.Concurrency = 10
-	var in stored
-	for i := range 100 {
+	var ids []postrider.EndpointID
+	for i := range 55 {
 		id := postrider.EndpointID{1}
-		if i >= 95 {
+		if i >= 50 {
 			id = postrider.EndpointID{byte(i)}
 		}
-		in.started = append(in.started, postrider.Claimed{
-			ID: postrider.DeliveryID{byte(i)}, Endpoint: id, Event: &postrider.Event{Data: []byte("1")}, Lane: postrider.LaneFirst,
-			Token: 7, ExpiresAt: now.Add(time.Hour),
-		})
+		ids = append(ids, id)
 	}
-	c.admitted[7] = now
+	in := stored{started: admitted(c, now, ids...)}
 	do := take(c, now, in)
 	sent := map[postrider.EndpointID]int{}
 	for _, it := range do.send {
@@ -167,30 +183,115 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-func TestPublishersWaitWhileTheNodeIsBehind(t *testing.T) {
+func TestTheNodeIsBehindOnlyByItsOwnFault(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name    string
-		latency time.Duration
-		backlog int
-		want    bool
+		name      string
+		saturated bool
+		latency   time.Duration
+		paced     time.Duration
+		want      time.Duration
 	}{
-		{"a backlog of a fast endpoint is the node's own fault", time.Millisecond, 10_000, true},
-		{"a backlog of a slow endpoint is not", time.Second, 10_000, false},
-		{"less than a second's work is no backlog", time.Millisecond, 90, false},
+		{"a due backlog of a fast endpoint while the processors are taken", true, time.Millisecond, 0, 100 * time.Second},
+		{"not while processors are free", false, time.Millisecond, 0, 0},
+		{"not by an endpoint that is slow itself", true, time.Second, 0, 0},
+		{"not by an endpoint that asked to wait", true, time.Millisecond, time.Hour, 0},
 	} {
 		c, now := fixture(nil)
-		take(c, now) // the first look
+		take(c, now, load{tt.saturated}) // the first look
 		ep := c.endpoint(postrider.EndpointID{1})
-		ep.latency, ep.backlog = tt.latency, tt.backlog
+		ep.latency, ep.backlog, ep.pacedUntil = tt.latency, 10_000, now.Add(tt.paced)
 		c.settles = 25
-		now = now.Add(time.Second / 4)
-		if do := take(c, now); do.hold > 0 != tt.want || do.hold > 100*time.Millisecond {
-			t.Errorf("%s: publishers wait %v", tt.name, do.hold)
+		if do := take(c, now.Add(time.Second/4)); do.behind != tt.want {
+			t.Errorf("%s: %v behind, want %v", tt.name, do.behind, tt.want)
 		}
-		ep.backlog = 0
-		if do := take(c, now.Add(time.Second)); do.hold != 0 {
-			t.Errorf("%s: publishers wait %v after it is over", tt.name, do.hold)
-		}
+	}
+}
+
+func TestOnlyWhatIsDueIsBacklog(t *testing.T) {
+	t.Parallel()
+	c, now := fixture(nil)
+	id := postrider.EndpointID{1}
+	take(c, now, stored{waiting: []store.DueLane{
+		{Endpoint: id, Lane: postrider.LaneFirst, In: time.Hour}, {Endpoint: id, Lane: postrider.LaneFirst},
+	}})
+	if n := c.endpoints[id].backlog; n != 1 {
+		t.Errorf("a backlog of %d, want the one that is due", n)
+	}
+}
+
+func TestAnEndpointThatVanishesDoesNotHoldTheLoop(t *testing.T) {
+	t.Parallel()
+	c, now := fixture(func(p *postrider.Policy) { p.Concurrency = 1 })
+	id := postrider.EndpointID{1}
+	do := take(c, now, stored{started: admitted(c, now, id, id)})
+	if len(do.send) != 1 {
+		t.Fatalf("%d sent, want 1", len(do.send))
+	}
+	sent := do.send[0]
+
+	// It is deleted, which the core is told after an answer frees its slot.
+	c.lookup = func(postrider.EndpointID) (store.Routed, bool) { return store.Routed{}, false }
+	do = take(c, now, attempted{sent, postrider.Attempt{Outcome: postrider.OutcomeAccepted}})
+	if len(do.send) != 0 || len(do.release) != 1 {
+		t.Errorf("%d sent and %d released, want what was held to be given back", len(do.send), len(do.release))
+	}
+	take(c, now, settled{do.settle, make([]store.Settled, len(do.settle))}, changed{id})
+	if len(c.endpoints) != 0 {
+		t.Errorf("%d endpoints are remembered", len(c.endpoints))
+	}
+}
+
+func TestNothingIsSentAfter410UntilItIsDisabled(t *testing.T) {
+	t.Parallel()
+	c, now := fixture(nil)
+	id := postrider.EndpointID{1}
+	do := take(c, now, stored{started: admitted(c, now, id)})
+	do = take(c, now, attempted{do.send[0], postrider.Attempt{Outcome: postrider.OutcomeGone}})
+	if len(do.disable) != 1 {
+		t.Fatal("the endpoint is not disabled")
+	}
+	d := &store.NewDelivery{Endpoint: id, Lane: postrider.LaneFirst}
+	take(c, now, changed{id}, admit{[]*store.NewDelivery{d}, make(chan struct{})})
+	if d.Token != 0 {
+		t.Error("a delivery was admitted to an endpoint that said 410")
+	}
+}
+
+func TestLeasesAreTakenToBeAsShortAsTheShortest(t *testing.T) {
+	t.Parallel()
+	policy := postrider.DefaultPolicy()
+	policy.Timeout = time.Second
+	c := newCore(Options{Incarnation: 1}.withDefaults(), func(id postrider.EndpointID) (store.Routed, bool) {
+		return store.Routed{Endpoint: postrider.Endpoint{ID: id, Status: postrider.EndpointEnabled, Policy: policy}}, true
+	})
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	id := postrider.EndpointID{1}
+	claimed := admitted(c, now, id)
+	policy.Timeout = 30 * time.Second // while the delivery is being committed under a lease of 16 s
+	do := take(c, now, changed{id}, stored{started: claimed})
+	if len(do.send) != 0 || len(do.release) != 1 {
+		t.Errorf("%d sent under a lease that does not cover them, %d released; want 0 and 1", len(do.send), len(do.release))
+	}
+}
+
+func TestNothingIsClaimedWhileAnswersWaitForTheirCommit(t *testing.T) {
+	t.Parallel()
+	c, now := fixture(nil)
+	id := postrider.EndpointID{1}
+	found := due{[]store.DueLane{{Endpoint: postrider.EndpointID{2}, Lane: postrider.LaneFirst}}}
+	do := take(c, now, stored{started: admitted(c, now, id, id)})
+	one := take(c, now, attempted{do.send[0], postrider.Attempt{Outcome: postrider.OutcomeAccepted}})
+	two := take(c, now.Add(time.Second), attempted{do.send[1], postrider.Attempt{Outcome: postrider.OutcomeAccepted}})
+
+	now = now.Add(6 * time.Second)
+	if do := take(c, now, found); do.claim != nil {
+		t.Error("claimed while answers wait for their commit")
+	}
+	if do := take(c, now.Add(time.Second), settled{one.settle, make([]store.Settled, 1)}); do.claim != nil {
+		t.Error("claimed while one of the answers still waits")
+	}
+	if do := take(c, now.Add(time.Second), settled{two.settle, make([]store.Settled, 1)}); do.claim == nil {
+		t.Error("nothing is claimed after all were committed")
 	}
 }

@@ -60,12 +60,13 @@ type Endpoints interface {
 
 // Options tunes a [Dispatcher]. The zero value is the production default.
 type Options struct {
-	Concurrency  int           // attempts in flight; default 1,024
+	Concurrency  int           // attempts in flight, of one endpoint 32 or a quarter of it at most; default 1,024
 	Prefetch     int           // an endpoint's credit, in multiples of its limit; default 2
 	MaxHeld      int           // credit over all endpoints; default 8,192
 	MaxUnsettled int           // attempts started and not committed; default 4,096
 	LeaseMargin  time.Duration // a lease is the endpoint's timeout and this; default 15 s
 	Scan         time.Duration // between two looks at the whole queue; default 30 s
+	Poll         time.Duration // between two looks at what is new in it, from other nodes; default: never
 	Drain        time.Duration // for attempts in flight at the end; default 35 s
 	Incarnation  uint32        // of this node, in every token; default random
 	Log          *slog.Logger  // default: discard
@@ -95,10 +96,11 @@ type Dispatcher struct {
 	inputs  chan any
 	done    chan struct{} // closed when the loop takes no more inputs
 	running atomic.Bool
-	hold    atomic.Int64 // nanoseconds
+	behind  atomic.Int64 // nanoseconds
 	health  health
 
 	claims  chan *store.Claim
+	gone    chan postrider.EndpointID
 	settles settleQueue
 }
 
@@ -113,6 +115,7 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 		inputs:    make(chan any, 1024),
 		done:      make(chan struct{}),
 		claims:    make(chan *store.Claim, 1),
+		gone:      make(chan postrider.EndpointID, 256),
 		settles:   settleQueue{signal: make(chan struct{}, 1)},
 	}
 }
@@ -132,6 +135,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	parts.Go(func() { d.claimWhenAsked(ctx) })
 	parts.Go(func() { d.scan(ctx) })
 	parts.Go(func() { d.settleWhatComes(commit) })
+	parts.Go(func() { d.disableWhatIsGone(commit) })
+	parts.Go(func() { d.watchLoad(ctx) })
 	stopTimers := context.AfterFunc(ctx, func() {
 		time.AfterFunc(d.opts.Drain, func() { cut(ErrDrainTimeout) })
 		time.AfterFunc(d.opts.Drain+5*time.Second, func() { giveUp(ErrDrainTimeout) })
@@ -182,12 +187,12 @@ func (d *Dispatcher) Wake(endpoint postrider.EndpointID) {
 // policy.
 func (d *Dispatcher) Changed(to store.Routed) { d.post(changed{to.Endpoint.ID}) }
 
-// Hold returns how long publishes should wait so that deliveries keep up; 0
-// while they do, and 100 ms at most.
-func (d *Dispatcher) Hold() time.Duration { return time.Duration(d.hold.Load()) }
+// Behind returns how long this node would need for the deliveries that are due
+// and wait for nothing but this node; 0 while its processors keep up.
+func (d *Dispatcher) Behind() time.Duration { return time.Duration(d.behind.Load()) }
 
 // Progressing returns an error when there is work that is due and none of it
-// has moved for 30 seconds.
+// has moved for 45 seconds: longer than any attempt takes.
 func (d *Dispatcher) Progressing() error { return d.health.check(time.Now()) }
 
 // post hands an input to the loop and reports whether it could.

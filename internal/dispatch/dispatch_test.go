@@ -452,7 +452,7 @@ type away struct {
 	until time.Time
 }
 
-var errAway = errors.New("the database is away")
+var errAway = fmt.Errorf("the database is away: %w", postrider.ErrBusy)
 
 func (q away) Claim(ctx context.Context, c store.Claim) (store.Claims, error) {
 	if time.Now().Before(q.until) {
@@ -476,7 +476,7 @@ func TestWorkGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 		r.queue = away{r.store, time.Now().Add(time.Minute)}
 		stop := r.run(dispatch.Options{})
 		ids := r.publish(id, 3, true)
-		time.Sleep(40 * time.Second)
+		time.Sleep(50 * time.Second)
 		if err := r.d.Progressing(); !errors.Is(err, errAway) {
 			t.Errorf("Progressing = %v while the database is away", err)
 		}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -40,7 +41,7 @@ func (d *Dispatcher) loop(ctx, commit context.Context, send func(item)) int {
 		d.health.note(c, now)
 		timer.Reset(untilWake(do.wakeAt, now))
 		c.taken()
-		if c.draining && c.inFlight+c.unsettled == 0 && !c.claiming {
+		if c.drained() && len(d.inputs) == 0 {
 			return 0
 		}
 	}
@@ -59,11 +60,17 @@ func (d *Dispatcher) carryOut(do *actions, send func(item)) {
 	for _, it := range do.send {
 		send(it)
 	}
-	d.settles.add(do.settle, do.release, do.disable)
+	d.settles.add(do.settle, do.release)
+	for _, id := range do.disable {
+		select {
+		case d.gone <- id:
+		default: // it will say so again
+		}
+	}
 	if do.claim != nil {
 		d.claims <- do.claim // one is under way at most, and there is room for it
 	}
-	d.hold.Store(int64(do.hold))
+	d.behind.Store(int64(do.behind))
 }
 
 // attempt makes one attempt and brings back what it showed. A panic costs the
@@ -74,7 +81,7 @@ func (d *Dispatcher) attempt(ctx context.Context, it item) {
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			d.opts.Log.ErrorContext(ctx, "attempt panicked", "job", it.Claimed, "panic", p, "stack", string(debug.Stack()))
+			d.opts.Log.ErrorContext(ctx, "attempt panicked", "delivery", it.Claimed, "panic", p, "stack", string(debug.Stack()))
 			d.post(attempted{it, postrider.Attempt{
 				Outcome: postrider.OutcomeBroken, Error: "internal", StartedAt: started, Duration: time.Since(started),
 			}})
@@ -83,20 +90,31 @@ func (d *Dispatcher) attempt(ctx context.Context, it item) {
 	d.post(attempted{it, d.sender.Send(ctx, it.Claimed, it.to)})
 }
 
+// callTimeout bounds a call of the store; it is less than the lease margin, so
+// that a call that hangs is noticed before its leases end.
+const callTimeout = 10 * time.Second
+
+var errCallTimeout = fmt.Errorf("the store has not answered for %v", callTimeout)
+
 // claimWhenAsked makes the claims that the core asks for, one at a time.
 func (d *Dispatcher) claimWhenAsked(ctx context.Context) {
 	// A claim under way when ctx ends is finished, so that its leases are known.
 	work := context.WithoutCancel(ctx)
+	claim := func(c *store.Claim) (store.Claims, error) {
+		bounded, cancel := context.WithTimeoutCause(work, callTimeout, errCallTimeout)
+		defer cancel()
+		return d.queue.Claim(bounded, *c)
+	}
 	for {
 		select {
-		case claim := <-d.claims:
+		case c := <-d.claims:
 			asked := time.Now()
-			got, err := d.queue.Claim(work, *claim)
+			got, err := claim(c)
 			if err != nil {
 				d.opts.Log.WarnContext(ctx, "deliveries not claimed", "error", err)
 				d.health.failed(err)
 			}
-			d.post(claimed{claim, got, err, asked})
+			d.post(claimed{c, got, err, asked})
 		case <-d.done:
 			return
 		}
@@ -108,14 +126,29 @@ func (d *Dispatcher) claimWhenAsked(ctx context.Context) {
 func (d *Dispatcher) scan(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var poll <-chan time.Time
+	if d.opts.Poll > 0 {
+		ticker := time.NewTicker(d.opts.Poll)
+		defer ticker.Stop()
+		poll = ticker.C
+	}
 	for {
+		wait := d.opts.Scan
+		var err error
 		select {
 		case <-timer.C:
+			err = d.scanOnce(ctx, store.Due{})
+		case <-poll:
+			// Commits are seen a little out of the order of their ids.
+			since := time.Now().Add(-d.opts.Poll - 10*time.Second)
+			err = d.scanOnce(ctx, store.Due{NewerThan: postrider.MakeID[postrider.DeliveryID](since, [10]byte{})})
+			if err == nil {
+				continue
+			}
 		case <-ctx.Done():
 			return
 		}
-		wait := d.opts.Scan
-		if err := d.scanOnce(ctx); err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil {
 			d.opts.Log.WarnContext(ctx, "queue not scanned", "error", err)
 			d.health.failed(err)
 			wait = min(wait, 5*time.Second)
@@ -124,9 +157,10 @@ func (d *Dispatcher) scan(ctx context.Context) {
 	}
 }
 
-func (d *Dispatcher) scanOnce(ctx context.Context) error {
-	const page = 1000 // endpoints
-	q := store.Due{Max: page}
+func (d *Dispatcher) scanOnce(ctx context.Context, q store.Due) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
+	defer cancel()
+	q.Max = 1000 // endpoints a page
 	for {
 		lanes, err := d.queue.Due(ctx, q)
 		if err != nil {
@@ -153,17 +187,15 @@ type settleQueue struct {
 type settleGroup struct {
 	settle  []store.Settlement
 	release []store.Lease
-	disable []postrider.EndpointID
 }
 
-func (q *settleQueue) add(settle []store.Settlement, release []store.Lease, disable []postrider.EndpointID) {
-	if len(settle)+len(release)+len(disable) == 0 {
+func (q *settleQueue) add(settle []store.Settlement, release []store.Lease) {
+	if len(settle)+len(release) == 0 {
 		return
 	}
 	q.mu.Lock()
 	q.pending.settle = append(q.pending.settle, settle...)
 	q.pending.release = append(q.pending.release, release...)
-	q.pending.disable = append(q.pending.disable, disable...)
 	q.mu.Unlock()
 	q.wake()
 }
@@ -190,7 +222,7 @@ func (q *settleQueue) take(ctx context.Context) (settleGroup, bool) {
 		q.pending = settleGroup{}
 		q.mu.Unlock()
 		switch {
-		case len(group.settle)+len(group.release)+len(group.disable) > 0:
+		case len(group.settle)+len(group.release) > 0:
 			return group, true
 		case closed:
 			return settleGroup{}, false
@@ -218,46 +250,74 @@ func (d *Dispatcher) settleWhatComes(ctx context.Context) {
 			group.settle = group.settle[n:]
 		}
 		if len(group.release) > 0 {
-			d.insist(ctx, func() error { return d.queue.Release(ctx, group.release) })
-		}
-		for _, id := range group.disable {
-			d.insist(ctx, func() error { return d.endpoints.Disable(ctx, id, postrider.ReasonGone) })
+			err := d.insist(ctx, func(ctx context.Context) error { return d.queue.Release(ctx, group.release) })
+			if err != nil { // the leases will end
+				d.opts.Log.ErrorContext(ctx, "leases not released", "leases", len(group.release), "error", err)
+			}
 		}
 	}
 }
 
+// settleGroup commits a group. Where one of it is more than the store can take,
+// the others must not pay: the group is cut until that one is alone, and its
+// lease ends.
 func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) {
 	var results []store.Settled
-	ok := d.insist(ctx, func() (err error) {
+	err := d.insist(ctx, func(ctx context.Context) (err error) {
 		results, err = d.queue.Settle(ctx, group)
 		return err
 	})
-	if !ok {
-		return
+	switch {
+	case err == nil:
+		for i, s := range group {
+			d.logAttempt(ctx, s, results[i])
+		}
+		d.post(settled{group, results})
+	case ctx.Err() != nil:
+	case len(group) > 1:
+		d.settleGroup(ctx, group[:len(group)/2])
+		d.settleGroup(ctx, group[len(group)/2:])
+	default:
+		d.opts.Log.ErrorContext(ctx, "attempt not settled", "delivery", group[0].Claimed, "error", err)
+		d.post(settled{group, []store.Settled{{Stale: true}}})
 	}
-	for i, s := range group {
-		d.logAttempt(ctx, s, results[i])
-	}
-	d.post(settled{group, results})
 }
 
-// insist does something until it works or ctx ends, and reports whether it
-// worked. What is settled must not be forgotten because a database was away.
-func (d *Dispatcher) insist(ctx context.Context, do func() error) bool {
+// insist does something, in time, until the store is not too busy for it: what
+// is to be settled must not be forgotten because a database was away.
+func (d *Dispatcher) insist(ctx context.Context, do func(context.Context) error) error {
 	wait := 100 * time.Millisecond
 	for {
-		err := do()
-		if err == nil {
-			return true
+		bounded, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
+		err := do(bounded)
+		late := bounded.Err() != nil
+		cancel()
+		if err == nil || !late && !errors.Is(err, postrider.ErrBusy) {
+			return err
 		}
 		d.opts.Log.WarnContext(ctx, "outcomes not committed, trying again", "error", err)
 		d.health.failed(err)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return false
+			return err
 		}
 		wait = min(2*wait, 5*time.Second)
+	}
+}
+
+// disableWhatIsGone disables the endpoints that answered 410.
+func (d *Dispatcher) disableWhatIsGone(ctx context.Context) {
+	for {
+		select {
+		case id := <-d.gone:
+			err := d.insist(ctx, func(ctx context.Context) error { return d.endpoints.Disable(ctx, id, postrider.ReasonGone) })
+			if err != nil {
+				d.opts.Log.ErrorContext(ctx, "endpoint not disabled", "endpoint", id.String(), "error", err)
+			}
+		case <-d.done:
+			return
+		}
 	}
 }
 
@@ -271,7 +331,7 @@ func (d *Dispatcher) logAttempt(ctx context.Context, s store.Settlement, r store
 		return
 	}
 	d.opts.Log.LogAttrs(ctx, level, "delivery attempted",
-		slog.Any("job", s.Claimed),
+		slog.Any("delivery", s.Claimed),
 		slog.String("outcome", string(s.Attempt.Outcome)),
 		slog.Int("status_code", s.Attempt.StatusCode),
 		slog.Int64("duration_ms", s.Attempt.Duration.Milliseconds()),
@@ -311,7 +371,7 @@ func (h *health) note(c *core, now time.Time) {
 }
 
 func (h *health) check(now time.Time) error {
-	const patience = 30 * time.Second
+	const patience = 45 * time.Second // longer than any attempt
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch since := now.Sub(h.moved); {

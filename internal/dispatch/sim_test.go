@@ -14,8 +14,9 @@ import (
 
 // The simulator runs the very core and the model store from one goroutine, in
 // virtual time, by seed: nodes that crash, claims and settlements whose reply
-// is lost, receivers that refuse, hang and ask for time. Then it heals and
-// demands that every delivery has come to its end.
+// is lost, a database that is away for longer than a lease, receivers that
+// refuse, hang and ask for time, endpoints that are paused and get another
+// timeout. Then it heals and demands that every delivery has come to its end.
 
 func TestPromise8NodesMayDieAtAnyTime(t *testing.T) {
 	t.Parallel()
@@ -44,11 +45,13 @@ type world struct {
 	routed map[postrider.EndpointID]store.Routed
 	order  []postrider.EndpointID // of routed, so that a seed always draws the same
 	healed bool
-	hangs  int // how many in 16 requests hang
+	hangs  int       // how many in 16 requests hang
+	away   time.Time // the database is, until then
 
 	published int
 	sending   map[postrider.DeliveryID]bool
 	sent      map[postrider.DeliveryID]map[int]bool // by attempt
+	accepted  map[postrider.DeliveryID]bool         // and the answer was read
 	crashes   int
 	cuts      int // replies lost
 }
@@ -57,13 +60,14 @@ type simNode struct {
 	core     *core
 	alive    bool
 	inFlight map[postrider.EndpointID]int
+	groups   [][]store.Settlement // to be committed, one after the other
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		routed: map[postrider.EndpointID]store.Routed{}, sending: map[postrider.DeliveryID]bool{},
-		sent: map[postrider.DeliveryID]map[int]bool{},
+		sent: map[postrider.DeliveryID]map[int]bool{}, accepted: map[postrider.DeliveryID]bool{},
 	}
 	w.hangs = w.rng.IntN(10)
 	clock := func() time.Time { return w.now }
@@ -93,10 +97,16 @@ func (w *world) run() {
 	for range 100 + w.rng.IntN(200) {
 		w.at(time.Duration(w.rng.Int64N(int64(time.Minute))), w.publish)
 	}
-	for range w.rng.IntN(6) {
+	for range w.rng.IntN(2) * w.rng.IntN(6) {
 		w.at(time.Duration(w.rng.Int64N(int64(2*time.Minute))), w.crash)
 	}
-	w.at(3*time.Minute, func() { w.healed = true })
+	for range w.rng.IntN(8) {
+		w.at(time.Duration(w.rng.Int64N(int64(2*time.Minute))), w.alter)
+	}
+	if w.rng.IntN(2) == 0 {
+		w.at(time.Duration(w.rng.Int64N(int64(time.Minute))), func() { w.away = w.now.Add(time.Minute) })
+	}
+	w.at(3*time.Minute, w.heal)
 	end := w.now.Add(time.Hour)
 	for len(w.agenda) > 0 && w.agenda[0].at.Before(end) {
 		next := heap.Pop(&w.agenda).(appointment)
@@ -137,6 +147,37 @@ func (w *world) crash() {
 	w.at(time.Duration(w.rng.Int64N(int64(10*time.Second))), w.boot)
 }
 
+// alter pauses an endpoint, resumes it or gives it another timeout. The nodes
+// look endpoints up as they are, and hear of the change a little later.
+func (w *world) alter() {
+	id := w.order[w.rng.IntN(len(w.order))]
+	to := w.routed[id]
+	switch w.rng.IntN(3) {
+	case 0:
+		to.Endpoint.Status = postrider.EndpointPaused
+	case 1:
+		to.Endpoint.Status = postrider.EndpointEnabled
+	default:
+		to.Endpoint.Policy.Timeout = time.Duration(1+w.rng.IntN(30)) * time.Second
+	}
+	w.routed[id] = to
+	for _, n := range w.nodes {
+		w.later(n, w.moment(), func() { w.step(n, changed{id}) })
+	}
+}
+
+func (w *world) heal() {
+	w.healed = true
+	for _, id := range w.order {
+		to := w.routed[id]
+		to.Endpoint.Status = postrider.EndpointEnabled
+		w.routed[id] = to
+		for _, n := range w.nodes {
+			w.later(n, w.moment(), func() { w.step(n, changed{id}) })
+		}
+	}
+}
+
 // publish does what ingest does, on a node that is alive.
 func (w *world) publish() {
 	var n *simNode
@@ -145,7 +186,7 @@ func (w *world) publish() {
 			n = other
 		}
 	}
-	if n == nil {
+	if n == nil || w.now.Before(w.away) {
 		w.at(time.Second, w.publish)
 		return
 	}
@@ -185,11 +226,14 @@ func (w *world) step(n *simNode, input any) {
 	do := *n.core.act(w.now)
 	n.core.do.send = nil // this world keeps the actions
 	n.core.taken()
+	w.checkAccounts(n.core)
 	for _, it := range do.send {
 		w.send(n, it)
 	}
 	if len(do.settle) > 0 {
-		w.later(n, w.moment(), func() { w.settle(n, do.settle) })
+		if n.groups = append(n.groups, do.settle); len(n.groups) == 1 {
+			w.later(n, w.moment(), func() { w.settle(n) })
+		}
 	}
 	if len(do.release) > 0 {
 		w.later(n, w.moment(), func() {
@@ -209,7 +253,7 @@ func (w *world) step(n *simNode, input any) {
 var errCut = errors.New("the reply was lost")
 
 func (w *world) claim(n *simNode, c *store.Claim, asked time.Time) {
-	if w.unlucky() && w.rng.IntN(2) == 0 {
+	if w.now.Before(w.away) || w.unlucky() && w.rng.IntN(2) == 0 {
 		w.step(n, claimed{claim: c, err: errCut, asked: asked})
 		return
 	}
@@ -224,17 +268,27 @@ func (w *world) claim(n *simNode, c *store.Claim, asked time.Time) {
 	w.later(n, w.moment(), func() { w.step(n, claimed{c, got, err, asked}) })
 }
 
-func (w *world) settle(n *simNode, group []store.Settlement) {
+func (w *world) settle(n *simNode) {
+	if w.now.Before(w.away) {
+		w.later(n, time.Duration(1+w.rng.IntN(5))*time.Second, func() { w.settle(n) })
+		return
+	}
+	group := n.groups[0]
 	results, err := w.store.Settle(w.t.Context(), group)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	if w.unlucky() { // done, and done again
 		w.cuts++
-		w.later(n, time.Second, func() { w.settle(n, group) })
+		w.later(n, time.Second, func() { w.settle(n) })
 		return
 	}
-	w.later(n, w.moment(), func() { w.step(n, settled{group, results}) })
+	w.later(n, w.moment(), func() {
+		if n.groups = n.groups[1:]; len(n.groups) > 0 {
+			w.later(n, w.moment(), func() { w.settle(n) })
+		}
+		w.step(n, settled{group, results})
+	})
 }
 
 func (w *world) send(n *simNode, it item) {
@@ -254,14 +308,34 @@ func (w *world) send(n *simNode, it item) {
 	if w.sent[it.ID][it.Attempt] {
 		w.t.Errorf("delivery %s: attempt %d was sent twice", it.ID, it.Attempt)
 	}
+	if w.accepted[it.ID] && w.crashes == 0 && len(w.nodes) == 1 {
+		w.t.Errorf("delivery %s is sent again although its answer was read", it.ID)
+	}
 	w.sent[it.ID][it.Attempt] = true
 	w.sending[it.ID] = true
 	a := w.respond(it)
 	w.later(n, a.Duration, func() {
 		n.inFlight[id]--
 		w.sending[it.ID] = false
+		w.accepted[it.ID] = w.accepted[it.ID] || a.Outcome == postrider.OutcomeAccepted
 		w.step(n, attempted{it, a})
 	})
+}
+
+// checkAccounts demands that every unit of credit is accounted for.
+func (w *world) checkAccounts(c *core) {
+	inHand, inFlight := 0, 0
+	for _, ep := range c.endpoints {
+		known := ep.holds() + ep.inFlight + ep.asked[0] + ep.asked[1] + ep.asked[2]
+		if ep.credit < known || len(c.admitted) == 0 && ep.credit != known {
+			w.t.Errorf("endpoint %s has spent %d credit, of which %d is known", ep.id, ep.credit, known)
+		}
+		inHand += ep.credit
+		inFlight += ep.inFlight
+	}
+	if inHand != c.inHand || inFlight != c.inFlight {
+		w.t.Errorf("%d in hand and %d in flight, counted as %d and %d", inHand, inFlight, c.inHand, c.inFlight)
+	}
 }
 
 // respond is the receivers: once healed, all is accepted.

@@ -28,7 +28,7 @@ func (c *core) admit(now time.Time, in admit) {
 			token = c.nextToken()
 			c.admitted[token] = now
 		}
-		d.Token, d.Lease = token, ep.timeout+c.opts.LeaseMargin
+		d.Token, d.Lease = token, c.grant(ep)
 		c.credit(ep, 1)
 	}
 }
@@ -36,7 +36,7 @@ func (c *core) admit(now time.Time, in admit) {
 // admits reports whether a new delivery may start before it was ever queued.
 // None may pass older ones of its lane.
 func (ep *endpoint) admits(now time.Time, l, prefetch int) bool {
-	older := ep.lanes[l].waiting && !ep.lanes[l].due.After(now)
+	older := ep.asked[l] > 0 || ep.lanes[l].waiting && !ep.lanes[l].due.After(now)
 	return !ep.gated(now) && !older && ep.credit < ep.limit*prefetch
 }
 
@@ -48,7 +48,7 @@ func (c *core) stored(now time.Time, in stored) {
 		ep := c.endpoint(started.Endpoint)
 		token = started.Token
 		// The store's lease began after the admission was asked for.
-		c.hold(now, ep, item{Claimed: started, leasedUntil: c.admitted[token].Add(ep.timeout + c.opts.LeaseMargin)})
+		c.hold(now, ep, item{Claimed: started, leasedUntil: c.admitted[token].Add(ep.granted)})
 	}
 	for _, d := range in.dropped {
 		token = d.Token
@@ -58,7 +58,9 @@ func (c *core) stored(now time.Time, in stored) {
 	}
 	delete(c.admitted, token)
 	for _, d := range in.waiting {
-		c.endpoint(d.Endpoint).backlog++
+		if d.In <= 0 {
+			c.endpoint(d.Endpoint).backlog++
+		}
 		c.found(now, d)
 	}
 }
@@ -94,15 +96,18 @@ func (c *core) start(now time.Time) {
 }
 
 func (c *core) startOne(now time.Time, ep *endpoint) {
-	c.dropUncovered(now, ep)
 	to, ok := c.lookup(ep.id)
-	if !ok || ep.holds() == 0 {
+	if !ok || to.Endpoint.Status != postrider.EndpointEnabled {
+		ep.open = false // the news are on their way; the review that follows gives back what is held
+		return
+	}
+	if c.dropUncovered(now, ep); ep.holds() == 0 {
 		return
 	}
 	it := ep.take()
 	if t, refused := postrider.Refuse(it.Claimed, now); refused {
 		c.credit(ep, -1)
-		c.settle(it.Claimed, postrider.Attempt{Outcome: postrider.OutcomeNone, StartedAt: now, Error: t.Reason}, t)
+		c.settle(now, it.Claimed, postrider.Attempt{Outcome: postrider.OutcomeNone, StartedAt: now, Error: t.Reason}, t)
 		return
 	}
 	it.to, it.timeout = to, ep.timeout
@@ -144,22 +149,28 @@ func (c *core) attempted(now time.Time, in attempted) {
 		ep.pacedUntil = later(ep.pacedUntil, now.Add(t.Pace))
 	}
 	if t.DisableEndpoint {
-		ep.open = false
+		ep.open, ep.gone = false, true
 		c.do.disable = append(c.do.disable, ep.id)
 	}
-	c.settle(in.item.Claimed, in.attempt, t)
+	c.settle(now, in.item.Claimed, in.attempt, t)
 	c.review(now, ep)
 }
 
-func (c *core) settle(claimed postrider.Claimed, a postrider.Attempt, t postrider.Transition) {
+func (c *core) settle(now time.Time, claimed postrider.Claimed, a postrider.Attempt, t postrider.Transition) {
 	a.Delivery, a.Event, a.Endpoint, a.Number = claimed.ID, claimed.Event.ID, claimed.Endpoint, claimed.Attempt
 	c.unsettled++
+	if last := len(c.answered) - 1; last >= 0 && c.answered[last].at.Equal(now) {
+		c.answered[last].n++
+	} else {
+		c.answered = append(c.answered, answers{now, 1})
+	}
 	c.do.settle = append(c.do.settle, store.Settlement{Claimed: claimed, Attempt: a, Transition: t})
 }
 
 // settled notes when the deliveries that go on are due again.
 func (c *core) settled(now time.Time, in settled) {
 	c.settles += len(in.settlements)
+	c.committed(len(in.settlements))
 	c.moved = true
 	for i, s := range in.settlements {
 		c.unsettled--
@@ -175,13 +186,32 @@ func (c *core) settled(now time.Time, in settled) {
 	}
 }
 
-// busyLatency is the answer time up to which an endpoint with a backlog is held
-// to be kept waiting by this node, and not by itself.
+// committed forgets the oldest n answers; they are committed in their order.
+func (c *core) committed(n int) {
+	for n > 0 {
+		taken := min(n, c.answered[0].n)
+		c.answered[0].n -= taken
+		n -= taken
+		if c.answered[0].n == 0 {
+			c.answered = c.answered[1:]
+		}
+	}
+}
+
+// late reports whether answers wait for their commit for so long that their
+// leases may end before it. Until it is over nothing is claimed: this node
+// would take over from itself, and send again what was accepted.
+func (c *core) late(now time.Time) bool {
+	return len(c.answered) > 0 && now.Sub(c.answered[0].at) > c.opts.LeaseMargin/3
+}
+
+// busyLatency is the answer time from which on an endpoint with a backlog is
+// held to keep itself waiting.
 const busyLatency = 100 * time.Millisecond
 
 // feelPressure looks four times a second at how long this node would need for
-// the backlog that is its own fault, and asks publishers to wait up to 100 ms a
-// flush once that is over a second.
+// the backlog that is its own fault: while its processors are taken, what is due
+// for endpoints that may be sent to and answer fast.
 func (c *core) feelPressure(now time.Time) {
 	const every = 250 * time.Millisecond
 	since := now.Sub(c.looked)
@@ -190,13 +220,12 @@ func (c *core) feelPressure(now time.Time) {
 	}
 	backlog := 0
 	for _, ep := range c.endpoints {
-		if ep.open && ep.latency < busyLatency {
+		if c.saturated && !ep.gated(now) && ep.latency < busyLatency {
 			backlog += ep.backlog
 		}
 	}
 	rate := max(float64(c.settles)/since.Seconds(), 100)
-	behind := time.Duration(float64(backlog) / rate * float64(time.Second))
-	c.do.hold = min(max(behind-time.Second, 0)/20, 100*time.Millisecond)
+	c.do.behind = time.Duration(float64(backlog) / rate * float64(time.Second))
 	c.looked, c.settles = now, 0
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -14,77 +15,99 @@ const (
 	// admittedPerEvent bounds how many of an event's deliveries start at once,
 	// so that a large event does not take the slots of many small ones.
 	admittedPerEvent = 64
-	// groupRows is how many deliveries a group commits; events beyond it get
-	// fan-out jobs.
+	// groupRows is how many deliveries a group commits, unless its first publish
+	// alone has more. A batch's events beyond it get fan-out jobs.
 	groupRows = 2000
 	// rematches is how often a group is matched again because subscriptions
 	// moved under it.
 	rematches = 20
+	// commitTimeout bounds a commit, so that a database that hangs is an answer.
+	commitTimeout = 10 * time.Second
 )
 
-// flush commits a group of publishes and answers them.
+// flush commits a group of publishes, in as many commits as it takes, and
+// answers them.
 func (in *Ingest) flush(ctx context.Context, group []*publish) {
-	err := in.commit(ctx, group)
-	switch {
-	case err == nil:
-	case len(group) > 1 && !errors.Is(err, postrider.ErrBusy):
-		// One of them is more than the store can take: the others must not pay.
-		for _, p := range group {
-			in.flush(ctx, []*publish{p})
+	for len(group) > 0 {
+		n, err := in.commit(ctx, group)
+		if err != nil && n > 1 && !errors.Is(err, postrider.ErrBusy) {
+			// One of them is more than the store can take: the others must not pay.
+			for _, p := range group[:n] {
+				in.flush(ctx, []*publish{p})
+			}
+			group = group[n:]
+			continue
 		}
-		return
-	default:
-		for _, p := range group {
-			p.err = fmt.Errorf("publish: %w", err)
+		for _, p := range group[:n] {
+			if err != nil {
+				p.err = fmt.Errorf("publish: %w", err)
+			}
+			close(p.done)
 		}
-	}
-	for _, p := range group {
-		close(p.done)
+		group = group[n:]
 	}
 }
 
-// commit matches, admits and stores a group, and hands over what may start.
-func (in *Ingest) commit(ctx context.Context, group []*publish) error {
+// commit matches, admits and stores the beginning of a group, hands over what
+// may start, and returns how many publishes it took.
+func (in *Ingest) commit(ctx context.Context, group []*publish) (n int, err error) {
 	for range rematches {
 		batches, version := in.match(group)
+		n = len(batches)
 		admitted := in.admit(batches)
-		published, err := in.inbox.Publish(ctx, store.Publish{Version: version, Batches: batches})
+		published, err := in.store(ctx, store.Publish{Version: version, Batches: batches})
 		if err == nil {
-			in.answer(group, batches, published)
-			return nil
+			in.answer(group[:n], batches, published)
+			return n, nil
 		}
 		if len(admitted) > 0 {
 			in.dispatch.Stored(nil, nil, admittedOf(admitted))
 		}
 		if !errors.Is(err, store.ErrMoved) {
-			return err
+			return n, err
 		}
 		if err := in.index.Refresh(ctx); err != nil {
-			return err
+			return n, err
 		}
 	}
-	return fmt.Errorf("subscriptions moved %d times: %w", rematches, postrider.ErrBusy)
+	return n, fmt.Errorf("subscriptions moved %d times: %w", rematches, postrider.ErrBusy)
 }
 
-// match makes the deliveries of a group's events. The version is read first: if
-// the index moves on meanwhile, the store refuses the group.
+// store commits in time, or the store is busy.
+func (in *Ingest) store(ctx context.Context, p store.Publish) ([]store.Published, error) {
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	published, err := in.inbox.Publish(ctx, p)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: no answer for %v: %w", postrider.ErrBusy, commitTimeout, err)
+	}
+	return published, err
+}
+
+// match makes the deliveries of a group's events, until they are enough for a
+// commit. The version is read first: if the index moves on meanwhile, the
+// store refuses the group.
 func (in *Ingest) match(group []*publish) ([]store.Batch, int64) {
-	batches := make([]store.Batch, len(group))
 	version := in.index.Version()
-	rows := 0
-	for i, p := range group {
+	var batches []store.Batch
+	all := 0
+	for _, p := range group {
+		rows := 0
 		batch := make(store.Batch, len(p.events))
 		for j := range p.events {
 			batch[j] = in.matchOne(p, j, rows)
 			rows += len(batch[j].Deliveries)
 		}
-		batches[i] = batch
+		if all += rows; all > groupRows && len(batches) > 0 {
+			break
+		}
+		batches = append(batches, batch)
 	}
 	return batches, version
 }
 
 // matchOne makes the deliveries of one event, or its fan-out job when there
-// are too many for it or for the group.
+// are too many for it or for its batch, which has some rows already.
 func (in *Ingest) matchOne(p *publish, j, rows int) store.NewEvent {
 	e := &p.events[j]
 	if e.ID.IsZero() {
@@ -98,9 +121,9 @@ func (in *Ingest) matchOne(p *publish, j, rows int) store.NewEvent {
 		}
 		return store.NewEvent{Event: *e, Deliveries: []store.NewDelivery{in.delivery(&to, postrider.LaneFirst)}}
 	}
-	matched := in.index.match(e.Account, e.Type)
-	if n := len(matched); n > in.opts.FanOutAbove || n > 0 && rows+n > groupRows {
-		return store.NewEvent{Event: *e, FanOutUpTo: matched[n-1].Endpoint.ID}
+	matched, last := in.index.match(e.Account, e.Type, min(in.opts.FanOutAbove, groupRows-rows))
+	if matched == nil && !last.IsZero() {
+		return store.NewEvent{Event: *e, FanOutUpTo: last}
 	}
 	deliveries := make([]store.NewDelivery, len(matched))
 	for i, to := range matched {
@@ -181,7 +204,12 @@ func (in *Ingest) answer(group []*publish, batches []store.Batch, published []st
 }
 
 func (in *Ingest) receipt(e *store.NewEvent) postrider.Receipt {
-	r := postrider.Receipt{ID: e.Event.ID, Deliveries: len(e.Deliveries)}
+	r := postrider.Receipt{ID: e.Event.ID}
+	for _, d := range e.Deliveries {
+		if d.Skipped == "" {
+			r.Deliveries++
+		}
+	}
 	if !e.FanOutUpTo.IsZero() {
 		r.FanOut = true
 		wake(in.fanOuts)

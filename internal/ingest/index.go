@@ -116,7 +116,7 @@ func (x *Index) Lookup(id postrider.EndpointID) (store.Routed, bool) {
 // Disable disables an enabled endpoint for the reason and applies the change.
 // One that is unknown, deleted or not enabled is left alone.
 func (x *Index) Disable(ctx context.Context, id postrider.EndpointID, reason string) error {
-	for {
+	for range 10 {
 		if err := x.Refresh(ctx); err != nil {
 			return err
 		}
@@ -134,17 +134,32 @@ func (x *Index) Disable(ctx context.Context, id postrider.EndpointID, reason str
 		}
 		return x.Refresh(ctx)
 	}
+	return fmt.Errorf("disable endpoint %s: it keeps changing: %w", id, postrider.ErrBusy)
 }
 
-// match returns the endpoints that want the event type, ordered by id.
-func (x *Index) match(account postrider.AccountID, eventType string) []*store.Routed {
+// match returns the endpoints that want the event type, ordered by id, and the
+// last of them. When there are more than most, it returns the last one alone,
+// without looking at the others: so a match costs the same however many there
+// are.
+func (x *Index) match(account postrider.AccountID, eventType string, most int) (matched []*store.Routed, last postrider.EndpointID) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	lists := x.accounts[account].lists(eventType)
-	if len(lists) == 1 {
-		return slices.Clone(lists[0])
+	for _, list := range lists {
+		if end := list[len(list)-1].Endpoint.ID; end.Compare(last) > 0 {
+			last = end
+		}
 	}
-	return slices.Collect(merge(lists))
+	if len(lists) == 1 && len(lists[0]) <= most {
+		return slices.Clone(lists[0]), last
+	}
+	for to := range merge(lists) {
+		if len(matched) == most {
+			return nil, last
+		}
+		matched = append(matched, to)
+	}
+	return matched, last
 }
 
 // matchNext returns the first n of the endpoints that the job has still to

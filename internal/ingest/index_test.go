@@ -45,8 +45,14 @@ func TestIndexMatchesAsEachEndpointWould(t *testing.T) {
 						want = append(want, e.ID)
 					}
 				}
-				for _, to := range x.match(account, eventType) {
+				matched, last := x.match(account, eventType, len(endpoints))
+				for _, to := range matched {
 					got = append(got, to.Endpoint.ID)
+				}
+				if n := len(want); n > 0 {
+					if few, same := x.match(account, eventType, n-1); few != nil || last != want[n-1] || same != last {
+						t.Fatalf("%s matches %v up to %v when %d are too many", eventType, few, same, n)
+					}
 				}
 				if !slices.Equal(got, want) {
 					t.Fatalf("%s matches %v, want %v", eventType, got, want)
@@ -93,8 +99,8 @@ func BenchmarkMatch(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if n := len(x.match(account, "order.created")); n != 10 {
-			b.Fatal(n)
+		if matched, _ := x.match(account, "order.created", 256); len(matched) != 10 {
+			b.Fatal(len(matched))
 		}
 	}
 }

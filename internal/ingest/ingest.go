@@ -43,14 +43,16 @@ type Dispatcher interface {
 	// Stored says what was committed: admitted deliveries to start, lanes that
 	// got more to wait in them, and admitted deliveries that were not committed.
 	Stored(started []postrider.Claimed, waiting []store.DueLane, dropped []store.NewDelivery)
-	// Hold returns how long publishes should wait so that deliveries keep up.
-	Hold() time.Duration
+	// Behind returns how long this node would need for the deliveries that are
+	// due and wait for nothing but this node.
+	Behind() time.Duration
 }
 
 // Options tunes an [Ingest]. The zero value is the production default.
 type Options struct {
 	MaxWaiting      int           // events that wait for a commit before publishes are refused; default 20,000
 	MaxWaitingBytes int           // likewise, of data; default 64 MiB
+	MaxBehind       time.Duration // of deliveries that only this node keeps waiting, before publishes are refused; default 10 s
 	FanOutAbove     int           // an event with more matches gets a fan-out job; default 256
 	FanOutChunk     int           // endpoints a commit of a fan-out job; default 1,000
 	FanOutPoll      time.Duration // between two looks for fan-out jobs of others; default 1 s
@@ -61,6 +63,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.MaxWaiting = cmp.Or(o.MaxWaiting, 20_000)
 	o.MaxWaitingBytes = cmp.Or(o.MaxWaitingBytes, 64<<20)
+	o.MaxBehind = cmp.Or(o.MaxBehind, 10*time.Second)
 	o.FanOutAbove = cmp.Or(o.FanOutAbove, 256)
 	o.FanOutChunk = cmp.Or(o.FanOutChunk, 1000)
 	o.FanOutPoll = cmp.Or(o.FanOutPoll, time.Second)
@@ -149,9 +152,12 @@ func (in *Ingest) publish(ctx context.Context, p *publish) ([]postrider.Receipt,
 func (in *Ingest) enqueue(p *publish) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	behind := in.dispatch.Behind()
 	switch {
 	case in.closed:
 		return fmt.Errorf("publish: shutting down: %w", postrider.ErrBusy)
+	case behind > in.opts.MaxBehind:
+		return &postrider.OverloadError{RetryAfter: min(behind, time.Minute)}
 	case in.events > 0 && (in.events+len(p.events) > in.opts.MaxWaiting || in.bytes+p.bytes > in.opts.MaxWaitingBytes):
 		return &postrider.OverloadError{RetryAfter: time.Second}
 	}
@@ -194,13 +200,16 @@ func (in *Ingest) flushWhatComes(ctx context.Context) {
 	}
 }
 
-// holdBack lets deliveries go first while they do not keep up.
+// holdBack lets deliveries go first while they do not keep up: a twentieth of
+// what the node is behind over a second, and at most 100 ms.
 func (in *Ingest) holdBack(ctx context.Context) {
-	if hold := in.dispatch.Hold(); hold > 0 {
-		select {
-		case <-time.After(hold):
-		case <-ctx.Done():
-		}
+	hold := min((in.dispatch.Behind()-time.Second)/20, 100*time.Millisecond)
+	if hold <= 0 {
+		return
+	}
+	select {
+	case <-time.After(hold):
+	case <-ctx.Done():
 	}
 }
 

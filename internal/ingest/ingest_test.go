@@ -37,7 +37,7 @@ type rig struct {
 	credit  int
 	started []postrider.Claimed
 	waiting []store.DueLane
-	hold    time.Duration
+	behind  time.Duration
 }
 
 func newRig(t *testing.T, opts ingest.Options) *rig {
@@ -99,7 +99,7 @@ func (r *rig) Stored(started []postrider.Claimed, waiting []store.DueLane, dropp
 	r.credit -= len(dropped)
 }
 
-func (r *rig) Hold() time.Duration { return r.hold }
+func (r *rig) Behind() time.Duration { return r.behind }
 
 func (r *rig) endpoints(n int, status postrider.EndpointStatus) {
 	r.Helper()
@@ -153,8 +153,8 @@ func TestPublishStartsWhatItCommitted(t *testing.T) {
 	r.endpoints(1, postrider.EndpointDisabled)
 
 	got := r.publish(r.event("", `{"a":1}`))[0]
-	if got.Deliveries != 4 || got.Duplicate || got.FanOut {
-		t.Errorf("receipt = %+v, want 4 deliveries", got)
+	if got.Deliveries != 3 || got.Duplicate || got.FanOut {
+		t.Errorf("receipt = %+v, want 3 deliveries", got)
 	}
 	if found := r.deliveries(got.ID); found[postrider.Pending] != 3 || found[postrider.Skipped] != 1 {
 		t.Errorf("stored %v, want 3 pending and 1 skipped", found)
@@ -402,13 +402,42 @@ func TestPublishesWaitWhileDeliveriesAreBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, ingest.Options{})
-		r.hold = 70 * time.Millisecond
+		r.behind = 2400 * time.Millisecond
 		stop := r.run()
 		start := time.Now()
 		r.publish(r.event("", `1`))
-		if took := time.Since(start); took != r.hold {
-			t.Errorf("a publish took %v, want to be held back for %v", took, r.hold)
+		if took := time.Since(start); took != 70*time.Millisecond {
+			t.Errorf("a publish took %v, want to be held back for 70ms", took)
+		}
+		r.behind = 11 * time.Second
+		_, err := r.in.Publish(t.Context(), []postrider.Event{r.event("", `1`)})
+		if overload, ok := errors.AsType[*postrider.OverloadError](err); !ok || overload.RetryAfter != r.behind {
+			t.Errorf("a publish while 11 s behind: %v, want an overload", err)
 		}
 		stop()
+	})
+}
+
+func TestACrowdedGroupTurnsNoSmallEventIntoAJob(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, ingest.Options{})
+		r.endpoints(100, postrider.EndpointEnabled)
+		count := &counting{Inbox: r.store}
+		r.inbox = count
+		stop := r.run()
+		var all sync.WaitGroup
+		for range 100 { // 10,000 deliveries
+			all.Go(func() {
+				if got := r.publish(r.event("", `1`))[0]; got.FanOut || got.Deliveries != 100 {
+					t.Errorf("receipt = %+v, want 100 deliveries", got)
+				}
+			})
+		}
+		all.Wait()
+		stop()
+		if n := count.commits.Load(); n < 5 {
+			t.Errorf("10,000 deliveries took %d commits of at most 2,000", n)
+		}
 	})
 }

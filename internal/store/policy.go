@@ -17,7 +17,8 @@ func EncodePolicy(p postrider.Policy) ([]byte, error) {
 }
 
 // DecodePolicy reads a document of [EncodePolicy]. Fields that it does not
-// have, because they are newer than it, get their defaults.
+// have, because they are newer than it, get their defaults; it always has the
+// retry policy.
 func DecodePolicy(document []byte) (postrider.Policy, error) {
 	p := postrider.DefaultPolicy()
 	p.Retry = postrider.RetryPolicy{} // a list of delays must not keep the default preset's name

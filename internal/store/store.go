@@ -1,6 +1,6 @@
 // Package store says what a store of events and deliveries must do.
 //
-// A [Store] is five roles, each of them for one part of the program: [Inbox]
+// A [Store] is six roles, each of them for one part of the program: [Inbox]
 // for ingest, [Queue] for dispatch, [Directory] and [Access] for the API,
 // [Ledger] for whoever looks back, [Upkeep] for the janitor. Every method is a
 // verb and one transaction: it happens whole or not at all, and is on disk
@@ -16,8 +16,9 @@
 //   - What does not exist, or belongs to another account, is
 //     [postrider.ErrNotFound].
 //   - A store that cannot be reached, is read-only, full or too busy answers
-//     [postrider.ErrBusy], and nothing was stored; a commit whose reply was
-//     lost is looked up first.
+//     [postrider.ErrBusy], and nothing was stored. A commit whose reply was
+//     lost is looked up first; only where the store stays away for that, too,
+//     is it open whether it was stored.
 //   - Methods may be called from any goroutine. Slices and bytes that were
 //     passed in are not kept, and those returned are the caller's.
 package store
@@ -158,7 +159,8 @@ type Queue interface {
 	// A delivery is in one worker's hands: two claims never return the same
 	// delivery while the first's lease lasts.
 	// A lease that ended without a settlement is taken over: the old attempt is
-	// recorded as lost, Losses grows by one, and so does the attempt's number.
+	// recorded as lost, with the Error "node_died" and no NextAt; Losses grows by
+	// one, and so does the attempt's number.
 	// Rows of an endpoint are claimed whatever the endpoint's status is.
 	// Items carry their event; its Data is nil when the bytes are gone.
 	// Each want has its answer in Lanes, in the order of the wants.

@@ -80,7 +80,7 @@ func TestLogLinesKeepSecrets(t *testing.T) {
 		{
 			"claimed",
 			postrider.Claimed{ID: id, Event: &postrider.Event{Data: []byte("hush")}, Attempt: 3},
-			"v.delivery=" + id.String() + " v.event=evt_00000000000000000000000000 " +
+			"v.id=" + id.String() + " v.event=evt_00000000000000000000000000 " +
 				"v.endpoint=ep_00000000000000000000000000 v.attempt=3",
 		},
 	} {

@@ -151,7 +151,7 @@ func (k *keyring) touch(ctx context.Context, key postrider.APIKey, now time.Time
 		return
 	}
 	if err := k.store.TouchKey(ctx, key.ID, now.UTC().Truncate(time.Microsecond)); err != nil {
-		k.log.WarnContext(ctx, "last use of a key not noted", "key", key, "err", err)
+		k.log.WarnContext(ctx, "last use of a key not noted", "key", key, "error", err)
 	}
 }
 

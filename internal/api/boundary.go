@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -26,6 +27,7 @@ type call struct {
 	key     postrider.APIKey    // zero until the caller is known
 	account postrider.AccountID // that the request is about; zero: none, or unknown
 	err     error               // behind a 5xx answer; the log alone may have it
+	header  http.Header         // of the request
 	body    []byte              // valid until the handler returns
 }
 
@@ -43,7 +45,7 @@ func callOf(ctx context.Context) *call {
 // ServeHTTP answers a request.
 func (b *boundary) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	c := &call{id: fmt.Sprintf("req_%016x", rand.Uint64())}
+	c := &call{id: fmt.Sprintf("req_%016x", rand.Uint64()), header: r.Header}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	a := &answer{ResponseWriter: w, request: r}
 	a.Header().Set("Request-Id", c.id)
@@ -66,29 +68,27 @@ func (b *boundary) serve(a *answer, r *http.Request) {
 func (b *boundary) recovered(a *answer, r *http.Request, cause any) {
 	c := callOf(r.Context())
 	c.err = fmt.Errorf("panic: %v", cause)
+	b.log.ErrorContext(r.Context(), "handler panicked", "request", c.id, "error", c.err, "stack", string(debug.Stack()))
 	if a.status != 0 { // part of an answer left; only closing the connection tells the client
 		panic(http.ErrAbortHandler)
 	}
-	b.log.ErrorContext(r.Context(), "handler panicked", "request", c.id, "err", c.err, "stack", string(debug.Stack()))
 	writeProblem(a, r, problemOf(r.Context(), c.err))
 }
 
-// record writes the request's line.
+// record writes the request's line. It is an error only if the fault is ours,
+// which a client that left is not.
 func (b *boundary) record(r *http.Request, status int, took time.Duration) {
+	c := callOf(r.Context())
 	level := slog.LevelInfo
-	switch {
-	case status >= 500:
+	if c.err != nil && !errors.Is(c.err, context.Canceled) {
 		level = slog.LevelError
-	case status >= 400:
-		level = slog.LevelWarn
 	}
 	if !b.log.Enabled(r.Context(), level) {
 		return
 	}
-	c := callOf(r.Context())
 	attrs := []slog.Attr{
 		slog.String("method", r.Method), slog.String("route", r.Pattern), slog.Int("status", status),
-		slog.Duration("duration", took), slog.String("request", c.id),
+		slog.Int64("duration_ms", took.Milliseconds()), slog.String("request", c.id),
 	}
 	if !c.key.ID.IsZero() {
 		attrs = append(attrs, slog.String("key", c.key.ID.String()))
@@ -97,7 +97,7 @@ func (b *boundary) record(r *http.Request, status int, took time.Duration) {
 		attrs = append(attrs, slog.String("account", account.String()))
 	}
 	if c.err != nil {
-		attrs = append(attrs, slog.Any("err", c.err))
+		attrs = append(attrs, slog.Any("error", c.err))
 	}
 	b.log.LogAttrs(r.Context(), level, "request answered", attrs...)
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -109,6 +110,12 @@ func (s *server) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*repl
 	letter, err := s.Store.Discard(ctx, store.Discard{
 		Account: caller.Account, Delivery: id, By: caller.Name, Note: body.Reason,
 	})
+	if errors.Is(err, postrider.ErrConflict) {
+		query := store.DeadLetterQuery{Account: caller.Account, Delivery: id, Resolved: true}
+		if letter, findErr := only(s.Store.DeadLetters(ctx, query)); findErr == nil {
+			err = conflict("the dead letter was " + string(letter.Resolution))
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"unicode/utf8"
 
 	"github.com/postrider/postrider"
@@ -254,10 +255,27 @@ func (s *server) replay(ctx context.Context, d postrider.Delivery) (postrider.De
 		Expiry: e.Policy.Expiry, By: callOf(ctx).key.Name,
 	})
 	if err != nil {
-		return postrider.Delivery{}, err
+		return postrider.Delivery{}, s.whyNoReplay(ctx, d, err)
 	}
 	s.Waker.Wake(d.Endpoint)
 	return replay, nil
+}
+
+// whyNoReplay finds the fact behind a replay's conflict. It asks again, since
+// what stood in the way may have come after the first look.
+func (s *server) whyNoReplay(ctx context.Context, d postrider.Delivery, err error) error {
+	if !errors.Is(err, postrider.ErrConflict) || errors.As(err, new(*store.ReplayPendingError)) {
+		return err
+	}
+	now, findErr := only(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: d.Account, ID: d.ID}))
+	if findErr == nil && now.Status == postrider.Pending {
+		return conflict("the delivery is pending")
+	}
+	e, findErr := only(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
+	if findErr == nil && e.Status == postrider.EndpointDeleted {
+		return conflict("the endpoint is deleted")
+	}
+	return err
 }
 
 func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[deliveryView], error) {
@@ -266,6 +284,11 @@ func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[d
 		return nil, err
 	}
 	d, err := s.Store.Cancel(ctx, store.Cancel{Account: callOf(ctx).key.Account, Delivery: id})
+	if errors.Is(err, postrider.ErrConflict) {
+		if d, findErr := s.findDelivery(ctx, in.Delivery); findErr == nil {
+			err = conflict("the delivery is " + string(d.Status))
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -273,6 +273,9 @@ func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[rec
 	if err != nil {
 		return nil, err
 	}
+	if e.Status != postrider.EndpointEnabled {
+		return nil, conflict("the endpoint is " + string(e.Status)) // the event would be skipped, or wait
+	}
 	data, err := json.Marshal(map[string]string{"endpoint": e.ID.String()})
 	if err != nil {
 		return nil, fmt.Errorf("encode test event: %w", err)

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"net/http"
 	"net/http/httptest"
@@ -40,5 +41,28 @@ func TestTheCommittedDocumentIsTheOneServed(t *testing.T) {
 	}
 	if !bytes.Equal(committed, served) {
 		t.Errorf("%s is not what is served; if the change is meant: go test ./internal/api -update", documentFile)
+	}
+}
+
+func TestAnswersMayGrow(t *testing.T) {
+	t.Parallel()
+	var document struct {
+		Components struct {
+			Schemas map[string]struct {
+				Closed *bool `json:"additionalProperties"`
+			} `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(openAPI(t), &document); err != nil {
+		t.Fatal(err)
+	}
+	for name, closed := range map[string]bool{
+		"Delivery": false, "PageDelivery": false, "Endpoint": false, "Retry": false, "Problem": false, "Fault": false,
+		"NewEvent": true, "NewEndpoint": true,
+	} {
+		schema, ok := document.Components.Schemas[name]
+		if !ok || (schema.Closed != nil) != closed {
+			t.Errorf("schema %s: there %t, additionalProperties %v; want them refused: %t", name, ok, schema.Closed, closed)
+		}
 	}
 }

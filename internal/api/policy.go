@@ -9,7 +9,7 @@ import (
 // retryJSON is a retry policy as the API writes it, in one of its three forms.
 type retryJSON struct {
 	Preset      *string  `json:"preset,omitempty" example:"seven-step"`
-	Delays      []int64  `json:"delays_ms,omitempty" nullable:"false" doc:"One delay per attempt, the first one included."`
+	Delays      []int64  `json:"delays_ms,omitempty" nullable:"false" doc:"One delay per attempt, the first one included: [0, 30000] is two attempts."`
 	Base        *int64   `json:"base_ms,omitempty"`
 	Factor      *float64 `json:"factor,omitempty"`
 	Cap         *int64   `json:"cap_ms,omitempty"`

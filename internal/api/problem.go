@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,12 +65,17 @@ var internalKind = kind{nil, 500, "internal", "something broke on our side; it i
 type refusal struct {
 	kind   error
 	detail string
+	code   string // empty: the kind's
 }
 
 func (r *refusal) Error() string { return r.detail }
 func (r *refusal) Unwrap() error { return r.kind }
 
-func conflict(detail string) error { return &refusal{postrider.ErrConflict, detail} }
+func conflict(detail string) error { return &refusal{kind: postrider.ErrConflict, detail: detail} }
+
+var errKeyTaken = &refusal{
+	kind: postrider.ErrConflict, code: "idempotency_conflict", detail: "the idempotency key was used for other content",
+}
 
 // missing says that what a field of the request names is not there. Its fault
 // names the field; the status is that of ErrNotFound, which comes first.
@@ -157,10 +163,10 @@ func kindOf(err error) kind {
 // particulars adds what errors of special types know.
 func (p *problem) particulars(err error) {
 	if r, ok := errors.AsType[*refusal](err); ok {
-		p.Detail = r.detail
+		p.Code, p.Detail = cmp.Or(r.code, p.Code), r.detail
 	}
 	if taken, ok := errors.AsType[*postrider.KeyTakenError](err); ok {
-		p.Code, p.Detail, p.Index = "idempotency_conflict", "the idempotency key was used for other content", &taken.Index
+		p.Code, p.Detail, p.Index = errKeyTaken.code, errKeyTaken.detail, &taken.Index
 	}
 	if pending, ok := errors.AsType[*store.ReplayPendingError](err); ok {
 		p.Code, p.Detail, p.Replay = "replay_pending", "a replay of this dead letter is under way", pending.Replay.String()
@@ -196,6 +202,14 @@ func unrouted(status int) error {
 	return errNoRoute // a cleaned path, which the mux would redirect to, is no route either
 }
 
+// reasonOf words huma's message about a parameter as we do.
+func reasonOf(message string) string {
+	if strings.HasPrefix(message, "invalid date/time") { // it goes on with Go's way to write a format
+		return "must be a time like 2026-11-21T05:00:00Z"
+	}
+	return message
+}
+
 // translate turns the errors that huma makes by itself, which are those of
 // query parameters, into problems. Those of the handlers are problems already.
 func translate(ctx huma.Context, _ string, v any) (any, error) {
@@ -206,7 +220,7 @@ func translate(ctx huma.Context, _ string, v any) (any, error) {
 	var faults []error
 	for _, e := range model.Errors {
 		_, field, _ := strings.Cut(e.Location, ".") // query.limit
-		faults = append(faults, invalid(field, e.Message))
+		faults = append(faults, invalid(field, reasonOf(e.Message)))
 	}
 	return problemOf(ctx.Context(), errors.Join(faults...)), nil
 }

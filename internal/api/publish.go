@@ -17,12 +17,15 @@ const (
 	maxBatch      = 1000
 )
 
+// keyHeader may have the idempotency key of an event that is published alone.
+const keyHeader = "Idempotency-Key"
+
 type newEvent struct {
 	Account        string          `json:"account,omitempty" doc:"Its id or uid. May be left out by a key that is bound to an account."`
 	Type           string          `json:"type" example:"order.created"`
 	Data           json.RawMessage `json:"data" doc:"Any JSON. It is stored, signed and sent to the byte as it is here."`
-	IdempotencyKey string          `json:"idempotency_key,omitempty" maxLength:"256" doc:"The same key and content again publishes nothing and answers with the first event's id."`
-	OrderingKey    string          `json:"ordering_key,omitempty" maxLength:"256"`
+	IdempotencyKey *string         `json:"idempotency_key,omitempty" minLength:"1" maxLength:"256" doc:"The same key and content again publishes nothing and answers with the first event's id."`
+	OrderingKey    string          `json:"ordering_key,omitempty" maxLength:"256" doc:"Events of one key get a sequence, in the order they were accepted. Ordered delivery by key is not offered yet."`
 	APIVersion     string          `json:"api_version,omitempty" maxLength:"64" doc:"The version of your own API that data follows."`
 }
 
@@ -61,11 +64,15 @@ func (s *server) publish(ctx context.Context, _ *none) (*published, error) {
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
+	headerErr := body.takeKey(callOf(ctx).header)
 	e, err := s.event(ctx, "", body)
-	if err != nil {
+	if err := errors.Join(headerErr, err); err != nil {
 		return nil, err
 	}
 	receipts, err := s.Publisher.Publish(ctx, []postrider.Event{e})
+	if errors.As(err, new(*postrider.KeyTakenError)) {
+		return nil, errKeyTaken // without an index: there is no batch
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +83,41 @@ func (s *server) publish(ctx context.Context, _ *none) (*published, error) {
 	return &published{Status: status, Body: viewReceipt(receipts[0])}, nil
 }
 
+// takeKey makes the key that the header has the event's own.
+func (b *newEvent) takeKey(header http.Header) error {
+	keys := header.Values(keyHeader)
+	switch {
+	case len(keys) == 0:
+		return nil
+	case len(keys) > 1:
+		return invalid(keyHeader, "must be there once")
+	case !isText(keys[0]):
+		return invalid(keyHeader, "must be UTF-8 without control characters")
+	case b.IdempotencyKey != nil && *b.IdempotencyKey != keys[0]:
+		return invalid(keyHeader, "must be the idempotency_key of the body, where both are there")
+	case b.IdempotencyKey != nil:
+		return nil // checked with the body
+	}
+	if err := checkKey(keyHeader, &keys[0]); err != nil {
+		return err
+	}
+	b.IdempotencyKey = &keys[0]
+	return nil
+}
+
+// checkKey returns the fault of an idempotency key. An empty one is not the
+// same as none: it is a client's variable that nobody set.
+func checkKey(field string, key *string) error {
+	if key != nil && *key == "" {
+		return invalid(field, "must not be empty")
+	}
+	return checkText(field, value(key), maxEventKey)
+}
+
 func (s *server) publishBatch(ctx context.Context, _ *none) (*reply[list[batchItem]], error) {
+	if len(callOf(ctx).header.Values(keyHeader)) > 0 {
+		return nil, invalid(keyHeader, "must not be there: each event of a batch has its own idempotency_key")
+	}
 	var body newBatch
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
@@ -124,13 +165,13 @@ func (s *server) event(ctx context.Context, at string, b newEvent) (postrider.Ev
 	account, err := s.reachOne(ctx, at+"account", b.Account)
 	err = errors.Join(err,
 		postrider.CheckType(at+"type", b.Type),
-		checkText(at+"idempotency_key", b.IdempotencyKey, maxEventKey),
+		checkKey(at+"idempotency_key", b.IdempotencyKey),
 		checkText(at+"ordering_key", b.OrderingKey, maxEventKey),
 		checkText(at+"api_version", b.APIVersion, maxAPIVersion),
 		s.checkData(at+"data", b.Data))
 	return postrider.Event{
 		Account: account, Type: b.Type, Data: b.Data, APIVersion: b.APIVersion,
-		OrderingKey: b.OrderingKey, IdempotencyKey: b.IdempotencyKey,
+		OrderingKey: b.OrderingKey, IdempotencyKey: value(b.IdempotencyKey),
 	}, err
 }
 

@@ -31,6 +31,7 @@ func TestBadInputIsNamed(t *testing.T) {
 		{"no account", "POST /events", `{"type": "a", "data": 1}`, []string{"account"}},
 		{"type", "POST /events", `{"account": "acme", "type": "a..b", "data": 1}`, []string{"type"}},
 		{"long key", "POST /events", `{"account": "acme", "type": "a", "data": 1, "idempotency_key": "` + strings.Repeat("k", 257) + `"}`, []string{"idempotency_key"}},
+		{"empty key", "POST /events", `{"account": "acme", "type": "a", "data": 1, "idempotency_key": ""}`, []string{"idempotency_key"}},
 		{"NUL in a key", "POST /events", `{"account": "acme", "type": "a", "data": 1, "idempotency_key": "\u0000"}`, []string{"idempotency_key"}},
 		{"name twice", "POST /events", `{"account": "acme", "type": "a", "data": {"x": 1, "x": 2}}`, []string{"data.x"}},
 		{"lone surrogate", "POST /events", `{"account": "acme", "type": "a", "data": ["\ud800"]}`, []string{"data[0]"}},
@@ -58,6 +59,10 @@ func TestBadInputIsNamed(t *testing.T) {
 		{"cursor", "GET /events?cursor=!", "", []string{"cursor"}},
 		{"status", "GET /deliveries?status=gone", "", []string{"status"}},
 		{"times", "GET /deliveries?from=yesterday", "", []string{"from"}},
+		{"no time", "GET /deliveries?to=2026-11-21", "", []string{"to"}},
+		{"span that ends first", "GET /deliveries?from=2026-11-22T05:00:00Z&to=2026-11-21T05:00:00Z", "", []string{"from"}},
+		{"span of events", "GET /events?from=2026-11-22T05:00:00Z&to=2026-11-21T05:00:00Z", "", []string{"from"}},
+		{"filter twice", "GET /deliveries?status=dead&status=pending", "", []string{"status"}},
 		{"unknown filter", "GET /deliveries?statsu=dead", "", []string{"statsu"}},
 		{"NUL in a filter", "GET /events?type=a%00b", "", []string{"type"}},
 		{"bytes in a filter", "GET /endpoints?account=%ff", "", []string{"account"}},
@@ -168,6 +173,58 @@ func TestErrorsOfThePublisherAreTranslated(t *testing.T) {
 	}
 }
 
+func TestErrorsOfParametersAreInWords(t *testing.T) {
+	t.Parallel()
+	got := newWorld(t).want(422, "GET /events?from=yesterday", "")
+	if !strings.Contains(got.text, `"must be a time like 2026-11-21T05:00:00Z"`) {
+		t.Errorf("a date of no form = %s", got.text)
+	}
+}
+
+func TestOnlyOurFaultsAreLoggedAsErrors(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant("acme")
+	for _, tt := range []struct {
+		name, level string
+		request     *http.Request
+		err         error
+	}{
+		{"refused", "INFO", w.request(w.admin, "GET /events/evt_x", ""), nil},
+		{"no key", "INFO", w.request("", "GET /events", ""), nil},
+		{"client left", "INFO", w.body(w.admin, "POST /events", broken{io.ErrUnexpectedEOF}), nil},
+		{"given up", "INFO", w.request(w.admin, "POST /events", `{"account": "acme", "type": "a", "data": 1}`), context.Canceled},
+		{"broken", "ERROR", w.request(w.admin, "POST /events", `{"account": "acme", "type": "a", "data": 1}`), errors.New("x")},
+	} {
+		w.publisher.fail(tt.err)
+		got := w.send(tt.request)
+		for line := range strings.Lines(w.log.String()) {
+			if strings.Contains(line, got.header.Get("Request-Id")) && !strings.Contains(line, `"level":"`+tt.level+`"`) {
+				t.Errorf("%s is not logged as %s: %s", tt.name, tt.level, line)
+			}
+		}
+	}
+}
+
+// torn panics once the answer has begun.
+type torn struct{ *httptest.ResponseRecorder }
+
+func (torn) Write([]byte) (int, error) { panic("torn") }
+
+func TestAPanicAfterTheFirstByteIsLogged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	defer func() {
+		if cause := recover(); cause != http.ErrAbortHandler { //nolint:errorlint // net/http compares it too
+			t.Errorf("the handler ended with %v, want http.ErrAbortHandler", cause)
+		}
+		if log := w.log.String(); !strings.Contains(log, `"stack":"goroutine`) || !strings.Contains(log, `"error":"panic: torn"`) {
+			t.Errorf("the log lacks the stack: %s", log)
+		}
+	}()
+	w.handler.ServeHTTP(torn{httptest.NewRecorder()}, w.request(w.admin, "GET /openapi.json", ""))
+}
+
 func TestAPanicIsOneAnswer(t *testing.T) {
 	t.Parallel()
 	handler := api.New(api.Deps{}, api.Options{}) // no store: the first lookup panics
@@ -197,7 +254,7 @@ func TestOneLineIsLoggedForARequest(t *testing.T) {
 	w := newWorld(t)
 	w.want(200, "GET /events", "")
 	log := w.log.String()
-	for _, want := range []string{`"msg":"request answered"`, `"method":"GET"`, `"route":"GET /v1/webhooks/events"`, `"status":200`, `"duration":`, `"key":"key_`, `"request":"req_`} {
+	for _, want := range []string{`"msg":"request answered"`, `"method":"GET"`, `"route":"GET /v1/webhooks/events"`, `"status":200`, `"duration_ms":`, `"key":"key_`, `"request":"req_`} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %s: %s", want, log)
 		}

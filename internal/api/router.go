@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"mime"
 	"net"
 	"net/http"
@@ -79,6 +80,7 @@ func schemaName(t reflect.Type, hint string) string {
 func document(openAPI *huma.OpenAPI) []byte {
 	delete(openAPI.Components.Schemas.Map(), "ErrorModel")  // huma's own form of
 	delete(openAPI.Components.Schemas.Map(), "ErrorDetail") // errors, which we never send
+	openAnswers(openAPI)
 	compact, err := json.Marshal(openAPI)
 	if err != nil {
 		panic("encode the OpenAPI document: " + err.Error()) // it is made of constants
@@ -87,6 +89,48 @@ func document(openAPI *huma.OpenAPI) []byte {
 	_ = json.Indent(&indented, compact, "", "  ") // it was just marshalled
 	indented.WriteByte('\n')
 	return indented.Bytes()
+}
+
+// openAnswers lets the schemas of answers have fields that the document does
+// not know, so that adding one breaks no client that was made from it.
+func openAnswers(openAPI *huma.OpenAPI) {
+	seen := map[*huma.Schema]bool{}
+	var open func(s *huma.Schema)
+	open = func(s *huma.Schema) {
+		if s != nil && s.Ref != "" {
+			s = openAPI.Components.Schemas.SchemaFromRef(s.Ref)
+		}
+		if s == nil || seen[s] {
+			return
+		}
+		seen[s] = true
+		if s.AdditionalProperties == false {
+			s.AdditionalProperties = nil
+		}
+		open(s.Items)
+		for _, property := range s.Properties {
+			open(property)
+		}
+	}
+	for op := range operations(openAPI) {
+		for _, answer := range op.Responses {
+			for _, media := range answer.Content {
+				open(media.Schema)
+			}
+		}
+	}
+}
+
+func operations(openAPI *huma.OpenAPI) iter.Seq[*huma.Operation] {
+	return func(yield func(*huma.Operation) bool) {
+		for _, item := range openAPI.Paths {
+			for _, op := range []*huma.Operation{item.Get, item.Post, item.Patch, item.Delete} {
+				if op != nil && !yield(op) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func serveJSON(body []byte) http.HandlerFunc {
@@ -109,11 +153,12 @@ type route struct {
 	path   string // METHOD and path below root
 	about  string
 	scope  postrider.Scope
-	status int   // of success; 0: 200
-	body   any   // a value of the body's type; nil: none is read
-	empty  bool  // the body may be left out
-	limit  int64 // of the body, in bytes; 0: manageBody
-	again  bool  // a repeat answers 200, in the same form
+	status int         // of success; 0: 200
+	body   any         // a value of the body's type; nil: none is read
+	empty  bool        // the body may be left out
+	limit  int64       // of the body, in bytes; 0: manageBody
+	again  bool        // a repeat answers 200, in the same form
+	header *huma.Param // that the handler reads from its call; nil: none
 }
 
 // handle registers a handler. Its errors go through [problemOf], so that huma
@@ -135,6 +180,9 @@ func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O
 			Description: "A problem (RFC 9457)",
 			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: rt.schema(reflect.TypeFor[problem]())}},
 		}},
+	}
+	if r.header != nil {
+		op.Parameters = []*huma.Param{r.header}
 	}
 	if r.again {
 		op.Responses["200"] = &huma.Response{
@@ -205,10 +253,10 @@ func (s *server) authorize(r *http.Request, scope postrider.Scope) error {
 	}
 	callOf(r.Context()).key = key
 	if scope == postrider.ScopeAdmin && !key.Account.IsZero() {
-		return &refusal{errForbidden, "a key that is bound to an account may not do this"}
+		return &refusal{kind: errForbidden, detail: "a key that is bound to an account may not do this"}
 	}
 	if !key.Allows(scope, time.Now()) {
-		return &refusal{errForbidden, "the key lacks the scope " + string(scope)}
+		return &refusal{kind: errForbidden, detail: "the key lacks the scope " + string(scope)}
 	}
 	return nil
 }
@@ -229,6 +277,9 @@ func checkURL(u *url.URL) error {
 	for name, values := range query {
 		if !isText(name) || !isText(strings.Join(values, "")) {
 			return invalid(strings.ToValidUTF8(name, "?"), "must be UTF-8 without control characters")
+		}
+		if len(values) > 1 {
+			return invalid(name, "must be there once")
 		}
 	}
 	return nil
@@ -283,7 +334,7 @@ func (s *server) readBody(w http.ResponseWriter, r *http.Request, b body) error 
 }
 
 func tooLarge(limit int64) error {
-	return &refusal{errTooLarge, fmt.Sprintf("the body may have at most %d bytes", limit)}
+	return &refusal{kind: errTooLarge, detail: fmt.Sprintf("the body may have at most %d bytes", limit)}
 }
 
 func isJSON(contentType string) bool {

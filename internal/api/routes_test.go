@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -187,6 +188,91 @@ func TestPublishAnswersAsPromised(t *testing.T) {
 	if got := w.want(202, "POST /endpoints/"+acme.endpoint+"/test", ""); got.body["deliveries"] != 1.0 {
 		t.Errorf("test = %s", got.text)
 	}
+}
+
+func TestTheKeyOfAnEventMayBeAHeader(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant("acme")
+	const event = `{"account": "acme", "type": "order.created", "data": 1}`
+	keyed := strings.Replace(event, "}", `, "idempotency_key": "k"}`, 1)
+	first := w.want(202, "POST /events", keyed).id("id")
+	for _, tt := range []struct {
+		name, route, body string
+		header            []string
+		status            int
+	}{
+		{"header alone", "POST /events", event, []string{"k"}, 200},
+		{"both", "POST /events", keyed, []string{"k"}, 200},
+		{"another key", "POST /events", event, []string{"l"}, 202},
+		{"other content", "POST /events", strings.Replace(event, "1", "2", 1), []string{"k"}, 409},
+		{"both differ", "POST /events", keyed, []string{"l"}, 422},
+		{"empty", "POST /events", event, []string{""}, 422},
+		{"empty beside a key", "POST /events", keyed, []string{""}, 422},
+		{"twice", "POST /events", event, []string{"k", "k"}, 422},
+		{"long", "POST /events", event, []string{strings.Repeat("k", 257)}, 422},
+		{"bytes", "POST /events", event, []string{"\xff"}, 422},
+		{"batch", "POST /events/batch", `{"events": [` + event + `]}`, []string{"k"}, 422},
+	} {
+		r := w.request(w.admin, tt.route, tt.body)
+		r.Header["Idempotency-Key"] = tt.header
+		got := w.send(r)
+		switch {
+		case got.status != tt.status:
+			t.Errorf("%s = %d %s, want %d", tt.name, got.status, got.text, tt.status)
+		case got.status == 200 && got.id("id") != first:
+			t.Errorf("%s = %s, want %s", tt.name, got.id("id"), first)
+		case got.status == 409 && (got.body["code"] != "idempotency_conflict" || got.body["index"] != nil):
+			t.Errorf("%s = %s, want idempotency_conflict without an index", tt.name, got.text)
+		case got.status == 422 && !slices.Equal(got.fields(), []string{"Idempotency-Key"}):
+			t.Errorf("%s names %v", tt.name, got.fields())
+		}
+	}
+}
+
+func TestConflictsSayTheFact(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme, other, third := w.tenant("acme"), w.tenant("other"), w.tenant("third")
+	conflict := func(route, detail string) {
+		t.Helper()
+		if got := w.want(409, route, ""); got.body["detail"] != detail {
+			t.Errorf("%s says %q, want %q", route, got.body["detail"], detail)
+		}
+	}
+	conflict("POST /deliveries/"+acme.delivery+"/replay", "the delivery is pending")
+	w.settle(acme.endpoint, postrider.Attempt{StatusCode: 200})
+	conflict("POST /deliveries/"+acme.delivery+"/cancel", "the delivery is delivered")
+	w.want(204, "DELETE /endpoints/"+acme.endpoint, "")
+	conflict("POST /deliveries/"+acme.delivery+"/replay", "the endpoint is deleted")
+
+	w.settle(other.endpoint, postrider.Attempt{StatusCode: 410})
+	w.want(200, "POST /dead-letters/"+other.delivery+"/discard", "")
+	conflict("POST /dead-letters/"+other.delivery+"/discard", "the dead letter was discarded")
+	w.settle(third.endpoint, postrider.Attempt{StatusCode: 410})
+	w.want(202, "POST /dead-letters/"+third.delivery+"/replay", "")
+	conflict("POST /dead-letters/"+third.delivery+"/discard", "the dead letter was replayed")
+
+	for _, step := range [][2]string{{"pause", "paused"}, {"disable", "disabled"}} {
+		w.want(200, "POST /endpoints/"+other.endpoint+"/"+step[0], "")
+		conflict("POST /endpoints/"+other.endpoint+"/test", "the endpoint is "+step[1])
+	}
+}
+
+func TestSecretsInForceAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rotate := "POST /endpoints/" + w.tenant("acme").endpoint + "/secrets/rotate"
+	for range 9 {
+		w.want(200, rotate, "")
+	}
+	w.want(409, rotate, "")
+	const brought = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
+	w.want(422, rotate, `{"secret": "whsec_x", "overlap_ms": 0}`)
+	if got := w.want(200, rotate, `{"secret": "`+brought+`", "overlap_ms": 0}`); got.body["secret"] != brought {
+		t.Errorf("rotated to %s, want the secret that was brought along", got.text)
+	}
+	w.want(200, rotate, "")
 }
 
 func TestADeliveryIsFollowedToItsEndAndReplayed(t *testing.T) {

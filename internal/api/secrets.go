@@ -15,7 +15,8 @@ import (
 const (
 	defaultOverlap = 24 * time.Hour
 	maxOverlap     = 30 * 24 * time.Hour
-	maxSecrets     = 5 // brought along with a new endpoint
+	maxSecrets     = 5  // brought along with a new endpoint
+	maxValid       = 10 // of one endpoint: all of them sign each request
 )
 
 type secretView struct {
@@ -33,7 +34,8 @@ func viewSecret(s postrider.Secret) secretView {
 }
 
 type rotation struct {
-	Overlap *int64 `json:"overlap_ms,omitempty" doc:"How long the old secrets go on signing; default 24 hours, 0 revokes them at once."`
+	Secret  *string `json:"secret,omitempty" doc:"A secret to bring along, whsec_…; default: one is made."`
+	Overlap *int64  `json:"overlap_ms,omitempty" doc:"How long the old secrets go on signing; default 24 hours, 0 revokes them at once."`
 }
 
 func (rt *router) secrets() {
@@ -71,26 +73,62 @@ func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[sec
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}
-	overlap := defaultOverlap
-	if body.Overlap != nil {
-		overlap = millis(*body.Overlap)
-	}
-	if overlap < 0 || overlap > maxOverlap {
-		return nil, invalid("overlap_ms", "must be 0 to 30 days")
+	overlap, key, err := body.read()
+	if err != nil {
+		return nil, err
 	}
 	e, err := s.findLive(ctx, in.Endpoint)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.checkRoom(ctx, e.ID, overlap); err != nil {
 		return nil, err
 	}
 	secret, err := s.makeSecret(ctx, e.ID)
 	if err != nil {
 		return nil, err
 	}
+	if key != nil {
+		secret.Key = key
+	}
 	if err := s.Store.RotateSecret(ctx, store.RotateSecret{Secret: secret, Overlap: overlap}); err != nil {
 		return nil, err
 	}
 	s.Waker.Wake(e.ID)
 	return answered(viewSecret(secret)), nil
+}
+
+// read returns how long the old secrets stay, and the key that is brought along
+// or nil.
+func (r rotation) read() (time.Duration, []byte, error) {
+	overlap := defaultOverlap
+	if r.Overlap != nil {
+		overlap = millis(*r.Overlap)
+	}
+	var faults []error
+	if overlap < 0 || overlap > maxOverlap {
+		faults = append(faults, invalid("overlap_ms", "must be 0 to 30 days"))
+	}
+	var key []byte
+	if r.Secret != nil {
+		var err error
+		key, err = parseKey("secret", *r.Secret)
+		faults = append(faults, err)
+	}
+	return overlap, key, errors.Join(faults...)
+}
+
+// checkRoom refuses a rotation that would leave too many secrets in force. Two
+// rotations at the same time may both find the last place free.
+func (s *server) checkRoom(ctx context.Context, endpoint postrider.EndpointID, overlap time.Duration) error {
+	if overlap == 0 { // revokes all others
+		return nil
+	}
+	secrets, err := s.Store.Secrets(ctx, endpoint)
+	if err == nil && len(secrets) >= maxValid {
+		return conflict(fmt.Sprintf("the endpoint has %d secrets that have not expired; an overlap_ms of 0 revokes them", len(secrets)))
+	}
+	return err
 }
 
 func (s *server) makeSecret(ctx context.Context, endpoint postrider.EndpointID) (postrider.Secret, error) {
@@ -142,11 +180,17 @@ func (b newEndpoint) keys() ([][]byte, error) {
 	var keys [][]byte
 	var faults []error
 	for i, text := range texts {
-		key, err := signature.ParseSecret(text)
-		if err != nil {
-			faults = append(faults, invalid(field(i), "must be whsec_ and the base64 of 24 to 64 bytes"))
-		}
+		key, err := parseKey(field(i), text)
+		faults = append(faults, err)
 		keys = append(keys, key)
 	}
 	return keys, errors.Join(faults...)
+}
+
+func parseKey(field, text string) ([]byte, error) {
+	key, err := signature.ParseSecret(text)
+	if err != nil {
+		return nil, invalid(field, "must be whsec_ and the base64 of 24 to 64 bytes")
+	}
+	return key, nil
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -50,6 +52,14 @@ func (p Paging) of() store.Paging { return store.Paging{Limit: p.Limit, Cursor: 
 type Span struct {
 	From time.Time `query:"from" doc:"Made at this time or later."`
 	To   time.Time `query:"to" doc:"Made before this time."`
+}
+
+// Resolve refuses a span that can hold nothing.
+func (s *Span) Resolve(huma.Context) []error {
+	if !s.From.IsZero() && !s.To.IsZero() && s.From.After(s.To) {
+		return []error{&huma.ErrorDetail{Location: "query.from", Message: "must not be later than to"}}
+	}
+	return nil
 }
 
 func (s Span) of() store.Span { return store.Span{From: s.From.UTC(), To: s.To.UTC()} }

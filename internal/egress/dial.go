@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -117,6 +118,11 @@ func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 func (d *dialer) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}, nil
+	}
+	if d.guard.widened && !strings.Contains(host, ".") {
+		// Where private targets are meant, a single label is a name of
+		// /etc/hosts or of the cluster, which are not found with a dot.
+		return d.resolver.LookupNetIP(ctx, "ip", host)
 	}
 	// The dot keeps search domains out of it.
 	return d.resolver.LookupNetIP(ctx, "ip", host+".")

@@ -172,7 +172,7 @@ func (e *Egress) Send(ctx context.Context, c postrider.Claimed, to store.Routed)
 	cause := e.attempt(ctx, &a, c, to)
 	a.Duration = time.Since(started)
 	if cause != nil {
-		e.log.DebugContext(ctx, "attempt failed", "claimed", c, "outcome", string(a.Outcome), "class", a.Error, "cause", cause)
+		e.log.DebugContext(ctx, "attempt failed", "delivery", c, "outcome", string(a.Outcome), "class", a.Error, "cause", cause)
 	}
 	return a
 }
@@ -189,11 +189,12 @@ func (e *Egress) attempt(ctx context.Context, a *postrider.Attempt, c postrider.
 		a.Outcome, a.Error = postrider.OutcomeUnreachable, classUnsigned
 		return err
 	}
-	a.RequestHead = req.head()
-
 	f := newFlight(ctx)
 	resp, err := e.roundTrip(f.follow(ctx), req, f)
 	a.ResponseHead = f.head()
+	if err == nil || f.sent() {
+		a.RequestHead = req.head()
+	}
 	if err != nil {
 		a.Outcome, a.Error = judgeFailure(ctx, err, f)
 		return err

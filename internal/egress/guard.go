@@ -84,7 +84,7 @@ func (g *guard) allows(ip netip.Addr) bool {
 }
 
 func (g *guard) allowsPort(port uint16) bool {
-	return port != 0 && (g.ports == nil || slices.Contains(g.ports, port))
+	return g.ports == nil || slices.Contains(g.ports, port)
 }
 
 // allowsName judges a name without asking the DNS.

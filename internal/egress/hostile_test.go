@@ -75,8 +75,8 @@ func TestRefusedConnection(t *testing.T) {
 	}
 	listener.Close()
 	a := send(t, open(t, laptop()), routed("http://"+listener.Addr().String()), testkit.Patience)
-	if a.Outcome != postrider.OutcomeUnreachable || a.Error != "connect_error" {
-		t.Errorf("outcome %s, error %q; want unreachable, connect_error", a.Outcome, a.Error)
+	if a.Outcome != postrider.OutcomeUnreachable || a.Error != "connect_error" || a.RequestHead != nil {
+		t.Errorf("outcome %s, error %q, head %q; want unreachable, connect_error, nothing sent", a.Outcome, a.Error, a.RequestHead)
 	}
 }
 

@@ -112,6 +112,8 @@ func TestPromise10NoRequestLeavesForAForbiddenAddress(t *testing.T) {
 		for _, bent := range []string{url, strings.Replace(strings.TrimSuffix(url, "/"), ":8443", "", 1) + ":" + port + "/"} {
 			if a := send(t, e, routed(bent), time.Second); a.Outcome != postrider.OutcomeBlocked {
 				t.Errorf("Send to %q: outcome %s, error %q; want blocked", bent, a.Outcome, a.Error)
+			} else if a.RequestHead != nil {
+				t.Errorf("Send to %q, blocked, has a head: %q", bent, a.RequestHead)
 			}
 		}
 	}
@@ -263,6 +265,29 @@ func TestLookupsHaveNoSearchDomain(t *testing.T) {
 	send(t, e, routed("https://receiver.example/"), testkit.Patience)
 	if name := <-asked; name != "receiver.example." {
 		t.Errorf("asked for %q", name)
+	}
+}
+
+// TestLocalhostIsFound asks the resolver that production has: it reads
+// /etc/hosts, where no name ends with a dot.
+func TestLocalhostIsFound(t *testing.T) {
+	t.Parallel()
+	r := testkit.NewReceiver(t, testkit.Status(200))
+	url := strings.Replace(r.URL, "127.0.0.1", "localhost", 1)
+	if a := send(t, open(t, laptop()), routed(url), testkit.Patience); a.Outcome != postrider.OutcomeAccepted {
+		t.Errorf("outcome %s, error %q; want accepted", a.Outcome, a.Error)
+	}
+}
+
+func TestNamesOfPrivateNetworksAreLookedUp(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]string{"receiver": "receiver", "receiver.example": "receiver.example."} {
+		asked := make(names, 1)
+		e := open(t, egress.Options{Allow: egress.PrivatePrefixes(), Resolver: asked})
+		send(t, e, routed("https://"+host+"/"), testkit.Patience)
+		if name := <-asked; name != want {
+			t.Errorf("%s: asked for %q, want %q", host, name, want)
+		}
 	}
 }
 

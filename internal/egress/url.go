@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -26,11 +27,12 @@ const (
 	reasonASCII     = "must be ASCII after the host, without spaces, control characters and backslashes"
 	reasonUser      = "must not have a user, a password or an escaped host"
 	reasonFragment  = "must not have a fragment"
-	reasonScheme    = "must start with https://"
+	reasonScheme    = "must start with https:// (the operator may allow http: --egress-http)"
 	reasonAnyScheme = "must start with https:// or http://"
 	reasonHost      = "must have a valid domain name or IP address as its host"
-	reasonPort      = "must have a port that this deployment allows"
-	reasonForbidden = "must have a public host"
+	reasonPort      = "must have a port that this deployment allows (--egress-ports)"
+	reasonNoPort    = "must have a port from 1 to 65535"
+	reasonForbidden = "must have a public host (--egress-allow)"
 )
 
 func refuse(reason string) error { return &postrider.InvalidError{Field: "url", Reason: reason} }
@@ -56,9 +58,9 @@ func (g *guard) parse(raw string) (*url.URL, error) {
 	if !ok {
 		return nil, refuse(reasonHost)
 	}
-	port, ok := g.canonicalPort(u)
-	if !ok {
-		return nil, refuse(reasonPort)
+	port, err := g.canonicalPort(u)
+	if err != nil {
+		return nil, err
 	}
 	ip, err := netip.ParseAddr(host)
 	literal := err == nil
@@ -105,22 +107,22 @@ func checkText(raw string) error {
 }
 
 // canonicalPort returns ":port", or nothing for the scheme's own.
-func (g *guard) canonicalPort(u *url.URL) (string, bool) {
-	text, own := u.Port(), uint16(443)
+func (g *guard) canonicalPort(u *url.URL) (string, error) {
+	own := "443"
 	if u.Scheme == "http" {
-		own = 80
+		own = "80"
 	}
-	if text == "" {
-		return "", g.allowsPort(own)
-	}
+	text := cmp.Or(u.Port(), own)
 	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || strconv.FormatUint(port, 10) != text || !g.allowsPort(uint16(port)) {
-		return "", false
+	switch {
+	case err != nil || port == 0 || strconv.FormatUint(port, 10) != text:
+		return "", refuse(reasonNoPort)
+	case !g.allowsPort(uint16(port)):
+		return "", refuse(reasonPort)
+	case text == own:
+		return "", nil
 	}
-	if uint16(port) == own {
-		return "", true
-	}
-	return ":" + text, true
+	return ":" + text, nil
 }
 
 // canonicalHost returns the host of a URL as an IP address in its shortest

@@ -49,19 +49,20 @@ func TestCheckURLSaysWhy(t *testing.T) {
 		name, raw, want string
 		opts            egress.Options
 	}{
-		{"http by default", "http://example.com/", "url must start with https://", egress.Options{}},
+		{"http by default", "http://example.com/", "url must start with https:// (the operator may allow http: --egress-http)", egress.Options{}},
 		{"another scheme", "ftp://example.com/", "url must start with https:// or http://", egress.Options{AllowHTTP: true}},
 		{"a password", "https://u:canary@example.com/", "url must not have a user, a password or an escaped host", egress.Options{}},
 		{"a fragment", "https://example.com/#canary", "url must not have a fragment", egress.Options{}},
-		{"a port", "https://example.com:22/", "url must have a port that this deployment allows", egress.Options{}},
-		{"an own list of ports", "https://example.com/", "url must have a port that this deployment allows", egress.Options{Ports: []uint16{8443}}},
-		{"port 0", "https://example.com:0/", "url must have a port that this deployment allows", egress.Options{AnyPort: true}},
-		{"a private address", "https://10.0.0.1/", "url must have a public host", egress.Options{}},
-		{"a single label", "https://canary/", "url must have a public host", egress.Options{}},
+		{"a port", "https://example.com:22/", "url must have a port that this deployment allows (--egress-ports)", egress.Options{}},
+		{"an own list of ports", "https://example.com/", "url must have a port that this deployment allows (--egress-ports)", egress.Options{Ports: []uint16{8443}}},
+		{"port 0", "https://example.com:0/", "url must have a port from 1 to 65535", egress.Options{AnyPort: true}},
+		{"a private address", "https://10.0.0.1/", "url must have a public host (--egress-allow)", egress.Options{}},
+		{"no port at all", "https://example.com:65536/", "url must have a port from 1 to 65535", egress.Options{}},
+		{"a single label", "https://canary/", "url must have a public host (--egress-allow)", egress.Options{}},
 		{"too long", "https://example.com/" + strings.Repeat("x", 2048), "url must have at most 2048 characters", egress.Options{}},
 		{"a long label", "https://" + strings.Repeat("x", 64) + ".com/", "url must have a valid domain name or IP address as its host", egress.Options{}},
 		{"a long host", "https://" + strings.Repeat("x.", 126) + "com/", "url must have a valid domain name or IP address as its host", egress.Options{}},
-		{"an own address", "https://93.184.216.34/", "url must have a public host", egress.Options{
+		{"an own address", "https://93.184.216.34/", "url must have a public host (--egress-allow)", egress.Options{
 			Deny: []netip.Prefix{netip.MustParsePrefix("93.184.216.34/32")},
 		}},
 	} {

@@ -161,8 +161,8 @@ func (d *delivery) lease(token postrider.Token, now time.Time, lease time.Durati
 func (d *delivery) lose(now time.Time) {
 	d.losses++
 	d.record(postrider.Attempt{
-		Number: d.claims, Outcome: postrider.OutcomeLost, StartedAt: now, Error: "its node died",
-		StatusAfter: postrider.Pending, NextAt: now,
+		Number: d.claims, Outcome: postrider.OutcomeLost, StartedAt: now, Error: "node_died",
+		StatusAfter: postrider.Pending,
 	})
 }
 

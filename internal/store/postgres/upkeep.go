@@ -27,7 +27,7 @@ const expireSQL = `
 	), lost as (
 		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, replayed_from)
-		select id, claims, event, endpoint, account, type, 'lost', 0, '', 0, now(), 0, false, 'dead', replayed_from
+		select id, claims, event, endpoint, account, type, 'lost', 0, 'node_died', 0, now(), 0, false, 'dead', replayed_from
 		from over
 		where token is not null
 		on conflict (delivery, number) do nothing
@@ -41,7 +41,7 @@ const expireSQL = `
 				where a.delivery = o.id and a.account = o.account and a.endpoint = o.endpoint and a.status_code <> 0
 				order by a.number desc
 				limit 1), 0),
-			case when o.token is not null then '' else coalesce((
+			case when o.token is not null then 'node_died' else coalesce((
 				select a.error
 				from attempts a
 				where a.delivery = o.id and a.account = o.account and a.endpoint = o.endpoint and a.outcome <> 'none'

@@ -59,11 +59,11 @@ func scanPending(rows *sql.Rows, p *pending) error {
 
 // lost is the record of an attempt whose lease ended with its node. When it
 // began is not known: no later than its lease ended.
-func (p pending) lost(now time.Time) record {
+func (p pending) lost() record {
 	return record{
 		Attempt: postrider.Attempt{
 			Delivery: p.id, Event: p.event, Endpoint: p.endpoint, Number: p.claims, Outcome: postrider.OutcomeLost,
-			Error: "its node died", StartedAt: p.dueAt, StatusAfter: postrider.Pending, NextAt: now,
+			Error: "node_died", StartedAt: p.dueAt, StatusAfter: postrider.Pending,
 		},
 		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom,
 	}
@@ -81,7 +81,7 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 			}
 			for _, p := range rows {
 				if p.token != 0 {
-					lost = appendAttempt(lost, p.lost(tx.now))
+					lost = appendAttempt(lost, p.lost())
 					p.losses++
 				}
 				claims.Items = append(claims.Items, postrider.Claimed{

@@ -72,7 +72,7 @@ func expire(ctx context.Context, tx *tx, id postrider.DeliveryID) (bool, error) 
 		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom,
 	}
 	if p.token != 0 {
-		if err := tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, p.lost(tx.now))); err != nil {
+		if err := tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, p.lost())); err != nil {
 			return false, err
 		}
 	}

@@ -25,7 +25,7 @@ var queue = []verb{
 		{"a leased delivery is not claimed again", claimLeased},
 		{"a lease that ended is taken over as the next attempt", claimTakesOver},
 		{"a lease that ended at publish is taken over", claimTakesOverPublished},
-		{"an attempt that is taken over is recorded as lost", claimRecordsLost},
+		{"an attempt that is taken over is recorded as lost, with the error node_died", claimRecordsLost},
 		{"losses in a row are counted", claimCountsLosses},
 		{"of parallel claimers exactly one takes a lease over", claimTakesOverOnce},
 		{"rows are claimed whatever the endpoint's status", claimAnyStatus},
@@ -259,7 +259,7 @@ func claimRecordsLost(w *world) {
 		w.Fatalf("recorded %d attempts, want the lost one", len(attempts))
 	}
 	got := attempts[0]
-	if got.Number != 1 || got.Outcome != postrider.OutcomeLost || got.Stale ||
+	if got.Number != 1 || got.Outcome != postrider.OutcomeLost || got.Error != "node_died" || !got.NextAt.IsZero() || got.Stale ||
 		got.Delivery != taken.ID || got.Event != taken.Event.ID || got.Endpoint != taken.Endpoint {
 		w.Errorf("recorded %+v, want attempt 1 as lost", got)
 	}

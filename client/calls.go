@@ -16,16 +16,21 @@ func (c *Client) CreateAccount(ctx context.Context, a NewAccount) (Account, erro
 	return post[Account](ctx, c, "/accounts", a)
 }
 
+// Accounts lists accounts, newest first.
+func (c *Client) Accounts(ctx context.Context, p Paging) (Page[Account], error) {
+	return get[Page[Account]](ctx, c, "/accounts"+query(p))
+}
+
 // Publish hands an event over. When it returns without an error, the event and
 // its deliveries are on disk.
 func (c *Client) Publish(ctx context.Context, e NewEvent) (Receipt, error) {
 	return post[Receipt](ctx, c, "/events", e)
 }
 
-// ReplayEvent delivers an event again to every endpoint that it was for, and
-// returns the new deliveries.
-func (c *Client) ReplayEvent(ctx context.Context, id postrider.EventID) ([]Delivery, error) {
-	page, err := post[Page[Delivery]](ctx, c, "/events/"+id.String()+"/replay", nil)
+// ReplayEvent delivers an event again, and returns the new deliveries. The
+// zero filter takes every endpoint that the event was for.
+func (c *Client) ReplayEvent(ctx context.Context, id postrider.EventID, f ReplayFilter) ([]Delivery, error) {
+	page, err := post[Page[Delivery]](ctx, c, "/events/"+id.String()+"/replay", f)
 	return page.Items, err
 }
 
@@ -62,6 +67,12 @@ func (c *Client) EnableEndpoint(ctx context.Context, id postrider.EndpointID) (E
 // DisableEndpoint holds what is queued, and skips what is published from now.
 func (c *Client) DisableEndpoint(ctx context.Context, id postrider.EndpointID) (Endpoint, error) {
 	return post[Endpoint](ctx, c, "/endpoints/"+id.String()+"/disable", nil)
+}
+
+// TestEndpoint publishes an event of the type postrider.test to one endpoint
+// alone.
+func (c *Client) TestEndpoint(ctx context.Context, id postrider.EndpointID) (Receipt, error) {
+	return post[Receipt](ctx, c, "/endpoints/"+id.String()+"/test", nil)
 }
 
 // DeleteEndpoint deletes an endpoint and cancels what is queued for it.
@@ -118,10 +129,15 @@ func (c *Client) CancelDelivery(ctx context.Context, id postrider.DeliveryID) (D
 	return post[Delivery](ctx, c, "/deliveries/"+id.String()+"/cancel", nil)
 }
 
-// DeadLetters lists the dead letters that wait for a person, newest first.
+// DeadLetters lists the dead letters that wait for a person, and with
+// f.Resolved those that did, newest first.
 func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) (Page[DeadLetter], error) {
+	resolved := ""
+	if f.Resolved {
+		resolved = "true"
+	}
 	return get[Page[DeadLetter]](ctx, c, "/dead-letters"+query(f.Paging,
-		"account", f.Account, "endpoint", text(f.Endpoint), "event_type", f.EventType))
+		"account", f.Account, "endpoint", text(f.Endpoint), "event_type", f.EventType, "resolved", resolved))
 }
 
 // DiscardDeadLetter lays a dead letter aside, for the reason, which may be

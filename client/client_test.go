@@ -141,3 +141,14 @@ func TestAnAnswerThatIsNoJSONNamesTheCall(t *testing.T) {
 		t.Errorf("Endpoint = %v", err)
 	}
 }
+
+func TestAReplayOfAnEventSaysWhichDeliveries(t *testing.T) {
+	t.Parallel()
+	c, seen := answering(t, 202, `{"data":[]}`)
+	if _, err := c.ReplayEvent(t.Context(), postrider.EventID{}, client.ReplayFilter{}); err != nil || seen.Body != `{}` {
+		t.Errorf("all: body %s, %v; want {}", seen.Body, err)
+	}
+	if _, err := c.ReplayEvent(t.Context(), postrider.EventID{}, client.ReplayFilter{Status: postrider.Dead}); err != nil || seen.Body != `{"status":"dead"}` {
+		t.Errorf("dead ones: body %s, %v", seen.Body, err)
+	}
+}

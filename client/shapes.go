@@ -183,7 +183,15 @@ type DeadLetterFilter struct {
 	Account   string
 	Endpoint  postrider.EndpointID
 	EventType string
+	Resolved  bool // the resolved ones too
 	Paging
+}
+
+// ReplayFilter selects deliveries of an event to replay; a zero field does
+// not.
+type ReplayFilter struct {
+	Endpoint postrider.EndpointID `json:"endpoint,omitzero"`
+	Status   postrider.Status     `json:"status,omitempty"`
 }
 
 // NewKey is an API key to make.

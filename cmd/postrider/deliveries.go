@@ -26,6 +26,28 @@ var deliveryTable = tableOf[client.Delivery]{
 	},
 }
 
+func deliveryDetails(d client.Delivery) details {
+	replayed := ""
+	if d.ReplayedFrom != nil {
+		replayed = d.ReplayedFrom.String()
+	}
+	return details{
+		{"id", d.ID.String()},
+		{"event", d.Event.String()},
+		{"event type", d.EventType},
+		{"endpoint", d.Endpoint.String()},
+		{"status", string(d.Status)},
+		{"reason", d.Reason},
+		{"attempts", strconv.Itoa(d.Attempts)},
+		{"last", last(d.LastStatusCode, d.LastError)},
+		{"last error", optional(d.LastError)},
+		{"next attempt", moment(optional(d.NextAttemptAt))},
+		{"created", moment(d.CreatedAt)},
+		{"finished", moment(optional(d.FinishedAt))},
+		{"replayed from", replayed},
+	}
+}
+
 var attemptTable = tableOf[client.Attempt]{
 	[]string{"ATTEMPT", "STARTED", "OUTCOME", "CODE", "MS", "ERROR"},
 	func(a client.Attempt) []string {
@@ -37,11 +59,11 @@ var attemptTable = tableOf[client.Attempt]{
 }
 
 var deadLetterTable = tableOf[client.DeadLetter]{
-	[]string{"DELIVERY", "EVENT TYPE", "ENDPOINT", "REASON", "ATTEMPTS", "LAST", "DIED"},
+	[]string{"DELIVERY", "EVENT TYPE", "ENDPOINT", "REASON", "ATTEMPTS", "LAST", "DIED", "RESOLUTION"},
 	func(d client.DeadLetter) []string {
 		return []string{
 			d.Delivery.String(), d.EventType, d.Endpoint.String(), d.Reason, strconv.Itoa(d.Attempts),
-			last(d.LastStatusCode, d.LastError), moment(d.DiedAt),
+			last(d.LastStatusCode, d.LastError), moment(d.DiedAt), optional(d.Resolution),
 		}
 	},
 }
@@ -106,23 +128,26 @@ type (
 
 // Run shows the delivery.
 func (c *deliveriesGetCmd) Run(ctx context.Context, t terminal) error {
-	return c.show(ctx, t, (*client.Client).Delivery)
-}
-
-// Run ends the delivery.
-func (c *deliveriesCancelCmd) Run(ctx context.Context, t terminal) error {
-	return c.show(ctx, t, (*client.Client).CancelDelivery)
-}
-
-type deliveryCall func(*client.Client, context.Context, postrider.DeliveryID) (client.Delivery, error)
-
-func (c *single) show(ctx context.Context, t terminal, call deliveryCall) error {
 	api, err := c.connect()
 	if err != nil {
 		return err
 	}
 	defer api.Close()
-	delivery, err := call(api, ctx, c.ID)
+	delivery, err := api.Delivery(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return printDetails(t, c.JSON, delivery, deliveryDetails)
+}
+
+// Run ends the delivery.
+func (c *deliveriesCancelCmd) Run(ctx context.Context, t terminal) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	delivery, err := api.CancelDelivery(ctx, c.ID)
 	if err != nil {
 		return err
 	}
@@ -160,6 +185,7 @@ type deadLettersListCmd struct {
 	Account   string               `help:"Only of this account, by id or uid."`
 	Endpoint  postrider.EndpointID `placeholder:"ID" help:"Only to this endpoint, ep_…"`
 	EventType string               `help:"Only of events of this type."`
+	Resolved  bool                 `help:"Those too that were replayed or discarded."`
 }
 
 // Run lists dead letters.
@@ -170,7 +196,7 @@ func (c *deadLettersListCmd) Run(ctx context.Context, t terminal) error {
 	}
 	defer api.Close()
 	page, err := api.DeadLetters(ctx, client.DeadLetterFilter{
-		Account: c.Account, Endpoint: c.Endpoint, EventType: c.EventType, Paging: c.page(),
+		Account: c.Account, Endpoint: c.Endpoint, EventType: c.EventType, Resolved: c.Resolved, Paging: c.page(),
 	})
 	if err != nil {
 		return err
@@ -201,7 +227,9 @@ func (c *deadLettersDiscardCmd) Run(ctx context.Context, t terminal) error {
 type replayCmd struct {
 	target `embed:""`
 
-	ID string `arg:"" help:"A delivery's id, dlv_…, or an event's, evt_…"`
+	ID       string               `arg:"" help:"A delivery's id, dlv_…, or an event's, evt_…"`
+	Endpoint postrider.EndpointID `placeholder:"ID" help:"Of an event: only to this endpoint, ep_…"`
+	Status   postrider.Status     `enum:",delivered,dead,cancelled,skipped" default:"" placeholder:"STATUS" help:"Of an event: only where the last delivery is delivered, dead, cancelled or skipped."`
 }
 
 // Run makes the new deliveries and prints them.
@@ -210,6 +238,10 @@ func (c *replayCmd) Run(ctx context.Context, t terminal) error {
 	event, notEvent := postrider.ParseID[postrider.EventID](c.ID)
 	if notDelivery != nil && notEvent != nil {
 		return misused("ID: must be a delivery's (dlv_…) or an event's (evt_…); %s is neither", strconv.Quote(shorten(c.ID)))
+	}
+	only := client.ReplayFilter{Endpoint: c.Endpoint, Status: c.Status}
+	if notDelivery == nil && only != (client.ReplayFilter{}) {
+		return misused("--endpoint, --status: select among the deliveries of an event, and ID is one delivery")
 	}
 	api, err := c.connect()
 	if err != nil {
@@ -223,7 +255,7 @@ func (c *replayCmd) Run(ctx context.Context, t terminal) error {
 		}
 		return printOne(t, c.JSON, made, deliveryTable)
 	}
-	made, err := api.ReplayEvent(ctx, event)
+	made, err := api.ReplayEvent(ctx, event, only)
 	if err != nil {
 		return err
 	}

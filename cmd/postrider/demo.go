@@ -9,10 +9,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
 )
@@ -37,7 +39,8 @@ type demo struct {
 	key       string
 	url       string
 	receivers *receivers
-	drawn     int // lines of the summary that the next one replaces; only in a terminal
+	shown     string // the last summary
+	drawn     int    // lines of the summary that the next one replaces; only in a terminal
 }
 
 // errUndelivered says that the demonstration showed the wrong thing.
@@ -170,7 +173,7 @@ The API is at %[1]s/v1/webhooks. From another terminal:
 
   export POSTRIDER_URL=%[1]s POSTRIDER_API_KEY=%[2]s
   curl -H "Authorization: Bearer $POSTRIDER_API_KEY" $POSTRIDER_URL/v1/webhooks/dead-letters
-  postrider deliveries list --status dead
+  curl -H "Authorization: Bearer $POSTRIDER_API_KEY" "$POSTRIDER_URL/v1/webhooks/deliveries?status=skipped"
 
 `, d.url, d.key)
 }
@@ -190,7 +193,8 @@ func (d *demo) publish(ctx context.Context, n int) error {
 	return nil
 }
 
-// summarize prints what the receivers have seen and what waits for a person.
+// summarize prints what the receivers have seen, what waits for a person, and
+// what was skipped; nothing, if that is what the last summary said.
 func (d *demo) summarize(ctx context.Context) error {
 	rows := make([][]string, 0, len(d.receivers.all))
 	for _, r := range d.receivers.all {
@@ -198,22 +202,31 @@ func (d *demo) summarize(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		skipped, err := d.skipped(ctx, r)
+		if err != nil {
+			return err
+		}
 		seen := r.seen()
 		rows = append(rows, []string{
-			r.name, fmt.Sprint(seen.requests), fmt.Sprint(seen.accepted), fmt.Sprint(seen.requests - seen.events), dead,
+			r.name, fmt.Sprint(seen.requests), fmt.Sprint(seen.accepted), fmt.Sprint(seen.requests - seen.events), dead, skipped,
 		})
 	}
+	var summary strings.Builder
+	fmt.Fprintf(&summary, "%d published\n", d.receivers.published())
+	if err := printTable(&summary, []string{"RECEIVER", "REQUESTS", "DELIVERED", "RETRIES", "DEAD", "SKIPPED"}, rows); err != nil {
+		return err
+	}
+	if summary.String() == d.shown {
+		return nil
+	}
+	d.shown = summary.String()
 	if d.drawn > 0 {
 		fmt.Fprintf(d.term.out, "\x1b[%dA\x1b[J", d.drawn) // up, and clear what is below
-	}
-	fmt.Fprintf(d.term.out, "%d published\n", d.receivers.published())
-	if err := printTable(d.term.out, []string{"RECEIVER", "REQUESTS", "DELIVERED", "RETRIES", "DEAD"}, rows); err != nil {
-		return err
 	}
 	if d.term.live() {
 		d.drawn = len(rows) + 3
 	}
-	_, err := fmt.Fprintln(d.term.out)
+	_, err := fmt.Fprintln(d.term.out, d.shown)
 	return err
 }
 
@@ -226,6 +239,17 @@ func (d *demo) pace() time.Duration {
 	return 3 * time.Second
 }
 
+// skipped counts an endpoint's skipped deliveries, up to a page of them.
+func (d *demo) skipped(ctx context.Context, r *receiver) (string, error) {
+	page, err := d.api.Deliveries(ctx, client.DeliveryFilter{
+		Endpoint: r.endpoint, Status: postrider.Skipped, Paging: client.Paging{Limit: 250},
+	})
+	if err != nil {
+		return "", err
+	}
+	return count(page), nil
+}
+
 // deadLetters counts an endpoint's dead letters, up to a page of them.
 func (d *demo) deadLetters(ctx context.Context, r *receiver) (string, error) {
 	page, err := d.api.DeadLetters(ctx, client.DeadLetterFilter{
@@ -234,11 +258,14 @@ func (d *demo) deadLetters(ctx context.Context, r *receiver) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	count := fmt.Sprint(len(page.Items))
+	return count(page), nil
+}
+
+func count[T any](page client.Page[T]) string {
 	if page.Next != "" {
-		count += "+"
+		return fmt.Sprint(len(page.Items)) + "+"
 	}
-	return count, nil
+	return fmt.Sprint(len(page.Items))
 }
 
 // judge prints the end of the story.

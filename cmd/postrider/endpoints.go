@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ type endpointsCmd struct {
 	List    endpointsListCmd    `cmd:"" help:"List endpoints, newest first."`
 	Create  endpointsCreateCmd  `cmd:"" help:"Make an endpoint and print its secret."`
 	Get     endpointsGetCmd     `cmd:"" help:"Show one endpoint."`
+	Test    endpointsTestCmd    `cmd:"" help:"Publish a test event to one endpoint alone."`
 	Pause   endpointsPauseCmd   `cmd:"" help:"Hold deliveries back until the endpoint is resumed."`
 	Resume  endpointsResumeCmd  `cmd:"" help:"End a pause."`
 	Enable  endpointsEnableCmd  `cmd:"" help:"Send again to an endpoint that was disabled."`
@@ -29,6 +31,48 @@ var endpointTable = tableOf[client.Endpoint]{
 	func(e client.Endpoint) []string {
 		return []string{e.ID.String(), string(e.Status), strings.Join(e.EventTypes, ","), e.URL}
 	},
+}
+
+func endpointDetails(e client.Endpoint) details {
+	var schemes []string
+	if e.Signature != nil {
+		schemes = e.Signature.Schemes
+	}
+	span := func(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
+	return details{
+		{"id", e.ID.String()},
+		{"uid", e.UID},
+		{"account", e.Account.String()},
+		{"url", e.URL},
+		{"description", e.Description},
+		{"event types", strings.Join(e.EventTypes, ",")},
+		{"status", string(e.Status)},
+		{"status reason", e.StatusReason},
+		{"retry", retryText(e.Retry)},
+		{"client errors", e.ClientErrors},
+		{"timeout", span(e.TimeoutMS)},
+		{"concurrency", strconv.Itoa(e.Concurrency)},
+		{"expiry", span(e.ExpiryMS)},
+		{"schemes", strings.Join(schemes, ",")},
+		{"payload", e.Payload},
+		{"created", moment(e.CreatedAt)},
+		{"updated", moment(e.UpdatedAt)},
+	}
+}
+
+// retryText returns a policy as --retry takes it.
+func retryText(r *client.Retry) string {
+	switch {
+	case r == nil:
+		return ""
+	case r.Preset != "":
+		return r.Preset
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 var secretTable = tableOf[client.Secret]{
@@ -149,6 +193,7 @@ type endpointCall func(*client.Client, context.Context, postrider.EndpointID) (c
 
 type (
 	endpointsGetCmd     struct{ one }
+	endpointsTestCmd    struct{ one }
 	endpointsPauseCmd   struct{ one }
 	endpointsResumeCmd  struct{ one }
 	endpointsEnableCmd  struct{ one }
@@ -159,7 +204,30 @@ type (
 
 // Run shows the endpoint.
 func (c *endpointsGetCmd) Run(ctx context.Context, t terminal) error {
-	return c.show(ctx, t, (*client.Client).Endpoint)
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	endpoint, err := api.Endpoint(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return printDetails(t, c.JSON, endpoint, endpointDetails)
+}
+
+// Run publishes the test event.
+func (c *endpointsTestCmd) Run(ctx context.Context, t terminal) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	receipt, err := api.TestEndpoint(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return printReceipt(t, c.JSON, receipt)
 }
 
 // Run pauses the endpoint.

@@ -52,7 +52,7 @@ type keysCreateCmd struct {
 	Name    string            `required:"" help:"What the key is for, as people will read it in lists."`
 	Scope   []postrider.Scope `required:"" enum:"events:write,webhooks:read,webhooks:write,admin" help:"What the key may do: ${enum}. May be repeated."`
 	Account string            `help:"Bind the key to one account, by id or uid. Default: every account."`
-	Expires time.Duration     `help:"How long the key is in force, as in 720h. Default: until it is revoked."`
+	Expires *time.Duration    `help:"How long the key is in force, as in 720h. Default: until it is revoked."`
 	JSON    bool              `name:"json" help:"Print JSON."`
 }
 
@@ -70,14 +70,14 @@ func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *app.Source
 	var made madeKey
 	err := c.either(func() error {
 		key, text, err := app.CreateKey(ctx, c.StoreConfig, app.NewKey{
-			Name: c.Name, Scopes: c.Scope, Account: c.Account, Expires: c.Expires,
+			Name: c.Name, Scopes: c.Scope, Account: c.Account, Expires: optional(c.Expires),
 		})
 		made = madeKey{key.ID, text}
 		return err
 	}, func(api *client.Client) error {
 		wanted := client.NewKey{Name: c.Name, Scopes: c.Scope, Account: c.Account}
-		if c.Expires > 0 {
-			at := time.Now().Add(c.Expires)
+		if c.Expires != nil {
+			at := time.Now().Add(*c.Expires)
 			wanted.ExpiresAt = &at
 		}
 		key, err := api.CreateKey(ctx, wanted)
@@ -96,8 +96,8 @@ func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *app.Source
 
 func (c *keysCreateCmd) check() error {
 	switch {
-	case c.Expires < 0:
-		return misused("--expires: must not be negative")
+	case c.Expires != nil && *c.Expires <= 0:
+		return misused("--expires: must be more than 0s")
 	case c.Account != "" && slices.Contains(c.Scope, postrider.ScopeAdmin):
 		return misused("--scope: a key that is bound to an account cannot be admin")
 	}

@@ -25,6 +25,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -51,6 +52,8 @@ type cli struct {
 
 	Verify  verifyCmd  `cmd:"" help:"Check the signature of a webhook that was received."`
 	Version versionCmd `cmd:"" help:"Print the version."`
+
+	ShowVersion versionFlag `name:"version" help:"Print the version."`
 }
 
 // terminal is where a command reads from and writes to.
@@ -77,7 +80,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, t terminal) int {
-	sources := app.NewSources(os.LookupEnv)
+	sources := app.NewSources(os.Environ())
 	parser, err := kong.New(new(cli),
 		kong.Name("postrider"),
 		kong.Description("Postrider delivers webhooks."),
@@ -96,7 +99,7 @@ func run(ctx context.Context, args []string, t terminal) int {
 		err = parsed.Run()
 	}
 	if err != nil {
-		fmt.Fprintln(t.err, "postrider:", explain(err))
+		fmt.Fprintln(t.err, "postrider:", explain(err, flagsOf(parsed)))
 	}
 	return exitCode(err)
 }
@@ -126,8 +129,16 @@ func exitCode(err error) int {
 	return 1
 }
 
-// explain returns the error's text with what a person may do about it.
-func explain(err error) string {
+// flagsOf returns a function that tells whether the command has a flag.
+func flagsOf(parsed *kong.Context) func(name string) bool {
+	return func(name string) bool {
+		return parsed != nil && slices.ContainsFunc(parsed.Flags(), func(f *kong.Flag) bool { return f.Name == name })
+	}
+}
+
+// explain returns the error's text with what a person may do about it, in the
+// words of the command: has tells its flags.
+func explain(err error, has func(flag string) bool) string {
 	var (
 		parse   *kong.ParseError
 		fault   *app.Fault
@@ -138,11 +149,13 @@ func explain(err error) string {
 		return text + "\n" + helpHint(parse)
 	case errors.As(err, &fault):
 		return "the configuration is wrong:\n  " + strings.ReplaceAll(text, "\n", "\n  ")
-	case errors.As(err, &problem) && problem.Status == 401:
+	case errors.As(err, &problem) && problem.Status == 401 && has("key-file"):
 		return text + "\nThe server does not know this API key; see POSTRIDER_API_KEY and --key-file."
+	case errors.As(err, &problem) && problem.Status == 401:
+		return text + "\nThe server does not know the API key in admin.key of the data folder."
 	case errors.As(err, &problem) && problem.Status == 403:
 		return text + "\nThe API key lacks a scope; make another with: postrider keys create"
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case errors.Is(err, syscall.ECONNREFUSED) && has("url"):
 		return text + "\nIs the server running? Its address is that of --url or POSTRIDER_URL."
 	default:
 		return text

@@ -11,7 +11,32 @@ import (
 )
 
 type accountsCmd struct {
+	List   accountsListCmd   `cmd:"" help:"List accounts, newest first."`
 	Create accountsCreateCmd `cmd:"" help:"Make an account."`
+}
+
+var accountTable = tableOf[client.Account]{
+	[]string{"ID", "UID", "NAME", "CREATED"},
+	func(a client.Account) []string { return []string{a.ID.String(), a.UID, a.Name, moment(a.CreatedAt)} },
+}
+
+type accountsListCmd struct {
+	target `embed:""`
+	paging `embed:""`
+}
+
+// Run lists accounts.
+func (c *accountsListCmd) Run(ctx context.Context, t terminal) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	page, err := api.Accounts(ctx, c.page())
+	if err != nil {
+		return err
+	}
+	return printPage(t, c.JSON, page, accountTable)
 }
 
 type accountsCreateCmd struct {
@@ -32,10 +57,7 @@ func (c *accountsCreateCmd) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	return printOne(t, c.JSON, account, tableOf[client.Account]{
-		[]string{"ID", "UID", "NAME"},
-		func(a client.Account) []string { return []string{a.ID.String(), a.UID, a.Name} },
-	})
+	return printOne(t, c.JSON, account, accountTable)
 }
 
 type sendCmd struct {
@@ -70,10 +92,14 @@ func (c *sendCmd) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
+	return printReceipt(t, c.JSON, receipt)
+}
+
+func printReceipt(t terminal, asJSON bool, receipt client.Receipt) error {
+	if asJSON {
 		return printJSON(t.out, receipt)
 	}
-	_, err = fmt.Fprintf(t.out, "%s %s\n", receipt.ID, fate(receipt))
+	_, err := fmt.Fprintf(t.out, "%s %s\n", receipt.ID, fate(receipt))
 	return err
 }
 

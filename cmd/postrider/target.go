@@ -99,6 +99,21 @@ func printOne[T any](t terminal, asJSON bool, item T, table tableOf[T]) error {
 	return printTable(t.out, table.head, [][]string{table.row(item)})
 }
 
+// details are one item in full: names and values.
+type details [][2]string
+
+// printDetails writes one item below each other, or as JSON.
+func printDetails[T any](t terminal, asJSON bool, item T, in func(T) details) error {
+	if asJSON {
+		return printJSON(t.out, item)
+	}
+	var rows [][]string
+	for _, pair := range in(item) {
+		rows = append(rows, pair[:])
+	}
+	return printTable(t.out, []string{"FIELD", "VALUE"}, rows)
+}
+
 // tableOf says how a table shows items.
 type tableOf[T any] struct {
 	head []string

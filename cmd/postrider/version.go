@@ -5,11 +5,25 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/postrider/postrider/internal/app"
 )
 
 type versionCmd struct {
 	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// versionFlag is the command version as a flag.
+type versionFlag bool
+
+// BeforeReset prints the version before anything else is looked at.
+func (versionFlag) BeforeReset(k *kong.Kong, t terminal) error {
+	if err := new(versionCmd).Run(t); err != nil {
+		return err
+	}
+	k.Exit(0)
+	return nil
 }
 
 // build is what the toolchain noted of this binary.

@@ -120,6 +120,7 @@ func (a *App) wire(ctx context.Context) error {
 	})
 	a.dispatcher = dispatch.New(a.store, a.index, a.egress, dispatch.Options{
 		Concurrency: a.config.Concurrency,
+		Poll:        a.config.poll(),
 		Drain:       a.config.DrainTimeout,
 		Log:         a.log,
 	})

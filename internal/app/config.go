@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/postrider/postrider/internal/egress"
 )
 
 // Config is every setting of the server. Its tags are the flags; [Sources]
@@ -128,6 +130,15 @@ func (c StoreConfig) dsn() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
+// poll is how often the queue is looked at for what other nodes left: SQLite
+// has none.
+func (c StoreConfig) poll() time.Duration {
+	if c.DatabaseURL == "" && c.DatabaseURLFile == "" {
+		return 0
+	}
+	return time.Second
+}
+
 // ports returns the ports to send to, or that any will do.
 func (c Config) ports() (ports []uint16, anyPort bool, err error) {
 	if slices.Equal(c.EgressPorts, []string{"any"}) {
@@ -153,10 +164,16 @@ func (c Config) allowed() []netip.Prefix {
 	if !c.Dev {
 		return c.EgressAllow
 	}
-	return append(slices.Clone(c.EgressAllow),
-		netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"),
-		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"),
-		netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("fc00::/7"))
+	return append(slices.Clone(c.EgressAllow), egress.PrivatePrefixes()...)
+}
+
+// effective returns the settings with what dev mode allows.
+func (c Config) effective() Config {
+	c.EgressAllow = c.allowed()
+	if c.Dev {
+		c.EgressHTTP, c.EgressPorts = true, []string{"any"}
+	}
+	return c
 }
 
 // format returns the form of the log.
@@ -190,7 +207,7 @@ func (c StoreConfig) Settings() []Setting { return settingsOf(reflect.ValueOf(c)
 // LogValue makes a log line show the effective settings, secrets masked.
 func (c Config) LogValue() slog.Value {
 	var attrs []slog.Attr
-	for _, s := range c.Settings() {
+	for _, s := range c.effective().Settings() {
 		if !reflect.ValueOf(s.Value).IsZero() {
 			attrs = append(attrs, slog.Any(strings.ReplaceAll(s.Name, "-", "_"), s.Value))
 		}

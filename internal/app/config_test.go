@@ -18,10 +18,11 @@ func parse(t *testing.T, env map[string]string, args ...string) (app.Config, *ap
 	var c struct {
 		app.Config `embed:""`
 	}
-	sources := app.NewSources(func(name string) (string, bool) {
-		text, ok := env[name]
-		return text, ok
-	})
+	var environ []string
+	for name, text := range env {
+		environ = append(environ, name+"="+text)
+	}
+	sources := app.NewSources(environ)
 	parser, err := kong.New(&c, kong.Resolvers(sources))
 	if err != nil {
 		t.Fatal(err)
@@ -88,10 +89,18 @@ func TestEveryMistakeIsNamedAsItWasTyped(t *testing.T) {
 		"POSTRIDER_LISTEN":       "nonsense",
 		"POSTRIDER_CONCURRENCY":  "many",
 		"POSTRIDER_EGRESS_ALLOW": "10.0.0.0",
+		"POSTRIDER_LISTNE":       ":1",
+		"POSTRIDER_FROBNICATE":   "1",
+		"POSTRIDER_CONFGI":       "", // as good as none
+		"POSTRIDER_API_KEY":      "pr_hush",
+		"POSTRIDER_PORT":         "tcp://10.0.0.1:80", // of Kubernetes
+		"POSTRIDER_SERVICE_HOST": "10.0.0.1",
 	}, "--config", file, "--max-data=7", "--egress-ports=443,x")
 
 	got := strings.ReplaceAll(sources.Check(c.Validate).Error(), file, "FILE")
 	want := strings.Join([]string{
+		"POSTRIDER_FROBNICATE: is no setting",
+		"POSTRIDER_LISTNE: is no setting; is POSTRIDER_LISTEN meant?",
 		"concurency in FILE:3: is no setting; is concurrency meant?",
 		"log-level in FILE:4: is set twice",
 		"drain-timeout in FILE:5: must be a list of plain values",

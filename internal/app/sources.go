@@ -3,8 +3,10 @@ package app
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,7 +21,7 @@ import (
 // What cannot be read is kept for [Sources.Check], so that an operator sees
 // all the mistakes at once.
 type Sources struct {
-	lookup  func(string) (string, bool)
+	environ map[string]string
 	origins map[string]string // setting → how the operator typed it; none: its default
 	entries map[string]entry  // of the file; nil: not read yet
 	faults  []error
@@ -31,10 +33,15 @@ type entry struct {
 	text string
 }
 
-// NewSources returns sources that look variables up with lookup, which is
-// [os.LookupEnv] but in tests.
-func NewSources(lookup func(string) (string, bool)) *Sources {
-	return &Sources{lookup: lookup, origins: map[string]string{}}
+// NewSources returns sources with the variables of environ, each NAME=value,
+// which is [os.Environ] but in tests.
+func NewSources(environ []string) *Sources {
+	s := &Sources{environ: map[string]string{}, origins: map[string]string{}}
+	for _, variable := range environ {
+		name, text, _ := strings.Cut(variable, "=")
+		s.environ[name] = text
+	}
+	return s
 }
 
 // Validate accepts every application.
@@ -98,8 +105,9 @@ func (s *Sources) begin(ctx *kong.Context) {
 		}
 	}
 	if path == "" {
-		path, _ = s.lookup(variable("config"))
+		path = s.environ[variable("config")]
 	}
+	s.refuseVariables()
 	if path == "" {
 		return
 	}
@@ -118,11 +126,39 @@ func (s *Sources) fileKey() string {
 // find looks a setting up. An empty variable is as good as none: compose files
 // make them.
 func (s *Sources) find(setting string) (entry, bool) {
-	if text, ok := s.lookup(variable(setting)); ok && text != "" {
+	if text := s.environ[variable(setting)]; text != "" {
 		return entry{variable(setting), text}, true
 	}
 	found, ok := s.entries[setting]
 	return found, ok
+}
+
+// ofCommands are the variables of commands that talk to a server; they may be
+// set where a server runs, too.
+var ofCommands = []string{"POSTRIDER_URL", "POSTRIDER_API_KEY", "POSTRIDER_KEY_FILE", "POSTRIDER_SECRET"}
+
+// refuseVariables finds the POSTRIDER_* variables that nothing reads.
+func (s *Sources) refuseVariables() {
+	for _, name := range slices.Sorted(maps.Keys(s.environ)) {
+		rest, ours := strings.CutPrefix(name, variable(""))
+		known := slices.ContainsFunc(settingNames(), func(setting string) bool { return variable(setting) == name })
+		if !ours || known || slices.Contains(ofCommands, name) || s.environ[name] == "" || ofCluster(name, s.environ[name]) {
+			continue
+		}
+		reason := "is no setting"
+		if like := closest(rest); like != "" {
+			reason += "; is " + variable(like) + " meant?"
+		}
+		s.faults = append(s.faults, &Fault{Key: name, Reason: reason})
+	}
+}
+
+var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)$`)
+
+// ofCluster tells the variables that Kubernetes sets in every pod for a service
+// whose name begins with postrider.
+func ofCluster(name, text string) bool {
+	return serviceLink.MatchString(name) || (strings.HasSuffix(name, "_PORT") && strings.Contains(text, "://"))
 }
 
 func (s *Sources) readFile(path string) error {
@@ -190,8 +226,17 @@ func textOf(value *yaml.Node) string {
 	return strings.Join(texts, ",")
 }
 
-// suggestion names the setting whose beginning is most like the unknown one.
+// suggestion asks for the setting that may be meant.
 func suggestion(unknown string) string {
+	if like := closest(unknown); like != "" {
+		return "; is " + like + " meant?"
+	}
+	return ""
+}
+
+// closest returns the setting whose beginning is most like the unknown one;
+// empty: none is.
+func closest(unknown string) string {
 	unknown = strings.ToLower(strings.ReplaceAll(unknown, "_", "-"))
 	best, same := "", 3 // fewer letters say nothing
 	for _, name := range settingNames() {
@@ -203,10 +248,7 @@ func suggestion(unknown string) string {
 			best, same = name, n
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return "; is " + best + " meant?"
+	return best
 }
 
 // isSetting tells the flags of Config from those of commands that happen to

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/postgres"
@@ -32,7 +33,7 @@ func openStore(ctx context.Context, c StoreConfig, o opening) (store.Store, erro
 	if dsn != "" {
 		opened, err := postgres.Open(ctx, dsn, postgres.Options{Log: o.log})
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", maskURL(dsn), err)
+			return nil, fmt.Errorf("%s%s: %w", unreached(err), maskURL(dsn), err)
 		}
 		o.log.InfoContext(ctx, "store is open", "kind", "postgres", "url", maskURL(dsn))
 		return opened, nil
@@ -43,6 +44,17 @@ func openStore(ctx context.Context, c StoreConfig, o opening) (store.Store, erro
 	}
 	o.log.InfoContext(ctx, "store is open", "kind", "sqlite", "dir", c.DataDir)
 	return opened, nil
+}
+
+// unreached says so when err is of the way to a database, and not of what it
+// answered.
+func unreached(err error) string {
+	_, network := errors.AsType[*net.OpError](err)
+	_, name := errors.AsType[*net.DNSError](err)
+	if network || name || errors.Is(err, context.DeadlineExceeded) {
+		return "the database cannot be reached: "
+	}
+	return ""
 }
 
 // InUse reports whether err says that a server runs on the SQLite store.

@@ -494,3 +494,22 @@ func TestWorkGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatOtherNodesLeaveIsPolled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		id := r.endpoint(nil)
+		stop := r.run(dispatch.Options{Poll: time.Second})
+		time.Sleep(time.Second / 2)
+		start := time.Now()
+		r.publish(id, 3, false)
+		time.Sleep(2 * time.Second)
+		if at := r.instants(id, start); len(at) != 3 || slices.Max(at) > time.Second {
+			t.Errorf("requests left after %v, want three within a second", at)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -72,6 +72,7 @@ type endpoint struct {
 	id      postrider.EndpointID
 	limit   int // attempts in flight
 	timeout time.Duration
+	known   bool          // it is not deleted, and this node has heard of it
 	open    bool          // it is enabled
 	gone    bool          // it answered 410, and is not disabled yet
 	granted time.Duration // the shortest lease given since it had no credit taken
@@ -205,10 +206,12 @@ func (c *core) endpoint(id postrider.EndpointID) *endpoint {
 }
 
 // configure takes over what the endpoint's owner asked for, as far as one
-// endpoint may go: 32 of the node's slots, or a quarter of them. An endpoint that is not known,
-// yet or any more, is not sent to, and what may wait for it is forgotten.
+// endpoint may go: 32 of the node's slots, or a quarter of them. An endpoint
+// that is not known, yet or any more, is not sent to, and what may wait for it
+// is forgotten: a wake-up or the scan names it again when it is.
 func (c *core) configure(ep *endpoint) {
 	to, ok := c.lookup(ep.id)
+	ep.known = ok
 	enabled := ok && to.Endpoint.Status == postrider.EndpointEnabled
 	ep.gone = ep.gone && enabled
 	ep.open = enabled && !ep.gone
@@ -347,6 +350,9 @@ func (ep *endpoint) holds() int { return len(ep.held[0]) + len(ep.held[1]) + len
 
 // expect notes that something in the lane is due at the instant, or before.
 func (ep *endpoint) expect(l int, at time.Time) {
+	if !ep.known {
+		return
+	}
 	if !ep.lanes[l].waiting || at.Before(ep.lanes[l].due) {
 		ep.lanes[l].waiting, ep.lanes[l].due = true, at
 	}

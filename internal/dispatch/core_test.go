@@ -236,7 +236,8 @@ func TestAnEndpointThatVanishesDoesNotHoldTheLoop(t *testing.T) {
 	if len(do.send) != 0 || len(do.release) != 1 {
 		t.Errorf("%d sent and %d released, want what was held to be given back", len(do.send), len(do.release))
 	}
-	take(c, now, settled{do.settle, make([]store.Settled, len(do.settle))}, changed{id})
+	take(c, now, changed{id}, settled{do.settle, make([]store.Settled, len(do.settle))},
+		due{[]store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
 	if len(c.endpoints) != 0 {
 		t.Errorf("%d endpoints are remembered", len(c.endpoints))
 	}

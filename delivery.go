@@ -45,7 +45,7 @@ const (
 	ReasonExpired          = "expired"           // it was pending for longer than the policy's Expiry
 	ReasonSystem           = "system"            // our fault: five nodes in a row died holding it, or its bytes are gone
 	ReasonEndpointDisabled = "endpoint_disabled" // skipped
-	ReasonEndpointDeleted  = "endpoint_deleted"  // cancelled
+	ReasonEndpointDeleted  = "endpoint_deleted"  // cancelled, or skipped by a fan-out job that came later
 	ReasonCancelled        = "cancelled"         // cancelled by a person
 )
 

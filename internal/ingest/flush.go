@@ -132,8 +132,8 @@ func (in *Ingest) matchOne(p *publish, j, rows int) store.NewEvent {
 	return store.NewEvent{Event: *e, Deliveries: deliveries}
 }
 
-// delivery makes a delivery to an endpoint; to a disabled one, a record that
-// it was skipped.
+// delivery makes a delivery to an endpoint; to a disabled or deleted one, a
+// record that it was skipped.
 func (in *Ingest) delivery(to *store.Routed, lane postrider.Lane) store.NewDelivery {
 	d := store.NewDelivery{
 		ID:       store.NewID[postrider.DeliveryID](in.opts.IDs),
@@ -142,8 +142,12 @@ func (in *Ingest) delivery(to *store.Routed, lane postrider.Lane) store.NewDeliv
 		Expiry:   to.Endpoint.Policy.Expiry,
 	}
 	d.Wait = to.Endpoint.Policy.Retry.Delay(d.ID, 0)
-	if to.Endpoint.Status == postrider.EndpointDisabled {
+	switch to.Endpoint.Status {
+	case postrider.EndpointDisabled:
 		d.Skipped = postrider.ReasonEndpointDisabled
+	case postrider.EndpointDeleted:
+		d.Skipped = postrider.ReasonEndpointDeleted
+	case postrider.EndpointEnabled, postrider.EndpointPaused:
 	}
 	return d
 }

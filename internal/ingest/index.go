@@ -43,7 +43,13 @@ type IndexOptions struct {
 type subscriptions struct {
 	exact  map[string][]*store.Routed // by event type
 	prefix map[string][]*store.Routed // by what stands before the *, as in "order."
+
+	deleted []*store.Routed // within the last hour, whatever they subscribed to
 }
+
+// deletedFor is how long a fan-out job can be late and still find an endpoint
+// that was deleted after its event was accepted.
+const deletedFor = time.Hour
 
 // NewIndex returns an empty index of the directory's endpoints.
 func NewIndex(directory store.Directory, opts IndexOptions) *Index {
@@ -163,11 +169,13 @@ func (x *Index) match(account postrider.AccountID, eventType string, most int) (
 }
 
 // matchNext returns the first n of the endpoints that the job has still to
-// serve, ordered by id.
+// serve, ordered by id, those that were deleted after its event was accepted
+// among them: the event must have a fate at them, too.
 func (x *Index) matchNext(job *store.FanOut, n int) []*store.Routed {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	lists := x.accounts[job.Event.Account].lists(job.Event.Type)
+	account := x.accounts[job.Event.Account]
+	lists := append(account.lists(job.Event.Type), account.deletedSince(job.Event))
 	for i, list := range lists {
 		at, found := slices.BinarySearchFunc(list, job.Cursor, byID)
 		if found {
@@ -193,6 +201,9 @@ func (x *Index) apply(changes store.Changes) {
 		if old := x.endpoints[id]; old != nil {
 			x.account(old.Endpoint.Account).remove(old)
 			delete(x.endpoints, id)
+			if to.Endpoint.Status == postrider.EndpointDeleted {
+				x.account(to.Endpoint.Account).bury(&to)
+			}
 		}
 		if to.Endpoint.Status != postrider.EndpointDeleted {
 			x.endpoints[id] = &to
@@ -229,6 +240,30 @@ func (s *subscriptions) remove(to *store.Routed) {
 			delete(list, key)
 		}
 	}
+}
+
+// bury keeps a deleted endpoint for the fan-out jobs that are under way.
+func (s *subscriptions) bury(to *store.Routed) {
+	s.deleted = slices.DeleteFunc(s.deleted, func(other *store.Routed) bool {
+		return to.Endpoint.UpdatedAt.Sub(other.Endpoint.UpdatedAt) > deletedFor
+	})
+	at, _ := slices.BinarySearchFunc(s.deleted, to.Endpoint.ID, byID)
+	s.deleted = slices.Insert(s.deleted, at, to)
+}
+
+// deletedSince returns the endpoints that wanted the event and were deleted
+// after it was accepted, ordered by id.
+func (s *subscriptions) deletedSince(e postrider.Event) []*store.Routed {
+	if s == nil {
+		return nil
+	}
+	var deleted []*store.Routed
+	for _, to := range s.deleted {
+		if !to.Endpoint.UpdatedAt.Before(e.CreatedAt) && to.Endpoint.Subscribes(e.Type) {
+			deleted = append(deleted, to)
+		}
+	}
+	return deleted
 }
 
 // of yields the lists that an endpoint belongs in.

@@ -441,3 +441,31 @@ func TestACrowdedGroupTurnsNoSmallEventIntoAJob(t *testing.T) {
 		}
 	})
 }
+
+func TestAnEndpointDeletedBeforeItsChunkIsSkipped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, ingest.Options{FanOutAbove: 10, FanOutChunk: 7})
+		r.endpoints(30, postrider.EndpointEnabled)
+		broken := &interrupted{Inbox: r.store} // before its first chunk
+		r.inbox = broken
+		stop := r.run()
+		event := r.publish(r.event("", `1`))[0].ID
+		time.Sleep(time.Second)
+		page, err := r.store.Endpoints(t.Context(), store.EndpointQuery{Account: r.account})
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone := page.Items[11]
+		gone.Status = postrider.EndpointDeleted
+		if _, err := r.store.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: gone}); err != nil {
+			t.Fatal(err)
+		}
+		broken.left.Store(1000)
+		time.Sleep(time.Minute)
+		if found := r.deliveries(event); found[postrider.Pending] != 29 || found[postrider.Skipped] != 1 {
+			t.Errorf("stored %v, want 29 pending and the deleted one skipped", found)
+		}
+		stop()
+	})
+}

@@ -33,8 +33,9 @@ func TestMain(m *testing.M) {
 //
 //	serve [flag…]           run a server on free ports; sets ADDRESS, POSTRIDER_URL and OPS
 //	drain                   end it with SIGTERM; it must exit with 0
+//	insist                  send SIGTERM, and more of them once it drains; they must end it
 //	crash                   end it with SIGKILL
-//	receiver [code…]        receive webhooks, and answer with the codes in turn, the last one for good; sets RECEIVER
+//	receiver [code…]        receive webhooks, and answer with the codes in turn, the last one for good, 0 never; sets RECEIVER
 //	received n              wait for the n-th webhook, and write it to the files head and body
 //	until pattern program…  run the program until its output matches
 //	capture name pattern    set a variable to what the pattern's group is in the last output
@@ -65,7 +66,7 @@ func params(p testscript.Params) testscript.Params {
 	p.RequireExplicitExec = true
 	p.RequireUniqueNames = true
 	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){
-		"serve": serve, "drain": drain, "crash": crash, "receiver": receive, "received": received,
+		"serve": serve, "drain": drain, "insist": insist, "crash": crash, "receiver": receive, "received": received,
 		"until": until, "capture": capture, "code": code,
 	}
 	return p
@@ -119,6 +120,41 @@ func drain(ts *testscript.TestScript, _ bool, _ []string) {
 		ts.Fatalf("the server ended with %v:\n%s", err, s.text())
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("serve.log"), []byte(s.text()), 0o600))
+}
+
+func insist(ts *testscript.TestScript, _ bool, _ []string) {
+	loaded, ok := processes.LoadAndDelete(ts.MkAbs("."))
+	if !ok {
+		ts.Fatalf("no server runs")
+	}
+	s := loaded.(*process)
+	ts.Check(s.command.Process.Signal(syscall.SIGTERM))
+	for deadline := time.Now().Add(patience); !strings.Contains(s.text(), "postrider drains"); <-time.After(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("the server does not drain:\n%s", s.text())
+		}
+	}
+	// One that comes in the moment before the first has had its effect is still
+	// a part of the first.
+	ended := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		s.reading.Wait()
+		close(ended)
+	})
+	for again := true; again; {
+		_ = s.command.Process.Signal(syscall.SIGTERM) // it may have ended
+		select {
+		case <-ended:
+			again = false
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	waiting.Wait()
+	_ = s.command.Wait() // it says that a signal ended it
+	if status, ok := s.command.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
+		ts.Fatalf("the server ended with %v, and not by the signal:\n%s", s.command.ProcessState, s.text())
+	}
 }
 
 func crash(ts *testscript.TestScript, _ bool, _ []string) {
@@ -205,6 +241,10 @@ func (r *inbox) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.requests = append(r.requests, webhook{head.String(), string(body)})
 	answer := r.codes[min(len(r.requests), len(r.codes))-1]
 	r.mu.Unlock()
+	if answer == 0 {
+		<-request.Context().Done()
+		return
+	}
 	w.WriteHeader(answer)
 }
 

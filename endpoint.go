@@ -72,7 +72,39 @@ type Policy struct {
 	Expiry       time.Duration // a delivery pending for longer is a dead letter; 1 minute to 90 days
 	Signatures   []Scheme      // every one of them is on every request
 	Payload      Payload
+
+	AdaptiveTimeout bool // Timeout is shortened while the endpoint keeps timing out
+	Circuit         CircuitPolicy
+	Rate            Rate
+	Order           Order
+	OnDead          OnDead // what a dead letter does to its ordering key
 }
+
+// Rate is how many attempts may start in a span of time. The zero Rate is
+// unlimited.
+type Rate struct {
+	Attempts int           // 1 to 100,000
+	Per      time.Duration // 1 s to an hour
+}
+
+// Order says in which order events reach an endpoint.
+type Order string
+
+// The orders.
+const (
+	OrderNone  Order = "none"   // as they are ready
+	OrderByKey Order = "by_key" // those of one ordering key by their sequence, one at a time
+)
+
+// OnDead says what becomes of an ordering key when one of its deliveries ends
+// as a dead letter.
+type OnDead string
+
+// The two ways to go on.
+const (
+	SkipDead    OnDead = "skip"  // the next goes
+	PauseOnDead OnDead = "pause" // the key waits until the dead letter is replayed or discarded
+)
 
 // ClientErrors says what a 4xx answer does to a delivery.
 type ClientErrors string
@@ -116,6 +148,9 @@ func DefaultPolicy() Policy {
 		Expiry:       7 * 24 * time.Hour,
 		Signatures:   []Scheme{SchemeStandard},
 		Payload:      PayloadEnvelope,
+		Circuit:      CircuitPresets["default"],
+		Order:        OrderNone,
+		OnDead:       SkipDead,
 	}
 }
 
@@ -140,5 +175,10 @@ func (p Policy) Check() error {
 		refuse(slices.Contains(p.Signatures[:i], s), field, "must not repeat a scheme")
 	}
 	refuse(p.Payload != PayloadEnvelope && p.Payload != PayloadRaw, "payload", "must be envelope or raw")
-	return errors.Join(faults...)
+	refuse(p.Rate != Rate{} && (p.Rate.Attempts < 1 || p.Rate.Attempts > 100_000), "rate.attempts", "must be 1 to 100000")
+	refuse(p.Rate != Rate{} && (p.Rate.Per < time.Second || p.Rate.Per > time.Hour), "rate.per_ms", "must be 1000 to 3600000")
+	refuse(p.Order != OrderNone && p.Order != OrderByKey, "order", "must be none or by_key")
+	refuse(p.OnDead != SkipDead && p.OnDead != PauseOnDead, "on_dead", "must be skip or pause")
+	refuse(p.OnDead == PauseOnDead && p.Order != OrderByKey, "on_dead", "must be skip unless order is by_key")
+	return errors.Join(append(faults, p.Circuit.Check())...)
 }

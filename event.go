@@ -2,7 +2,6 @@ package postrider
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -35,16 +34,29 @@ type Receipt struct {
 // MaxTypeLength is the longest event type, in bytes.
 const MaxTypeLength = 128
 
-var typeForm = regexp.MustCompile(`^[a-zA-Z0-9_-]+(\.[a-zA-Z0-9_-]+)*$`)
-
 // CheckType returns an [InvalidError] for the field unless name is an event
 // type: segments of letters, digits, _ and -, joined by dots.
 func CheckType(field, name string) error {
-	if len(name) > MaxTypeLength || !typeForm.MatchString(name) {
+	if len(name) > MaxTypeLength || !isType(name) {
 		return &InvalidError{Field: field, Reason: fmt.Sprintf(
 			"must be segments of letters, digits, _ and - joined by dots, at most %d bytes", MaxTypeLength)}
 	}
 	return nil
+}
+
+func isType(name string) bool {
+	dot := true // where a segment must begin
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c == '.' && !dot:
+			dot = true
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-':
+			dot = false
+		default:
+			return false
+		}
+	}
+	return !dot
 }
 
 // Pattern selects event types: a whole type (order.created), everything below

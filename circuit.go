@@ -1,0 +1,304 @@
+package postrider
+
+import (
+	"errors"
+	"math/bits"
+	"time"
+)
+
+// Circuit is an endpoint's breaker: while it is not closed, nothing is sent
+// but a probe now and then. What waits keeps waiting and loses no attempt.
+type Circuit struct {
+	Endpoint     EndpointID
+	Status       CircuitStatus
+	Reason       string        // why it opened; empty: it never did
+	OpenedAt     time.Time     // zero: it is closed
+	ProbeAt      time.Time     // open: when it is probed; half open: until when the probe has time
+	Cooldown     time.Duration // between opening and probe, the last time it opened; 0: it has recovered
+	FailingSince time.Time     // since when nothing was accepted, once it opened or that was an hour ago; zero: something was
+	Generation   int64         // counts its stored changes
+}
+
+// CircuitStatus is whether a circuit lets attempts through.
+type CircuitStatus string
+
+// The statuses of a circuit.
+const (
+	CircuitClosed   CircuitStatus = "closed"
+	CircuitOpen     CircuitStatus = "open"
+	CircuitHalfOpen CircuitStatus = "half_open" // one attempt, the probe, is under way
+)
+
+// Why a circuit opened.
+const (
+	ReasonFailuresInRow = "failures_in_row"
+	ReasonFailureRatio  = "failure_ratio"
+	ReasonProbeFailed   = "probe_failed"
+	ReasonManual        = "manual" // a person opened it
+)
+
+// Breaker is a circuit with what the node that owns its endpoint remembers of
+// the last attempts. The zero Breaker is closed.
+type Breaker struct {
+	Circuit
+
+	failures int       // in a row
+	accepted int       // in a row
+	failing  time.Time // since when nothing was accepted
+	recent   tally
+}
+
+// recovery is how many attempts in a row must succeed before a circuit that
+// was open is trusted again: until then one failure opens it, for twice as
+// long.
+const recovery = 3
+
+// noteAfter is how long an endpoint fails before that is stored although its
+// circuit stays closed: one that never opens is to be found by [Record.Judge].
+const noteAfter = time.Hour
+
+// Record takes up what an attempt showed, and reports whether the circuit
+// changed and is to be stored. probe tells the attempt that [Breaker.Probe]
+// allowed from those that were on their way before.
+func (b *Breaker) Record(o Outcome, probe bool, now time.Time, p CircuitPolicy) bool {
+	probe = probe && b.Status == CircuitHalfOpen // else it was set meanwhile, or another probe came back first
+	switch o {
+	case OutcomeLost, OutcomeNone:
+		return false // it says nothing of the endpoint
+	case OutcomeThrottled:
+		return probe && b.close() // it is there, and wants less
+	case OutcomeAccepted:
+		return b.recordAccepted(probe, now, p)
+	case OutcomeRejected, OutcomeGone, OutcomeUnreachable, OutcomeTimedOut, OutcomeBroken, OutcomeBlocked:
+	}
+	return b.recordFailure(probe, now, p)
+}
+
+func (b *Breaker) recordAccepted(probe bool, now time.Time, p CircuitPolicy) bool {
+	before := b.Circuit
+	if probe {
+		b.close()
+	}
+	b.FailingSince, b.failing = time.Time{}, time.Time{}
+	b.failures = 0
+	b.accepted++
+	b.recent.add(false, now, p)
+	if !b.Status.isClosed() {
+		return false // it was on its way when the circuit opened: the probe decides
+	}
+	if b.accepted >= recovery {
+		b.Cooldown = 0
+	}
+	return b.Circuit != before
+}
+
+func (b *Breaker) recordFailure(probe bool, now time.Time, p CircuitPolicy) bool {
+	if b.failing.IsZero() {
+		b.failing = now
+		if !b.FailingSince.IsZero() {
+			b.failing = b.FailingSince // as another node saw it
+		}
+	}
+	b.failures++
+	b.accepted = 0
+	b.recent.add(true, now, p)
+	switch {
+	case probe && p.never():
+		return b.close() // a person opened it, or the policy was another then
+	case probe, b.Status.isClosed() && b.Cooldown > 0 && !p.never():
+		return b.open(ReasonProbeFailed, now, p)
+	case !b.Status.isClosed():
+		return false
+	case p.Failures > 0 && b.failures >= p.Failures:
+		return b.open(ReasonFailuresInRow, now, p)
+	case p.Percent > 0 && b.recent.failing(p):
+		return b.open(ReasonFailureRatio, now, p)
+	case b.FailingSince.IsZero() && now.Sub(b.failing) >= noteAfter:
+		b.Status, b.FailingSince = CircuitClosed, b.failing
+		return true
+	}
+	return false
+}
+
+// Probe turns an open circuit whose cooldown is over half open, for one
+// attempt that is over within d. A probe that never came back is followed by
+// another. It reports whether the attempt may be made: once the change is
+// stored, so that of all nodes one probes.
+func (b *Breaker) Probe(now time.Time, d time.Duration) bool {
+	if b.Status.isClosed() || now.Before(b.ProbeAt) {
+		return false
+	}
+	b.Status = CircuitHalfOpen
+	b.ProbeAt = now.Add(d)
+	return true
+}
+
+// Set is what a person asks for: open, for the longest cooldown; closed, as if
+// it had recovered and something was accepted; or half open, which is a probe as soon as there is
+// something to send.
+func (b *Breaker) Set(s CircuitStatus, now time.Time, p CircuitPolicy) {
+	switch s {
+	case CircuitClosed:
+		b.close()
+		b.Cooldown, b.FailingSince = 0, time.Time{}
+	case CircuitHalfOpen:
+		if b.Status == CircuitHalfOpen {
+			return // that probe is under way
+		}
+		if b.Status.isClosed() {
+			b.hold(ReasonManual, now)
+		}
+		b.Cooldown = min(max(b.Cooldown, p.Cooldown), p.MaxCooldown)
+		b.ProbeAt = now
+	case CircuitOpen:
+		b.hold(ReasonManual, now)
+		b.Cooldown = p.MaxCooldown
+		b.ProbeAt = now.Add(b.Cooldown)
+	}
+}
+
+// Quiet reports whether there is nothing to remember: the circuit is closed
+// and trusted, and the last attempt succeeded.
+func (b *Breaker) Quiet() bool {
+	return b.Status.isClosed() && b.failures == 0 && b.Cooldown == 0 && b.FailingSince.IsZero()
+}
+
+// Failures returns how many attempts in a row have failed.
+func (b *Breaker) Failures() int { return b.failures }
+
+func (b *Breaker) close() bool {
+	if b.Status.isClosed() {
+		return false
+	}
+	b.Status, b.OpenedAt, b.ProbeAt = CircuitClosed, time.Time{}, time.Time{}
+	b.failures, b.accepted, b.recent = 0, 0, tally{}
+	return true
+}
+
+func (b *Breaker) open(reason string, now time.Time, p CircuitPolicy) bool {
+	b.hold(reason, now)
+	if b.FailingSince.IsZero() {
+		b.FailingSince = b.failing
+	}
+	b.Cooldown = min(max(2*b.Cooldown, p.Cooldown), p.MaxCooldown)
+	b.ProbeAt = now.Add(b.Cooldown)
+	return true
+}
+
+// hold opens the circuit, without saying for how long.
+func (b *Breaker) hold(reason string, now time.Time) {
+	if b.Status.isClosed() {
+		b.OpenedAt = now
+	}
+	b.Status, b.Reason = CircuitOpen, reason
+}
+
+func (s CircuitStatus) isClosed() bool { return s == CircuitClosed || s == "" }
+
+// CircuitPolicy says when a circuit opens, and for how long.
+type CircuitPolicy struct {
+	Failures    int           // in a row that open it; 0: they do not
+	Percent     int           // of the window that open it when they failed; 0: they do not
+	Attempts    int           // the window: so many attempts, 10 to 60; 0: Window
+	Window      time.Duration // the window: the attempts of so long, 20 at least; 10 s to a day
+	Cooldown    time.Duration // from opening to the first probe; 1 s to a day
+	MaxCooldown time.Duration // each probe that fails doubles it, up to this
+}
+
+// CircuitPresets are the policies that have a name.
+var CircuitPresets = map[string]CircuitPolicy{
+	"default":  {Failures: 5, Percent: 50, Attempts: 20, Cooldown: time.Minute, MaxCooldown: 30 * time.Minute},
+	"strict":   {Failures: 5, Cooldown: 30 * time.Minute, MaxCooldown: 30 * time.Minute},
+	"windowed": {Percent: 50, Window: 10 * time.Minute, Cooldown: 5 * time.Minute, MaxCooldown: 30 * time.Minute},
+	"never":    {Cooldown: time.Minute, MaxCooldown: 30 * time.Minute},
+}
+
+// Check returns every fault of the policy, joined, each an [InvalidError] that
+// names its field as the API does.
+func (p CircuitPolicy) Check() error {
+	var faults []error
+	refuse := func(wrong bool, field, reason string) {
+		if wrong {
+			faults = append(faults, &InvalidError{Field: "circuit." + field, Reason: reason})
+		}
+	}
+	refuse(p.Failures < 0 || p.Failures > 1000, "failures", "must be 0 to 1000")
+	refuse(p.Percent < 0 || p.Percent > 100, "percent", "must be 0 to 100")
+	refuse(p.Percent > 0 && (p.Attempts == 0) == (p.Window == 0), "percent", "needs either attempts or window_ms")
+	refuse(p.Percent == 0 && p.Attempts != 0, "attempts", "needs percent")
+	refuse(p.Percent == 0 && p.Window != 0, "window_ms", "needs percent")
+	refuse(p.Attempts != 0 && (p.Attempts < 10 || p.Attempts > 60), "attempts", "must be 10 to 60")
+	refuse(p.Window != 0 && (p.Window < 10*time.Second || p.Window > day), "window_ms", "must be 10000 to 86400000")
+	refuse(p.Cooldown < time.Second || p.Cooldown > day, "cooldown_ms", "must be 1000 to 86400000")
+	refuse(p.MaxCooldown < p.Cooldown || p.MaxCooldown > day, "max_cooldown_ms", "must be cooldown_ms to 86400000")
+	return errors.Join(faults...)
+}
+
+const day = 24 * time.Hour
+
+func (p CircuitPolicy) never() bool { return p.Failures == 0 && p.Percent == 0 }
+
+// minSamples is how many attempts a window of time must have to say anything.
+const minSamples = 20
+
+// tally counts attempts and failures in a window: the last 64 attempts as
+// bits, or ten slices of a window of time.
+type tally struct {
+	bits   uint64 // 1: failed; the youngest is the lowest
+	n      int    // of bits
+	slices [slicesOfWindow]struct{ attempts, failures uint32 }
+	width  time.Duration // of a slice
+	slice  int64         // the youngest slice's number since the epoch
+}
+
+// slicesOfWindow is in how many parts a window of time is forgotten.
+const slicesOfWindow = 10
+
+func (t *tally) add(failed bool, now time.Time, p CircuitPolicy) {
+	if p.Attempts > 0 {
+		t.bits <<= 1
+		if failed {
+			t.bits |= 1
+		}
+		t.n = min(t.n+1, 64)
+		return
+	}
+	if p.Window <= 0 {
+		return
+	}
+	if width := p.Window / slicesOfWindow; width != t.width {
+		*t = tally{width: width} // its numbers are of other slices
+	}
+	slice := max(now.UnixNano()/int64(t.width), t.slice) // a clock that was set back does not wake old ones
+	for gone := min(slice-t.slice, slicesOfWindow); gone > 0; gone-- {
+		t.slices[(slice-gone+1)%slicesOfWindow] = struct{ attempts, failures uint32 }{}
+	}
+	t.slice = slice
+	at := &t.slices[slice%slicesOfWindow]
+	at.attempts++
+	if failed {
+		at.failures++
+	}
+}
+
+// failing reports whether the window is full enough and failed too often.
+func (t *tally) failing(p CircuitPolicy) bool {
+	attempts, failures := 0, 0
+	if p.Attempts > 0 {
+		attempts = t.n
+		if attempts < p.Attempts {
+			return false
+		}
+		attempts = p.Attempts
+		failures = bits.OnesCount64(t.bits & (1<<p.Attempts - 1))
+	} else {
+		for _, s := range t.slices {
+			attempts += int(s.attempts)
+			failures += int(s.failures)
+		}
+		if attempts < minSamples {
+			return false
+		}
+	}
+	return failures*100 >= attempts*p.Percent
+}

@@ -1,7 +1,8 @@
 // Package janitor keeps a store in shape while the rest of the program works:
 // pending deliveries whose time is over become dead letters, the backlog of
-// deleted endpoints is cancelled, old idempotency keys are forgotten, and the
-// partitions of the coming days are made ahead.
+// deleted endpoints is cancelled, old idempotency keys are forgotten, the
+// partitions of the coming days are made ahead, and endpoints that fail for
+// long are warned about and disabled.
 //
 // A [Janitor] has one method, [Janitor.Run]. Whatever happens:
 //
@@ -10,9 +11,10 @@
 //   - One chore's failure stops neither the others nor the janitor: it is
 //     logged, and tried again after a wait that grows to Options.Every.
 //   - Any number of janitors may work on one store. What one did, the others
-//     do not find.
+//     do not find: of a change of standing, one hears.
 //
-// It decides nothing: what is due is the store's to say, by the store's clock.
+// It decides nothing: what is due is the store's to say, by the store's clock,
+// and how an endpoint stands is [postrider.Record.Judge]'s.
 package janitor
 
 import (
@@ -22,6 +24,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -31,6 +34,10 @@ type Options struct {
 	KeysAge time.Duration // how long idempotency keys are remembered; default 7 days
 	Chunk   int           // rows a transaction; default 500
 	Log     *slog.Logger  // default: discard
+
+	// OnStanding hears of each standing that this janitor recorded, once; not at
+	// all if the process ends in between. Default: nobody does.
+	OnStanding func(context.Context, postrider.Standing)
 }
 
 func (o Options) withDefaults() Options {
@@ -38,6 +45,9 @@ func (o Options) withDefaults() Options {
 	o.KeysAge = cmp.Or(o.KeysAge, 7*24*time.Hour)
 	o.Chunk = cmp.Or(o.Chunk, 500)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.OnStanding == nil {
+		o.OnStanding = func(context.Context, postrider.Standing) {}
+	}
 	return o
 }
 
@@ -90,6 +100,7 @@ func (j *Janitor) chores() []chore {
 		{"forget idempotency keys", counted(func(ctx context.Context) (int, error) {
 			return j.upkeep.ForgetKeys(ctx, j.opts.KeysAge, j.opts.Chunk)
 		})},
+		{"judge endpoints", (&judge{upkeep: j.upkeep, opts: j.opts}).chunk},
 	}
 }
 

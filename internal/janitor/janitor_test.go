@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/janitor"
 )
 
@@ -73,6 +74,15 @@ func (u *upkeep) MakePartitions(context.Context) error {
 	return nil
 }
 
+func (u *upkeep) Records(context.Context, postrider.EndpointID, int) ([]postrider.Record, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.note("judge")
+	return nil, nil
+}
+
+func (u *upkeep) PutStanding(context.Context, postrider.Standing) error { return nil }
+
 func (u *upkeep) Now(context.Context) (time.Time, error) { return time.Now(), nil }
 
 // work runs a janitor for d of virtual time.
@@ -92,7 +102,7 @@ func TestEveryChoreIsDoneAtOnceAndEachMinute(t *testing.T) {
 		work(t, u, 150*time.Second)
 
 		each := []float64{0, 60, 120}
-		want := map[string][]float64{"expire": each, "cancel": each, "forget": each, "partitions": each}
+		want := map[string][]float64{"expire": each, "cancel": each, "forget": each, "partitions": each, "judge": each}
 		if diff := cmp.Diff(want, u.calls); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}

@@ -2,7 +2,8 @@
 //
 // A [Store] is six roles, each of them for one part of the program: [Inbox]
 // for ingest, [Queue] for dispatch, [Directory] and [Access] for the API,
-// [Ledger] for whoever looks back, [Upkeep] for the janitor. Every method is a
+// [Ledger] for whoever looks back, [Upkeep] for the janitor. Stores that
+// several nodes can share have a seventh, [Nodes]. Every method is a
 // verb and one transaction: it happens whole or not at all, and is on disk
 // when it returns. No transaction is ever handed out.
 //
@@ -65,6 +66,9 @@ type Inbox interface {
 	// key: from 1, without gaps, in the order of commits.
 	// A delivery with a Token is stored leased, one without waits, one with
 	// Skipped is recorded as skipped with that reason and never queued.
+	// A delivery with Ordered waits for its turn: of the pending ordered
+	// deliveries of one endpoint and ordering key only the one with the lowest
+	// sequence is ever due, and none while the key is paused.
 	// An event with FanOutUpTo gets a fan-out job instead of deliveries.
 	// A publish repeated with the same ids, after its reply was lost, stores
 	// nothing twice and answers as the first time.
@@ -109,6 +113,11 @@ type NewDelivery struct {
 	Token    postrider.Token // not zero: leased, as attempt 1
 	Lease    time.Duration   // with a Token: for how long
 	Skipped  string          // not empty: why it is not even queued
+
+	// Ordered, where it is not empty, keeps the delivery in the order of its
+	// event's ordering key, which is then not empty either, and says what its
+	// end as a dead letter does to the key. It has no Token.
+	Ordered postrider.OnDead
 }
 
 // Published answers for one [Batch].
@@ -151,7 +160,8 @@ type FanOutChunk struct {
 	Lease      time.Duration // not Done: the job's new lease, under the same token
 }
 
-// Queue hands out deliveries and takes back what became of them.
+// Queue hands out deliveries and takes back what became of them, and keeps the
+// circuits of their endpoints.
 type Queue interface {
 	// Claim leases deliveries that are due: of each want's endpoint and lane up
 	// to N, the longest due first.
@@ -173,6 +183,8 @@ type Queue interface {
 	// Stale, is recorded as a stale attempt, and changes no delivery. A stale
 	// attempt takes the place of the lost one of the same number.
 	// Delivered and dead end the row; a dead delivery gets a dead letter.
+	// Where an ordered delivery ends, the next of its key is due at once, unless
+	// it is dead and pauses its key; the answer's Next is the lane of that one.
 	// Pending frees the lease, moves the delivery to the retry lane (bulk stays
 	// bulk) and to Transition.Step, and sets Losses to 0.
 	// Settled again, a settlement changes nothing and is not stale.
@@ -187,7 +199,37 @@ type Queue interface {
 	// due, leases that end included, ordered by endpoint: at most d.Max
 	// endpoints after d.After.
 	// With d.NewerThan only deliveries with a greater id are looked at.
+	// Ordered deliveries whose turn has not come are not looked at.
 	Due(ctx context.Context, d Due) ([]DueLane, error)
+
+	// PutCircuit stores a change of an endpoint's circuit and returns it as
+	// stored, Generation one higher.
+	//
+	// It stores nothing, and returns the circuit as it is with
+	// postrider.ErrConflict, unless p.Circuit.Generation is the stored one's; the
+	// first change has 0. An endpoint that does not exist is
+	// postrider.ErrNotFound.
+	// With p.Announce it raises the version of the subscriptions, like a change
+	// of the endpoint, so that every node hears of it.
+	PutCircuit(ctx context.Context, p PutCircuit) (postrider.Circuit, error)
+
+	// Circuits lists circuits, ordered by endpoint, from the one after q.After:
+	// at most q.Limit. An endpoint whose circuit never changed has none.
+	Circuits(ctx context.Context, q CircuitQuery) ([]postrider.Circuit, error)
+}
+
+// PutCircuit changes a circuit.
+type PutCircuit struct {
+	Circuit  postrider.Circuit
+	Announce bool
+}
+
+// CircuitQuery filters circuits; a zero field does not.
+type CircuitQuery struct {
+	Endpoint  postrider.EndpointID
+	NotClosed bool // open and half open ones alone
+	After     postrider.EndpointID
+	Limit     int
 }
 
 // Claim asks for due deliveries, all leased under one token.
@@ -229,6 +271,7 @@ type Settlement struct {
 // Settled answers for one [Settlement].
 type Settled struct {
 	Stale bool
+	Next  postrider.Lane // not empty: where the next delivery of the ordering key is due now
 }
 
 // Lease names a lease.
@@ -278,7 +321,8 @@ type Directory interface {
 	// Changes returns the endpoints that changed after the version since, as
 	// they are now, in the order of their last change: at most limit, and the
 	// version up to which that is all of it. Every PutEndpoint and RotateSecret
-	// raises the version by one.
+	// raises the version by one; so does PutStanding, where it disables, and
+	// PutCircuit, where it announces.
 	// Deleted endpoints are among them, unless since is 0.
 	Changes(ctx context.Context, since int64, limit int) (Changes, error)
 }
@@ -314,6 +358,7 @@ type Changes struct {
 type Routed struct {
 	Endpoint postrider.Endpoint
 	Secrets  []postrider.Secret // not expired, newest first
+	Circuit  postrider.Circuit  // as it is now, announced or not; zero: it never changed
 }
 
 // Access keeps accounts, API keys and the catalogue of event types.
@@ -392,6 +437,8 @@ type Ledger interface {
 	// A dead letter is resolved as replayed. While its replay is pending, a
 	// second one is a *ReplayPendingError that names it; afterwards it may be
 	// replayed again.
+	// Where the dead letter pauses its ordering key, the replay takes its place
+	// in the order: the key goes on when the replay has ended.
 	// A delivery that is pending itself is postrider.ErrConflict; so is one
 	// whose endpoint is deleted. Bytes that are gone: postrider.ErrGone.
 	Replay(ctx context.Context, r Replay) (postrider.Delivery, error)
@@ -402,88 +449,40 @@ type Ledger interface {
 	Cancel(ctx context.Context, c Cancel) (postrider.Delivery, error)
 
 	// Discard resolves a dead letter as discarded. One that is resolved is
-	// postrider.ErrConflict.
+	// postrider.ErrConflict. Where it pauses its ordering key, the key goes on.
 	Discard(ctx context.Context, d Discard) (postrider.DeadLetter, error)
+
+	// OrderedKeys lists the ordering keys of an endpoint that have something
+	// waiting or are paused, by key.
+	OrderedKeys(ctx context.Context, q OrderedKeyQuery) (Page[OrderedKey], error)
+
+	// Standings lists an endpoint's standings, newest first: every change there
+	// was.
+	Standings(ctx context.Context, q StandingQuery) (Page[postrider.Standing], error)
 }
 
-// EventQuery filters events; a zero field does not.
-type EventQuery struct {
-	Account postrider.AccountID
-	ID      postrider.EventID
-	Type    string
-	Span
-	Paging
-}
-
-// DeliveryQuery filters deliveries; a zero field does not.
-type DeliveryQuery struct {
-	Account   postrider.AccountID
-	ID        postrider.DeliveryID
-	Event     postrider.EventID
-	Endpoint  postrider.EndpointID
-	EventType string
-	Status    postrider.Status
-	Span
-	Paging
-}
-
-// AttemptQuery filters attempts; a zero field does not. Account with Delivery
-// or Event is needed.
-type AttemptQuery struct {
+// OrderedKeyQuery asks for the ordering keys of one endpoint of the account.
+type OrderedKeyQuery struct {
 	Account  postrider.AccountID
-	Delivery postrider.DeliveryID
-	Event    postrider.EventID
+	Endpoint postrider.EndpointID
 	Paging
 }
 
-// DeadLetterQuery filters dead letters; a zero field does not.
-type DeadLetterQuery struct {
-	Account   postrider.AccountID
-	Delivery  postrider.DeliveryID
-	Endpoint  postrider.EndpointID
-	EventType string
-	Resolved  bool // the resolved ones too
-	Span
+// OrderedKey is how far an ordering key has come at an endpoint.
+type OrderedKey struct {
+	Key      string
+	Waiting  int                  // pending deliveries, the head among them; counted up to 1,000
+	Head     postrider.DeliveryID // the one whose turn it is; zero: none is pending
+	Sequence int64                // the head's
+	Since    time.Time            // when the head was made; of a paused key, when it was paused
+	PausedBy postrider.DeliveryID // the dead letter that pauses it; zero: none does
+}
+
+// StandingQuery asks for the standings of one endpoint of the account.
+type StandingQuery struct {
+	Account  postrider.AccountID
+	Endpoint postrider.EndpointID
 	Paging
-}
-
-// Span keeps what was made from From on and before To; a zero end is open.
-type Span struct {
-	From, To time.Time
-}
-
-// Replay asks for a delivery to be made again.
-type Replay struct {
-	Account  postrider.AccountID // zero: any
-	Delivery postrider.DeliveryID
-	ID       postrider.DeliveryID // the new delivery's
-	Expiry   time.Duration
-	By       string
-}
-
-// ReplayPendingError says that a dead letter is being replayed already.
-type ReplayPendingError struct {
-	Replay postrider.DeliveryID
-}
-
-// Error names the replay.
-func (e *ReplayPendingError) Error() string { return "replay " + e.Replay.String() + " is pending" }
-
-// Unwrap returns [postrider.ErrConflict].
-func (e *ReplayPendingError) Unwrap() error { return postrider.ErrConflict }
-
-// Cancel asks for a pending delivery to be ended.
-type Cancel struct {
-	Account  postrider.AccountID // zero: any
-	Delivery postrider.DeliveryID
-}
-
-// Discard asks for a dead letter to be laid aside.
-type Discard struct {
-	Account  postrider.AccountID // zero: any
-	Delivery postrider.DeliveryID
-	By       string
-	Note     string
 }
 
 // Upkeep keeps a store in shape. Its methods do a bounded piece of work and
@@ -505,6 +504,19 @@ type Upkeep interface {
 	// MakePartitions makes the partitions that the coming days need. Stores
 	// without partitions do nothing.
 	MakePartitions(ctx context.Context) error
+
+	// Records returns what is needed to judge endpoints: of those that are not
+	// deleted and have a dead letter of the last [postrider.StandingSpan], a
+	// circuit that has been failing, or a standing that is not good; ordered by
+	// id, at most limit after the given one. What is counted is of that span,
+	// and of the time since the standing was last recorded as good.
+	Records(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.Record, error)
+
+	// PutStanding records a standing. One that is disabled disables the
+	// endpoint, for its reason, in the same transaction; where the endpoint was
+	// not enabled, nothing is recorded and it returns postrider.ErrConflict.
+	// A Number that is not the endpoint's next is postrider.ErrConflict.
+	PutStanding(ctx context.Context, s postrider.Standing) error
 
 	// Now returns the store's clock.
 	Now(ctx context.Context) (time.Time, error)

@@ -19,3 +19,7 @@ func TestContract(t *testing.T) { storetest.Run(t, open) }
 // TestModel is the model against itself: histories must be playable, and
 // nothing in them may hang on the clock.
 func TestModel(t *testing.T) { storetest.Model(t, open) }
+
+func TestNodes(t *testing.T) {
+	storetest.RunNodes(t, func(*testing.T) storetest.NodeStore { return memory.New(memory.Options{}) })
+}

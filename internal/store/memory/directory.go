@@ -14,8 +14,10 @@ import (
 
 type endpoint struct {
 	postrider.Endpoint
-	version int64              // of the subscriptions, at its last change
-	secrets []postrider.Secret // newest first, expired ones too
+	version   int64              // of the subscriptions, at its last change
+	secrets   []postrider.Secret // newest first, expired ones too
+	circuit   postrider.Circuit
+	standings []postrider.Standing // oldest first
 }
 
 func (e *endpoint) deleted() bool { return e.Status == postrider.EndpointDeleted }
@@ -159,7 +161,9 @@ func (s *Store) Changes(_ context.Context, since int64, limit int) (store.Change
 	}
 	now := s.now()
 	for _, e := range changed {
-		changes.Endpoints = append(changes.Endpoints, store.Routed{Endpoint: ownEndpoint(e.Endpoint), Secrets: e.active(now)})
+		changes.Endpoints = append(changes.Endpoints, store.Routed{
+			Endpoint: ownEndpoint(e.Endpoint), Secrets: e.active(now), Circuit: e.circuit,
+		})
 	}
 	return changes, nil
 }

@@ -92,7 +92,7 @@ func (s *Store) storeLocked(e store.NewEvent, now time.Time) {
 func (s *Store) enqueueLocked(e *event, n store.NewDelivery, now time.Time) {
 	d := &delivery{
 		id: n.ID, event: e, endpoint: n.Endpoint, lane: n.Lane, status: postrider.Pending,
-		due: now.Add(n.Wait), expires: now.Add(n.Expiry), at: -1,
+		due: now.Add(n.Wait), expires: now.Add(n.Expiry), at: -1, ordered: n.Ordered,
 	}
 	s.addLocked(d)
 	switch {
@@ -102,7 +102,9 @@ func (s *Store) enqueueLocked(e *event, n store.NewDelivery, now time.Time) {
 	case n.Token != 0:
 		d.claims, d.token, d.due = 1, n.Token, now.Add(n.Lease)
 	}
-	s.laneOf(d).push(d)
+	if s.hasTurnLocked(d) {
+		s.laneOf(d).push(d)
+	}
 }
 
 func (s *Store) addLocked(d *delivery) {

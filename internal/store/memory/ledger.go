@@ -34,7 +34,7 @@ func (d *delivery) read() postrider.Delivery {
 		Status: d.status, Reason: d.reason, Attempts: d.requests(), FinishedAt: d.finishedAt, ReplayedFrom: d.replayedFrom,
 	}
 	read.LastStatusCode, read.LastError = d.last()
-	if d.status == postrider.Pending && d.token == 0 {
+	if d.at >= 0 && d.token == 0 {
 		read.NextAttemptAt = d.due
 	}
 	return read
@@ -182,7 +182,9 @@ func (s *Store) Replay(_ context.Context, r store.Replay) (postrider.Delivery, e
 		due: now, expires: now.Add(r.Expiry), replayedFrom: old.id, at: -1,
 	}
 	s.addLocked(d)
-	s.laneOf(d).push(d)
+	if !s.replaceLocked(old, d) {
+		s.laneOf(d).push(d)
+	}
 	if old.letter != nil {
 		old.letter.ResolvedAt, old.letter.Resolution = now, postrider.Replayed
 		old.letter.ResolvedBy, old.letter.Replay = r.By, r.ID
@@ -230,6 +232,7 @@ func (s *Store) Cancel(_ context.Context, c store.Cancel) (postrider.Delivery, e
 func (s *Store) cancelLocked(d *delivery, reason string, now time.Time) {
 	s.endLocked(d)
 	d.decide(postrider.Cancelled, reason, now)
+	s.nextLocked(d, now)
 }
 
 // Discard implements [store.Ledger].
@@ -247,7 +250,9 @@ func (s *Store) Discard(_ context.Context, q store.Discard) (postrider.DeadLette
 	if err != nil {
 		return postrider.DeadLetter{}, fmt.Errorf("discard dead letter %s: %w", q.Delivery, err)
 	}
-	d.letter.ResolvedAt, d.letter.Resolution = s.now(), postrider.Discarded
+	now := s.now()
+	d.letter.ResolvedAt, d.letter.Resolution = now, postrider.Discarded
 	d.letter.ResolvedBy, d.letter.Note = q.By, q.Note
+	s.resumeLocked(d, now)
 	return *d.letter, nil
 }

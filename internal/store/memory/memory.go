@@ -53,10 +53,17 @@ type Store struct {
 	lanes      map[laneKey]*lane
 	held       map[store.Key]heldKey
 	sequences  map[orderKey]int64
+	lines      map[lineKey]*line
 	fanOuts    table[postrider.EventID, *fanOut]
+	nodes      map[uint32]*node // by incarnation
+	owners     [store.Shards]*node
+	listeners  map[chan string]struct{}
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store = (*Store)(nil)
+	_ store.Nodes = (*Store)(nil)
+)
 
 // New returns an empty store.
 func New(opts Options) *Store {
@@ -66,6 +73,9 @@ func New(opts Options) *Store {
 		lanes:     map[laneKey]*lane{},
 		held:      map[store.Key]heldKey{},
 		sequences: map[orderKey]int64{},
+		lines:     map[lineKey]*line{},
+		nodes:     map[uint32]*node{},
+		listeners: map[chan string]struct{}{},
 	}
 }
 

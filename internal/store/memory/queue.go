@@ -19,9 +19,10 @@ type delivery struct {
 	event        *event
 	endpoint     postrider.EndpointID
 	lane         postrider.Lane
-	due          time.Time // or leased until
-	at           int       // its place in its lane; -1 when it is not queued
-	claims       int       // the number of the attempt under way or made last
+	due          time.Time        // or leased until
+	at           int              // its place in its lane; -1 when it is not queued, or waits for its turn
+	ordered      postrider.OnDead // empty: it has no turn to wait for
+	claims       int              // the number of the attempt under way or made last
 	step         int
 	losses       int
 	token        postrider.Token
@@ -89,9 +90,12 @@ func (s *Store) requeueLocked(d *delivery, change func()) {
 	s.laneOf(d).push(d)
 }
 
-// endLocked takes a queued delivery out of the queue.
+// endLocked takes a queued delivery out of its lane. Where it had its turn,
+// nextLocked follows when its status is known.
 func (s *Store) endLocked(d *delivery) {
-	s.laneOf(d).remove(d)
+	if d.at >= 0 {
+		s.laneOf(d).remove(d)
+	}
 	d.token = 0
 }
 
@@ -230,7 +234,7 @@ func (s *Store) settleLocked(settlement store.Settlement, now time.Time) store.S
 		s.endLocked(d)
 		d.record(a)
 		d.end(a, t, now)
-		return store.Settled{}
+		return store.Settled{Next: s.nextLocked(d, now)}
 	}
 	a.NextAt = now.Add(t.After)
 	d.record(a)

@@ -8,13 +8,22 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// queuedLocked returns up to limit queued deliveries that match, oldest first.
+// queuedLocked returns up to limit queued deliveries that match, those that
+// wait for their turn too, oldest first.
 func (s *Store) queuedLocked(limit int, matches func(*delivery) bool) (found []*delivery) {
+	look := func(d *delivery) {
+		if matches(d) {
+			found = append(found, d)
+		}
+	}
 	for _, l := range s.lanes {
 		for _, d := range *l {
-			if matches(d) {
-				found = append(found, d)
-			}
+			look(d)
+		}
+	}
+	for _, l := range s.lines {
+		for _, d := range l.blocked() {
+			look(d)
 		}
 	}
 	slices.SortFunc(found, func(a, b *delivery) int { return a.id.Compare(b.id) })
@@ -36,6 +45,7 @@ func (s *Store) Expire(_ context.Context, limit int) (int, error) {
 		}
 		s.endLocked(d)
 		d.bury(postrider.ReasonExpired, now)
+		s.nextLocked(d, now)
 	}
 	return len(expired), nil
 }
@@ -45,10 +55,16 @@ func (s *Store) CancelDeleted(_ context.Context, limit int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	orphans := s.queuedLocked(limit, func(d *delivery) bool {
-		e, ok := s.endpoints.get(d.endpoint)
+	deleted := func(id postrider.EndpointID) bool {
+		e, ok := s.endpoints.get(id)
 		return ok && e.deleted()
-	})
+	}
+	for key, l := range s.lines {
+		if deleted(key.endpoint) {
+			l.pausedBy = nil
+		}
+	}
+	orphans := s.queuedLocked(limit, func(d *delivery) bool { return deleted(d.endpoint) })
 	for _, d := range orphans {
 		s.cancelLocked(d, postrider.ReasonEndpointDeleted, now)
 	}

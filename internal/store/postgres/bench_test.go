@@ -1,10 +1,18 @@
 package postgres_test
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/testkit"
 )
 
 const benchBatch = 100
@@ -49,4 +57,58 @@ func publishBatch(b *testing.B, s *shop, batch store.Batch) {
 func perDelivery(b *testing.B) {
 	b.Helper()
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchBatch, "ns/delivery")
+}
+
+const benchGroup = 60
+
+// Deliveries that are published and accepted at once, in groups, several at a
+// time: what they cost the server in CPU, whatever else the machine does.
+func BenchmarkDelivery(b *testing.B) {
+	s := newShop(b, freshDSN(b))
+	var tokens atomic.Int64
+	tokens.Store(1 << 32)
+	before := serverCPU(b)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			token := postrider.Token(tokens.Add(1))
+			batch := s.batch(benchGroup, token)
+			publishBatch(b, s, batch)
+			if _, err := s.Settle(b.Context(), s.settlements(batch, token)); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	n := float64(b.N) * benchGroup
+	b.ReportMetric(float64((serverCPU(b)-before).Microseconds())/n, "µs-cpu/delivery")
+	b.ReportMetric(n/b.Elapsed().Seconds(), "deliveries/s")
+}
+
+// serverCPU returns the processor time of the shared cluster's processes, those
+// that have ended included.
+func serverCPU(b *testing.B) time.Duration {
+	b.Helper()
+	pidFile, err := os.ReadFile(filepath.Join(filepath.Dir(testkit.SharedCluster(b).Socket()), "data", "postmaster.pid"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	postmaster, _, _ := strings.Cut(string(pidFile), "\n")
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	ticks := 0
+	for _, path := range stats {
+		stat, _ := os.ReadFile(path) // nothing: it has ended
+		name := bytes.LastIndexByte(stat, ')')
+		fields := strings.Fields(string(stat[name+1:])) // from the third on
+		counted := 0
+		switch {
+		case strings.HasPrefix(string(stat), postmaster+" "):
+			counted = 4 // its own, and those of its children that have ended
+		case len(fields) > 1 && fields[1] == postmaster:
+			counted = 2
+		}
+		for i := range counted {
+			n, _ := strconv.Atoi(fields[11+i])
+			ticks += n
+		}
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -39,9 +41,20 @@ const replaySourceSQL = `
 // dead_letters_pkey.
 const lockDeadLetterSQL = `select delivery from dead_letters where delivery = @id for update`
 
+// The replay of a dead letter that pauses its ordering key takes its place in
+// the order. Walks paused_keys_delivery.
 const insertReplaySQL = `
-	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at, replayed_from)
-	values (@replay, @event, @endpoint, @of, @type, 2, now(), 0, 0, 0, now() + @expiry * interval '1 microsecond', @id)`
+	with resumed as (
+		delete from paused_keys
+		where delivery = @id
+		returning ordering_key, sequence
+	)
+	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at, replayed_from,
+		ordering_key, sequence, pauses)
+	select @replay, @event, @endpoint, @of, @type, 2, clock_timestamp(), 0, 0, 0, now() + @expiry * interval '1 microsecond',
+		@id, r.ordering_key, r.sequence, case when r.sequence is not null then true end
+	from (select) replay
+	left join resumed r on true`
 
 // Walks dead_letters_pkey.
 const resolveReplayedSQL = `
@@ -73,7 +86,10 @@ func replay(ctx context.Context, tx pgx.Tx, r store.Replay) error {
 		"id": someUUID(r.Delivery), "account": uuid(r.Account), "replay": someUUID(r.ID),
 		"expiry": r.Expiry.Microseconds(), "by": r.By,
 	}
-	if _, err := tx.Exec(ctx, lockDeadLetterSQL, args); err != nil {
+	b := &pgx.Batch{}
+	b.Queue(lockHeadsSQL, pgx.NamedArgs{"ids": uuids{someUUID(r.Delivery)}})
+	b.Queue(lockDeadLetterSQL, args)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return err
 	}
 	source, err := replaySource(ctx, tx, args)
@@ -82,7 +98,7 @@ func replay(ctx context.Context, tx pgx.Tx, r store.Replay) error {
 	}
 	args["event"], args["endpoint"], args["of"], args["type"] =
 		someUUID(source.event), someUUID(source.endpoint), someUUID(source.account), source.eventType
-	b := &pgx.Batch{}
+	b = &pgx.Batch{}
 	b.Queue(insertReplaySQL, args)
 	b.Queue(resolveReplayedSQL, args)
 	return tx.SendBatch(ctx, b).Close()
@@ -135,14 +151,14 @@ const cancelSQL = `
 func (s *Store) Cancel(ctx context.Context, c store.Cancel) (postrider.Delivery, error) {
 	var d postrider.Delivery
 	err := s.repeat(ctx, func(again bool) error {
-		tag, err := s.pool.Exec(ctx, cancelSQL, pgx.NamedArgs{"id": someUUID(c.Delivery), "account": uuid(c.Account)})
+		ended, err := s.cancel(ctx, c)
 		if err != nil {
 			return err
 		}
 		if d, err = s.delivery(ctx, c.Delivery, c.Account); err != nil {
 			return err
 		}
-		if cancelled := tag.RowsAffected() > 0 || again && d.Status == postrider.Cancelled; !cancelled {
+		if cancelled := ended || again && d.Status == postrider.Cancelled; !cancelled {
 			return postrider.ErrConflict
 		}
 		return nil
@@ -153,19 +169,43 @@ func (s *Store) Cancel(ctx context.Context, c store.Cancel) (postrider.Delivery,
 	return d, nil
 }
 
+// cancel reports whether the delivery was pending.
+func (s *Store) cancel(ctx context.Context, c store.Cancel) (ended bool, err error) {
+	id := someUUID(c.Delivery)
+	err = s.exchange(ctx, func(conn *pgxpool.Conn) error {
+		turns, err := lockTurns(ctx, conn, uuids{id}, nil)
+		if err != nil {
+			return err
+		}
+		b := &pgx.Batch{}
+		b.Queue(cancelSQL, pgx.NamedArgs{"id": id, "account": uuid(c.Account)}).Exec(func(tag pgconn.CommandTag) error {
+			ended = tag.RowsAffected() > 0
+			return nil
+		})
+		queueTurns(b, turns, nil)
+		b.Queue(commitSQL)
+		return conn.SendBatch(ctx, b).Close()
+	})
+	return ended, err
+}
+
 // Walks dead_letters_pkey.
 const discardSQL = `
 	update dead_letters
 	set resolved_at = now(), resolution = 'discarded', resolved_by = @by, note = @note
 	where delivery = @id and (@account::uuid is null or account = @account) and resolved_at is null`
 
+// A dead letter that is resolved pauses nothing. Walks paused_keys_delivery.
+const resumeSQL = `
+	delete from paused_keys
+	where delivery = @id and (@account::uuid is null or account = @account)
+	returning endpoint, ordering_key`
+
 // Discard lays a dead letter aside.
 func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLetter, error) {
 	var letter postrider.DeadLetter
 	err := s.repeat(ctx, func(again bool) error {
-		tag, err := s.pool.Exec(ctx, discardSQL, pgx.NamedArgs{
-			"id": someUUID(d.Delivery), "account": uuid(d.Account), "by": d.By, "note": d.Note,
-		})
+		resolved, err := s.discard(ctx, d)
 		if err != nil {
 			return err
 		}
@@ -177,7 +217,7 @@ func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLet
 			return postrider.ErrNotFound
 		}
 		letter = page.Items[0]
-		if discarded := tag.RowsAffected() > 0 || again && letter.Resolution == postrider.Discarded; !discarded {
+		if discarded := resolved || again && letter.Resolution == postrider.Discarded; !discarded {
 			return postrider.ErrConflict
 		}
 		return nil
@@ -186,4 +226,34 @@ func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLet
 		return postrider.DeadLetter{}, fmt.Errorf("discard %s: %w", d.Delivery, err)
 	}
 	return letter, nil
+}
+
+// discard reports whether the dead letter was unresolved.
+func (s *Store) discard(ctx context.Context, d store.Discard) (resolved bool, err error) {
+	args := pgx.NamedArgs{"id": someUUID(d.Delivery), "account": uuid(d.Account), "by": d.By, "note": d.Note}
+	err = s.exchange(ctx, func(conn *pgxpool.Conn) error {
+		var resumed []turn
+		b := &pgx.Batch{}
+		b.Queue(beginSQL)
+		b.Queue(lockHeadsSQL, pgx.NamedArgs{"ids": uuids{someUUID(d.Delivery)}})
+		b.Queue(discardSQL, args).Exec(func(tag pgconn.CommandTag) error {
+			resolved = tag.RowsAffected() > 0
+			return nil
+		})
+		b.Queue(resumeSQL, args).Query(func(rows pgx.Rows) (err error) {
+			resumed, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (t turn, err error) {
+				err = row.Scan(toID(&t.endpoint), &t.key)
+				return t, err
+			})
+			return err
+		})
+		if err := conn.SendBatch(ctx, b).Close(); err != nil {
+			return err
+		}
+		b = &pgx.Batch{}
+		queueTurns(b, resumed, nil)
+		b.Queue(commitSQL)
+		return conn.SendBatch(ctx, b).Close()
+	})
+	return resolved, err
 }

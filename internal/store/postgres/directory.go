@@ -245,12 +245,15 @@ func rotate(ctx context.Context, tx pgx.Tx, secret postrider.Secret, args pgx.Na
 	return insertSecrets(ctx, tx, secret.Endpoint, []postrider.Secret{secret})
 }
 
-// Walks endpoints_version. Every version up to the greatest in sight is in
+// Walks endpoints_version and circuits_pkey. Every version up to the greatest in sight is in
 // sight, since they commit in their order.
 const changesSQL = `
 	select e.version, e.id, e.account, coalesce(e.uid, ''), e.url, e.description, e.event_types, e.status,
-		e.status_reason, e.policy, e.revision, e.created_at, e.updated_at
+		e.status_reason, e.policy, e.revision, e.created_at, e.updated_at,
+		c.endpoint, coalesce(c.status, ''), coalesce(c.reason, ''), c.opened_at, c.probe_at, coalesce(c.cooldown, 0),
+		c.failing_since, coalesce(c.generation, 0)
 	from endpoints e
+	left join circuits c on c.endpoint = e.id
 	where e.version > @since
 		and (@since > 0 or e.status <> 'deleted')
 	order by e.version
@@ -311,9 +314,10 @@ func (s *Store) changes(ctx context.Context, since int64, limit int) (store.Chan
 
 func scanChange(row pgx.CollectableRow, version *int64) (store.Routed, error) {
 	var r store.Routed
-	e, policy, types := &r.Endpoint, []byte(nil), []string(nil)
+	e, c, policy, types := &r.Endpoint, &r.Circuit, []byte(nil), []string(nil)
 	err := row.Scan(version, toID(&e.ID), toID(&e.Account), &e.UID, &e.URL, &e.Description, &types, &e.Status,
-		&e.StatusReason, &policy, &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt))
+		&e.StatusReason, &policy, &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt), toID(&c.Endpoint), &c.Status,
+		&c.Reason, toTime(&c.OpenedAt), toTime(&c.ProbeAt), toWait(&c.Cooldown), toTime(&c.FailingSince), &c.Generation)
 	if err != nil {
 		return r, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -207,5 +208,32 @@ func TestAServerThatIsGoneIsBusy(t *testing.T) {
 	}
 	if _, err := s.Deliveries(t.Context(), store.DeliveryQuery{}); !errors.Is(err, postrider.ErrBusy) {
 		t.Errorf("Deliveries = %v, want ErrBusy", err)
+	}
+}
+
+func TestListenEndsWithItsConnection(t *testing.T) {
+	t.Parallel()
+	dsn := freshDSN(t)
+	s, conn := openAt(t, dsn), connect(t, dsn)
+	heard, ended := make(chan string, 8), make(chan error, 1)
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	listening.Go(func() { ended <- s.Listen(t.Context(), func(message string) { heard <- message }) })
+	if first := <-heard; first != "" {
+		t.Errorf("heard %q first, want the empty message", first)
+	}
+	if err := s.Wake(t.Context(), "shard 7"); err != nil {
+		t.Error(err)
+	}
+	if message := <-heard; message != "shard 7" {
+		t.Errorf("heard %q, want the message that was sent", message)
+	}
+	_, err := conn.Exec(t.Context(), `select pg_terminate_backend(pid) from pg_stat_activity
+		where application_name = 'postrider-listen' and datname = current_database()`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, postrider.ErrBusy) {
+		t.Errorf("Listen = %v, want ErrBusy", err)
 	}
 }

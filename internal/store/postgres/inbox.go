@@ -392,6 +392,14 @@ const moveFanOutSQL = `
 	from (select account, type from moved union all select account, type from ended) c
 	left join events e on e.id = @event and e.account = c.account`
 
+// The key's turns are decided under the lock that its publishes hold. Walks
+// order_heads_pkey.
+const lockHeadSQL = `
+	select
+	from order_heads
+	where account = @account and ordering_key = @key
+	for update`
+
 // FanOut stores a chunk of a fan-out job and moves its cursor.
 func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) error {
 	err := s.repeat(ctx, func(again bool) error {
@@ -426,6 +434,9 @@ func fanOut(ctx context.Context, conn *pgxpool.Conn, c store.FanOutChunk) error 
 	var rows newRows
 	rows.addDeliveries(&e, e.Event.Sequence)
 	b = &pgx.Batch{}
+	if len(rows.ordered.keys) > 0 {
+		b.Queue(lockHeadSQL, pgx.NamedArgs{"account": someUUID(e.Event.Account), "key": e.Event.OrderingKey})
+	}
 	rows.queue(b)
 	b.Queue(commitSQL)
 	return conn.SendBatch(ctx, b).Close()

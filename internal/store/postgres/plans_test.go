@@ -57,6 +57,23 @@ select id(i, 'queue'), id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'acco
     now() + i % 100 * interval '1 second', 0, 0, 0, now() + interval '7 days'
 from generate_series(1, 10000) i;
 
+insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at, ordering_key, sequence, pauses)
+select id(i, 'ordered'), id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', 0,
+    'infinity', 0, 0, 0, now() + interval '7 days', i % 1000, i, false
+from generate_series(1, 5000) i;
+
+insert into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, failing_since, generation, changed_at)
+select id(i, 'endpoint'), case when i % 20 = 0 then 'open' else 'closed' end, '', now(), now(), 0, now(), 1, now()
+from generate_series(1, 200) i;
+
+insert into standings (endpoint, number, account, status, reason, warnings, since)
+select id(i, 'endpoint'), n, id(i % 20, 'account'), 'warned', '', 1, now()
+from generate_series(1, 200) i, generate_series(1, 10) n;
+
+insert into paused_keys (endpoint, ordering_key, account, delivery, sequence, since)
+select id(i, 'endpoint'), i, id(i % 20, 'account'), id(i, 'dead'), i, now()
+from generate_series(1, 400) i;
+
 insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after, started_at,
     duration, stale, status_after)
 select id(i, 'delivery'), 1, id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', 'accepted', 200, '', 0,
@@ -91,6 +108,7 @@ func TestPlans(t *testing.T) {
 	}
 	defer conn.Close(t.Context())
 
+	noTurns := pgx.NamedArgs{"endpoints": uuids{}, "keys": []string{}, "accounts": uuids{}, "deliveries": uuids{}, "sequences": []int64{}}
 	for name, statement := range map[string]struct {
 		sql  string
 		args pgx.NamedArgs
@@ -104,6 +122,7 @@ func TestPlans(t *testing.T) {
 		"claim_lanes":      {lanesSQL, claimColumns(store.Claim{})},
 		"claim_again":      {unclaimSQL, claimColumns(store.Claim{})},
 		"settle":           {settleSQL, (&settlementColumns{}).args()},
+		"settle_dead":      {settleDeadSQL, (&settlementColumns{}).args()},
 		"settle_bodies":    {insertBodiesSQL, (&bodyColumns{}).args()},
 		"release":          {releaseSQL, pgx.NamedArgs{"ids": uuids{}, "tokens": []int64{}}},
 		"due":              {dueSQL, pgx.NamedArgs{"after": nil, "max": 1}},
@@ -115,6 +134,17 @@ func TestPlans(t *testing.T) {
 		"forget_keys":      {forgetKeysSQL, pgx.NamedArgs{"age": 1, "limit": 1}},
 		"replay_source":    {replaySourceSQL, pgx.NamedArgs{"id": nil, "account": nil}},
 		"settle_seen_once": {settledSQL, (&settlementColumns{}).args()},
+		"publish_ordered":  {insertOrderedSQL, (&orderedColumns{}).args()},
+		"order_lock":       {lockHeadsSQL, pgx.NamedArgs{"ids": uuids{}}},
+		"order_find":       {orderedSQL, pgx.NamedArgs{"ids": uuids{}, "tokens": []*int64{}}},
+		"order_pause":      {pauseKeysSQL, noTurns},
+		"order_next":       {nextTurnsSQL, noTurns},
+		"order_resume":     {resumeSQL, pgx.NamedArgs{"id": nil, "account": nil}},
+		"expire_find":      {expireOrdered.find, pgx.NamedArgs{"limit": 1}},
+		"expire_end":       {expireOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
+		"cancel_find":      {cancelOrdered.find, pgx.NamedArgs{"limit": 1}},
+		"cancel_end":       {cancelOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
+		"records":          {recordsSQL, pgx.NamedArgs{"after": nil, "limit": 1, "span": 1}},
 	} {
 		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, statement.sql, statement.args)) })
 	}
@@ -136,7 +166,7 @@ func TestPlansOfLists(t *testing.T) {
 	deliveries := func(filter pgx.NamedArgs) pgx.NamedArgs {
 		args := pgx.NamedArgs{
 			"from": from, "before": before, "limit": 51, "id": nil, "event": nil, "account": nil,
-			"endpoint": nil, "type": nil, "status": nil, "delivery": nil, "after": 1, "resolved": false,
+			"endpoint": nil, "type": nil, "status": nil, "delivery": nil, "after": 1, "resolved": false, "not_closed": false,
 		}
 		maps.Copy(args, filter)
 		return args
@@ -155,6 +185,9 @@ func TestPlansOfLists(t *testing.T) {
 		"attempts_by_delivery":   {attemptsSQL, pgx.NamedArgs{"delivery": uuid(event), "account": uuid(account)}},
 		"attempts_by_event":      {attemptsSQL, pgx.NamedArgs{"event": uuid(event), "account": uuid(account)}},
 		"dead_letters":           {deadLettersSQL, pgx.NamedArgs{"account": uuid(account)}},
+		"ordered_keys":           {orderedKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "after": ""}},
+		"circuits_not_closed":    {circuitsSQL, pgx.NamedArgs{"not_closed": true, "after": uuid(endpoint)}},
+		"standings":              {standingsSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "before": 1 << 40}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rows, _ := conn.Query(t.Context(), `explain (costs off) `+statement.sql, deliveries(statement.filter))

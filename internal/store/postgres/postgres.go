@@ -19,7 +19,7 @@
 //     lag behind a queue that swings between nothing and millions. Golden plans
 //     in testdata hold them to it.
 //
-// It does not notify other nodes and does not delete history.
+// It does not delete history.
 package postgres
 
 import (
@@ -42,7 +42,10 @@ type Store struct {
 	pool *pgxpool.Pool
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store = (*Store)(nil)
+	_ store.Nodes = (*Store)(nil)
+)
 
 // Options tunes a [Store]. The zero value is the production default.
 type Options struct {

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,6 +36,7 @@ const claimSQL = `
 				and q.lane = w.lane
 				and q.due_at >= w.after
 				and q.due_at <= now()
+				and q.due_at < 'infinity'
 			order by q.due_at, q.id
 			limit w.n
 			for update skip locked
@@ -55,11 +55,11 @@ const claimSQL = `
 		from due
 		where q.ctid = due.at
 		returning due.place, due.due_at, q.id, q.event, q.endpoint, q.account, q.type, q.lane, q.claims, q.step, q.losses,
-			q.expires_at, q.replayed_from
+			q.expires_at, q.replayed_from, q.ordering_key, q.sequence
 	)
 	select c.place, c.due_at, c.id, c.event, c.endpoint, c.account, c.type, c.lane, c.claims, c.step, c.losses,
 		c.expires_at, c.replayed_from,
-		e.data, coalesce(e.api_version, ''), coalesce(e.ordering_key, ''), coalesce(e.sequence, 0)
+		e.data, coalesce(e.api_version, ''), coalesce(e.ordering_key, c.ordering_key, ''), coalesce(e.sequence, c.sequence, 0)
 	from claimed c
 	left join lateral (
 		select e.*
@@ -81,6 +81,7 @@ const lanesSQL = `
 		where q.endpoint = w.endpoint
 			and q.lane = w.lane
 			and q.due_at >= w.after
+			and q.due_at < 'infinity'
 			and q.token is distinct from @token
 		order by q.due_at, q.id
 		limit 1
@@ -120,7 +121,7 @@ const unclaimSQL = `
 	update queue q
 	set token = null, due_at = now(), claims = q.claims - 1
 	from unnest(@endpoints::uuid[], @lanes::smallint[]) as w (endpoint, lane)
-	where q.endpoint = w.endpoint and q.lane = w.lane and q.token = @token`
+	where q.endpoint = w.endpoint and q.lane = w.lane and q.due_at < 'infinity' and q.token = @token`
 
 func claimColumns(c store.Claim) pgx.NamedArgs {
 	var endpoints uuids
@@ -181,157 +182,6 @@ func collectLanes(rows pgx.Rows, claims *store.Claims) error {
 	return err
 }
 
-// One statement for all that settling does. The queue's rows are found by
-// queue_pkey, one by one (see claimSQL for the ctid), and changed only while
-// they have the token, which whoever changes a row changes too. What found none
-// is stale. A record takes
-// the place of the one that its takeover left (lost), and of a stale one whose
-// number was given back and given anew.
-const settleSQL = `
-	with s as materialized (
-		select *
-		from unnest(@ids::uuid[], @numbers::int[], @tokens::bigint[], @events::uuid[], @endpoints::uuid[],
-			@accounts::uuid[], @types::text[], @outcomes::text[], @status_codes::smallint[], @errors::text[],
-			@retry_afters::bigint[], @started_at::timestamptz[], @durations::bigint[], @statuses::text[],
-			@reasons::text[], @steps::int[], @afters::bigint[], @replayed_from::uuid[], @response_starts::bytea[])
-			with ordinality as s (id, number, token, event, endpoint, account, type, outcome, status_code, error,
-				retry_after, started_at, duration, status, reason, step, after, replayed_from, response_start, place)
-	), found as materialized (
-		select s.place, s.token, s.status, s.step, s.after, q.at
-		from s
-		cross join lateral (
-			select q.ctid as at
-			from queue q
-			where q.id = s.id and q.token = s.token
-			limit 1
-		) q
-	), ended as (
-		delete from queue q
-		using found s
-		where q.ctid = s.at and q.token = s.token and s.status <> 'pending'
-		returning s.place
-	), moved as (
-		update queue q
-		set token = null, due_at = now() + s.after * interval '1 microsecond', step = s.step, losses = 0,
-			lane = case q.lane when 2 then 2 else 1 end
-		from found s
-		where q.ctid = s.at and q.token = s.token and s.status = 'pending'
-		returning s.place
-	), judged as materialized (
-		select s.*, s.place not in (select place from ended union all select place from moved) as stale
-		from s
-	), buried as (
-		insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code,
-			last_error, replayed_from, died_at)
-		select j.id, j.event, j.endpoint, j.account, j.type, j.reason, j.number - (j.outcome = 'none')::int,
-			case when j.status_code <> 0 then j.status_code else coalesce((
-				select a.status_code
-				from attempts a
-				where a.delivery = j.id and a.account = j.account and a.endpoint = j.endpoint and a.status_code <> 0
-				order by a.number desc
-				limit 1), 0) end,
-			case when j.outcome <> 'none' then j.error else coalesce((
-				select a.error
-				from attempts a
-				where a.delivery = j.id and a.account = j.account and a.endpoint = j.endpoint and a.outcome <> 'none'
-				order by a.number desc
-				limit 1), '') end,
-			j.replayed_from, now()
-		from judged j
-		where j.status = 'dead' and not j.stale
-		on conflict (delivery) do nothing
-	), recorded as (
-		insert into attempts as a (delivery, number, event, endpoint, account, type, outcome, status_code, error,
-			retry_after, started_at, duration, stale, status_after, next_at, replayed_from, response_start)
-		select j.id, j.number, j.event, j.endpoint, j.account, j.type, j.outcome, j.status_code, j.error,
-			j.retry_after, j.started_at, j.duration, j.stale, j.status,
-			case when j.status = 'pending' and not j.stale then now() + j.after * interval '1 microsecond' end,
-			j.replayed_from, j.response_start
-		from judged j
-		on conflict (delivery, number) do update
-		set outcome = excluded.outcome, status_code = excluded.status_code, error = excluded.error,
-			retry_after = excluded.retry_after, started_at = excluded.started_at, duration = excluded.duration,
-			stale = excluded.stale, status_after = excluded.status_after, next_at = excluded.next_at,
-			response_start = excluded.response_start
-		where (a.outcome = 'lost' and excluded.outcome <> 'lost') or (a.stale and not excluded.stale)
-	)
-	select j.stale
-	from judged j
-	order by j.place`
-
-// What looks stale may be a settlement that was stored before: then its record
-// is not stale. A statement of its own, which sees a twin that committed while
-// settleSQL waited for it. Walks attempts_pkey.
-const settledSQL = `
-	select s.place - 1
-	from unnest(@ids::uuid[], @numbers::int[], @accounts::uuid[], @endpoints::uuid[])
-		with ordinality as s (id, number, account, endpoint, place)
-	cross join lateral (
-		select
-		from attempts a
-		where a.delivery = s.id and a.number = s.number and a.account = s.account and a.endpoint = s.endpoint
-			and not a.stale and a.outcome <> 'lost'
-		limit 1
-	) a`
-
-// Settle records attempts and carries out their transitions, in one round trip.
-func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
-	settled, err := s.settle(ctx, settlements)
-	if isCode(err, codeTwice) && len(settlements) > 1 { // one attempt is among them twice
-		return s.settleEach(ctx, settlements)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("settle: %w", err)
-	}
-	return settled, nil
-}
-
-func (s *Store) settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
-	columns, bodies := settleColumns(settlements)
-	var settled []store.Settled
-	err := s.repeat(ctx, func(bool) error {
-		b := &pgx.Batch{}
-		b.Queue(settleSQL, columns.args()).Query(func(rows pgx.Rows) (err error) {
-			settled, err = pgx.CollectRows(rows, pgx.RowToStructByPos[store.Settled])
-			return err
-		})
-		if len(bodies.deliveries) > 0 {
-			b.Queue(insertBodiesSQL, bodies.args())
-		}
-		if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
-			return err
-		}
-		if !slices.Contains(settled, store.Settled{Stale: true}) {
-			return nil
-		}
-		return s.findSettled(ctx, columns, settled)
-	})
-	return settled, err
-}
-
-// findSettled clears the flag of what was settled before.
-func (s *Store) findSettled(ctx context.Context, columns *settlementColumns, settled []store.Settled) error {
-	rows, _ := s.pool.Query(ctx, settledSQL, columns.args())
-	var place int
-	_, err := pgx.ForEachRow(rows, []any{&place}, func() error {
-		settled[place].Stale = false
-		return nil
-	})
-	return err
-}
-
-func (s *Store) settleEach(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
-	all := make([]store.Settled, 0, len(settlements))
-	for i := range settlements {
-		settled, err := s.settle(ctx, settlements[i:i+1])
-		if err != nil {
-			return nil, fmt.Errorf("settle: %w", err)
-		}
-		all = append(all, settled...)
-	}
-	return all, nil
-}
-
 // Walks queue_pkey, as settleSQL does. The attempt was never made, so its number is free again.
 const releaseSQL = `
 	update queue q
@@ -369,7 +219,7 @@ const dueSQL = `
 		(
 			select q.endpoint, q.lane, q.due_at, 1
 			from queue q
-			where q.endpoint > @after
+			where q.endpoint > @after and q.due_at < 'infinity'
 			order by q.endpoint, q.lane, q.due_at
 			limit 1
 		)
@@ -379,7 +229,7 @@ const dueSQL = `
 		cross join lateral (
 			select q.endpoint, q.lane, q.due_at
 			from queue q
-			where (q.endpoint, q.lane) > (l.endpoint, l.lane)
+			where (q.endpoint, q.lane) > (l.endpoint, l.lane) and q.due_at < 'infinity'
 			order by q.endpoint, q.lane, q.due_at
 			limit 1
 		) n
@@ -396,7 +246,7 @@ const dueNewerSQL = `
 	with young as materialized (
 		select q.endpoint, q.lane, q.due_at
 		from queue q
-		where q.id > @newer
+		where q.id > @newer and q.due_at < 'infinity'
 	)
 	select endpoint, lane, (extract(epoch from due_at - now()) * 1e6)::bigint
 	from (

@@ -17,6 +17,7 @@ import (
 type newRows struct {
 	events  eventColumns
 	pending queueColumns
+	ordered orderedColumns
 	skipped skippedColumns
 	fanouts fanoutColumns
 }
@@ -32,10 +33,13 @@ func (r *newRows) add(e *store.NewEvent, sequence int64) {
 
 func (r *newRows) addDeliveries(e *store.NewEvent, sequence int64) {
 	for i := range e.Deliveries {
-		if d := &e.Deliveries[i]; d.Skipped != "" {
+		switch d := &e.Deliveries[i]; {
+		case d.Skipped != "":
 			r.skipped.add(e.Event, d)
-		} else {
-			r.pending.add(e.Event, sequence, d)
+		case d.Ordered != "":
+			r.ordered.add(e.Event, sequence, d)
+		default:
+			r.pending.add(e.Event, d)
 		}
 	}
 }
@@ -47,6 +51,9 @@ func (r *newRows) queue(b *pgx.Batch) {
 	}
 	if len(r.pending.ids) > 0 {
 		b.Queue(insertQueueSQL, r.pending.args())
+	}
+	if len(r.ordered.keys) > 0 {
+		b.Queue(insertOrderedSQL, r.ordered.args())
 	}
 	if len(r.skipped.ids) > 0 {
 		b.Queue(insertSkippedSQL, r.skipped.args())
@@ -92,24 +99,22 @@ func (c *eventColumns) args() pgx.NamedArgs {
 
 // A delivery with a token is leased as attempt 1, and due when that lease ends.
 const insertQueueSQL = `
-	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, token,
-		ordering_key, sequence, expires_at)
+	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, token, expires_at)
 	select n.id, n.event, n.endpoint, n.account, n.type, n.lane, now() + n.wait * interval '1 microsecond',
-		(n.token is not null)::int, 0, 0, n.token, n.ordering_key, n.sequence, now() + n.expiry * interval '1 microsecond'
+		(n.token is not null)::int, 0, 0, n.token, now() + n.expiry * interval '1 microsecond'
 	from unnest(@ids::uuid[], @events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[], @lanes::smallint[],
-		@waits::bigint[], @tokens::bigint[], @ordering_keys::text[], @sequences::bigint[], @expiries::bigint[])
-		as n (id, event, endpoint, account, type, lane, wait, token, ordering_key, sequence, expiry)`
+		@waits::bigint[], @tokens::bigint[], @expiries::bigint[])
+		as n (id, event, endpoint, account, type, lane, wait, token, expiry)`
 
 type queueColumns struct {
 	ids, events, endpoints, accounts uuids
 	types                            []string
 	lanes                            []int16
 	waits, expiries                  []int64
-	tokens, sequences                pgtype.FlatArray[pgtype.Int8]
-	orderingKeys                     pgtype.FlatArray[pgtype.Text]
+	tokens                           pgtype.FlatArray[pgtype.Int8]
 }
 
-func (c *queueColumns) add(e postrider.Event, sequence int64, d *store.NewDelivery) {
+func (c *queueColumns) add(e postrider.Event, d *store.NewDelivery) {
 	wait := d.Wait
 	if d.Token != 0 {
 		wait = d.Lease
@@ -119,16 +124,50 @@ func (c *queueColumns) add(e postrider.Event, sequence int64, d *store.NewDelive
 	c.types, c.lanes = append(c.types, e.Type), append(c.lanes, laneNumber(d.Lane))
 	c.waits, c.expiries = append(c.waits, wait.Microseconds()), append(c.expiries, d.Expiry.Microseconds())
 	c.tokens = append(c.tokens, token(d.Token))
-	c.orderingKeys = append(c.orderingKeys, text(e.OrderingKey))
-	c.sequences = append(c.sequences, pgtype.Int8{Int64: sequence, Valid: e.OrderingKey != ""})
 }
 
 func (c *queueColumns) args() pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"ids": c.ids, "events": c.events, "endpoints": c.endpoints, "accounts": c.accounts, "types": c.types,
-		"lanes": c.lanes, "waits": c.waits, "tokens": c.tokens, "ordering_keys": c.orderingKeys,
-		"sequences": c.sequences, "expiries": c.expiries,
+		"lanes": c.lanes, "waits": c.waits, "tokens": c.tokens, "expiries": c.expiries,
 	}
+}
+
+// The first of its key is due, unless the key has rows or is paused; the
+// transaction holds the key's row in order_heads. The limits keep the planner
+// from reading all of a table into a hash. Walks queue_order_key and
+// paused_keys_pkey.
+const insertOrderedSQL = `
+	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at,
+		ordering_key, sequence, pauses)
+	select n.id, n.event, n.endpoint, n.account, n.type, n.lane,
+		case when row_number() over (partition by n.endpoint, n.key order by n.sequence, n.id) = 1
+				and (select q.id from queue q where q.endpoint = n.endpoint and q.ordering_key = n.key limit 1) is null
+				and (select p.delivery from paused_keys p where p.endpoint = n.endpoint and p.ordering_key = n.key limit 1) is null
+			then now() + n.wait * interval '1 microsecond' else 'infinity' end,
+		0, 0, 0, now() + n.expiry * interval '1 microsecond', n.key, n.sequence, n.pauses
+	from unnest(@ids::uuid[], @events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[], @lanes::smallint[],
+		@waits::bigint[], @expiries::bigint[], @keys::text[], @sequences::bigint[], @pauses::boolean[])
+		as n (id, event, endpoint, account, type, lane, wait, expiry, key, sequence, pauses)`
+
+// orderedColumns are deliveries that wait for their turn.
+type orderedColumns struct {
+	queueColumns
+	keys      []string
+	sequences []int64
+	pauses    []bool
+}
+
+func (c *orderedColumns) add(e postrider.Event, sequence int64, d *store.NewDelivery) {
+	c.queueColumns.add(e, d)
+	c.keys, c.sequences = append(c.keys, e.OrderingKey), append(c.sequences, sequence)
+	c.pauses = append(c.pauses, d.Ordered == postrider.PauseOnDead)
+}
+
+func (c *orderedColumns) args() pgx.NamedArgs {
+	args := c.queueColumns.args()
+	args["keys"], args["sequences"], args["pauses"] = c.keys, c.sequences, c.pauses
+	return args
 }
 
 // A skipped delivery is never queued: its record is all there is of it.

@@ -131,6 +131,25 @@ COMMENT ON COLUMN public.attempts.duration IS 'Microseconds.';
 
 COMMENT ON COLUMN public.attempts.response_start IS 'The first bytes of an accepted answer.';
 
+CREATE TABLE public.circuits (
+    endpoint uuid NOT NULL,
+    status text NOT NULL,
+    reason text NOT NULL,
+    opened_at timestamp with time zone,
+    probe_at timestamp with time zone,
+    cooldown bigint NOT NULL,
+    failing_since timestamp with time zone,
+    generation bigint NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    CONSTRAINT circuits_cooldown_check CHECK ((cooldown >= 0)),
+    CONSTRAINT circuits_generation_check CHECK ((generation >= 1)),
+    CONSTRAINT circuits_status_check CHECK ((status = ANY (ARRAY['closed'::text, 'open'::text, 'half_open'::text])))
+);
+
+COMMENT ON TABLE public.circuits IS 'The breakers of endpoints; one whose breaker never changed has none. Written by compare-and-swap of generation.';
+
+COMMENT ON COLUMN public.circuits.cooldown IS 'Microseconds.';
+
 CREATE TABLE public.dead_letters (
     delivery uuid NOT NULL,
     event uuid NOT NULL,
@@ -242,6 +261,22 @@ CREATE TABLE public.idempotency_keys (
 
 COMMENT ON TABLE public.idempotency_keys IS 'Which event a key stands for, and the hash of its content. Not partitioned: a key is unique across days.';
 
+CREATE TABLE public.nodes (
+    incarnation bigint NOT NULL,
+    instance bytea NOT NULL,
+    seen_at timestamp with time zone NOT NULL,
+    ttl bigint NOT NULL,
+    leaving boolean NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    CONSTRAINT nodes_incarnation_check CHECK (((incarnation >= 0) AND (incarnation <= '4294967295'::bigint))),
+    CONSTRAINT nodes_instance_check CHECK ((octet_length(instance) = 16)),
+    CONSTRAINT nodes_ttl_check CHECK ((ttl > 0))
+);
+
+COMMENT ON TABLE public.nodes IS 'The nodes that are alive, and the dead ones that nobody has reclaimed yet.';
+
+COMMENT ON COLUMN public.nodes.ttl IS 'Microseconds after seen_at at which the node is dead.';
+
 CREATE TABLE public.order_heads (
     account uuid NOT NULL,
     ordering_key text NOT NULL COLLATE pg_catalog."C",
@@ -249,7 +284,20 @@ CREATE TABLE public.order_heads (
     CONSTRAINT order_heads_last_check CHECK ((last >= 1))
 );
 
-COMMENT ON TABLE public.order_heads IS 'The last sequence given to an ordering key. Rows are locked to the commit, so sequence is the order of commits.';
+COMMENT ON TABLE public.order_heads IS 'The last sequence given to an ordering key. Rows are locked to the commit, so sequence is the order of commits; whoever ends an ordered delivery locks its row too.';
+
+CREATE TABLE public.paused_keys (
+    endpoint uuid NOT NULL,
+    ordering_key text NOT NULL COLLATE pg_catalog."C",
+    account uuid NOT NULL,
+    delivery uuid NOT NULL,
+    sequence bigint NOT NULL,
+    since timestamp with time zone NOT NULL
+);
+
+COMMENT ON TABLE public.paused_keys IS 'The ordering keys that a dead letter pauses at an endpoint.';
+
+COMMENT ON COLUMN public.paused_keys.delivery IS 'The dead letter; when it is replayed or discarded, the key goes on.';
 
 CREATE TABLE public.postrider_migrations (
     id integer NOT NULL,
@@ -279,15 +327,16 @@ CREATE TABLE public.queue (
     step integer NOT NULL,
     losses integer NOT NULL,
     token bigint,
-    ordering_key text,
-    sequence bigint,
     expires_at timestamp with time zone NOT NULL,
     replayed_from uuid,
+    ordering_key text COLLATE pg_catalog."C",
+    sequence bigint,
+    pauses boolean,
     CONSTRAINT queue_claims_check CHECK ((claims >= 0)),
     CONSTRAINT queue_lane_check CHECK (((lane >= 0) AND (lane <= 2))),
     CONSTRAINT queue_leased CHECK (((token IS NULL) OR (claims >= 1))),
     CONSTRAINT queue_losses_check CHECK ((losses >= 0)),
-    CONSTRAINT queue_order CHECK (((ordering_key IS NULL) = (sequence IS NULL))),
+    CONSTRAINT queue_order CHECK ((num_nulls(ordering_key, sequence, pauses) = ANY (ARRAY[0, 3]))),
     CONSTRAINT queue_ordering_key_check CHECK ((ordering_key <> ''::text)),
     CONSTRAINT queue_sequence_check CHECK ((sequence >= 1)),
     CONSTRAINT queue_step_check CHECK ((step >= 0)),
@@ -299,11 +348,38 @@ COMMENT ON TABLE public.queue IS 'One narrow row for each pending delivery; it g
 
 COMMENT ON COLUMN public.queue.lane IS '0 first, 1 retry, 2 bulk.';
 
-COMMENT ON COLUMN public.queue.due_at IS 'When the delivery is due; with a token, until when it is leased.';
+COMMENT ON COLUMN public.queue.due_at IS 'When the delivery is due; with a token, until when it is leased; infinity: its turn in the order has not come.';
 
 COMMENT ON COLUMN public.queue.claims IS 'The number of the attempt under way, or else of the last one made.';
 
 COMMENT ON COLUMN public.queue.losses IS 'Leases in a row that ended with their node.';
+
+COMMENT ON COLUMN public.queue.ordering_key IS 'Of ordered deliveries alone, as sequence and pauses; a key orders nothing at an endpoint that did not ask for it.';
+
+COMMENT ON COLUMN public.queue.pauses IS 'Whether its end as a dead letter pauses the key.';
+
+CREATE TABLE public.shards (
+    shard smallint NOT NULL,
+    owner bigint,
+    CONSTRAINT shards_shard_check CHECK (((shard >= 0) AND (shard <= 255)))
+);
+
+COMMENT ON TABLE public.shards IS 'The 256 parts of the endpoints, and the incarnation that owns each; null: nobody does.';
+
+CREATE TABLE public.standings (
+    endpoint uuid NOT NULL,
+    number bigint NOT NULL,
+    account uuid NOT NULL,
+    status text NOT NULL,
+    reason text NOT NULL,
+    warnings integer NOT NULL,
+    since timestamp with time zone NOT NULL,
+    CONSTRAINT standings_number_check CHECK ((number >= 1)),
+    CONSTRAINT standings_status_check CHECK ((status = ANY (ARRAY['good'::text, 'warned'::text, 'disabled'::text]))),
+    CONSTRAINT standings_warnings_check CHECK ((warnings >= 0))
+);
+
+COMMENT ON TABLE public.standings IS 'How endpoints did in the long run: a row for each change. Append-only.';
 
 CREATE TABLE public.subscriptions (
     version bigint NOT NULL,
@@ -311,7 +387,7 @@ CREATE TABLE public.subscriptions (
     CONSTRAINT subscriptions_single_check CHECK (single)
 );
 
-COMMENT ON TABLE public.subscriptions IS 'One row: how often endpoints or secrets changed. PutEndpoint and RotateSecret hold its lock to their commit, so versions become visible in their order.';
+COMMENT ON TABLE public.subscriptions IS 'One row: how often endpoints or secrets changed. Whoever raises it holds its lock to the commit, so versions become visible in their order.';
 
 ALTER TABLE ONLY public.accounts
     ADD CONSTRAINT accounts_pkey PRIMARY KEY (id);
@@ -330,6 +406,9 @@ ALTER TABLE ONLY public.attempt_bodies
 
 ALTER TABLE ONLY public.attempts
     ADD CONSTRAINT attempts_pkey PRIMARY KEY (delivery, number);
+
+ALTER TABLE ONLY public.circuits
+    ADD CONSTRAINT circuits_pkey PRIMARY KEY (endpoint);
 
 ALTER TABLE ONLY public.dead_letters
     ADD CONSTRAINT dead_letters_pkey PRIMARY KEY (delivery);
@@ -352,14 +431,26 @@ ALTER TABLE ONLY public.fanouts
 ALTER TABLE ONLY public.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (account, key);
 
+ALTER TABLE ONLY public.nodes
+    ADD CONSTRAINT nodes_pkey PRIMARY KEY (incarnation);
+
 ALTER TABLE ONLY public.order_heads
     ADD CONSTRAINT order_heads_pkey PRIMARY KEY (account, ordering_key);
+
+ALTER TABLE ONLY public.paused_keys
+    ADD CONSTRAINT paused_keys_pkey PRIMARY KEY (endpoint, ordering_key);
 
 ALTER TABLE ONLY public.postrider_migrations
     ADD CONSTRAINT postrider_migrations_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.queue
     ADD CONSTRAINT queue_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.shards
+    ADD CONSTRAINT shards_pkey PRIMARY KEY (shard);
+
+ALTER TABLE ONLY public.standings
+    ADD CONSTRAINT standings_pkey PRIMARY KEY (endpoint, number);
 
 ALTER TABLE ONLY public.subscriptions
     ADD CONSTRAINT subscriptions_pkey PRIMARY KEY (single);
@@ -388,9 +479,23 @@ COMMENT ON INDEX public.attempts_event IS 'Deliveries and Attempts of an event.'
 
 COMMENT ON INDEX public.attempts_pkey IS 'Settle: a settlement that is repeated meets its first record here. Attempts of a delivery.';
 
+CREATE INDEX circuits_failing ON public.circuits USING btree (endpoint) WHERE (failing_since IS NOT NULL);
+
+COMMENT ON INDEX public.circuits_failing IS 'Records: the endpoints that accept nothing.';
+
+CREATE INDEX circuits_not_closed ON public.circuits USING btree (endpoint) WHERE (status <> 'closed'::text);
+
+COMMENT ON INDEX public.circuits_not_closed IS 'Circuits: those that are not closed.';
+
+COMMENT ON INDEX public.circuits_pkey IS 'PutCircuit and Changes: one. Circuits: the list.';
+
 CREATE INDEX dead_letters_account ON public.dead_letters USING btree (account, delivery);
 
 COMMENT ON INDEX public.dead_letters_account IS 'DeadLetters and Deliveries of an account, newest first.';
+
+CREATE INDEX dead_letters_died_at ON public.dead_letters USING btree (endpoint, died_at DESC);
+
+COMMENT ON INDEX public.dead_letters_died_at IS 'Records: a skip scan of the endpoints, and the dead letters of a day.';
 
 CREATE INDEX dead_letters_endpoint ON public.dead_letters USING btree (endpoint, delivery);
 
@@ -446,11 +551,19 @@ COMMENT ON INDEX public.idempotency_keys_created_at IS 'ForgetKeys: the oldest k
 
 COMMENT ON INDEX public.idempotency_keys_pkey IS 'Publish: taking a key and reading its holder.';
 
-COMMENT ON INDEX public.order_heads_pkey IS 'Publish: the upsert that gives sequences.';
+COMMENT ON INDEX public.nodes_pkey IS 'Beat, Reclaim, Forget: one node; the roster of all.';
 
-CREATE INDEX queue_due ON public.queue USING btree (endpoint, lane, due_at, id);
+COMMENT ON INDEX public.order_heads_pkey IS 'Publish: the upsert that gives sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
 
-COMMENT ON INDEX public.queue_due IS 'Claim: the longest due of an endpoint''s lane. Due: a skip scan of the lanes.';
+CREATE UNIQUE INDEX paused_keys_delivery ON public.paused_keys USING btree (delivery);
+
+COMMENT ON INDEX public.paused_keys_delivery IS 'Replay, Discard: what a dead letter pauses.';
+
+COMMENT ON INDEX public.paused_keys_pkey IS 'Publish, Settle: whether a key is paused. OrderedKeys: the list.';
+
+CREATE INDEX queue_due ON public.queue USING btree (endpoint, lane, due_at, id) WHERE (due_at < 'infinity'::timestamp with time zone);
+
+COMMENT ON INDEX public.queue_due IS 'Claim: the longest due of an endpoint''s lane. Due: a skip scan of the lanes. What waits for its turn is not in it.';
 
 CREATE INDEX queue_event ON public.queue USING btree (event);
 
@@ -458,11 +571,21 @@ COMMENT ON INDEX public.queue_event IS 'Deliveries of an event.';
 
 CREATE INDEX queue_order_key ON public.queue USING btree (endpoint, ordering_key, sequence) WHERE (ordering_key IS NOT NULL);
 
-COMMENT ON INDEX public.queue_order_key IS 'The lowest row of an ordering key.';
+COMMENT ON INDEX public.queue_order_key IS 'The lowest row of an ordering key. Expire, CancelDeleted: the ordered rows. OrderedKeys: a skip scan of the keys.';
 
 COMMENT ON INDEX public.queue_pkey IS 'Settle, Release, Cancel: one delivery. Expire, Deliveries: by age.';
 
+COMMENT ON INDEX public.shards_pkey IS 'Beat: all of them.';
+
+COMMENT ON INDEX public.standings_pkey IS 'Standings: those of an endpoint, newest first. Records: the last. PutStanding: a number is taken once.';
+
 COMMENT ON INDEX public.subscriptions_pkey IS 'Keeps the table to its one row.';
+
+ALTER TABLE ONLY public.circuits
+    ADD CONSTRAINT circuits_endpoint_fkey FOREIGN KEY (endpoint) REFERENCES public.endpoints(id);
 
 ALTER TABLE ONLY public.endpoint_secrets
     ADD CONSTRAINT endpoint_secrets_endpoint_fkey FOREIGN KEY (endpoint) REFERENCES public.endpoints(id);
+
+ALTER TABLE ONLY public.standings
+    ADD CONSTRAINT standings_endpoint_fkey FOREIGN KEY (endpoint) REFERENCES public.endpoints(id);

@@ -1,13 +1,242 @@
 package postgres
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
 )
+
+// One statement for all that settling does. The queue's rows are found by
+// queue_pkey, one by one (see claimSQL for the ctid), and changed only while
+// they have the token, which whoever changes a row changes too. What found none
+// is stale. A record takes the place of the one that its takeover left (lost),
+// and of a stale one whose number was given back and given anew.
+const settleSQL = judgeSQL + recordSQL
+
+// The same for settlements of which some bury their delivery.
+const settleDeadSQL = judgeSQL + burySQL + recordSQL
+
+const judgeSQL = `
+	with found as materialized (
+		select s.place, s.token, s.status, s.step, s.after, q.at
+		from unnest(@ids::uuid[], @tokens::bigint[], @statuses::text[], @steps::int[], @afters::bigint[])
+			with ordinality as s (id, token, status, step, after, place)
+		cross join lateral (
+			select q.ctid as at
+			from queue q
+			where q.id = s.id and q.token = s.token
+			limit 1
+		) q
+	), ended as (
+		delete from queue q
+		using found s
+		where q.ctid = s.at and q.token = s.token and s.status <> 'pending'
+		returning s.place
+	), moved as (
+		update queue q
+		set token = null, due_at = now() + s.after * interval '1 microsecond', step = s.step, losses = 0,
+			lane = case q.lane when 2 then 2 else 1 end
+		from found s
+		where q.ctid = s.at and q.token = s.token and s.status = 'pending'
+		returning s.place
+	), judged as materialized (
+		select s.*, s.place not in (select place from ended union all select place from moved) as stale
+		from unnest(@ids::uuid[], @numbers::int[], @events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[],
+			@outcomes::text[], @status_codes::smallint[], @errors::text[], @retry_afters::bigint[],
+			@started_at::timestamptz[], @durations::bigint[], @statuses::text[], @reasons::text[], @afters::bigint[],
+			@replayed_from::uuid[], @response_starts::bytea[])
+			with ordinality as s (id, number, event, endpoint, account, type, outcome, status_code, error,
+				retry_after, started_at, duration, status, reason, after, replayed_from, response_start, place)
+	)`
+
+// What a dead letter shows of attempts before the last is looked up in every
+// partition. That plan costs 3 µs for each delivery of a group, run or not: it
+// is in the statement only if somebody died.
+const burySQL = `, buried as (
+		insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code,
+			last_error, replayed_from, died_at)
+		select j.id, j.event, j.endpoint, j.account, j.type, j.reason, j.number - (j.outcome = 'none')::int,
+			case when j.status_code <> 0 then j.status_code else coalesce((
+				select a.status_code
+				from attempts a
+				where a.delivery = j.id and a.account = j.account and a.endpoint = j.endpoint and a.status_code <> 0
+				order by a.number desc
+				limit 1), 0) end,
+			case when j.outcome <> 'none' then j.error else coalesce((
+				select a.error
+				from attempts a
+				where a.delivery = j.id and a.account = j.account and a.endpoint = j.endpoint and a.outcome <> 'none'
+				order by a.number desc
+				limit 1), '') end,
+			j.replayed_from, now()
+		from judged j
+		where j.status = 'dead' and not j.stale
+		on conflict (delivery) do nothing
+	)`
+
+const recordSQL = `, recorded as (
+		insert into attempts as a (delivery, number, event, endpoint, account, type, outcome, status_code, error,
+			retry_after, started_at, duration, stale, status_after, next_at, replayed_from, response_start)
+		select j.id, j.number, j.event, j.endpoint, j.account, j.type, j.outcome, j.status_code, j.error,
+			j.retry_after, j.started_at, j.duration, j.stale, j.status,
+			case when j.status = 'pending' and not j.stale then now() + j.after * interval '1 microsecond' end,
+			j.replayed_from, j.response_start
+		from judged j
+		on conflict (delivery, number) do update
+		set outcome = excluded.outcome, status_code = excluded.status_code, error = excluded.error,
+			retry_after = excluded.retry_after, started_at = excluded.started_at, duration = excluded.duration,
+			stale = excluded.stale, status_after = excluded.status_after, next_at = excluded.next_at,
+			response_start = excluded.response_start
+		where (a.outcome = 'lost' and excluded.outcome <> 'lost') or (a.stale and not excluded.stale)
+	)
+	select j.stale
+	from judged j
+	order by j.place`
+
+// What looks stale may be a settlement that was stored before: then its record
+// is not stale. A statement of its own, which sees a twin that committed while
+// settleSQL waited for it. Walks attempts_pkey.
+const settledSQL = `
+	select s.place - 1
+	from unnest(@ids::uuid[], @numbers::int[], @accounts::uuid[], @endpoints::uuid[])
+		with ordinality as s (id, number, account, endpoint, place)
+	cross join lateral (
+		select
+		from attempts a
+		where a.delivery = s.id and a.number = s.number and a.account = s.account and a.endpoint = s.endpoint
+			and not a.stale and a.outcome <> 'lost'
+		limit 1
+	) a`
+
+// Settle records attempts and carries out their transitions, in one round trip;
+// where events with an ordering key end, in two.
+func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
+	settled, err := s.settle(ctx, settlements)
+	if isCode(err, codeTwice) && len(settlements) > 1 { // one attempt is among them twice
+		return s.settleEach(ctx, settlements)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
+	}
+	return settled, nil
+}
+
+func (s *Store) settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
+	columns, bodies := settleColumns(settlements)
+	var settled []store.Settled
+	queue := func(b *pgx.Batch) {
+		statement := settleSQL
+		if slices.Contains(columns.statuses, string(postrider.Dead)) {
+			statement = settleDeadSQL
+		}
+		b.Queue(statement, columns.args()).Query(func(rows pgx.Rows) (err error) {
+			settled, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s store.Settled, err error) {
+				return s, row.Scan(&s.Stale)
+			})
+			return err
+		})
+		if len(bodies.deliveries) > 0 {
+			b.Queue(insertBodiesSQL, bodies.args())
+		}
+	}
+	keyed := columns.endedKeys(settlements)
+	err := s.repeat(ctx, func(bool) error {
+		var err error
+		if len(keyed.ids) == 0 {
+			b := &pgx.Batch{}
+			queue(b)
+			err = s.pool.SendBatch(ctx, b).Close()
+		} else {
+			err = s.settleOrdered(ctx, keyed, queue, func(place int, next postrider.Lane) { settled[place].Next = next })
+		}
+		if err != nil || !slices.ContainsFunc(settled, func(s store.Settled) bool { return s.Stale }) {
+			return err
+		}
+		return s.findSettled(ctx, columns, settled)
+	})
+	return settled, err
+}
+
+// endedKeys are the settlements that end deliveries of events with an ordering
+// key; whether these are ordered, their rows know.
+type endedKeys struct {
+	ids    uuids
+	tokens []int64
+	places []int  // among all settlements
+	dead   []bool // as dead letters
+}
+
+func (c *settlementColumns) endedKeys(settlements []store.Settlement) (ended endedKeys) {
+	for i := range settlements {
+		s := &settlements[i]
+		if s.Claimed.Event.OrderingKey == "" || s.Transition.To == postrider.Pending {
+			continue
+		}
+		ended.ids, ended.tokens = append(ended.ids, c.ids[i]), append(ended.tokens, c.tokens[i])
+		ended.places, ended.dead = append(ended.places, i), append(ended.dead, s.Transition.To == postrider.Dead)
+	}
+	return ended
+}
+
+// settleOrdered settles what queue queues, and lets the lines of what ended go
+// on.
+func (s *Store) settleOrdered(
+	ctx context.Context, keyed endedKeys, queue func(*pgx.Batch), next func(place int, lane postrider.Lane),
+) error {
+	return s.exchange(ctx, func(conn *pgxpool.Conn) error {
+		turns, err := lockTurns(ctx, conn, keyed.ids, keyed.tokens)
+		if err != nil {
+			return err
+		}
+		var dead []turn
+		for _, t := range turns {
+			if keyed.dead[t.place] {
+				dead = append(dead, t)
+			}
+		}
+		b := &pgx.Batch{}
+		queue(b)
+		lanes := queueTurns(b, turns, dead)
+		b.Queue(commitSQL)
+		if err := conn.SendBatch(ctx, b).Close(); err != nil {
+			return err
+		}
+		for _, t := range turns {
+			next(keyed.places[t.place], lanes[line{t.endpoint, t.key}])
+		}
+		return nil
+	})
+}
+
+// findSettled clears the flag of what was settled before.
+func (s *Store) findSettled(ctx context.Context, columns *settlementColumns, settled []store.Settled) error {
+	rows, _ := s.pool.Query(ctx, settledSQL, columns.args())
+	var place int
+	_, err := pgx.ForEachRow(rows, []any{&place}, func() error {
+		settled[place].Stale = false
+		return nil
+	})
+	return err
+}
+
+func (s *Store) settleEach(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
+	all := make([]store.Settled, 0, len(settlements))
+	for i := range settlements {
+		settled, err := s.settle(ctx, settlements[i:i+1])
+		if err != nil {
+			return nil, fmt.Errorf("settle: %w", err)
+		}
+		all = append(all, settled...)
+	}
+	return all, nil
+}
 
 // maxStart is how much of an accepted answer stays in its attempt's row.
 const maxStart = 256

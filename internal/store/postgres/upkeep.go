@@ -3,9 +3,12 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Walks queue_pkey from the oldest row on: whatever is over was made before
@@ -17,10 +20,14 @@ const expireSQL = `
 		from queue q
 		where q.expires_at <= now()
 			and (q.token is null or q.due_at <= now())
+			and q.ordering_key is null
 		order by q.id
 		limit @limit
 		for update skip locked
-	), ended as (
+	)` + buryOverSQL + `
+	select count(*) from over`
+
+const buryOverSQL = `, ended as (
 		delete from queue q
 		using over
 		where q.ctid = over.at
@@ -50,16 +57,96 @@ const expireSQL = `
 			o.replayed_from, now()
 		from over o
 		on conflict (delivery) do nothing
-	)
-	select count(*) from over`
+	)`
+
+// The same for ordered deliveries, in two steps, since their keys are locked
+// before their rows. The first walks queue_order_key, key by key; the second
+// queue_pkey.
+var expireOrdered = ending{
+	find: `
+	select q.id
+	from queue q
+	where q.ordering_key is not null
+		and q.expires_at <= now()
+		and (q.token is null or q.due_at <= now())
+	order by q.endpoint, q.ordering_key, q.sequence
+	limit @limit`,
+	end: `
+	with over as materialized (
+		select q.*
+		from unnest(@ids::uuid[]) as d (id)
+		cross join lateral (
+			select q.ctid as at, q.*
+			from queue q
+			where q.id = d.id
+				and q.expires_at <= now()
+				and (q.token is null or q.due_at <= now())
+			limit 1
+		) q
+	)` + buryOverSQL + `
+	select id from over`,
+	dead: true,
+}
 
 // Expire turns deliveries whose time is over into dead letters.
 func (s *Store) Expire(ctx context.Context, limit int) (int, error) {
-	return s.upkeep(ctx, "expire deliveries", expireSQL, pgx.NamedArgs{"limit": limit})
+	n, err := s.upkeep(ctx, "expire deliveries", expireSQL, pgx.NamedArgs{"limit": limit})
+	if err != nil || n >= limit {
+		return n, err
+	}
+	ordered, err := s.endOrdered(ctx, expireOrdered, limit-n)
+	if err != nil {
+		return 0, fmt.Errorf("expire ordered deliveries: %w", err)
+	}
+	return n + ordered, nil
+}
+
+// ending is how ordered deliveries end that nobody settles.
+type ending struct {
+	find string // selects the ids of at most @limit
+	end  string // ends those of @ids for which it still holds, and returns their ids
+	dead bool   // they are dead letters then
+}
+
+func (s *Store) endOrdered(ctx context.Context, e ending, limit int) (n int, err error) {
+	err = s.once(ctx, func() error {
+		return s.exchange(ctx, func(conn *pgxpool.Conn) error {
+			rows, _ := conn.Query(ctx, e.find, pgx.NamedArgs{"limit": limit})
+			ids, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
+			if err != nil || len(ids) == 0 {
+				return err
+			}
+			n, err = endOrdered(ctx, conn, e, ids)
+			return err
+		})
+	})
+	return n, err
+}
+
+func endOrdered(ctx context.Context, conn *pgxpool.Conn, e ending, ids uuids) (int, error) {
+	turns, err := lockTurns(ctx, conn, ids, nil)
+	if err != nil {
+		return 0, err
+	}
+	rows, _ := conn.Query(ctx, e.end, pgx.NamedArgs{"ids": ids})
+	ended, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
+	if err != nil {
+		return 0, err
+	}
+	turns = slices.DeleteFunc(turns, func(t turn) bool { return !slices.Contains(ended, someUUID(t.delivery)) })
+	var dead []turn
+	if e.dead {
+		dead = turns
+	}
+	b := &pgx.Batch{}
+	queueTurns(b, turns, dead)
+	b.Queue(commitSQL)
+	return len(ended), conn.SendBatch(ctx, b).Close()
 }
 
 // Walks endpoints_deleted, and for each endpoint queue_due. What is in a
-// worker's hands goes too; it settles as stale.
+// worker's hands goes too; it settles as stale. No key of theirs is paused any
+// longer, by paused_keys_pkey.
 const cancelDeletedSQL = `
 	with gone as materialized (
 		select d.*
@@ -67,13 +154,20 @@ const cancelDeletedSQL = `
 		cross join lateral (
 			select q.ctid as at, q.*
 			from queue q
-			where q.endpoint = e.id
+			where q.endpoint = e.id and q.due_at < 'infinity' and q.ordering_key is null
 			limit @limit
 			for update skip locked
 		) d
 		where e.status = 'deleted'
 		limit @limit
-	), ended as (
+	), resumed as (
+		delete from paused_keys p
+		using endpoints e
+		where e.status = 'deleted' and p.endpoint = e.id
+	)` + cancelGoneSQL + `
+	select count(*) from gone`
+
+const cancelGoneSQL = `, ended as (
 		delete from queue q
 		using gone
 		where q.ctid = gone.at
@@ -83,12 +177,47 @@ const cancelDeletedSQL = `
 		select id, claims + 1, event, endpoint, account, type, 'none', 0, 'endpoint_deleted', 0, now(), 0, false,
 			'cancelled', replayed_from
 		from gone
-	)
-	select count(*) from gone`
+	)`
+
+// The same for ordered deliveries. The first walks endpoints_deleted, and for
+// each endpoint queue_order_key; the second queue_pkey.
+var cancelOrdered = ending{
+	find: `
+	select d.id
+	from endpoints e
+	cross join lateral (
+		select q.id
+		from queue q
+		where q.endpoint = e.id and q.ordering_key is not null
+		limit @limit
+	) d
+	where e.status = 'deleted'
+	limit @limit`,
+	end: `
+	with gone as materialized (
+		select q.*
+		from unnest(@ids::uuid[]) as d (id)
+		cross join lateral (
+			select q.ctid as at, q.*
+			from queue q
+			where q.id = d.id
+			limit 1
+		) q
+	)` + cancelGoneSQL + `
+	select id from gone`,
+}
 
 // CancelDeleted cancels pending deliveries of deleted endpoints.
 func (s *Store) CancelDeleted(ctx context.Context, limit int) (int, error) {
-	return s.upkeep(ctx, "cancel deliveries of deleted endpoints", cancelDeletedSQL, pgx.NamedArgs{"limit": limit})
+	n, err := s.upkeep(ctx, "cancel deliveries of deleted endpoints", cancelDeletedSQL, pgx.NamedArgs{"limit": limit})
+	if err != nil || n >= limit {
+		return n, err
+	}
+	ordered, err := s.endOrdered(ctx, cancelOrdered, limit-n)
+	if err != nil {
+		return 0, fmt.Errorf("cancel ordered deliveries of deleted endpoints: %w", err)
+	}
+	return n + ordered, nil
 }
 
 // Walks idempotency_keys_created_at from the oldest on.

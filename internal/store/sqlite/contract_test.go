@@ -1,6 +1,11 @@
 package sqlite_test
 
 import (
+	"flag"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -10,11 +15,58 @@ import (
 	"github.com/postrider/postrider/internal/store/storetest"
 )
 
-func TestContract(t *testing.T) { storetest.Run(t, empty) }
+func TestContract(t *testing.T) { storetest.Run(t, migrated(t).open) }
 
-func TestModel(t *testing.T) { storetest.Model(t, empty) }
+func TestModel(t *testing.T) { storetest.Model(t, migrated(t).open) }
 
-func empty(t *testing.T) store.Store { return open(t, t.TempDir(), sqlite.Options{}) }
+// database is the file of an empty store. To copy it is much faster than to
+// migrate one for each of hundreds of tests, most of all with the race
+// detector.
+type database []byte
+
+func migrated(t *testing.T) database {
+	t.Helper()
+	dir := inMemory(t)
+	s, err := sqlite.Open(t.Context(), dir, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(filepath.Join(dir, "postrider.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// open opens a copy, in memory: the contract says nothing of power cuts, so
+// that no test of it has to wait for a disk.
+func (d database) open(t *testing.T) store.Store {
+	t.Helper()
+	dir := inMemory(t)
+	if err := os.WriteFile(filepath.Join(dir, "postrider.db"), d, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, dir, sqlite.Options{})
+}
+
+// inMemory returns a directory for the test, on a file system in memory where
+// there is one.
+func inMemory(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "postrider-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
 
 // open opens the store in dir and closes it when the test ends.
 func open(t *testing.T, dir string, opts sqlite.Options) *sqlite.Store {
@@ -31,4 +83,19 @@ func open(t *testing.T, dir string, opts sqlite.Options) *sqlite.Store {
 	return s
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if raced() {
+		// SQLite in Go is ten times slower then. What the model adds is not
+		// about races; without the detector it plays all its histories.
+		if err := flag.Set("rapid.checks", "10"); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// raced reports whether the race detector watches.
+func raced() bool {
+	build, _ := debug.ReadBuildInfo()
+	return build != nil && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}

@@ -21,9 +21,12 @@ const replayableSQL = `
 		exists (select 1 from endpoints where id = @endpoint and status <> 'deleted'),
 		exists (select 1 from events where id = @event)`
 
+// By the key of events. Only a replay that ends a pause is ordered.
 const insertReplaySQL = `
-	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, ordering_key, sequence, expires_at, replayed_from)
-	select @id, id, @endpoint, account, type, 2, @now, 0, nullif(ordering_key, ''), nullif(sequence, 0), @expires_at, @delivery
+	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, ordering_key, sequence, pauses, expires_at,
+		replayed_from)
+	select @id, id, @endpoint, account, type, 2, @now, 0, iif(@ordered, ordering_key, null), iif(@ordered, sequence, null),
+		iif(@ordered, 1, null), @expires_at, @delivery
 	from events where id = @event`
 
 // By the key of dead_letters. Other deliveries have no row to resolve.
@@ -42,7 +45,11 @@ func (s *Store) Replay(ctx context.Context, r store.Replay) (postrider.Delivery,
 		if err := refuseReplay(ctx, tx, d); err != nil {
 			return postrider.Delivery{}, err
 		}
-		err = tx.exec(ctx, insertReplaySQL, sql.Named("id", blob(r.ID)), sql.Named("event", blob(d.Event)),
+		paused, err := unpause(ctx, tx, d.ID)
+		if err != nil {
+			return postrider.Delivery{}, err
+		}
+		err = tx.exec(ctx, insertReplaySQL, sql.Named("ordered", paused.key != ""), sql.Named("id", blob(r.ID)), sql.Named("event", blob(d.Event)),
 			sql.Named("endpoint", blob(d.Endpoint)), sql.Named("now", micros(tx.now)),
 			sql.Named("expires_at", micros(tx.now.Add(r.Expiry))), sql.Named("delivery", blob(d.ID)))
 		if err != nil {
@@ -87,7 +94,7 @@ func refuseReplay(ctx context.Context, tx *tx, d postrider.Delivery) error {
 // By the key of queue.
 const cancelSQL = `
 	delete from queue where id = @id
-	returning id, event, endpoint, account, type, claims, step, losses, token, due_at, expires_at, replayed_from`
+	returning ` + removedColumns
 
 // Cancel ends a pending delivery; see [store.Ledger].
 func (s *Store) Cancel(ctx context.Context, c store.Cancel) (postrider.Delivery, error) {
@@ -113,18 +120,23 @@ func cancel(ctx context.Context, tx *tx, id postrider.DeliveryID, reason string)
 	if err != nil {
 		return false, err
 	}
-	removed, err := collect(rows, scanPending)
-	if err != nil || len(removed) == 0 {
+	gone, err := collect(rows, scanRemoved)
+	if err != nil || len(gone) == 0 {
 		return false, err
 	}
-	p := removed[0]
-	return true, tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, record{
+	p := gone[0]
+	err = tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, record{
 		Attempt: postrider.Attempt{
 			Delivery: p.id, Event: p.event, Endpoint: p.endpoint, Number: p.claims + 1, Outcome: postrider.OutcomeNone,
 			Error: reason, StartedAt: tx.now, StatusAfter: postrider.Cancelled,
 		},
 		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom,
 	}))
+	if err != nil {
+		return false, err
+	}
+	_, err = p.turn.over(ctx, tx, postrider.DeliveryID{})
+	return true, err
 }
 
 // Discard resolves a dead letter; see [store.Ledger].
@@ -146,8 +158,21 @@ func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLet
 		if err != nil {
 			return postrider.DeadLetter{}, err
 		}
+		if err := goOn(ctx, tx, d.Delivery); err != nil {
+			return postrider.DeadLetter{}, err
+		}
 		return deadLetter(ctx, tx, d.Delivery)
 	})
+}
+
+// goOn lets the ordering key go on that a dead letter pauses.
+func goOn(ctx context.Context, tx *tx, dead postrider.DeliveryID) error {
+	paused, err := unpause(ctx, tx, dead)
+	if err != nil || paused.key == "" {
+		return err
+	}
+	_, err = nextTurn(ctx, tx, paused)
+	return err
 }
 
 // By the key of dead_letters.

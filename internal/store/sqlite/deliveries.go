@@ -36,7 +36,7 @@ const (
 	from (
 		select id, event, endpoint, account, type, 'pending' as status, '' as reason,
 			claims - (token is not null) as attempts,
-			case when token is null then due_at end as next_at, null as finished_at, replayed_from
+			case when token is null and due_at < ` + neverSQL + ` then due_at end as next_at, null as finished_at, replayed_from
 		from queue where `
 	filterPending = `
 			and id < @below and id >= @from and @status in ('', 'pending')

@@ -108,7 +108,7 @@ func addSecret(ctx context.Context, tx *tx, s postrider.Secret) error {
 		sql.Named("expires_at", microsOrNull(s.ExpiresAt)))
 }
 
-const endpointColumns = `id, account, uid, url, description, event_types, status, status_reason, policy,
+const endpointColumns = `id, account, uid, url, description, event_types, endpoints.status, status_reason, policy,
 		revision, created_at, updated_at`
 
 const endpointsFilter = ` and id < @below
@@ -199,16 +199,11 @@ const (
 // [store.Directory].
 func (s *Store) RotateSecret(ctx context.Context, r store.RotateSecret) error {
 	return change(ctx, s, "rotate secret", func(ctx context.Context, tx *tx) error {
-		version, err := raiseVersion(ctx, tx)
-		if err != nil {
+		if err := touchEndpoint(ctx, tx, r.Secret.Endpoint); err != nil {
 			return err
 		}
-		id := blob(r.Secret.Endpoint)
-		err = found(tx.count(ctx, touchEndpointSQL, sql.Named("id", id), sql.Named("version", version)))
-		if err != nil {
-			return err
-		}
-		err = tx.exec(ctx, expireSecretsSQL, sql.Named("endpoint", id), sql.Named("until", micros(tx.now.Add(r.Overlap))))
+		err := tx.exec(ctx, expireSecretsSQL, sql.Named("endpoint", blob(r.Secret.Endpoint)),
+			sql.Named("until", micros(tx.now.Add(r.Overlap))))
 		if err != nil {
 			return err
 		}
@@ -216,16 +211,27 @@ func (s *Store) RotateSecret(ctx context.Context, r store.RotateSecret) error {
 	})
 }
 
-// Walks endpoints_version.
+// touchEndpoint makes an endpoint one of the [store.Changes].
+func touchEndpoint(ctx context.Context, tx *tx, id postrider.EndpointID) error {
+	version, err := raiseVersion(ctx, tx)
+	if err != nil {
+		return err
+	}
+	return found(tx.count(ctx, touchEndpointSQL, sql.Named("id", blob(id)), sql.Named("version", version)))
+}
+
+// Walks endpoints_version; circuits by their key.
 const changesSQL = `
-	select ` + endpointColumns + `, version from endpoints
-	where version > @since and (@since > 0 or status <> 'deleted')
+	select ` + endpointColumns + `, version, ` + circuitColumns + `
+	from endpoints left join circuits on endpoint = id
+	where version > @since and (@since > 0 or endpoints.status <> 'deleted')
 	order by version limit @limit`
 
-// changed is an endpoint with the version of its last change.
+// changed is an endpoint with the version of its last change, and its circuit.
 type changed struct {
 	endpoint postrider.Endpoint
 	version  int64
+	circuit  postrider.Circuit
 }
 
 // Changes returns the endpoints that changed; see [store.Directory]. Secrets
@@ -237,20 +243,18 @@ func (s *Store) Changes(ctx context.Context, since int64, limit int) (store.Chan
 
 func (s *Store) changes(ctx context.Context, since int64, limit int) (store.Changes, error) {
 	now := s.now()
-	snapshot, err := s.reads.BeginTx(ctx, nil)
+	snapshot, err := s.snapshot(ctx, versionSQL, changesSQL, secretsSQL)
 	if err != nil {
 		return store.Changes{}, err
 	}
-	defer snapshot.Rollback() // it only reads
+	defer snapshot.end()
 	var changes store.Changes
-	if err := snapshot.QueryRowContext(ctx, versionSQL).Scan(&changes.Version); err != nil {
+	if changes.Version, err = snapshot.number(ctx, query{text: versionSQL}); err != nil {
 		return store.Changes{}, err
 	}
-	rows, err := snapshot.QueryContext(ctx, changesSQL, sql.Named("since", since), sql.Named("limit", limit))
-	if err != nil {
-		return store.Changes{}, err
-	}
-	all, err := collect(rows, scanChanged)
+	all, err := listIn(ctx, snapshot, query{changesSQL, []any{
+		sql.Named("since", since), sql.Named("limit", limit),
+	}}, scanChanged)
 	if err != nil {
 		return store.Changes{}, err
 	}
@@ -258,20 +262,17 @@ func (s *Store) changes(ctx context.Context, since int64, limit int) (store.Chan
 		changes.Version = all[limit-1].version // there may be more
 	}
 	for _, c := range all {
-		q := secretsOf(c.endpoint.ID, now)
-		rows, err := snapshot.QueryContext(ctx, q.text, q.args...)
+		secrets, err := listIn(ctx, snapshot, secretsOf(c.endpoint.ID, now), scanSecret)
 		if err != nil {
 			return store.Changes{}, err
 		}
-		secrets, err := collect(rows, scanSecret)
-		if err != nil {
-			return store.Changes{}, err
-		}
-		changes.Endpoints = append(changes.Endpoints, store.Routed{Endpoint: c.endpoint, Secrets: secrets})
+		changes.Endpoints = append(changes.Endpoints, store.Routed{
+			Endpoint: c.endpoint, Secrets: secrets, Circuit: c.circuit,
+		})
 	}
 	return changes, nil
 }
 
 func scanChanged(rows *sql.Rows, c *changed) error {
-	return scanEndpointAnd(rows, &c.endpoint, &c.version)
+	return scanEndpointAnd(rows, &c.endpoint, append([]any{&c.version}, circuitInto(&c.circuit)...)...)
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -49,7 +48,9 @@ func publish(ctx context.Context, tx *tx, batches []store.Batch) ([]store.Publis
 			return nil, err
 		}
 		sequences[event.ID] = event.Sequence
-		rows.event(tx.now, event, e)
+		if err := rows.event(ctx, tx, event, e); err != nil {
+			return nil, err
+		}
 	}
 	for _, key := range keys {
 		if holder, ok := accepted.Taken[key]; ok && held[key] != holder {
@@ -172,49 +173,71 @@ func (g given) fillSequences(ctx context.Context, tx *tx, answers []store.Publis
 // intake gathers the rows of a publish, as the arguments of bulk inserts.
 type intake struct {
 	events, queue, skipped, fanOuts, keys []any
+
+	busy map[orderedKey]bool // where a new ordered row has to wait
 }
 
-func (in *intake) event(now time.Time, event postrider.Event, e *store.NewEvent) {
+func (in *intake) event(ctx context.Context, tx *tx, event postrider.Event, e *store.NewEvent) error {
 	in.events = append(in.events, blob(event.ID), blob(event.Account), event.Type, someBytes(event.Data),
 		event.APIVersion, event.OrderingKey, event.Sequence, micros(event.ID.Time()))
 	if !e.FanOutUpTo.IsZero() {
 		in.fanOuts = append(in.fanOuts, blob(event.ID), blob(event.Account), event.Type, blob(e.FanOutUpTo),
-			blob(postrider.EndpointID{}), micros(now), micros(event.ID.Time()))
+			blob(postrider.EndpointID{}), micros(tx.now), micros(event.ID.Time()))
 	}
-	in.deliveries(now, event, e.Deliveries)
+	return in.deliveries(ctx, tx, event, e.Deliveries)
 }
 
-func (in *intake) deliveries(now time.Time, event postrider.Event, deliveries []store.NewDelivery) {
+func (in *intake) deliveries(ctx context.Context, tx *tx, event postrider.Event, deliveries []store.NewDelivery) error {
 	for _, d := range deliveries {
 		if d.Skipped != "" {
 			in.skipped = appendAttempt(in.skipped, record{
 				Attempt: postrider.Attempt{
 					Delivery: d.ID, Event: event.ID, Endpoint: d.Endpoint, Outcome: postrider.OutcomeNone,
-					Error: d.Skipped, StartedAt: now, StatusAfter: postrider.Skipped,
+					Error: d.Skipped, StartedAt: tx.now, StatusAfter: postrider.Skipped,
 				},
 				account: event.Account, eventType: event.Type,
 			})
 			continue
 		}
-		due, claims := now.Add(d.Wait), 0
+		due, claims := micros(tx.now.Add(d.Wait)), 0
 		if d.Token != 0 {
-			due, claims = now.Add(d.Lease), 1
+			due, claims = micros(tx.now.Add(d.Lease)), 1
 		}
-		var sequence any
-		if event.OrderingKey != "" {
-			sequence = event.Sequence
+		var key, sequence, pauses any
+		if d.Ordered != "" {
+			busy, err := in.takeTurn(ctx, tx, orderedKey{d.Endpoint, event.OrderingKey})
+			if err != nil {
+				return err
+			}
+			if busy {
+				due = never
+			}
+			key, sequence, pauses = event.OrderingKey, event.Sequence, d.Ordered == postrider.PauseOnDead
 		}
 		in.queue = append(in.queue, blob(d.ID), blob(event.ID), blob(d.Endpoint), blob(event.Account), event.Type,
-			laneNumber(d.Lane), micros(due), claims, tokenOrNull(d.Token), textOrNull(event.OrderingKey), sequence,
-			micros(now.Add(d.Expiry)))
+			laneNumber(d.Lane), due, claims, tokenOrNull(d.Token), key, sequence, pauses, micros(tx.now.Add(d.Expiry)))
 	}
+	return nil
+}
+
+// takeTurn reports whether a new row of the key has to wait. The one that need
+// not makes those after it wait.
+func (in *intake) takeTurn(ctx context.Context, tx *tx, k orderedKey) (busy bool, err error) {
+	if in.busy[k] {
+		return true, nil
+	}
+	if in.busy == nil {
+		in.busy = map[orderedKey]bool{}
+	}
+	in.busy[k] = true
+	return keyBusy(ctx, tx, k)
 }
 
 const (
 	insertEventsSQL = `
 	insert into events (id, account, type, data, api_version, ordering_key, sequence, created_at) values `
 	insertQueueSQL = `
-	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, token, ordering_key, sequence, expires_at) values `
+	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, token, ordering_key, sequence, pauses, expires_at) values `
 	insertFanOutsSQL = `
 	insert into fanouts (event, account, type, up_to, cursor, due_at, created_at) values `
 	insertKeysSQL = `
@@ -224,7 +247,7 @@ const (
 func (in *intake) insert(ctx context.Context, tx *tx) error {
 	return errors.Join(
 		tx.execAll(ctx, bulk{insertEventsSQL, "", 8}, in.events),
-		tx.execAll(ctx, bulk{insertQueueSQL, "", 12}, in.queue),
+		tx.execAll(ctx, bulk{insertQueueSQL, "", 13}, in.queue),
 		tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, in.skipped),
 		tx.execAll(ctx, bulk{insertFanOutsSQL, "", 7}, in.fanOuts),
 		tx.execAll(ctx, bulk{insertKeysSQL, "", 5}, in.keys),
@@ -301,7 +324,9 @@ func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) error {
 			return err
 		}
 		var rows intake
-		rows.deliveries(tx.now, e, c.Deliveries)
+		if err := rows.deliveries(ctx, tx, e, c.Deliveries); err != nil {
+			return err
+		}
 		return rows.insert(ctx, tx)
 	})
 }

@@ -18,11 +18,74 @@ type query struct {
 
 // list runs a query beside the writer and reads all that it answers with.
 func list[T any](ctx context.Context, s *Store, q query, scan func(*sql.Rows, *T) error) ([]T, error) {
-	rows, err := s.reads.QueryContext(ctx, q.text, q.args...)
+	statement, err := s.prepared(ctx, q.text) //nolint:sqlclosecheck // it lives as long as the store
+	if err != nil {
+		return nil, err
+	}
+	rows, err := statement.QueryContext(ctx, q.args...)
 	if err != nil {
 		return nil, err
 	}
 	return collect(rows, scan)
+}
+
+// snapshot reads several lists of one state of the store.
+type snapshot struct {
+	store *Store
+	tx    *sql.Tx
+}
+
+// snapshot begins one for the statements. They are prepared before it takes a
+// connection: to wait for a second one while others do the same has no end.
+func (s *Store) snapshot(ctx context.Context, texts ...string) (snapshot, error) {
+	for _, text := range texts {
+		if _, err := s.prepared(ctx, text); err != nil { //nolint:sqlclosecheck // it lives as long as the store
+			return snapshot{}, err
+		}
+	}
+	tx, err := s.reads.BeginTx(ctx, nil)
+	return snapshot{s, tx}, err
+}
+
+// end gives the connection back. There is nothing to commit.
+func (v snapshot) end() { v.tx.Rollback() }
+
+// listIn is list in a snapshot.
+func listIn[T any](ctx context.Context, v snapshot, q query, scan func(*sql.Rows, *T) error) ([]T, error) {
+	statement, err := v.store.prepared(ctx, q.text)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := v.tx.StmtContext(ctx, statement).QueryContext(ctx, q.args...) //nolint:sqlclosecheck // it ends with the transaction
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, scan)
+}
+
+// number reads the one number that a query in the snapshot answers with.
+func (v snapshot) number(ctx context.Context, q query) (int64, error) {
+	numbers, err := listIn(ctx, v, q, func(rows *sql.Rows, n *int64) error { return rows.Scan(n) })
+	if err != nil || len(numbers) == 0 {
+		return 0, err
+	}
+	return numbers[0], nil
+}
+
+// prepared returns the statement for the connections that read. To parse the
+// text of a list takes longer than most lists do, and there are not many texts.
+func (s *Store) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
+	if statement, ok := s.lists.Load(text); ok {
+		return statement.(*sql.Stmt), nil //nolint:errcheck // there is nothing else in it
+	}
+	statement, err := s.reads.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	if first, loaded := s.lists.LoadOrStore(text, statement); loaded {
+		return first.(*sql.Stmt), statement.Close() //nolint:errcheck,sqlclosecheck // there is nothing else in it
+	}
+	return statement, nil
 }
 
 // explain says what was being done, and of which kind the error is. Damage

@@ -29,10 +29,11 @@ const leaseTail = `)
 	where queue.id = leased.id`
 
 // Walks queue_due, stepping over leases that last: never many, an endpoint's
-// concurrency and what was prefetched for it.
+// concurrency and what was prefetched for it. It ends before the rows whose
+// turn has not come.
 const waitingSQL = `
 	select due_at from queue
-	where endpoint = @endpoint and lane = @lane and (token is null or due_at <= @now)
+	where endpoint = @endpoint and lane = @lane and due_at < ` + neverSQL + ` and (token is null or due_at <= @now)
 	order by due_at
 	limit 1`
 
@@ -55,6 +56,24 @@ type pending struct {
 func scanPending(rows *sql.Rows, p *pending) error {
 	return rows.Scan(toID(&p.id), toID(&p.event), toID(&p.endpoint), toID(&p.account), &p.eventType, &p.claims, &p.step,
 		&p.losses, toToken(&p.token), toTime(&p.dueAt), toTime(&p.expiresAt), toID(&p.replayedFrom))
+}
+
+// removed is a row that was taken out of the queue.
+type removed struct {
+	pending
+	turn turn
+}
+
+const removedColumns = `id, event, endpoint, account, type, claims, step, losses, token, due_at, expires_at, replayed_from,
+		ordering_key, pauses, due_at = ` + neverSQL
+
+func scanRemoved(rows *sql.Rows, r *removed) error {
+	p, t := &r.pending, &r.turn
+	err := rows.Scan(toID(&p.id), toID(&p.event), toID(&p.endpoint), toID(&p.account), &p.eventType, &p.claims, &p.step,
+		&p.losses, toToken(&p.token), toTime(&p.dueAt), toTime(&p.expiresAt), toID(&p.replayedFrom),
+		toString(&t.key), toFlag(&t.pauses), toFlag(&t.waits))
+	t.endpoint = p.endpoint
+	return err
 }
 
 // lost is the record of an attempt whose lease ended with its node. When it
@@ -213,13 +232,14 @@ const dueSQL = `
 	)
 	select endpoint, lane, due_at
 	from first cross join queue on queue.id = first.id
+	where due_at < ` + neverSQL + `
 	limit @max`
 
 // By the key of queue, from its end: only what came after newer. Grouped in
 // one go, it would walk the whole of queue_due.
 const dueNewerSQL = `
 	with newer as materialized (
-		select endpoint, lane, due_at from queue where id > @newer)
+		select endpoint, lane, due_at from queue where id > @newer and due_at < ` + neverSQL + `)
 	select endpoint, lane, min(due_at)
 	from newer
 	where endpoint > @after

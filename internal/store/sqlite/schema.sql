@@ -61,6 +61,21 @@ CREATE INDEX attempts_endpoint on attempts (endpoint, delivery);
 
 CREATE INDEX attempts_event on attempts (event);
 
+CREATE TABLE circuits (
+    endpoint      blob primary key references endpoints (id),
+    status        text not null check (status in ('closed', 'open', 'half_open')),
+    reason        text not null,
+    opened_at     integer,
+    probe_at      integer,
+    cooldown      integer not null check (cooldown >= 0),
+    failing_since integer,
+    generation    integer not null check (generation >= 1)
+) strict, without rowid;
+
+CREATE INDEX circuits_failing on circuits (endpoint) where failing_since is not null;
+
+CREATE INDEX circuits_not_closed on circuits (endpoint) where status <> 'closed';
+
 CREATE TABLE dead_letters (
     delivery         blob primary key check (length(delivery) = 16),
     event            blob not null check (length(event) = 16),
@@ -83,6 +98,8 @@ CREATE TABLE dead_letters (
 ) strict, without rowid;
 
 CREATE INDEX dead_letters_account on dead_letters (account, delivery);
+
+CREATE INDEX dead_letters_died_at on dead_letters (endpoint, died_at);
 
 CREATE INDEX dead_letters_endpoint on dead_letters (endpoint, delivery);
 
@@ -171,6 +188,14 @@ CREATE TABLE order_heads (
     primary key (account, ordering_key)
 ) strict, without rowid;
 
+CREATE TABLE paused_keys (
+    endpoint     blob not null check (length(endpoint) = 16),
+    ordering_key text not null check (ordering_key <> ''),
+    delivery     blob not null unique check (length(delivery) = 16),
+    since        integer not null,
+    primary key (endpoint, ordering_key)
+) strict, without rowid;
+
 CREATE TABLE queue (
     id            blob primary key check (length(id) = 16),
     event         blob not null check (length(event) = 16),
@@ -185,10 +210,11 @@ CREATE TABLE queue (
     token         integer check (token <> 0),
     ordering_key  text check (ordering_key <> ''),
     sequence      integer check (sequence >= 1),
+    pauses        integer check (pauses in (0, 1)),
     expires_at    integer not null,
     replayed_from blob check (length(replayed_from) = 16),
     constraint queue_leased check (token is null or claims >= 1),
-    constraint queue_order check ((ordering_key is null) = (sequence is null))
+    constraint queue_order check ((ordering_key is null) = (sequence is null) and (ordering_key is null) = (pauses is null))
 ) strict, without rowid;
 
 CREATE INDEX queue_due on queue (endpoint, lane, due_at, id);
@@ -196,6 +222,19 @@ CREATE INDEX queue_due on queue (endpoint, lane, due_at, id);
 CREATE INDEX queue_event on queue (event);
 
 CREATE INDEX queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
+
+CREATE TABLE standings (
+    endpoint blob not null references endpoints (id),
+    number   integer not null check (number >= 1),
+    account  blob not null check (length(account) = 16),
+    status   text not null check (status in ('good', 'warned', 'disabled')),
+    reason   text not null,
+    warnings integer not null check (warnings >= 0),
+    since    integer not null,
+    primary key (endpoint, number)
+) strict, without rowid;
+
+CREATE INDEX standings_not_good on standings (endpoint) where status <> 'good';
 
 CREATE TABLE subscriptions (
     version integer not null,

@@ -29,10 +29,16 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]s
 				continue
 			}
 			delete(held, s.Claimed.ID) // once in a call
+			l.at = i
 			rows.settle(tx, s, l)
 		}
 		if err := rows.store(ctx, tx); err != nil {
 			return nil, err
+		}
+		for _, end := range rows.turns {
+			if answers[end.at].Next, err = end.over(ctx, tx, end.dead); err != nil {
+				return nil, err
+			}
 		}
 		for _, i := range late {
 			if answers[i], err = settleLate(ctx, tx, settlements[i]); err != nil {
@@ -44,12 +50,14 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]s
 }
 
 // By the key of queue.
-const heldSQL = `select id, token, lane from queue where token is not null and id in (values `
+const heldSQL = `select id, token, lane, ordering_key, pauses from queue where token is not null and id in (values `
 
 type held struct {
 	id    postrider.DeliveryID
 	token postrider.Token
 	lane  postrider.Lane
+	turn  turn
+	at    int // its settlement's place
 }
 
 func heldLeases(ctx context.Context, tx *tx, settlements []store.Settlement) (map[postrider.DeliveryID]held, error) {
@@ -59,7 +67,9 @@ func heldLeases(ctx context.Context, tx *tx, settlements []store.Settlement) (ma
 	}
 	rows, err := queryAll(ctx, tx, bulkQuery[held]{
 		bulk: bulk{heldSQL, ")", 1}, args: args,
-		scan: func(rows *sql.Rows, h *held) error { return rows.Scan(toID(&h.id), toToken(&h.token), toLane(&h.lane)) },
+		scan: func(rows *sql.Rows, h *held) error {
+			return rows.Scan(toID(&h.id), toToken(&h.token), toLane(&h.lane), toString(&h.turn.key), toFlag(&h.turn.pauses))
+		},
 	})
 	byID := make(map[postrider.DeliveryID]held, len(rows))
 	for _, h := range rows {
@@ -73,6 +83,14 @@ type outcome struct {
 	attempts, bodies, ended []any
 	moved                   [][]any
 	letters                 []letter
+	turns                   []ending
+}
+
+// ending is the end of an ordered delivery.
+type ending struct {
+	turn
+	at   int                  // its settlement's place
+	dead postrider.DeliveryID // its dead letter; zero: it has none
 }
 
 func (o *outcome) settle(tx *tx, s store.Settlement, h held) {
@@ -98,6 +116,14 @@ func (o *outcome) settle(tx *tx, s store.Settlement, h held) {
 		o.ended = append(o.ended, blob(h.id))
 	case postrider.Delivered, postrider.Cancelled, postrider.Skipped:
 		o.ended = append(o.ended, blob(h.id))
+	}
+	if h.turn.key != "" && s.Transition.To != postrider.Pending {
+		h.turn.endpoint = r.Endpoint
+		end := ending{turn: h.turn, at: h.at}
+		if s.Transition.To == postrider.Dead {
+			end.dead = h.id
+		}
+		o.turns = append(o.turns, end)
 	}
 	o.attempts, o.bodies = appendAttempt(o.attempts, r), appendBody(o.bodies, r)
 }

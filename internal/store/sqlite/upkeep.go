@@ -22,7 +22,7 @@ const expiredSQL = `
 const expireSQL = `
 	delete from queue
 	where id = @id and expires_at <= @now and (token is null or due_at <= @now)
-	returning id, event, endpoint, account, type, claims, step, losses, token, due_at, expires_at, replayed_from`
+	returning ` + removedColumns
 
 // Expire turns pending deliveries whose time is over into dead letters; see
 // [store.Upkeep].
@@ -62,11 +62,11 @@ func expire(ctx context.Context, tx *tx, id postrider.DeliveryID) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	removed, err := collect(rows, scanPending)
-	if err != nil || len(removed) == 0 {
+	gone, err := collect(rows, scanRemoved)
+	if err != nil || len(gone) == 0 {
 		return false, err
 	}
-	p := removed[0]
+	p := gone[0]
 	decision := record{
 		Attempt: postrider.Attempt{Delivery: p.id, Event: p.event, Endpoint: p.endpoint, Outcome: postrider.OutcomeNone},
 		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom,
@@ -76,24 +76,48 @@ func expire(ctx context.Context, tx *tx, id postrider.DeliveryID) (bool, error) 
 			return false, err
 		}
 	}
-	return true, letter{record: decision, reason: postrider.ReasonExpired, attempts: p.claims}.bury(ctx, tx)
+	err = letter{record: decision, reason: postrider.ReasonExpired, attempts: p.claims}.bury(ctx, tx)
+	if err != nil {
+		return false, err
+	}
+	_, err = p.turn.over(ctx, tx, p.id)
+	return true, err
 }
 
-// By endpoints_deleted, then queue_due.
-const deletedSQL = `
+// By endpoints_deleted, then queue_due, and by the key of paused_keys.
+const (
+	deletedSQL = `
 	select q.id
 	from endpoints e cross join queue q on q.endpoint = e.id
 	where e.status = 'deleted'
 	limit @limit`
+	deletedPausesSQL = `
+	select p.delivery
+	from endpoints e cross join paused_keys p on p.endpoint = e.id
+	where e.status = 'deleted'
+	limit @limit`
+)
 
-// CancelDeleted cancels deliveries of deleted endpoints; see [store.Upkeep].
+// CancelDeleted cancels deliveries of deleted endpoints, whose ordering keys
+// wait for nobody any more; see [store.Upkeep].
 func (s *Store) CancelDeleted(ctx context.Context, limit int) (int, error) {
-	ids, err := list(ctx, s, query{deletedSQL, []any{sql.Named("limit", limit)}}, scanDeliveryID)
-	if err != nil || len(ids) == 0 {
-		return 0, s.explain("cancel deliveries of deleted endpoints", err)
+	const doing = "cancel deliveries of deleted endpoints"
+	most := []any{sql.Named("limit", limit)}
+	ids, err := list(ctx, s, query{deletedSQL, most}, scanDeliveryID)
+	if err != nil {
+		return 0, s.explain(doing, err)
+	}
+	pauses, err := list(ctx, s, query{deletedPausesSQL, most}, scanDeliveryID)
+	if err != nil || len(ids)+len(pauses) == 0 {
+		return 0, s.explain(doing, err)
 	}
 	// Deleted endpoints stay so: what was found needs no second look.
-	return write(ctx, s, "cancel deliveries of deleted endpoints", func(ctx context.Context, tx *tx) (int, error) {
+	return write(ctx, s, doing, func(ctx context.Context, tx *tx) (int, error) {
+		for _, dead := range pauses {
+			if _, err := unpause(ctx, tx, dead); err != nil {
+				return 0, err
+			}
+		}
 		return countEach(ids, func(id postrider.DeliveryID) (bool, error) {
 			return cancel(ctx, tx, id, postrider.ReasonEndpointDeleted)
 		})

@@ -106,7 +106,7 @@ func (d intoTime) Scan(v any) error {
 	return nil
 }
 
-// intoWait scans microseconds into a duration.
+// intoWait scans microseconds into a duration; null is none.
 type intoWait struct{ wait *time.Duration }
 
 func toWait(wait *time.Duration) intoWait { return intoWait{wait} }
@@ -114,10 +114,25 @@ func toWait(wait *time.Duration) intoWait { return intoWait{wait} }
 // Scan stores what was read.
 func (d intoWait) Scan(v any) error {
 	n, ok := v.(int64)
-	if !ok {
+	if !ok && v != nil {
 		return fmt.Errorf("a duration of type %T", v)
 	}
 	*d.wait = time.Duration(n) * time.Microsecond
+	return nil
+}
+
+// intoNumber scans a number; null is 0.
+type intoNumber[N ~int | ~int64] struct{ n *N }
+
+func toNumber[N ~int | ~int64](n *N) intoNumber[N] { return intoNumber[N]{n} }
+
+// Scan stores what was read.
+func (d intoNumber[N]) Scan(v any) error {
+	n, ok := v.(int64)
+	if !ok && v != nil {
+		return fmt.Errorf("a number of type %T", v)
+	}
+	*d.n = N(n)
 	return nil
 }
 
@@ -136,6 +151,21 @@ func (d intoString[S]) Scan(v any) error {
 	default:
 		return fmt.Errorf("a text of type %T", v)
 	}
+	return nil
+}
+
+// intoFlag scans 0 or 1; null is false.
+type intoFlag struct{ flag *bool }
+
+func toFlag(flag *bool) intoFlag { return intoFlag{flag} }
+
+// Scan stores what was read.
+func (d intoFlag) Scan(v any) error {
+	n, ok := v.(int64)
+	if !ok && v != nil {
+		return fmt.Errorf("a flag of type %T", v)
+	}
+	*d.flag = n != 0
 	return nil
 }
 

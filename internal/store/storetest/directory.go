@@ -48,6 +48,7 @@ var directory = []verb{
 		{"it returns at most limit and the version up to which that is all", changesPages},
 		{"deleted endpoints are among them unless since is 0", changesDeleted},
 		{"endpoints carry their secrets that have not expired, newest first", changesSecrets},
+		{"endpoints carry their circuits", changesCircuits},
 		{"no change is missed while others are made", changesInParallel},
 	}},
 }
@@ -206,7 +207,9 @@ func putEndpointPolicy(w *world) {
 		e.Policy = postrider.Policy{
 			Retry: retry, Timeout: 3 * time.Second, ClientErrors: postrider.DeadLetterClientErrors, Concurrency: 7,
 			Expiry: 5 * time.Minute, Payload: postrider.PayloadRaw,
-			Signatures: []postrider.Scheme{postrider.SchemePlain, postrider.SchemeStandard},
+			Signatures:      []postrider.Scheme{postrider.SchemePlain, postrider.SchemeStandard},
+			AdaptiveTimeout: true, Circuit: postrider.CircuitPresets["windowed"], Order: postrider.OrderByKey, OnDead: postrider.PauseOnDead,
+			Rate: postrider.Rate{Attempts: 5, Per: time.Second},
 		}
 		w.put(e)
 		w.same("the stored policy", w.found(e.ID).Policy, e.Policy)
@@ -424,6 +427,15 @@ func changesSecrets(w *world) {
 	got := w.changes(0, 10)
 	w.same("the secrets", got.Endpoints[1].Secrets, []postrider.Secret{b, a})
 	w.same("the secrets of one without", got.Endpoints[0].Secrets, []postrider.Secret{})
+}
+
+func changesCircuits(w *world) {
+	a, b := w.endpoint(), w.endpoint()
+	c := w.putCircuit(w.circuit(a))
+	w.same("from the start", w.changes(0, 10).Endpoints, []store.Routed{{Endpoint: a, Circuit: c}, {Endpoint: b}})
+	version := w.version()
+	a = w.put(a)
+	w.same("later", w.changes(version, 10).Endpoints, []store.Routed{{Endpoint: a, Circuit: c}})
 }
 
 func changesInParallel(w *world) {

@@ -13,7 +13,7 @@ import (
 )
 
 var inbox = []verb{
-	{"Publish", []sentence{
+	{"Publish", slices.Concat([]sentence{
 		{"it stores the batches and answers for each in their order", publishAnswersInOrder},
 		{"it stores nothing and returns ErrMoved unless the version is that of the subscriptions", publishMoved},
 		{"a batch with a taken key is not stored and others are not affected", publishConflict},
@@ -37,7 +37,7 @@ var inbox = []verb{
 		{"a full flush is stored", publishFull},
 		{"data comes back to the byte", publishBytes},
 		{"bytes that were passed in are not kept", publishKeepsNoBytes},
-	}},
+	}, publishOrderSentences)},
 	{"ClaimFanOuts", []sentence{
 		{"it leases up to Max jobs, oldest first", claimFanOutsOldestFirst},
 		{"a leased job is not claimed again while its lease lasts", claimFanOutsLeased},

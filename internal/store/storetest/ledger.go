@@ -38,9 +38,11 @@ var ledger = []verb{
 		{"another account's are not listed", deadLettersForeign},
 		{"a cursor that no page gave is an InvalidError", deadLettersCursor},
 	}},
-	{"Replay", replaySentences},
-	{"Cancel", cancelSentences},
-	{"Discard", discardSentences},
+	{"Replay", slices.Concat(replaySentences, replayOrderSentences)},
+	{"Cancel", slices.Concat(cancelSentences, cancelOrderSentences)},
+	{"Discard", slices.Concat(discardSentences, discardOrderSentences)},
+	{"OrderedKeys", orderedKeysSentences},
+	{"Standings", standingsSentences},
 }
 
 // scene is an account with one delivery of every status, of events of two

@@ -23,7 +23,16 @@ import (
 // Time does not matter: nothing waits except for good, no lease ends, and the
 // instants that the stores give are not compared. Every history has accounts
 // of its own in the one store that open returns.
+//
+// Other histories, of a few ordering keys, need no model: the order that they
+// keep is checked.
 func Model(t *testing.T, open func(*testing.T) store.Store) {
+	t.Run("agree", func(t *testing.T) { agreeWithModel(t, open) })
+	t.Run("keep order", func(t *testing.T) { keepOrder(t, open) })
+}
+
+func agreeWithModel(t *testing.T, open func(*testing.T) store.Store) {
+	t.Helper()
 	tested := open(t)
 	ids := store.NewIDs(ticking(), new([32]byte))
 	rapid.Check(t, func(t *rapid.T) {
@@ -57,6 +66,8 @@ var moves = map[string]func(*history){
 	"replay":        (*history).replay,
 	"cancel":        (*history).cancel,
 	"discard":       (*history).discard,
+	"circuit":       (*history).circuit,
+	"standing":      (*history).standing,
 	"keep up":       (*history).keepUp,
 	"look":          (*history).look,
 }
@@ -262,6 +273,11 @@ func (h *history) look() {
 				return s.Deliveries(h.Context(), store.DeliveryQuery{Account: account, Status: status, Paging: p})
 			})
 		}
+		for _, e := range h.endpoints {
+			if e.Account == account && e.Status != postrider.EndpointDeleted {
+				h.lookAtEndpoint(e, p)
+			}
+		}
 		for _, d := range h.deliveries(account) {
 			agree(h, "attempts", p, func(s store.Store, p store.Paging) (store.Page[postrider.Attempt], error) {
 				page, err := s.Attempts(h.Context(), store.AttemptQuery{Account: account, Delivery: d.ID, Paging: p})
@@ -275,6 +291,16 @@ func (h *history) look() {
 		}
 	}
 	h.lookAtWork()
+}
+
+func (h *history) lookAtEndpoint(e postrider.Endpoint, p store.Paging) {
+	h.Helper()
+	agree(h, "ordered keys", p, func(s store.Store, p store.Paging) (store.Page[store.OrderedKey], error) {
+		return s.OrderedKeys(h.Context(), store.OrderedKeyQuery{Account: e.Account, Endpoint: e.ID, Paging: p})
+	})
+	agree(h, "standings", p, func(s store.Store, p store.Paging) (store.Page[postrider.Standing], error) {
+		return s.Standings(h.Context(), store.StandingQuery{Account: e.Account, Endpoint: e.ID, Paging: p})
+	})
 }
 
 // agree reads a list of both stores to its end.
@@ -312,6 +338,17 @@ func (h *history) lookAtWork() {
 		c, err := s.Changes(h.Context(), h.start[s], 1000)
 		c.Version -= h.start[s]
 		return c, err
+	})
+	before := postrider.EndpointID(h.accounts[0]) // older than every endpoint of this history
+	both(h, "circuits", func(s store.Store) ([]postrider.Circuit, error) {
+		return s.Circuits(h.Context(), store.CircuitQuery{After: before, Limit: 1000})
+	})
+	both(h, "records", func(s store.Store) ([]postrider.Record, error) {
+		records, err := s.Records(h.Context(), before, 1000)
+		for i := range records { // what is more may be counted or not
+			records[i].Delivered = min(records[i].Delivered, max(20, 3*records[i].Dead))
+		}
+		return records, err
 	})
 }
 

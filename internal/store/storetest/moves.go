@@ -76,7 +76,7 @@ func (h *history) event(account postrider.AccountID) store.NewEvent {
 		Type:           pick(h, "type", "order.created", "order.paid"),
 		Data:           []byte(pick(h, "data", "1", "2")),
 		IdempotencyKey: pick(h, "key", "", "a", "b"),
-		OrderingKey:    pick(h, "ordering key", "", "", "o"),
+		OrderingKey:    pick(h, "ordering key", "", "", string(postrider.SkipDead), string(postrider.PauseOnDead)),
 	}}
 	var own []postrider.Endpoint
 	for _, endpoint := range h.endpoints {
@@ -89,7 +89,11 @@ func (h *history) event(account postrider.AccountID) store.NewEvent {
 		return e
 	}
 	for range h.upTo("deliveries", 3) {
-		e.Deliveries = append(e.Deliveries, h.newDelivery(pick(h, "endpoint", own...).ID))
+		d := h.newDelivery(pick(h, "endpoint", own...).ID)
+		if e.Event.OrderingKey != "" && !slices.ContainsFunc(e.Deliveries, func(o store.NewDelivery) bool { return o.Endpoint == d.Endpoint }) {
+			d.Ordered, d.Token, d.Lease = postrider.OnDead(e.Event.OrderingKey), 0, 0
+		}
+		e.Deliveries = append(e.Deliveries, d)
 	}
 	return e
 }
@@ -252,4 +256,54 @@ func (h *history) discard() {
 	both(h, "discard", func(s store.Store) (postrider.DeadLetter, error) {
 		return s.Discard(h.Context(), store.Discard{Account: account, Delivery: id, By: "support", Note: "why"})
 	})
+}
+
+// circuit changes a circuit, or tries to with another's generation.
+func (h *history) circuit() {
+	e := pick(h, "endpoint", h.endpoints...)
+	if e.Status == postrider.EndpointDeleted {
+		return // the contract does not say
+	}
+	now := e.ID.Time()
+	c := postrider.Circuit{
+		Endpoint: e.ID, Status: postrider.CircuitOpen, Reason: postrider.ReasonFailuresInRow,
+		OpenedAt: now, ProbeAt: now.Add(long), Cooldown: long, FailingSince: now,
+	}
+	if rapid.Bool().Draw(h.T, "close") {
+		c = postrider.Circuit{Endpoint: e.ID, Status: postrider.CircuitClosed, Reason: postrider.ReasonFailuresInRow}
+	}
+	for _, stored := range lastOf(h.model.Circuits(h.Context(), store.CircuitQuery{Endpoint: e.ID, Limit: 1})) {
+		c.Generation = stored.Generation
+	}
+	c.Generation += pick(h, "generations ahead", int64(0), 0, 0, 1)
+	announce := rapid.Bool().Draw(h.T, "announce")
+	both(h, "put circuit", func(s store.Store) (postrider.Circuit, error) {
+		return s.PutCircuit(h.Context(), store.PutCircuit{Circuit: c, Announce: announce})
+	})
+}
+
+// lastOf takes the model's answer, which has no error.
+func lastOf[T any](items []T, _ error) []T { return items }
+
+// standing records a standing; all of the history has happened since.
+func (h *history) standing() {
+	i := rapid.IntRange(0, len(h.endpoints)-1).Draw(h.T, "endpoint")
+	e := &h.endpoints[i]
+	if e.Status == postrider.EndpointDeleted {
+		return // the contract does not say
+	}
+	page, _ := h.model.Standings(h.Context(), store.StandingQuery{Account: e.Account, Endpoint: e.ID, Paging: store.Paging{Limit: 1}})
+	standing := postrider.Standing{
+		Endpoint: e.ID, Account: e.Account, Reason: postrider.ReasonFailing, Since: e.ID.Time().Add(-2 * postrider.StandingSpan),
+		Status: pick(h, "status", postrider.StandingGood, postrider.StandingWarned, postrider.StandingDisabled),
+		Number: pick(h, "number", int64(1), 1, 1, 0),
+	}
+	for _, last := range page.Items {
+		standing.Number += last.Number
+	}
+	_, ok := both(h, "put standing", only(func(s store.Store) error { return s.PutStanding(h.Context(), standing) }))
+	if ok && standing.Status == postrider.StandingDisabled {
+		e.Status, e.StatusReason = postrider.EndpointDisabled, standing.Reason
+		e.Revision++
+	}
 }

@@ -30,8 +30,9 @@ var queue = []verb{
 		{"of parallel claimers exactly one takes a lease over", claimTakesOverOnce},
 		{"rows are claimed whatever the endpoint's status", claimAnyStatus},
 		{"items carry all that a worker needs", claimItems},
+		{"a lane of blocked deliveries has nothing waiting", claimBlocked},
 	}},
-	{"Settle", []sentence{
+	{"Settle", slices.Concat([]sentence{
 		{"it answers for each settlement in their order", settleAnswersInOrder},
 		{"the attempt is recorded as it was", settleRecords},
 		{"delivered ends the row", settleDelivered},
@@ -51,13 +52,14 @@ var queue = []verb{
 		{"of parallel settlements of one delivery all count as the same", settleInParallel},
 		{"parallel groups of settlements all count", settleGroupsInParallel},
 		{"bytes of any kind come back", settleBytes},
-	}},
+	}, settleOrderSentences)},
 	{"Release", []sentence{
 		{"the delivery is due at once", releaseDue},
 		{"the attempt's number is taken back", releaseNumber},
 		{"a delivery stays in its lane and at its step", releaseLane},
 		{"a lease that is no longer held is left alone", releaseNotHeld},
 		{"what is repeated or unknown is left alone", releaseRepeated},
+		{"the first of a key is due again and the others stay blocked", releaseOrdered},
 	}},
 	{"Due", []sentence{
 		{"it says which lanes have something waiting and when the first is due", dueLanes},
@@ -65,7 +67,10 @@ var queue = []verb{
 		{"what has ended is not", dueNothing},
 		{"at most Max endpoints after After, ordered", duePages},
 		{"only deliveries newer than NewerThan are looked at", dueNewer},
+		{"ordered deliveries whose turn has not come are not looked at", dueBlocked},
 	}},
+	{"PutCircuit", putCircuitSentences},
+	{"Circuits", circuitsSentences},
 }
 
 func claimUpToN(w *world) {

@@ -4,11 +4,13 @@
 // A store's whole test is
 //
 //	func TestContract(t *testing.T) { storetest.Run(t, open) }
+//	func TestNodes(t *testing.T)    { storetest.RunNodes(t, open) } // where it has the role
 //	func TestModel(t *testing.T)    { storetest.Model(t, open) }
 //
 // [Run] has one subtest for each sentence, grouped by method; a failure names
-// the sentence that was broken. [Model] plays random histories on the store
-// and on package memory, which must agree on all that a caller can see.
+// the sentence that was broken. [RunNodes] does the same for the role of stores
+// that several nodes share. [Model] plays random histories on the store and on
+// package memory, which must agree on all that a caller can see.
 //
 // What a store may rely on:
 //
@@ -48,6 +50,23 @@ func Run(t *testing.T, open func(*testing.T) store.Store) {
 	}
 }
 
+// NodeStore is a store that several nodes can share.
+type NodeStore interface {
+	store.Store
+	store.Nodes
+}
+
+// RunNodes checks the role [store.Nodes]. open returns an empty store that is
+// closed when the test ends.
+func RunNodes(t *testing.T, open func(*testing.T) NodeStore) {
+	for _, v := range nodes {
+		t.Run(v.method, func(t *testing.T) {
+			t.Parallel()
+			hold(t, func(t *testing.T) store.Store { return open(t) }, v.sentences)
+		})
+	}
+}
+
 // verb is a method of a role and what its comment says.
 type verb struct {
 	method    string
@@ -66,6 +85,7 @@ func hold(t *testing.T, open func(*testing.T) store.Store, sentences []sentence)
 		t.Run(s.text, func(t *testing.T) {
 			t.Parallel()
 			w := &world{T: t, Store: open(t), ids: store.NewIDs(time.Now, nil)}
+			w.Nodes, _ = w.Store.(store.Nodes)
 			s.check(w)
 		})
 	}
@@ -81,8 +101,9 @@ const (
 type world struct {
 	*testing.T
 	store.Store
-	ids    *store.IDs
-	tokens atomic.Int64
+	store.Nodes // nil unless the store has the role
+	ids         *store.IDs
+	tokens      atomic.Int64
 }
 
 func newID[I ~[16]byte](w *world) I { return store.NewID[I](w.ids) }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -8,16 +9,17 @@ import (
 )
 
 var upkeep = []verb{
-	{"Expire", []sentence{
+	{"Expire", slices.Concat([]sentence{
 		{"pending deliveries whose time is over become dead letters with the reason expired", expireBuries},
 		{"at most limit of them, and it returns how many", expireLimit},
 		{"one that a worker holds is left alone until its lease has ended", expireHeld},
 		{"the settlement of one that has expired is stale", expireStale},
-	}},
+	}, expireOrderSentences)},
 	{"CancelDeleted", []sentence{
 		{"pending deliveries of deleted endpoints are cancelled with a record each", cancelDeletedEnds},
 		{"at most limit of them, and it returns how many", cancelDeletedLimit},
 		{"those of other endpoints are left alone", cancelDeletedOthers},
+		{"the pauses of their ordering keys go with them", cancelDeletedPauses},
 	}},
 	{"ForgetKeys", []sentence{
 		{"keys older than age are deleted and may be used again", forgetKeysOld},
@@ -27,6 +29,8 @@ var upkeep = []verb{
 	{"MakePartitions", []sentence{
 		{"it may be called at any time", makePartitions},
 	}},
+	{"Records", recordsSentences},
+	{"PutStanding", putStandingSentences},
 	{"Now", []sentence{
 		{"it is UTC microseconds and goes on", nowGoesOn},
 	}},

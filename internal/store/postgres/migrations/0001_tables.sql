@@ -43,7 +43,7 @@ create table subscriptions (
     version bigint not null,
     single  boolean primary key default true check (single)
 );
-comment on table subscriptions is 'One row: how often endpoints or secrets changed. PutEndpoint and RotateSecret hold its lock to their commit, so versions become visible in their order.';
+comment on table subscriptions is 'One row: how often endpoints or secrets changed. Whoever raises it holds its lock to the commit, so versions become visible in their order.';
 comment on index subscriptions_pkey is 'Keeps the table to its one row.';
 insert into subscriptions (version) values (0);
 
@@ -87,6 +87,60 @@ comment on table endpoint_secrets is 'What an endpoint''s requests are signed wi
 comment on index endpoint_secrets_pkey is 'Identity.';
 comment on index endpoint_secrets_endpoint is 'Secrets and Changes: the secrets of an endpoint, newest first.';
 
+create table circuits (
+    endpoint      uuid primary key references endpoints (id),
+    status        text not null check (status in ('closed', 'open', 'half_open')),
+    reason        text not null,
+    opened_at     timestamptz,
+    probe_at      timestamptz,
+    cooldown      bigint not null check (cooldown >= 0),
+    failing_since timestamptz,
+    generation    bigint not null check (generation >= 1),
+    changed_at    timestamptz not null
+);
+create index circuits_not_closed on circuits (endpoint) where status <> 'closed';
+create index circuits_failing on circuits (endpoint) where failing_since is not null;
+comment on table circuits is 'The breakers of endpoints; one whose breaker never changed has none. Written by compare-and-swap of generation.';
+comment on column circuits.cooldown is 'Microseconds.';
+comment on index circuits_pkey is 'PutCircuit and Changes: one. Circuits: the list.';
+comment on index circuits_not_closed is 'Circuits: those that are not closed.';
+comment on index circuits_failing is 'Records: the endpoints that accept nothing.';
+
+create table standings (
+    endpoint uuid not null references endpoints (id),
+    number   bigint not null check (number >= 1),
+    account  uuid not null,
+    status   text not null check (status in ('good', 'warned', 'disabled')),
+    reason   text not null,
+    warnings integer not null check (warnings >= 0),
+    since    timestamptz not null,
+    primary key (endpoint, number)
+);
+comment on table standings is 'How endpoints did in the long run: a row for each change. Append-only.';
+comment on index standings_pkey is 'Standings: those of an endpoint, newest first. Records: the last. PutStanding: a number is taken once.';
+
+-- Who is alive, and who has which part of the endpoints.
+
+create table nodes (
+    incarnation bigint primary key check (incarnation between 0 and 4294967295),
+    instance    bytea not null check (octet_length(instance) = 16),
+    seen_at     timestamptz not null,
+    ttl         bigint not null check (ttl > 0),
+    leaving     boolean not null,
+    started_at  timestamptz not null
+);
+comment on table nodes is 'The nodes that are alive, and the dead ones that nobody has reclaimed yet.';
+comment on column nodes.ttl is 'Microseconds after seen_at at which the node is dead.';
+comment on index nodes_pkey is 'Beat, Reclaim, Forget: one node; the roster of all.';
+
+create table shards (
+    shard smallint primary key check (shard between 0 and 255),
+    owner bigint
+);
+comment on table shards is 'The 256 parts of the endpoints, and the incarnation that owns each; null: nobody does.';
+comment on index shards_pkey is 'Beat: all of them.';
+insert into shards (shard) select generate_series(0, 255);
+
 -- What came in. Here and below the primary key is made after the other indexes:
 -- of two indexes that cost the same, because the table is empty when a statement
 -- is planned, the planner takes the younger, and the primary key is the one that
@@ -128,8 +182,23 @@ create table order_heads (
     last         bigint not null check (last >= 1),
     primary key (account, ordering_key)
 );
-comment on table order_heads is 'The last sequence given to an ordering key. Rows are locked to the commit, so sequence is the order of commits.';
-comment on index order_heads_pkey is 'Publish: the upsert that gives sequences.';
+comment on table order_heads is 'The last sequence given to an ordering key. Rows are locked to the commit, so sequence is the order of commits; whoever ends an ordered delivery locks its row too.';
+comment on index order_heads_pkey is 'Publish: the upsert that gives sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
+
+create table paused_keys (
+    endpoint     uuid not null,
+    ordering_key text collate "C" not null,
+    account      uuid not null,
+    delivery     uuid not null,
+    sequence     bigint not null,
+    since        timestamptz not null,
+    primary key (endpoint, ordering_key)
+);
+create unique index paused_keys_delivery on paused_keys (delivery);
+comment on table paused_keys is 'The ordering keys that a dead letter pauses at an endpoint.';
+comment on column paused_keys.delivery is 'The dead letter; when it is replayed or discarded, the key goes on.';
+comment on index paused_keys_pkey is 'Publish, Settle: whether a key is paused. OrderedKeys: the list.';
+comment on index paused_keys_delivery is 'Replay, Discard: what a dead letter pauses.';
 
 create table fanouts (
     event      uuid primary key,
@@ -162,12 +231,13 @@ create table queue (
     step          integer not null check (step >= 0),
     losses        integer not null check (losses >= 0),
     token         bigint check (token <> 0),
-    ordering_key  text check (ordering_key <> ''),
-    sequence      bigint check (sequence >= 1),
     expires_at    timestamptz not null,
     replayed_from uuid,
+    ordering_key  text collate "C" check (ordering_key <> ''),
+    sequence      bigint check (sequence >= 1),
+    pauses        boolean,
     constraint queue_leased check (token is null or claims >= 1),
-    constraint queue_order check ((ordering_key is null) = (sequence is null))
+    constraint queue_order check (num_nulls(ordering_key, sequence, pauses) in (0, 3))
 ) with (
     fillfactor = 70,
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
@@ -175,19 +245,21 @@ create table queue (
     autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 10000,
     autovacuum_vacuum_cost_delay = 0
 );
-create index queue_due on queue (endpoint, lane, due_at, id);
+create index queue_due on queue (endpoint, lane, due_at, id) where due_at < 'infinity';
 create index queue_event on queue (event);
 create index queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
 alter table queue add primary key (id);
 comment on table queue is 'One narrow row for each pending delivery; it goes when the delivery ends.';
 comment on column queue.lane is '0 first, 1 retry, 2 bulk.';
-comment on column queue.due_at is 'When the delivery is due; with a token, until when it is leased.';
+comment on column queue.due_at is 'When the delivery is due; with a token, until when it is leased; infinity: its turn in the order has not come.';
 comment on column queue.claims is 'The number of the attempt under way, or else of the last one made.';
 comment on column queue.losses is 'Leases in a row that ended with their node.';
+comment on column queue.ordering_key is 'Of ordered deliveries alone, as sequence and pauses; a key orders nothing at an endpoint that did not ask for it.';
+comment on column queue.pauses is 'Whether its end as a dead letter pauses the key.';
 comment on index queue_pkey is 'Settle, Release, Cancel: one delivery. Expire, Deliveries: by age.';
-comment on index queue_due is 'Claim: the longest due of an endpoint''s lane. Due: a skip scan of the lanes.';
+comment on index queue_due is 'Claim: the longest due of an endpoint''s lane. Due: a skip scan of the lanes. What waits for its turn is not in it.';
 comment on index queue_event is 'Deliveries of an event.';
-comment on index queue_order_key is 'The lowest row of an ordering key.';
+comment on index queue_order_key is 'The lowest row of an ordering key. Expire, CancelDeleted: the ordered rows. OrderedKeys: a skip scan of the keys.';
 
 -- What happened.
 
@@ -261,11 +333,13 @@ create table dead_letters (
 create index dead_letters_endpoint on dead_letters (endpoint, delivery);
 create index dead_letters_account on dead_letters (account, delivery);
 create index dead_letters_event on dead_letters (event);
+create index dead_letters_died_at on dead_letters (endpoint, died_at desc);
 comment on table dead_letters is 'Deliveries that wait for a person, and what the person did. A row is never deleted by its resolution.';
 comment on index dead_letters_pkey is 'DeadLetters and Deliveries: one, and the list, newest first. Replay, Discard.';
 comment on index dead_letters_endpoint is 'DeadLetters and Deliveries of an endpoint, newest first.';
 comment on index dead_letters_account is 'DeadLetters and Deliveries of an account, newest first.';
 comment on index dead_letters_event is 'Deliveries of an event.';
+comment on index dead_letters_died_at is 'Records: a skip scan of the endpoints, and the dead letters of a day.';
 
 -- +goose StatementBegin
 create function postrider_check_version(expected bigint) returns void

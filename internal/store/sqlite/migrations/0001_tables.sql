@@ -143,6 +143,9 @@ create table fanouts (
 -- claims is the number of the attempt under way, or else of the last one made;
 -- losses counts leases in a row that ended with their node. lane: 0 first,
 -- 1 retry, 2 bulk. Its key serves Settle, Release and Cancel.
+-- Rows with an ordering_key are delivered in its order. One whose turn has not
+-- come has the greatest due_at there is, so that no claim meets it; pauses says
+-- whether its end as a dead letter pauses the key.
 create table queue (
     id            blob primary key check (length(id) = 16),
     event         blob not null check (length(event) = 16),
@@ -157,17 +160,47 @@ create table queue (
     token         integer check (token <> 0),
     ordering_key  text check (ordering_key <> ''),
     sequence      integer check (sequence >= 1),
+    pauses        integer check (pauses in (0, 1)),
     expires_at    integer not null,
     replayed_from blob check (length(replayed_from) = 16),
     constraint queue_leased check (token is null or claims >= 1),
-    constraint queue_order check ((ordering_key is null) = (sequence is null))
+    constraint queue_order check ((ordering_key is null) = (sequence is null) and (ordering_key is null) = (pauses is null))
 ) strict, without rowid;
 -- Claim: the longest due of an endpoint's lane. Due: a skip scan of the lanes.
 create index queue_due on queue (endpoint, lane, due_at, id);
 -- Deliveries of an event.
 create index queue_event on queue (event);
--- The lowest row of an ordering key.
+-- Settle: the lowest row of an ordering key. OrderedKeys: a skip scan of the keys.
 create index queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
+
+-- The ordering keys that wait for a person, and the dead letter that each one
+-- waits for. Its key serves Publish, FanOut and OrderedKeys, the unique
+-- delivery Replay and Discard.
+create table paused_keys (
+    endpoint     blob not null check (length(endpoint) = 16),
+    ordering_key text not null check (ordering_key <> ''),
+    delivery     blob not null unique check (length(delivery) = 16),
+    since        integer not null,
+    primary key (endpoint, ordering_key)
+) strict, without rowid;
+
+-- Whether an endpoint is sent to: a row for each one whose circuit ever
+-- changed. probe_at, opened_at and failing_since are null where there is none.
+-- Its key serves PutCircuit, Circuits and Changes.
+create table circuits (
+    endpoint      blob primary key references endpoints (id),
+    status        text not null check (status in ('closed', 'open', 'half_open')),
+    reason        text not null,
+    opened_at     integer,
+    probe_at      integer,
+    cooldown      integer not null check (cooldown >= 0),
+    failing_since integer,
+    generation    integer not null check (generation >= 1)
+) strict, without rowid;
+-- Circuits: those that are not closed.
+create index circuits_not_closed on circuits (endpoint) where status <> 'closed';
+-- Records: those that have been failing.
+create index circuits_failing on circuits (endpoint) where failing_since is not null;
 
 -- What happened.
 
@@ -251,3 +284,20 @@ create index dead_letters_endpoint on dead_letters (endpoint, delivery);
 create index dead_letters_account on dead_letters (account, delivery);
 -- Deliveries of an event.
 create index dead_letters_event on dead_letters (event);
+-- Records: the dead letters of an endpoint that are young.
+create index dead_letters_died_at on dead_letters (endpoint, died_at);
+
+-- How endpoints have done in the long run: a row for each change, append-only.
+-- Its key serves Standings and Records, from an endpoint's newest back.
+create table standings (
+    endpoint blob not null references endpoints (id),
+    number   integer not null check (number >= 1),
+    account  blob not null check (length(account) = 16),
+    status   text not null check (status in ('good', 'warned', 'disabled')),
+    reason   text not null,
+    warnings integer not null check (warnings >= 0),
+    since    integer not null,
+    primary key (endpoint, number)
+) strict, without rowid;
+-- Records: the endpoints that were ever not good.
+create index standings_not_good on standings (endpoint) where status <> 'good';

@@ -1,0 +1,300 @@
+package janitor_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/janitor"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/memory"
+)
+
+// world is a store with endpoints in trouble, and what janitors of it said.
+type world struct {
+	*testing.T
+	*memory.Store
+
+	ids     *store.IDs
+	account postrider.AccountID
+	start   time.Time
+
+	mu    sync.Mutex
+	heard []string // by all janitors, each with the time since the start
+	log   bytes.Buffer
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	ids := store.NewIDs(time.Now, &[32]byte{1})
+	return &world{
+		T: t, Store: memory.New(memory.Options{}), ids: ids,
+		account: store.NewID[postrider.AccountID](ids), start: time.Now(),
+	}
+}
+
+func (w *world) ok(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) endpoint() postrider.Endpoint {
+	w.Helper()
+	e, err := w.PutEndpoint(w.Context(), store.PutEndpoint{Endpoint: postrider.Endpoint{
+		ID: store.NewID[postrider.EndpointID](w.ids), Account: w.account, URL: "https://receiver.example/",
+		Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
+	}})
+	w.ok(err)
+	return e
+}
+
+func (w *world) found(id postrider.EndpointID) postrider.Endpoint {
+	w.Helper()
+	page, err := w.Endpoints(w.Context(), store.EndpointQuery{Account: w.account, ID: id})
+	w.ok(err)
+	if len(page.Items) != 1 {
+		w.Fatalf("there are %d endpoints %s", len(page.Items), id)
+	}
+	return page.Items[0]
+}
+
+// deadLetters has n deliveries of the endpoint end as dead letters.
+func (w *world) deadLetters(e postrider.Endpoint, n int) {
+	w.Helper()
+	changes, err := w.Changes(w.Context(), 0, 1000)
+	w.ok(err)
+	var batch store.Batch
+	for range n {
+		batch = append(batch, store.NewEvent{
+			Event: postrider.Event{ID: store.NewID[postrider.EventID](w.ids), Account: w.account, Type: "order.created", Data: []byte(`{}`)},
+			Deliveries: []store.NewDelivery{{
+				ID: store.NewID[postrider.DeliveryID](w.ids), Endpoint: e.ID, Lane: postrider.LaneFirst,
+			}},
+		})
+	}
+	_, err = w.Publish(w.Context(), store.Publish{Version: changes.Version, Batches: []store.Batch{batch}})
+	w.ok(err)
+	expired, err := w.Expire(w.Context(), n)
+	w.ok(err)
+	if expired != n {
+		w.Fatalf("%d of %d deliveries are dead letters", expired, n)
+	}
+}
+
+// failing has the endpoint fail since now.
+func (w *world) failing(e postrider.Endpoint) {
+	w.Helper()
+	_, err := w.PutCircuit(w.Context(), store.PutCircuit{Circuit: postrider.Circuit{
+		Endpoint: e.ID, Status: postrider.CircuitClosed, FailingSince: time.Now(),
+	}})
+	w.ok(err)
+}
+
+// work runs so many janitors at once for d of virtual time.
+func (w *world) work(janitors int, d time.Duration, upkeep store.Upkeep) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), d)
+	defer cancel()
+	opts := janitor.Options{Chunk: 2, Log: slog.New(slog.NewTextHandler(&w.log, nil)), OnStanding: w.hear}
+	var all sync.WaitGroup
+	for range janitors {
+		all.Go(func() {
+			if err := janitor.New(upkeep, opts).Run(ctx); err != nil {
+				w.Errorf("Run = %v, want nil", err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (w *world) hear(_ context.Context, s postrider.Standing) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard = append(w.heard, fmt.Sprintf("%v %s %s %d", time.Since(w.start), s.Status, s.Reason, s.Warnings))
+}
+
+// recorded returns the endpoint's standings, oldest first, as hear notes them.
+func (w *world) recorded(e postrider.Endpoint) (all []string) {
+	w.Helper()
+	page, err := w.Standings(w.Context(), store.StandingQuery{Account: w.account, Endpoint: e.ID})
+	w.ok(err)
+	for _, s := range page.Items {
+		all = append([]string{fmt.Sprintf("%v %s %s %d", s.Since.Sub(w.start), s.Status, s.Reason, s.Warnings)}, all...)
+	}
+	return all
+}
+
+func (w *world) same(what string, got, want any) {
+	w.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestAnEndpointWithDeadLettersIsWarnedAndAnHourLaterDisabled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		e := w.endpoint()
+		w.deadLetters(e, 30)
+		w.work(1, 2*time.Hour, w)
+
+		want := []string{"0s warned dead_letters 1", "1h0m0s disabled dead_letters 1"}
+		w.same("what was recorded", w.recorded(e), want)
+		w.same("what was heard", w.heard, want)
+		e = w.found(e.ID)
+		w.same("the endpoint's status", e.Status, postrider.EndpointDisabled)
+		w.same("its reason", e.StatusReason, postrider.ReasonDeadLetters)
+		line := `level=INFO msg="endpoint standing changed" endpoint=` + e.ID.String() + " status=disabled reason=dead_letters warnings=1\n"
+		if !strings.HasSuffix(w.log.String(), line) || strings.Count(w.log.String(), "\n") != 2 {
+			t.Errorf("two lines should be logged, the last %s; got\n%s", line, w.log.String())
+		}
+	})
+}
+
+func TestAnEndpointThatFailsForFiveDaysIsWarnedThriceAndDisabled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		e := w.endpoint()
+		w.failing(e)
+		w.work(1, 6*24*time.Hour, w)
+
+		w.same("what was recorded", w.recorded(e), []string{
+			"6h0m0s warned failing 1", "24h0m0s warned failing 2", "72h0m0s warned failing 3", "120h0m0s disabled failing 3",
+		})
+		w.same("the endpoint's status", w.found(e.ID).Status, postrider.EndpointDisabled)
+	})
+}
+
+func TestAnEndpointThatAPersonEnabledAgainBeginsAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		e := w.endpoint()
+		w.deadLetters(e, 30)
+		w.work(1, 90*time.Minute, w)
+		e = w.found(e.ID)
+		e.Status, e.StatusReason = postrider.EndpointEnabled, ""
+		_, err := w.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: e})
+		w.ok(err)
+		w.work(1, 3*time.Hour, w)
+
+		w.same("what was recorded", w.recorded(e), []string{
+			"0s warned dead_letters 1", "1h0m0s disabled dead_letters 1", "1h30m0s good  0",
+		})
+	})
+}
+
+func TestOfTwoJanitorsOneRecordsAChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var endpoints []postrider.Endpoint
+		for range 5 { // more than two chunks
+			endpoints = append(endpoints, w.endpoint())
+			w.deadLetters(endpoints[len(endpoints)-1], 20)
+		}
+		w.work(2, 2*time.Hour, w)
+
+		for _, e := range endpoints {
+			standings := w.recorded(e)
+			if len(standings) != 2 || !strings.Contains(standings[1], " disabled dead_letters 1") {
+				t.Errorf("recorded of %s: %q, want a warning and its end", e.ID, standings)
+			}
+		}
+		if len(w.heard) != 2*len(endpoints) {
+			t.Errorf("heard %d changes of %d endpoints, want two of each: %q", len(w.heard), len(endpoints), w.heard)
+		}
+	})
+}
+
+// brittle is a store whose verbs for standings fail some times.
+type brittle struct {
+	store.Upkeep
+
+	mu      sync.Mutex
+	failing map[string]int
+}
+
+func (b *brittle) fail(verb string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failing[verb] == 0 {
+		return nil
+	}
+	b.failing[verb]--
+	return errors.New("store is away")
+}
+
+func (b *brittle) Records(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.Record, error) {
+	if err := b.fail("records"); err != nil {
+		return nil, err
+	}
+	return b.Upkeep.Records(ctx, after, limit)
+}
+
+func (b *brittle) Now(ctx context.Context) (time.Time, error) {
+	if err := b.fail("now"); err != nil {
+		return time.Time{}, err
+	}
+	return b.Upkeep.Now(ctx)
+}
+
+func (b *brittle) PutStanding(ctx context.Context, s postrider.Standing) error {
+	if err := b.fail("put"); err != nil {
+		return err
+	}
+	return b.Upkeep.PutStanding(ctx, s)
+}
+
+func TestAStandingIsRecordedOnceTheStoreIsBack(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{"records", "now", "put"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			e := w.endpoint()
+			w.deadLetters(e, 30)
+			w.work(1, time.Minute, &brittle{Upkeep: w.Store, failing: map[string]int{verb: 2}})
+
+			w.same("what was recorded after "+verb, w.recorded(e), []string{"3s warned dead_letters 1"})
+		})
+	}
+}
+
+// outrun is a store in which another node records every standing just before.
+type outrun struct{ store.Upkeep }
+
+func (o outrun) PutStanding(ctx context.Context, s postrider.Standing) error {
+	if err := o.Upkeep.PutStanding(ctx, s); err != nil {
+		return err
+	}
+	return o.Upkeep.PutStanding(ctx, s)
+}
+
+func TestAChangeThatAnotherNodeRecordedIsNotHeardHere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		e := w.endpoint()
+		w.deadLetters(e, 30)
+		w.work(1, 2*time.Hour, outrun{w.Store})
+
+		w.same("what was recorded", w.recorded(e), []string{"0s warned dead_letters 1", "1h0m0s disabled dead_letters 1"})
+		if w.heard != nil || w.log.Len() > 0 {
+			t.Errorf("heard %q and logged %q, want nothing", w.heard, w.log.String())
+		}
+	})
+}

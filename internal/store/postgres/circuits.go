@@ -1,0 +1,122 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+const circuitColumns = `endpoint, status, reason, opened_at, probe_at, cooldown, failing_since, generation`
+
+// The first change of an endpoint's circuit. Walks endpoints_pkey.
+const insertCircuitSQL = `
+	insert into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, failing_since, generation, changed_at)
+	select e.id, @status, @reason, @opened_at, @probe_at, @cooldown, @failing_since, 1, now()
+	from endpoints e
+	where e.id = @endpoint
+	on conflict (endpoint) do nothing
+	returning ` + circuitColumns
+
+// The compare-and-swap. Walks circuits_pkey.
+const updateCircuitSQL = `
+	update circuits
+	set status = @status, reason = @reason, opened_at = @opened_at, probe_at = @probe_at, cooldown = @cooldown,
+		failing_since = @failing_since, generation = generation + 1, changed_at = now()
+	where endpoint = @endpoint and generation = @generation
+	returning ` + circuitColumns
+
+// Walks endpoints_pkey.
+const announceSQL = `update endpoints set version = @version where id = @endpoint`
+
+// PutCircuit stores a change of an endpoint's circuit.
+func (s *Store) PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error) {
+	c := p.Circuit
+	args := pgx.NamedArgs{
+		"endpoint": someUUID(c.Endpoint), "status": string(cmp.Or(c.Status, postrider.CircuitClosed)), "reason": c.Reason,
+		"opened_at": instant(c.OpenedAt), "probe_at": instant(c.ProbeAt), "cooldown": c.Cooldown.Microseconds(),
+		"failing_since": instant(c.FailingSince), "generation": c.Generation,
+	}
+	err := s.once(ctx, func() error {
+		return s.tx(ctx, func(tx pgx.Tx) (err error) {
+			c, err = putCircuit(ctx, tx, p, args)
+			return err
+		})
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		c, err = s.currentCircuit(ctx, p.Circuit.Endpoint)
+	}
+	if err != nil {
+		return c, fmt.Errorf("put circuit of endpoint %s: %w", p.Circuit.Endpoint, err)
+	}
+	return c, nil
+}
+
+func putCircuit(ctx context.Context, tx pgx.Tx, p store.PutCircuit, args pgx.NamedArgs) (postrider.Circuit, error) {
+	if p.Announce {
+		if err := raiseVersion(ctx, tx, args); err != nil {
+			return postrider.Circuit{}, err
+		}
+	}
+	statement := updateCircuitSQL
+	if p.Circuit.Generation == 0 {
+		statement = insertCircuitSQL
+	}
+	rows, _ := tx.Query(ctx, statement, args)
+	c, err := pgx.CollectExactlyOneRow(rows, scanCircuit)
+	if err == nil && p.Announce {
+		_, err = tx.Exec(ctx, announceSQL, args)
+	}
+	return c, err
+}
+
+// currentCircuit tells why nothing was put.
+func (s *Store) currentCircuit(ctx context.Context, endpoint postrider.EndpointID) (postrider.Circuit, error) {
+	circuits, err := s.Circuits(ctx, store.CircuitQuery{Endpoint: endpoint, Limit: 1})
+	if err != nil {
+		return postrider.Circuit{}, err
+	}
+	if len(circuits) == 1 {
+		return circuits[0], postrider.ErrConflict
+	}
+	page, err := s.Endpoints(ctx, store.EndpointQuery{ID: endpoint})
+	switch {
+	case err != nil:
+		return postrider.Circuit{}, err
+	case len(page.Items) == 0:
+		return postrider.Circuit{}, postrider.ErrNotFound
+	}
+	return postrider.Circuit{}, postrider.ErrConflict
+}
+
+// Walks circuits_pkey, or circuits_not_closed.
+const circuitsSQL = `
+	select ` + circuitColumns + `
+	from circuits c
+	where c.endpoint > @after
+		and (@endpoint::uuid is null or c.endpoint = @endpoint)
+		and (not @not_closed or c.status <> 'closed')
+	order by c.endpoint
+	limit @limit`
+
+// Circuits lists circuits, ordered by endpoint.
+func (s *Store) Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error) {
+	circuits, err := list(ctx, s, query{circuitsSQL, pgx.NamedArgs{
+		"after": someUUID(q.After), "endpoint": uuid(q.Endpoint), "not_closed": q.NotClosed, "limit": q.Limit,
+	}}, scanCircuit)
+	if err != nil {
+		return nil, fmt.Errorf("list circuits: %w", err)
+	}
+	return circuits, nil
+}
+
+func scanCircuit(row pgx.CollectableRow) (c postrider.Circuit, err error) {
+	err = row.Scan(toID(&c.Endpoint), &c.Status, &c.Reason, toTime(&c.OpenedAt), toTime(&c.ProbeAt), toWait(&c.Cooldown),
+		toTime(&c.FailingSince), &c.Generation)
+	return c, err
+}

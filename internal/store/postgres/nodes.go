@@ -1,0 +1,280 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Beats are serial in the whole cluster: what one sees, no other changes. The
+// lock is let go by the commit.
+const lockRosterSQL = `select pg_advisory_xact_lock(hashtext('postrider_nodes'))`
+
+// The clock's time, since the transaction's own is from before the lock. Walks
+// nodes_pkey.
+const beatSQL = `
+	insert into nodes as n (incarnation, instance, seen_at, ttl, leaving, started_at)
+	values (@incarnation, @instance, clock_timestamp(), @ttl, @leaving, now())
+	on conflict (incarnation) do update
+	set seen_at = excluded.seen_at, ttl = excluded.ttl, leaving = excluded.leaving
+	where n.instance = excluded.instance`
+
+// Reads all of a table of 256 rows.
+const giveUpSQL = `
+	update shards
+	set owner = null
+	where owner = @incarnation and (@shards::smallint[] is null or shard = any (@shards::smallint[]))`
+
+// Reads all of a table of a few rows, the node itself among them.
+const rosterSQL = `
+	select n.incarnation, n.leaving, n.seen_at + n.ttl * interval '1 microsecond' <= clock_timestamp(), clock_timestamp()
+	from nodes n
+	order by n.incarnation`
+
+// Takes what nobody owns until the node has its share. Reads all of a table of
+// 256 rows.
+const takeShardsSQL = `
+	with free as materialized (
+		select s.shard
+		from shards s
+		where s.owner is null
+		order by s.shard
+		limit greatest(0, @share - (select count(*) from shards where owner = @incarnation))
+	), taken as (
+		update shards s
+		set owner = @incarnation
+		from free f
+		where s.shard = f.shard
+		returning s.shard
+	)
+	select shard
+	from taken
+	union all
+	select shard
+	from shards
+	where owner = @incarnation
+	order by shard`
+
+// Beat says that a node is alive, and answers what it owns.
+func (s *Store) Beat(ctx context.Context, b store.Beat) (store.Roster, error) {
+	var roster store.Roster
+	err := s.repeat(ctx, func(bool) error {
+		return s.tx(ctx, func(tx pgx.Tx) (err error) {
+			roster, err = beat(ctx, tx, b)
+			return err
+		})
+	})
+	if err != nil {
+		return store.Roster{}, fmt.Errorf("beat of incarnation %d: %w", b.Incarnation, err)
+	}
+	return roster, nil
+}
+
+func beat(ctx context.Context, tx pgx.Tx, b store.Beat) (store.Roster, error) {
+	args := pgx.NamedArgs{
+		"incarnation": int64(b.Incarnation), "instance": b.Instance[:], "ttl": b.TTL.Microseconds(),
+		"leaving": b.Leaving, "shards": shardNumbers(b.Release),
+	}
+	if _, err := tx.Exec(ctx, lockRosterSQL); err != nil {
+		return store.Roster{}, fmt.Errorf("lock the roster: %w", err)
+	}
+	switch tag, err := tx.Exec(ctx, beatSQL, args); {
+	case err != nil:
+		return store.Roster{}, err
+	case tag.RowsAffected() == 0:
+		return store.Roster{}, fmt.Errorf("another instance has it: %w", postrider.ErrConflict)
+	}
+	var r store.Roster
+	rows, _ := tx.Query(ctx, rosterSQL)
+	var incarnation uint32
+	var leaving, dead bool
+	_, err := pgx.ForEachRow(rows, []any{&incarnation, &leaving, &dead, toTime(&r.Now)}, func() error {
+		switch {
+		case dead:
+			r.Dead = append(r.Dead, incarnation)
+		case !leaving:
+			r.Nodes++
+		}
+		return nil
+	})
+	if err != nil {
+		return store.Roster{}, fmt.Errorf("read the roster: %w", err)
+	}
+	share := 0
+	if !b.Leaving {
+		share = (store.Shards + r.Nodes - 1) / max(r.Nodes, 1)
+	}
+	args["share"] = share
+	if len(b.Release) > 0 {
+		if _, err := tx.Exec(ctx, giveUpSQL, args); err != nil {
+			return store.Roster{}, fmt.Errorf("give up shards: %w", err)
+		}
+	}
+	rows, _ = tx.Query(ctx, takeShardsSQL, args)
+	owned, err := pgx.CollectRows(rows, pgx.RowTo[int16])
+	if err != nil {
+		return store.Roster{}, fmt.Errorf("take shards: %w", err)
+	}
+	for _, shard := range owned {
+		r.Shards = append(r.Shards, uint8(shard))
+	}
+	r.Excess = max(0, len(r.Shards)-share)
+	return r, nil
+}
+
+func shardNumbers(shards []uint8) []int16 {
+	numbers := make([]int16, len(shards))
+	for i, shard := range shards {
+		numbers[i] = int16(shard)
+	}
+	return numbers
+}
+
+// Whether the node is dead, under a lock that keeps it from beating until the
+// transaction ends. Walks nodes_pkey.
+const lockNodeSQL = `
+	select n.seen_at + n.ttl * interval '1 microsecond' <= clock_timestamp()
+	from nodes n
+	where n.incarnation = @incarnation
+	for update`
+
+// Reads all of the queue: deaths are rare, and an index on tokens would cost
+// every delivery. As claimSQL takes a lease over, but for nobody.
+const reclaimSQL = `
+	with held as materialized (
+		select q.ctid as at, q.*
+		from queue q
+		where q.token between @first and @last
+		limit @limit
+		for update
+	), lost as (
+		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
+			retry_after, started_at, duration, stale, status_after, replayed_from)
+		select id, claims, event, endpoint, account, type, 'lost', 0, 'node_died', 0, now(), 0, false, 'pending', replayed_from
+		from held
+		on conflict (delivery, number) do nothing
+	), freed as (
+		update queue q
+		set token = null, due_at = clock_timestamp(), losses = q.losses + 1
+		from held
+		where q.ctid = held.at
+	)
+	select count(*) from held`
+
+// Walks nodes_pkey.
+const deleteNodeSQL = `delete from nodes where incarnation = @incarnation`
+
+// Reclaim takes what a dead node held.
+func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (int, error) {
+	first := int64(uint64(incarnation) << 32)
+	args := pgx.NamedArgs{
+		"incarnation": int64(incarnation), "first": first, "last": first | (1<<32 - 1), "limit": limit, "shards": nil,
+	}
+	var n int
+	err := s.once(ctx, func() error {
+		n = 0
+		return s.tx(ctx, func(tx pgx.Tx) (err error) {
+			n, err = reclaim(ctx, tx, args, limit)
+			return err
+		})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("reclaim incarnation %d: %w", incarnation, err)
+	}
+	return n, nil
+}
+
+func reclaim(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, limit int) (int, error) {
+	rows, _ := tx.Query(ctx, lockNodeSQL, args)
+	dead, err := pgx.CollectRows(rows, pgx.RowTo[bool])
+	if err != nil || len(dead) == 0 || !dead[0] {
+		return 0, err
+	}
+	var n int
+	b := &pgx.Batch{}
+	b.Queue(`set local enable_seqscan = on`)
+	b.Queue(reclaimSQL, args).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
+	if err := tx.SendBatch(ctx, b).Close(); err != nil || n == limit {
+		return n, err
+	}
+	return n, forget(ctx, tx, args)
+}
+
+// Forget ends a node that has released all it had.
+func (s *Store) Forget(ctx context.Context, incarnation uint32) error {
+	args := pgx.NamedArgs{"incarnation": int64(incarnation), "shards": nil}
+	err := s.repeat(ctx, func(bool) error {
+		return s.tx(ctx, func(tx pgx.Tx) error { return forget(ctx, tx, args) })
+	})
+	if err != nil {
+		return fmt.Errorf("forget incarnation %d: %w", incarnation, err)
+	}
+	return nil
+}
+
+func forget(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
+	b := &pgx.Batch{}
+	b.Queue(deleteNodeSQL, args)
+	b.Queue(giveUpSQL, args)
+	return tx.SendBatch(ctx, b).Close()
+}
+
+// Messages go to all who listen in this database.
+const channel = "postrider"
+
+// Wake sends a short message to every node that listens.
+func (s *Store) Wake(ctx context.Context, message string) error {
+	_, err := s.pool.Exec(ctx, `select pg_notify($1, $2)`, channel, message)
+	if err != nil {
+		return fmt.Errorf("wake: %w", fault(err))
+	}
+	return nil
+}
+
+// A peer that is gone without a word is noticed within half a minute.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// Listen calls heard with every message. It has a connection of its own, which
+// is not one of the pool's: behind a proxy that shares connections between
+// transactions it hears nothing, and its caller polls.
+func (s *Store) Listen(ctx context.Context, heard func(message string)) error {
+	config := s.pool.Config().ConnConfig.Copy()
+	config.RuntimeParams["application_name"] = "postrider-listen"
+	dial := config.DialFunc
+	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
+			err = tcp.SetKeepAliveConfig(keepAlive)
+		}
+		return conn, err
+	}
+	if err := listen(ctx, config, heard); err != nil {
+		return fmt.Errorf("listen: %w", fault(err))
+	}
+	return nil
+}
+
+func listen(ctx context.Context, config *pgx.ConnConfig, heard func(string)) error {
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, `listen `+channel); err != nil {
+		return err
+	}
+	heard("")
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		heard(n.Payload)
+	}
+}

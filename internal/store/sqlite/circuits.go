@@ -1,0 +1,110 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+const circuitColumns = `circuits.endpoint, circuits.status, reason, opened_at, probe_at, cooldown, failing_since, generation`
+
+// By the keys of endpoints and circuits.
+const (
+	circuitSQL = `
+	select ` + circuitColumns + `
+	from endpoints left join circuits on endpoint = id
+	where id = @endpoint and endpoints.status <> 'deleted'`
+	putCircuitSQL = `
+	insert or replace into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, failing_since, generation)
+	values (@endpoint, @status, @reason, @opened_at, @probe_at, @cooldown, @failing_since, @generation)`
+)
+
+// PutCircuit stores a change of a circuit; see [store.Queue].
+func (s *Store) PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error) {
+	var was postrider.Circuit
+	stored, err := write(ctx, s, "put circuit", func(ctx context.Context, tx *tx) (c postrider.Circuit, err error) {
+		if was, err = circuitOf(ctx, tx, p.Circuit.Endpoint); err != nil {
+			return c, err
+		}
+		c = p.Circuit
+		if was.Generation != c.Generation {
+			return c, fmt.Errorf("circuit has generation %d: %w", was.Generation, postrider.ErrConflict)
+		}
+		c.Generation++
+		if err := putCircuit(ctx, tx, c); err != nil {
+			return c, err
+		}
+		if p.Announce {
+			if err := touchEndpoint(ctx, tx, c.Endpoint); err != nil {
+				return c, err
+			}
+		}
+		return circuitOf(ctx, tx, c.Endpoint)
+	})
+	if errors.Is(err, postrider.ErrConflict) {
+		return was, err
+	}
+	return stored, err
+}
+
+// circuitOf returns the circuit of an endpoint.
+func circuitOf(ctx context.Context, tx *tx, endpoint postrider.EndpointID) (c postrider.Circuit, err error) {
+	err = tx.row(ctx, circuitSQL, sql.Named("endpoint", blob(endpoint))).Scan(circuitInto(&c)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return c, postrider.ErrNotFound
+	}
+	return c, err
+}
+
+func putCircuit(ctx context.Context, tx *tx, c postrider.Circuit) error {
+	status := c.Status
+	if status == "" {
+		status = postrider.CircuitClosed
+	}
+	return tx.exec(ctx, putCircuitSQL, sql.Named("endpoint", blob(c.Endpoint)), sql.Named("status", string(status)),
+		sql.Named("reason", c.Reason), sql.Named("opened_at", microsOrNull(c.OpenedAt)),
+		sql.Named("probe_at", microsOrNull(c.ProbeAt)), sql.Named("cooldown", c.Cooldown.Microseconds()),
+		sql.Named("failing_since", microsOrNull(c.FailingSince)), sql.Named("generation", c.Generation))
+}
+
+func scanCircuit(rows *sql.Rows, c *postrider.Circuit) error { return rows.Scan(circuitInto(c)...) }
+
+// circuitInto returns where the columns of a circuit go, or nulls where there is
+// none.
+func circuitInto(c *postrider.Circuit) []any {
+	return []any{
+		toID(&c.Endpoint), toString(&c.Status), toString(&c.Reason), toTime(&c.OpenedAt), toTime(&c.ProbeAt),
+		toWait(&c.Cooldown), toTime(&c.FailingSince), toNumber(&c.Generation),
+	}
+}
+
+const circuitsFilter = ` and endpoint > @after
+	order by endpoint limit @limit`
+
+// One by the key, those that are not closed by circuits_not_closed, all by the
+// key.
+const (
+	circuitsSQL          = `select ` + circuitColumns + ` from circuits where true` + circuitsFilter
+	circuitsOfSQL        = `select ` + circuitColumns + ` from circuits where endpoint = @endpoint and (not @not_closed or status <> 'closed')` + circuitsFilter
+	circuitsNotClosedSQL = `select ` + circuitColumns + ` from circuits where status <> 'closed'` + circuitsFilter
+)
+
+// Circuits lists circuits; see [store.Queue].
+func (s *Store) Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error) {
+	statement := circuitsSQL
+	switch {
+	case !q.Endpoint.IsZero():
+		statement = circuitsOfSQL
+	case q.NotClosed:
+		statement = circuitsNotClosedSQL
+	}
+	circuits, err := list(ctx, s, query{statement, []any{
+		sql.Named("endpoint", blob(q.Endpoint)), sql.Named("not_closed", q.NotClosed),
+		sql.Named("after", blob(q.After)), sql.Named("limit", q.Limit),
+	}}, scanCircuit)
+	return circuits, s.explain("list circuits", err)
+}

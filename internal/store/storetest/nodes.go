@@ -1,0 +1,534 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+var nodes = []verb{
+	{"Beat", []sentence{
+		{"the first beat of a node makes it known and a lone node owns all", beatJoins},
+		{"an incarnation that another instance has is ErrConflict", beatClash},
+		{"an incarnation whose instance died is free when it is reclaimed", beatClashOfDead},
+		{"two and three nodes own their shares", beatShares},
+		{"a node that joins is given what is released, and never more than its share", beatHandsOver},
+		{"a shard that another owns is not released", beatReleasesOwn},
+		{"a node that leaves takes none and counts no more", beatLeaves},
+		{"a dead node is listed and owns its shards until it is reclaimed", beatDead},
+		{"a node that beats again keeps what nobody took", beatBack},
+		{"a node that beats again owns nothing of what others took", beatBackTooLate},
+		{"no shard ever has two owners while nodes come, hand over and go", beatInParallel},
+	}},
+	{"Reclaim", []sentence{
+		{"what a dead node had leased is due at once, its attempts recorded as lost", reclaimFrees},
+		{"at most limit deliveries, and the node is forgotten when nothing is left", reclaimLimit},
+		{"what others have leased is left alone", reclaimOthers},
+		{"a node that is alive or not known is left alone", reclaimAlive},
+		{"of parallel reclaims each lost attempt is recorded once", reclaimInParallel},
+		{"the settlement of what was reclaimed is stale", reclaimStale},
+		{"the first of an ordering key keeps its turn", reclaimOrdered},
+	}},
+	{"Forget", []sentence{
+		{"the node is not known any more and its shards are nobody's", forgetFrees},
+		{"its incarnation is free", forgetIncarnation},
+	}},
+	{"Wake", []sentence{
+		{"every node that listens hears the message", wakeReaches},
+	}},
+	{"Listen", []sentence{
+		{"it is heard with an empty message once it listens, and returns when ctx ends", listenEnds},
+	}},
+}
+
+// member is a node as the store knows it.
+type member struct {
+	*world
+	store.Beat
+}
+
+func (w *world) member(incarnation uint32) *member {
+	m := &member{world: w, Beat: store.Beat{Incarnation: incarnation, TTL: long}}
+	m.Instance = newID[[16]byte](w)
+	return m
+}
+
+// beats gives up the shards and says what the node owns after that. The
+// store's clock, which is in every roster, must not stand still.
+func (m *member) beats(release ...uint8) store.Roster {
+	m.Helper()
+	b := m.Beat
+	b.Release = release
+	before, err := m.Now(m.Context())
+	m.ok(err)
+	roster, err := m.Nodes.Beat(m.Context(), b)
+	m.ok(err)
+	if roster.Now.Before(before) {
+		m.Errorf("the roster is of %v, and it was %v before", roster.Now, before)
+	}
+	roster.Now = time.Time{}
+	return roster
+}
+
+// dies beats for the last time and lets its time pass.
+func (m *member) dies() {
+	m.Helper()
+	m.TTL = brief
+	m.beats()
+	m.passed(brief)
+}
+
+func everyShard() (all []uint8) {
+	for shard := range store.Shards {
+		all = append(all, uint8(shard))
+	}
+	return all
+}
+
+// shares lets the nodes beat, each giving up its excess, until nobody's share
+// changes, and returns what each of them owns. No shard has two owners, and
+// none has none.
+func (w *world) shares(members ...*member) [][]uint8 {
+	w.Helper()
+	owned := make([][]uint8, len(members))
+	for range 5 {
+		for i, m := range members {
+			roster := m.beats()
+			if roster.Excess > 0 {
+				roster = m.beats(roster.Shards[:roster.Excess]...)
+			}
+			if !slices.IsSorted(roster.Shards) {
+				w.Errorf("the shards are not sorted: %v", roster.Shards)
+			}
+			owned[i] = roster.Shards
+		}
+	}
+	all := slices.Concat(owned...)
+	slices.Sort(all)
+	w.same("the shards of all nodes", all, everyShard())
+	return owned
+}
+
+func beatJoins(w *world) {
+	a := w.member(1)
+	want := store.Roster{Nodes: 1, Shards: everyShard()}
+	w.same("the first Beat", a.beats(), want)
+	w.same("the second Beat", a.beats(), want)
+}
+
+// clashes fails the test unless another instance cannot have m's
+// incarnation.
+func (m *member) clashes() *member {
+	m.Helper()
+	other := m.member(m.Incarnation)
+	_, err := m.Nodes.Beat(m.Context(), other.Beat)
+	m.refuses(err, postrider.ErrConflict)
+	return other
+}
+
+func beatClash(w *world) {
+	a := w.member(1)
+	a.beats()
+	a.clashes()
+	w.same("the first one's Beat", a.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
+}
+
+func beatClashOfDead(w *world) {
+	a := w.member(1)
+	a.dies()
+	other := a.clashes()
+	w.same("Reclaim", w.reclaim(1, 10), 0)
+	w.same("the other one's Beat", other.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
+	a.clashes()
+}
+
+func beatShares(w *world) {
+	members := []*member{w.member(1), w.member(2), w.member(3)}
+	for n := 1; n <= 3; n++ {
+		share := (store.Shards + n - 1) / n
+		for i, shards := range w.shares(members[:n]...) {
+			if len(shards) > share || len(shards) < store.Shards-(n-1)*share {
+				w.Errorf("of %d nodes number %d owns %d shards, want %d", n, i+1, len(shards), share)
+			}
+		}
+		for _, m := range members[:n] {
+			if r := m.beats(); r.Nodes != n || r.Excess != 0 || len(r.Dead) != 0 {
+				w.Errorf("the roster has %d nodes, %d shards in excess and %d dead, want %d, 0 and 0", r.Nodes, r.Excess, len(r.Dead), n)
+			}
+		}
+	}
+}
+
+func beatHandsOver(w *world) {
+	a, b := w.member(1), w.member(2)
+	a.beats()
+	w.same("the roster of one that joins", b.beats(), store.Roster{Nodes: 2})
+	roster := a.beats()
+	if roster.Nodes != 2 || roster.Excess != store.Shards/2 || len(roster.Shards) != store.Shards {
+		w.Fatalf("%d nodes, %d shards and %d in excess, want 2, 256 and 128", roster.Nodes, len(roster.Shards), roster.Excess)
+	}
+	given := []uint8{3, 100, 255}
+	roster = a.beats(given...)
+	if roster.Excess != store.Shards/2-3 || len(roster.Shards) != store.Shards-3 {
+		w.Errorf("%d shards and %d in excess after giving three, want 253 and 125", len(roster.Shards), roster.Excess)
+	}
+	w.same("the roster of one that was given three", b.beats(), store.Roster{Nodes: 2, Shards: given})
+	w.same("the owner's shards", slices.ContainsFunc(a.beats().Shards, func(s uint8) bool { return slices.Contains(given, s) }), false)
+	a.beats(roster.Shards[:200]...)
+	if got := len(b.beats().Shards); got != store.Shards/2 {
+		w.Errorf("one that joined owns %d shards, want its share of 128", got)
+	}
+}
+
+func beatReleasesOwn(w *world) {
+	a, b, c := w.member(1), w.member(2), w.member(3)
+	all := a.beats().Shards
+	b.beats(all...)
+	w.same("another one's shards", c.beats().Shards, []uint8{})
+	w.same("the owner's shards", a.beats().Shards, all)
+}
+
+func beatLeaves(w *world) {
+	a, b := w.member(1), w.member(2)
+	owned := w.shares(a, b)
+	a.Leaving = true
+	roster := a.beats()
+	w.same("the shards of one that leaves", roster.Shards, owned[0])
+	w.same("how many nodes it sees", roster.Nodes, 1)
+	w.same("how many nodes another sees", b.beats().Nodes, 1)
+	w.same("the shards of one that has left", a.beats(owned[0]...).Shards, []uint8{})
+	w.same("the shards of the other", b.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
+	b.beats(owned[0]...)
+	w.same("the shards of one that has left", a.beats().Shards, []uint8{})
+}
+
+func beatDead(w *world) {
+	a, b, c := w.member(1), w.member(2), w.member(3)
+	owned := w.shares(a, b, c)
+	a.dies()
+	for range 2 {
+		for _, m := range []*member{b, c} {
+			r := m.beats()
+			if r.Nodes != 2 || !slices.Equal(r.Dead, []uint32{1}) {
+				w.Errorf("the roster has %d nodes and the dead %v, want 2 and number 1", r.Nodes, r.Dead)
+			}
+			if slices.ContainsFunc(r.Shards, func(s uint8) bool { return slices.Contains(owned[0], s) }) {
+				w.Errorf("a dead node's shard was taken before it was reclaimed")
+			}
+		}
+	}
+	w.same("Reclaim", w.reclaim(1, 10), 0)
+	for _, shards := range w.shares(b, c) {
+		w.same("a survivor's share", len(shards), store.Shards/2)
+	}
+	w.same("the dead", b.beats().Dead, []uint32{})
+}
+
+func beatBack(w *world) {
+	a, b := w.member(1), w.member(2)
+	owned := w.shares(a, b)
+	a.dies()
+	w.same("the dead", b.beats().Dead, []uint32{1})
+	a.TTL = long
+	w.same("the roster of one that is back", a.beats(), store.Roster{Nodes: 2, Shards: owned[0]})
+	w.same("the roster of the other", b.beats(), store.Roster{Nodes: 2, Shards: owned[1]})
+	w.same("Reclaim", w.reclaim(1, 10), 0)
+	w.same("the shards after it", a.beats().Shards, owned[0])
+}
+
+func beatBackTooLate(w *world) {
+	a, b := w.member(1), w.member(2)
+	w.shares(a, b)
+	a.dies()
+	w.reclaim(1, 10)
+	w.same("the other's shards", b.beats().Shards, everyShard())
+	a.TTL = long
+	w.same("the roster of one that is back", a.beats(), store.Roster{Nodes: 2})
+}
+
+// owners says whose each shard is, as the nodes know it: a node has a shard
+// from the Beat that says so until just before the Beat that gives it up.
+type owners [store.Shards]atomic.Uint32
+
+// note takes up what a Beat said, after what was known before it.
+func (o *owners) note(m *member, before, after []uint8) {
+	for _, shard := range after {
+		if !slices.Contains(before, shard) && !o[shard].CompareAndSwap(0, m.Incarnation) {
+			m.Errorf("shard %d is given to node %d while node %d has it", shard, m.Incarnation, o[shard].Load())
+		}
+	}
+	for _, shard := range before {
+		if !slices.Contains(after, shard) {
+			m.Errorf("node %d lost shard %d, which it had not given up", m.Incarnation, shard)
+		}
+	}
+}
+
+// live is the life of one node: it joins, gives up what is too much, and
+// leaves.
+func (o *owners) live(m *member, beats int) {
+	var have []uint8
+	b := m.Beat
+	for i := range beats + 1 {
+		kept := have[len(b.Release):]
+		roster, err := m.Nodes.Beat(m.Context(), b)
+		if err != nil {
+			m.Errorf("Beat: %v", err)
+			return
+		}
+		o.note(m, kept, roster.Shards)
+		have, b.Release = roster.Shards, nil
+		b.Release = have[:min(roster.Excess, len(have))]
+		if b.Leaving = i >= beats-1; b.Leaving {
+			b.Release = have
+		}
+		for _, shard := range b.Release {
+			o[shard].Store(0)
+		}
+	}
+	if err := m.Forget(m.Context(), m.Incarnation); err != nil {
+		m.Errorf("Forget: %v", err)
+	}
+}
+
+func beatInParallel(w *world) {
+	var o owners
+	var life sync.WaitGroup
+	for i := range uint32(6) {
+		m := w.member(i + 1)
+		life.Go(func() { o.live(m, 10+3*int(i)) })
+	}
+	life.Wait()
+	w.same("the shards of a last node", w.member(100).beats(), store.Roster{Nodes: 1, Shards: everyShard()})
+}
+
+func (w *world) reclaim(incarnation uint32, limit int) int {
+	w.Helper()
+	n, err := w.Reclaim(w.Context(), incarnation, limit)
+	w.ok(err)
+	return n
+}
+
+// leased publishes n deliveries that node 1 claims before it dies.
+func (w *world) leased(n int) (e postrider.Endpoint, items []postrider.Claimed) {
+	w.Helper()
+	a := w.member(1)
+	a.beats()
+	e = w.endpoint()
+	w.pending(e, n)
+	items = w.claim(e, postrider.LaneFirst, n)
+	a.dies()
+	return e, items
+}
+
+func reclaimFrees(w *world) {
+	e, items := w.leased(2)
+	d := w.to(e)
+	d.Token, d.Lease = w.token(), long // a lease from its publish
+	w.publish(store.Batch{w.event(e.Account, d)})
+	w.same("Reclaim", w.reclaim(1, 10), 3)
+	again := w.turn(e, items[0].ID, items[1].ID, d.ID)
+	for _, c := range again {
+		if c.Attempt != 2 || c.Losses != 1 || c.Step != 0 || c.Lane != postrider.LaneFirst {
+			w.Errorf("claimed %+v, want attempt 2 with one loss", c)
+		}
+		attempts := w.attempts(w.delivery(c.ID))
+		if len(attempts) != 1 {
+			w.Fatalf("recorded %d attempts, want the lost one", len(attempts))
+		}
+		if got := attempts[0]; got.Number != 1 || got.Outcome != postrider.OutcomeLost || got.Error != "node_died" || !got.NextAt.IsZero() || got.Stale {
+			w.Errorf("recorded %+v, want attempt 1 as lost", got)
+		}
+	}
+}
+
+func reclaimLimit(w *world) {
+	e, _ := w.leased(5)
+	b := w.member(2)
+	b.beats()
+	for _, want := range []int{2, 2} {
+		w.same("Reclaim", w.reclaim(1, 2), want)
+		w.same("the roster before the end", b.beats(), store.Roster{Nodes: 1, Dead: []uint32{1}})
+	}
+	w.same("the last Reclaim", w.reclaim(1, 2), 1)
+	w.same("the roster after the end", b.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
+	w.same("Reclaim of what is forgotten", w.reclaim(1, 2), 0)
+	if n := len(w.claim(e, postrider.LaneFirst, 10)); n != 5 {
+		w.Errorf("%d deliveries are due, want 5", n)
+	}
+}
+
+func reclaimOthers(w *world) {
+	a, b := w.member(1), w.member(2)
+	a.beats()
+	b.beats()
+	e := w.endpoint()
+	ids := w.pending(e, 4)
+	w.settle(retry(w.claim(e, postrider.LaneFirst, 1)[0], long))
+	claims, err := w.Claim(w.Context(), store.Claim{Token: 2<<32 | 1, Wants: []store.Want{
+		{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 1, Lease: long},
+	}})
+	w.ok(err)
+	w.settle(delivered(w.claim(e, postrider.LaneFirst, 1)[0]))
+	w.claim(e, postrider.LaneFirst, 1)
+	a.dies()
+	w.same("Reclaim", w.reclaim(1, 10), 1)
+	w.turn(e, ids[3])
+	w.same("the other node's Settle", w.settle(delivered(claims.Items[0])), []store.Settled{{}})
+	w.same("the attempts of what waited", len(w.attempts(w.delivery(ids[0]))), 1)
+}
+
+func reclaimAlive(w *world) {
+	a := w.member(1)
+	a.beats()
+	e := w.endpoint()
+	w.pending(e, 2)
+	c := w.claim(e, postrider.LaneFirst, 1)[0]
+	claims, err := w.Claim(w.Context(), store.Claim{Token: 9<<32 | 1, Wants: []store.Want{
+		{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 1, Lease: long},
+	}})
+	w.ok(err)
+	w.same("Reclaim of one that is alive", w.reclaim(1, 10), 0)
+	w.same("Reclaim of one that is not known", w.reclaim(9, 10), 0)
+	w.turn(e)
+	w.same("Settle", w.settle(delivered(c), delivered(claims.Items[0])), []store.Settled{{}, {}})
+	w.same("the roster", a.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
+}
+
+func reclaimInParallel(w *world) {
+	e, items := w.leased(40)
+	var freed atomic.Int64
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			for range 10 {
+				n, err := w.Reclaim(w.Context(), 1, 5)
+				if err != nil {
+					w.Errorf("Reclaim: %v", err)
+				}
+				freed.Add(int64(n))
+			}
+		})
+	}
+	callers.Wait()
+	w.same("how many were freed", freed.Load(), int64(40))
+	w.turn(e, deliveryIDs(items, claimedID)...)
+	for _, c := range items {
+		w.same("how many attempts are recorded", len(w.attempts(w.delivery(c.ID))), 1)
+	}
+}
+
+func reclaimStale(w *world) {
+	e, items := w.leased(1)
+	w.reclaim(1, 10)
+	w.same("Settle", w.settle(delivered(items[0])), []store.Settled{{Stale: true}})
+	w.release(items[0])
+	attempts := w.attempts(w.delivery(items[0].ID))
+	if len(attempts) != 1 || !attempts[0].Stale || attempts[0].Outcome != postrider.OutcomeAccepted {
+		w.Errorf("recorded %+v, want the stale attempt in the place of the lost one", attempts)
+	}
+	if c := w.turn(e, items[0].ID)[0]; c.Attempt != 2 {
+		w.Errorf("claimed attempt %d, want 2", c.Attempt)
+	}
+}
+
+func reclaimOrdered(w *world) {
+	a := w.member(1)
+	a.beats()
+	e := w.endpoint()
+	ids := w.line(e, "o", postrider.PauseOnDead, 2)
+	w.turn(e, ids[0])
+	a.dies()
+	w.same("Reclaim", w.reclaim(1, 10), 1)
+	w.goes(e, ids...)
+}
+
+func forgetFrees(w *world) {
+	a, b := w.member(1), w.member(2)
+	a.beats()
+	b.beats()
+	w.ok(w.Forget(w.Context(), 1))
+	w.same("the other's roster", b.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
+	w.same("the roster of one that is back", a.beats(), store.Roster{Nodes: 2})
+}
+
+func forgetIncarnation(w *world) {
+	a := w.member(1)
+	a.beats()
+	other := a.clashes()
+	w.ok(w.Forget(w.Context(), 1))
+	w.same("the other one's roster", other.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
+}
+
+// listener hears messages until the test ends.
+type listener struct {
+	mu       sync.Mutex
+	messages []string
+}
+
+func (l *listener) hear(message string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.messages = append(l.messages, message)
+}
+
+func (l *listener) heard(message string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Contains(l.messages, message)
+}
+
+func wakeReaches(w *world) {
+	ctx, stop := context.WithCancel(w.Context())
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	defer stop()
+	var listeners [2]listener
+	for i := range listeners {
+		listening.Go(func() {
+			if err := w.Listen(ctx, listeners[i].hear); err != nil && ctx.Err() == nil {
+				w.Errorf("Listen: %v", err)
+			}
+		})
+	}
+	reached := func(message string) func() bool {
+		return func() bool { return listeners[0].heard(message) && listeners[1].heard(message) }
+	}
+	w.eventually("both listen", reached(""))
+	for _, message := range []string{"3:first", "a message of é and '\"", "255"} {
+		w.eventually("both hear "+message, func() bool { // it may be lost, so it is said again
+			w.ok(w.Wake(w.Context(), message))
+			return reached(message)()
+		})
+	}
+}
+
+func listenEnds(w *world) {
+	ctx, stop := context.WithCancel(w.Context())
+	defer stop()
+	var l listener
+	ended := make(chan error, 1)
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	listening.Go(func() { ended <- w.Listen(ctx, l.hear) })
+	w.eventually("it listens", func() bool { return l.heard("") })
+	w.ok(w.Wake(w.Context(), "one"))
+	stop()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	select {
+	case err := <-ended:
+		if err != nil && !errors.Is(err, context.Canceled) {
+			w.Errorf("Listen = %v, want nil or the end of ctx", err)
+		}
+	case <-deadline.C:
+		w.Fatalf("Listen did not return within 30 s")
+	}
+	w.ok(w.Wake(w.Context(), "nobody hears this"))
+}

@@ -1,7 +1,7 @@
 package signature
 
 import (
-	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 )
 
@@ -15,20 +15,17 @@ const (
 	headerPlainSignature   = "X-Webhook-Signature"
 )
 
-// signPlain gives the event id twice: receivers look for either name, and both
-// must stay the same when the event is delivered again.
-func signPlain(h http.Header, m Message, timestamp string, newest Key) {
-	var room [len(hexPrefix) + 2*sha256.Size]byte
-	values := []string{
-		m.Delivery, m.Type, timestamp, m.ID, m.ID,
-		string(appendHex(room[:0], mac(newest.text(), nil, m.Body))),
-	}
-	h[headerPlainID] = values[0:1:1]
-	h[headerPlainEvent] = values[1:2:2]
-	h[headerPlainTimestamp] = values[2:3:3]
-	h[headerPlainIdempotency] = values[3:4:4]
-	h[headerPlainEventID] = values[4:5:5]
-	h[headerPlainSignature] = values[5:6:6]
+// appendPlain gives the event id twice: receivers look for either name, and
+// both must stay the same when the event is delivered again.
+func (with *macs) appendPlain(head []byte, m Message) []byte {
+	head = appendLine(head, headerPlainID, m.Delivery)
+	head = appendLine(head, headerPlainEvent, m.Type)
+	head = appendLine(head, headerPlainTimestamp, with.timestamp)
+	head = appendLine(head, headerPlainIdempotency, m.ID)
+	head = appendLine(head, headerPlainEventID, m.ID)
+	head = append(head, headerPlainSignature+": "+hexPrefix...)
+	head = hex.AppendEncode(head, with.sum(with.text, with.room[:0], m.Body))
+	return append(head, "\r\n"...)
 }
 
 func readPlain(h http.Header) (claim, error) {

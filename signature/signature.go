@@ -35,7 +35,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
+	"strings"
 	"time"
 )
 
@@ -98,30 +98,23 @@ type Key struct {
 
 func (k Key) text() []byte { return []byte(FormatSecret(k.Secret)) }
 
-// Sign sets on h the headers of every scheme named. Headers of an earlier Sign
-// are replaced. Keys are the active ones, newest first.
-//
-// Schemes do not disturb each other: where two of them use the same header,
-// its value is a list that the receivers of both understand.
+// Sign sets on h the headers of every scheme named, as [Signer.AppendHeader]
+// writes them. Headers of an earlier Sign are replaced. Keys are the active
+// ones, newest first.
 func Sign(h http.Header, m Message, keys []Key, schemes ...Scheme) error {
-	if err := checkKeys(keys); err != nil {
+	s, err := NewSigner(keys, schemes...)
+	if err != nil {
 		return err
 	}
-	if err := m.check(); err != nil {
+	var room [512]byte
+	head, err := s.AppendHeader(room[:0], m)
+	if err != nil {
 		return err
 	}
-	timestamp := strconv.FormatInt(m.Timestamp.Unix(), 10)
 	h.Del(headerSignature)
-	for _, s := range schemes {
-		switch s {
-		case Standard:
-			signStandard(h, m, timestamp, keys)
-		case Timestamped:
-			signTimestamped(h, m, timestamp, keys[0])
-		case Plain:
-			signPlain(h, m, timestamp, keys[0])
-		default:
-			return ErrScheme
+	for line := range strings.SplitSeq(string(head), "\r\n") {
+		if name, value, ok := strings.Cut(line, ": "); ok {
+			h[name] = []string{value}
 		}
 	}
 	return nil

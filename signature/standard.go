@@ -19,38 +19,24 @@ const standardVersion = "v1,"
 // encodedSize is the length of a signature of the standard scheme.
 const encodedSize = (sha256.Size + 2) / 3 * 4
 
-// signStandard signs with every key, newest first, one space between the
+// appendStandard signs with every key, newest first, one space between the
 // items and none at the end: some verifiers split no more carefully than that.
-func signStandard(h http.Header, m Message, timestamp string, keys []Key) {
-	prefix := standardPrefix(m.ID, timestamp)
-	var room [4 * (len(standardVersion) + encodedSize + 1)]byte
-	list := room[:0]
-	for i, k := range keys {
+func (with *macs) appendStandard(head []byte, m Message) []byte {
+	for i, mac := range with.keys {
 		if i > 0 {
-			list = append(list, ' ')
+			head = append(head, ' ')
 		}
-		sum := mac(k.Secret, prefix, m.Body)
-		list = append(list, standardVersion...)
-		list = base64.StdEncoding.AppendEncode(list, sum[:])
+		prefix := append(with.room[:0], m.ID...)
+		prefix = append(prefix, '.')
+		prefix = append(prefix, with.timestamp...)
+		prefix = append(prefix, '.')
+		head = append(head, standardVersion...)
+		head = base64.StdEncoding.AppendEncode(head, with.sum(mac, prefix, m.Body))
 	}
-	value := string(list)
-	if before := h[headerSignature]; len(before) == 1 {
-		// Timestamped takes its signature from the front of the value. Here its
-		// item is one of a version that is not known, which is passed over.
-		value = before[0] + " " + value
-	}
-	setWebhook(h, m.ID, timestamp, value)
+	return head
 }
 
 func standardPrefix(id, timestamp string) []byte { return []byte(id + "." + timestamp + ".") }
-
-// setWebhook sets the three headers with one allocation for their values.
-func setWebhook(h http.Header, id, timestamp, signature string) {
-	values := []string{id, timestamp, signature}
-	h[headerID] = values[0:1:1]
-	h[headerTimestamp] = values[1:2:2]
-	h[headerSignature] = values[2:3:3]
-}
 
 func readStandard(h http.Header) (claim, error) {
 	id, err := only(h, headerID)

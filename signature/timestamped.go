@@ -9,24 +9,16 @@ import (
 
 const hexPrefix = "sha256="
 
-// signTimestamped puts its signature at the front of the value, where its
-// receivers look for it.
-func signTimestamped(h http.Header, m Message, timestamp string, newest Key) {
-	var room [128]byte
-	value := appendHex(room[:0], mac(newest.text(), []byte(timestamp+"."), m.Body))
+func (with *macs) appendTimestamped(head []byte, m Message, newest Key) []byte {
+	prefix := append(with.room[:0], with.timestamp...)
+	prefix = append(prefix, '.')
+	head = append(head, hexPrefix...)
+	head = hex.AppendEncode(head, with.sum(with.text, prefix, m.Body))
 	if newest.ID != "" && visible(newest.ID, ',') {
-		value = append(value, ",keyId="...)
-		value = append(value, newest.ID...)
+		head = append(head, ",keyId="...)
+		head = append(head, newest.ID...)
 	}
-	if before := h[headerSignature]; len(before) == 1 {
-		value = append(value, ' ')
-		value = append(value, before[0]...)
-	}
-	setWebhook(h, m.ID, timestamp, string(value))
-}
-
-func appendHex(value []byte, sum [sha256.Size]byte) []byte {
-	return hex.AppendEncode(append(value, hexPrefix...), sum[:])
+	return head
 }
 
 // readTimestamped does not look for the key that the header names: all of the

@@ -1,13 +1,10 @@
 package egress
 
 import (
-	"bytes"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -16,15 +13,11 @@ import (
 // judgeAnswer says what an answer means. Its status alone decides: a 2xx whose
 // body is cut or never ends is accepted all the same, since the receiver said
 // that it has the event.
-func judgeAnswer(a *postrider.Attempt, resp *http.Response, now time.Time) {
-	code := resp.StatusCode
-	if code < 100 { // net/http lets 000 pass
-		a.Outcome, a.Error = postrider.OutcomeBroken, classBadResponse
-		return
-	}
+func judgeAnswer(a *postrider.Attempt, h answerHead, now time.Time) {
+	code := h.status
 	a.StatusCode = code
 	if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
-		a.RetryAfter = ParseRetryAfter(resp.Header.Get("Retry-After"), resp.Header.Get("Date"), now)
+		a.RetryAfter = ParseRetryAfter(string(h.retryAfter), string(h.date), now)
 	}
 	a.Outcome = postrider.Classify(code, a.RetryAfter)
 	switch {
@@ -32,7 +25,7 @@ func judgeAnswer(a *postrider.Attempt, resp *http.Response, now time.Time) {
 	case code < 200:
 		a.Error = classBadResponse
 	case code >= 300 && code <= 399:
-		a.Error = redirectError(resp.Header.Get("Location"))
+		a.Error = redirectError(string(h.location))
 	default:
 		a.Error = statusError(code)
 	}
@@ -60,31 +53,6 @@ func redirectError(location string) string {
 		return classRedirect
 	}
 	return classRedirect + ": to " + host
-}
-
-var scratch = sync.Pool{New: func() any { return new([maxBody + maxDrain]byte) }}
-
-// readBody returns the first 16 KiB of the body, also when it ends before its
-// time. Reading on to a near end lets the connection be used again; of a body
-// that is longer the rest is never read.
-func readBody(resp *http.Response) []byte {
-	if resp.ContentLength == 0 {
-		return nil
-	}
-	room, ok := scratch.Get().(*[maxBody + maxDrain]byte)
-	if !ok {
-		room = new([maxBody + maxDrain]byte)
-	}
-	defer scratch.Put(room)
-	limit := len(room)
-	if resp.ContentLength > int64(limit) {
-		limit = maxBody
-	}
-	n, _ := io.ReadFull(resp.Body, room[:limit]) // what came before an error counts
-	if n == 0 {
-		return nil
-	}
-	return bytes.Clone(room[:min(n, maxBody)])
 }
 
 // ParseRetryAfter returns how long a Retry-After header asks to wait (RFC 9110,

@@ -31,34 +31,36 @@ func (e *stageError) Error() string { return e.class + ": " + e.err.Error() }
 // Unwrap returns the cause.
 func (e *stageError) Unwrap() error { return e.err }
 
-// dial is http.Transport's DialContext.
-func (d *dialer) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	ctx, cancel := boundDial(ctx)
-	defer cancel()
-	conn, err := d.connect(ctx, address)
+// dial returns a new connection to the peer. It takes the deadline of the
+// context seriously also where the context itself would not end with it.
+func (d *dialer) dial(ctx context.Context, to peer) (*conn, error) {
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline)
+		defer cancel()
+	}
+	tcp, err := d.connect(ctx, to.address)
 	if err != nil {
 		return nil, err
 	}
-	return &wire{Conn: conn}, nil
+	above := tcp
+	if to.secure {
+		if above, err = d.secure(ctx, tcp, to.address); err != nil {
+			return nil, &stageError{classTLS, errors.Join(err, tcp.Close())}
+		}
+	}
+	c, err := newConn(to, tcp, above)
+	if err != nil {
+		return nil, &stageError{classConnect, errors.Join(err, tcp.Close())}
+	}
+	return c, nil
 }
 
-// dialTLS is http.Transport's DialTLSContext. It returns a connection that
-// net/http takes for a plain one, so that the wire is above TLS and sees the
-// exchange itself.
-func (d *dialer) dialTLS(ctx context.Context, _, address string) (net.Conn, error) {
-	ctx, cancel := boundDial(ctx)
-	defer cancel()
-	conn, err := d.connect(ctx, address)
-	if err != nil {
-		return nil, err
-	}
+func (d *dialer) secure(ctx context.Context, tcp net.Conn, address string) (net.Conn, error) {
 	config := d.tls.Clone()
 	config.ServerName, _, _ = net.SplitHostPort(address)
-	secure := tls.Client(conn, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, &stageError{classTLS, errors.Join(err, conn.Close())}
-	}
-	return &wire{Conn: secure}, nil
+	secure := tls.Client(tcp, config)
+	return secure, secure.HandshakeContext(ctx)
 }
 
 // connect tries the addresses of the host in turn until one answers.

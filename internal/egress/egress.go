@@ -13,10 +13,12 @@
 //     allow. The address is judged when it is dialled, after the DNS answered,
 //     and where a name has one forbidden address, all of it is refused.
 //   - An attempt ends with its context, whose deadline covers everything from
-//     the DNS to the last byte of the body. Only a dial may go on behind it, and
-//     no longer than to the same deadline.
+//     the DNS to the last byte of the body. The caller's goroutine makes it; only
+//     a lookup that was given up may end a moment later.
 //   - One Send puts at most one request on the wire. Redirects, proxies of the
 //     environment, cookies and compression do not exist here.
+//   - A connection is used again only when its last answer was read to an end
+//     that nobody could place elsewhere, and its peer has been silent since.
 //   - An answer costs at most 16 KiB of head and 24 KiB of body in memory; 16 KiB
 //     of each are kept.
 //   - What is sent is what was signed, and inside it the event's bytes as they
@@ -35,8 +37,8 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -84,17 +86,25 @@ func (o Options) withDefaults() Options {
 		// its lookups cannot be cancelled.
 		o.Resolver = &net.Resolver{PreferGo: true}
 	}
-	o.UserAgent = cmp.Or(o.UserAgent, "Postrider")
+	o.UserAgent = cmp.Or(strings.Map(printable, o.UserAgent), "Postrider")
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
+}
+
+// printable drops what may not be in a header.
+func printable(r rune) rune {
+	if r < ' ' || r > '~' {
+		return -1
+	}
+	return r
 }
 
 // Egress sends attempts. It may be used from any goroutine.
 type Egress struct {
 	guard  *guard
-	pooled *http.Transport
-	fresh  *http.Transport // never reuses a connection
-	agent  []string        // the user-agent header's values, shared by all requests
+	routes *routes
+	pool   *pool
+	dialer *dialer
 	log    *slog.Logger
 }
 
@@ -102,49 +112,27 @@ type Egress struct {
 func New(opts Options) *Egress {
 	opts = opts.withDefaults()
 	g := newGuard(opts)
-	d := &dialer{
-		guard:    g,
-		resolver: opts.Resolver,
-		net:      net.Dialer{ControlContext: g.control},
-		tls: &tls.Config{
-			MinVersion:         tls.VersionTLS12,
-			RootCAs:            opts.RootCAs,
-			ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions),
-		},
-	}
 	return &Egress{
 		guard:  g,
-		pooled: newTransport(d, false),
-		fresh:  newTransport(d, true),
-		agent:  []string{opts.UserAgent},
-		log:    opts.Log,
+		routes: &routes{guard: g, agent: opts.UserAgent, known: map[postrider.EndpointID]*route{}},
+		pool:   newPool(),
+		dialer: &dialer{
+			guard:    g,
+			resolver: opts.Resolver,
+			net:      net.Dialer{ControlContext: g.control},
+			tls: &tls.Config{
+				MinVersion:         tls.VersionTLS12,
+				RootCAs:            opts.RootCAs,
+				ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions),
+			},
+		},
+		log: opts.Log,
 	}
 }
 
-// newTransport sets no timeouts: the context of an attempt covers all of it.
-func newTransport(d *dialer, closeAlways bool) *http.Transport {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true) // HTTP/2 gives an untrusted peer more to attack
-	return &http.Transport{
-		Proxy:                  nil,
-		DialContext:            d.dial,
-		DialTLSContext:         d.dialTLS,
-		DisableCompression:     true,
-		DisableKeepAlives:      closeAlways,
-		MaxIdleConns:           maxIdle,
-		MaxIdleConnsPerHost:    maxIdleHost,
-		IdleConnTimeout:        idleTimeout,
-		MaxResponseHeaderBytes: maxHead,
-		Protocols:              protocols,
-	}
-}
-
-// Close closes the connections that are kept for later. Attempts under way go
-// on.
-func (e *Egress) Close() {
-	e.pooled.CloseIdleConnections()
-	e.fresh.CloseIdleConnections()
-}
+// Close closes the connections that are kept for later; from now on none are.
+// Attempts under way go on.
+func (e *Egress) Close() { e.pool.close() }
 
 // CheckURL returns the canonical form of an endpoint's URL, or an
 // [postrider.InvalidError] for the field "url" that says what it must be and
@@ -159,7 +147,8 @@ func (e *Egress) CheckURL(raw string) (string, error) {
 }
 
 // Send makes the attempt that c is leased for and returns it as it went. The
-// context carries the attempt's deadline.
+// context carries the attempt's deadline, which may be shorter than the
+// endpoint's policy says.
 func (e *Egress) Send(ctx context.Context, c postrider.Claimed, to store.Routed) postrider.Attempt {
 	started := time.Now()
 	a := postrider.Attempt{
@@ -169,7 +158,7 @@ func (e *Egress) Send(ctx context.Context, c postrider.Claimed, to store.Routed)
 		Number:    c.Attempt,
 		StartedAt: started.UTC().Truncate(time.Microsecond),
 	}
-	cause := e.attempt(ctx, &a, c, to)
+	cause := e.attempt(ctx, &a, &c, &to)
 	a.Duration = time.Since(started)
 	if cause != nil {
 		e.log.DebugContext(ctx, "attempt failed", "delivery", c, "outcome", string(a.Outcome), "class", a.Error, "cause", cause)
@@ -177,42 +166,26 @@ func (e *Egress) Send(ctx context.Context, c postrider.Claimed, to store.Routed)
 	return a
 }
 
-// attempt fills in a and returns what operators may read about a failure.
-func (e *Egress) attempt(ctx context.Context, a *postrider.Attempt, c postrider.Claimed, to store.Routed) error {
-	u, err := e.guard.parse(to.Endpoint.URL)
-	if err != nil {
-		a.Outcome, a.Error = postrider.OutcomeBlocked, classForbidden
-		return err
-	}
-	req, err := e.request(u, c, to, a.StartedAt)
-	if err != nil {
-		a.Outcome, a.Error = postrider.OutcomeUnreachable, classUnsigned
-		return err
-	}
-	f := newFlight(ctx)
-	resp, err := e.roundTrip(f.follow(ctx), req, f)
-	a.ResponseHead = f.head()
-	if err == nil || f.sent() {
-		a.RequestHead = req.head()
-	}
-	if err != nil {
-		a.Outcome, a.Error = judgeFailure(ctx, err, f)
-		return err
-	}
-	defer resp.Body.Close()
-	judgeAnswer(a, resp, time.Now())
-	a.ResponseBody = readBody(resp)
-	return nil
-}
+// keptStart is how much of an accepted answer's body the stores keep in the
+// attempt's own row. Whoever has no more to say has no heads worth keeping.
+const keptStart = 256
 
-// roundTrip repeats a request on a new connection when the kept one turned out
-// to be closed before any of the request was written.
-func (e *Egress) roundTrip(ctx context.Context, req *outgoing, f *flight) (*http.Response, error) {
-	resp, err := e.pooled.RoundTrip(req.in(ctx))
-	if err == nil || !f.reused || f.sent() || ctx.Err() != nil {
-		return resp, err
+// attempt fills in a and returns what operators may read about a failure.
+func (e *Egress) attempt(ctx context.Context, a *postrider.Attempt, c *postrider.Claimed, to *store.Routed) error {
+	x := newExchange()
+	defer x.release()
+	ans, err := e.exchange(ctx, x, draft{claimed: c, to: to, at: a.StartedAt})
+	if err != nil {
+		a.Outcome, a.Error = judgeFailure(ctx, err, x.sent)
+	} else {
+		judgeAnswer(a, ans.answerHead, time.Now())
+		a.ResponseBody = ans.body
 	}
-	return e.fresh.RoundTrip(req.in(ctx))
+	if x.sent && (a.Outcome != postrider.OutcomeAccepted || len(a.ResponseBody) > keptStart) {
+		a.RequestHead = redact(x.head)
+		a.ResponseHead = x.in.began()
+	}
+	return err
 }
 
 // The classes of failure that the owner of an endpoint sees. They tell nothing
@@ -232,7 +205,7 @@ const (
 )
 
 // judgeFailure says what an exchange without an answer shows.
-func judgeFailure(ctx context.Context, err error, f *flight) (postrider.Outcome, string) {
+func judgeFailure(ctx context.Context, err error, sent bool) (postrider.Outcome, string) {
 	var s *stageError
 	early := errors.As(err, &s)
 	switch {
@@ -240,19 +213,22 @@ func judgeFailure(ctx context.Context, err error, f *flight) (postrider.Outcome,
 		return postrider.OutcomeBlocked, classForbidden
 	case expired(ctx):
 		return postrider.OutcomeTimedOut, classTimeout
-	case ctx.Err() != nil && f.sent():
+	case ctx.Err() != nil && sent:
 		return postrider.OutcomeBroken, classCanceled
 	case ctx.Err() != nil:
 		return postrider.OutcomeUnreachable, classCanceled
 	case early:
 		return postrider.OutcomeUnreachable, s.class
-	case !f.sent():
+	case !sent:
 		return postrider.OutcomeUnreachable, classConnect
-	case f.cut():
-		return postrider.OutcomeBroken, classCut
+	case errors.Is(err, errAnswer):
+		return postrider.OutcomeBroken, classBadResponse
 	}
-	return postrider.OutcomeBroken, classBadResponse
+	return postrider.OutcomeBroken, classCut
 }
+
+// ended reports whether an attempt in the context may not go on.
+func ended(ctx context.Context) bool { return ctx.Err() != nil || expired(ctx) }
 
 // expired reports whether the deadline has passed, also in the moment before
 // the context notices.

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"math"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,30 +92,119 @@ func TestAttemptIsFilledIn(t *testing.T) {
 	if got.Duration <= 0 || time.Since(got.StartedAt) > testkit.Patience {
 		t.Errorf("started at %v, took %v", got.StartedAt, got.Duration)
 	}
-	if head := string(got.ResponseHead); !strings.HasPrefix(head, "HTTP/1.1 200 OK\r\n") ||
-		!strings.Contains(head, "X-Receiver: yes\r\n") || !strings.HasSuffix(head, "\r\n\r\n") {
-		t.Errorf("response head = %q", head)
-	}
-	request := r.Only(t)
-	if request.Target != "/hooks?token=canary" || request.Method != http.MethodPost {
+	if request := r.Only(t); request.Target != "/hooks?token=canary" || request.Method != http.MethodPost {
 		t.Errorf("received %s %s", request.Method, request.Target)
 	}
-	head := string(got.RequestHead)
-	for _, secret := range []string{"canary", "v1,", "Signature"} {
-		if strings.Contains(head, secret) {
-			t.Errorf("request head carries %q: %s", secret, head)
-		}
-	}
-	if !strings.HasPrefix(head, "POST /hooks?... HTTP/1.1\r\nHost: ") || !strings.Contains(head, "Webhook-Id: evt_") {
-		t.Errorf("request head = %q", head)
-	}
-	got.StartedAt, got.Duration, got.RequestHead, got.ResponseHead = time.Time{}, 0, nil, nil
+	got.StartedAt, got.Duration = time.Time{}, 0
 	want := postrider.Attempt{
 		Delivery: postrider.DeliveryID{4, 5, 6}, Event: postrider.EventID{1, 2, 3}, Endpoint: postrider.EndpointID{7, 8, 9},
 		Number: 3, Outcome: postrider.OutcomeAccepted, StatusCode: 200, ResponseBody: []byte("thanks"),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("attempt (-want +got):\n%s", diff)
+	}
+}
+
+// TestHeadsAreKeptWhenTheyMatter: stores have no place for those of an accepted
+// answer that fits into the attempt's own row.
+func TestHeadsAreKeptWhenTheyMatter(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		status int
+		size   int
+		kept   bool
+	}{
+		{"accepted", 200, 256, false},
+		{"accepted, with much to say", 200, 257, true},
+		{"rejected", 500, 0, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := testkit.NewReceiver(t, func(w http.ResponseWriter, _ testkit.Request) {
+				w.Header().Set("X-Receiver", "yes")
+				w.WriteHeader(tt.status)
+				if _, err := w.Write(make([]byte, tt.size)); err != nil {
+					t.Error(err)
+				}
+			})
+			a := send(t, open(t, laptop()), routed(r.URL+"/hooks?token=canary", signedBy(postrider.Schemes...)), testkit.Patience)
+			if !tt.kept {
+				if a.RequestHead != nil || a.ResponseHead != nil {
+					t.Errorf("kept %q and %q", a.RequestHead, a.ResponseHead)
+				}
+				return
+			}
+			if head := string(a.ResponseHead); !strings.HasPrefix(head, "HTTP/1.1 "+strconv.Itoa(tt.status)) ||
+				!strings.Contains(head, "X-Receiver: yes\r\n") || !strings.HasSuffix(head, "\r\n\r\n") {
+				t.Errorf("response head = %q", head)
+			}
+			head := string(a.RequestHead)
+			for _, secret := range []string{"canary", "v1,", "sha256=", "Signature"} {
+				if strings.Contains(head, secret) {
+					t.Errorf("request head carries %q: %s", secret, head)
+				}
+			}
+			if !strings.HasPrefix(head, "POST /hooks?... HTTP/1.1\r\nHost: ") || !strings.Contains(head, "Webhook-Id: evt_") ||
+				!strings.HasSuffix(head, "\r\n\r\n") {
+				t.Errorf("request head = %q", head)
+			}
+		})
+	}
+}
+
+func TestSequenceIsSent(t *testing.T) {
+	t.Parallel()
+	r := testkit.NewReceiver(t, testkit.Status(200))
+	e, ev := open(t, laptop()), event(`{}`)
+	for _, ev.Sequence = range []int64{0, 1, math.MaxInt64} {
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+		e.Send(ctx, claimed(ev), routed(r.URL))
+		cancel()
+	}
+	var got []string
+	for _, request := range r.Requests() {
+		got = append(got, strings.Join(request.Header.Values("webhook-sequence"), " "))
+	}
+	if diff := cmp.Diff([]string{"", "1", "9223372036854775807"}, got); diff != "" {
+		t.Errorf("webhook-sequence (-want +got):\n%s", diff)
+	}
+}
+
+// TestEndpointsChange: what is remembered of an endpoint must not outlive it.
+func TestEndpointsChange(t *testing.T) {
+	t.Parallel()
+	r := testkit.NewReceiver(t, testkit.Status(200))
+	e := open(t, laptop())
+	soon := time.Now().Add(50 * time.Millisecond)
+	changes := []func(*store.Routed){
+		func(*store.Routed) {},
+		func(r *store.Routed) { r.Secrets[0].Key = bytes.Repeat([]byte{9}, 32) },
+		func(r *store.Routed) { r.Endpoint.URL += "/other" },
+		signedBy(postrider.SchemeTimestamped),
+		func(r *store.Routed) {
+			r.Secrets = append(r.Secrets, postrider.Secret{Key: bytes.Repeat([]byte{8}, 32), ExpiresAt: soon})
+		},
+	}
+	for _, change := range changes {
+		to := routed(r.URL, change)
+		if a := send(t, e, to, testkit.Patience); a.Outcome != postrider.OutcomeAccepted {
+			t.Fatalf("outcome %s, error %q", a.Outcome, a.Error)
+		}
+		got := r.Requests()[len(r.Requests())-1]
+		if want := strings.TrimPrefix(to.Endpoint.URL, r.URL); strings.TrimPrefix(got.Target, "/") != strings.TrimPrefix(want, "/") {
+			t.Errorf("sent to %q, want %q", got.Target, want)
+		}
+		v := signature.Verifier{Scheme: signature.Scheme(to.Endpoint.Policy.Signatures[0]), Keys: []signature.Key{{Secret: to.Secrets[0].Key}}}
+		if err := v.Verify(got.Header, got.Body, got.At); err != nil {
+			t.Error(err)
+		}
+	}
+	both := len(r.Requests()[len(changes)-1].Header.Get("Webhook-Signature"))
+	testkit.Eventually(t, "the older secret has expired", func() bool { return time.Now().After(soon) })
+	send(t, e, routed(r.URL, changes[len(changes)-1]), testkit.Patience)
+	if one := len(r.Requests()[len(changes)].Header.Get("Webhook-Signature")); one >= both {
+		t.Errorf("signatures of %d bytes with an expired secret, of %d before", one, both)
 	}
 }
 
@@ -141,6 +232,29 @@ func TestEnvelopeKeepsTheBytes(t *testing.T) {
 				t.Errorf("body = %s\nwant   %s", body, want)
 			}
 		})
+	}
+}
+
+func TestTimestampsHaveSixDigits(t *testing.T) {
+	t.Parallel()
+	e, to := open(t, laptop()), routed("http://127.0.0.1:1/")
+	for _, at := range []time.Time{
+		time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC),
+		time.Date(2026, 12, 31, 23, 59, 59, 999999999, time.UTC),
+		time.Date(2026, 5, 4, 3, 2, 1, 1000, time.FixedZone("", 3600)),
+		time.Date(2026, 5, 4, 3, 2, 1, 50607999, time.UTC),
+	} {
+		ev := event(`{}`)
+		ev.CreatedAt = at
+		c := claimed(ev)
+		built, err := e.Build(&c, &to, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := at.UTC().Format("2006-01-02T15:04:05.000000Z"); !bytes.Contains(built.Bytes, []byte(want)) {
+			t.Errorf("no %s in %s", want, built.Bytes)
+		}
+		built.Release()
 	}
 }
 
@@ -275,5 +389,33 @@ func TestCanceledAttemptEndsAtOnce(t *testing.T) {
 	a := open(t, laptop()).Send(ctx, claimed(event(`{}`)), routed(r.URL))
 	if a.Outcome != postrider.OutcomeBroken || a.Error != "canceled" {
 		t.Errorf("outcome %s, error %q; want broken, canceled", a.Outcome, a.Error)
+	}
+}
+
+// untimed is a context that knows its deadline and does not end with it: a
+// timer less for each attempt.
+type untimed struct {
+	context.Context
+	deadline time.Time
+}
+
+// Deadline returns the deadline.
+func (u untimed) Deadline() (time.Time, bool) { return u.deadline, true }
+
+func TestDeadlineNeedsNoTimer(t *testing.T) {
+	t.Parallel()
+	e := open(t, laptop())
+	for _, h := range testkit.Hostiles() {
+		if h.Name != "read and never answer" {
+			continue
+		}
+		url := testkit.NewHostile(t, h)
+		for _, scheme := range []string{"http:", "https:"} { // the one waits for an answer, the other in the handshake
+			started := time.Now()
+			a := e.Send(untimed{t.Context(), started.Add(slow)}, claimed(event(`{}`)), routed(strings.Replace(url, "http:", scheme, 1)))
+			if a.Outcome != postrider.OutcomeTimedOut || a.Duration < slow || a.Duration > slow+grace {
+				t.Errorf("%s outcome %s, error %q after %v", scheme, a.Outcome, a.Error, a.Duration)
+			}
+		}
 	}
 }

@@ -2,6 +2,8 @@ package egress_test
 
 import (
 	"bufio"
+	"context"
+	"crypto/tls"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -101,9 +103,8 @@ func flaky(t *testing.T, conn net.Conn, served *atomic.Int64) {
 	}
 }
 
-// TestNothingIsSentTwice holds against net/http, which would repeat a POST
-// with an idempotency key, as the plain scheme has, when a kept connection
-// turns out to be closed: whatever the receiver read belongs to one attempt.
+// TestNothingIsSentTwice has kept connections turn out to be closed: whatever
+// the receiver read belongs to one attempt.
 func TestNothingIsSentTwice(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -174,4 +175,69 @@ func TestConnectionsAreKept(t *testing.T) {
 	if n := conns.Load(); n != 1 {
 		t.Errorf("20 attempts in a row took %d connections", n)
 	}
+}
+
+// refuse answers as soon as a request begins, and hangs up on the rest of it.
+func refuse(conn net.Conn) {
+	defer conn.Close()
+	if _, err := conn.Read(make([]byte, 512)); err != nil {
+		return
+	}
+	// What the sender makes of it is what is tested.
+	_, _ = io.WriteString(conn, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
+}
+
+// stuck returns an event that no socket takes whole.
+func stuck() postrider.Claimed { return claimed(event(`"` + strings.Repeat("x", 16<<20) + `"`)) }
+
+func TestEarlyRefusalIsHeard(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := serveConns(listener, refuse)
+	e := open(t, laptop())
+	for range 5 {
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+		a := e.Send(ctx, stuck(), routed("http://"+listener.Addr().String()))
+		cancel()
+		if a.StatusCode != 413 || a.Outcome != postrider.OutcomeRejected {
+			t.Errorf("outcome %s, status %d, error %q; want rejected, 413", a.Outcome, a.StatusCode, a.Error)
+		}
+	}
+	listener.Close()
+	done()
+}
+
+// TestStuckRequestEnds has a receiver that reads nothing, over TLS, whose
+// connections like to say goodbye before they close.
+func TestStuckRequestEnds(t *testing.T) {
+	t.Parallel()
+	ca := testkit.NewCA(t)
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		Certificates: []tls.Certificate{ca.Certificate(t, time.Now().Add(time.Hour), "127.0.0.1")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan bool)
+	done := serveConns(listener, func(conn net.Conn) {
+		defer conn.Close()
+		if secure, ok := conn.(*tls.Conn); !ok || secure.HandshakeContext(t.Context()) != nil {
+			return
+		}
+		<-over
+	})
+	opts := laptop()
+	opts.RootCAs = ca.Pool
+	ctx, cancel := context.WithTimeout(t.Context(), slow)
+	defer cancel()
+	a := open(t, opts).Send(ctx, stuck(), routed("https://"+listener.Addr().String()))
+	if a.Outcome != postrider.OutcomeTimedOut || a.Duration > slow+grace {
+		t.Errorf("outcome %s, error %q after %v; want timed_out by %v", a.Outcome, a.Error, a.Duration, slow+grace)
+	}
+	close(over)
+	listener.Close()
+	done()
 }

@@ -2,15 +2,10 @@ package egress
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -18,60 +13,85 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-var jsonType = []string{"application/json"} // shared by all requests
-
-// outgoing is a signed request that can be sent again.
-type outgoing struct {
-	template *http.Request // without a body
-	body     []byte
+// request is what an attempt sends, in memory that is used again.
+type request struct {
+	bytes []byte // head and body, to be written at once
+	room  *[]byte
 }
 
-// request builds and signs the request of an attempt that starts at now.
-func (e *Egress) request(u *url.URL, c postrider.Claimed, to store.Routed, now time.Time) (*outgoing, error) {
-	id, body := c.Event.ID.String(), c.Event.Data
-	if to.Endpoint.Policy.Payload != postrider.PayloadRaw {
-		body = envelope(id, c.Event)
+// maxRoom is the largest piece of memory that is kept for other requests.
+const maxRoom = 64 << 10
+
+var requestRooms = sync.Pool{New: func() any { return new([]byte) }}
+
+// release gives the memory back. The request is empty then.
+func (q *request) release() {
+	if q.room != nil && cap(*q.room) <= maxRoom {
+		requestRooms.Put(q.room)
 	}
-	h := make(http.Header, 12)
-	h["Content-Type"] = jsonType
-	h["User-Agent"] = e.agent
-	h["Webhook-Id"] = []string{id}
-	m := signature.Message{
-		ID:        id,
-		Delivery:  c.ID.String(),
-		Type:      c.Event.Type,
-		Timestamp: now,
-		Body:      body,
-	}
-	if err := signature.Sign(h, m, keys(to.Secrets, now), schemes(to.Endpoint.Policy)...); err != nil {
-		return nil, fmt.Errorf("sign request: %w", err)
-	}
-	return &outgoing{body: body, template: &http.Request{
-		Method:        http.MethodPost,
-		URL:           u,
-		Host:          u.Host,
-		Header:        h,
-		ContentLength: int64(len(body)),
-	}}, nil
+	*q = request{}
 }
 
-// in returns the request for one use in ctx. It has no GetBody, so net/http
-// never repeats it behind our back, not even one that carries an idempotency
-// key.
-func (o *outgoing) in(ctx context.Context) *http.Request {
-	req := o.template.WithContext(ctx)
-	// net/http knows this very type as one that is in memory, and sends head
-	// and body with one write.
-	req.Body = io.NopCloser(bytes.NewReader(o.body))
-	return req
+// draft is what a request is made of.
+type draft struct {
+	claimed *postrider.Claimed
+	to      *store.Routed
+	at      time.Time
 }
 
-const timeFormat = "2006-01-02T15:04:05.000000Z"
+// build signs and returns the request, and its head once more in memory of
+// head: the head outlives the request, which is released once it is written.
+func (d draft) build(r *route, head []byte) (request, []byte, error) {
+	room, ok := requestRooms.Get().(*[]byte)
+	if !ok {
+		room = new([]byte)
+	}
+	q := request{room: room}
+	e := d.claimed.Event
+	id := e.ID.String()
+	out, body := (*room)[:0], e.Data
+	if d.to.Endpoint.Policy.Payload != postrider.PayloadRaw {
+		out = appendEnvelope(out, id, e)
+		body = out
+	}
+	m := signature.Message{ID: id, Timestamp: time.Unix(d.at.Unix(), 0), Body: body}
+	if r.plain {
+		m.Delivery, m.Type = d.claimed.ID.String(), e.Type
+	}
+	head, err := r.appendHead(head, m, e.Sequence)
+	if err != nil {
+		q.release()
+		return q, nil, &stageError{classUnsigned, err}
+	}
+	start := len(out)
+	out = append(out, head...)
+	out = append(out, body...)
+	*room, q.bytes = out, out[start:]
+	return q, head, nil
+}
 
-// envelope puts the event's bytes, as they are, into the frame that receivers
-// expect. The bytes are JSON: they were when the event was accepted.
-func envelope(id string, e *postrider.Event) []byte {
-	b := make([]byte, 0, len(e.Data)+len(e.Type)+len(e.APIVersion)+160)
+// appendHead appends the head of a request with that message.
+func (r *route) appendHead(head []byte, m signature.Message, sequence int64) ([]byte, error) {
+	head = append(head, r.start...)
+	head = strconv.AppendInt(head, int64(len(m.Body)), 10)
+	head = append(head, "\r\n"...)
+	if r.bare {
+		head = append(head, "Webhook-Id: "...)
+		head = append(head, m.ID...)
+		head = append(head, "\r\n"...)
+	}
+	if sequence > 0 {
+		head = append(head, "Webhook-Sequence: "...)
+		head = strconv.AppendInt(head, sequence, 10)
+		head = append(head, "\r\n"...)
+	}
+	head, err := r.signer.AppendHeader(head, m)
+	return append(head, "\r\n"...), err
+}
+
+// appendEnvelope puts the event's bytes, as they are, into the frame that
+// receivers expect. The bytes are JSON: they were when the event was accepted.
+func appendEnvelope(b []byte, id string, e *postrider.Event) []byte {
 	b = append(b, `{"id":"`...)
 	b = append(b, id...)
 	b = append(b, `","type":`...)
@@ -81,10 +101,22 @@ func envelope(id string, e *postrider.Event) []byte {
 		b = appendString(b, e.APIVersion)
 	}
 	b = append(b, `,"timestamp":"`...)
-	b = e.CreatedAt.UTC().AppendFormat(b, timeFormat)
+	b = appendTime(b, e.CreatedAt)
 	b = append(b, `","data":`...)
 	b = append(b, e.Data...)
 	return append(b, '}')
+}
+
+// appendTime appends RFC 3339 in UTC with six digits of a second, which takes a
+// third of the time that a layout with digits does.
+func appendTime(b []byte, t time.Time) []byte {
+	b = t.UTC().AppendFormat(b, time.RFC3339)
+	b[len(b)-1] = '.' // instead of the Z
+	micros := t.Nanosecond() / 1000
+	for unit := 100_000; unit > 0; unit /= 10 {
+		b = append(b, '0'+byte(micros/unit%10))
+	}
+	return append(b, 'Z')
 }
 
 func appendString(b []byte, s string) []byte {
@@ -101,55 +133,20 @@ func appendString(b []byte, s string) []byte {
 	return append(b, quoted...)
 }
 
-func keys(secrets []postrider.Secret, now time.Time) []signature.Key {
-	list := make([]signature.Key, 0, len(secrets))
-	for _, s := range secrets {
-		if s.ActiveAt(now) {
-			list = append(list, signature.Key{ID: s.ID.String(), Secret: s.Key})
-		}
-	}
-	return list
-}
-
-func schemes(p postrider.Policy) []signature.Scheme {
-	list := make([]signature.Scheme, len(p.Signatures))
-	for i, s := range p.Signatures {
-		list[i] = signature.Scheme(s)
-	}
-	return list
-}
-
-// head returns the head as it is sent, less what must not be kept: the
+// redact returns the head as it was sent, less what must not be kept: the
 // signatures, and the query, which may hold a credential.
-func (o *outgoing) head() []byte {
-	req := o.template
-	b := make([]byte, 0, 512)
-	b = append(b, "POST "...)
-	b = append(b, req.URL.EscapedPath()...)
-	if req.URL.Path == "" {
-		b = append(b, '/')
-	}
-	if req.URL.RawQuery != "" {
-		b = append(b, "?..."...)
-	}
-	b = append(b, " HTTP/1.1\r\nHost: "...)
-	b = append(b, req.Host...)
-	b = append(b, "\r\nContent-Length: "...)
-	b = strconv.AppendInt(b, req.ContentLength, 10)
-	b = append(b, "\r\n"...)
-	var room [12]string
-	names := room[:0]
-	for name := range req.Header {
-		if !strings.HasSuffix(name, "-Signature") {
-			names = append(names, name)
+func redact(head []byte) []byte {
+	b := make([]byte, 0, len(head))
+	for line := range bytes.Lines(head) {
+		name, _, _ := bytes.Cut(line, []byte(": "))
+		switch query := bytes.IndexByte(line, '?'); {
+		case bytes.HasSuffix(name, []byte("-Signature")):
+		case len(b) == 0 && query >= 0:
+			b = append(b, line[:query]...)
+			b = append(b, "?... HTTP/1.1\r\n"...)
+		default:
+			b = append(b, line...)
 		}
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		b = append(b, name...)
-		b = append(b, ": "...)
-		b = append(b, req.Header[name][0]...)
-		b = append(b, "\r\n"...)
-	}
-	return append(b, "\r\n"...)
+	return b
 }

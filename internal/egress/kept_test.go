@@ -1,0 +1,221 @@
+package egress_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/egress"
+	"github.com/postrider/postrider/internal/testkit"
+)
+
+// scripted starts a receiver that answers each request with the text and does
+// what then says before it waits for the next. It counts connections.
+func scripted(t *testing.T, config *tls.Config, text string, then func(net.Conn)) (address string, conns *atomic.Int64) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address = listener.Addr().String()
+	if config != nil {
+		listener = tls.NewListener(listener, config)
+	}
+	conns = new(atomic.Int64)
+	done := serveConns(listener, func(conn net.Conn) {
+		defer conn.Close()
+		conns.Add(1)
+		in := bufio.NewReader(conn)
+		for {
+			req, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			if _, err := io.Copy(io.Discard, req.Body); err != nil {
+				return
+			}
+			if _, err := io.WriteString(conn, text); err != nil {
+				return
+			}
+			then(conn)
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		done()
+	})
+	return address, conns
+}
+
+func nothing(net.Conn) {}
+
+func TestWhenConnectionsAreUsedAgain(t *testing.T) {
+	t.Parallel()
+	const ok = "HTTP/1.1 200 OK\r\n"
+	body := func(n int) string {
+		return ok + "Content-Length: " + strconv.Itoa(n) + "\r\n\r\n" + strings.Repeat("x", n)
+	}
+	for _, tt := range []struct {
+		name, answer string
+		conns        int64 // that three attempts take
+	}{
+		{"a length", body(2), 1},
+		{"no body", ok + "Content-Length: 0\r\n\r\n", 1},
+		{"204", "HTTP/1.1 204 No Content\r\n\r\n", 1},
+		{"chunks", ok + "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 1},
+		{"chunks and trailers", ok + "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n", 1},
+		{"an interim answer", "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + body(2), 1},
+		{"a body longer than is kept", body(20 << 10), 1},
+		{"HTTP/1.0 with keep-alive", "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nok", 1},
+		{"a folded line", ok + "X-Policy: a;\r\n b\r\nContent-Length: 2\r\n\r\nok", 1},
+		{"an error", "HTTP/1.1 500 Oops\r\nContent-Length: 2\r\n\r\nno", 1},
+		{"HTTP/1.0", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 3},
+		{"connection: close", ok + "Connection: close\r\nContent-Length: 2\r\n\r\nok", 3},
+		{"connection: close among others", ok + "Connection: keep-alive, CLOSE\r\nContent-Length: 2\r\n\r\nok", 3},
+		{"a body too long to read on", body(30 << 10), 3},
+		{"more than announced", body(2) + "more", 3},
+		{"two answers", body(2) + body(2), 3},
+		{"204 with a body", "HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\nok", 3},
+		{"a length and chunks", ok + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 3},
+		{"a space in a name", ok + "Content-Length : 9\r\nContent-Length: 2\r\n\r\nok", 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			address, conns := scripted(t, nil, tt.answer, nothing)
+			e := open(t, laptop())
+			for range 3 {
+				if a := send(t, e, routed("http://"+address), testkit.Patience); a.StatusCode == 0 {
+					t.Fatalf("outcome %s, error %q", a.Outcome, a.Error)
+				}
+			}
+			if n := conns.Load(); n != tt.conns {
+				t.Errorf("%d connections, want %d", n, tt.conns)
+			}
+		})
+	}
+}
+
+// TestKeptConnectionsAreLookedAt has the receiver end or spoil each connection
+// after its first answer was read: no attempt may suffer from it.
+func TestKeptConnectionsAreLookedAt(t *testing.T) {
+	t.Parallel()
+	ca := testkit.NewCA(t)
+	secure := &tls.Config{Certificates: []tls.Certificate{ca.Certificate(t, time.Now().Add(time.Hour), "127.0.0.1")}}
+	for _, tt := range []struct {
+		name   string
+		config *tls.Config
+		spoil  func(net.Conn)
+	}{
+		{"closed", nil, func(c net.Conn) { c.Close() }},
+		{"spoken to unasked", nil, func(c net.Conn) { io.WriteString(c, "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n") }},
+		{"closed over TLS", secure, func(c net.Conn) { c.Close() }},
+		{"spoken to unasked over TLS", secure, func(c net.Conn) { io.WriteString(c, "HTTP/1.1 500 Oops\r\n\r\n") }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			read, spoilt := make(chan bool), make(chan bool)
+			address, conns := scripted(t, tt.config, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", func(c net.Conn) {
+				<-read
+				tt.spoil(c)
+				spoilt <- true
+			})
+			opts, scheme := laptop(), "http://"
+			if tt.config != nil {
+				opts.RootCAs, scheme = ca.Pool, "https://"
+			}
+			e := open(t, opts)
+			for range 10 {
+				if a := send(t, e, routed(scheme+address), testkit.Patience); a.Outcome != postrider.OutcomeAccepted {
+					t.Errorf("outcome %s, error %q", a.Outcome, a.Error)
+				}
+				read <- true
+				<-spoilt
+			}
+			if n := conns.Load(); n != 10 {
+				t.Errorf("%d connections for 10 attempts, want 10", n)
+			}
+		})
+	}
+}
+
+// ends reports whether the other end of a pipe was closed.
+func ends(t *testing.T, c net.Conn) bool {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := c.Read(make([]byte, 1))
+	return errors.Is(err, io.EOF)
+}
+
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := egress.NewPool()
+		early, earlyEnd := net.Pipe()
+		late, lateEnd := net.Pipe()
+		p.Keep("a:1", early)
+		time.Sleep(20 * time.Second)
+		p.Keep("b:1", late)
+		time.Sleep(9 * time.Second)
+		if ends(t, earlyEnd) {
+			t.Error("closed after 29 s")
+		}
+		time.Sleep(2 * time.Second)
+		if !ends(t, earlyEnd) || ends(t, lateEnd) {
+			t.Error("after 31 s the early one must be closed, the late one not")
+		}
+		if p.Take("a:1") != nil {
+			t.Error("the early one is still there")
+		}
+		time.Sleep(20 * time.Second)
+		if !ends(t, lateEnd) {
+			t.Error("the late one was not closed")
+		}
+		p.Close()
+		again, againEnd := net.Pipe()
+		p.Keep("a:1", again)
+		if !ends(t, againEnd) {
+			t.Error("kept after Close")
+		}
+	})
+}
+
+func TestIdleConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	p := egress.NewPool()
+	defer p.Close()
+	keep := func(address string) net.Conn {
+		ours, theirs := net.Pipe()
+		p.Keep(address, ours)
+		return theirs
+	}
+	first := keep("one:1")
+	for range 64 {
+		keep("one:1")
+	}
+	if !ends(t, first) {
+		t.Error("65 are kept to one peer")
+	}
+	oldest := keep("other:1")
+	for p.Take("one:1") != nil {
+	}
+	for i := range 511 {
+		keep("peer:" + strconv.Itoa(i))
+	}
+	if ends(t, oldest) {
+		t.Error("closed although 512 have room")
+	}
+	keep("last:1")
+	if !ends(t, oldest) {
+		t.Error("513 are kept")
+	}
+}

@@ -21,7 +21,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/app", "~ ~/internal github.com/alecthomas/kong go.yaml.in/yaml/v3 golang.org/x/sync", "the only one that knows all the others"},
 	{"internal/api", "~ ~/signature ~/internal/store ~/internal/jsonx github.com/danielgtaylor/huma/v2", "REST in; what it calls of ingest is an interface of its own"},
 	{"internal/ingest", "~ ~/internal/store golang.org/x/sync", "admits through an interface of its own, which dispatch has"},
-	{"internal/dispatch", "~ ~/internal/store golang.org/x/sync", "sends through an interface of its own, which egress has"},
+	{"internal/dispatch", "~ ~/internal/store golang.org/x/time/rate", "sends through an interface of its own, which egress has"},
 	{"internal/egress", "~ ~/signature ~/internal/store ~/internal/jsonx code.dny.dev/ssrf golang.org/x/net/idna", "the one door to the outside, so the one place that guards"},
 	{"internal/janitor", "~ ~/internal/store golang.org/x/sync", "works through store.Upkeep alone"},
 	{"internal/jsonx", "~ github.com/go-json-experiment/json", "the experiment may change, so it has one home"},

@@ -118,11 +118,13 @@ func (a *App) wire(ctx context.Context) error {
 		OnChange: func(to store.Routed) { a.dispatcher.Changed(to) },
 		Log:      a.log,
 	})
-	a.dispatcher = dispatch.New(a.store, a.index, a.egress, dispatch.Options{
-		Concurrency: a.config.Concurrency,
-		Poll:        a.config.poll(),
-		Drain:       a.config.DrainTimeout,
-		Log:         a.log,
+	nodes, _ := a.store.(store.Nodes) // a store of one process alone has none
+	a.dispatcher = dispatch.New(a.store, &endpoints{Index: a.index, store: a.store, log: a.log}, a.egress, dispatch.Options{
+		Concurrency:     a.config.Concurrency,
+		HostConcurrency: a.config.HostConcurrency,
+		Drain:           a.config.DrainTimeout,
+		Cluster:         dispatch.Cluster{Nodes: nodes, PollOnly: a.config.PollOnly},
+		Log:             a.log,
 	})
 	a.ingest = ingest.New(a.store, a.index, a.dispatcher, ingest.Options{IDs: a.ids, Log: a.log})
 	a.janitor = janitor.New(a.store, janitor.Options{KeysAge: a.config.IdempotencyTTL, Log: a.log})

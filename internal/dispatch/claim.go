@@ -13,7 +13,7 @@ const maxWants = 256
 // claim asks for what is due at the claimable endpoints, in their turn. One
 // claim is under way at a time: the next one asks for what came up meanwhile.
 func (c *core) claim(now time.Time) {
-	if c.claiming || c.draining || c.late(now) || now.Before(c.claimAfter) || c.claimable.len() == 0 {
+	if c.claiming || c.draining || c.late(now) || c.shards.lapsed(now) || now.Before(c.claimAfter) || c.claimable.len() == 0 {
 		return
 	}
 	claim := &store.Claim{Token: c.nextToken()}
@@ -23,7 +23,7 @@ func (c *core) claim(now time.Time) {
 			break
 		}
 		ep.claimable = false
-		if ep.wantsClaim(now, c.opts.Prefetch) {
+		if c.wantsClaim(now, ep) {
 			claim.Wants = append(claim.Wants, c.wants(now, ep)...)
 		}
 		c.review(now, ep)
@@ -35,31 +35,50 @@ func (c *core) claim(now time.Time) {
 }
 
 // wantsClaim reports whether a claim for the endpoint is worth its cost: a
-// lane is due, and half of its credit is free or it holds nothing.
-func (ep *endpoint) wantsClaim(now time.Time, prefetch int) bool {
-	if ep.gated(now) || ep.asked != [3]int{} {
+// lane is due, and half of its credit is free or it holds nothing. Retries wait
+// for the budget, unless one of them is a probe.
+func (c *core) wantsClaim(now time.Time, ep *endpoint) bool {
+	if c.gated(now, ep) || ep.asked != [3]int{} {
 		return false
 	}
-	free := ep.limit*prefetch - ep.credit
-	if free <= 0 || (2*free < ep.limit*prefetch && ep.holds() > 0) {
+	room := ep.room(c.opts.Prefetch)
+	free := room - ep.credit
+	if free <= 0 || (2*free < room && ep.holds() > 0) {
 		return false
 	}
-	for _, l := range ep.lanes {
-		if l.waiting && !l.due.After(now) {
-			return true
-		}
+	if c.laneDue(now, ep, 0) || c.laneDue(now, ep, 1) || c.laneDue(now, ep, 2) {
+		return true
+	}
+	if ep.isDue(now) {
+		c.starve(ep)
 	}
 	return false
+}
+
+// laneDue reports whether the lane has something to claim. A retry is claimed
+// when the budget has one for it, so that none takes the credit of first
+// attempts while it waits for the budget.
+func (c *core) laneDue(now time.Time, ep *endpoint, l int) bool {
+	return ep.lanes[l].isDue(now) &&
+		(postrider.Lanes[l] != postrider.LaneRetry || ep.probing() || c.budget.allows(now) && int(c.budget.tokens) > c.retries)
+}
+
+func (l *lane) isDue(now time.Time) bool { return l.waiting && !l.due.After(now) }
+
+// isDue reports whether something of the endpoint is due.
+func (ep *endpoint) isDue(now time.Time) bool {
+	return ep.lanes[0].isDue(now) || ep.lanes[1].isDue(now) || ep.lanes[2].isDue(now)
 }
 
 // wants shares the endpoint's free credit among its lanes that are due, as
 // laneTurns shares the starts, and spends it.
 func (c *core) wants(now time.Time, ep *endpoint) []store.Want {
-	free := ep.limit*c.opts.Prefetch - ep.credit
+	free := ep.room(c.opts.Prefetch) - ep.credit
 	for turn := ep.turn + 1; free > 0; turn++ {
 		for _, l := range laneTurns[turn%len(laneTurns)] {
-			if ep.lanes[l].waiting && !ep.lanes[l].due.After(now) {
+			if c.laneDue(now, ep, l) {
 				ep.asked[l]++
+				c.retry(postrider.Lanes[l], 1)
 				break
 			}
 		}
@@ -88,21 +107,23 @@ func (c *core) claimed(now time.Time, in claimed) {
 		ep.asked[l] = 0
 		if in.err != nil {
 			c.credit(ep, -w.N)
-			ep.expect(l, now)
+			c.retry(w.Lane, -w.N)
+			c.expect(ep, l, now)
 			continue
 		}
 		state := in.got.Lanes[i]
 		c.credit(ep, state.Claimed-w.N)
+		c.retry(w.Lane, state.Claimed-w.N)
 		ep.lanes[l].low = state.Low
 		ep.backlog = max(0, ep.backlog-state.Claimed)
 		if state.Waiting {
-			ep.expect(l, now.Add(state.In))
+			c.expect(ep, l, now.Add(state.In))
 		}
 	}
 	for _, cl := range in.got.Items {
 		ep := c.endpoint(cl.Endpoint)
 		// The store's lease began after the claim was asked for.
-		c.hold(now, ep, item{Claimed: cl, leasedUntil: in.asked.Add(ep.granted)})
+		c.hold(now, ep, &item{Claimed: cl, leasedUntil: in.asked.Add(ep.granted)})
 	}
 	for _, w := range in.claim.Wants {
 		c.review(now, c.endpoint(w.Endpoint))

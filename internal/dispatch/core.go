@@ -20,12 +20,20 @@ import (
 // at "held".
 type core struct {
 	opts   Options
-	lookup func(postrider.EndpointID) (store.Routed, bool)
+	lookup func(postrider.EndpointID) (*store.Routed, bool)
 
 	endpoints map[postrider.EndpointID]*endpoint
+	hosts     map[string]*host
 	startable ring     // endpoints with something held and a slot of their own free
+	suspects  ring     // likewise, of those in trouble: they share a tenth of the slots
+	starved   ring     // endpoints whose retries wait for the budget
 	claimable ring     // endpoints with something due and credit left
 	timers    timeHeap // endpoints whose next change comes with time alone
+	budget    budget   // for retries
+	retries   int      // that are asked for or held: the budget has one for each
+	network   network  // whether the node's own is broken
+	shards    shards   // which endpoints are this node's
+	unknown   postrider.Policy
 
 	token     postrider.Token               // the last one given out
 	admitted  map[postrider.Token]time.Time // when the admissions under way were asked for
@@ -33,6 +41,7 @@ type core struct {
 	looked    time.Time                     // when that was
 	inHand    int                           // credit taken, over all endpoints
 	inFlight  int                           // attempts whose answer is not read yet
+	suspected int                           // of those, at endpoints in trouble
 	unsettled int                           // attempts answered, not yet committed
 	answered  []answers                     // when those were, in their order
 
@@ -49,13 +58,23 @@ type core struct {
 
 // actions are what the rim is to carry out after a step.
 type actions struct {
-	send    []item
-	settle  []store.Settlement
-	release []store.Lease
-	claim   *store.Claim
-	disable []postrider.EndpointID // they answered 410
-	behind  time.Duration          // how long the node needs for the backlog that is its own
-	wakeAt  time.Time              // when to step at the latest; zero: when there is an input
+	send     []*item
+	settle   []store.Settlement
+	release  []release
+	claim    *store.Claim
+	circuits []postrider.Circuit    // to be stored
+	disable  []postrider.EndpointID // they answered 410
+	wake     *shardSet              // other nodes have something due there
+	look     []postrider.EndpointID // of other nodes, have something due
+	behind   time.Duration          // how long the node needs for the backlog that is its own
+	wakeAt   time.Time              // when to step at the latest; zero: when there is an input
+}
+
+// release is a lease to be given back.
+type release struct {
+	store.Lease
+
+	shard uint8
 }
 
 // item is a delivery in hand.
@@ -63,33 +82,39 @@ type item struct {
 	postrider.Claimed
 
 	leasedUntil time.Time
-	to          store.Routed  // set when it starts
-	timeout     time.Duration // likewise
+	to          *store.Routed     // set when it starts
+	timeout     time.Duration     // likewise
+	probe       bool              // likewise: the endpoint's circuit is half open for it
+	attempt     postrider.Attempt // set when it is over
 }
 
-// endpoint is what the core knows of an endpoint that has work.
+// endpoint is what the core knows of an endpoint that has work, or trouble.
 type endpoint struct {
 	id      postrider.EndpointID
-	limit   int // attempts in flight
-	timeout time.Duration
+	shard   uint8
+	host    *host
+	policy  *postrider.Policy
+	limit   int           // attempts in flight
 	known   bool          // it is not deleted, and this node has heard of it
 	open    bool          // it is enabled
 	gone    bool          // it answered 410, and is not disabled yet
 	granted time.Duration // the shortest lease given since it had no credit taken
+	trouble
 
-	pacedUntil time.Time
-	lanes      [3]lane
-	held       [3][]item
-	credit     int // taken: held, in flight, asked for and admitted
-	inFlight   int
-	asked      [3]int        // by the claim under way
-	turn       int           // counts starts, to share them among the lanes
-	backlog    int           // rows that were committed without a lease and not claimed since, about
-	latency    time.Duration // of its answers, smoothed
+	lanes     [3]lane
+	held      [3][]*item
+	credit    int // taken: held, in flight, asked for and admitted
+	inFlight  int
+	unsettled int           // attempts answered, not yet committed
+	asked     [3]int        // by the claim under way
+	turn      int           // counts starts, to share them among the lanes
+	backlog   int           // rows that were committed without a lease and not claimed since, about
+	latency   time.Duration // of its answers, smoothed
 
-	startable, claimable bool // it is in that ring
-	timer                int  // its place in the heap and one; 0: none
-	wakeAt               time.Time
+	startable, claimable, starved bool // it is in that ring
+	idle                          bool // there was nothing to know of it lately
+	timer                         int  // its place in the heap and one; 0: none
+	wakeAt                        time.Time
 }
 
 // answers are attempts that were answered at the same time.
@@ -122,28 +147,42 @@ type (
 		err   error
 		asked time.Time
 	}
-	attempted struct { // a request is over
-		item    item
-		attempt postrider.Attempt
-	}
-	settled struct { // a group of settlements is committed
+	attempted struct{ item *item } // a request is over
+	settled   struct {             // a group of settlements is committed
 		settlements []store.Settlement
 		results     []store.Settled
 	}
-	due     struct{ lanes []store.DueLane }         // work was found
+	released struct{ releases []release }    // leases were given back
+	due      struct{ lanes []store.DueLane } // work was found
+	circuits struct {                        // that are not closed, of shards that are to be this node's
+		circuits []postrider.Circuit
+	}
+	circuitStored struct { // a change of a circuit is committed, or what is there instead
+		circuit postrider.Circuit
+		err     error
+	}
+	roster struct { // how the shards are shared out
+		store.Roster
+		until time.Time // what is said holds
+	}
+	woken   struct{ endpoint postrider.EndpointID } // something of it is due, on whatever node
+	beating struct{ drained chan<- []uint8 }        // which shards can be given up now
 	changed struct{ endpoint postrider.EndpointID } // an endpoint is not what it was
 	load    struct{ saturated bool }                // whether goroutines wait for a processor
 	drain   struct{}                                // take no more work
 	tick    struct{}                                // time passed
 )
 
-func newCore(opts Options, lookup func(postrider.EndpointID) (store.Routed, bool)) *core {
+func newCore(opts Options, lookup func(postrider.EndpointID) (*store.Routed, bool)) *core {
 	return &core{
 		opts:      opts,
 		lookup:    lookup,
 		endpoints: map[postrider.EndpointID]*endpoint{},
+		hosts:     map[string]*host{},
+		budget:    budget{tokens: maxBudget},
+		shards:    shards{alone: opts.Cluster.Nodes == nil},
 		admitted:  map[postrider.Token]time.Time{},
-		token:     postrider.Token(opts.Incarnation) << 32,
+		token:     postrider.Token(opts.Cluster.Incarnation) << 32,
 	}
 }
 
@@ -158,16 +197,34 @@ func (c *core) step(now time.Time, input any) {
 	case claimed:
 		c.claimed(now, in)
 	case attempted:
-		c.attempted(now, in)
+		c.attempted(now, in.item)
 	case settled:
 		c.settled(now, in)
+	case released:
+		c.released(in)
 	case due:
 		for _, d := range in.lanes {
-			c.endpoint(d.Endpoint).lanes[laneIndex(d.Lane)].low = time.Time{} // it may be older than what was claimed
-			c.found(now, d)
+			if ep := c.mine(d.Endpoint); ep != nil {
+				ep.lanes[laneIndex(d.Lane)].low = time.Time{} // it may be older than what was claimed
+				c.found(now, d)
+			}
 		}
+	case woken:
+		c.woken(now, in.endpoint)
 	case changed:
 		c.changed(now, in.endpoint)
+	case circuits:
+		for _, circuit := range in.circuits {
+			if ep := c.endpoint(circuit.Endpoint); circuit.Generation > ep.breaker.Generation {
+				c.adopt(now, ep, circuit)
+			}
+		}
+	case circuitStored:
+		c.circuitStored(now, in)
+	case roster:
+		c.share(now, in)
+	case beating:
+		in.drained <- c.drainedShards()
 	case load:
 		c.saturated = in.saturated
 	case drain:
@@ -178,17 +235,32 @@ func (c *core) step(now time.Time, input any) {
 
 // act decides what is to be done now and returns it; the next call reuses it.
 func (c *core) act(now time.Time) *actions {
+	if c.shards.startedAt.IsZero() {
+		c.shards.startedAt = now
+	}
 	for ep := c.timers.popDue(now); ep != nil; ep = c.timers.popDue(now) {
 		c.review(now, ep)
 	}
+	c.feed(now)
 	c.start(now)
 	c.claim(now)
 	c.feelPressure(now)
 	c.do.wakeAt = c.timers.next()
-	if c.claimable.len() > 0 && now.Before(c.claimAfter) && (c.do.wakeAt.IsZero() || c.claimAfter.Before(c.do.wakeAt)) {
-		c.do.wakeAt = c.claimAfter
+	if c.claimable.len() > 0 && now.Before(c.claimAfter) {
+		c.do.wakeAt = sooner(c.do.wakeAt, c.claimAfter)
+	}
+	if c.starved.len() > 0 {
+		c.do.wakeAt = sooner(c.do.wakeAt, c.budget.next(now))
 	}
 	return &c.do
+}
+
+// sooner returns the first of two instants; one that is zero never comes.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // taken empties the actions once the rim has them.
@@ -198,11 +270,20 @@ func (c *core) taken() { c.do = actions{send: c.do.send[:0], behind: c.do.behind
 func (c *core) endpoint(id postrider.EndpointID) *endpoint {
 	ep := c.endpoints[id]
 	if ep == nil {
-		ep = &endpoint{id: id}
+		ep = &endpoint{id: id, shard: store.Shard(id)}
 		c.endpoints[id] = ep
 		c.configure(ep)
 	}
+	ep.idle = false
 	return ep
+}
+
+// mine returns the state of an endpoint of this node; nil: it is another's.
+func (c *core) mine(id postrider.EndpointID) *endpoint {
+	if !c.shards.has(store.Shard(id)) {
+		return nil
+	}
+	return c.endpoint(id)
 }
 
 // configure takes over what the endpoint's owner asked for, as far as one
@@ -212,23 +293,54 @@ func (c *core) endpoint(id postrider.EndpointID) *endpoint {
 func (c *core) configure(ep *endpoint) {
 	to, ok := c.lookup(ep.id)
 	ep.known = ok
-	enabled := ok && to.Endpoint.Status == postrider.EndpointEnabled
+	if !ok {
+		ep.open, ep.gone, ep.limit, ep.policy = false, false, 1, &c.unknown
+		ep.lanes = [3]lane{}
+		return
+	}
+	enabled := to.Endpoint.Status == postrider.EndpointEnabled
 	ep.gone = ep.gone && enabled
 	ep.open = enabled && !ep.gone
-	ep.limit = max(1, min(to.Endpoint.Policy.Concurrency, max(32, c.opts.Concurrency/4)))
-	ep.timeout = to.Endpoint.Policy.Timeout
-	if !ok {
-		ep.lanes = [3]lane{}
+	if ep.policy == nil || ep.policy.Rate != to.Endpoint.Policy.Rate {
+		ep.limiter, ep.restUntil = nil, time.Time{}
 	}
+	ep.policy = &to.Endpoint.Policy
+	ep.limit = max(1, min(ep.policy.Concurrency, max(32, c.opts.Concurrency/4)))
+	c.moveTo(ep, hostOf(to.Endpoint.URL))
+}
+
+// woken looks for what is due at an endpoint, or has its node look.
+func (c *core) woken(now time.Time, id postrider.EndpointID) {
+	ep := c.mine(id)
+	if ep == nil {
+		c.do.look = append(c.do.look, id)
+		return
+	}
+	for l := range ep.lanes {
+		ep.lanes[l].low = time.Time{}
+		c.expect(ep, l, now)
+	}
+	c.review(now, ep)
 }
 
 func (c *core) changed(now time.Time, id postrider.EndpointID) {
 	ep := c.endpoints[id]
+	to, ok := c.lookup(id)
+	if ok && ep == nil && to.Circuit.Generation > 0 {
+		ep = c.mine(id)
+	}
 	if ep == nil {
 		return
 	}
+	was := ep.host
 	c.configure(ep)
+	if ok && to.Circuit.Generation > ep.breaker.Generation {
+		c.adopt(now, ep, to.Circuit)
+	}
 	c.review(now, ep)
+	if was != ep.host {
+		c.letIn(now, was)
+	}
 }
 
 // review puts an endpoint where it belongs after anything about it changed:
@@ -236,60 +348,75 @@ func (c *core) changed(now time.Time, id postrider.EndpointID) {
 // wait for it, out of memory.
 func (c *core) review(now time.Time, ep *endpoint) {
 	c.timers.remove(ep)
-	if ep.gated(now) {
+	if ep.broken() && c.mayServe(ep) {
+		c.probe(now, ep)
+	}
+	if c.gated(now, ep) {
 		c.giveBack(now, ep)
-		if ep.open {
-			c.timers.put(ep, ep.pacedUntil)
+		if at := ep.gateOpens(); c.mayServe(ep) && at.After(now) {
+			c.timers.put(ep, at)
 		}
-		c.forget(now, ep)
 		return
 	}
 	c.dropUncovered(now, ep)
-	if !ep.startable && ep.inFlight < ep.limit && ep.holds() > 0 {
-		c.startable.push(ep)
-		ep.startable = true
+	switch {
+	case ep.startable || ep.inFlight >= ep.slots() || ep.holds() == 0 || now.Before(ep.restUntil):
+	case !c.budget.allows(now) && !ep.hasFirst():
+		c.starve(ep)
+	default:
+		c.line(ep)
 	}
 	if c.draining {
 		return
 	}
-	if !ep.claimable && ep.wantsClaim(now, c.opts.Prefetch) {
+	if !ep.claimable && c.wantsClaim(now, ep) {
 		c.claimable.push(ep)
 		ep.claimable = true
 	}
 	if next, ok := ep.nextDue(now); ok {
 		c.timers.put(ep, next)
 	}
-	c.forget(now, ep)
 }
 
-// forget drops the state of an endpoint about which there is nothing to know.
+// forget drops an endpoint about which there has been nothing to know since
+// the last time it was asked.
 func (c *core) forget(now time.Time, ep *endpoint) {
-	if ep.credit > 0 || ep.startable || ep.claimable || ep.gone || ep.pacedUntil.After(now) ||
-		slices.ContainsFunc(ep.lanes[:], func(l lane) bool { return l.waiting }) {
-		return
+	idle := ep.credit+ep.unsettled == 0 && !ep.startable && !ep.claimable && !ep.starved && !ep.gone &&
+		(ep.calm(now) || !ep.known || !c.shards.has(ep.shard)) &&
+		!slices.ContainsFunc(ep.lanes[:], func(l lane) bool { return l.waiting })
+	if idle && ep.idle {
+		c.timers.remove(ep)
+		ep.leaveHost()
+		delete(c.endpoints, ep.id)
 	}
-	c.timers.remove(ep)
-	delete(c.endpoints, ep.id)
+	ep.idle = idle
 }
 
 // found notes that a lane has something waiting.
 func (c *core) found(now time.Time, d store.DueLane) {
-	ep := c.endpoint(d.Endpoint)
-	ep.expect(laneIndex(d.Lane), now.Add(d.In))
-	c.review(now, ep)
+	if ep := c.mine(d.Endpoint); ep != nil {
+		c.expect(ep, laneIndex(d.Lane), now.Add(d.In))
+		c.review(now, ep)
+	}
 }
 
 // drain takes no more work and gives back what is held.
 func (c *core) drain(now time.Time) {
 	c.draining = true
-	for _, id := range slices.SortedFunc(maps.Keys(c.endpoints), postrider.EndpointID.Compare) {
-		c.giveBack(now, c.endpoints[id])
+	c.shards.leaving = c.shards.owned
+	for _, ep := range c.sorted() {
+		c.giveBack(now, ep)
 	}
+}
+
+// sorted returns the endpoints in an order that is always the same.
+func (c *core) sorted() []*endpoint {
+	return slices.SortedFunc(maps.Values(c.endpoints), func(a, b *endpoint) int { return a.id.Compare(b.id) })
 }
 
 // drained reports whether nothing is left to wait for.
 func (c *core) drained() bool {
-	return c.draining && c.inFlight+c.unsettled+len(c.admitted) == 0 && !c.claiming
+	return c.draining && len(c.admitted) == 0 && !c.claiming && c.shards.busy == [store.Shards]int{}
 }
 
 // giveBack releases what an endpoint holds and has not started.
@@ -297,7 +424,7 @@ func (c *core) giveBack(now time.Time, ep *endpoint) {
 	for l, items := range ep.held {
 		for _, it := range items {
 			c.release(ep, it)
-			ep.expect(l, now)
+			c.expect(ep, l, now)
 		}
 		ep.held[l] = nil
 	}
@@ -307,30 +434,41 @@ func (c *core) giveBack(now time.Time, ep *endpoint) {
 // cover an attempt: another may have it before that one ends.
 func (c *core) dropUncovered(now time.Time, ep *endpoint) {
 	for l, items := range ep.held {
-		for len(items) > 0 && items[0].leasedUntil.Before(now.Add(ep.timeout)) {
+		for len(items) > 0 && items[0].leasedUntil.Before(now.Add(ep.policy.Timeout)) {
 			c.release(ep, items[0])
-			ep.expect(l, now)
+			c.expect(ep, l, now)
 			items = items[1:]
 		}
 		ep.held[l] = items
 	}
 }
 
-func (c *core) release(ep *endpoint, it item) {
-	c.do.release = append(c.do.release, store.Lease{Delivery: it.ID, Token: it.Token})
+func (c *core) release(ep *endpoint, it *item) {
+	c.do.release = append(c.do.release, release{store.Lease{Delivery: it.ID, Token: it.Token}, ep.shard})
 	c.credit(ep, -1)
+	c.retry(it.Lane, -1)
+	c.shards.busy[ep.shard]++ // until it is committed
 }
 
 func (c *core) credit(ep *endpoint, n int) {
 	ep.credit += n
 	c.inHand += n
+	c.shards.busy[ep.shard] += n
+}
+
+// retry counts what is asked for or held, and with a negative n what is not any
+// more, if it waits in the lane of retries.
+func (c *core) retry(l postrider.Lane, n int) {
+	if l == postrider.LaneRetry {
+		c.retries += n
+	}
 }
 
 // grant returns how long the next lease of the endpoint is. Until all of its
 // credit is free again, its leases are taken to be as short as the shortest:
 // its timeout may change while they run.
 func (c *core) grant(ep *endpoint) time.Duration {
-	lease := ep.timeout + c.opts.LeaseMargin
+	lease := ep.policy.Timeout + c.opts.LeaseMargin
 	if ep.credit == 0 {
 		ep.granted = lease
 	}
@@ -343,14 +481,19 @@ func (c *core) nextToken() postrider.Token {
 	return c.token
 }
 
+// mayServe reports whether the endpoint is enabled and this node's to serve.
+func (c *core) mayServe(ep *endpoint) bool { return ep.open && c.shards.serves(ep.shard) }
+
 // gated reports whether nothing may start for the endpoint, nor be claimed.
-func (ep *endpoint) gated(now time.Time) bool { return !ep.open || now.Before(ep.pacedUntil) }
+func (c *core) gated(now time.Time, ep *endpoint) bool {
+	return !c.mayServe(ep) || now.Before(ep.pacedUntil) || ep.broken() && !ep.probing()
+}
 
 func (ep *endpoint) holds() int { return len(ep.held[0]) + len(ep.held[1]) + len(ep.held[2]) }
 
 // expect notes that something in the lane is due at the instant, or before.
-func (ep *endpoint) expect(l int, at time.Time) {
-	if !ep.known {
+func (c *core) expect(ep *endpoint, l int, at time.Time) {
+	if !ep.known || !c.shards.has(ep.shard) {
 		return
 	}
 	if !ep.lanes[l].waiting || at.Before(ep.lanes[l].due) {
@@ -371,10 +514,20 @@ func (ep *endpoint) nextDue(now time.Time) (next time.Time, ok bool) {
 			consider(lane.due)
 		}
 		if len(ep.held[l]) > 0 {
-			consider(ep.held[l][0].leasedUntil.Add(-ep.timeout + 1))
+			consider(ep.held[l][0].leasedUntil.Add(-ep.policy.Timeout + 1))
+			consider(ep.restUntil)
 		}
 	}
 	return next, ok
 }
 
-func laneIndex(l postrider.Lane) int { return slices.Index(postrider.Lanes, l) }
+func laneIndex(l postrider.Lane) int {
+	switch l {
+	case postrider.LaneFirst:
+		return 0
+	case postrider.LaneRetry:
+		return 1
+	case postrider.LaneBulk:
+	}
+	return 2
+}

@@ -14,8 +14,8 @@ func fixture(change func(*postrider.Policy)) (*core, time.Time) {
 	if change != nil {
 		change(&policy)
 	}
-	c := newCore(Options{Incarnation: 1}.withDefaults(), func(id postrider.EndpointID) (store.Routed, bool) {
-		return store.Routed{Endpoint: postrider.Endpoint{ID: id, Status: postrider.EndpointEnabled, Policy: policy}}, true
+	c := newCore(Options{Cluster: Cluster{Incarnation: 1}}.withDefaults(), func(id postrider.EndpointID) (*store.Routed, bool) {
+		return &store.Routed{Endpoint: postrider.Endpoint{ID: id, URL: "https://a.example", Status: postrider.EndpointEnabled, Policy: policy}}, true
 	})
 	return c, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 }
@@ -28,6 +28,20 @@ func take(c *core, now time.Time, inputs ...any) actions {
 	do := *c.act(now)
 	c.taken()
 	return do
+}
+
+// over says that an attempt is over.
+func over(it *item, a postrider.Attempt) attempted {
+	it.attempt = a
+	return attempted{it}
+}
+
+// idle lets enough time pass for the core to forget what is over.
+func idle(c *core, now time.Time) {
+	for range 3 {
+		now = now.Add(time.Second)
+		take(c, now)
+	}
 }
 
 // admitted returns claimed deliveries that were admitted, one for each of ids.
@@ -116,6 +130,7 @@ func TestCreditIsBoundedAndComesBack(t *testing.T) {
 		t.Fatalf("%d deliveries admitted, want twice the limit of 3", len(admitted))
 	}
 	take(c, now, stored{dropped: admitted})
+	idle(c, now)
 	if len(c.endpoints) != 0 || c.inHand != 0 || len(c.admitted) != 0 {
 		t.Errorf("after the commit failed, %d endpoints, %d credit and %d admissions are left", len(c.endpoints), c.inHand, len(c.admitted))
 	}
@@ -126,12 +141,12 @@ func TestLanesShareStarts(t *testing.T) {
 	ep := &endpoint{}
 	for range 100 {
 		for l := range ep.held {
-			ep.held[l] = append(ep.held[l], item{Claimed: postrider.Claimed{Lane: postrider.Lanes[l]}})
+			ep.held[l] = append(ep.held[l], &item{Claimed: postrider.Claimed{Lane: postrider.Lanes[l]}})
 		}
 	}
 	started := map[postrider.Lane]int{}
 	for range 100 {
-		started[ep.take().Lane]++
+		started[ep.take(true).Lane]++
 	}
 	if started[postrider.LaneFirst] != 60 || started[postrider.LaneRetry] != 20 || started[postrider.LaneBulk] != 20 {
 		t.Errorf("of 100 starts with all lanes full, %v; want 60 first, 20 retry, 20 bulk", started)
@@ -174,7 +189,7 @@ func BenchmarkStep(b *testing.B) {
 		do := c.act(now)
 		it := do.send[0]
 		c.taken()
-		c.step(now, attempted{it, postrider.Attempt{Outcome: postrider.OutcomeAccepted}})
+		c.step(now, over(it, postrider.Attempt{Outcome: postrider.OutcomeAccepted}))
 		do = c.act(now)
 		settlements := do.settle
 		c.taken()
@@ -231,13 +246,14 @@ func TestAnEndpointThatVanishesDoesNotHoldTheLoop(t *testing.T) {
 	sent := do.send[0]
 
 	// It is deleted, which the core is told after an answer frees its slot.
-	c.lookup = func(postrider.EndpointID) (store.Routed, bool) { return store.Routed{}, false }
-	do = take(c, now, attempted{sent, postrider.Attempt{Outcome: postrider.OutcomeAccepted}})
+	c.lookup = func(postrider.EndpointID) (*store.Routed, bool) { return nil, false }
+	do = take(c, now, over(sent, postrider.Attempt{Outcome: postrider.OutcomeAccepted}))
 	if len(do.send) != 0 || len(do.release) != 1 {
 		t.Errorf("%d sent and %d released, want what was held to be given back", len(do.send), len(do.release))
 	}
 	take(c, now, changed{id}, settled{do.settle, make([]store.Settled, len(do.settle))},
 		due{[]store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
+	idle(c, now)
 	if len(c.endpoints) != 0 {
 		t.Errorf("%d endpoints are remembered", len(c.endpoints))
 	}
@@ -248,7 +264,7 @@ func TestNothingIsSentAfter410UntilItIsDisabled(t *testing.T) {
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}
 	do := take(c, now, stored{started: admitted(c, now, id)})
-	do = take(c, now, attempted{do.send[0], postrider.Attempt{Outcome: postrider.OutcomeGone}})
+	do = take(c, now, over(do.send[0], postrider.Attempt{Outcome: postrider.OutcomeGone}))
 	if len(do.disable) != 1 {
 		t.Fatal("the endpoint is not disabled")
 	}
@@ -263,8 +279,8 @@ func TestLeasesAreTakenToBeAsShortAsTheShortest(t *testing.T) {
 	t.Parallel()
 	policy := postrider.DefaultPolicy()
 	policy.Timeout = time.Second
-	c := newCore(Options{Incarnation: 1}.withDefaults(), func(id postrider.EndpointID) (store.Routed, bool) {
-		return store.Routed{Endpoint: postrider.Endpoint{ID: id, Status: postrider.EndpointEnabled, Policy: policy}}, true
+	c := newCore(Options{Cluster: Cluster{Incarnation: 1}}.withDefaults(), func(id postrider.EndpointID) (*store.Routed, bool) {
+		return &store.Routed{Endpoint: postrider.Endpoint{ID: id, URL: "https://a.example", Status: postrider.EndpointEnabled, Policy: policy}}, true
 	})
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	id := postrider.EndpointID{1}
@@ -282,8 +298,8 @@ func TestNothingIsClaimedWhileAnswersWaitForTheirCommit(t *testing.T) {
 	id := postrider.EndpointID{1}
 	found := due{[]store.DueLane{{Endpoint: postrider.EndpointID{2}, Lane: postrider.LaneFirst}}}
 	do := take(c, now, stored{started: admitted(c, now, id, id)})
-	one := take(c, now, attempted{do.send[0], postrider.Attempt{Outcome: postrider.OutcomeAccepted}})
-	two := take(c, now.Add(time.Second), attempted{do.send[1], postrider.Attempt{Outcome: postrider.OutcomeAccepted}})
+	one := take(c, now, over(do.send[0], postrider.Attempt{Outcome: postrider.OutcomeAccepted}))
+	two := take(c, now.Add(time.Second), over(do.send[1], postrider.Attempt{Outcome: postrider.OutcomeAccepted}))
 
 	now = now.Add(6 * time.Second)
 	if do := take(c, now, found); do.claim != nil {

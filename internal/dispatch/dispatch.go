@@ -9,9 +9,16 @@
 //
 // Whatever happens, this holds:
 //
-//   - At most Options.Concurrency attempts are in flight, and of one endpoint
-//     at most its own limit. Endpoints take turns; none waits for another's
-//     answer.
+//   - At most Options.Concurrency attempts are in flight, to one host at most
+//     Options.HostConcurrency, and to one endpoint at most its own limit.
+//     Endpoints take turns; none waits for another's answer. Those in trouble
+//     share a tenth of the slots.
+//   - An endpoint whose circuit is open, that asked for time or whose rate is
+//     spent is left alone. What waits for it stays as it is and loses no
+//     attempt; of all nodes one probes it.
+//   - Retries that fail cost at most a fifth of the first attempts.
+//   - Of several nodes one serves an endpoint, so that all limits hold for all
+//     of them together. A node that dies is replaced within ten seconds.
 //   - A request leaves only while its lease covers its deadline, so a delivery
 //     is attempted by one node at a time, and by another if that one dies.
 //   - Every request that left is settled, or its lease ends and it is recorded
@@ -52,35 +59,50 @@ type Sender interface {
 
 // Endpoints knows every endpoint as it is now.
 type Endpoints interface {
-	// Lookup returns the endpoint; false: it is unknown or deleted.
-	Lookup(id postrider.EndpointID) (store.Routed, bool)
+	// Lookup returns the endpoint, which must not be changed; false: it is
+	// unknown or deleted.
+	Lookup(id postrider.EndpointID) (*store.Routed, bool)
 	// Disable disables the endpoint for the reason, unless it is already.
 	Disable(ctx context.Context, id postrider.EndpointID, reason string) error
 }
 
 // Options tunes a [Dispatcher]. The zero value is the production default.
 type Options struct {
-	Concurrency  int           // attempts in flight, of one endpoint 32 or a quarter of it at most; default 1,024
-	Prefetch     int           // an endpoint's credit, in multiples of its limit; default 2
-	MaxHeld      int           // credit over all endpoints; default 8,192
-	MaxUnsettled int           // attempts started and not committed; default 4,096
-	LeaseMargin  time.Duration // a lease is the endpoint's timeout and this; default 15 s
-	Scan         time.Duration // between two looks at the whole queue; default 30 s
-	Poll         time.Duration // between two looks at what is new in it, from other nodes; default: never
-	Drain        time.Duration // for attempts in flight at the end; default 35 s
-	Incarnation  uint32        // of this node, in every token; default random
-	Log          *slog.Logger  // default: discard
+	Concurrency     int           // attempts in flight, of one endpoint 32 or a quarter of it at most; default 1,024
+	HostConcurrency int           // attempts in flight to one host, whosever endpoints they are; default 64 or a quarter of Concurrency
+	Prefetch        int           // an endpoint's credit, in multiples of its limit; default 2
+	MaxHeld         int           // credit over all endpoints; default 8,192
+	MaxUnsettled    int           // attempts started and not committed; default 4,096
+	LeaseMargin     time.Duration // a lease is the endpoint's timeout and this; default 15 s
+	Scan            time.Duration // between two looks at the whole queue; default 30 s
+	Drain           time.Duration // for attempts in flight at the end; default 35 s
+	Cluster         Cluster       // default: this node is alone
+	Log             *slog.Logger  // default: discard
+}
+
+// Cluster is a node's place among others.
+type Cluster struct {
+	Nodes       store.Nodes   // nil: there are no others
+	Incarnation uint32        // of this node, in every token; default random
+	TTL         time.Duration // a node that was silent for so long is dead; default 5 s
+	Beat        time.Duration // between two signs of life; default 1 s
+	Poll        time.Duration // between two looks at what others published; default 1 s
+	PollOnly    bool          // wake-ups are neither sent nor heard
 }
 
 func (o Options) withDefaults() Options {
 	o.Concurrency = cmp.Or(o.Concurrency, 1024)
+	o.HostConcurrency = cmp.Or(o.HostConcurrency, max(64, o.Concurrency/4))
 	o.Prefetch = cmp.Or(o.Prefetch, 2)
 	o.MaxHeld = cmp.Or(o.MaxHeld, 8192)
 	o.MaxUnsettled = cmp.Or(o.MaxUnsettled, 4096)
 	o.LeaseMargin = cmp.Or(o.LeaseMargin, 15*time.Second)
 	o.Scan = cmp.Or(o.Scan, 30*time.Second)
 	o.Drain = cmp.Or(o.Drain, 35*time.Second)
-	o.Incarnation = cmp.Or(o.Incarnation, 1+rand.Uint32N(1<<31-1)) // a token is a signed 64-bit number
+	o.Cluster.Incarnation = cmp.Or(o.Cluster.Incarnation, 1+rand.Uint32N(1<<31-1)) // a token is a signed 64-bit number
+	o.Cluster.TTL = cmp.Or(o.Cluster.TTL, 5*time.Second)
+	o.Cluster.Beat = cmp.Or(o.Cluster.Beat, time.Second)
+	o.Cluster.Poll = cmp.Or(o.Cluster.Poll, time.Second)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }
@@ -96,12 +118,16 @@ type Dispatcher struct {
 	inputs  chan any
 	done    chan struct{} // closed when the loop takes no more inputs
 	running atomic.Bool
+	ending  atomic.Bool  // Run's context has ended
 	behind  atomic.Int64 // nanoseconds
 	health  health
 
-	claims  chan *store.Claim
-	gone    chan postrider.EndpointID
-	settles settleQueue
+	claims   chan *store.Claim
+	gone     chan postrider.EndpointID
+	work     chan *item // to an attempt's goroutine that has nothing to do
+	settles  settleQueue
+	circuits circuitQueue
+	cluster  *cluster
 }
 
 // New returns a dispatcher that takes work from queue and delivers it with
@@ -116,7 +142,10 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 		done:      make(chan struct{}),
 		claims:    make(chan *store.Claim, 1),
 		gone:      make(chan postrider.EndpointID, 256),
+		work:      make(chan *item),
 		settles:   settleQueue{signal: make(chan struct{}, 1)},
+		circuits:  circuitQueue{signal: make(chan struct{}, 1)},
+		cluster:   newCluster(),
 	}
 }
 
@@ -129,22 +158,36 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer cut(nil)
 	defer giveUp(nil)
 
+	if err := d.join(ctx); err != nil {
+		close(d.done)
+		return err
+	}
 	d.running.Store(true)
 	d.health.progressed(time.Now())
 	var parts, attempts sync.WaitGroup
 	parts.Go(func() { d.claimWhenAsked(ctx) })
+	parts.Go(func() { d.storeCircuits(commit) })
 	parts.Go(func() { d.scan(ctx) })
 	parts.Go(func() { d.settleWhatComes(commit) })
 	parts.Go(func() { d.disableWhatIsGone(commit) })
 	parts.Go(func() { d.watchLoad(ctx) })
+	if d.opts.Cluster.Nodes != nil {
+		parts.Go(func() { d.belong(commit) })
+		parts.Go(func() { d.listen(ctx) })
+		parts.Go(func() { d.wakeOthers(commit) })
+	}
 	stopTimers := context.AfterFunc(ctx, func() {
 		time.AfterFunc(d.opts.Drain, func() { cut(ErrDrainTimeout) })
 		time.AfterFunc(d.opts.Drain+5*time.Second, func() { giveUp(ErrDrainTimeout) })
 	})
 	defer stopTimers()
 
-	left := d.loop(ctx, commit, func(it item) {
-		attempts.Go(func() { d.attempt(send, it) })
+	left := d.loop(ctx, commit, func(it *item) {
+		select {
+		case d.work <- it:
+		default:
+			attempts.Go(func() { d.attemptAll(send, it) })
+		}
 	})
 	close(d.done)
 	attempts.Wait()
@@ -174,14 +217,8 @@ func (d *Dispatcher) Stored(started []postrider.Claimed, waiting []store.DueLane
 	d.post(stored{started, waiting, dropped})
 }
 
-// Wake says that something of the endpoint is due.
-func (d *Dispatcher) Wake(endpoint postrider.EndpointID) {
-	var lanes []store.DueLane
-	for _, l := range postrider.Lanes {
-		lanes = append(lanes, store.DueLane{Endpoint: endpoint, Lane: l})
-	}
-	d.post(due{lanes})
-}
+// Wake says that something of the endpoint is due, on whatever node.
+func (d *Dispatcher) Wake(endpoint postrider.EndpointID) { d.post(woken{endpoint}) }
 
 // Changed says that an endpoint was paused, resumed, deleted or got another
 // policy.

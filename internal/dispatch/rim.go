@@ -16,7 +16,7 @@ import (
 // loop owns the core: it takes inputs, asks for actions and carries them out,
 // until it has drained after ctx ended or commits are given up. It returns how
 // many attempts it left.
-func (d *Dispatcher) loop(ctx, commit context.Context, send func(item)) int {
+func (d *Dispatcher) loop(ctx, commit context.Context, send func(*item)) int {
 	c := newCore(d.opts, d.endpoints.Lookup)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -31,6 +31,8 @@ func (d *Dispatcher) loop(ctx, commit context.Context, send func(item)) int {
 		case <-timer.C:
 		case <-end:
 			end = nil
+			d.ending.Store(true)
+			signal(d.cluster.beatNow)
 			c.step(time.Now(), drain{})
 		case <-commit.Done():
 			return c.inFlight + c.unsettled
@@ -56,11 +58,13 @@ func untilWake(at, now time.Time) time.Duration {
 }
 
 // carryOut starts what the core decided. It never waits.
-func (d *Dispatcher) carryOut(do *actions, send func(item)) {
+func (d *Dispatcher) carryOut(do *actions, send func(*item)) {
 	for _, it := range do.send {
 		send(it)
 	}
 	d.settles.add(do.settle, do.release)
+	d.circuits.add(do.circuits)
+	d.cluster.add(do.wake, do.look)
 	for _, id := range do.disable {
 		select {
 		case d.gone <- id:
@@ -73,22 +77,38 @@ func (d *Dispatcher) carryOut(do *actions, send func(item)) {
 	d.behind.Store(int64(do.behind))
 }
 
+// attemptAll makes an attempt, and then those that come while this goroutine
+// would have nothing to do: its stack has grown to what they need.
+func (d *Dispatcher) attemptAll(ctx context.Context, it *item) {
+	for {
+		d.attempt(ctx, it)
+		select {
+		case it = <-d.work:
+		case <-d.done:
+			return
+		}
+	}
+}
+
 // attempt makes one attempt and brings back what it showed. A panic costs the
 // attempt and not the node.
-func (d *Dispatcher) attempt(ctx context.Context, it item) {
+func (d *Dispatcher) attempt(ctx context.Context, it *item) {
 	started := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, it.timeout, fmt.Errorf("the endpoint's timeout of %v is over", it.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, it.timeout, errTimeout)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
 			d.opts.Log.ErrorContext(ctx, "attempt panicked", "delivery", it.Claimed, "panic", p, "stack", string(debug.Stack()))
-			d.post(attempted{it, postrider.Attempt{
+			it.attempt = postrider.Attempt{
 				Outcome: postrider.OutcomeBroken, Error: "internal", StartedAt: started, Duration: time.Since(started),
-			}})
+			}
 		}
+		d.post(attempted{it})
 	}()
-	d.post(attempted{it, d.sender.Send(ctx, it.Claimed, it.to)})
+	it.attempt = d.sender.Send(ctx, it.Claimed, *it.to)
 }
+
+var errTimeout = errors.New("the time for the attempt is over")
 
 // callTimeout bounds a call of the store; it is less than the lease margin, so
 // that a call that hangs is noticed before its leases end.
@@ -122,15 +142,16 @@ func (d *Dispatcher) claimWhenAsked(ctx context.Context) {
 }
 
 // scan looks at the whole queue now and then: what no input named is found
-// here, after a start above all.
+// here, after a start above all, and what other nodes published by polling.
 func (d *Dispatcher) scan(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var poll <-chan time.Time
-	if d.opts.Poll > 0 {
-		ticker := time.NewTicker(d.opts.Poll)
-		defer ticker.Stop()
-		poll = ticker.C
+	poll := time.NewTicker(d.opts.Cluster.Poll)
+	defer poll.Stop()
+	if d.opts.Cluster.Nodes == nil {
+		if err := d.loadCircuits(ctx, nil); err != nil {
+			d.opts.Log.WarnContext(ctx, "circuits not loaded", "error", err)
+		}
 	}
 	for {
 		wait := d.opts.Scan
@@ -138,11 +159,14 @@ func (d *Dispatcher) scan(ctx context.Context) {
 		select {
 		case <-timer.C:
 			err = d.scanOnce(ctx, store.Due{})
-		case <-poll:
-			// Commits are seen a little out of the order of their ids.
-			since := time.Now().Add(-d.opts.Poll - 10*time.Second)
-			err = d.scanOnce(ctx, store.Due{NewerThan: postrider.MakeID[postrider.DeliveryID](since, [10]byte{})})
-			if err == nil {
+		case <-d.cluster.gained:
+			err = d.scanOnce(ctx, store.Due{})
+		case <-poll.C:
+			if err = d.pollOnce(ctx); err == nil {
+				continue
+			}
+		case <-d.cluster.woken:
+			if err = d.pollOnce(ctx); err == nil {
 				continue
 			}
 		case <-ctx.Done():
@@ -155,6 +179,16 @@ func (d *Dispatcher) scan(ctx context.Context) {
 		}
 		timer.Reset(wait)
 	}
+}
+
+// pollOnce looks at what is new in the queue, while there are other nodes.
+func (d *Dispatcher) pollOnce(ctx context.Context) error {
+	if !d.cluster.others.Load() {
+		return nil
+	}
+	// Commits are seen a little out of the order of their ids.
+	since := time.Now().Add(-d.opts.Cluster.Poll - 10*time.Second)
+	return d.scanOnce(ctx, store.Due{NewerThan: postrider.MakeID[postrider.DeliveryID](since, [10]byte{})})
 }
 
 func (d *Dispatcher) scanOnce(ctx context.Context, q store.Due) error {
@@ -186,10 +220,10 @@ type settleQueue struct {
 // settleGroup is what one round of commits is about.
 type settleGroup struct {
 	settle  []store.Settlement
-	release []store.Lease
+	release []release
 }
 
-func (q *settleQueue) add(settle []store.Settlement, release []store.Lease) {
+func (q *settleQueue) add(settle []store.Settlement, release []release) {
 	if len(settle)+len(release) == 0 {
 		return
 	}
@@ -212,6 +246,14 @@ func (q *settleQueue) wake() {
 	case q.signal <- struct{}{}:
 	default:
 	}
+}
+
+func (q *settleQueue) takeNow() settleGroup {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	group := q.pending
+	q.pending = settleGroup{}
+	return group
 }
 
 // take waits for something to commit; false: there will be no more.
@@ -239,10 +281,19 @@ func (q *settleQueue) take(ctx context.Context) (settleGroup, bool) {
 // comes meanwhile is the next group.
 func (d *Dispatcher) settleWhatComes(ctx context.Context) {
 	const most = 500
+	var before time.Time
 	for {
 		group, ok := d.settles.take(ctx)
 		if !ok {
 			return
+		}
+		if time.Since(before) < company && len(group.settle) < most/2 {
+			select {
+			case <-time.After(company):
+			case <-d.done:
+			}
+			more := d.settles.takeNow()
+			group.settle, group.release = append(group.settle, more.settle...), append(group.release, more.release...)
 		}
 		for len(group.settle) > 0 {
 			n := min(len(group.settle), most)
@@ -250,13 +301,24 @@ func (d *Dispatcher) settleWhatComes(ctx context.Context) {
 			group.settle = group.settle[n:]
 		}
 		if len(group.release) > 0 {
-			err := d.insist(ctx, func(ctx context.Context) error { return d.queue.Release(ctx, group.release) })
-			if err != nil { // the leases will end
-				d.opts.Log.ErrorContext(ctx, "leases not released", "leases", len(group.release), "error", err)
+			leases := make([]store.Lease, 0, len(group.release))
+			for _, r := range group.release {
+				leases = append(leases, r.Lease)
 			}
+			err := d.insist(ctx, func(ctx context.Context) error { return d.queue.Release(ctx, leases) })
+			if err != nil { // the leases will end
+				d.opts.Log.ErrorContext(ctx, "leases not released", "leases", len(leases), "error", err)
+			}
+			d.post(released{group.release})
 		}
+		before = time.Now()
 	}
 }
+
+// company is how long a group that follows another at once waits for others:
+// nobody waits for the commit of an outcome, and a group costs the store much
+// the same whatever its size.
+const company = 5 * time.Millisecond
 
 // settleGroup commits a group. Where one of it is more than the store can take,
 // the others must not pay: the group is cut until that one is alone, and its
@@ -304,6 +366,76 @@ func (d *Dispatcher) insist(ctx context.Context, do func(context.Context) error)
 		}
 		wait = min(2*wait, 5*time.Second)
 	}
+}
+
+// circuitQueue gathers the circuits that are to be stored.
+type circuitQueue struct {
+	signal chan struct{}
+
+	mu      sync.Mutex
+	pending []postrider.Circuit
+}
+
+func (q *circuitQueue) add(circuits []postrider.Circuit) {
+	if len(circuits) == 0 {
+		return
+	}
+	q.mu.Lock()
+	q.pending = append(q.pending, circuits...)
+	q.mu.Unlock()
+	select {
+	case q.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (q *circuitQueue) take() []postrider.Circuit {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	pending := q.pending
+	q.pending = nil
+	return pending
+}
+
+// storeCircuits stores the circuits that changed, one after the other.
+func (d *Dispatcher) storeCircuits(ctx context.Context) {
+	for {
+		select {
+		case <-d.circuits.signal:
+		case <-d.done:
+			return
+		}
+		for _, circuit := range d.circuits.take() {
+			var is postrider.Circuit
+			err := d.insist(ctx, func(ctx context.Context) (err error) {
+				is, err = d.queue.PutCircuit(ctx, store.PutCircuit{Circuit: circuit})
+				return err
+			})
+			switch {
+			case err == nil:
+				d.logCircuit(ctx, is)
+			case !errors.Is(err, postrider.ErrConflict) && !errors.Is(err, postrider.ErrNotFound):
+				d.opts.Log.ErrorContext(ctx, "circuit not stored", "endpoint", circuit.Endpoint.String(), "error", err)
+			}
+			if is.Endpoint.IsZero() {
+				is = circuit
+			}
+			d.post(circuitStored{is, err})
+		}
+	}
+}
+
+// logCircuit says what an operator wants to know of a circuit that changed.
+func (d *Dispatcher) logCircuit(ctx context.Context, c postrider.Circuit) {
+	level := slog.LevelInfo
+	if c.Status == postrider.CircuitOpen {
+		level = slog.LevelWarn
+	}
+	d.opts.Log.LogAttrs(ctx, level, "circuit changed",
+		slog.String("endpoint", c.Endpoint.String()),
+		slog.String("status", string(c.Status)),
+		slog.String("reason", c.Reason),
+		slog.Int64("cooldown_ms", c.Cooldown.Milliseconds()))
 }
 
 // disableWhatIsGone disables the endpoints that answered 410.

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -30,6 +31,25 @@ func (r *ring) pop() *endpoint {
 	r.eps[r.head] = nil
 	r.head++
 	return ep
+}
+
+// pushFront lets the endpoint be the next.
+func (r *ring) pushFront(ep *endpoint) {
+	if r.head == 0 {
+		r.eps = slices.Insert(r.eps, 0, nil)
+		r.head = 1
+	}
+	r.head--
+	r.eps[r.head] = ep
+}
+
+// remove takes the endpoint out and reports whether it was in.
+func (r *ring) remove(ep *endpoint) bool {
+	i := slices.Index(r.eps[r.head:], ep)
+	if i >= 0 {
+		r.eps = slices.Delete(r.eps, r.head+i, r.head+i+1)
+	}
+	return i >= 0
 }
 
 // timeHeap orders endpoints by the instant at which something of theirs is due.

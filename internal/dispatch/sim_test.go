@@ -16,11 +16,13 @@ import (
 // virtual time, by seed: nodes that crash, claims and settlements whose reply
 // is lost, a database that is away for longer than a lease, receivers that
 // refuse, hang and ask for time, endpoints that are paused and get another
-// timeout. Then it heals and demands that every delivery has come to its end.
+// timeout. In half of the seeds the nodes share the endpoints out, come, go and
+// stand still for a while (sim_cluster_test.go). Then it heals and demands that
+// every delivery has come to its end, and ordered ones in their order.
 
 func TestPromise8NodesMayDieAtAnyTime(t *testing.T) {
 	t.Parallel()
-	seeds := 300
+	seeds := 200
 	if testing.Short() {
 		seeds = 30
 	}
@@ -45,8 +47,11 @@ type world struct {
 	routed map[postrider.EndpointID]store.Routed
 	order  []postrider.EndpointID // of routed, so that a seed always draws the same
 	healed bool
+	shared bool      // nodes share the endpoints out
+	keyed  bool      // every event has an ordering key
 	hangs  int       // how many in 16 requests hang
 	away   time.Time // the database is, until then
+	book   orderBook
 
 	published int
 	sending   map[postrider.DeliveryID]bool
@@ -54,13 +59,16 @@ type world struct {
 	accepted  map[postrider.DeliveryID]bool         // and the answer was read
 	crashes   int
 	cuts      int // replies lost
+	thefts    int // leases taken over, by what is on record at the end
 }
 
 type simNode struct {
 	core     *core
 	alive    bool
+	frozen   time.Time // it stands still until then
 	inFlight map[postrider.EndpointID]int
 	groups   [][]store.Settlement // to be committed, one after the other
+	member   member
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
@@ -70,16 +78,20 @@ func newWorld(t *testing.T, seed uint64) *world {
 		sent: map[postrider.DeliveryID]map[int]bool{}, accepted: map[postrider.DeliveryID]bool{},
 	}
 	w.hangs = w.rng.IntN(10)
+	w.shared = seed%2 == 1
 	clock := func() time.Time { return w.now }
 	w.store = memory.New(memory.Options{Now: clock})
 	w.ids = store.NewIDs(clock, &[32]byte{byte(seed)})
 	account := store.NewID[postrider.AccountID](w.ids)
 	for range 1 + w.rng.IntN(6) {
 		e := postrider.Endpoint{
-			ID: store.NewID[postrider.EndpointID](w.ids), Account: account, URL: "https://a.example",
+			ID: store.NewID[postrider.EndpointID](w.ids), Account: account, URL: w.url(),
 			EventTypes: []postrider.Pattern{"*"}, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
 		}
 		e.Policy.Concurrency = 1 + w.rng.IntN(4)
+		if w.rng.IntN(3) == 0 {
+			e.Policy.Order = postrider.OrderByKey
+		}
 		e.Policy.Retry = postrider.RetryPolicy{Delays: []time.Duration{0, time.Second, 5 * time.Second, time.Minute}, Jitter: "equal"}
 		if _, err := w.store.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: e}); err != nil {
 			t.Fatal(err)
@@ -91,7 +103,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 }
 
 func (w *world) run() {
-	for range 1 + w.rng.IntN(2) {
+	for range 1 + w.rng.IntN(3) {
 		w.boot()
 	}
 	for range 100 + w.rng.IntN(200) {
@@ -106,6 +118,10 @@ func (w *world) run() {
 	if w.rng.IntN(2) == 0 {
 		w.at(time.Duration(w.rng.Int64N(int64(time.Minute))), func() { w.away = w.now.Add(time.Minute) })
 	}
+	for range w.rng.IntN(4) {
+		w.at(time.Duration(w.rng.Int64N(int64(2*time.Minute))), w.freeze)
+		w.at(time.Duration(w.rng.Int64N(int64(2*time.Minute))), w.leave)
+	}
 	w.at(3*time.Minute, w.heal)
 	end := w.now.Add(time.Hour)
 	for len(w.agenda) > 0 && w.agenda[0].at.Before(end) {
@@ -118,13 +134,23 @@ func (w *world) run() {
 // boot starts a node; it scans the queue at once and every 30 seconds.
 func (w *world) boot() {
 	n := &simNode{alive: true, inFlight: map[postrider.EndpointID]int{}}
-	opts := Options{Concurrency: 1 + w.rng.IntN(8), Incarnation: 1 + w.rng.Uint32N(1<<31-1)}.withDefaults()
-	n.core = newCore(opts, func(id postrider.EndpointID) (store.Routed, bool) {
+	opts := Options{Concurrency: 1 + w.rng.IntN(8), HostConcurrency: 1 + w.rng.IntN(4), Cluster: Cluster{Incarnation: 1 + w.rng.Uint32N(1<<31-1)}}
+	if w.shared {
+		opts.Cluster.Nodes = w.store
+	}
+	opts = opts.withDefaults()
+	n.core = newCore(opts, func(id postrider.EndpointID) (*store.Routed, bool) {
 		to, ok := w.routed[id]
-		return to, ok
+		return &to, ok
 	})
+	if w.rng.IntN(3) == 0 {
+		n.core.budget.tokens = 0
+	}
 	w.nodes = append(w.nodes, n)
 	w.scan(n)
+	if w.shared {
+		w.beat(n)
+	}
 }
 
 func (w *world) scan(n *simNode) {
@@ -147,16 +173,21 @@ func (w *world) crash() {
 	w.at(time.Duration(w.rng.Int64N(int64(10*time.Second))), w.boot)
 }
 
-// alter pauses an endpoint, resumes it or gives it another timeout. The nodes
+// url returns one at one of a few hosts.
+func (w *world) url() string { return "https://" + string(rune('a'+w.rng.IntN(3))) + ".example" }
+
+// alter pauses an endpoint, resumes it, moves it or gives it another timeout. The nodes
 // look endpoints up as they are, and hear of the change a little later.
 func (w *world) alter() {
 	id := w.order[w.rng.IntN(len(w.order))]
 	to := w.routed[id]
-	switch w.rng.IntN(3) {
+	switch w.rng.IntN(4) {
 	case 0:
 		to.Endpoint.Status = postrider.EndpointPaused
 	case 1:
 		to.Endpoint.Status = postrider.EndpointEnabled
+	case 2:
+		to.Endpoint.URL = w.url()
 	default:
 		to.Endpoint.Policy.Timeout = time.Duration(1+w.rng.IntN(30)) * time.Second
 	}
@@ -182,7 +213,7 @@ func (w *world) heal() {
 func (w *world) publish() {
 	var n *simNode
 	for _, other := range w.nodes {
-		if other.alive {
+		if other.serves(w.now) {
 			n = other
 		}
 	}
@@ -191,17 +222,25 @@ func (w *world) publish() {
 		return
 	}
 	to := w.routed[w.order[w.rng.IntN(len(w.order))]]
+	key := ""
+	if w.rng.IntN(2) == 0 || w.keyed {
+		key = string(rune('a' + w.rng.IntN(3)))
+	}
 	e := store.NewEvent{
 		Event: postrider.Event{
-			ID: store.NewID[postrider.EventID](w.ids), Account: to.Endpoint.Account, Type: "a.b", Data: []byte(`1`),
+			ID: store.NewID[postrider.EventID](w.ids), Account: to.Endpoint.Account, Type: "a.b", Data: []byte(`1`), OrderingKey: key,
 		},
 		Deliveries: []store.NewDelivery{{
 			ID: store.NewID[postrider.DeliveryID](w.ids), Endpoint: to.Endpoint.ID, Lane: postrider.LaneFirst, Expiry: 24 * time.Hour,
 		}},
 	}
 	d := &e.Deliveries[0]
-	answered := make(chan struct{})
-	w.step(n, admit{[]*store.NewDelivery{d}, answered})
+	if key != "" && to.Endpoint.Policy.Order == postrider.OrderByKey {
+		d.Ordered = to.Endpoint.Policy.OnDead
+		w.book.ordered(d)
+	} else {
+		w.step(n, admit{[]*store.NewDelivery{d}, make(chan struct{})})
+	}
 	changes, err := w.store.Changes(w.t.Context(), 0, 1000)
 	if err != nil {
 		w.t.Fatal(err)
@@ -222,6 +261,10 @@ func (w *world) publish() {
 }
 
 func (w *world) step(n *simNode, input any) {
+	if w.now.Before(n.frozen) {
+		w.at(n.frozen.Sub(w.now), func() { w.step(n, input) })
+		return
+	}
 	n.core.step(w.now, input)
 	do := *n.core.act(w.now)
 	n.core.do.send = nil // this world keeps the actions
@@ -237,10 +280,23 @@ func (w *world) step(n *simNode, input any) {
 	}
 	if len(do.release) > 0 {
 		w.later(n, w.moment(), func() {
-			if err := w.store.Release(w.t.Context(), do.release); err != nil {
+			var leases []store.Lease
+			for _, r := range do.release {
+				leases = append(leases, r.Lease)
+			}
+			if err := w.store.Release(w.t.Context(), leases); err != nil {
 				w.t.Error(err)
 			}
+			w.step(n, released{do.release})
 		})
+	}
+	for _, circuit := range do.circuits {
+		w.later(n, w.moment(), func() { w.storeCircuit(n, circuit) })
+	}
+	if do.wake != nil && w.rng.IntN(2) == 0 { // half of them are lost
+		for _, other := range w.nodes {
+			w.later(other, w.moment(), func() { w.poll(other) })
+		}
 	}
 	if do.claim != nil {
 		w.later(n, w.moment(), func() { w.claim(n, do.claim, w.now) })
@@ -248,6 +304,18 @@ func (w *world) step(n *simNode, input any) {
 	if !do.wakeAt.IsZero() {
 		w.later(n, max(do.wakeAt.Sub(w.now), time.Millisecond), func() { w.step(n, tick{}) })
 	}
+}
+
+func (w *world) storeCircuit(n *simNode, c postrider.Circuit) {
+	if w.now.Before(w.away) {
+		w.later(n, time.Second, func() { w.storeCircuit(n, c) })
+		return
+	}
+	is, err := w.store.PutCircuit(w.t.Context(), store.PutCircuit{Circuit: c})
+	if err != nil && !errors.Is(err, postrider.ErrConflict) {
+		w.t.Fatal(err)
+	}
+	w.later(n, w.moment(), func() { w.step(n, circuitStored{is, err}) })
 }
 
 var errCut = errors.New("the reply was lost")
@@ -291,13 +359,16 @@ func (w *world) settle(n *simNode) {
 	})
 }
 
-func (w *world) send(n *simNode, it item) {
+func (w *world) send(n *simNode, it *item) {
 	id, limit := it.Endpoint, it.to.Endpoint.Policy.Concurrency
 	if n.inFlight[id]++; n.inFlight[id] > limit {
 		w.t.Errorf("%d attempts in flight to an endpoint with a limit of %d", n.inFlight[id], limit)
 	}
 	if n.core.inFlight > n.core.opts.Concurrency {
 		w.t.Errorf("%d attempts in flight, limit %d", n.core.inFlight, n.core.opts.Concurrency)
+	}
+	if h := n.core.endpoints[id].host; h.inFlight > n.core.opts.HostConcurrency {
+		w.t.Errorf("%d attempts in flight to a host, limit %d", h.inFlight, n.core.opts.HostConcurrency)
 	}
 	if w.sending[it.ID] {
 		w.t.Errorf("delivery %s is being sent twice at once", it.ID)
@@ -308,30 +379,48 @@ func (w *world) send(n *simNode, it item) {
 	if w.sent[it.ID][it.Attempt] {
 		w.t.Errorf("delivery %s: attempt %d was sent twice", it.ID, it.Attempt)
 	}
-	if w.accepted[it.ID] && w.crashes == 0 && len(w.nodes) == 1 {
+	if w.accepted[it.ID] && w.crashes == 0 && (len(w.nodes) == 1 || w.shared && w.cuts == 0 && w.away.IsZero()) {
 		w.t.Errorf("delivery %s is sent again although its answer was read", it.ID)
 	}
 	w.sent[it.ID][it.Attempt] = true
+	w.checkOwner(n, it)
 	w.sending[it.ID] = true
 	a := w.respond(it)
+	if a.Outcome == postrider.OutcomeAccepted {
+		w.at(a.Duration, func() { w.book.accepted(w.t, it) })
+	}
 	w.later(n, a.Duration, func() {
 		n.inFlight[id]--
 		w.sending[it.ID] = false
 		w.accepted[it.ID] = w.accepted[it.ID] || a.Outcome == postrider.OutcomeAccepted
-		w.step(n, attempted{it, a})
+		it.attempt = a
+		w.step(n, attempted{it})
 	})
 }
 
 // checkAccounts demands that every unit of credit is accounted for.
 func (w *world) checkAccounts(c *core) {
-	inHand, inFlight := 0, 0
+	inHand, inFlight, retries, suspected := 0, 0, 0, 0
+	hosts := map[*host]int{}
 	for _, ep := range c.endpoints {
 		known := ep.holds() + ep.inFlight + ep.asked[0] + ep.asked[1] + ep.asked[2]
 		if ep.credit < known || len(c.admitted) == 0 && ep.credit != known {
 			w.t.Errorf("endpoint %s has spent %d credit, of which %d is known", ep.id, ep.credit, known)
 		}
+		if hosts[ep.host] += ep.inFlight; ep.suspect {
+			suspected += ep.inFlight
+		}
+		retries += ep.asked[1] + len(ep.held[1])
 		inHand += ep.credit
 		inFlight += ep.inFlight
+	}
+	for h, n := range hosts {
+		if n != h.inFlight {
+			w.t.Errorf("%d attempts in flight to a host, counted as %d", n, h.inFlight)
+		}
+	}
+	if retries != c.retries || suspected != c.suspected {
+		w.t.Errorf("%d retries in hand and %d attempts suspected, counted as %d and %d", retries, suspected, c.retries, c.suspected)
 	}
 	if inHand != c.inHand || inFlight != c.inFlight {
 		w.t.Errorf("%d in hand and %d in flight, counted as %d and %d", inHand, inFlight, c.inHand, c.inFlight)
@@ -339,7 +428,7 @@ func (w *world) checkAccounts(c *core) {
 }
 
 // respond is the receivers: once healed, all is accepted.
-func (w *world) respond(it item) postrider.Attempt {
+func (w *world) respond(it *item) postrider.Attempt {
 	a := postrider.Attempt{Outcome: postrider.OutcomeAccepted, StatusCode: 200, Duration: w.moment()}
 	if w.healed {
 		return a
@@ -389,6 +478,9 @@ func (w *world) checkLedger(d postrider.Delivery) {
 	recorded := map[int]bool{}
 	for _, a := range page.Items {
 		recorded[a.Number] = true
+		if a.Outcome == postrider.OutcomeLost || a.Stale {
+			w.thefts++
+		}
 	}
 	for attempt := range w.sent[d.ID] {
 		if !recorded[attempt] {
@@ -405,10 +497,14 @@ func (w *world) moment() time.Duration {
 	return time.Duration(1 + w.rng.Int64N(int64(20*time.Millisecond)))
 }
 
-// later does something on a node, if it lives by then.
+// later does something on a node, if it lives by then and does not stand still.
 func (w *world) later(n *simNode, wait time.Duration, do func()) {
 	w.at(wait, func() {
-		if n.alive {
+		switch {
+		case !n.alive:
+		case w.now.Before(n.frozen):
+			w.later(n, n.frozen.Sub(w.now), do)
+		default:
 			do()
 		}
 	})

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -11,7 +12,7 @@ import (
 // endpoint has credit left and nothing older waiting. It spends the credit.
 func (c *core) admit(now time.Time, in admit) {
 	defer close(in.answered)
-	if c.draining {
+	if c.draining || c.shards.lapsed(now) {
 		return
 	}
 	var token postrider.Token
@@ -19,9 +20,11 @@ func (c *core) admit(now time.Time, in admit) {
 		if c.inHand >= c.opts.MaxHeld || c.unsettled >= c.opts.MaxUnsettled {
 			break
 		}
-		ep := c.endpoint(d.Endpoint)
-		if !ep.admits(now, laneIndex(d.Lane), c.opts.Prefetch) {
-			c.forget(now, ep)
+		ep := c.mine(d.Endpoint)
+		if ep == nil {
+			continue
+		}
+		if !c.admits(now, ep, laneIndex(d.Lane)) {
 			continue
 		}
 		if token == 0 {
@@ -30,14 +33,16 @@ func (c *core) admit(now time.Time, in admit) {
 		}
 		d.Token, d.Lease = token, c.grant(ep)
 		c.credit(ep, 1)
+		c.retry(d.Lane, 1)
 	}
 }
 
 // admits reports whether a new delivery may start before it was ever queued.
-// None may pass older ones of its lane.
-func (ep *endpoint) admits(now time.Time, l, prefetch int) bool {
-	older := ep.asked[l] > 0 || ep.lanes[l].waiting && !ep.lanes[l].due.After(now)
-	return !ep.gated(now) && !older && ep.credit < ep.limit*prefetch
+// None may pass older ones of its lane, and none goes to an endpoint in
+// trouble.
+func (c *core) admits(now time.Time, ep *endpoint, l int) bool {
+	older := ep.asked[l] > 0 || ep.lanes[l].isDue(now)
+	return !c.gated(now, ep) && !ep.suspect && !older && ep.credit < ep.room(c.opts.Prefetch)
 }
 
 // stored takes up what ingest committed: admitted deliveries are held, those
@@ -48,28 +53,42 @@ func (c *core) stored(now time.Time, in stored) {
 		ep := c.endpoint(started.Endpoint)
 		token = started.Token
 		// The store's lease began after the admission was asked for.
-		c.hold(now, ep, item{Claimed: started, leasedUntil: c.admitted[token].Add(ep.granted)})
+		c.hold(now, ep, &item{Claimed: started, leasedUntil: c.admitted[token].Add(ep.granted)})
 	}
 	for _, d := range in.dropped {
 		token = d.Token
 		ep := c.endpoint(d.Endpoint)
 		c.credit(ep, -1)
+		c.retry(d.Lane, -1)
 		c.review(now, ep)
 	}
 	delete(c.admitted, token)
 	for _, d := range in.waiting {
+		ep := c.mine(d.Endpoint)
+		if ep == nil {
+			c.wake(store.Shard(d.Endpoint))
+			continue
+		}
 		if d.In <= 0 {
-			c.endpoint(d.Endpoint).backlog++
+			ep.backlog++
 		}
 		c.found(now, d)
 	}
 }
 
+// wake has the shard's owner told that something of it is due.
+func (c *core) wake(shard uint8) {
+	if c.do.wake == nil {
+		c.do.wake = new(shardSet)
+	}
+	c.do.wake[shard] = true
+}
+
 // hold keeps an item until its endpoint has a slot for it.
-func (c *core) hold(now time.Time, ep *endpoint, it item) {
+func (c *core) hold(now time.Time, ep *endpoint, it *item) {
 	if c.draining || !ep.open {
 		c.release(ep, it)
-		ep.expect(laneIndex(it.Lane), now)
+		c.expect(ep, laneIndex(it.Lane), now)
 		return
 	}
 	l := laneIndex(it.Lane)
@@ -82,16 +101,73 @@ func (c *core) hold(now time.Time, ep *endpoint, it item) {
 // start hands out slots, one to each startable endpoint in turn, while there
 // are any.
 func (c *core) start(now time.Time) {
+	if c.shards.lapsed(now) {
+		return
+	}
 	for c.inFlight < c.opts.Concurrency && c.inFlight+c.unsettled < c.opts.MaxUnsettled {
-		ep := c.startable.pop()
+		ep := c.next()
 		if ep == nil {
 			return
 		}
 		ep.startable = false
-		if !ep.gated(now) && ep.inFlight < ep.limit && ep.holds() > 0 {
+		switch {
+		case c.gated(now, ep), ep.inFlight >= ep.slots(), ep.holds() == 0:
+		case ep.suspect && !c.roomForSuspects():
+			c.line(ep)
+			continue
+		case ep.host.inFlight >= c.opts.HostConcurrency:
+			ep.startable = true
+			ep.host.waiting.push(ep)
+			continue
+		default:
 			c.startOne(now, ep)
 		}
 		c.review(now, ep)
+		c.letIn(now, ep.host)
+	}
+}
+
+// letIn lines up the endpoint that has waited longest for a slot of the host,
+// if one is free, and passes over those that have no use for it any more.
+func (c *core) letIn(now time.Time, h *host) {
+	for h != nil && h.inFlight < c.opts.HostConcurrency {
+		next := h.waiting.pop()
+		if next == nil {
+			return
+		}
+		next.startable = false
+		c.review(now, next)
+		if next.startable && (!next.suspect || c.roomForSuspects()) {
+			return
+		}
+	}
+}
+
+// next takes the endpoint whose turn it is out of line.
+func (c *core) next() *endpoint {
+	if c.roomForSuspects() {
+		if ep := c.suspects.pop(); ep != nil {
+			return ep
+		}
+	}
+	return c.startable.pop()
+}
+
+// roomForSuspects reports whether endpoints in trouble have less than a tenth
+// of the slots.
+func (c *core) roomForSuspects() bool { return c.suspected < max(1, c.opts.Concurrency/10) }
+
+// line lets an endpoint wait for its turn: those in trouble in a line of their
+// own, whose first places go to those that may have failed by chance.
+func (c *core) line(ep *endpoint) {
+	ep.startable = true
+	switch {
+	case !ep.suspect:
+		c.startable.push(ep)
+	case ep.breaker.Failures() <= 1 && !ep.broken():
+		c.suspects.pushFront(ep)
+	default:
+		c.suspects.push(ep)
 	}
 }
 
@@ -101,19 +177,38 @@ func (c *core) startOne(now time.Time, ep *endpoint) {
 		ep.open = false // the news are on their way; the review that follows gives back what is held
 		return
 	}
-	if c.dropUncovered(now, ep); ep.holds() == 0 {
+	c.dropUncovered(now, ep)
+	retries := ep.probing() || c.budget.allows(now)
+	if !retries && !ep.hasFirst() || ep.holds() == 0 || !c.rested(now, ep) {
 		return
 	}
-	it := ep.take()
+	it := ep.take(retries)
+	c.retry(it.Lane, -1)
 	if t, refused := postrider.Refuse(it.Claimed, now); refused {
 		c.credit(ep, -1)
-		c.settle(now, it.Claimed, postrider.Attempt{Outcome: postrider.OutcomeNone, StartedAt: now, Error: t.Reason}, t)
+		it.attempt = postrider.Attempt{Outcome: postrider.OutcomeNone, StartedAt: now, Error: t.Reason}
+		c.settle(now, ep, it, t)
 		return
 	}
-	it.to, it.timeout = to, ep.timeout
-	ep.inFlight++
-	c.inFlight++
+	it.to, it.timeout = to, ep.policy.Timeout
+	if ep.stage == probeGranted {
+		it.probe, ep.stage = true, probeFlying
+	} else {
+		it.timeout = ep.patience.Timeout(it.timeout)
+	}
+	c.budget.started(it.Step)
+	c.fly(ep, 1)
 	c.do.send = append(c.do.send, it)
+}
+
+// fly counts attempts that start, or with -1 one that is over.
+func (c *core) fly(ep *endpoint, n int) {
+	ep.inFlight += n
+	c.inFlight += n
+	ep.host.inFlight += n
+	if ep.suspect {
+		c.suspected += n
+	}
 }
 
 // laneTurns says which lane a start prefers: of five, three are the first
@@ -121,50 +216,63 @@ func (c *core) startOne(now time.Time, ep *endpoint) {
 // next in order.
 var laneTurns = [5][3]int{{0, 1, 2}, {1, 0, 2}, {0, 1, 2}, {2, 0, 1}, {0, 1, 2}}
 
-// take removes the item that starts next.
-func (ep *endpoint) take() item {
+// take removes the item that starts next; one that is no first attempt only
+// with retries.
+func (ep *endpoint) take(retries bool) *item {
 	ep.turn++
 	for _, l := range laneTurns[ep.turn%len(laneTurns)] {
-		if items := ep.held[l]; len(items) > 0 {
+		if items := ep.held[l]; len(items) > 0 && (retries || items[0].Step == 0) {
 			it := items[0]
-			items[0] = item{} // let its event go when it is over
+			items[0] = nil
 			ep.held[l] = items[1:]
 			return it
 		}
 	}
-	return item{}
+	return nil
+}
+
+// hasFirst reports whether something is held that is no retry.
+func (ep *endpoint) hasFirst() bool {
+	return slices.ContainsFunc(ep.held[:], func(items []*item) bool { return len(items) > 0 && items[0].Step == 0 })
 }
 
 // attempted frees the slot and decides what the attempt does.
-func (c *core) attempted(now time.Time, in attempted) {
-	ep := c.endpoint(in.item.Endpoint)
+func (c *core) attempted(now time.Time, it *item) {
+	ep := c.endpoint(it.Endpoint)
 	c.moved = true
-	ep.inFlight--
-	c.inFlight--
+	c.fly(ep, -1)
 	c.credit(ep, -1)
-	ep.latency += (in.attempt.Duration - ep.latency) / 8
+	ep.latency += (it.attempt.Duration - ep.latency) / 8
 
-	t := postrider.Settle(in.item.Claimed, in.attempt, in.item.to.Endpoint.Policy)
+	t := postrider.Settle(it.Claimed, it.attempt, it.to.Endpoint.Policy)
 	if t.Pace > 0 {
 		ep.pacedUntil = later(ep.pacedUntil, now.Add(t.Pace))
 	}
+	if t.To == postrider.Delivered {
+		c.budget.accepted(it.Step)
+	}
+	c.learn(now, ep, it)
 	if t.DisableEndpoint {
 		ep.open, ep.gone = false, true
 		c.do.disable = append(c.do.disable, ep.id)
 	}
-	c.settle(now, in.item.Claimed, in.attempt, t)
+	c.settle(now, ep, it, t)
 	c.review(now, ep)
+	c.letIn(now, ep.host)
 }
 
-func (c *core) settle(now time.Time, claimed postrider.Claimed, a postrider.Attempt, t postrider.Transition) {
-	a.Delivery, a.Event, a.Endpoint, a.Number = claimed.ID, claimed.Event.ID, claimed.Endpoint, claimed.Attempt
+func (c *core) settle(now time.Time, ep *endpoint, it *item, t postrider.Transition) {
+	a := &it.attempt
+	a.Delivery, a.Event, a.Endpoint, a.Number = it.ID, it.Event.ID, it.Endpoint, it.Attempt
 	c.unsettled++
+	ep.unsettled++
+	c.shards.busy[ep.shard]++
 	if last := len(c.answered) - 1; last >= 0 && c.answered[last].at.Equal(now) {
 		c.answered[last].n++
 	} else {
 		c.answered = append(c.answered, answers{now, 1})
 	}
-	c.do.settle = append(c.do.settle, store.Settlement{Claimed: claimed, Attempt: a, Transition: t})
+	c.do.settle = append(c.do.settle, store.Settlement{Claimed: it.Claimed, Attempt: *a, Transition: t})
 }
 
 // settled notes when the deliveries that go on are due again.
@@ -174,15 +282,28 @@ func (c *core) settled(now time.Time, in settled) {
 	c.moved = true
 	for i, s := range in.settlements {
 		c.unsettled--
-		if s.Transition.To != postrider.Pending || in.results[i].Stale {
-			continue
+		ep := c.endpoint(s.Claimed.Endpoint)
+		ep.unsettled--
+		c.shards.busy[ep.shard]--
+		result := in.results[i]
+		switch {
+		case result.Next != "":
+			c.found(now, store.DueLane{Endpoint: ep.id, Lane: result.Next})
+		case s.Transition.To == postrider.Pending && !result.Stale:
+			l := postrider.LaneRetry
+			if s.Claimed.Lane == postrider.LaneBulk {
+				l = postrider.LaneBulk
+			}
+			// The commit is over, so the store's now plus the wait is not later.
+			c.found(now, store.DueLane{Endpoint: ep.id, Lane: l, In: s.Transition.After})
 		}
-		l := postrider.LaneRetry
-		if s.Claimed.Lane == postrider.LaneBulk {
-			l = postrider.LaneBulk
-		}
-		// The commit is over, so the store's now plus the wait is not later.
-		c.found(now, store.DueLane{Endpoint: s.Claimed.Endpoint, Lane: l, In: s.Transition.After})
+	}
+}
+
+// released notes that leases were given back, or are left to end.
+func (c *core) released(in released) {
+	for _, r := range in.releases {
+		c.shards.busy[r.shard]--
 	}
 }
 
@@ -211,7 +332,8 @@ const busyLatency = 100 * time.Millisecond
 
 // feelPressure looks four times a second at how long this node would need for
 // the backlog that is its own fault: while its processors are taken, what is due
-// for endpoints that may be sent to and answer fast.
+// for endpoints that may be sent to and answer fast. On the way it forgets
+// endpoints of which there is nothing to know.
 func (c *core) feelPressure(now time.Time) {
 	const every = 250 * time.Millisecond
 	since := now.Sub(c.looked)
@@ -220,10 +342,12 @@ func (c *core) feelPressure(now time.Time) {
 	}
 	backlog := 0
 	for _, ep := range c.endpoints {
-		if c.saturated && !ep.gated(now) && ep.latency < busyLatency {
+		if c.saturated && !c.gated(now, ep) && ep.latency < busyLatency {
 			backlog += ep.backlog
 		}
+		c.forget(now, ep)
 	}
+	c.networkBroken(now) // forgets hosts, too
 	rate := max(float64(c.settles)/since.Seconds(), 100)
 	c.do.behind = time.Duration(float64(backlog) / rate * float64(time.Second))
 	c.looked, c.settles = now, 0

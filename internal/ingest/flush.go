@@ -18,6 +18,10 @@ const (
 	// groupRows is how many deliveries a group commits, unless its first publish
 	// alone has more. A batch's events beyond it get fan-out jobs.
 	groupRows = 2000
+	// orderedRows is how many deliveries a batch commits because they are in
+	// order, which those of a fan-out job cannot be: the next event of the key
+	// would overtake the job. Of one event they are at most groupRows.
+	orderedRows = 10 * groupRows
 	// rematches is how often a group is matched again because subscriptions
 	// moved under it.
 	rematches = 20
@@ -42,7 +46,7 @@ func (in *Ingest) flush(ctx context.Context, group []*publish) {
 			if err != nil {
 				p.err = fmt.Errorf("publish: %w", err)
 			}
-			close(p.done)
+			p.done <- struct{}{}
 		}
 		group = group[n:]
 	}
@@ -52,12 +56,14 @@ func (in *Ingest) flush(ctx context.Context, group []*publish) {
 // may start, and returns how many publishes it took.
 func (in *Ingest) commit(ctx context.Context, group []*publish) (n int, err error) {
 	for range rematches {
-		batches, version := in.match(group)
-		n = len(batches)
+		batches, version, err := in.match(group)
+		if n = len(batches); err != nil && n == 0 {
+			return 1, err // after others it waits for its turn
+		}
 		admitted := in.admit(batches)
 		published, err := in.store(ctx, store.Publish{Version: version, Batches: batches})
 		if err == nil {
-			in.answer(group[:n], batches, published)
+			in.answer(group[:n], batches, published, len(admitted))
 			return n, nil
 		}
 		if len(admitted) > 0 {
@@ -85,30 +91,41 @@ func (in *Ingest) store(ctx context.Context, p store.Publish) ([]store.Published
 }
 
 // match makes the deliveries of a group's events, until they are enough for a
-// commit. The version is read first: if the index moves on meanwhile, the
-// store refuses the group.
-func (in *Ingest) match(group []*publish) ([]store.Batch, int64) {
+// commit. The error is that of the publish after the last batch, which is
+// refused. The version is read first: if the index moves on meanwhile, the store
+// refuses the group.
+func (in *Ingest) match(group []*publish) ([]store.Batch, int64, error) {
 	version := in.index.Version()
-	var batches []store.Batch
+	batches := make([]store.Batch, 0, len(group))
 	all := 0
 	for _, p := range group {
-		rows := 0
-		batch := make(store.Batch, len(p.events))
-		for j := range p.events {
-			batch[j] = in.matchOne(p, j, rows)
-			rows += len(batch[j].Deliveries)
+		batch, rows, err := in.matchBatch(p)
+		if err != nil {
+			return batches, version, err
 		}
 		if all += rows; all > groupRows && len(batches) > 0 {
 			break
 		}
 		batches = append(batches, batch)
 	}
-	return batches, version
+	return batches, version, nil
+}
+
+func (in *Ingest) matchBatch(p *publish) (batch store.Batch, rows int, err error) {
+	batch = make(store.Batch, len(p.events))
+	for j := range p.events {
+		if batch[j], err = in.matchOne(p, j, rows); err != nil {
+			return nil, rows, err
+		}
+		rows += len(batch[j].Deliveries)
+	}
+	return batch, rows, nil
 }
 
 // matchOne makes the deliveries of one event, or its fan-out job when there
-// are too many for it or for its batch, which has some rows already.
-func (in *Ingest) matchOne(p *publish, j, rows int) store.NewEvent {
+// are too many for it or for its batch, which has some rows already. An event
+// that some endpoint wants in order gets no job.
+func (in *Ingest) matchOne(p *publish, j, rows int) (store.NewEvent, error) {
 	e := &p.events[j]
 	if e.ID.IsZero() {
 		e.ID = store.NewID[postrider.EventID](in.opts.IDs)
@@ -117,19 +134,46 @@ func (in *Ingest) matchOne(p *publish, j, rows int) store.NewEvent {
 	if !p.only.IsZero() {
 		to, ok := in.index.Lookup(p.only)
 		if !ok {
-			return store.NewEvent{Event: *e}
+			return store.NewEvent{Event: *e}, nil
 		}
-		return store.NewEvent{Event: *e, Deliveries: []store.NewDelivery{in.delivery(&to, postrider.LaneFirst)}}
+		return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, []*store.Routed{to})}, nil
 	}
-	matched, last := in.index.match(e.Account, e.Type, min(in.opts.FanOutAbove, groupRows-rows))
-	if matched == nil && !last.IsZero() {
-		return store.NewEvent{Event: *e, FanOutUpTo: last}
+	matched, last := in.index.match(e.Account, e.Type, max(0, min(in.opts.FanOutAbove, groupRows-rows)))
+	if matched != nil || last.IsZero() {
+		return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, matched)}, nil
 	}
+	if e.OrderingKey == "" || !in.index.orders(e.Account, e.Type) {
+		return store.NewEvent{Event: *e, FanOutUpTo: last}, nil
+	}
+	if matched, _ = in.index.match(e.Account, e.Type, max(0, min(groupRows, orderedRows-rows))); matched == nil {
+		return store.NewEvent{}, tooManyInOrder(p, j)
+	}
+	return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, matched)}, nil
+}
+
+func tooManyInOrder(p *publish, j int) error {
+	field := "ordering_key"
+	if len(p.events) > 1 {
+		field = fmt.Sprintf("events[%d].ordering_key", j)
+	}
+	return &postrider.InvalidError{Field: field, Reason: fmt.Sprintf(
+		"must not be there: an endpoint wants the event in order, which takes at most %d endpoints for an event and %d deliveries for a batch",
+		groupRows, orderedRows,
+	)}
+}
+
+// deliveries makes an event's deliveries to the endpoints that it matched, in
+// the order of its key to those that want it so.
+func (in *Ingest) deliveries(e *postrider.Event, matched []*store.Routed) []store.NewDelivery {
 	deliveries := make([]store.NewDelivery, len(matched))
 	for i, to := range matched {
-		deliveries[i] = in.delivery(to, postrider.LaneFirst)
+		d := in.delivery(to, postrider.LaneFirst)
+		if e.OrderingKey != "" && d.Skipped == "" && to.Endpoint.Policy.Order == postrider.OrderByKey {
+			d.Ordered = to.Endpoint.Policy.OnDead
+		}
+		deliveries[i] = d
 	}
-	return store.NewEvent{Event: *e, Deliveries: deliveries}
+	return deliveries
 }
 
 // delivery makes a delivery to an endpoint; to a disabled or deleted one, a
@@ -161,7 +205,7 @@ func (in *Ingest) admit(batches []store.Batch) []*store.NewDelivery {
 			n := 0
 			for j := range batch[i].Deliveries {
 				d := &batch[i].Deliveries[j]
-				if n < admittedPerEvent && d.Skipped == "" && d.Wait == 0 {
+				if n < admittedPerEvent && d.Skipped == "" && d.Wait == 0 && d.Ordered == "" {
 					ask = append(ask, d)
 					n++
 				}
@@ -176,9 +220,9 @@ func (in *Ingest) admit(batches []store.Batch) []*store.NewDelivery {
 }
 
 // answer tells the callers what became of their batches, and the dispatcher
-// what it may start, what waits, and which credit is free again.
-func (in *Ingest) answer(group []*publish, batches []store.Batch, published []store.Published) {
-	var started []postrider.Claimed
+// what of the admitted it may start, what waits, and which credit is free again.
+func (in *Ingest) answer(group []*publish, batches []store.Batch, published []store.Published, admitted int) {
+	started := make([]postrider.Claimed, 0, admitted)
 	var waiting []store.DueLane
 	var dropped []store.NewDelivery
 	for i, p := range group {
@@ -186,7 +230,7 @@ func (in *Ingest) answer(group []*publish, batches []store.Batch, published []st
 		if stored.Events == nil {
 			p.err = &postrider.KeyTakenError{Index: stored.Conflict}
 		} else {
-			p.receipts = make([]postrider.Receipt, len(p.events))
+			p.receipts = append(p.one[:0], make([]postrider.Receipt, len(p.events))...)
 		}
 		for j := range batches[i] {
 			e := &batches[i][j]

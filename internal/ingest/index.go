@@ -3,7 +3,6 @@ package ingest
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -39,10 +38,13 @@ type IndexOptions struct {
 }
 
 // subscriptions are the endpoints of one account by what they subscribed to,
-// each list ordered by id.
+// each list ordered by id. A list only grows at its end; any other change makes
+// a new one, so that who has it may read on.
 type subscriptions struct {
 	exact  map[string][]*store.Routed // by event type
 	prefix map[string][]*store.Routed // by what stands before the *, as in "order."
+
+	ordered map[postrider.EndpointID]*store.Routed // those with order by_key
 
 	deleted []*store.Routed // within the last hour, whatever they subscribed to
 }
@@ -109,63 +111,59 @@ func (x *Index) Version() int64 {
 	return x.version
 }
 
-// Lookup returns an endpoint as it is now; false: it is unknown or deleted.
-func (x *Index) Lookup(id postrider.EndpointID) (store.Routed, bool) {
+// Lookup returns an endpoint as it is now, which must not be changed; false: it
+// is unknown or deleted.
+func (x *Index) Lookup(id postrider.EndpointID) (*store.Routed, bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	if to := x.endpoints[id]; to != nil {
-		return *to, true
-	}
-	return store.Routed{}, false
-}
-
-// Disable disables an enabled endpoint for the reason and applies the change.
-// One that is unknown, deleted or not enabled is left alone.
-func (x *Index) Disable(ctx context.Context, id postrider.EndpointID, reason string) error {
-	for range 10 {
-		if err := x.Refresh(ctx); err != nil {
-			return err
-		}
-		to, ok := x.Lookup(id)
-		if !ok || to.Endpoint.Status != postrider.EndpointEnabled {
-			return nil
-		}
-		to.Endpoint.Status, to.Endpoint.StatusReason = postrider.EndpointDisabled, reason
-		_, err := x.directory.PutEndpoint(ctx, store.PutEndpoint{Endpoint: to.Endpoint})
-		switch {
-		case errors.Is(err, postrider.ErrConflict), errors.Is(err, postrider.ErrNotFound):
-			continue // it changed since; look again
-		case err != nil:
-			return fmt.Errorf("disable endpoint %s: %w", id, err)
-		}
-		return x.Refresh(ctx)
-	}
-	return fmt.Errorf("disable endpoint %s: it keeps changing: %w", id, postrider.ErrBusy)
+	to := x.endpoints[id]
+	return to, to != nil
 }
 
 // match returns the endpoints that want the event type, ordered by id, and the
 // last of them. When there are more than most, it returns the last one alone,
 // without looking at the others: so a match costs the same however many there
-// are.
+// are. What it returns is not to be written to.
 func (x *Index) match(account postrider.AccountID, eventType string, most int) (matched []*store.Routed, last postrider.EndpointID) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	lists := x.accounts[account].lists(eventType)
+	var few [4][]*store.Routed // which is enough for most types, and stays on the stack
+	lists := x.accounts[account].lists(few[:0], eventType)
 	for _, list := range lists {
 		if end := list[len(list)-1].Endpoint.ID; end.Compare(last) > 0 {
 			last = end
 		}
 	}
 	if len(lists) == 1 && len(lists[0]) <= most {
-		return slices.Clone(lists[0]), last
+		return lists[0], last
 	}
-	for to := range merge(lists) {
+	if len(lists) == 0 {
+		return nil, last
+	}
+	for to := range merge(slices.Clone(lists)) {
 		if len(matched) == most {
 			return nil, last
 		}
 		matched = append(matched, to)
 	}
 	return matched, last
+}
+
+// orders reports whether an endpoint that wants the event type wants it in the
+// order of its ordering key.
+func (x *Index) orders(account postrider.AccountID, eventType string) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	s := x.accounts[account]
+	if s == nil {
+		return false
+	}
+	for _, to := range s.ordered {
+		if to.Endpoint.Subscribes(eventType) {
+			return true
+		}
+	}
+	return false
 }
 
 // matchNext returns the first n of the endpoints that the job has still to
@@ -175,7 +173,7 @@ func (x *Index) matchNext(job *store.FanOut, n int) []*store.Routed {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	account := x.accounts[job.Event.Account]
-	lists := append(account.lists(job.Event.Type), account.deletedSince(job.Event))
+	lists := append(account.lists(nil, job.Event.Type), account.deletedSince(job.Event))
 	for i, list := range lists {
 		at, found := slices.BinarySearchFunc(list, job.Cursor, byID)
 		if found {
@@ -216,25 +214,36 @@ func (x *Index) apply(changes store.Changes) {
 func (x *Index) account(id postrider.AccountID) *subscriptions {
 	s := x.accounts[id]
 	if s == nil {
-		s = &subscriptions{exact: map[string][]*store.Routed{}, prefix: map[string][]*store.Routed{}}
+		s = &subscriptions{
+			exact: map[string][]*store.Routed{}, prefix: map[string][]*store.Routed{},
+			ordered: map[postrider.EndpointID]*store.Routed{},
+		}
 		x.accounts[id] = s
 	}
 	return s
 }
 
 func (s *subscriptions) add(to *store.Routed) {
+	if to.Endpoint.Policy.Order == postrider.OrderByKey {
+		s.ordered[to.Endpoint.ID] = to
+	}
 	for list, key := range s.of(to) {
 		at, found := slices.BinarySearchFunc(list[key], to.Endpoint.ID, byID)
-		if !found { // a pattern may be there twice
-			list[key] = slices.Insert(list[key], at, to)
+		switch {
+		case found: // a pattern may be there twice
+		case at == len(list[key]):
+			list[key] = append(list[key], to)
+		default:
+			list[key] = slices.Insert(slices.Clip(list[key]), at, to)
 		}
 	}
 }
 
 func (s *subscriptions) remove(to *store.Routed) {
+	delete(s.ordered, to.Endpoint.ID)
 	for list, key := range s.of(to) {
 		if at, found := slices.BinarySearchFunc(list[key], to.Endpoint.ID, byID); found {
-			list[key] = slices.Delete(list[key], at, at+1)
+			list[key] = slices.Concat(list[key][:at], list[key][at+1:])
 		}
 		if len(list[key]) == 0 {
 			delete(list, key)
@@ -281,32 +290,33 @@ func (s *subscriptions) of(to *store.Routed) iter.Seq2[map[string][]*store.Route
 	}
 }
 
-// lists returns the lists of the endpoints that want the event type: one for
+// lists appends the lists of the endpoints that want the event type: one for
 // the type itself and one for each prefix of it that ends in a dot, "" too.
-func (s *subscriptions) lists(eventType string) [][]*store.Routed {
+func (s *subscriptions) lists(lists [][]*store.Routed, eventType string) [][]*store.Routed {
 	if s == nil {
-		return nil
+		return lists
 	}
-	var lists [][]*store.Routed
-	add := func(list []*store.Routed) {
-		if len(list) > 0 {
-			lists = append(lists, list)
-		}
+	if list := s.exact[eventType]; len(list) > 0 {
+		lists = append(lists, list)
 	}
-	add(s.exact[eventType])
-	add(s.prefix[""])
+	if list := s.prefix[""]; len(list) > 0 {
+		lists = append(lists, list)
+	}
 	for i := range len(eventType) {
-		if eventType[i] == '.' {
-			add(s.prefix[eventType[:i+1]])
+		if eventType[i] != '.' {
+			continue
+		}
+		if list := s.prefix[eventType[:i+1]]; len(list) > 0 {
+			lists = append(lists, list)
 		}
 	}
 	return lists
 }
 
-// merge yields the endpoints of ordered lists in order, each once.
-func merge(lists [][]*store.Routed) iter.Seq[*store.Routed] {
+// merge yields the endpoints of ordered lists in order, each once, and uses the
+// lists up.
+func merge(rest [][]*store.Routed) iter.Seq[*store.Routed] {
 	return func(yield func(*store.Routed) bool) {
-		rest := slices.Clone(lists)
 		for {
 			var least *store.Routed
 			for _, list := range rest {

@@ -109,3 +109,45 @@ func BenchmarkMatch(b *testing.B) {
 		}
 	}
 }
+
+// What was matched is read without a lock, so that changes leave it alone.
+func TestAMatchStaysAsItWas(t *testing.T) {
+	t.Parallel()
+	x := NewIndex(nil, IndexOptions{})
+	ids := store.NewIDs(time.Now, &[32]byte{})
+	account := store.NewID[postrider.AccountID](ids)
+	var endpoints []store.Routed
+	for range 6 {
+		endpoints = append(endpoints, store.Routed{Endpoint: postrider.Endpoint{
+			ID: store.NewID[postrider.EndpointID](ids), Account: account, EventTypes: []postrider.Pattern{"order.*"},
+		}})
+	}
+	put := func(at int, status postrider.EndpointStatus) {
+		endpoints[at].Endpoint.Status = status
+		x.apply(store.Changes{Version: x.Version() + 1, Endpoints: endpoints[at : at+1]})
+	}
+	seen := func() (ids []postrider.EndpointID) {
+		matched, _ := x.match(account, "order.created", 10)
+		for _, to := range matched {
+			ids = append(ids, to.Endpoint.ID)
+		}
+		return ids
+	}
+	for _, at := range []int{0, 2, 4} {
+		put(at, postrider.EndpointEnabled)
+	}
+	matched, _ := x.match(account, "order.created", 10)
+	before := seen()
+	put(0, postrider.EndpointDeleted)
+	put(1, postrider.EndpointEnabled)
+	put(4, postrider.EndpointDeleted)
+	put(5, postrider.EndpointEnabled)
+	for i, to := range matched {
+		if to.Endpoint.ID != before[i] {
+			t.Errorf("endpoint %d of a match became %s when the index changed", i, to.Endpoint.ID)
+		}
+	}
+	if after := seen(); len(after) != 3 || after[0] != endpoints[1].Endpoint.ID || after[2] != endpoints[5].Endpoint.ID {
+		t.Errorf("matched %v after the changes", after)
+	}
+}

@@ -83,6 +83,7 @@ type Ingest struct {
 
 	signal  chan struct{} // something waits for a commit
 	fanOuts chan struct{} // a fan-out job was committed
+	idle    sync.Pool     // of the channels that answered publishes heard on
 
 	mu      sync.Mutex
 	waiting []*publish
@@ -97,9 +98,10 @@ type publish struct {
 	only   postrider.EndpointID // not zero: to this endpoint, whatever it subscribed to
 	bytes  int
 
-	done     chan struct{} // closed when the following are set
+	done     chan struct{} // hears when the following are set
 	receipts []postrider.Receipt
 	err      error
+	one      [1]postrider.Receipt // the memory of receipts, for the most usual batch
 }
 
 // New returns an ingest that stores into inbox what matches in index, and
@@ -112,6 +114,7 @@ func New(inbox store.Inbox, index *Index, dispatch Dispatcher, opts Options) *In
 		opts:     opts.withDefaults(),
 		signal:   make(chan struct{}, 1),
 		fanOuts:  make(chan struct{}, 1),
+		idle:     sync.Pool{New: func() any { return make(chan struct{}, 1) }},
 	}
 }
 
@@ -134,15 +137,17 @@ func (in *Ingest) PublishTo(ctx context.Context, e postrider.Event, endpoint pos
 }
 
 func (in *Ingest) publish(ctx context.Context, p *publish) ([]postrider.Receipt, error) {
-	p.done = make(chan struct{})
+	p.done = in.idle.Get().(chan struct{}) //nolint:errcheck // nothing else is in the pool
 	for i := range p.events {
 		p.bytes += len(p.events[i].Data)
 	}
 	if err := in.enqueue(p); err != nil {
+		in.idle.Put(p.done)
 		return nil, err
 	}
 	select {
 	case <-p.done:
+		in.idle.Put(p.done)
 		return p.receipts, p.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("publish: %w", context.Cause(ctx))
@@ -150,9 +155,9 @@ func (in *Ingest) publish(ctx context.Context, p *publish) ([]postrider.Receipt,
 }
 
 func (in *Ingest) enqueue(p *publish) error {
+	behind := in.dispatch.Behind()
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	behind := in.dispatch.Behind()
 	switch {
 	case in.closed:
 		return fmt.Errorf("publish: shutting down: %w", postrider.ErrBusy)

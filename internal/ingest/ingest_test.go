@@ -333,6 +333,35 @@ func TestTooManyPublishesAreRefusedBeforeTheyAreAccepted(t *testing.T) {
 	})
 }
 
+func TestACallerThatLeftTakesNoOthersAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, ingest.Options{})
+		release := make(chan struct{})
+		r.inbox = blocked{r.store, release}
+		stop := r.run()
+		ctx, leave := context.WithCancel(t.Context())
+		var left sync.WaitGroup
+		left.Go(func() {
+			if _, err := r.in.Publish(ctx, []postrider.Event{r.event("", `1`)}); !errors.Is(err, context.Canceled) {
+				t.Errorf("the caller that left got %v", err)
+			}
+		})
+		synctest.Wait()
+		leave()
+		left.Wait()
+		close(release)
+		for i := range 100 {
+			data := fmt.Sprint(i)
+			page, err := r.store.Events(t.Context(), store.EventQuery{ID: r.publish(r.event("", data))[0].ID})
+			if err != nil || len(page.Items) != 1 || string(page.Items[0].Data) != data {
+				t.Fatalf("the receipt of event %d names %v, %v", i, page.Items, err)
+			}
+		}
+		stop()
+	})
+}
+
 // failing refuses groups that have a certain event.
 type failing struct{ store.Inbox }
 

@@ -1,0 +1,354 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// cluster is what the rim knows of the other nodes.
+type cluster struct {
+	instance [16]byte
+	others   atomic.Bool              // there are some
+	owned    atomic.Pointer[shardSet] // as of the last beat
+	beatNow  chan struct{}            // the roster has changed
+	gained   chan struct{}            // this node has new shards
+	woken    chan struct{}            // another node published something for this one
+	say      chan struct{}            // there is something to say
+
+	mu     sync.Mutex
+	shards shardSet // whose owners are to be woken
+	any    bool     // one of them
+	look   []postrider.EndpointID
+}
+
+func newCluster() *cluster {
+	signal := func() chan struct{} { return make(chan struct{}, 1) }
+	c := &cluster{beatNow: signal(), gained: signal(), woken: signal(), say: signal()}
+	_, _ = rand.Read(c.instance[:]) // never fails
+	return c
+}
+
+// The messages between nodes: the sender's incarnation, a verb, and what it is
+// about. They are hints, so what cannot be read is ignored.
+const (
+	verbRoster = "roster" // somebody joined, left or freed shards
+	verbWork   = "work"   // a set of shards, in hexadecimal: something of them is due
+	verbLook   = "look"   // an endpoint: something of it is due that is not new
+)
+
+// join makes this node known before it starts anything.
+func (d *Dispatcher) join(ctx context.Context) error {
+	if d.opts.Cluster.Nodes == nil {
+		return nil
+	}
+	_, err := d.sayAlive(ctx, store.Beat{})
+	if errors.Is(err, postrider.ErrConflict) {
+		return fmt.Errorf("join: incarnation %d is another node's: %w", d.opts.Cluster.Incarnation, err)
+	}
+	return nil // a store that is away is waited for
+}
+
+func (d *Dispatcher) sayAlive(ctx context.Context, b store.Beat) (store.Roster, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
+	defer cancel()
+	b.Incarnation, b.Instance, b.TTL = d.opts.Cluster.Incarnation, d.cluster.instance, d.opts.Cluster.TTL
+	return d.opts.Cluster.Nodes.Beat(ctx, b)
+}
+
+// belong says that this node lives, takes the shards it is given, gives up
+// those it is to, and takes over what the dead held; until the loop has ended.
+// Then it leaves, so that nobody waits for it.
+func (d *Dispatcher) belong(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	steady := time.Now() // since when every beat came in time
+	last := steady
+	for {
+		select {
+		case <-timer.C:
+		case <-d.cluster.beatNow:
+		case <-d.done:
+			d.leave(ctx)
+			return
+		}
+		again := d.opts.Cluster.Beat
+		if d.ending.Load() {
+			again /= 10 // each shard goes as soon as it can
+		}
+		asked := time.Now()
+		if asked.Sub(last) > d.opts.Cluster.TTL {
+			steady = asked
+		}
+		dead, err := d.beat(ctx, asked)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			d.opts.Log.WarnContext(ctx, "sign of life not given", "error", err)
+			d.health.failed(err)
+		case err == nil:
+			last = asked
+			// After the store was away for all, the others get the time to come back.
+			if len(dead) > 0 && asked.Sub(steady) > d.opts.Cluster.TTL && d.reclaim(ctx, dead) {
+				again = 0
+			}
+		}
+		timer.Reset(again)
+	}
+}
+
+// beat does one round and returns the nodes that are dead.
+func (d *Dispatcher) beat(ctx context.Context, asked time.Time) ([]uint32, error) {
+	answer := make(chan []uint8, 1)
+	var drained []uint8
+	if d.post(beating{answer}) {
+		select {
+		case drained = <-answer:
+		case <-d.done:
+		}
+	}
+	r, err := d.sayAlive(ctx, store.Beat{Release: drained, Leaving: d.ending.Load()})
+	if err != nil {
+		return nil, err
+	}
+	had, has := d.cluster.owned.Load(), new(shardSet)
+	gained := false
+	for _, shard := range r.Shards {
+		has[shard] = true
+		gained = gained || had == nil || !had[shard]
+	}
+	if gained {
+		if err := d.loadCircuits(ctx, has); err != nil {
+			return nil, err
+		}
+	}
+	d.cluster.owned.Store(has)
+	d.cluster.others.Store(r.Nodes > 1)
+	d.post(roster{r, asked.Add(d.opts.Cluster.TTL)})
+	if gained {
+		signal(d.cluster.gained)
+	}
+	if len(drained) > 0 || gained {
+		d.tell(ctx, verbRoster)
+	}
+	return r.Dead, nil
+}
+
+// loadCircuits tells the loop of the circuits that are not closed, before it
+// serves their endpoints.
+func (d *Dispatcher) loadCircuits(ctx context.Context, of *shardSet) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
+	defer cancel()
+	q := store.CircuitQuery{NotClosed: true, Limit: 1000}
+	for {
+		page, err := d.queue.Circuits(ctx, q)
+		if err != nil {
+			return fmt.Errorf("load circuits: %w", err)
+		}
+		if len(page) == 0 {
+			return nil
+		}
+		q.After = page[len(page)-1].Endpoint
+		var mine circuits
+		for _, c := range page {
+			if of == nil || of[store.Shard(c.Endpoint)] {
+				mine.circuits = append(mine.circuits, c)
+			}
+		}
+		d.post(mine)
+	}
+}
+
+// reclaim takes over what dead nodes held, and reports whether that is all.
+func (d *Dispatcher) reclaim(ctx context.Context, dead []uint32) bool {
+	const most = 5000
+	all := true
+	for _, incarnation := range dead {
+		for {
+			n, err := d.reclaimSome(ctx, incarnation, most)
+			if err != nil {
+				d.opts.Log.WarnContext(ctx, "dead node not reclaimed", "incarnation", incarnation, "error", err)
+				all = false
+				break
+			}
+			d.opts.Log.WarnContext(ctx, "dead node reclaimed", "incarnation", incarnation, "deliveries", n)
+			if n < most {
+				break
+			}
+		}
+	}
+	if all {
+		d.tell(ctx, verbRoster)
+	}
+	return all
+}
+
+func (d *Dispatcher) reclaimSome(ctx context.Context, incarnation uint32, most int) (int, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
+	defer cancel()
+	return d.opts.Cluster.Nodes.Reclaim(ctx, incarnation, most)
+}
+
+// leave ends this node's place.
+func (d *Dispatcher) leave(ctx context.Context) {
+	bounded, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
+	defer cancel()
+	if err := d.opts.Cluster.Nodes.Forget(bounded, d.opts.Cluster.Incarnation); err != nil {
+		d.opts.Log.WarnContext(ctx, "shards not given up", "error", err)
+		return
+	}
+	d.tell(ctx, verbRoster)
+}
+
+// add notes what other nodes are to be told.
+func (c *cluster) add(wake *shardSet, look []postrider.EndpointID) {
+	if wake == nil && len(look) == 0 {
+		return
+	}
+	c.mu.Lock()
+	if wake != nil {
+		c.any = true
+		for shard, is := range wake {
+			c.shards[shard] = c.shards[shard] || is
+		}
+	}
+	c.look = append(c.look, look...)
+	c.mu.Unlock()
+	signal(c.say)
+}
+
+// wakeOthers tells other nodes what is due at theirs, at most twenty times a
+// second.
+func (d *Dispatcher) wakeOthers(ctx context.Context) {
+	const least = 50 * time.Millisecond
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-pause.C:
+		case <-d.done:
+			return
+		}
+		select {
+		case <-d.cluster.say:
+		case <-d.done:
+			return
+		}
+		d.cluster.mu.Lock()
+		shards, any, look := d.cluster.shards, d.cluster.any, d.cluster.look
+		d.cluster.shards, d.cluster.any, d.cluster.look = shardSet{}, false, nil
+		d.cluster.mu.Unlock()
+		if any {
+			d.tell(ctx, verbWork+" "+shards.String())
+		}
+		for _, id := range look {
+			d.tell(ctx, verbLook+" "+id.String())
+		}
+		pause.Reset(least)
+	}
+}
+
+// tell sends a message. Where it is lost, polling finds what it was about.
+func (d *Dispatcher) tell(ctx context.Context, message string) {
+	if d.opts.Cluster.PollOnly || !d.cluster.others.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
+	defer cancel()
+	if err := d.opts.Cluster.Nodes.Wake(ctx, fmt.Sprintf("%08x %s", d.opts.Cluster.Incarnation, message)); err != nil {
+		d.opts.Log.DebugContext(ctx, "other nodes not woken", "error", err)
+	}
+}
+
+// listen hears the other nodes until ctx ends. When the connection is lost it
+// is made again, and what was missed is polled for.
+func (d *Dispatcher) listen(ctx context.Context) {
+	if d.opts.Cluster.PollOnly {
+		return
+	}
+	const most = 5 * time.Second
+	wait := 100 * time.Millisecond
+	for ctx.Err() == nil {
+		err := d.opts.Cluster.Nodes.Listen(ctx, func(message string) {
+			wait = 100 * time.Millisecond
+			d.heard(message)
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		d.opts.Log.WarnContext(ctx, "wake-ups not heard, polling meanwhile", "error", err, "again_in", wait.String())
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+		wait = min(2*wait, most)
+	}
+}
+
+// heard takes up a message; "" is sent by nobody: it says that some were missed.
+func (d *Dispatcher) heard(message string) {
+	if message == "" {
+		signal(d.cluster.woken)
+		signal(d.cluster.beatNow)
+		return
+	}
+	from, rest, _ := strings.Cut(message, " ")
+	if from == fmt.Sprintf("%08x", d.opts.Cluster.Incarnation) {
+		return
+	}
+	verb, about, _ := strings.Cut(rest, " ")
+	switch verb {
+	case verbRoster:
+		signal(d.cluster.beatNow)
+	case verbWork:
+		if owned := d.cluster.owned.Load(); owned != nil && owned.meets(about) {
+			signal(d.cluster.woken)
+		}
+	case verbLook:
+		id, err := postrider.ParseID[postrider.EndpointID](about)
+		if owned := d.cluster.owned.Load(); err == nil && owned != nil && owned[store.Shard(id)] {
+			d.post(woken{id})
+		}
+	}
+}
+
+// String returns the set in hexadecimal, a bit for each shard.
+func (s *shardSet) String() string {
+	var bits [store.Shards / 8]byte
+	for shard, is := range s {
+		if is {
+			bits[shard/8] |= 1 << (shard % 8)
+		}
+	}
+	return hex.EncodeToString(bits[:])
+}
+
+// meets reports whether a set in hexadecimal has one of these.
+func (s *shardSet) meets(text string) bool {
+	bits, err := hex.DecodeString(text)
+	if err != nil || len(bits) != store.Shards/8 {
+		return false
+	}
+	for shard, is := range s {
+		if is && bits[shard/8]&(1<<(shard%8)) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// signal says something that need not be said twice.
+func signal(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,419 @@
+package dispatch
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+func TestAHostGetsItsShareWhosesoeverTheEndpointsAre(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{Concurrency: 100, HostConcurrency: 8})
+	var ids []postrider.EndpointID
+	for range 10 {
+		id := d.endpoint("a.example:8443", nil)
+		d.routed[id].Endpoint.Account = postrider.AccountID{byte(len(ids))}
+		d.publish(id, 20)
+		ids = append(ids, id)
+	}
+	other := d.endpoint("b.example", nil)
+	d.publish(other, 20)
+	d.expect(other, 8, "another host")
+	for range 192 {
+		if n := d.inFlight(ids...); n != 8 {
+			t.Fatalf("%d attempts in flight to one host, want 8", n)
+		}
+		d.over(d.flying[slices.IndexFunc(d.flying, func(f flight) bool { return f.Endpoint != other })].Endpoint, a200)
+	}
+	sent := map[postrider.EndpointID]int{}
+	for _, f := range d.sent {
+		sent[f.Endpoint]++
+	}
+	for _, id := range ids {
+		if sent[id] != 20 {
+			t.Errorf("%d of 20 deliveries left to one of the endpoints at the host", sent[id])
+		}
+	}
+}
+
+func TestWhoWaitsForAHostGoesOnThoughTheNextInLineCannot(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{HostConcurrency: 1})
+	one, paused, paced, last := d.endpoint("a.example", nil), d.endpoint("a.example", nil), d.endpoint("a.example", nil), d.endpoint("a.example", nil)
+	for _, id := range []postrider.EndpointID{one, paused, paced, last} {
+		d.publish(id, 1)
+	}
+	d.pause(paused)
+	d.c.endpoints[paced].pacedUntil = d.now.Add(time.Hour)
+	d.over(one, a200)
+	d.expect(last, 1, "the host is free, and those before it in line may not start")
+}
+
+func TestAnEndpointThatMovesTakesItsAttemptsAlong(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{HostConcurrency: 4})
+	mover, waiting := d.endpoint("a.example", nil), d.endpoint("a.example", nil)
+	d.publish(mover, 4)
+	d.publish(waiting, 4)
+	d.expect(mover, 4, "the whole host")
+	d.expect(waiting, 0, "the host is full")
+	d.alter(mover, func(to *store.Routed) { to.Endpoint.URL = "https://b.example/" })
+	d.expect(waiting, 4, "the host that was left")
+	busy := d.endpoint("b.example", nil)
+	d.publish(busy, 4)
+	d.expect(busy, 0, "the host that was moved to is full")
+
+	d.alter(busy, func(to *store.Routed) { to.Endpoint.URL = "https://c.example/" })
+	d.expect(busy, 4, "one that waited for its host and left it")
+	for _, id := range []postrider.EndpointID{mover, waiting, busy} {
+		for range 4 {
+			d.over(id, a200)
+		}
+	}
+	d.wait(15 * time.Second)
+	if len(d.c.hosts) > 0 {
+		t.Errorf("%d hosts are remembered", len(d.c.hosts))
+	}
+}
+
+func TestHostsAreToldApart(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"https://a.example": "a.example", "https://a.example:8443/x?y": "a.example", "http://[::1]:80/": "[::1]",
+		"http://[::1]/": "[::1]", "https://10.0.0.1?x": "10.0.0.1",
+	} {
+		if got := hostOf(url); got != want {
+			t.Errorf("hostOf(%q) = %q, want %q", url, got, want)
+		}
+	}
+}
+
+func TestStartsAreSpacedByTheRate(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	d.respond = func(*item) postrider.Attempt { return a200 }
+	slow := d.endpoint("a.example", func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 120, Per: time.Minute} })
+	fast := d.endpoint("a.example", func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 100, Per: time.Second} })
+	d.publish(slow, 40)
+	d.publish(fast, 300)
+	other := d.endpoint("a.example", nil)
+	d.publish(other, 1)
+	if d.sent[len(d.sent)-1].Endpoint != other {
+		t.Error("an endpoint whose rate is spent blocks another")
+	}
+	start := d.now
+	d.wait(20 * time.Second)
+	seen := map[postrider.EndpointID]int{}
+	for _, f := range d.sent {
+		at := f.left.Sub(start)
+		switch n := seen[f.Endpoint]; f.Endpoint {
+		case slow:
+			if want := time.Duration(n) * 500 * time.Millisecond; at < want || at > want+10*time.Millisecond {
+				t.Errorf("attempt %d at 2 a second left after %v, want %v", n, at, want)
+			}
+		case fast: // a tenth of a second's worth goes at once
+			if want := time.Duration(max(0, n-9)) * 10 * time.Millisecond; at < want || at > want+50*time.Millisecond {
+				t.Errorf("attempt %d at 100 a second left after %v, want %v", n, at, want)
+			}
+		}
+		seen[f.Endpoint]++
+	}
+	if seen[slow] != 40 || seen[fast] != 300 {
+		t.Errorf("%d of 40 and %d of 300 attempts left", seen[slow], seen[fast])
+	}
+}
+
+func TestARateIsSpentWhereAnotherNodeMayHaveSpentIt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, shared())
+	id := d.endpoint("a.example", func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 10, Per: time.Minute} })
+	d.owns(store.Shard(id))
+	d.publish(id, 2)
+	d.expect(id, 0, "just taken over")
+	d.hold(6 * time.Second)
+	d.expect(id, 1, "after the time for one")
+	d.hold(5 * time.Second)
+	d.expect(id, 1, "before the time for another")
+	d.hold(2 * time.Second)
+	d.expect(id, 2, "after the time for another")
+
+	longOurs := d.endpoint("a.example", func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 10, Per: time.Minute} })
+	d.owns(store.Shard(id), store.Shard(longOurs))
+	d.hold(61 * time.Second)
+	d.publish(longOurs, 2)
+	d.expect(longOurs, 1, "this node's for a minute")
+}
+
+func TestANewRateCounts(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	d.respond = func(*item) postrider.Attempt { return a200 }
+	id := d.endpoint("a.example", func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 1, Per: time.Hour} })
+	d.publish(id, 50)
+	d.wait(time.Minute)
+	if len(d.sent) != 1 {
+		t.Fatalf("%d attempts at one an hour", len(d.sent))
+	}
+	d.alter(id, func(to *store.Routed) { to.Endpoint.Policy.Rate = postrider.Rate{} })
+	d.wait(time.Second)
+	if len(d.sent) != 50 {
+		t.Errorf("%d of 50 attempts left once there is no rate", len(d.sent))
+	}
+}
+
+// owns tells the core that the shards are its own, for the usual time.
+func (d *desk) owns(shards ...uint8) { d.rosterOf(0, shards...) }
+
+func (d *desk) rosterOf(excess int, shards ...uint8) {
+	slices.Sort(shards)
+	d.step(roster{store.Roster{Nodes: 2, Shards: shards, Excess: excess}, d.now.Add(d.c.opts.Cluster.TTL)})
+}
+
+// hold waits, and says now and then that the shards are still the core's.
+func (d *desk) hold(span time.Duration) {
+	for ; span > 0; span -= time.Second {
+		var own []uint8
+		for shard, is := range d.c.shards.owned {
+			if is {
+				own = append(own, uint8(shard))
+			}
+		}
+		d.owns(own...)
+		d.wait(min(span, time.Second))
+	}
+}
+
+// drained asks which shards can be given up.
+func (d *desk) drained() []uint8 {
+	answer := make(chan []uint8, 1)
+	d.step(beating{answer})
+	return <-answer
+}
+
+// admits reports whether a new delivery would be admitted, and ends that.
+func (d *desk) admits(id postrider.EndpointID) bool {
+	n := &store.NewDelivery{Endpoint: id, Lane: postrider.LaneFirst}
+	d.step(admit{[]*store.NewDelivery{n}, make(chan struct{})})
+	if n.Token == 0 {
+		return false
+	}
+	d.step(stored{dropped: []store.NewDelivery{*n}})
+	return true
+}
+
+func TestTheEndpointsOfOtherNodesAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, shared())
+	mine, theirs := d.endpoint("a.example", nil), d.endpoint("a.example", nil)
+	d.owns(store.Shard(mine))
+	if !d.admits(mine) || d.admits(theirs) {
+		t.Errorf("admitted its own %t and another's %t", d.admits(mine), d.admits(theirs))
+	}
+	d.publish(mine, 2)
+	d.rows[theirs] = []row{{d.now, postrider.Claimed{ID: postrider.DeliveryID{9}, Endpoint: theirs, Lane: postrider.LaneFirst}}}
+	in := stored{waiting: []store.DueLane{{Endpoint: theirs, Lane: postrider.LaneFirst}}}
+	d.c.step(d.now, in)
+	do := *d.c.act(d.now)
+	d.c.taken()
+	if do.wake == nil || !do.wake[store.Shard(theirs)] || do.wake[store.Shard(mine)] {
+		t.Error("what was published for another node wakes it not, or not it alone")
+	}
+	d.step(due{[]store.DueLane{{Endpoint: theirs, Lane: postrider.LaneFirst}}})
+	d.c.step(d.now, woken{theirs})
+	if do := d.c.act(d.now); len(do.look) != 1 || do.look[0] != theirs {
+		t.Errorf("%v are to be looked at by others, want the woken endpoint", do.look)
+	}
+	d.c.taken()
+	d.hold(time.Minute)
+	d.expect(mine, 2, "its own")
+	if len(d.sent) != 2 || d.claims != 2 || d.c.endpoints[theirs] != nil {
+		t.Errorf("%d sent, %d claimed, want its own 2, and nothing known of another's endpoint", len(d.sent), d.claims)
+	}
+}
+
+func TestAShardIsGivenUpOnceNothingOfItIsInHand(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, shared())
+	id := d.endpoint("a.example", func(p *postrider.Policy) { p.Concurrency = 1 })
+	free := d.endpoint("a.example", nil)
+	d.owns(store.Shard(id), store.Shard(free))
+	d.publish(id, 3)
+	if got := d.drained(); got != nil {
+		t.Errorf("%v are given up, want none of its share", got)
+	}
+	d.c.step(d.now, roster{store.Roster{Nodes: 2, Shards: []uint8{store.Shard(id), store.Shard(free)}, Excess: 2}, d.now.Add(5 * time.Second)})
+	do := *d.c.act(d.now)
+	d.c.do.send = nil
+	d.c.taken()
+	if len(do.release) == 0 || do.claim != nil {
+		t.Fatalf("%d leases are given back and %v is claimed, want what is held and nothing", len(do.release), do.claim)
+	}
+	if d.admits(id) || d.admits(free) {
+		t.Error("a delivery is admitted to a shard that is given up")
+	}
+	gives := func(want bool, when string) {
+		t.Helper()
+		if got := d.drained(); slices.Contains(got, store.Shard(id)) != want || !slices.Contains(got, store.Shard(free)) {
+			t.Errorf("%s: shards %v can go; the busy one should be among them: %t, the free one always", when, got, want)
+		}
+	}
+	gives(false, "in flight, and leases on their way back")
+	d.c.step(d.now, over(d.flying[0].item, a200))
+	d.flying = nil
+	answered := *d.c.act(d.now)
+	d.c.taken()
+	gives(false, "not settled")
+	d.step(d.settle(answered.settle))
+	gives(false, "leases on their way back")
+	d.step(d.release(do.release))
+	gives(true, "nothing in hand")
+	d.owns(store.Shard(id))
+	d.expect(id, 1, "kept after all")
+}
+
+func TestTheSameShardsAreGivenUpUntilTheyAreGone(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, shared())
+	d.rosterOf(1, 3, 4)
+	first := d.drained()
+	d.rosterOf(2, 3, 4, 5, 6)
+	if got := d.drained(); len(first) != 1 || len(got) != 2 || !slices.Contains(got, first[0]) {
+		t.Errorf("shards %v are given up after %v", got, first)
+	}
+}
+
+func TestALapsedRosterStartsNothing(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, shared())
+	id := d.endpoint("a.example", nil)
+	d.publish(id, 1)
+	d.expect(id, 0, "before the first roster")
+	d.owns(store.Shard(id))
+	d.publish(id, 30)
+	d.expect(id, 10, "by the roster")
+	d.wait(5 * time.Second)
+	claims := d.claims
+	for range 10 {
+		d.over(id, a200)
+	}
+	d.expect(id, 0, "after the roster lapsed")
+	if d.admits(id) || d.claims != claims {
+		t.Errorf("%d deliveries were claimed, or one admitted, after the roster lapsed", d.claims-claims)
+	}
+	d.owns(store.Shard(id))
+	d.expect(id, 10, "by a new roster")
+}
+
+func TestWhatIsInFlightWhenAShardIsLostEndsAsItDoes(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, shared())
+	id := d.endpoint("a.example", nil)
+	d.owns(store.Shard(id))
+	d.publish(id, 30)
+	d.over(id, silence) // in trouble now
+	d.owns()
+	d.owns(7)
+	for range 9 {
+		d.over(id, silence)
+	}
+	d.hold(2 * time.Second)
+	if len(d.settled) != 10 || len(d.c.endpoints) != 0 || d.c.suspected != 0 || d.c.inHand != 0 {
+		t.Errorf("%d settled, %d endpoints, %d suspected, %d in hand; want 10, 0, 0, 0",
+			len(d.settled), len(d.c.endpoints), d.c.suspected, d.c.inHand)
+	}
+}
+
+func TestTheNextOfAKeyIsClaimedAtOnce(t *testing.T) {
+	t.Parallel()
+	c, now := fixture(nil)
+	id := postrider.EndpointID{1}
+	do := take(c, now, stored{started: admitted(c, now, id)})
+	do = take(c, now, over(do.send[0], a200))
+	if len(do.settle) != 1 || do.claim != nil {
+		t.Fatalf("%d settled, claimed %v; want 1 and nothing", len(do.settle), do.claim)
+	}
+	do = take(c, now, settled{do.settle, []store.Settled{{Next: postrider.LaneRetry}}})
+	if do.claim == nil || len(do.claim.Wants) != 1 || do.claim.Wants[0].Lane != postrider.LaneRetry || do.claim.Wants[0].Endpoint != id {
+		t.Errorf("claim %+v, want the retry lane of the endpoint", do.claim)
+	}
+}
+
+func TestNothingGrows(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{Concurrency: 200, HostConcurrency: 2})
+	answers := []postrider.Attempt{a200, a500, a429, silence, a503, a200}
+	d.respond = func(it *item) postrider.Attempt {
+		if it.Attempt > 2 {
+			return a200
+		}
+		return answers[int(it.ID[15])%len(answers)]
+	}
+	for i := range 3000 {
+		id := d.endpoint(fmt.Sprintf("h%d.example", i%700), func(p *postrider.Policy) {
+			p.AdaptiveTimeout = i%2 == 0
+			if i%3 == 0 {
+				p.Rate = postrider.Rate{Attempts: 10, Per: time.Second}
+			}
+		})
+		d.publish(id, 3)
+		switch i % 50 {
+		case 0:
+			d.wait(time.Second)
+		case 7:
+			delete(d.routed, id)
+			d.step(changed{id})
+		case 9:
+			d.alter(id, func(to *store.Routed) { to.Endpoint.URL = "https://elsewhere.example" })
+		}
+	}
+	d.wait(30 * time.Minute)
+	c := d.c
+	for _, ep := range c.endpoints {
+		if ep.calm(d.now) {
+			t.Errorf("an endpoint is remembered of which there is nothing to know: %+v", ep)
+		}
+	}
+	for id := range d.routed { // what failed last is remembered for as long as it is there
+		delete(d.routed, id)
+		d.step(changed{id})
+	}
+	d.wait(time.Minute)
+	if n := len(c.endpoints) + len(c.hosts) + len(c.timers) + len(c.admitted) + c.inHand + c.inFlight + c.suspected + c.unsettled; n > 0 {
+		t.Errorf("%d endpoints, %d hosts, %d timers, %d admissions, %d in hand, %d in flight, %d suspected, %d unsettled are left",
+			len(c.endpoints), len(c.hosts), len(c.timers), len(c.admitted), c.inHand, c.inFlight, c.suspected, c.unsettled)
+	}
+	for name, r := range map[string]*ring{"startable": &c.startable, "suspects": &c.suspects, "starved": &c.starved, "claimable": &c.claimable} {
+		if r.len() > 0 || cap(r.eps) > 8192 {
+			t.Errorf("%d endpoints and room for %d are left among the %s", r.len(), cap(r.eps), name)
+		}
+	}
+	if c.shards.busy != [store.Shards]int{} {
+		t.Error("shards are busy with nothing")
+	}
+}
+
+func TestWhatIsIdleIsForgottenAtTheSecondLook(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	id := d.endpoint("a.example", nil)
+	d.wait(time.Second)
+	d.publish(id, 1)
+	d.over(id, a200)
+	d.wait(300 * time.Millisecond)
+	ep := d.c.endpoints[id]
+	if ep == nil {
+		t.Fatal("an endpoint was forgotten at the first look")
+	}
+	d.publish(id, 1)
+	if d.over(id, a200); d.c.endpoints[id] != ep {
+		t.Error("an endpoint that is in use was forgotten")
+	}
+	d.wait(3 * time.Second)
+	if len(d.c.endpoints) > 0 {
+		t.Error("an idle endpoint is remembered")
+	}
+}

@@ -1,0 +1,181 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// member is a simulated node's place among the others, as cluster.go keeps it.
+type member struct {
+	leaving bool
+	gone    bool
+	had     shardSet
+	last    time.Time // the last beat
+	steady  time.Time // since when they come in time
+}
+
+// serves reports whether the node takes publishes.
+func (n *simNode) serves(now time.Time) bool {
+	return n.alive && !now.Before(n.frozen) && !n.member.leaving
+}
+
+// beat is what belong does, once a second.
+func (w *world) beat(n *simNode) {
+	wait := time.Second
+	if w.healed {
+		wait *= 2
+	}
+	again := func() { w.later(n, wait, func() { w.beat(n) }) }
+	if w.now.Before(w.away) {
+		again()
+		return
+	}
+	drained := make(chan []uint8, 1)
+	w.step(n, beating{drained})
+	opts, asked := n.core.opts.Cluster, w.now
+	r, err := w.store.Beat(w.t.Context(), store.Beat{
+		Incarnation: opts.Incarnation, TTL: opts.TTL, Release: <-drained, Leaving: n.member.leaving,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if w.unlucky() { // the reply is lost
+		again()
+		return
+	}
+	if n.member.steady.IsZero() || asked.Sub(n.member.last) > opts.TTL {
+		n.member.steady = asked
+	}
+	n.member.last = asked
+	w.later(n, w.moment(), func() { w.enrolled(n, roster{r, asked.Add(opts.TTL)}) })
+	if n.member.leaving && n.core.drained() {
+		n.member.gone, n.alive = true, false
+		if err := w.store.Forget(w.t.Context(), opts.Incarnation); err != nil {
+			w.t.Fatal(err)
+		}
+		return
+	}
+	again()
+}
+
+// enrolled is what follows a beat.
+func (w *world) enrolled(n *simNode, r roster) {
+	var has shardSet
+	gained := false
+	for _, shard := range r.Shards {
+		has[shard] = true
+		gained = gained || !n.member.had[shard]
+	}
+	n.member.had = has
+	if gained {
+		open, err := w.store.Circuits(w.t.Context(), store.CircuitQuery{NotClosed: true, Limit: 1000})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		var mine circuits
+		for _, c := range open {
+			if has[store.Shard(c.Endpoint)] {
+				mine.circuits = append(mine.circuits, c)
+			}
+		}
+		w.step(n, mine)
+	}
+	w.step(n, r)
+	if gained {
+		w.poll(n)
+	}
+	if n.member.last.Sub(n.member.steady) > n.core.opts.Cluster.TTL {
+		for _, dead := range r.Dead {
+			if _, err := w.store.Reclaim(w.t.Context(), dead, 1000); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// poll looks at the whole queue, which the simulated one is small enough for.
+func (w *world) poll(n *simNode) {
+	if w.now.Before(w.away) {
+		return
+	}
+	lanes, err := w.store.Due(w.t.Context(), store.Due{Max: 1000})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.step(n, due{lanes})
+}
+
+// freeze lets a node stand still for longer than others wait for it.
+func (w *world) freeze() {
+	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	if !n.alive || w.healed {
+		return
+	}
+	n.frozen = w.now.Add(time.Duration(1+w.rng.IntN(40)) * time.Second)
+	clear(w.sending) // its requests may be made again meanwhile
+	w.crashes++
+}
+
+// leave lets a node end in good order; another comes.
+func (w *world) leave() {
+	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	if !w.shared || !n.serves(w.now) || w.healed {
+		return
+	}
+	n.member.leaving = true
+	w.step(n, drain{})
+	w.at(time.Duration(w.rng.Int64N(int64(5*time.Second))), w.boot)
+}
+
+// checkOwner demands that of nodes that live and heard from the store lately
+// only one sends to an endpoint.
+func (w *world) checkOwner(n *simNode, it *item) {
+	if !w.shared {
+		return
+	}
+	total := 0
+	for _, other := range w.nodes {
+		if other.alive && !w.now.Before(other.frozen) && (other == n || other.core.shards.has(store.Shard(it.Endpoint)) && !other.core.shards.lapsed(w.now)) {
+			total += other.inFlight[it.Endpoint]
+		}
+	}
+	if limit := it.to.Endpoint.Policy.Concurrency; w.crashes == 0 && total > limit {
+		w.t.Errorf("%d attempts in flight to an endpoint with a limit of %d, over all nodes", total, limit)
+	}
+}
+
+// orderBook is what receivers saw of ordered deliveries.
+type orderBook struct {
+	isOrdered map[postrider.DeliveryID]bool
+	seen      map[postrider.DeliveryID]bool
+	last      map[orderedKey]int64
+}
+
+type orderedKey struct {
+	endpoint postrider.EndpointID
+	key      string
+}
+
+func (b *orderBook) ordered(d *store.NewDelivery) {
+	if b.isOrdered == nil {
+		b.isOrdered, b.seen, b.last = map[postrider.DeliveryID]bool{}, map[postrider.DeliveryID]bool{}, map[orderedKey]int64{}
+	}
+	b.isOrdered[d.ID] = true
+}
+
+// accepted demands that receivers accept the events of a key by their sequence,
+// each for the first time.
+func (b *orderBook) accepted(t *testing.T, it *item) {
+	if !b.isOrdered[it.ID] || b.seen[it.ID] {
+		return
+	}
+	b.seen[it.ID] = true
+	key := orderedKey{it.Endpoint, it.Event.OrderingKey}
+	if it.Event.Sequence < b.last[key] {
+		t.Errorf("key %s: %d was accepted after %d", key.key, it.Event.Sequence, b.last[key])
+	}
+	b.last[key] = it.Event.Sequence
+}

@@ -1,0 +1,420 @@
+package dispatch
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+func TestACircuitOpensAndCostsWhatWaitsNoAttempt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	id := d.endpoint("a.example", func(p *postrider.Policy) { p.Concurrency = 2 })
+	d.publish(id, 20)
+	for range 5 {
+		d.over(id, a500)
+	}
+	d.expect(id, 1, "the circuit opened with one attempt on its way")
+	ep := d.c.endpoints[id]
+	if !ep.broken() || ep.holds() > 0 || d.given == 0 {
+		t.Errorf("broken %t, %d held, %d given back; want an open circuit that gives back what is held", ep.broken(), ep.holds(), d.given)
+	}
+	claims := d.claims
+	d.over(id, a200)
+	d.publish(id, 1)
+	d.wait(59 * time.Second)
+	if len(d.flying) > 0 || d.claims != claims {
+		t.Errorf("%d attempts left and %d deliveries were claimed while the circuit is open", len(d.flying), d.claims-claims)
+	}
+	if len(d.settled) != 6 {
+		t.Errorf("%d attempts settled, want the 6 that were made", len(d.settled))
+	}
+}
+
+func TestAProbeLeavesOnceTheStoreGrantsIt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	id := d.endpoint("a.example", func(p *postrider.Policy) { p.AdaptiveTimeout = true })
+	d.failBy(id, silence)
+	d.publish(id, 20)
+	d.slow = true
+	d.wait(time.Minute)
+	if len(d.changes) != 1 || d.changes[0].Status != postrider.CircuitHalfOpen || len(d.flying) > 0 {
+		t.Fatalf("after the cooldown %v is to be stored and %d attempts left, want half open and none", d.changes, len(d.flying))
+	}
+	d.wait(5 * time.Second)
+	d.expect(id, 0, "not granted yet")
+	d.step(d.grant())
+	d.expect(id, 1, "granted")
+	if probe := d.flying[0]; !probe.probe || probe.timeout != 10*time.Second {
+		t.Errorf("probe %t with a timeout of %v, want one with all of it", probe.probe, probe.timeout)
+	}
+	d.publish(id, 5)
+	d.wait(9 * time.Second)
+	d.expect(id, 1, "a probe is under way")
+	d.over(id, a500)
+	d.step(d.grant())
+	d.wait(119 * time.Second)
+	d.expect(id, 0, "the probe failed, for twice as long")
+	d.wait(time.Second)
+	d.step(d.grant())
+	d.expect(id, 1, "the next probe")
+}
+
+func TestAProbeThatIsNotGrantedIsAnothers(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	id := d.endpoint("a.example", nil)
+	d.fail(id)
+	d.publish(id, 3)
+	d.slow = true
+	d.wait(time.Minute)
+	theirs := d.changes[0]
+	theirs.Generation, theirs.ProbeAt = 7, d.now.Add(25*time.Second)
+	d.changes = nil
+	d.step(circuitStored{theirs, fmt.Errorf("put circuit: %w", postrider.ErrConflict)})
+	d.wait(24 * time.Second)
+	if len(d.flying)+len(d.changes) > 0 {
+		t.Errorf("%d attempts left and %v is to be stored while another probes", len(d.flying), d.changes)
+	}
+	if got := d.c.endpoints[id].breaker.Circuit; got != theirs {
+		t.Errorf("circuit %+v, want the stored %+v", got, theirs)
+	}
+	d.wait(time.Second)
+	if len(d.changes) != 1 || d.changes[0].Generation != 7 {
+		t.Errorf("%v is to be stored, want a probe of what is stored, since the other never came back", d.changes)
+	}
+}
+
+func TestAProbeThatTheStoreDidNotHearOfIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	id := d.endpoint("a.example", nil)
+	d.fail(id)
+	d.slow = true
+	d.wait(time.Minute)
+	circuit := d.changes[0]
+	d.changes = nil
+	d.step(circuitStored{circuit, postrider.ErrBusy})
+	d.wait(24 * time.Second)
+	d.expect(id, 0, "not granted")
+	d.wait(time.Second)
+	d.step(d.grant())
+	d.expect(id, 1, "granted at last")
+}
+
+func TestAProbeWhoseDeliveryHasGoneIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	id := d.endpoint("a.example", nil)
+	d.fail(id)
+	clear(d.rows) // cancelled, all of it
+	d.wait(2 * time.Minute)
+	d.expect(id, 0, "nothing to probe with")
+	d.slow = true
+	d.publish(id, 3)
+	d.expect(id, 0, "what was granted is too old")
+	d.step(d.grant())
+	d.expect(id, 1, "something to probe with")
+	if !d.flying[0].probe {
+		t.Error("the attempt is no probe")
+	}
+}
+
+func TestAClosedCircuitStartsSlowlyAndOldestFirst(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	id := d.endpoint("a.example", func(p *postrider.Policy) { p.Concurrency = 10 })
+	d.fail(id)
+	clear(d.rows)
+	d.publish(id, 60)
+	d.wait(time.Minute)
+	d.expect(id, 1, "the probe")
+	d.over(id, a200)
+	for _, want := range []int{1, 2, 4, 8, 10} {
+		d.expect(id, want, "a round of a closed circuit")
+		for range d.inFlight(id) {
+			last := d.flying
+			d.flying = last[:1:1]
+			it := d.flying[0].item
+			d.flying = last[1:]
+			it.attempt = a200
+			d.c.step(d.now, attempted{it})
+		}
+		d.step(tick{})
+	}
+	for i := 6; i < len(d.sent); i++ {
+		if d.sent[i].ID.Compare(d.sent[i-1].ID) < 0 {
+			t.Errorf("request %d is of an older delivery than the one before", i)
+		}
+	}
+}
+
+func TestACircuitThatAPersonSetIsAdopted(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	id := d.endpoint("a.example", nil)
+	set := func(s postrider.CircuitStatus, generation int64) {
+		d.alter(id, func(to *store.Routed) {
+			b := postrider.Breaker{Circuit: to.Circuit}
+			b.Set(s, d.now, to.Endpoint.Policy.Circuit)
+			to.Circuit = b.Circuit
+			to.Circuit.Endpoint, to.Circuit.Generation = id, generation
+		})
+	}
+	d.publish(id, 20)
+	d.expect(id, 10, "closed")
+	set(postrider.CircuitOpen, 5)
+	for range 10 {
+		d.over(id, a200)
+	}
+	d.wait(29 * time.Minute)
+	d.expect(id, 0, "opened by a person")
+	set(postrider.CircuitClosed, 4)
+	d.expect(id, 0, "older news")
+	set(postrider.CircuitHalfOpen, 6)
+	d.expect(id, 1, "a person asks for a probe")
+	set(postrider.CircuitClosed, 9)
+	d.over(id, a200)
+	d.expect(id, 2, "closed by a person, and one was accepted")
+
+	// One that the node had nothing to do with yet.
+	id = d.endpoint("a.example", nil)
+	set(postrider.CircuitOpen, 1)
+	d.publish(id, 1)
+	d.expect(id, 0, "opened before there was anything")
+}
+
+func TestASilentEndpointGetsOneSlot(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	id := d.endpoint("a.example", func(p *postrider.Policy) { p.Circuit.Failures, p.Circuit.Percent, p.Circuit.Attempts = 0, 0, 0 })
+	d.publish(id, 50)
+	d.expect(id, 10, "at first")
+	for range 10 {
+		d.over(id, silence)
+	}
+	d.expect(id, 1, "after silence")
+	d.over(id, silence)
+	d.expect(id, 1, "after more of it")
+	d.over(id, a200)
+	d.expect(id, 10, "after an answer")
+}
+
+func TestSuspectsShareATenthOfTheSlots(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{Concurrency: 50})
+	var ids []postrider.EndpointID
+	for range 20 {
+		id := d.endpoint("a.example", nil)
+		ids = append(ids, id)
+		d.publish(id, 1)
+		d.over(id, silence)
+		d.publish(id, 1)
+	}
+	if got := d.inFlight(ids...); got != 5 {
+		t.Errorf("%d attempts in flight to endpoints in trouble, want a tenth of the slots: 5", got)
+	}
+	healthy := d.endpoint("b.example", func(p *postrider.Policy) { p.Concurrency = 100 })
+	d.publish(healthy, 100)
+	d.expect(healthy, 32, "a healthy endpoint takes all that it may have")
+}
+
+func TestWhatFailedOnceGoesBeforeWhatFailedMoreOften(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{Concurrency: 10})
+	often, once, blocker := d.endpoint("a.example", nil), d.endpoint("a.example", nil), d.endpoint("a.example", nil)
+	for _, id := range []postrider.EndpointID{blocker, often, often, once} {
+		d.publish(id, 1)
+		d.over(id, silence)
+	}
+	d.publish(blocker, 1) // the one slot for those in trouble
+	d.publish(often, 1)
+	d.publish(once, 1)
+	d.expect(blocker, 1, "the first in line")
+	d.over(blocker, a500)
+	d.expect(once, 1, "what failed once")
+	d.expect(often, 0, "what failed more often")
+}
+
+func TestABlackHoledCrowdHoldsATenthOfTheSlots(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{HostConcurrency: 1024})
+	crowd := map[postrider.EndpointID]bool{}
+	for i := range 1000 {
+		id := d.endpoint(fmt.Sprintf("hole%d.example", i%4), nil)
+		crowd[id] = true
+	}
+	d.respond = func(it *item) postrider.Attempt {
+		if crowd[it.Endpoint] {
+			return postrider.Attempt{Outcome: postrider.OutcomeTimedOut, Duration: it.timeout}
+		}
+		return a200
+	}
+	for id := range crowd {
+		d.publish(id, 5)
+	}
+	d.wait(60 * time.Second) // each was silent once, after 1,000 × 5 × 10 s / 1,024 slots at most
+	healthy := d.endpoint("healthy.example", nil)
+	for range 240 {
+		d.wait(250 * time.Millisecond)
+		d.publish(healthy, 1)
+		if d.sent[len(d.sent)-1].Endpoint != healthy {
+			t.Fatal("a delivery to a healthy endpoint did not leave at once")
+		}
+		if n := d.inFlight() - d.inFlight(healthy); n > 102 {
+			t.Fatalf("%d attempts in flight to endpoints that never answer, want 102 at most", n)
+		}
+	}
+}
+
+func TestRetryAfterPacesExactly(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	id := d.endpoint("a.example", nil)
+	d.publish(id, 20)
+	asked := a429
+	asked.RetryAfter = 90 * time.Second
+	at := d.now
+	for range 10 {
+		d.over(id, asked)
+	}
+	d.wait(89*time.Second + 999*time.Millisecond)
+	d.expect(id, 0, "it asked for 90 s")
+	d.wait(time.Second)
+	if left := d.sent[10].left.Sub(at); left != 90*time.Second {
+		t.Errorf("the next attempt left after %v, want 90 s", left)
+	}
+	d.expect(id, 5, "half of its slots")
+}
+
+func TestThrottlingHalvesAndRecovers(t *testing.T) {
+	t.Parallel()
+	for name, a := range map[string]postrider.Attempt{"429": a429, "503": a503} {
+		d := newDesk(t, Options{})
+		id := d.endpoint("a.example", func(p *postrider.Policy) {
+			p.Concurrency, p.Circuit = 16, postrider.CircuitPresets["never"]
+		})
+		d.publish(id, 200)
+		for _, want := range []int{8, 4, 2, 1} {
+			for range d.inFlight(id) { // one round, however many of it are throttled, counts once
+				d.over(id, a)
+			}
+			if got := d.c.endpoints[id].slots(); got != want {
+				t.Errorf("%s: %d slots, want %d", name, got, want)
+			}
+			d.wait(time.Second)
+		}
+		for rounds := 0; d.inFlight(id) < 16 && rounds < 20; rounds++ {
+			for range d.inFlight(id) {
+				d.over(id, a200)
+			}
+		}
+		d.expect(id, 16, name+" and recovers")
+	}
+}
+
+func TestThrottlingASingleAttemptLeavesItAloneForLongerEachTime(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	id := d.endpoint("a.example", func(p *postrider.Policy) {
+		p.Concurrency, p.Retry = 1, postrider.RetryPolicy{Base: time.Second, Factor: 1, Cap: time.Second, MaxAttempts: 100}
+	})
+	d.publish(id, 20)
+	var pauses []time.Duration
+	for range 8 {
+		at := d.now
+		n := len(d.sent)
+		d.over(id, a429)
+		for len(d.sent) == n {
+			d.wait(time.Second)
+		}
+		pauses = append(pauses, d.sent[n].left.Sub(at))
+	}
+	want := []int{1, 2, 4, 8, 16, 32, 60, 60}
+	for i := range want {
+		if pauses[i] != time.Duration(want[i])*time.Second {
+			t.Fatalf("left alone for %v, want %v s", pauses, want)
+		}
+	}
+}
+
+func TestAnEndpointThatTimesOutGetsLessTime(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	id := d.endpoint("a.example", func(p *postrider.Policy) {
+		p.Concurrency, p.AdaptiveTimeout, p.Circuit = 1, true, postrider.CircuitPresets["never"]
+	})
+	plain := d.endpoint("b.example", func(p *postrider.Policy) { p.Concurrency, p.Circuit = 1, postrider.CircuitPresets["never"] })
+	d.publish(id, 20)
+	d.publish(plain, 20)
+	var got []time.Duration
+	for range 12 {
+		for _, f := range d.flying {
+			if f.Endpoint == id {
+				got = append(got, f.timeout)
+			} else if f.timeout != 10*time.Second {
+				t.Errorf("a timeout of %v without having asked for that", f.timeout)
+			}
+		}
+		d.over(id, silence)
+		d.over(plain, silence)
+	}
+	want := []int{10000, 10000, 10000, 5000, 5000, 5000, 2500, 2500, 2500, 10000, 1250, 1250}
+	for i := range want {
+		if got[i] != time.Duration(want[i])*time.Millisecond {
+			t.Fatalf("timeouts %v, want %v ms", got, want)
+		}
+	}
+	d.over(id, a500)
+	d.expect(id, 1, "after an answer")
+	if last := d.sent[len(d.sent)-1]; last.timeout != 10*time.Second {
+		t.Errorf("a timeout of %v after an answer in time, want all of it", last.timeout)
+	}
+}
+
+func TestABrokenNetworkOfOurOwnBlamesNobody(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		silent, answering int
+		blamed            bool
+	}{{5, 0, false}, {4, 0, true}, {10, 2, false}, {10, 5, true}} {
+		d := newDesk(t, Options{})
+		var silent []postrider.EndpointID
+		d.respond = func(it *item) postrider.Attempt {
+			if host := d.routed[it.Endpoint].Endpoint.URL; host[8] == 's' {
+				return postrider.Attempt{Outcome: postrider.OutcomeUnreachable, Duration: 100 * time.Millisecond}
+			}
+			a := a200
+			a.Duration = 50 * time.Millisecond
+			return a
+		}
+		for i := range tt.silent + tt.answering {
+			host := fmt.Sprintf("s%d.example", i)
+			if i >= tt.silent {
+				host = fmt.Sprintf("a%d.example", i)
+			}
+			id := d.endpoint(host, func(p *postrider.Policy) { p.Concurrency = 1 })
+			if i < tt.silent {
+				silent = append(silent, id)
+			}
+			d.publish(id, 50)
+		}
+		d.wait(200 * time.Millisecond) // until that many are known to be silent, silence counts
+		before := 0
+		for _, id := range silent {
+			before += d.c.endpoints[id].breaker.Failures()
+		}
+		d.wait(2 * time.Second)
+		after := 0
+		for _, id := range silent {
+			after += d.c.endpoints[id].breaker.Failures()
+		}
+		if (after > before) != tt.blamed {
+			t.Errorf("%d hosts silent and %d answering: %d failures after %d, blamed should be %t", tt.silent, tt.answering, after, before, tt.blamed)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package ingest_test
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/ingest"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/memory"
+)
+
+// forgetful is an inbox that stores nothing, for as long as a commit takes, and
+// a dispatcher that admits everything and starts nothing.
+type forgetful struct {
+	store.Inbox
+	takes          time.Duration
+	groups, events int
+}
+
+func (i *forgetful) Publish(_ context.Context, p store.Publish) ([]store.Published, error) {
+	answers := make([]store.Published, len(p.Batches))
+	for n, batch := range p.Batches {
+		answers[n] = store.Published{Events: make([]store.PublishedEvent, len(batch)), Conflict: -1}
+		for j := range batch {
+			answers[n].Events[j].ID = batch[j].Event.ID
+		}
+		i.events += len(batch)
+	}
+	i.groups++
+	if i.takes > 0 {
+		<-time.After(i.takes)
+	}
+	return answers, nil
+}
+
+func (*forgetful) ClaimFanOuts(context.Context, store.ClaimFanOuts) ([]store.FanOut, error) {
+	return nil, nil
+}
+
+func (*forgetful) Admit(deliveries []*store.NewDelivery) {
+	for _, d := range deliveries {
+		d.Token, d.Lease = 1, time.Minute
+	}
+}
+
+func (*forgetful) Stored([]postrider.Claimed, []store.DueLane, []store.NewDelivery) {}
+
+func (*forgetful) Behind() time.Duration { return 0 }
+
+// BenchmarkPublish is the ingest's own share of a publish with one delivery:
+// the match, the group, the answer. A commit that takes no time leaves every
+// publish to a group of its own; one that takes its time is waited for, which
+// the time per operation has, but not the processor.
+func BenchmarkPublish(b *testing.B) {
+	for name, takes := range map[string]time.Duration{"alone": 0, "grouped": time.Millisecond} {
+		b.Run(name, func(b *testing.B) {
+			directory, ids := memory.New(memory.Options{}), store.NewIDs(time.Now, nil)
+			account := subscribed(b, directory, ids)
+			index := ingest.NewIndex(directory, ingest.IndexOptions{})
+			if err := index.Refresh(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			parts := &forgetful{takes: takes}
+			in := ingest.New(parts, index, parts, ingest.Options{IDs: ids})
+			ctx, cancel := context.WithCancel(b.Context())
+			var running sync.WaitGroup
+			running.Go(func() { _ = in.Run(ctx) })
+			defer running.Wait()
+			defer cancel()
+
+			data := bytes.Repeat([]byte("1"), 1000)
+			b.ReportAllocs()
+			b.SetParallelism(128)
+			b.RunParallel(func(pb *testing.PB) {
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				for pb.Next() {
+					events := []postrider.Event{{Account: account, Type: "order.created", Data: data}}
+					if got, err := in.Publish(ctx, events); err != nil || got[0].Deliveries != 1 {
+						b.Error(got, err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64(parts.events)/float64(parts.groups), "events/group")
+		})
+	}
+}
+
+// subscribed returns an account with one endpoint.
+func subscribed(b *testing.B, directory store.Directory, ids *store.IDs) postrider.AccountID {
+	b.Helper()
+	e := postrider.Endpoint{
+		ID: store.NewID[postrider.EndpointID](ids), Account: store.NewID[postrider.AccountID](ids), URL: "https://a.example",
+		EventTypes: []postrider.Pattern{"order.*"}, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
+	}
+	if _, err := directory.PutEndpoint(b.Context(), store.PutEndpoint{Endpoint: e}); err != nil {
+		b.Fatal(err)
+	}
+	return e.Account
+}

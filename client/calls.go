@@ -49,6 +49,37 @@ func (c *Client) Endpoint(ctx context.Context, id postrider.EndpointID) (Endpoin
 	return get[Endpoint](ctx, c, "/endpoints/"+id.String())
 }
 
+// ChangeEndpoint changes what of an endpoint the change has.
+func (c *Client) ChangeEndpoint(ctx context.Context, id postrider.EndpointID, change EndpointChange) (Endpoint, error) {
+	var out Endpoint
+	err := c.call(ctx, request{http.MethodPatch, "/endpoints/" + id.String(), change}, &out)
+	return out, err
+}
+
+// Circuit returns an endpoint's circuit.
+func (c *Client) Circuit(ctx context.Context, id postrider.EndpointID) (Circuit, error) {
+	return get[Circuit](ctx, c, "/endpoints/"+id.String()+"/circuit")
+}
+
+// SetCircuit opens an endpoint's circuit for its longest cooldown, closes it,
+// or, with half_open, has it probed as soon as something waits: until then it
+// is open.
+func (c *Client) SetCircuit(ctx context.Context, id postrider.EndpointID, to postrider.CircuitStatus) (Circuit, error) {
+	return post[Circuit](ctx, c, "/endpoints/"+id.String()+"/circuit", map[string]string{"status": string(to)})
+}
+
+// OrderingKeys lists the ordering keys of an endpoint that have something
+// waiting or are paused, by key.
+func (c *Client) OrderingKeys(ctx context.Context, id postrider.EndpointID, p Paging) (Page[OrderedKey], error) {
+	return get[Page[OrderedKey]](ctx, c, "/endpoints/"+id.String()+"/ordering-keys"+query(p))
+}
+
+// Standings lists how an endpoint has stood, newest first: when it was warned
+// of its failures, disabled for them, and good again.
+func (c *Client) Standings(ctx context.Context, id postrider.EndpointID, p Paging) (Page[Standing], error) {
+	return get[Page[Standing]](ctx, c, "/endpoints/"+id.String()+"/standings"+query(p))
+}
+
 // PauseEndpoint holds an endpoint's deliveries back until it is resumed.
 func (c *Client) PauseEndpoint(ctx context.Context, id postrider.EndpointID) (Endpoint, error) {
 	return post[Endpoint](ctx, c, "/endpoints/"+id.String()+"/pause", nil)

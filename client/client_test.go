@@ -152,3 +152,68 @@ func TestAReplayOfAnEventSaysWhichDeliveries(t *testing.T) {
 		t.Errorf("dead ones: body %s, %v", seen.Body, err)
 	}
 }
+
+func TestAnEndpointsChangeHasOnlyWhatChanges(t *testing.T) {
+	t.Parallel()
+	var id postrider.EndpointID
+	off, none := false, ""
+	for _, tt := range []struct {
+		change client.EndpointChange
+		body   string
+	}{
+		{client.EndpointChange{}, `{}`},
+		{client.EndpointChange{Rate: &client.Rate{Attempts: 100, PerMS: 1000}}, `{"rate":{"attempts":100,"per_ms":1000}}`},
+		{client.EndpointChange{Rate: &client.Rate{}}, `{"rate":null}`},
+		{client.EndpointChange{Circuit: &client.CircuitPolicy{Preset: "strict"}}, `{"circuit":{"preset":"strict"}}`},
+		{client.EndpointChange{AdaptiveTimeout: &off, UID: &none}, `{"uid":"","adaptive_timeout":false}`},
+		{client.EndpointChange{Order: postrider.OrderByKey, OnDead: postrider.PauseOnDead}, `{"order":"by_key","on_dead":"pause"}`},
+	} {
+		c, seen := answering(t, 200, `{"adaptive_timeout":true,"circuit":{"preset":"strict","failures":5},"rate":null,"order":"by_key","on_dead":"pause"}`)
+		e, err := c.ChangeEndpoint(t.Context(), id, tt.change)
+		if err != nil || !e.AdaptiveTimeout || e.Circuit.Failures != 5 || e.Rate != nil || e.Order != postrider.OrderByKey || e.OnDead != postrider.PauseOnDead {
+			t.Errorf("ChangeEndpoint = %+v, %v", e, err)
+		}
+		if want := "PATCH /v1/webhooks/endpoints/" + id.String(); seen.Line != want || seen.Body != tt.body {
+			t.Errorf("request = %s %s, want %s %s", seen.Line, seen.Body, want, tt.body)
+		}
+	}
+}
+
+func TestACircuitIsReadAndSet(t *testing.T) {
+	t.Parallel()
+	var id postrider.EndpointID
+	path := "/v1/webhooks/endpoints/" + id.String() + "/circuit"
+	c, seen := answering(t, 200, `{"status":"open","reason":"manual","opened_at":"2026-11-21T05:00:00.000000Z","probe_at":null,"cooldown_ms":60000,"failing_since":null,"generation":3}`)
+	opened := time.Date(2026, 11, 21, 5, 0, 0, 0, time.UTC)
+	want := client.Circuit{Status: postrider.CircuitOpen, Reason: "manual", OpenedAt: &opened, CooldownMS: 60000, Generation: 3}
+	got, err := c.Circuit(t.Context(), id)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" || seen.Line != "GET "+path {
+		t.Errorf("%s: %v (-want +got):\n%s", seen.Line, err, diff)
+	}
+	got, err = c.SetCircuit(t.Context(), id, postrider.CircuitHalfOpen)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" || seen.Line != "POST "+path || seen.Body != `{"status":"half_open"}` {
+		t.Errorf("%s %s: %v (-want +got):\n%s", seen.Line, seen.Body, err, diff)
+	}
+}
+
+func TestWhatAnEndpointKeepsInOrderAndHowItStandsAreListed(t *testing.T) {
+	t.Parallel()
+	var id postrider.EndpointID
+	c, seen := answering(t, 200, `{"data":[{"key":"k","waiting":2,"head":null,"sequence":null,"since":"2026-11-21T05:00:00Z","lag_ms":7,
+		"paused_by":"dlv_01h455vb4pex5vsknk084sn02q"}],"next_cursor":"c"}`)
+	keys, err := c.OrderingKeys(t.Context(), id, client.Paging{Limit: 1})
+	if err != nil || keys.Next != "c" || len(keys.Items) != 1 || keys.Items[0].PausedBy == nil || keys.Items[0].Head != nil || keys.Items[0].LagMS != 7 {
+		t.Errorf("OrderingKeys = %+v, %v", keys, err)
+	}
+	if want := "GET /v1/webhooks/endpoints/" + id.String() + "/ordering-keys?limit=1"; seen.Line != want {
+		t.Errorf("request = %s, want %s", seen.Line, want)
+	}
+	c, seen = answering(t, 200, `{"data":[{"number":2,"status":"warned","reason":"failing","warnings":1,"since":"2026-11-21T05:00:00Z"}],"next_cursor":null}`)
+	standings, err := c.Standings(t.Context(), id, client.Paging{})
+	if err != nil || len(standings.Items) != 1 || standings.Items[0].Status != postrider.StandingWarned || standings.Items[0].Warnings != 1 {
+		t.Errorf("Standings = %+v, %v", standings, err)
+	}
+	if want := "GET /v1/webhooks/endpoints/" + id.String() + "/standings"; seen.Line != want {
+		t.Errorf("request = %s, want %s", seen.Line, want)
+	}
+}

@@ -69,9 +69,16 @@ type Endpoint struct {
 	ExpiryMS     int64                    `json:"expiry_ms"`
 	Signature    *Signature               `json:"signature,omitempty"`
 	Payload      string                   `json:"payload"`
-	CreatedAt    time.Time                `json:"created_at"`
-	UpdatedAt    time.Time                `json:"updated_at"`
-	Secrets      []Secret                 `json:"secrets,omitempty"` // only when it is made
+
+	AdaptiveTimeout bool             `json:"adaptive_timeout"`
+	Circuit         *CircuitPolicy   `json:"circuit,omitempty"`
+	Rate            *Rate            `json:"rate"` // nil: unlimited
+	Order           postrider.Order  `json:"order"`
+	OnDead          postrider.OnDead `json:"on_dead"`
+
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	Secrets   []Secret  `json:"secrets,omitempty"` // only when it is made
 }
 
 // NewEndpoint is an endpoint to create. What is left zero gets the server's
@@ -88,6 +95,96 @@ type NewEndpoint struct {
 	Concurrency  int        `json:"concurrency,omitempty"`
 	Signature    *Signature `json:"signature,omitempty"`
 	Payload      string     `json:"payload,omitempty"` // envelope or raw
+
+	AdaptiveTimeout bool             `json:"adaptive_timeout,omitempty"`
+	Circuit         *CircuitPolicy   `json:"circuit,omitempty"`
+	Rate            *Rate            `json:"rate,omitempty"`
+	Order           postrider.Order  `json:"order,omitempty"`
+	OnDead          postrider.OnDead `json:"on_dead,omitempty"`
+}
+
+// EndpointChange is what to change of an endpoint. What is left zero stays as
+// it is.
+type EndpointChange struct {
+	URL          string     `json:"url,omitempty"`
+	EventTypes   []string   `json:"event_types,omitempty"`
+	UID          *string    `json:"uid,omitempty"`
+	Description  *string    `json:"description,omitempty"`
+	Retry        *Retry     `json:"retry,omitempty"`
+	TimeoutMS    int64      `json:"timeout_ms,omitempty"`
+	ClientErrors string     `json:"client_errors,omitempty"`
+	Concurrency  int        `json:"concurrency,omitempty"`
+	Signature    *Signature `json:"signature,omitempty"`
+	Payload      string     `json:"payload,omitempty"`
+
+	AdaptiveTimeout *bool            `json:"adaptive_timeout,omitempty"`
+	Circuit         *CircuitPolicy   `json:"circuit,omitempty"`
+	Rate            *Rate            `json:"rate,omitempty"` // one that is zero is unlimited
+	Order           postrider.Order  `json:"order,omitempty"`
+	OnDead          postrider.OnDead `json:"on_dead,omitempty"`
+}
+
+// CircuitPolicy says when an endpoint's circuit opens: the name of a preset,
+// or numbers. Of numbers that are left zero, cooldowns are those of the preset
+// default, and the others open nothing. An answer has the numbers, and the
+// name where there is one for them.
+type CircuitPolicy struct {
+	Preset        string `json:"preset,omitempty"`   // default, strict, windowed or never
+	Failures      int    `json:"failures,omitempty"` // in a row
+	Percent       int    `json:"percent,omitempty"`  // of the window
+	Attempts      int    `json:"attempts,omitempty"` // the window, in attempts; or
+	WindowMS      int64  `json:"window_ms,omitempty"`
+	CooldownMS    int64  `json:"cooldown_ms,omitempty"`
+	MaxCooldownMS int64  `json:"max_cooldown_ms,omitempty"`
+}
+
+// Rate is how many attempts may start in a span of time. The zero Rate is
+// unlimited.
+type Rate struct {
+	Attempts int   `json:"attempts"`
+	PerMS    int64 `json:"per_ms"`
+}
+
+// MarshalJSON returns null for the zero Rate.
+func (r Rate) MarshalJSON() ([]byte, error) {
+	if r == (Rate{}) {
+		return []byte("null"), nil
+	}
+	type plain Rate
+	return json.Marshal(plain(r))
+}
+
+// Circuit is an endpoint's breaker: while it is not closed, nothing is sent
+// but a probe now and then.
+type Circuit struct {
+	Status       postrider.CircuitStatus `json:"status"`
+	Reason       string                  `json:"reason"` // why it opened the last time; empty: it never did
+	OpenedAt     *time.Time              `json:"opened_at"`
+	ProbeAt      *time.Time              `json:"probe_at"`
+	CooldownMS   int64                   `json:"cooldown_ms"`
+	FailingSince *time.Time              `json:"failing_since"`
+	Generation   int64                   `json:"generation"` // counts its changes; 0: it never changed
+}
+
+// OrderedKey is how far an ordering key has come at an endpoint with the order
+// by_key.
+type OrderedKey struct {
+	Key      string                `json:"key"`
+	Waiting  int                   `json:"waiting"` // counted up to 1,000
+	Head     *postrider.DeliveryID `json:"head"`    // whose turn it is
+	Sequence *int64                `json:"sequence"`
+	Since    *time.Time            `json:"since"`
+	LagMS    int64                 `json:"lag_ms"`
+	PausedBy *postrider.DeliveryID `json:"paused_by"` // the dead letter that the key waits for
+}
+
+// Standing is how an endpoint has done in the long run, from one time on.
+type Standing struct {
+	Number   int64                    `json:"number"` // from 1
+	Status   postrider.StandingStatus `json:"status"`
+	Reason   string                   `json:"reason"`
+	Warnings int                      `json:"warnings"` // since it was good
+	Since    time.Time                `json:"since"`
 }
 
 // Retry is a retry policy: the name of a preset, or one delay for each

@@ -151,7 +151,8 @@ func (d *demo) prepare(ctx context.Context) error {
 	for _, r := range d.receivers.all {
 		made, err := d.api.CreateEndpoint(ctx, client.NewEndpoint{
 			Account: "demo", URL: d.receivers.url(r), EventTypes: []string{"order.*"}, Description: r.name + ": " + r.manner,
-			Retry: &client.Retry{DelaysMS: r.delays, Jitter: "10%"},
+			Retry:   &client.Retry{DelaysMS: r.delays, Jitter: "10%"},
+			Circuit: &client.CircuitPolicy{Preset: "never"}, // a circuit opens for longer than anybody watches
 		})
 		if err != nil {
 			return err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ type endpointsCmd struct {
 	List    endpointsListCmd    `cmd:"" help:"List endpoints, newest first."`
 	Create  endpointsCreateCmd  `cmd:"" help:"Make an endpoint and print its secret."`
 	Get     endpointsGetCmd     `cmd:"" help:"Show one endpoint."`
+	Update  endpointsUpdateCmd  `cmd:"" help:"Change an endpoint. What no flag names stays as it is."`
 	Test    endpointsTestCmd    `cmd:"" help:"Publish a test event to one endpoint alone."`
 	Pause   endpointsPauseCmd   `cmd:"" help:"Hold deliveries back until the endpoint is resumed."`
 	Resume  endpointsResumeCmd  `cmd:"" help:"End a pause."`
@@ -24,6 +24,10 @@ type endpointsCmd struct {
 	Delete  endpointsDeleteCmd  `cmd:"" help:"Delete an endpoint and cancel what is queued for it."`
 	Secrets endpointsSecretsCmd `cmd:"" help:"Show the secrets that requests are signed with."`
 	Rotate  endpointsRotateCmd  `cmd:"" help:"Make a new secret; the old ones go on for a while."`
+
+	Circuit      endpointsCircuitCmd      `cmd:"" help:"Show the circuit, which stops sending to an endpoint that fails; or set it."`
+	OrderingKeys endpointsOrderingKeysCmd `cmd:"" help:"List the ordering keys that have something waiting or are paused."`
+	Standings    endpointsStandingsCmd    `cmd:"" help:"List when the endpoint was warned, disabled for its failures, and good again."`
 }
 
 var endpointTable = tableOf[client.Endpoint]{
@@ -38,7 +42,6 @@ func endpointDetails(e client.Endpoint) details {
 	if e.Signature != nil {
 		schemes = e.Signature.Schemes
 	}
-	span := func(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
 	return details{
 		{"id", e.ID.String()},
 		{"uid", e.UID},
@@ -55,24 +58,14 @@ func endpointDetails(e client.Endpoint) details {
 		{"expiry", span(e.ExpiryMS)},
 		{"schemes", strings.Join(schemes, ",")},
 		{"payload", e.Payload},
+		{"adaptive timeout", strconv.FormatBool(e.AdaptiveTimeout)},
+		{"circuit", circuitText(e.Circuit)},
+		{"rate", rateText(e.Rate)},
+		{"order", string(e.Order)},
+		{"on dead", string(e.OnDead)},
 		{"created", moment(e.CreatedAt)},
 		{"updated", moment(e.UpdatedAt)},
 	}
-}
-
-// retryText returns a policy as --retry takes it.
-func retryText(r *client.Retry) string {
-	switch {
-	case r == nil:
-		return ""
-	case r.Preset != "":
-		return r.Preset
-	}
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
 }
 
 var secretTable = tableOf[client.Secret]{
@@ -104,68 +97,6 @@ func (c *endpointsListCmd) Run(ctx context.Context, t terminal) error {
 		return err
 	}
 	return printPage(t, c.JSON, page, endpointTable)
-}
-
-type endpointsCreateCmd struct {
-	target `embed:""`
-
-	EndpointURL  string        `arg:"" name:"endpoint-url" help:"Where to send, as in https://acme.example/hooks."`
-	Account      string        `required:"" help:"Whose endpoint it is: an account's id or uid."`
-	EventTypes   []string      `default:"*" help:"What it wants: order.created, order.* or *, with commas between."`
-	UID          string        `help:"Your own name for the endpoint."`
-	Description  string        `help:"What it is, for people."`
-	Retry        string        `help:"Name of a retry preset, as in seven-step, or a retry policy as JSON."`
-	Timeout      time.Duration `help:"Of one attempt, 1s to 30s. Default: 10s."`
-	ClientErrors string        `enum:",retry,dead_letter" default:"" placeholder:"retry|dead_letter" help:"What a 4xx does: retry or dead_letter. Default: retry."`
-	Concurrency  int           `help:"Requests at once, 1 to 1000. Default: 10."`
-	Schemes      []string      `help:"Signature schemes: standard, timestamped, plain. Default: standard."`
-	Payload      string        `enum:",envelope,raw" default:"" placeholder:"envelope|raw" help:"What is sent: envelope or raw. Default: envelope."`
-}
-
-// Run makes the endpoint.
-func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
-	retry, err := c.retry()
-	if err != nil {
-		return err
-	}
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	wanted := client.NewEndpoint{
-		Account: c.Account, URL: c.EndpointURL, EventTypes: c.EventTypes, UID: c.UID, Description: c.Description,
-		Retry: retry, TimeoutMS: c.Timeout.Milliseconds(), ClientErrors: c.ClientErrors,
-		Concurrency: c.Concurrency, Payload: c.Payload,
-	}
-	if len(c.Schemes) > 0 {
-		wanted.Signature = &client.Signature{Schemes: c.Schemes}
-	}
-	made, err := api.CreateEndpoint(ctx, wanted)
-	if err != nil {
-		return err
-	}
-	if err := printOne(t, c.JSON, made, endpointTable); err != nil || c.JSON {
-		return err
-	}
-	for _, s := range made.Secrets {
-		fmt.Fprintln(t.out, "secret:", s.Secret)
-	}
-	return nil
-}
-
-func (c *endpointsCreateCmd) retry() (*client.Retry, error) {
-	if c.Retry == "" {
-		return nil, nil //nolint:nilnil // no policy is the server's default
-	}
-	if !strings.HasPrefix(c.Retry, "{") {
-		return &client.Retry{Preset: c.Retry}, nil
-	}
-	var retry client.Retry
-	if err := json.Unmarshal([]byte(c.Retry), &retry); err != nil {
-		return nil, misused("--retry: must be a preset or JSON like %s", `{"delays_ms":[0,1000],"jitter":"full"}`)
-	}
-	return &retry, nil
 }
 
 // one is a command for one endpoint.

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -37,6 +38,8 @@ func TestMain(m *testing.M) {
 //	crash                   end it with SIGKILL
 //	receiver [code…]        receive webhooks, and answer with the codes in turn, the last one for good, 0 never; sets RECEIVER
 //	received n              wait for the n-th webhook, and write it to the files head and body
+//	accepted n              wait until n webhooks were answered with 2xx, and write their webhook-sequence headers, in
+//	                        the order they came, to a file for each data.key
 //	until pattern program…  run the program until its output matches
 //	capture name pattern    set a variable to what the pattern's group is in the last output
 //	code n program…         run the program, which must exit with n
@@ -45,12 +48,16 @@ func TestScript(t *testing.T) {
 	testscript.Run(t, params(testscript.Params{Dir: "testdata/script"}))
 }
 
-// TestScriptOnPostgreSQL runs the scripts of promises with the other store.
+// TestScriptOnPostgreSQL runs the scripts of promises, and those of what both
+// stores decide in a way of their own, with the other store.
 func TestScriptOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	scripts, err := filepath.Glob("testdata/script/promise-*.txtar")
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts: %v", err)
+	}
+	for _, name := range []string{"circuit", "ordered", "ordering"} {
+		scripts = append(scripts, "testdata/script/"+name+".txtar")
 	}
 	testscript.Run(t, params(testscript.Params{
 		Files: scripts,
@@ -66,7 +73,7 @@ func params(p testscript.Params) testscript.Params {
 	p.RequireExplicitExec = true
 	p.RequireUniqueNames = true
 	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){
-		"serve": serve, "drain": drain, "insist": insist, "crash": crash, "receiver": receive, "received": received,
+		"serve": serve, "drain": drain, "insist": insist, "crash": crash, "receiver": receive, "received": received, "accepted": accepted,
 		"until": until, "capture": capture, "code": code,
 	}
 	return p
@@ -209,7 +216,11 @@ type inbox struct {
 	requests []webhook
 }
 
-type webhook struct{ head, body string }
+type webhook struct {
+	head, body string
+	sequence   string
+	accepted   bool
+}
 
 var inboxes sync.Map
 
@@ -238,8 +249,10 @@ func (r *inbox) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	var head strings.Builder
 	_ = request.Header.Write(&head) // a builder takes everything
 	r.mu.Lock()
-	r.requests = append(r.requests, webhook{head.String(), string(body)})
-	answer := r.codes[min(len(r.requests), len(r.codes))-1]
+	answer := r.codes[min(len(r.requests)+1, len(r.codes))-1]
+	r.requests = append(r.requests, webhook{
+		head: head.String(), body: string(body), sequence: request.Header.Get("Webhook-Sequence"), accepted: answer/100 == 2,
+	})
 	r.mu.Unlock()
 	if answer == 0 {
 		<-request.Context().Done()
@@ -267,6 +280,38 @@ func received(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 	ts.Fatalf("webhook %d did not come", n)
+}
+
+func accepted(ts *testscript.TestScript, _ bool, args []string) {
+	loaded, ok := inboxes.Load(ts.MkAbs("."))
+	if len(args) != 1 || !ok {
+		ts.Fatalf("usage: accepted n, after receiver")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	r := loaded.(*inbox)
+	var taken []webhook
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline) && len(taken) < n; <-time.After(20 * time.Millisecond) {
+		r.mu.Lock()
+		taken = slices.DeleteFunc(slices.Clone(r.requests), func(w webhook) bool { return !w.accepted })
+		r.mu.Unlock()
+	}
+	if len(taken) != n {
+		ts.Fatalf("%d webhooks were accepted, want %d", len(taken), n)
+	}
+	sequences := map[string]string{}
+	for _, w := range taken {
+		var body struct {
+			Data struct {
+				Key string `json:"key"`
+			} `json:"data"`
+		}
+		ts.Check(json.Unmarshal([]byte(w.body), &body))
+		sequences[body.Data.Key] += w.sequence + "\n"
+	}
+	for key, list := range sequences {
+		ts.Check(os.WriteFile(ts.MkAbs(key), []byte(list), 0o600))
+	}
 }
 
 func until(ts *testscript.TestScript, _ bool, args []string) {

@@ -200,37 +200,46 @@ func (s *server) reachOne(ctx context.Context, field, name string) (postrider.Ac
 // publish does not read the account each time.
 type accountNames struct {
 	mu    sync.Mutex
+	epoch int // counts forget, so that what was read before it is not kept after it
 	known map[string]accountName
 }
 
 type accountName struct {
 	id     postrider.AccountID
 	readAt time.Time
+	epoch  int
 }
 
 func (s *server) accountID(ctx context.Context, name string) (postrider.AccountID, error) {
 	now := time.Now()
-	if id, ok := s.names.find(name, now); ok {
-		return id, nil
+	known, ok := s.names.find(name, now)
+	if ok {
+		return known.id, nil
 	}
 	account, err := s.findAccount(ctx, name)
 	if err != nil {
 		return postrider.AccountID{}, err
 	}
-	s.names.note(name, accountName{account.ID, now})
+	s.names.note(name, accountName{account.ID, now, known.epoch})
 	return account.ID, nil
 }
 
-func (n *accountNames) find(name string, now time.Time) (postrider.AccountID, bool) {
+// find returns what is believed of a name; false: nothing, in this epoch.
+func (n *accountNames) find(name string, now time.Time) (accountName, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	known, ok := n.known[name]
-	return known.id, ok && now.Sub(known.readAt) < keyFresh
+	if known, ok := n.known[name]; ok && now.Sub(known.readAt) < keyFresh {
+		return known, true
+	}
+	return accountName{epoch: n.epoch}, false
 }
 
 func (n *accountNames) note(name string, known accountName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if known.epoch != n.epoch {
+		return
+	}
 	makeRoom(n.known)
 	n.known[name] = known
 }
@@ -238,5 +247,6 @@ func (n *accountNames) note(name string, known accountName) {
 func (n *accountNames) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.epoch++
 	clear(n.known)
 }

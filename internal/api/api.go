@@ -38,6 +38,11 @@ type Store interface {
 	store.Access
 	store.Ledger
 
+	// Circuits is that of store.Queue.
+	Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error)
+	// PutCircuit is that of store.Queue.
+	PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error)
+
 	// Now returns the store's clock.
 	Now(ctx context.Context) (time.Time, error)
 }
@@ -63,7 +68,8 @@ type Guard interface {
 
 // Waker is told which endpoint has news.
 type Waker interface {
-	// Wake is called after the endpoint changed, or a replay was queued for it.
+	// Wake is called after the endpoint or its circuit changed, and when there
+	// may be something new to send to it.
 	// It must not block.
 	Wake(endpoint postrider.EndpointID)
 }

@@ -21,6 +21,7 @@ const (
 	noKeyFresh = time.Second     // and that there is none
 	keyTouched = time.Minute     // how exact LastUsedAt is
 	keysCached = 4096            // of each sort
+	maxToken   = 256             // in bytes
 )
 
 // MakeKey returns a new API key, pr_ and 256 random bits, and the hash that
@@ -40,8 +41,8 @@ type keyring struct {
 	log   *slog.Logger
 
 	mu      sync.Mutex
-	epoch   int // counts forget, so that what was read before it is not kept after it
-	known   map[[32]byte]cachedKey
+	epoch   int                     // counts forget, so that what was read before it is not kept after it
+	known   map[[32]byte]*cachedKey // the values are never changed
 	unknown map[[32]byte]time.Time
 	touched map[postrider.KeyID]time.Time
 }
@@ -56,25 +57,30 @@ func newKeyring(access store.Access, log *slog.Logger) *keyring {
 	return &keyring{
 		store:   access,
 		log:     log,
-		known:   map[[32]byte]cachedKey{},
+		known:   map[[32]byte]*cachedKey{},
 		unknown: map[[32]byte]time.Time{},
 		touched: map[postrider.KeyID]time.Time{},
 	}
 }
 
-// check returns the key of the request's header, if it is in force.
-func (k *keyring) check(ctx context.Context, header http.Header) (postrider.APIKey, error) {
+// noKey is the key of who has none.
+var noKey postrider.APIKey
+
+// check returns the key of the request's header, if it is in force. It is the
+// cache's own and not to be changed.
+func (k *keyring) check(ctx context.Context, header http.Header) (*postrider.APIKey, error) {
 	token, ok := bearer(header["Authorization"])
 	if !ok {
-		return postrider.APIKey{}, errUnauthorized
+		return nil, errUnauthorized
 	}
+	var text [maxToken]byte // on the stack, where a conversion would allocate
 	now := time.Now()
-	key, err := k.find(ctx, sha256.Sum256([]byte(token)), now)
+	key, err := k.find(ctx, sha256.Sum256(text[:copy(text[:], token)]), now)
 	if err != nil {
-		return postrider.APIKey{}, err
+		return nil, err
 	}
 	if !key.RevokedAt.IsZero() || (!key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt)) {
-		return postrider.APIKey{}, errUnauthorized
+		return nil, errUnauthorized
 	}
 	k.touch(ctx, key, now)
 	return key, nil
@@ -86,40 +92,48 @@ func bearer(headers []string) (string, bool) {
 		return "", false
 	}
 	scheme, token, _ := strings.Cut(headers[0], " ")
-	if !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > 256 {
+	if !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > maxToken {
 		return "", false
 	}
-	return token, !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
-}
-
-func (k *keyring) find(ctx context.Context, hash [32]byte, now time.Time) (postrider.APIKey, error) {
-	known, believed := k.cached(hash, now)
-	if !believed {
-		key, err := only(k.store.Keys(ctx, store.KeyQuery{Hash: hash}))
-		if err != nil && !errors.Is(err, postrider.ErrNotFound) {
-			return key, err
+	for i := range len(token) {
+		if token[i] <= ' ' || token[i] > '~' {
+			return "", false
 		}
-		known.key = key
-		k.keep(hash, cachedKey{key, now, known.epoch})
 	}
-	if known.key.ID.IsZero() {
-		return known.key, errUnauthorized
-	}
-	return known.key, nil
+	return token, true
 }
 
-// cached returns what is believed of a hash: a key, or the zero key for none.
-func (k *keyring) cached(hash [32]byte, now time.Time) (cachedKey, bool) {
+func (k *keyring) find(ctx context.Context, hash [32]byte, now time.Time) (*postrider.APIKey, error) {
+	key, epoch := k.cached(hash, now)
+	if key == nil {
+		found, err := only(k.store.Keys(ctx, store.KeyQuery{Hash: hash}))
+		if err != nil && !errors.Is(err, postrider.ErrNotFound) {
+			return nil, err
+		}
+		key = &found
+		k.keep(hash, &cachedKey{found, now, epoch})
+	}
+	if key.ID.IsZero() {
+		return nil, errUnauthorized
+	}
+	return key, nil
+}
+
+// cached returns what is believed of a hash: a key, or noKey for none; nil: the
+// store must be asked, in this epoch.
+func (k *keyring) cached(hash [32]byte, now time.Time) (key *postrider.APIKey, epoch int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if c, ok := k.known[hash]; ok && now.Sub(c.readAt) < keyFresh {
-		return c, true
+	if c := k.known[hash]; c != nil && now.Sub(c.readAt) < keyFresh {
+		return &c.key, k.epoch
 	}
-	readAt, ok := k.unknown[hash]
-	return cachedKey{epoch: k.epoch}, ok && now.Sub(readAt) < noKeyFresh
+	if readAt, ok := k.unknown[hash]; ok && now.Sub(readAt) < noKeyFresh {
+		return &noKey, k.epoch
+	}
+	return nil, k.epoch
 }
 
-func (k *keyring) keep(hash [32]byte, c cachedKey) {
+func (k *keyring) keep(hash [32]byte, c *cachedKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
@@ -146,12 +160,12 @@ func makeRoom[K comparable, V any](cache map[K]V) {
 
 // touch notes the use of a key, once a minute. It is part of the request, so
 // that nothing is left to wait for when the server stops.
-func (k *keyring) touch(ctx context.Context, key postrider.APIKey, now time.Time) {
+func (k *keyring) touch(ctx context.Context, key *postrider.APIKey, now time.Time) {
 	if now.Sub(key.LastUsedAt) < keyTouched || !k.due(key.ID, now) {
 		return
 	}
 	if err := k.store.TouchKey(ctx, key.ID, now.UTC().Truncate(time.Microsecond)); err != nil {
-		k.log.WarnContext(ctx, "last use of a key not noted", "key", key, "error", err)
+		k.log.WarnContext(ctx, "last use of a key not noted", "key", *key, "error", err)
 	}
 }
 

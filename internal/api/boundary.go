@@ -3,6 +3,8 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,7 +26,8 @@ type boundary struct {
 // call is what is known of a request, for its handler and its log line.
 type call struct {
 	id      string
-	key     postrider.APIKey    // zero until the caller is known
+	start   time.Time
+	key     *postrider.APIKey   // noKey until the caller is known
 	account postrider.AccountID // that the request is about; zero: none, or unknown
 	err     error               // behind a 5xx answer; the log alone may have it
 	header  http.Header         // of the request
@@ -33,52 +36,63 @@ type call struct {
 
 type callKey struct{}
 
+// in returns ctx with the call, for callOf.
+func (c *call) in(ctx context.Context) context.Context {
+	return context.WithValue(ctx, callKey{}, c)
+}
+
 // callOf returns the call that ctx belongs to.
 func callOf(ctx context.Context) *call {
 	c, ok := ctx.Value(callKey{}).(*call)
 	if !ok {
-		return &call{}
+		return &call{key: &noKey}
 	}
 	return c
 }
 
 // ServeHTTP answers a request.
 func (b *boundary) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	start := time.Now()
-	c := &call{id: fmt.Sprintf("req_%016x", rand.Uint64()), header: r.Header}
-	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
-	a := &answer{ResponseWriter: w, request: r}
-	a.Header().Set("Request-Id", c.id)
-	defer func() { b.record(r, a.status, time.Since(start)) }() // of one that is cut short too
-	b.serve(a, r)
+	a := &answer{ResponseWriter: w, request: r, call: call{
+		id: requestID(), start: time.Now(), key: &noKey, header: r.Header,
+	}}
+	a.Header()["Request-Id"] = []string{a.call.id}
+	defer b.record(a) // of one that is cut short too
+	b.serve(a)
 }
 
-func (b *boundary) serve(a *answer, r *http.Request) {
+// requestID returns req_ and 64 random bits.
+func requestID() string {
+	var random [8]byte
+	binary.BigEndian.PutUint64(random[:], rand.Uint64())
+	return string(hex.AppendEncode(append(make([]byte, 0, 20), "req_"...), random[:]))
+}
+
+func (b *boundary) serve(a *answer) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			b.recovered(a, r, cause)
+			b.recovered(a, cause)
 		}
 	}()
-	b.next.ServeHTTP(a, r)
+	b.next.ServeHTTP(a, a.request)
 	if a.unrouted {
-		writeProblem(a, r, problemOf(r.Context(), unrouted(a.status)))
+		a.refuse(unrouted(a.status))
 	}
 }
 
-func (b *boundary) recovered(a *answer, r *http.Request, cause any) {
-	c := callOf(r.Context())
-	c.err = fmt.Errorf("panic: %v", cause)
-	b.log.ErrorContext(r.Context(), "handler panicked", "request", c.id, "error", c.err, "stack", string(debug.Stack()))
+func (b *boundary) recovered(a *answer, cause any) {
+	err := fmt.Errorf("panic: %v", cause)
+	b.log.ErrorContext(a.request.Context(), "handler panicked", "request", a.call.id, "error", err, "stack", string(debug.Stack()))
 	if a.status != 0 { // part of an answer left; only closing the connection tells the client
+		a.call.err = err
 		panic(http.ErrAbortHandler)
 	}
-	writeProblem(a, r, problemOf(r.Context(), c.err))
+	a.refuse(err)
 }
 
 // record writes the request's line. It is an error only if the fault is ours,
 // which a client that left is not.
-func (b *boundary) record(r *http.Request, status int, took time.Duration) {
-	c := callOf(r.Context())
+func (b *boundary) record(a *answer) {
+	c, r := &a.call, a.request
 	level := slog.LevelInfo
 	if c.err != nil && !errors.Is(c.err, context.Canceled) {
 		level = slog.LevelError
@@ -86,10 +100,9 @@ func (b *boundary) record(r *http.Request, status int, took time.Duration) {
 	if !b.log.Enabled(r.Context(), level) {
 		return
 	}
-	attrs := []slog.Attr{
-		slog.String("method", r.Method), slog.String("route", r.Pattern), slog.Int("status", status),
-		slog.Int64("duration_ms", took.Milliseconds()), slog.String("request", c.id),
-	}
+	attrs := append(make([]slog.Attr, 0, 8),
+		slog.String("method", r.Method), slog.String("route", r.Pattern), slog.Int("status", a.status),
+		slog.Int64("duration_ms", time.Since(c.start).Milliseconds()), slog.String("request", c.id))
 	if !c.key.ID.IsZero() {
 		attrs = append(attrs, slog.String("key", c.key.ID.String()))
 	}
@@ -106,6 +119,7 @@ func (b *boundary) record(r *http.Request, status int, took time.Duration) {
 // itself: plain text where no route matches, and redirects to cleaner paths.
 type answer struct {
 	http.ResponseWriter
+	call     call
 	request  *http.Request
 	status   int
 	unrouted bool
@@ -131,6 +145,11 @@ func (a *answer) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return a.ResponseWriter.Write(p)
+}
+
+// refuse answers with the problem that the error is.
+func (a *answer) refuse(err error) {
+	writeProblem(a, problemOf(a.call.in(a.request.Context()), err))
 }
 
 // Unwrap lets deadlines be set on the connection.

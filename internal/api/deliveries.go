@@ -292,5 +292,6 @@ func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[d
 	if err != nil {
 		return nil, err
 	}
+	s.Waker.Wake(d.Endpoint) // the next of its ordering key may be due
 	return answered(viewDelivery(d)), nil
 }

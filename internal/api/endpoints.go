@@ -122,10 +122,10 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[endpointVi
 		ID: store.NewID[postrider.EndpointID](s.IDs), Account: account, UID: body.UID, URL: body.URL,
 		Description: body.Description, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
 	}
-	body.PolicyJSON.apply(&e.Policy)
+	policyErr := body.apply(&e.Policy)
 	e.EventTypes = patterns(body.EventTypes)
 	secrets, secretErr := s.broughtSecrets(ctx, e.ID, body)
-	if err := errors.Join(err, s.checkEndpoint(&e), secretErr); err != nil {
+	if err := errors.Join(err, s.checkEndpoint(&e), policyErr, secretErr); err != nil {
 		return nil, err
 	}
 	e, err = s.putEndpoint(ctx, store.PutEndpoint{Endpoint: e, Secrets: secrets})
@@ -211,8 +211,8 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[e
 		if body.EventTypes != nil {
 			e.EventTypes = patterns(body.EventTypes)
 		}
-		body.PolicyJSON.apply(&e.Policy)
-		return s.checkEndpoint(e)
+		policyErr := body.apply(&e.Policy)
+		return errors.Join(s.checkEndpoint(e), policyErr)
 	})
 }
 
@@ -252,16 +252,22 @@ func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPat
 		if err := decodeIfAny(ctx, &body); err != nil {
 			return nil, err
 		}
-		return s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
+		var before postrider.Endpoint
+		answer, err := s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
 			if !slices.Contains(c.from, e.Status) {
 				return conflict("the endpoint is " + string(e.Status))
 			}
+			before = *e
 			e.Status, e.StatusReason = c.to, body.Reason
 			if c.to == postrider.EndpointEnabled {
 				e.StatusReason = ""
 			}
 			return checkText("reason", body.Reason, maxDescription)
 		})
+		if err == nil && before.Status == postrider.EndpointDisabled && c.to == postrider.EndpointEnabled {
+			_, err = s.putCircuit(ctx, before, postrider.CircuitClosed) // it gets another chance, as if it had never failed
+		}
+		return answer, err
 	}
 }
 

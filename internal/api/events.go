@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -43,23 +41,7 @@ type eventReplay struct {
 }
 
 func (rt *router) events() {
-	publish, read, write := postrider.ScopeEventsWrite, postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
-	single := int64(rt.opts.MaxData + envelopeRoom)
-	shortest, longest := 1, maxEventKey
-	key := &huma.Param{
-		Name: keyHeader, In: "header", Description: "Instead of idempotency_key in the body. Where both are there, they must be the same.",
-		Schema: &huma.Schema{Type: huma.TypeString, MinLength: &shortest, MaxLength: &longest},
-	}
-	handle(rt, route{
-		name: "publish-event", path: "POST /events",
-		about: "Publish an event",
-		scope: publish, status: 202, body: newEvent{}, limit: single, again: true, header: key,
-	}, rt.publish)
-	handle(rt, route{
-		name: "publish-events", path: "POST /events/batch",
-		about: "Publish up to 1,000 events, all or none; their idempotency keys are in the events, not in a header",
-		scope: publish, status: 202, body: newBatch{}, limit: rt.opts.MaxBatch,
-	}, rt.publishBatch)
+	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
 	handle(rt, route{
 		name: "list-events", path: "GET /events",
 		about: "List events, newest first",

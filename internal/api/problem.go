@@ -177,19 +177,18 @@ func (p *problem) particulars(err error) {
 	}
 }
 
-// writeProblem answers with a problem where huma does not.
-func writeProblem(w http.ResponseWriter, r *http.Request, p *problem) {
-	maps.Copy(w.Header(), p.GetHeaders())
-	w.Header().Del("Content-Length")
-	w.Header().Del("Location")
-	w.Header().Set("Content-Type", p.ContentType(""))
-	if a, ok := w.(*answer); ok { // the mux's own text was held back
-		a.status, a.unrouted = p.Status, false
-		w = a.ResponseWriter
-	}
-	w.WriteHeader(p.Status)
-	if r.Method != http.MethodHead {
-		_ = json.NewEncoder(w).Encode(p) // a client that left is nobody to tell
+// writeProblem answers with a problem where huma does not. What the mux said by
+// itself was held back.
+func writeProblem(a *answer, p *problem) {
+	header := a.Header()
+	maps.Copy(header, p.GetHeaders())
+	header.Del("Content-Length")
+	header.Del("Location")
+	header.Set("Content-Type", p.ContentType(""))
+	a.status, a.unrouted = p.Status, false
+	a.ResponseWriter.WriteHeader(p.Status)
+	if a.request.Method != http.MethodHead {
+		_ = json.NewEncoder(a.ResponseWriter).Encode(p) // a client that left is nobody to tell
 	}
 }
 

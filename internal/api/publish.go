@@ -1,13 +1,18 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/jsonx"
 )
 
 // The bounds of an event, in bytes, and of a batch, in events.
@@ -25,7 +30,7 @@ type newEvent struct {
 	Type           string          `json:"type" example:"order.created"`
 	Data           json.RawMessage `json:"data" doc:"Any JSON. It is stored, signed and sent to the byte as it is here."`
 	IdempotencyKey *string         `json:"idempotency_key,omitempty" minLength:"1" maxLength:"256" doc:"The same key and content again publishes nothing and answers with the first event's id."`
-	OrderingKey    string          `json:"ordering_key,omitempty" maxLength:"256" doc:"Events of one key get a sequence, in the order they were accepted. Ordered delivery by key is not offered yet."`
+	OrderingKey    string          `json:"ordering_key,omitempty" maxLength:"256" doc:"Events of one key get a sequence, in the order they were accepted. Endpoints with order by_key get the events of one key in sequence."`
 	APIVersion     string          `json:"api_version,omitempty" maxLength:"64" doc:"The version of your own API that data follows."`
 }
 
@@ -53,39 +58,69 @@ type batchItem struct {
 	Duplicate bool   `json:"duplicate"`
 }
 
-// published is the answer to a publish: 202, or 200 for a duplicate.
-type published struct {
-	Status int
-	Body   receiptView
+func (rt *router) publishing() {
+	shortest, longest := 1, maxEventKey
+	key := &huma.Param{
+		Name: keyHeader, In: "header", Description: "Instead of idempotency_key in the body. Where both are there, they must be the same.",
+		Schema: &huma.Schema{Type: huma.TypeString, MinLength: &shortest, MaxLength: &longest},
+	}
+	plainly[receiptView](rt, route{
+		name: "publish-event", path: "POST /events",
+		about: "Publish an event",
+		scope: postrider.ScopeEventsWrite, status: http.StatusAccepted,
+		body: newEvent{}, limit: int64(rt.opts.MaxData + envelopeRoom), again: true, header: key,
+	}, rt.publish)
+	plainly[list[batchItem]](rt, route{
+		name: "publish-events", path: "POST /events/batch",
+		about: "Publish up to 1,000 events, all or none; their idempotency keys are in the events, not in a header",
+		scope: postrider.ScopeEventsWrite, status: http.StatusAccepted,
+		body: newBatch{}, limit: rt.opts.MaxBatch,
+	}, rt.publishBatch)
 }
 
-func (s *server) publish(ctx context.Context, _ *none) (*published, error) {
+// publish answers 202, or 200 for a duplicate.
+func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	var body newEvent
-	if err := decode(ctx, &body); err != nil {
-		return nil, err
+	if err := jsonx.Decode(buf.Bytes(), &body); err != nil {
+		return 0, err
 	}
 	headerErr := body.takeKey(callOf(ctx).header)
-	e, err := s.event(ctx, "", body)
+	e, err := s.event(ctx, &body)
 	if err := errors.Join(headerErr, err); err != nil {
-		return nil, err
+		return 0, err
 	}
 	receipts, err := s.Publisher.Publish(ctx, []postrider.Event{e})
 	if errors.As(err, new(*postrider.KeyTakenError)) {
-		return nil, errKeyTaken // without an index: there is no batch
+		return 0, errKeyTaken // without an index: there is no batch
 	}
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	status := http.StatusAccepted
+	buf.Reset()
+	buf.Write(appendReceipt(buf.AvailableBuffer(), receipts[0]))
 	if receipts[0].Duplicate {
-		status = http.StatusOK
+		return http.StatusOK, nil
 	}
-	return &published{Status: status, Body: viewReceipt(receipts[0])}, nil
+	return http.StatusAccepted, nil
+}
+
+// appendReceipt writes what viewReceipt shows.
+func appendReceipt(text []byte, r postrider.Receipt) []byte {
+	text = append(append(text, `{"id":"`...), r.ID.String()...)
+	text = append(text, '"')
+	if r.Duplicate {
+		text = append(text, `,"duplicate":true`...)
+	}
+	text = append(text, `,"deliveries":`...)
+	if r.FanOut {
+		return append(text, "null,\"fanout\":true}\n"...)
+	}
+	return append(strconv.AppendInt(text, int64(r.Deliveries), 10), "}\n"...)
 }
 
 // takeKey makes the key that the header has the event's own.
 func (b *newEvent) takeKey(header http.Header) error {
-	keys := header.Values(keyHeader)
+	keys := header[keyHeader]
 	switch {
 	case len(keys) == 0:
 		return nil
@@ -114,27 +149,39 @@ func checkKey(field string, key *string) error {
 	return checkText(field, value(key), maxEventKey)
 }
 
-func (s *server) publishBatch(ctx context.Context, _ *none) (*reply[list[batchItem]], error) {
-	if len(callOf(ctx).header.Values(keyHeader)) > 0 {
-		return nil, invalid(keyHeader, "must not be there: each event of a batch has its own idempotency_key")
+func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, error) {
+	if len(callOf(ctx).header[keyHeader]) > 0 {
+		return 0, invalid(keyHeader, "must not be there: each event of a batch has its own idempotency_key")
 	}
 	var body newBatch
-	if err := decode(ctx, &body); err != nil {
-		return nil, err
+	if err := jsonx.Decode(buf.Bytes(), &body); err != nil {
+		return 0, err
 	}
 	events, err := s.batch(ctx, body.Events)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	receipts, err := s.Publisher.Publish(ctx, events)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	answer := list[batchItem]{Data: make([]batchItem, 0, len(receipts))}
-	for _, r := range receipts {
-		answer.Data = append(answer.Data, batchItem{ID: r.ID.String(), Duplicate: r.Duplicate})
+	buf.Reset()
+	buf.Write(appendBatch(buf.AvailableBuffer(), receipts))
+	return http.StatusAccepted, nil
+}
+
+// appendBatch writes a list of batchItems.
+func appendBatch(text []byte, receipts []postrider.Receipt) []byte {
+	text = append(text, `{"data":[`...)
+	for i, r := range receipts {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(append(text, `{"id":"`...), r.ID.String()...)
+		text = append(text, `","duplicate":`...)
+		text = append(strconv.AppendBool(text, r.Duplicate), '}')
 	}
-	return answered(answer), nil
+	return append(text, "]}\n"...)
 }
 
 func (s *server) batch(ctx context.Context, bodies []newEvent) ([]postrider.Event, error) {
@@ -143,13 +190,13 @@ func (s *server) batch(ctx context.Context, bodies []newEvent) ([]postrider.Even
 	}
 	events := make([]postrider.Event, 0, len(bodies))
 	var faults []error
-	for i, body := range bodies {
-		e, err := s.event(ctx, fmt.Sprintf("events[%d].", i), body)
+	for i := range bodies {
+		e, err := s.event(ctx, &bodies[i])
 		if err != nil && !errors.Is(err, postrider.ErrInvalid) && !errors.Is(err, errTooLarge) {
 			return nil, err // not the batch's fault: no use in looking further
 		}
 		if err != nil {
-			faults = append(faults, err)
+			faults = append(faults, within(fmt.Sprintf("events[%d].", i), err))
 		}
 		if len(faults) == maxFaults {
 			break
@@ -159,16 +206,23 @@ func (s *server) batch(ctx context.Context, bodies []newEvent) ([]postrider.Even
 	return events, errors.Join(faults...)
 }
 
-// event returns the event that a body asks for, or every fault of it. at is
-// where the body stands in the request.
-func (s *server) event(ctx context.Context, at string, b newEvent) (postrider.Event, error) {
-	account, err := s.reachOne(ctx, at+"account", b.Account)
+// within puts the faults of a part of the request where the part stands.
+func within(at string, err error) error {
+	for _, fault := range postrider.Faults(err) {
+		fault.Field = at + fault.Field
+	}
+	return err
+}
+
+// event returns the event that a body asks for, or every fault of it.
+func (s *server) event(ctx context.Context, b *newEvent) (postrider.Event, error) {
+	account, err := s.reachOne(ctx, "account", b.Account)
 	err = errors.Join(err,
-		postrider.CheckType(at+"type", b.Type),
-		checkKey(at+"idempotency_key", b.IdempotencyKey),
-		checkText(at+"ordering_key", b.OrderingKey, maxEventKey),
-		checkText(at+"api_version", b.APIVersion, maxAPIVersion),
-		s.checkData(at+"data", b.Data))
+		postrider.CheckType("type", b.Type),
+		checkKey("idempotency_key", b.IdempotencyKey),
+		checkText("ordering_key", b.OrderingKey, maxEventKey),
+		checkText("api_version", b.APIVersion, maxAPIVersion),
+		s.checkData("data", b.Data))
 	return postrider.Event{
 		Account: account, Type: b.Type, Data: b.Data, APIVersion: b.APIVersion,
 		OrderingKey: b.OrderingKey, IdempotencyKey: value(b.IdempotencyKey),

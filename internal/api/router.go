@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -56,11 +59,15 @@ func (s *server) router() http.Handler {
 		RejectUnknownQueryParameters: true, // a filter that is misspelt must not list everything
 		Transformers:                 []huma.Transformer{translate},
 	}
-	rt := &router{server: s, api: humago.New(mux, config)}
+	rt := &router{server: s, mux: mux, api: humago.New(mux, config), described: humago.New(nowhere{}, config)}
+	rt.publishing()
 	rt.events()
 	rt.deliveries()
 	rt.deadLetters()
 	rt.endpoints()
+	rt.circuits()
+	rt.ordering()
+	rt.standings()
 	rt.secrets()
 	rt.accounts()
 	rt.eventTypes()
@@ -144,8 +151,16 @@ func serveJSON(body []byte) http.HandlerFunc {
 // writes their answers and describes them all.
 type router struct {
 	*server
-	api huma.API
+	mux       *http.ServeMux
+	api       huma.API
+	described huma.API // of the same document, but serves nothing
 }
+
+// nowhere is a mux without routes.
+type nowhere struct{ http.Handler }
+
+// HandleFunc does nothing.
+func (nowhere) HandleFunc(string, func(http.ResponseWriter, *http.Request)) {}
 
 // route describes one operation.
 type route struct {
@@ -164,6 +179,49 @@ type route struct {
 // handle registers a handler. Its errors go through [problemOf], so that huma
 // never words one.
 func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O, error)) {
+	op := rt.operation(r)
+	op.Middlewares = huma.Middlewares{rt.admit(r)}
+	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := handler(ctx, in)
+		if err != nil {
+			return nil, problemOf(ctx, err)
+		}
+		return out, nil
+	})
+	if r.body != nil {
+		rt.describeBody(op, r)
+	}
+}
+
+// plainly registers a handler that huma only describes, with the answer A,
+// because it is called more often than all others together. It finds the body
+// in buf, leaves its answer there, and returns the answer's status.
+func plainly[A any](rt *router, r route, handler func(ctx context.Context, buf *bytes.Buffer) (int, error)) {
+	op := rt.operation(r)
+	huma.Register(rt.described, op, func(context.Context, *none) (*reply[A], error) { return nil, nil })
+	rt.describeBody(op, r)
+	rt.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, req *http.Request) {
+		a := w.(*answer)                     //nolint:errcheck // the boundary's
+		buf := buffers.Get().(*bytes.Buffer) //nolint:errcheck // nothing else is stored
+		defer recycle(buf)
+		var status int
+		err := rt.letIn(a, body{r, buf})
+		if err == nil {
+			err = noQuery(req.URL)
+		}
+		if err == nil {
+			status, err = handler(a.call.in(req.Context()), buf)
+		}
+		if err != nil {
+			a.refuse(err)
+			return
+		}
+		writeJSON(a, status, buf.Bytes())
+	})
+}
+
+// operation describes a route to huma.
+func (rt *router) operation(r route) huma.Operation {
 	method, path, _ := strings.Cut(r.path, " ")
 	tag, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	op := huma.Operation{
@@ -175,7 +233,6 @@ func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O
 		Tags:          []string{tag},
 		Security:      []map[string][]string{{"key": {}}},
 		DefaultStatus: r.status,
-		Middlewares:   huma.Middlewares{rt.admit(r)},
 		Responses: map[string]*huma.Response{"default": {
 			Description: "A problem (RFC 9457)",
 			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: rt.schema(reflect.TypeFor[problem]())}},
@@ -190,16 +247,7 @@ func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O
 			Content:     map[string]*huma.MediaType{"application/json": {Schema: rt.schema(reflect.TypeFor[receiptView]())}},
 		}
 	}
-	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {
-		out, err := handler(ctx, in)
-		if err != nil {
-			return nil, problemOf(ctx, err)
-		}
-		return out, nil
-	})
-	if r.body != nil {
-		rt.describeBody(op, r)
-	}
+	return op
 }
 
 // describeBody puts the body into the document after huma registered the
@@ -221,41 +269,50 @@ func (rt *router) schema(t reflect.Type) *huma.Schema {
 	return rt.api.OpenAPI().Components.Schemas.Schema(t, true, "")
 }
 
-// admit lets a request through to its handler: first by its headers, then with
-// its body.
+// admit lets a request through to a handler that huma calls.
 func (s *server) admit(r route) func(huma.Context, func(huma.Context)) {
 	return func(hctx huma.Context, next func(huma.Context)) {
-		req, w := humago.Unwrap(hctx)
-		err := s.authorize(req, r.scope)
-		if err == nil {
-			err = checkURL(req.URL)
+		_, w := humago.Unwrap(hctx)
+		a := w.(*answer) //nolint:errcheck // the boundary's
+		b := body{route: r}
+		if r.body != nil {
+			b.buf = buffers.Get().(*bytes.Buffer) //nolint:errcheck // nothing else is stored
+			defer recycle(b.buf)
 		}
-		if err == nil && r.body != nil {
-			buf := buffers.Get().(*bytes.Buffer) //nolint:errcheck // nothing else is stored
-			defer recycle(buf)
-			err = s.readBody(w, req, body{r, buf})
-			callOf(req.Context()).body = buf.Bytes()
-		}
-		if err != nil {
-			writeProblem(w, req, problemOf(req.Context(), err))
+		if err := s.letIn(a, b); err != nil {
+			a.refuse(err)
 			return
 		}
-		next(hctx)
+		if b.buf != nil {
+			a.call.body = b.buf.Bytes()
+		}
+		next(huma.WithContext(hctx, a.call.in(hctx.Context())))
 	}
+}
+
+// letIn checks a request: first its headers, then its body, which it reads.
+func (s *server) letIn(a *answer, b body) error {
+	if err := s.authorize(a, b.route.scope); err != nil {
+		return err
+	}
+	if err := checkURL(a.request.URL); err != nil || b.buf == nil {
+		return err
+	}
+	return s.readBody(a, b)
 }
 
 // authorize finds the caller and whether it may. What an admin reaches belongs
 // to no account, so that a key bound to one may not.
-func (s *server) authorize(r *http.Request, scope postrider.Scope) error {
-	key, err := s.keys.check(r.Context(), r.Header)
+func (s *server) authorize(a *answer, scope postrider.Scope) error {
+	key, err := s.keys.check(a.request.Context(), a.request.Header)
 	if err != nil {
 		return err
 	}
-	callOf(r.Context()).key = key
+	a.call.key = key
 	if scope == postrider.ScopeAdmin && !key.Account.IsZero() {
 		return &refusal{kind: errForbidden, detail: "a key that is bound to an account may not do this"}
 	}
-	if !key.Allows(scope, time.Now()) {
+	if !key.Allows(scope, a.call.start) {
 		return &refusal{kind: errForbidden, detail: "the key lacks the scope " + string(scope)}
 	}
 	return nil
@@ -285,6 +342,18 @@ func checkURL(u *url.URL) error {
 	return nil
 }
 
+// noQuery refuses every parameter, as huma does those that a route has not.
+func noQuery(u *url.URL) error {
+	if u.RawQuery == "" {
+		return nil
+	}
+	var faults []error
+	for _, name := range slices.Sorted(maps.Keys(u.Query())) {
+		faults = append(faults, invalid(name, "unknown query parameter"))
+	}
+	return errors.Join(faults...)
+}
+
 func isText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
@@ -306,7 +375,8 @@ type body struct {
 }
 
 // readBody reads the body within its bounds of size and time.
-func (s *server) readBody(w http.ResponseWriter, r *http.Request, b body) error {
+func (s *server) readBody(a *answer, b body) error {
+	r := a.request
 	limit := cmp.Or(b.route.limit, manageBody)
 	if r.ContentLength > limit {
 		return tooLarge(limit)
@@ -314,17 +384,26 @@ func (s *server) readBody(w http.ResponseWriter, r *http.Request, b body) error 
 	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type")) {
 		return errMediaType
 	}
+	var from io.Reader = r.Body
+	if r.ContentLength < 0 { // otherwise there cannot be more than was announced
+		from = http.MaxBytesReader(a, r.Body, limit)
+	}
 	// A writer without deadlines is that of a test. The deadline ends with the
 	// body: later it would cancel a handler that is still at work.
-	control := http.NewResponseController(w)
+	control := http.NewResponseController(a.ResponseWriter)
 	_ = control.SetReadDeadline(time.Now().Add(s.opts.BodyTime))
-	_, err := io.Copy(b.buf, http.MaxBytesReader(w, r.Body, limit))
+	_, err := b.buf.ReadFrom(from)
 	_ = control.SetReadDeadline(time.Time{})
+	if err != nil {
+		return readFault(err, limit)
+	}
+	return nil
+}
 
+// readFault says whose fault it is that a body was not read.
+func readFault(err error, limit int64) error {
 	var timeout net.Error
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, new(*http.MaxBytesError)):
 		return tooLarge(limit)
 	case errors.As(err, &timeout) && timeout.Timeout():
@@ -343,6 +422,20 @@ func isJSON(contentType string) bool {
 	}
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	return err == nil && mediaType == "application/json"
+}
+
+// jsonType is shared by the headers of many answers, which do not change it.
+var jsonType = []string{"application/json"}
+
+// writeJSON answers with a text that is JSON already, in one write. What is
+// small net/http counts by itself.
+func writeJSON(w http.ResponseWriter, status int, text []byte) {
+	w.Header()["Content-Type"] = jsonType
+	if len(text) > 2<<10 {
+		w.Header()["Content-Length"] = []string{strconv.Itoa(len(text))}
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // a client that left is nobody to tell
 }
 
 // decode reads the body of the call into v. An empty body that may be left out

@@ -246,7 +246,11 @@ func (p *publisher) try(
 		n := store.NewEvent{Event: e}
 		for _, to := range changes.Endpoints {
 			if match(e, to.Endpoint) {
-				n.Deliveries = append(n.Deliveries, p.delivery(to.Endpoint))
+				d := p.delivery(to.Endpoint)
+				if e.OrderingKey != "" && to.Endpoint.Policy.Order == postrider.OrderByKey {
+					d.Ordered = to.Endpoint.Policy.OnDead
+				}
+				n.Deliveries = append(n.Deliveries, d)
 			}
 		}
 		batch = append(batch, n)

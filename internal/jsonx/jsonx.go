@@ -47,13 +47,22 @@ const maxFaults = 100
 // integers, floats, booleans, json.RawMessage, and structs, slices and pointers
 // of these; any other type panics. v is not to be used after a fault.
 func Decode(body []byte, v any) error {
+	target := reflect.ValueOf(v).Elem()
+	if decodePlain(body, target) {
+		return nil
+	}
+	return decode(body, target)
+}
+
+// decode is Decode for any text. What decodePlain has filled already is in the
+// text and is filled again.
+func decode(body []byte, target reflect.Value) error {
 	d := decoder{json: decoders.Get().(*jsontext.Decoder)} //nolint:errcheck // nothing else is in the pool
 	d.json.Reset(bytes.NewBuffer(body))                    // which is read in place, not copied
 	defer func() {
 		d.json.Reset(nothing{})
 		decoders.Put(d.json)
 	}()
-	target := reflect.ValueOf(v).Elem()
 	if d.json.PeekKind() == 'n' {
 		return &postrider.InvalidError{Field: "body", Reason: "must be an object"}
 	}

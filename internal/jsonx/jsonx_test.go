@@ -131,12 +131,21 @@ func TestDecodeBoundsItsFaults(t *testing.T) {
 	}
 }
 
+// slowly is an event whose first field no short cut takes.
+type slowly struct {
+	Slowly bool `json:"slowly,omitempty"`
+	event
+}
+
 // FuzzEvent: what is taken is JSON that encoding/json reads to the same thing,
-// and its data is a part of the body.
+// its data is a part of the body, and the short cut takes nothing that the
+// longer way would not.
 func FuzzEvent(f *testing.F) {
 	for _, seed := range []string{
 		`{"account":"a","data":{"x":[1,2,{"y":"\u0041"}]},"key":"k"}`, `{"account":"a","data":1e9}`,
 		`{"account":"\ud83d\ude00","data":"\\\"{["}`, `{"acc\u006funt":"a","data":null}`, `{"data":[[[]]]}`, `nul`, `{`,
+		`{"account":"a","data":{"x":-0.5E+10,"y":[true,false,null,"\/\u00e9\ud83d\ude00\n\u007f"],"\u0079":{"z":{},"z":0}}}`,
+		`{"account":"é","data":[01,1.,1e,-,+1,.5,tru,"\x","\u00g0",{"a":1,},[1,],[,],{,}]}`, `{"account":"a","data":1,"events":[{"delays_ms":[]}]}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -152,6 +161,14 @@ func FuzzEvent(f *testing.F) {
 		if got.Account != want.Account || got.Key != want.Key || !utf8.Valid(got.Data) ||
 			!json.Valid(got.Data) || !bytes.Contains(body, got.Data) {
 			t.Errorf("Decode(%q) = %+v, encoding/json says %+v", body, got, want)
+		}
+		var slow slowly
+		_, members, _ := bytes.Cut(body, []byte("{"))
+		if err := jsonx.Decode(append([]byte(`{"slowly":true,`), members...), &slow); err != nil {
+			t.Errorf("Decode(%q) takes what it refuses when it looks closer: %v", body, err)
+		}
+		if diff := cmp.Diff(slow.event, got); diff != "" {
+			t.Errorf("Decode(%q) is not the same when it looks closer (-closer +got):\n%s", body, diff)
 		}
 	})
 }

@@ -11,8 +11,9 @@ import (
 
 // plan says which fields a struct has.
 type plan struct {
-	fields []field // at most 64, for the bits of seen
-	byName map[string]int
+	fields   []field // at most 64, for the bits of seen
+	byName   map[string]int
+	required uint64 // a bit for each field that is
 }
 
 type field struct {
@@ -33,8 +34,12 @@ func planOf(t reflect.Type) *plan {
 		if name == "" || name == "-" {
 			continue
 		}
+		required := !strings.Contains(options, "omitempty")
+		if required {
+			p.required |= 1 << len(p.fields)
+		}
 		p.byName[name] = len(p.fields)
-		p.fields = append(p.fields, field{name: name, index: f.Index, required: !strings.Contains(options, "omitempty")})
+		p.fields = append(p.fields, field{name: name, index: f.Index, required: required})
 	}
 	plans.Store(t, p)
 	return p

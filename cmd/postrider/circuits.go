@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/client"
+)
+
+func circuitDetails(c client.Circuit) details {
+	return details{
+		{"status", string(c.Status)},
+		{"reason", c.Reason},
+		{"opened", moment(optional(c.OpenedAt))},
+		{"probe", moment(optional(c.ProbeAt))},
+		{"cooldown", span(c.CooldownMS)},
+		{"failing since", moment(optional(c.FailingSince))},
+		{"generation", strconv.FormatInt(c.Generation, 10)},
+	}
+}
+
+type endpointsCircuitCmd struct {
+	one
+
+	Set postrider.CircuitStatus `enum:",open,closed,half_open" default:"" placeholder:"STATUS" help:"Set it by hand: open sends nothing for the longest cooldown, closed sends again, half_open tries one delivery as soon as there is one."`
+}
+
+// Run shows the endpoint's circuit, or sets it.
+func (c *endpointsCircuitCmd) Run(ctx context.Context, t terminal) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	var circuit client.Circuit
+	if c.Set == "" {
+		circuit, err = api.Circuit(ctx, c.ID)
+	} else {
+		circuit, err = api.SetCircuit(ctx, c.ID, c.Set)
+	}
+	if err != nil {
+		return err
+	}
+	return printDetails(t, c.JSON, circuit, circuitDetails)
+}
+
+var orderedKeyTable = tableOf[client.OrderedKey]{
+	[]string{"KEY", "WAITING", "LAG", "SEQUENCE", "HEAD", "PAUSED BY"},
+	func(k client.OrderedKey) []string {
+		row := []string{k.Key, strconv.Itoa(k.Waiting), span(k.LagMS), "", "", ""}
+		if k.Head != nil {
+			row[3], row[4] = strconv.FormatInt(optional(k.Sequence), 10), k.Head.String()
+		}
+		if k.PausedBy != nil {
+			row[5] = k.PausedBy.String()
+		}
+		return row
+	},
+}
+
+type endpointsOrderingKeysCmd struct {
+	one
+	paging `embed:""`
+}
+
+// Run lists the endpoint's ordering keys.
+func (c *endpointsOrderingKeysCmd) Run(ctx context.Context, t terminal) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	page, err := api.OrderingKeys(ctx, c.ID, c.page())
+	if err != nil {
+		return err
+	}
+	return printPage(t, c.JSON, page, orderedKeyTable)
+}
+
+var standingTable = tableOf[client.Standing]{
+	[]string{"NUMBER", "SINCE", "STATUS", "REASON", "WARNINGS"},
+	func(s client.Standing) []string {
+		return []string{
+			strconv.FormatInt(s.Number, 10), moment(s.Since), string(s.Status), s.Reason, strconv.Itoa(s.Warnings),
+		}
+	},
+}
+
+type endpointsStandingsCmd struct {
+	one
+	paging `embed:""`
+}
+
+// Run lists the endpoint's standings.
+func (c *endpointsStandingsCmd) Run(ctx context.Context, t terminal) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	page, err := api.Standings(ctx, c.ID, c.page())
+	if err != nil {
+		return err
+	}
+	return printPage(t, c.JSON, page, standingTable)
+}

@@ -1,0 +1,119 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// circuitTries is how often a person's change of a circuit is tried while the
+// endpoint's own attempts change it too.
+const circuitTries = 5
+
+type circuitView struct {
+	Status       string  `json:"status" enum:"closed,open,half_open" doc:"closed: attempts are made. open: none is until probe_at. half_open: one is, the probe."`
+	Reason       *string `json:"reason" doc:"Why it opened the last time: failures_in_row, failure_ratio, probe_failed or manual; null: it never did."`
+	OpenedAt     *string `json:"opened_at" format:"date-time"`
+	ProbeAt      *string `json:"probe_at" format:"date-time" doc:"Open: when it is probed. Half open: until when the probe has time."`
+	Cooldown     int64   `json:"cooldown_ms" doc:"Between opening and probe, the last time it opened; 0: it has recovered since."`
+	FailingSince *string `json:"failing_since" format:"date-time" doc:"Since when nothing was accepted, once it opened or that was an hour ago; null: something was."`
+	Generation   int64   `json:"generation" doc:"Counts its changes; 0: it never changed."`
+}
+
+func viewCircuit(c postrider.Circuit) circuitView {
+	return circuitView{
+		Status: string(cmp.Or(c.Status, postrider.CircuitClosed)), Reason: orNull(c.Reason),
+		OpenedAt: instantOrNull(c.OpenedAt), ProbeAt: instantOrNull(c.ProbeAt), Cooldown: c.Cooldown.Milliseconds(),
+		FailingSince: instantOrNull(c.FailingSince), Generation: c.Generation,
+	}
+}
+
+type circuitChange struct {
+	Status string `json:"status" enum:"closed,open,half_open" doc:"open: for max_cooldown_ms. closed: go on. half_open: open, but probe as soon as something waits."`
+}
+
+func (rt *router) circuits() {
+	handle(rt, route{
+		name: "get-circuit", path: "GET /endpoints/{endpoint}/circuit",
+		about: "Get an endpoint's circuit; one that never changed is closed, generation 0",
+		scope: postrider.ScopeWebhooksRead,
+	}, rt.getCircuit)
+	handle(rt, route{
+		name: "set-circuit", path: "POST /endpoints/{endpoint}/circuit",
+		about: "Open, close or probe an endpoint's circuit by hand",
+		scope: postrider.ScopeWebhooksWrite, body: circuitChange{},
+	}, rt.setCircuit)
+}
+
+func (s *server) getCircuit(ctx context.Context, in *EndpointPath) (*reply[circuitView], error) {
+	e, err := s.findLive(ctx, in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.circuit(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	return answered(viewCircuit(c)), nil
+}
+
+// circuit returns an endpoint's circuit; one that never changed is closed.
+func (s *server) circuit(ctx context.Context, id postrider.EndpointID) (postrider.Circuit, error) {
+	circuits, err := s.Store.Circuits(ctx, store.CircuitQuery{Endpoint: id, Limit: 1})
+	if err != nil || len(circuits) == 0 {
+		return postrider.Circuit{Endpoint: id, Status: postrider.CircuitClosed}, err
+	}
+	return circuits[0], nil
+}
+
+func (s *server) setCircuit(ctx context.Context, in *EndpointPath) (*reply[circuitView], error) {
+	var body circuitChange
+	if err := decode(ctx, &body); err != nil {
+		return nil, err
+	}
+	to := postrider.CircuitStatus(body.Status)
+	if to != postrider.CircuitClosed && to != postrider.CircuitOpen && to != postrider.CircuitHalfOpen {
+		return nil, invalid("status", "must be closed, open or half_open")
+	}
+	e, err := s.findLive(ctx, in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.putCircuit(ctx, e, to)
+	if err != nil {
+		return nil, err
+	}
+	return answered(viewCircuit(c)), nil
+}
+
+// putCircuit changes an endpoint's circuit, and begins anew if another change
+// came between.
+func (s *server) putCircuit(ctx context.Context, e postrider.Endpoint, to postrider.CircuitStatus) (postrider.Circuit, error) {
+	for range circuitTries {
+		c, err := s.circuit(ctx, e.ID)
+		if err != nil {
+			return c, err
+		}
+		now, err := s.Store.Now(ctx)
+		if err != nil {
+			return c, err
+		}
+		b := postrider.Breaker{Circuit: c}
+		b.Set(to, now, e.Policy.Circuit)
+		if b.Circuit == c {
+			return c, nil // a closed one was closed
+		}
+		c, err = s.Store.PutCircuit(ctx, store.PutCircuit{Circuit: b.Circuit, Announce: true})
+		if err == nil {
+			s.Waker.Wake(e.ID)
+			return c, nil
+		}
+		if !errors.Is(err, postrider.ErrConflict) {
+			return c, err
+		}
+	}
+	return postrider.Circuit{}, conflict("the circuit is being changed by others")
+}

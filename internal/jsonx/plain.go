@@ -1,0 +1,370 @@
+package jsonx
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"reflect"
+	"sync"
+	"unicode/utf8"
+)
+
+// plain fills a struct from a text that has nothing special about it, several
+// times as fast as decoder does. It gives up as soon as it meets anything else:
+// a fault, which decoder then words, an escape in a name, a number for a field.
+// It takes nothing that decoder would not take; a fuzz test holds it to that.
+type plain struct {
+	text  []byte
+	at    int
+	names []name // of the objects that are open, the innermost last
+}
+
+// name is where the name of a member stands in the text, with what tells most
+// names apart at a glance.
+type name struct {
+	start, end int
+	sum        uint64
+}
+
+// maxNames is how many names of one object are compared each with each.
+const maxNames = 128
+
+var plains = sync.Pool{New: func() any { return new(plain) }}
+
+// decodePlain fills v from body, or reports that it does not know how.
+func decodePlain(body []byte, v reflect.Value) bool {
+	p := plains.Get().(*plain) //nolint:errcheck // nothing else is in the pool
+	p.text, p.at = body, 0
+	done := p.object(v)
+	if p.peek(); p.at < len(p.text) {
+		done = false
+	}
+	p.text, p.names = nil, p.names[:0]
+	plains.Put(p)
+	return done
+}
+
+func (p *plain) value(v reflect.Value) bool {
+	if v.Type() == rawType {
+		return p.raw(v)
+	}
+	switch v.Kind() {
+	case reflect.String:
+		text, ok := p.quoted(false)
+		if ok {
+			v.SetString(string(text))
+		}
+		return ok
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		return p.value(v.Elem())
+	case reflect.Struct:
+		return p.object(v)
+	case reflect.Slice:
+		return p.list(v)
+	default:
+		return false
+	}
+}
+
+func (p *plain) object(v reflect.Value) bool {
+	plan := planOf(v.Type())
+	var seen uint64
+	for first := true; ; first = false {
+		ended, ok := p.next(first, '{', '}')
+		if ended || !ok {
+			return ok && plan.required&^seen == 0
+		}
+		i, known := p.member(plan)
+		if !known || seen&(1<<i) != 0 || !p.value(v.FieldByIndex(plan.fields[i].index)) {
+			return false
+		}
+		seen |= 1 << i
+	}
+}
+
+// member reads the name of a member that the plan knows.
+func (p *plain) member(plan *plan) (i int, known bool) {
+	text, ok := p.quoted(false)
+	if !ok || !p.take(':') {
+		return 0, false
+	}
+	i, known = plan.byName[string(text)]
+	return i, known
+}
+
+func (p *plain) list(v reflect.Value) bool {
+	v.Set(reflect.MakeSlice(v.Type(), 0, 4))
+	for first := true; ; first = false {
+		ended, ok := p.next(first, '[', ']')
+		if ended || !ok {
+			return ok
+		}
+		if v.Len() == v.Cap() {
+			v.Grow(1)
+		}
+		v.SetLen(v.Len() + 1)
+		item := v.Index(v.Len() - 1)
+		item.SetZero()
+		if !p.value(item) {
+			return false
+		}
+	}
+}
+
+func (p *plain) raw(v reflect.Value) bool {
+	p.peek()
+	start := p.at
+	if !p.skip(0) {
+		return false
+	}
+	v.SetBytes(bytes.Clone(p.text[start:p.at]))
+	return true
+}
+
+// next moves to the next item of a list or object, the first or a later one,
+// and reports whether it ended instead.
+func (p *plain) next(first bool, begin, end byte) (ended, ok bool) {
+	if first && !p.take(begin) {
+		return false, false
+	}
+	b := p.peek()
+	if b == end {
+		p.at++
+		return true, true
+	}
+	if !first && b == ',' {
+		p.at++ // an item must follow
+		return false, true
+	}
+	return false, first
+}
+
+// take steps over the byte, if it is what follows.
+func (p *plain) take(b byte) bool {
+	if p.peek() != b {
+		return false
+	}
+	p.at++
+	return true
+}
+
+// peek returns the next byte that is no space, and stands before it; 0: there
+// is none.
+func (p *plain) peek() byte {
+	if p.at < len(p.text) && p.text[p.at] > ' ' {
+		return p.text[p.at]
+	}
+	return p.peekFar()
+}
+
+func (p *plain) peekFar() byte {
+	for ; p.at < len(p.text); p.at++ {
+		switch b := p.text[p.at]; b {
+		case ' ', '\t', '\n', '\r':
+		default:
+			return b
+		}
+	}
+	return 0
+}
+
+// skip steps over any value, inside of depth others.
+func (p *plain) skip(depth int) bool {
+	switch b := p.peek(); {
+	case b == '"':
+		_, ok := p.quoted(true)
+		return ok
+	case b == '{' && depth < MaxDepth:
+		return p.skipObject(depth + 1)
+	case b == '[' && depth < MaxDepth:
+		return p.skipList(depth + 1)
+	case b == '-' || '0' <= b && b <= '9':
+		return p.number()
+	case b == 't':
+		return p.word("true")
+	case b == 'f':
+		return p.word("false")
+	case b == 'n':
+		return p.word("null")
+	}
+	return false
+}
+
+func (p *plain) skipList(depth int) bool {
+	for first := true; ; first = false {
+		ended, ok := p.next(first, '[', ']')
+		if ended || !ok {
+			return ok
+		}
+		if !p.skip(depth) {
+			return false
+		}
+	}
+}
+
+func (p *plain) skipObject(depth int) bool {
+	mine := len(p.names)
+	for first := true; ; first = false {
+		ended, ok := p.next(first, '{', '}')
+		if ended || !ok {
+			p.names = p.names[:mine]
+			return ok
+		}
+		text, ok := p.quoted(false)
+		if !ok || !p.unique(mine, text) || !p.take(':') || !p.skip(depth) {
+			return false
+		}
+	}
+}
+
+// unique notes a name of the innermost object, whose names begin at mine, and
+// reports whether it is the first of its kind.
+func (p *plain) unique(mine int, text []byte) bool {
+	if len(p.names)-mine == maxNames {
+		return false
+	}
+	n := name{p.at - 1 - len(text), p.at - 1, sum(text)}
+	for _, other := range p.names[mine:] {
+		if other.sum == n.sum && bytes.Equal(p.text[other.start:other.end], text) {
+			return false
+		}
+	}
+	p.names = append(p.names, n)
+	return true
+}
+
+// sum tells names apart by their first eight bytes, their last eight and their
+// length.
+func sum(text []byte) uint64 {
+	n := len(text)
+	switch {
+	case n >= 8:
+		return binary.LittleEndian.Uint64(text) ^ binary.LittleEndian.Uint64(text[n-8:])<<1 ^ uint64(n)<<56
+	case cap(text) >= 8: // what follows a short name is cut off
+		return binary.LittleEndian.Uint64(text[:8])&(1<<(8*n)-1) ^ uint64(n)<<56
+	}
+	var sum uint64
+	for i, b := range text {
+		sum |= uint64(b) << (8 * i)
+	}
+	return sum ^ uint64(n)<<56
+}
+
+// quoted steps over a string and returns what is between its quotes. Escapes,
+// and the one control character that JSON lets pass, end it unless any string
+// will do.
+func (p *plain) quoted(anything bool) ([]byte, bool) {
+	if !p.take('"') {
+		return nil, false
+	}
+	text, start := p.text, p.at
+	for i := start; ; {
+		i += common(text[i:])
+		if i == len(text) {
+			return nil, false
+		}
+		switch b := text[i]; {
+		case b == '"':
+			p.at = i + 1
+			return text[start:i], true
+		case b >= utf8.RuneSelf:
+			r, size := utf8.DecodeRune(text[i:])
+			if r == utf8.RuneError && size == 1 {
+				return nil, false
+			}
+			i += size
+		case anything && b == '\\':
+			size := escape(text[i+1:])
+			if size == 0 {
+				return nil, false
+			}
+			i += 1 + size
+		case anything && b == 0x7f:
+			i++
+		default:
+			return nil, false
+		}
+	}
+}
+
+// common returns how many bytes there are up to one that needs a look: a quote,
+// a backslash, a control character or a part of a longer rune. It looks at
+// eight bytes at a time: in the sums below, the lowest byte with its highest
+// bit set is such a byte.
+func common(text []byte) int {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	i := 0
+	for ; len(text)-i >= 8; i += 8 {
+		x := binary.LittleEndian.Uint64(text[i:])
+		found := x | (x - each*' ') | (x + each) | ((x ^ each*'"') - each) | ((x ^ each*'\\') - each)
+		if found &= high; found != 0 {
+			return i + bits.TrailingZeros64(found)/8
+		}
+	}
+	for ; i < len(text); i++ {
+		if b := text[i]; b < ' ' || b >= 0x7f || b == '"' || b == '\\' {
+			return i
+		}
+	}
+	return i
+}
+
+// escape returns how long the escape is that begins behind a backslash; 0: it
+// is none, or half of a surrogate pair.
+func escape(text []byte) int {
+	switch {
+	case len(text) > 0 && bytes.IndexByte([]byte(`"\/bfnrt`), text[0]) >= 0:
+		return 1
+	case len(text) < 5 || text[0] != 'u' || (text[1]|0x20 == 'd' && text[2] > '7'):
+		return 0
+	}
+	for _, b := range text[1:5] {
+		if (b < '0' || b > '9') && (b|0x20 < 'a' || b|0x20 > 'f') {
+			return 0
+		}
+	}
+	return 5
+}
+
+func (p *plain) word(word string) bool {
+	if !bytes.HasPrefix(p.text[p.at:], []byte(word)) {
+		return false
+	}
+	p.at += len(word)
+	return true
+}
+
+func (p *plain) number() bool {
+	if p.text[p.at] == '-' {
+		p.at++
+	}
+	start := p.at
+	whole := p.digits()
+	if whole == 0 || whole > 1 && p.text[start] == '0' {
+		return false
+	}
+	if p.at < len(p.text) && p.text[p.at] == '.' {
+		p.at++
+		if p.digits() == 0 {
+			return false
+		}
+	}
+	if p.at < len(p.text) && p.text[p.at]|0x20 == 'e' {
+		p.at++
+		if p.at < len(p.text) && (p.text[p.at] == '+' || p.text[p.at] == '-') {
+			p.at++
+		}
+		return p.digits() > 0
+	}
+	return true
+}
+
+// digits steps over digits and returns how many there were.
+func (p *plain) digits() int {
+	start := p.at
+	for p.at < len(p.text) && '0' <= p.text[p.at] && p.text[p.at] <= '9' {
+		p.at++
+	}
+	return p.at - start
+}

@@ -11,55 +11,95 @@ import (
 	"time"
 )
 
-// conn is an HTTP/1.1 connection that is kept alive and does one request at a
-// time. net/http's client would cost as much CPU as the server it measures.
+// poster makes one request at a time.
+type poster interface {
+	// post sends a body and returns the status and the body of the answer, which
+	// is good until the next call.
+	post(ctx context.Context, body []byte) (status int, answer []byte, err error)
+	// next lets go of the target, after an error of post; the following post goes
+	// to another if there is one.
+	next()
+	close()
+}
+
+// conn is an HTTP/1.1 connection that is kept alive. net/http's client would
+// cost as much CPU as the server it measures.
 type conn struct {
+	plan   *plan
+	turn   int // of the targets
 	net    net.Conn
 	in     *bufio.Reader
+	head   []byte // of every request, up to the length of the body
+	out    []byte
 	answer []byte // the body of the last answer
 }
 
-func dial(ctx context.Context, target string) (*conn, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", target)
+// newConn connects to the target of the plan whose turn it is.
+func newConn(ctx context.Context, p *plan, turn int) (*conn, error) {
+	c := &conn{plan: p, turn: turn}
+	return c, c.dial(ctx)
+}
+
+func (c *conn) dial(ctx context.Context) error {
+	target := c.plan.targets[c.turn%len(c.plan.targets)]
+	connected, err := new(net.Dialer).DialContext(ctx, "tcp", target)
 	if err != nil {
-		return &conn{}, err
+		return err
 	}
-	return &conn{net: c, in: bufio.NewReaderSize(c, 8<<10)}, nil
+	c.net, c.in = connected, bufio.NewReaderSize(connected, 8<<10)
+	c.head = fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: ", c.plan.path(), target, c.plan.key)
+	return nil
 }
 
 func (c *conn) close() {
 	if c.net != nil {
 		c.net.Close()
 	}
+	c.net = nil
+}
+
+func (c *conn) next() {
+	c.close()
+	c.turn++
 }
 
 const answerTime = 30 * time.Second
 
 var errAnswer = errors.New("not an answer this client reads")
 
-// post sends the bytes of a request and reads the answer.
-func (c *conn) post(request []byte) (status int, err error) {
-	if err := c.net.SetDeadline(time.Now().Add(answerTime)); err != nil {
-		return 0, err
+func (c *conn) post(ctx context.Context, body []byte) (status int, answer []byte, err error) {
+	if c.net == nil {
+		if err := c.dial(ctx); err != nil {
+			return 0, nil, err
+		}
 	}
-	if _, err := c.net.Write(request); err != nil {
-		return 0, err
+	c.out = append(strconv.AppendInt(append(c.out[:0], c.head...), int64(len(body)), 10), "\r\n\r\n"...)
+	c.out = append(c.out, body...)
+	if err := c.net.SetDeadline(time.Now().Add(answerTime)); err != nil {
+		return 0, nil, err
+	}
+	if _, err := c.net.Write(c.out); err != nil {
+		return 0, nil, err
 	}
 	line, err := c.in.ReadSlice('\n')
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	if len(line) < len("HTTP/1.1 200") {
-		return 0, errAnswer
+		return 0, nil, errAnswer
 	}
 	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
-		return 0, errAnswer
+		return 0, nil, errAnswer
 	}
 	length, err := c.readHead()
 	if err != nil {
-		return 0, fmt.Errorf("answer %d: %w", status, err)
+		return 0, nil, fmt.Errorf("answer %d: %w", status, err)
 	}
+	return status, c.answer, c.readBody(length)
+}
+
+func (c *conn) readBody(length int) error {
 	if cap(c.answer) < length {
 		c.answer = make([]byte, length)
 	}
@@ -67,11 +107,11 @@ func (c *conn) post(request []byte) (status int, err error) {
 	for read := 0; read < length; {
 		n, err := c.in.Read(c.answer[read:])
 		if err != nil {
-			return 0, err
+			return err
 		}
 		read += n
 	}
-	return status, nil
+	return nil
 }
 
 // readHead returns the length of the body, which must be given: the API's

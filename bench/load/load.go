@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -24,8 +25,10 @@ type result struct {
 
 // publisher is one connection.
 type publisher struct {
-	plan      plan
+	plan      *plan
+	place     int           // among the publishers
 	turn      *atomic.Int64 // shared: the number of the next event
+	client    *http.Client  // shared, for std
 	start     time.Time
 	result    result
 	latencies []int32 // microseconds, of what was accepted
@@ -37,12 +40,14 @@ func publish(ctx context.Context, p plan) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.duration)
 	defer cancel()
 	var turn atomic.Int64
+	client := newClient(p.connections)
+	defer client.CloseIdleConnections()
 	start := time.Now()
 	publishers := make([]*publisher, p.connections)
 	errs := make([]error, p.connections)
 	var publishing sync.WaitGroup
 	for i := range publishers {
-		publishers[i] = &publisher{plan: p, turn: &turn, start: start}
+		publishers[i] = &publisher{plan: &p, place: i, turn: &turn, client: client, start: start}
 		publishing.Go(func() { errs[i] = publishers[i].run(ctx) })
 	}
 	publishing.Wait()
@@ -69,36 +74,52 @@ func publish(ctx context.Context, p plan) (result, error) {
 // again, so that a server that is restarted is no end; one that cannot even be
 // made at the start is an error.
 func (p *publisher) run(ctx context.Context) error {
-	c, err := dial(ctx, p.plan.target)
+	out, err := p.poster(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { c.close() }()
+	defer out.close()
 	for {
 		n := p.turn.Add(1) - 1
 		if p.plan.count > 0 && n >= p.plan.count || !p.await(ctx, n) {
 			return nil
 		}
-		sent := time.Now()
-		status, err := c.post(p.request(n))
-		switch {
-		case err != nil:
-			p.result.Broken++
-			c.close()
-			if c, err = dial(ctx, p.plan.target); err != nil {
-				return nil // it was there before: the broken request says so
+		for answered := false; !answered && ctx.Err() == nil; {
+			if answered, err = p.publish(ctx, out, n); err != nil {
+				return err
 			}
-		case status >= 200 && status <= 299:
-			p.result.Accepted++
-			p.latencies = append(p.latencies, int32(time.Since(sent).Microseconds()))
-		default:
-			p.result.Refused++
-			if status != 429 && status != 503 {
-				return fmt.Errorf("publish: the server answers %d: %s", status, c.answer)
-			}
-			pause(ctx, 100*time.Millisecond)
 		}
 	}
+}
+
+func (p *publisher) poster(ctx context.Context) (poster, error) {
+	if p.plan.std {
+		return &std{plan: p.plan, turn: p.place, client: p.client}, nil
+	}
+	return newConn(ctx, p.plan, p.place)
+}
+
+// publish publishes event n once, and reports whether to go on to the next.
+func (p *publisher) publish(ctx context.Context, out poster, n int64) (done bool, err error) {
+	sent := time.Now()
+	status, answer, err := out.post(ctx, p.event(n))
+	switch {
+	case err != nil:
+		p.result.Broken++
+		out.next()
+		pause(ctx, 5*time.Millisecond)
+		return !p.plan.keyed, nil //nolint:nilerr // the result counts it
+	case status >= 200 && status <= 299:
+		p.result.Accepted++
+		p.latencies = append(p.latencies, int32(time.Since(sent).Microseconds()))
+	default:
+		p.result.Refused++
+		if status != 429 && status != 503 {
+			return true, fmt.Errorf("publish: the server answers %d: %s", status, answer)
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+	return true, nil
 }
 
 // await waits until event n is due and reports whether there is still time. A
@@ -123,26 +144,25 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// request returns the bytes of publish number n.
-func (p *publisher) request(n int64) []byte {
-	event := fmt.Sprintf(`{"account":%q,"type":"bench.t%d","data":{"n":%d,"fill":"`, p.plan.account, n%int64(max(1, p.plan.types)), n)
-	fill := max(0, p.plan.size-len(`{"n":1234567,"fill":""}`))
-	tail := `"}}`
-	if p.plan.keyed {
-		tail = fmt.Sprintf(`"},"idempotency_key":"%d-%d"}`, p.start.UnixNano(), n)
+// path is where events go.
+func (p *plan) path() string {
+	if p.raw != "" {
+		return p.raw
 	}
-	path := "/v1/webhooks/events"
-	if p.plan.raw != "" {
-		path = p.plan.raw
-	}
-	p.body = fmt.Appendf(p.body[:0], "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
-		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		path, p.plan.target, p.plan.key, len(event)+fill+len(tail), event)
-	p.body = append(p.body, filler[:min(fill, len(filler))]...)
-	for rest := fill - len(filler); rest > 0; rest -= len(filler) {
+	return "/v1/webhooks/events"
+}
+
+// event returns the body of publish number n.
+func (p *publisher) event(n int64) []byte {
+	p.body = fmt.Appendf(p.body[:0], `{"account":%q,"type":"%s.t%d","data":{"n":%d,"fill":"`,
+		p.plan.account, p.plan.prefix, n%int64(max(1, p.plan.types)), n)
+	for rest := p.plan.size - len(`{"n":1234567,"fill":""}`); rest > 0; rest -= len(filler) {
 		p.body = append(p.body, filler[:min(rest, len(filler))]...)
 	}
-	return append(p.body, tail...)
+	if p.plan.keyed {
+		return fmt.Appendf(p.body, `"},"idempotency_key":"%d-%d"}`, p.start.UnixNano(), n)
+	}
+	return append(p.body, `"}}`...)
 }
 
 var filler = strings.Repeat("abcdefghijklmnopqrstuvwxyz012345", 128)

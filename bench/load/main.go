@@ -6,10 +6,15 @@
 // The key is -key or POSTRIDER_API_KEY. Each connection sends one publish at
 // a time, and the next when it has its answer: what is measured is what a
 // caller sees. Answers other than 2xx are counted; after a 429 or a 503 the
-// connection waits a tenth of a second.
+// connection waits a tenth of a second. Several targets share the connections;
+// one that breaks goes on at the next target.
 //
-// With -raw it POSTs the same requests to a plain receiver: what the machine
-// and this program can do at all.
+// With -keyed each event has an idempotency key, and a publish that got no
+// answer is repeated until it gets one: accepted is then exactly what must
+// arrive, whatever is killed.
+//
+// With -raw it POSTs the same events to a plain receiver: what the machine and
+// this program can do at all. -std does so with net/http's client.
 package main
 
 import (
@@ -19,16 +24,19 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 )
 
 // plan is what to publish.
 type plan struct {
-	target      string
+	targets     []string
 	key         string
 	account     string
 	raw         string
+	std         bool
+	prefix      string
 	types       int
 	connections int
 	rate        float64
@@ -41,17 +49,20 @@ type plan struct {
 func main() {
 	var p plan
 	flag.StringVar(&p.key, "key", os.Getenv("POSTRIDER_API_KEY"), "API key")
-	flag.StringVar(&p.target, "target", "127.0.0.1:8080", "address of the server")
+	targets := flag.String("target", "127.0.0.1:8080", "addresses of the server's nodes, with commas between")
 	flag.StringVar(&p.account, "account", "bench", "account to publish for")
 	flag.StringVar(&p.raw, "raw", "", "path of a plain receiver to POST to instead")
+	flag.BoolVar(&p.std, "std", false, "use net/http's client")
+	flag.StringVar(&p.prefix, "prefix", "bench", "what the event types begin with")
 	flag.IntVar(&p.types, "types", 1, "event types bench.t0, bench.t1, … that take turns")
 	flag.IntVar(&p.connections, "connections", 32, "connections, each with one publish at a time")
 	flag.Float64Var(&p.rate, "rate", 0, "events per second over all connections; 0: as fast as they are taken")
 	flag.Int64Var(&p.count, "count", 0, "stop after this many; 0: by -duration alone")
 	flag.DurationVar(&p.duration, "duration", 10*time.Second, "stop after this long")
 	flag.IntVar(&p.size, "size", 1024, "bytes of data of an event, 32 at least")
-	flag.BoolVar(&p.keyed, "keyed", false, "send an idempotency key with each")
+	flag.BoolVar(&p.keyed, "keyed", false, "send an idempotency key with each, and repeat what got no answer")
 	flag.Parse()
+	p.targets = strings.Split(*targets, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	result, err := publish(ctx, p)

@@ -1,11 +1,13 @@
-// Command run measures Postrider on this machine: it starts a server, a
-// receiver and a publisher as processes of their own, runs the scenarios of
-// scenarios.go on each store, and prints a table in Markdown.
+// Command run measures Postrider on this machine: it starts servers, a receiver
+// and publishers as processes of their own, runs the scenarios of scenarios.go
+// on fresh stores, and writes a table in Markdown.
 //
-//	go run ./bench/run -stores sqlite,postgres -seconds 10
+//	go run ./bench/run -runs 3 -out bench/RESULTS.md
+//	go run ./bench/run -stores postgres -only B5,B6
+//	go run ./bench/run -quick
 //
-// README.md beside it says what the columns mean. Every scenario is bounded in
-// time; nothing leaves the loopback interface.
+// README.md beside it says what the figures mean. Every wait is bounded, and
+// what did not arrive is a figure; nothing leaves the loopback interface.
 package main
 
 import (
@@ -23,18 +25,26 @@ import (
 )
 
 type options struct {
-	stores  string
-	only    string
-	dir     string
-	seconds int
+	stores   string
+	only     string
+	dir      string
+	out      string
+	profiles string
+	seconds  int
+	runs     int
+	quick    bool
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.stores, "stores", "sqlite,postgres", "stores to measure")
-	flag.StringVar(&o.only, "only", "", "scenarios to run, with commas between; empty: all")
+	flag.StringVar(&o.only, "only", "", "scenarios to run, B5 or a whole name, with commas between; empty: all")
 	flag.StringVar(&o.dir, "dir", "", "folder for the stores: its disk decides; empty: the system's for temporary files")
-	flag.IntVar(&o.seconds, "seconds", 10, "how long each scenario publishes")
+	flag.StringVar(&o.out, "out", "", "file for the table; empty: standard output")
+	flag.StringVar(&o.profiles, "profiles", "", "existing folder for CPU and allocation profiles of the first node, of each phase; empty: none")
+	flag.IntVar(&o.seconds, "seconds", 10, "how long scenarios of the highest rate publish")
+	flag.IntVar(&o.runs, "runs", 1, "how often to run each scenario")
+	flag.BoolVar(&o.quick, "quick", false, "short and small, to try the scenarios: the numbers mean nothing")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -45,30 +55,105 @@ func main() {
 }
 
 func run(ctx context.Context, o options) (err error) {
+	wanted, err := choose(scenarios(o.extent()), o)
+	if err != nil {
+		return err
+	}
 	l, err := lab.Open(ctx, o.dir, "sink", "load")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
+	rep := newReport(o)
+	var errs []error
+	for round := range o.runs {
+		if ctx.Err() != nil {
+			break
+		}
+		errs = append(errs, measureRound(ctx, l, rep, wanted))
+		fmt.Fprintf(os.Stderr, "round %d of %d: done\n", round+1, o.runs)
+	}
+	rep.faults = errors.Join(errs...)
+	rep.server, err = l.PostgresVersion(ctx)
+	return errors.Join(rep.faults, err, rep.write(o.out))
+}
+
+// measureRound runs every scenario once. One that fails does not end the
+// others.
+func measureRound(ctx context.Context, l *lab.Lab, rep *report, wanted []chosen) error {
 	raw, err := measureRaw(ctx, l)
 	if err != nil {
 		return fmt.Errorf("raw: %w", err)
 	}
-	fmt.Printf("%s\n\nraw: %.0f requests/s from load to sink, p50 %s, p99 %s\n\n%s", machine(), raw.Rate(),
-		millis(raw.P50), millis(raw.P99), tableHead)
+	rep.addRaw(raw)
 	var errs []error
-	for store := range strings.SplitSeq(o.stores, ",") {
-		for _, s := range scenarios {
-			if o.only != "" && !strings.Contains(","+o.only+",", ","+s.name+",") {
-				continue
-			}
-			m, err := measure(ctx, l, store, s.lasting(time.Duration(o.seconds)*time.Second))
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%s on %s: %w", s.name, store, err))
-				continue
-			}
-			fmt.Print(m.row())
+	for _, c := range wanted {
+		if ctx.Err() != nil {
+			return errors.Join(append(errs, ctx.Err())...)
 		}
+		began := time.Now()
+		shown, err := measure(ctx, l, c)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s on %s: %w", c.name, c.store, err))
+			fmt.Fprintln(os.Stderr, errs[len(errs)-1])
+			continue
+		}
+		shown.raw = raw
+		rep.add(c, append(c.figures(shown), shown.losses()...))
+		fmt.Fprintf(os.Stderr, "%s on %s: %.0f s\n", c.name, c.store, time.Since(began).Seconds())
 	}
 	return errors.Join(errs...)
+}
+
+// chosen is a scenario on a store.
+type chosen struct {
+	scenario
+
+	store    string
+	profiles string // folder; empty: none
+}
+
+// choose returns what the options ask for. What nothing answers to is an
+// error, not an empty table.
+func choose(all []scenario, o options) ([]chosen, error) {
+	if o.runs < 1 || o.seconds < 1 {
+		return nil, errors.New("-runs and -seconds must be at least 1")
+	}
+	unmet := map[string]bool{}
+	for name := range strings.SplitSeq(o.only, ",") {
+		unmet[name] = true
+	}
+	var wanted []chosen
+	for store := range strings.SplitSeq(o.stores, ",") {
+		if store != sqlite && store != postgres {
+			return nil, fmt.Errorf("-stores: there is no store %q", store)
+		}
+		for _, s := range all {
+			if s.only != "" && s.only != store {
+				continue
+			}
+			asked := o.only == ""
+			for _, name := range s.names(store) {
+				asked = met(unmet, name) || asked
+			}
+			if asked {
+				wanted = append(wanted, chosen{s, store, o.profiles})
+			}
+		}
+	}
+	for name, still := range unmet {
+		if o.only != "" && still {
+			return nil, fmt.Errorf("-only: no scenario %q on %s", name, o.stores)
+		}
+	}
+	return wanted, nil
+}
+
+// met reports whether name was asked for, and notes that it was found.
+func met(unmet map[string]bool, name string) bool {
+	_, asked := unmet[name]
+	if asked {
+		unmet[name] = false
+	}
+	return asked
 }

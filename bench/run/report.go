@@ -4,37 +4,166 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/postrider/postrider/bench/internal/lab"
 )
 
-const tableHead = "| scenario | store | accepted/s | deliveries/s | publish p50 | p99 | created→received p50 | p95 | p99 | " +
-	"CPU µs/delivery: server | postgres | load | sink | bytes/delivery | server RSS | refused | missing | surplus |\n" +
-	"|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
-
-// row is the scenario's row of the table.
-func (m measurement) row() string {
-	deliveries := max(1, m.sink.Count)
-	surplus := max(0, m.sink.Count-m.load.Accepted*m.scenario.matches())
-	cells := []string{
-		m.scenario.name, m.store,
-		fmt.Sprintf("%.0f", m.load.Rate()),
-		fmt.Sprintf("%.0f", float64(m.sink.Count)/m.sink.LastAt.Sub(m.load.FirstAt).Seconds()),
-		millis(m.load.P50), millis(m.load.P99),
-		millis(m.sink.P50), millis(m.sink.P95), millis(m.sink.P99),
-		perDelivery(m.used.server.CPU, deliveries), perDelivery(m.used.postgres.CPU, deliveries),
-		perDelivery(m.used.load.CPU, deliveries), perDelivery(m.used.sink.CPU, deliveries),
-		fmt.Sprint(m.bytes / deliveries),
-		fmt.Sprintf("%d MiB", m.used.server.Peak>>20),
-		fmt.Sprint(m.load.Refused + m.load.Broken), fmt.Sprint(m.missing), fmt.Sprint(surplus),
-	}
-	return "| " + strings.Join(cells, " | ") + " |\n"
+// report gathers the figures of all rounds.
+type report struct {
+	opts   options
+	server string // version of PostgreSQL
+	raws   []raws
+	rows   []*row
+	faults error
 }
 
-func millis(micros int64) string { return fmt.Sprintf("%.1f ms", float64(micros)/1000) }
+// row is one figure of a scenario on a store.
+type row struct {
+	name   string // of the scenario
+	store  string
+	figure string
+	format string
+	goal   *goal
+	values []float64 // one for each round
+}
 
-func perDelivery(cpu time.Duration, deliveries int64) string {
-	return fmt.Sprint(cpu.Microseconds() / deliveries)
+func newReport(o options) *report { return &report{opts: o} }
+
+func (rep *report) addRaw(r raws) { rep.raws = append(rep.raws, r) }
+
+// add takes the figures of one run of a scenario.
+func (rep *report) add(c chosen, figures []figure) {
+	name, goals := c.name, c.goals
+	if c.store == sqlite {
+		goals = c.goalsOn
+		if c.onSQLite != "" {
+			name = c.onSQLite
+		}
+	}
+	for _, f := range figures {
+		r := rep.row(name, c.store, f)
+		if g, ok := goals[f.name]; ok {
+			r.goal = &g
+		}
+		if f.name == notArrived {
+			r.goal = new(atMost(0))
+		}
+		r.values = append(r.values, f.value)
+	}
+}
+
+func (rep *report) row(name, store string, f figure) *row {
+	for _, r := range rep.rows {
+		if r.name == name && r.store == store && r.figure == f.name {
+			return r
+		}
+	}
+	r := &row{name: name, store: store, figure: f.name, format: f.format}
+	rep.rows = append(rep.rows, r)
+	return r
+}
+
+// write writes the report to a file, or to standard output.
+func (rep *report) write(path string) error {
+	if path == "" {
+		_, err := os.Stdout.WriteString(rep.markdown())
+		return err
+	}
+	if err := os.WriteFile(path, []byte(rep.markdown()), 0o644); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return nil
+}
+
+func (rep *report) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Results\n\n%s\n\n    %s\n\n", machine(), command())
+	if rep.server != "" {
+		fmt.Fprintf(&b, "PostgreSQL %s with %s, the rest as installed: fsync and synchronous_commit are on.\n",
+			rep.server, strings.Join(lab.Settings, ", "))
+	}
+	fmt.Fprintf(&b, "%d run(s) of each scenario, on fresh stores; README.md says what the figures are.\n", rep.opts.runs)
+	if rep.opts.quick {
+		b.WriteString("With -quick: the numbers mean nothing.\n")
+	}
+	if rep.faults != nil {
+		b.WriteString("\nNot measured:\n\n")
+		for line := range strings.Lines(rep.faults.Error()) {
+			b.WriteString("    " + line)
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\nRaw, from load to sink without a server, 64 connections, requests/s:\n\n| client | median | least to greatest |\n|---|--:|--:|\n")
+	var lean, std []float64
+	for _, r := range rep.raws {
+		lean, std = append(lean, r.lean.Rate()), append(std, r.std.Rate())
+	}
+	for _, r := range []row{{figure: "net/http", values: std}, {figure: "lean, as in bench/load", values: lean}} {
+		if len(r.values) > 0 {
+			fmt.Fprintf(&b, "| %s | %.0f | %.0f to %.0f |\n", r.figure, median(r.values), slices.Min(r.values), slices.Max(r.values))
+		}
+	}
+	b.WriteString("\n## Goals\n\n| scenario | figure | goal | median | least to greatest | reached |\n|---|---|--:|--:|--:|---|\n")
+	for _, r := range rep.rows {
+		if r.goal != nil {
+			fmt.Fprintf(&b, "| %s | %s | %s |\n", r.title(), r.cells(), rep.verdict(r))
+		}
+	}
+	var of string
+	for _, r := range rep.rows {
+		if r.title() != of {
+			of = r.title()
+			fmt.Fprintf(&b, "\n## %s\n\n| figure | goal | median | least to greatest |\n|---|--:|--:|--:|\n", of)
+		}
+		fmt.Fprintf(&b, "| %s |\n", r.cells())
+	}
+	return b.String()
+}
+
+// verdict says whether the median of a row keeps its goal.
+func (rep *report) verdict(r *row) string {
+	if r.goal.reached(median(r.values)) {
+		return "yes"
+	}
+	for _, other := range rep.rows {
+		instead := other.title() == r.title() && other.figure == r.goal.or
+		if instead && other.goal != nil && other.goal.reached(median(other.values)) {
+			return "by its alternative"
+		}
+	}
+	return "**no**"
+}
+
+// title is the name of the scenario, and its store.
+func (r *row) title() string { return r.name + ", " + r.store }
+
+// cells are the figure, its goal, the median and the spread.
+func (r *row) cells() string {
+	show := func(value float64) string { return fmt.Sprintf(r.format, value) }
+	wanted, spread := "", ""
+	if r.goal != nil {
+		wanted = r.goal.sign() + " " + show(r.goal.bound)
+	}
+	if len(r.values) > 1 {
+		spread = show(slices.Min(r.values)) + " to " + show(slices.Max(r.values))
+	}
+	return strings.Join([]string{r.figure, wanted, show(median(r.values)), spread}, " | ")
+}
+
+// command is what was typed.
+func command() string {
+	words := []string{"go run ./bench/run"}
+	for _, word := range os.Args[1:] {
+		if strings.Contains(word, " ") {
+			word = strconv.Quote(word)
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " ")
 }
 
 // machine says what the numbers were measured on.

@@ -1,45 +1,307 @@
 package main
 
-import "time"
+import (
+	"strings"
+	"time"
 
-// scenario is a shape of load. Endpoints subscribe to event types bench.t0,
-// bench.t1, …, each to one, or all to bench.*.
+	"github.com/postrider/postrider/bench/internal/lab"
+)
+
+// The stores.
+const (
+	sqlite   = "sqlite"
+	postgres = "postgres"
+)
+
+// scenario is a shape of load and what it is to show.
 type scenario struct {
-	name        string
-	endpoints   int
-	fanOut      bool // every endpoint gets every event
-	path        string
-	concurrency int // of each endpoint
-	connections int
-	rate        float64 // events per second; 0: as fast as they are taken
-	size        int     // bytes of data
-	duration    time.Duration
+	name     string
+	also     string // another name that it is chosen by
+	onSQLite string // its name there, if it has one of its own
+	only     string // the store that it runs on; empty: any
+	stages   []stage
+	figures  func(shown) []figure
+	goals    goals // on PostgreSQL
+	goalsOn  goals // on SQLite
 }
 
-var scenarios = []scenario{
-	{name: "B1 one endpoint", endpoints: 1, path: "/ok", concurrency: 64, connections: 64, size: 1024},
-	{name: "B2 100 endpoints, one each", endpoints: 100, path: "/ok", concurrency: 10, connections: 64, size: 1024},
-	{name: "B3 one event to 100 endpoints", endpoints: 100, fanOut: true, path: "/ok", concurrency: 10, connections: 8, size: 1024},
-	{name: "B4 50 events/s", endpoints: 1, path: "/ok", concurrency: 10, connections: 8, rate: 50, size: 1024},
+// goals is what is to be reached, by the name of the figure.
+type goals map[string]goal
+
+// names returns what the scenario is called on a store: in full and in short.
+func (s scenario) names(store string) []string {
+	names := []string{s.name}
+	if s.also != "" {
+		names = append(names, s.also)
+	}
+	if store == sqlite && s.onSQLite != "" {
+		names = append(names, s.onSQLite)
+	}
+	for _, name := range names {
+		short, _, _ := strings.Cut(name, " ")
+		names = append(names, short)
+	}
+	return names
 }
 
-func (s scenario) lasting(d time.Duration) scenario {
-	s.duration = d
+// extent is how long and how large the scenarios are.
+type extent struct {
+	full  time.Duration // of a phase at the highest rate
+	quick bool
+}
+
+func (o options) extent() extent {
+	if o.quick {
+		return extent{2 * time.Second, true}
+	}
+	return extent{time.Duration(o.seconds) * time.Second, false}
+}
+
+// lasting returns how long a phase of this length is to be.
+func (e extent) lasting(d time.Duration) time.Duration {
+	if e.quick {
+		return max(2*time.Second, d/15)
+	}
+	return d
+}
+
+// many returns how many of a thousand things and more there are to be.
+func (e extent) many(n int) int {
+	if e.quick {
+		return max(manyEndpoints, n/25)
+	}
+	return n
+}
+
+// What the figures are called that are goals, too.
+const (
+	perSecond  = "deliveries/s"
+	ofStd      = "deliveries/s ÷ raw (net/http)"
+	oldestLeft = "oldest undelivered at the end of the load"
+	publishP50 = "publish p50"
+	costCPU    = "CPU/delivery, server and postgres"
+	costDisk   = "disk/delivery"
+	costWAL    = "WAL/delivery"
+	costRSS    = "server RSS, peak"
+	latencyP50 = "created→received p50"
+	latencyP95 = "created→received p95"
+	latencyP99 = "created→received p99"
+)
+
+func scenarios(e extent) []scenario {
+	return []scenario{
+		{
+			name: "B1 one endpoint", onSQLite: "B9 one endpoint",
+			stages: atFull(e, group{class: good, endpoints: 1, concurrency: 64}), figures: throughput,
+			goals:   goals{perSecond: atLeast(12_000).orElse(ofStd), ofStd: atLeast(0.21).orElse(perSecond), oldestLeft: atMost(2000)},
+			goalsOn: goals{perSecond: atLeast(6_000)},
+		},
+		{
+			name: "B2 100 endpoints, one each", also: "B10",
+			stages: atFull(e, group{class: good, endpoints: 100}), figures: throughput,
+			goals: goals{
+				perSecond: atLeast(12_000).orElse(ofStd), ofStd: atLeast(0.21).orElse(perSecond), oldestLeft: atMost(2000),
+				costCPU: atMost(130), costDisk: atMost(2200), costWAL: atMost(4000), costRSS: atMost(150),
+			},
+		},
+		{
+			name: "B3 one event to 100 endpoints",
+			stages: []stage{{
+				groups: []group{{class: good, endpoints: 100, fanOut: true}},
+				phases: []phase{{name: "load", lasts: e.full, loads: []load{{class: good, connections: 1}}}},
+			}},
+			figures: throughput, goals: goals{perSecond: atLeast(16_000), publishP50: atMost(5)},
+		},
+		{
+			name: "B4 50 events/s", onSQLite: "B9 50 events/s",
+			stages: []stage{{
+				groups: []group{{class: good, endpoints: 1}},
+				phases: []phase{{name: "load", lasts: e.full, loads: []load{{class: good, connections: 8, rate: 50}}}},
+			}},
+			figures: throughput,
+			goals:   goals{latencyP50: atMost(3), latencyP95: atMost(5), latencyP99: atMost(10)},
+			goalsOn: goals{latencyP50: atMost(3)},
+		},
+		oneHangs(e), blackHoles(e), crowd(e), longBacklog(e), threeNodes(e), growth(e),
+	}
+}
+
+// atFull is one group that gets events as fast as they are taken.
+func atFull(e extent, g group) []stage {
+	return []stage{{groups: []group{g}, phases: []phase{
+		{name: "load", lasts: e.full, loads: []load{{class: g.class, connections: 64}}},
+	}}}
+}
+
+func oneHangs(e extent) scenario {
+	hangs := map[string]lab.Answer{"sick": {After: 10 * time.Second}}
+	healthy := load{class: "healthy", connections: 8, rate: 90}
+	sick := load{class: "sick", connections: 2, rate: 10}
+	return scenario{
+		name: "B5 one of ten hangs", only: postgres,
+		stages: []stage{
+			{
+				groups: []group{{class: "healthy", endpoints: 9}, {class: "sick", endpoints: 1}},
+				phases: []phase{
+					{name: "without", lasts: e.lasting(30 * time.Second), loads: []load{healthy, sick}},
+					{
+						name: "hang", lasts: e.lasting(30 * time.Second), loads: []load{healthy, sick},
+						answers: hangs, ignored: []string{"sick"},
+					},
+				},
+			},
+			{
+				groups: []group{{class: "healthy", endpoints: 9}, {class: "sick", endpoints: 1, paused: true}},
+				phases: []phase{
+					{name: "without retries", lasts: e.lasting(30 * time.Second), loads: []load{healthy}},
+					{
+						name: "retries due", lasts: e.lasting(30 * time.Second), loads: []load{healthy, sick},
+						answers: hangs, ignored: []string{"sick"}, before: backlog("sick", e.many(10_000), true),
+					},
+				},
+			},
+		},
+		figures: isolation("healthy", pair{"without", "hang"}, pair{"without retries", "retries due"}),
+		goals: goals{
+			"hang: p99": atMost(15), "hang: p99 ÷ without": atMost(1.25),
+			"retries due: p99": atMost(15), "retries due: p99 ÷ without retries": atMost(1.25),
+		},
+	}
+}
+
+func blackHoles(e extent) scenario {
+	lasts := e.lasting(75 * time.Second)
+	loads := []load{{class: "healthy", connections: 16, rate: 450}, {class: "dead", connections: 4, rate: 50}}
+	return scenario{
+		name: "B6 1,000 black holes among 10,000 endpoints", only: postgres,
+		stages: []stage{{
+			// Each black hole is a host of its own: what is measured is not a cap of a host.
+			groups: []group{
+				{class: "healthy", endpoints: e.many(9_000), hosts: 100},
+				{class: "dead", endpoints: e.many(1_000), hosts: e.many(1_000)},
+			},
+			phases: []phase{
+				{name: "without", lasts: e.lasting(30 * time.Second), loads: loads},
+				{
+					name: "black holes", lasts: lasts, loads: loads, ignored: []string{"dead"},
+					answers: map[string]lab.Answer{"dead": {Never: true}}, during: sampleSlots("dead", lasts*4/5, lasts),
+				},
+			},
+		}},
+		figures: func(s shown) []figure {
+			return append(isolation("healthy", pair{"without", "black holes"})(s), s.slots("black holes")...)
+		},
+		goals: goals{"black holes: p99 ÷ without": atMost(1.25), "slots on the dead, greatest": atMost(10)},
+	}
+}
+
+func crowd(e extent) scenario {
+	lasts := e.lasting(30 * time.Second)
+	others := load{class: "others", connections: 8, rate: 100}
+	return scenario{
+		name: "B7 one event to 100,000 endpoints", only: postgres,
+		stages: []stage{{
+			groups: []group{
+				{class: "others", endpoints: 10},
+				{class: "crowd", endpoints: e.many(100_000), hosts: 250, fanOut: true},
+			},
+			phases: []phase{
+				{name: "without", lasts: lasts, loads: []load{others}},
+				{name: "fan-out", lasts: lasts, loads: []load{others, {class: "crowd", connections: 1, count: 1, after: lasts / 10}}},
+			},
+		}},
+		figures: func(s shown) []figure {
+			return append(isolation("others", pair{"without", "fan-out"})(s), s.fannedOut("fan-out", "crowd")...)
+		},
+		goals: goals{"fan-out: p99 ÷ without": atMost(1.25), "publish of the event": atMost(10), "server RSS, growth": atMost(100)},
+	}
+}
+
+func longBacklog(e extent) scenario {
+	lasts := e.lasting(30 * time.Second)
+	others := []load{{class: "others", connections: 8, rate: 100}}
+	const slow = 20 * time.Millisecond
+	return scenario{
+		name: "B8 a backlog of 1,000,000", only: postgres,
+		stages: []stage{{
+			logged: true,
+			groups: []group{{class: "others", endpoints: 10}, {class: "backlog", endpoints: 1, concurrency: 10, paused: true}},
+			phases: []phase{
+				{name: "without", lasts: lasts, loads: others},
+				{
+					name: "answers in 20 ms", lasts: lasts, loads: others, ignored: []string{"backlog"},
+					answers: map[string]lab.Answer{"backlog": {After: slow}}, before: backlog("backlog", e.many(1_000_000), false),
+				},
+				{
+					name: "answers at once", lasts: lasts, loads: others, ignored: []string{"backlog"},
+					answers: map[string]lab.Answer{"backlog": {}},
+				},
+			},
+		}},
+		figures: func(s shown) []figure {
+			shares := isolation("others", pair{"without", "answers in 20 ms"}, pair{"without", "answers at once"})(s)
+			drained := append(s.drained("answers in 20 ms", "backlog"), s.drained("answers at once", "backlog")...)
+			return append(append(shares, drained...), figure{
+				name: "answers in 20 ms: drained ÷ limit", format: "%.2f",
+				value: s.drainRate("answers in 20 ms", "backlog") / (10 / slow.Seconds()),
+			})
+		},
+		goals: goals{
+			"answers in 20 ms: p99 ÷ without": atMost(1.25), "answers in 20 ms: claims p99": atMost(25),
+			"answers at once: p99 ÷ without": atMost(1.25), "answers at once: claims p99": atMost(25),
+			"answers in 20 ms: drained ÷ limit": atLeast(0.9),
+		},
+	}
+}
+
+func threeNodes(e extent) scenario {
+	g := group{class: good, endpoints: 100}
+	one, three := atFull(e, g)[0], atFull(e, g)[0]
+	one.phases[0].name, three.phases[0].name, three.nodes = "one node", "three nodes", 3
+	lasts := e.lasting(30 * time.Second)
+	return scenario{
+		name: "B11 three nodes", only: postgres,
+		stages: []stage{one, three, {
+			// Answers take a while, so that the dead node leaves attempts behind.
+			nodes: 3, distinct: true, groups: []group{{class: good, endpoints: 30, concurrency: 4}},
+			phases: []phase{{
+				name: "one killed", lasts: lasts, during: killAfter(lasts / 3),
+				answers: map[string]lab.Answer{good: {After: 50 * time.Millisecond}},
+				loads:   []load{{class: good, connections: 32, rate: 1000, keyed: true}},
+			}},
+		}},
+		figures: func(s shown) []figure {
+			return append(s.compared("one node", "three nodes"), s.afterKill("one killed")...)
+		},
+		goals: goals{
+			"three nodes ÷ one node": atLeast(0.85), "one killed: longest created→received": atMost(10),
+			"one killed: longest created→received again": atMost(10),
+		},
+	}
+}
+
+func growth(e extent) scenario {
+	s := scenario{name: "B12 growth", only: postgres}
+	endpoints, rows := []string{}, []string{}
+	add := func(name string, n int, before act) {
+		st := atFull(e, group{class: good, endpoints: n, concurrency: 64})[0]
+		st.phases[0].name, st.phases[0].before = name, before
+		s.stages = append(s.stages, st)
+	}
+	for _, n := range []int{1, 10, 100, e.many(1_000), e.many(10_000)} {
+		name := numbered(n, "endpoints")
+		endpoints = append(endpoints, name)
+		add(name, n, nil)
+	}
+	rows = append(rows, numbered(100, "endpoints"))
+	for _, n := range []int{e.many(1_000_000), e.many(10_000_000)} {
+		name := numbered(n, "rows of history")
+		rows = append(rows, name)
+		add(name, 100, history(n))
+	}
+	s.figures = func(s shown) []figure {
+		return append(s.flat("by endpoints: least ÷ greatest", endpoints), s.flat("by history: least ÷ greatest", rows)...)
+	}
+	s.goals = goals{"by endpoints: least ÷ greatest": atLeast(0.85), "by history: least ÷ greatest": atLeast(0.85)}
 	return s
-}
-
-// types returns how many event types take turns.
-func (s scenario) types() int {
-	if s.fanOut {
-		return 1
-	}
-	return s.endpoints
-}
-
-// matches returns how many endpoints an event matches.
-func (s scenario) matches() int64 {
-	if s.fanOut {
-		return int64(s.endpoints)
-	}
-	return 1
 }

@@ -6,21 +6,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"time"
 )
 
 // sink receives deliveries. It speaks just enough HTTP/1.1 to be no part of
-// what is measured: a request costs it two system calls and no allocation that
-// grows with the request.
+// what is measured: a request costs it two system calls and no allocation.
 type sink struct {
-	tally tally
+	distinct bool
 
-	mu    sync.Mutex
-	conns map[net.Conn]struct{}
+	mu      sync.Mutex
+	classes map[string]*class
+	conns   map[net.Conn]struct{}
 }
 
 // Run serves until ctx ends. No connection outlives it.
@@ -48,7 +48,7 @@ func (s *sink) Run(ctx context.Context, listener net.Listener) error {
 		s.conns[conn] = struct{}{}
 		s.mu.Unlock()
 		serving.Go(func() {
-			_ = s.serve(ctx, conn) // the peer went away, or talks what it should not
+			_ = s.serve(conn) // the peer went away, or talks what it should not
 			conn.Close()
 			s.mu.Lock()
 			delete(s.conns, conn)
@@ -59,125 +59,131 @@ func (s *sink) Run(ctx context.Context, listener net.Listener) error {
 
 const maxBody = 2 << 20
 
-var errRequest = errors.New("not a request this sink reads")
+var (
+	errRequest = errors.New("not a request this sink reads")
+	errPeer    = errors.New("not a peer on the loopback interface")
+)
 
-func (s *sink) serve(ctx context.Context, conn net.Conn) error {
-	in := bufio.NewReaderSize(conn, 64<<10)
+func (s *sink) serve(conn net.Conn) error {
+	if peer, ok := conn.RemoteAddr().(*net.TCPAddr); !ok || !peer.IP.IsLoopback() {
+		return errPeer
+	}
+	in := bufio.NewReaderSize(conn, 8<<10)
+	var of *class // whose requests the connection carries: mostly one's
 	for {
-		r, err := readRequest(in)
+		path, err := readPath(in)
 		if err != nil {
 			return err
 		}
-		if bytes.HasPrefix(r.path, []byte("/stats")) || bytes.HasPrefix(r.path, []byte("/reset")) {
-			if err := s.control(conn, string(r.path)); err != nil {
+		if question, ok := bytes.CutPrefix(path, []byte("-/")); ok {
+			if err := s.answerControl(conn, in, string(question)); err != nil {
 				return err
 			}
 			continue
 		}
-		at := time.Now()
-		s.tally.add(at, createdAt(r.opening))
-		if !hold(ctx, string(r.path)) {
-			return nil
+		if of == nil || string(path) != of.name {
+			if of, err = s.class(string(path)); err != nil {
+				return err
+			}
 		}
-		if _, err := conn.Write([]byte("HTTP/1.1 204 No Content\r\n\r\n")); err != nil {
+		if err := receive(conn, in, of); err != nil {
 			return err
 		}
 	}
 }
 
-// request is what the sink looks at: the path and how the body begins.
-type request struct {
-	path    []byte
-	opening []byte
+// receive reads the rest of a delivery and answers it.
+func receive(conn net.Conn, in *bufio.Reader, of *class) error {
+	length, err := readHead(in)
+	if err != nil {
+		return err
+	}
+	// An envelope's id and timestamp are among its first bytes.
+	opening, err := in.Peek(min(length, 512))
+	if err != nil {
+		return err
+	}
+	of.add(time.Now(), opening)
+	of.open.Add(1)
+	defer of.open.Add(-1)
+	if _, err := in.Discard(length); err != nil {
+		return err
+	}
+	how := of.answer.Load()
+	if how.never || how.after > 0 {
+		if err := hold(conn, in, how); err != nil {
+			return err
+		}
+	}
+	_, err = conn.Write(how.bytes)
+	return err
 }
 
-func readRequest(in *bufio.Reader) (request, error) {
+// readPath reads the first line of a request and returns its path without the
+// slash, good until the next read.
+func readPath(in *bufio.Reader) ([]byte, error) {
 	line, err := in.ReadSlice('\n')
 	if err != nil {
-		return request{}, err
+		return nil, err
 	}
-	parts := bytes.SplitN(line, []byte(" "), 3)
-	if len(parts) != 3 {
-		return request{}, errRequest
+	_, rest, ok := bytes.Cut(line, []byte(" /"))
+	path, _, closed := bytes.Cut(rest, []byte(" "))
+	if !ok || !closed {
+		return nil, errRequest
 	}
-	r := request{path: bytes.Clone(parts[1])}
-	length := 0
+	return path, nil
+}
+
+// readHead reads the headers and returns the length of the body.
+func readHead(in *bufio.Reader) (length int, err error) {
 	for {
 		line, err := in.ReadSlice('\n')
 		if err != nil {
-			return request{}, err
+			return 0, err
 		}
 		line = bytes.TrimRight(line, "\r\n")
 		if len(line) == 0 {
-			break
+			return length, nil
 		}
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		if bytes.EqualFold(name, []byte("Content-Length")) {
 			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil || length < 0 || length > maxBody {
-				return request{}, errRequest
+				return 0, errRequest
 			}
 		}
 		if bytes.EqualFold(name, []byte("Transfer-Encoding")) {
-			return request{}, errRequest
+			return 0, errRequest
 		}
 	}
-	// The timestamp of an envelope is among its first bytes.
-	opening, err := in.Peek(min(length, 512))
-	if err != nil {
-		return request{}, err
-	}
-	r.opening = bytes.Clone(opening)
-	_, err = io.CopyN(io.Discard, in, int64(length))
-	return r, err
 }
 
-// createdAt finds the timestamp of an envelope; zero: there is none.
-func createdAt(opening []byte) time.Time {
-	_, rest, ok := bytes.Cut(opening, []byte(`"timestamp":"`))
-	if !ok {
-		return time.Time{}
+// hold waits as the answer asks. It fails when the peer goes away meanwhile.
+func hold(conn net.Conn, in *bufio.Reader, how *answer) error {
+	var until time.Time // never
+	if !how.never {
+		until = time.Now().Add(how.after)
 	}
-	text, _, ok := bytes.Cut(rest, []byte(`"`))
-	if !ok {
-		return time.Time{}
+	if err := conn.SetReadDeadline(until); err != nil {
+		return err
 	}
-	at, err := time.Parse(time.RFC3339Nano, string(text))
-	if err != nil {
-		return time.Time{}
+	if _, err := in.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
+		return errors.Join(errRequest, err)
 	}
-	return at
+	return conn.SetReadDeadline(time.Time{})
 }
 
-// hold waits as the path asks: /delay/250ms, or /hang for as long as the sink
-// runs. It reports whether to answer.
-func hold(ctx context.Context, path string) bool {
-	if path == "/hang" {
-		<-ctx.Done()
-		return false
-	}
-	const delay = "/delay/"
-	if len(path) <= len(delay) || path[:len(delay)] != delay {
-		return true
-	}
-	d, err := time.ParseDuration(path[len(delay):])
+func (s *sink) answerControl(conn net.Conn, in *bufio.Reader, question string) error {
+	length, err := readHead(in)
 	if err != nil {
-		return true
+		return err
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
+	if _, err := in.Discard(length); err != nil {
+		return err
 	}
-}
-
-func (s *sink) control(conn net.Conn, path string) error {
-	if path == "/reset" {
-		s.tally.reset()
+	status, body := "200 OK", []byte(nil)
+	if body, err = s.control(question); err != nil {
+		status, body = "400 Bad Request", []byte(err.Error())
 	}
-	body := s.tally.report()
-	_, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	_, err = fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
 	return err
 }

@@ -91,29 +91,13 @@ func (l *Lab) Close() error {
 // Program returns the path of a built program.
 func (l *Lab) Program(name string) string { return filepath.Join(l.dir, "bin", name) }
 
-// postgres starts the lab's cluster if it does not run yet.
-func (l *Lab) postgres() (*testkit.Cluster, error) {
-	if l.cluster != nil {
-		return l.cluster, nil
-	}
-	// The cluster may belong to another user than we are, who makes and removes
-	// a folder in it.
-	home := filepath.Join(l.dir, "pg")
-	if err := errors.Join(os.Mkdir(home, 0o700), os.Chmod(home, 0o777)); err != nil {
-		return nil, fmt.Errorf("start postgres: %w", err)
-	}
-	var err error
-	l.cluster, err = testkit.StartPostgres(home, "shared_buffers=256MB")
-	return l.cluster, err
-}
-
 // PostgresUsage returns what the cluster has used since it started: the
 // postmaster, the backends it has now and all that it had.
 func (l *Lab) PostgresUsage() (Usage, error) {
 	if l.cluster == nil {
 		return Usage{}, nil
 	}
-	pidFile := filepath.Join(filepath.Dir(l.cluster.Socket()), "data", "postmaster.pid")
+	pidFile := l.clusterFile("data", "postmaster.pid")
 	text, err := os.ReadFile(pidFile)
 	if err != nil {
 		return Usage{}, fmt.Errorf("postgres usage: %w", err)
@@ -128,8 +112,8 @@ func (l *Lab) PostgresUsage() (Usage, error) {
 // StoreBytes returns the size on disk of the server's store without its
 // write-ahead log, which is as long as the last checkpoint is old.
 func (l *Lab) StoreBytes(s *Server) (int64, error) {
-	if s.opts.Store == "postgres" {
-		return folderBytes(filepath.Join(filepath.Dir(l.cluster.Socket()), "data", "base"))
+	if s.dsn != "" {
+		return folderBytes(l.clusterFile("data", "base"))
 	}
 	return folderBytes(s.dir)
 }

@@ -5,8 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -15,34 +18,52 @@ type Sink struct {
 	*Process
 
 	address string
+	port    string
 }
 
-// SinkStats is what a sink has received since its last reset.
+// SinkStats is what a sink has received of a class since its last reset.
 type SinkStats struct {
-	Count   int64     `json:"count"`
-	FirstAt time.Time `json:"first_at"`
-	LastAt  time.Time `json:"last_at"`
-	P50     int64     `json:"p50_us"` // from created to received
-	P95     int64     `json:"p95_us"`
-	P99     int64     `json:"p99_us"`
+	Count    int64     `json:"count"`
+	Distinct int64     `json:"distinct"` // events; only of a sink that was started so
+	Open     int64     `json:"open"`     // received and not answered yet
+	FirstAt  time.Time `json:"first_at"`
+	LastAt   time.Time `json:"last_at"`
+	P50      int64     `json:"p50_us"` // from created to received
+	P95      int64     `json:"p95_us"`
+	P99      int64     `json:"p99_us"`
+	Longest  int64     `json:"longest_us"`
+	Again    int64     `json:"again_us"`  // the longest of what had arrived before; of a sink that counts events
+	Oldest   int64     `json:"oldest_us"` // the age, at the mark, of the oldest that came after it
 }
 
-// StartSink starts bench/sink, which the lab was opened with.
-func (l *Lab) StartSink(ctx context.Context) (*Sink, error) {
+// Answer is how a sink answers a class. The zero value is 204, at once.
+type Answer struct {
+	Status int
+	After  time.Duration
+	Never  bool
+}
+
+// StartSink starts bench/sink, which the lab was opened with. A sink that
+// counts distinct events takes more memory, and a little more CPU.
+func (l *Lab) StartSink(ctx context.Context, distinct bool) (*Sink, error) {
 	address, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p, err := l.Start(ctx, "sink", nil, l.Program("sink"), "-listen", address)
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("start the sink: %w", err)
+	}
+	p, err := l.Start(ctx, "sink", nil, l.Program("sink"), "-listen", "0.0.0.0:"+port, "-distinct="+strconv.FormatBool(distinct))
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{Process: p, address: address}
+	s := &Sink{Process: p, address: address, port: port}
 	deadline := time.Now().Add(10 * time.Second)
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for {
-		if _, err = s.Stats(ctx); err == nil {
+		if _, err = s.Count(ctx, "none"); err == nil {
 			return s, nil
 		}
 		if time.Now().After(deadline) {
@@ -55,19 +76,45 @@ func (l *Lab) StartSink(ctx context.Context) (*Sink, error) {
 // Address returns host:port of the sink.
 func (s *Sink) Address() string { return s.address }
 
-// Stats returns what the sink has received since its last reset.
-func (s *Sink) Stats(ctx context.Context) (SinkStats, error) { return s.ask(ctx, "/stats") }
+// Port returns the port of the sink, which it has at every address 127.x.y.z.
+func (s *Sink) Port() string { return s.port }
 
-// Reset lets the sink start counting anew.
-func (s *Sink) Reset(ctx context.Context) error {
-	_, err := s.ask(ctx, "/reset")
+// Stats returns what the sink has received of a class since its last reset.
+func (s *Sink) Stats(ctx context.Context, class string) (SinkStats, error) {
+	return s.ask(ctx, "stats?class="+url.QueryEscape(class))
+}
+
+// Count is [Sink.Stats] without the percentiles: it costs the sink nothing.
+func (s *Sink) Count(ctx context.Context, class string) (SinkStats, error) {
+	return s.ask(ctx, "count?class="+url.QueryEscape(class))
+}
+
+// Answer makes the sink answer a class so from now on.
+func (s *Sink) Answer(ctx context.Context, class string, a Answer) error {
+	query := url.Values{"class": {class}, "after": {a.After.String()}, "never": {strconv.FormatBool(a.Never)}}
+	if a.Status != 0 {
+		query.Set("status", strconv.Itoa(a.Status))
+	}
+	_, err := s.ask(ctx, "answer?"+query.Encode())
 	return err
 }
 
-func (s *Sink) ask(ctx context.Context, path string) (SinkStats, error) {
+// Mark tells the sink that the load has ended.
+func (s *Sink) Mark(ctx context.Context) error {
+	_, err := s.ask(ctx, "mark")
+	return err
+}
+
+// Reset lets the sink start counting anew.
+func (s *Sink) Reset(ctx context.Context) error {
+	_, err := s.ask(ctx, "reset")
+	return err
+}
+
+func (s *Sink) ask(ctx context.Context, question string) (SinkStats, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/-/"+question, nil)
 	if err != nil {
 		return SinkStats{}, fmt.Errorf("ask the sink: %w", err)
 	}
@@ -77,6 +124,9 @@ func (s *Sink) ask(ctx context.Context, path string) (SinkStats, error) {
 		return SinkStats{}, fmt.Errorf("ask the sink: %w", err)
 	}
 	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return SinkStats{}, fmt.Errorf("ask the sink: %s: %s", question, answer.Status)
+	}
 	var stats SinkStats
 	if err := json.NewDecoder(answer.Body).Decode(&stats); err != nil {
 		return SinkStats{}, fmt.Errorf("ask the sink: %w", err)
@@ -86,16 +136,19 @@ func (s *Sink) ask(ctx context.Context, path string) (SinkStats, error) {
 
 // Load says what bench/load is to do.
 type Load struct {
-	Target      string // host:port
+	Targets     []string // host:port of each node
 	Key         string
 	Account     string
 	Raw         string // not empty: the path of a sink, and no server
+	Std         bool   // with net/http's client
+	Prefix      string // of the event types
 	Types       int
 	Connections int
 	Rate        float64
 	Count       int64
 	Duration    time.Duration
 	Size        int
+	Keyed       bool
 }
 
 // LoadStats is what became of a load.
@@ -117,7 +170,8 @@ func (s LoadStats) Rate() float64 { return float64(s.Accepted) / s.LastAt.Sub(s.
 func (l *Lab) RunLoad(ctx context.Context, load Load) (LoadStats, error) {
 	var out bytes.Buffer
 	p, err := l.Start(ctx, "load", &out, l.Program("load"),
-		"-target", load.Target, "-account", load.Account, "-raw", load.Raw,
+		"-target", strings.Join(load.Targets, ","), "-account", load.Account, "-raw", load.Raw,
+		"-std="+strconv.FormatBool(load.Std), "-keyed="+strconv.FormatBool(load.Keyed), "-prefix", load.Prefix,
 		"-types", strconv.Itoa(max(1, load.Types)), "-connections", strconv.Itoa(load.Connections),
 		"-rate", strconv.FormatFloat(load.Rate, 'g', -1, 64), "-count", strconv.FormatInt(load.Count, 10),
 		"-duration", load.Duration.String(), "-size", strconv.Itoa(load.Size), "-key", load.Key)
@@ -134,6 +188,3 @@ func (l *Lab) RunLoad(ctx context.Context, load Load) (LoadStats, error) {
 	stats.Usage, err = p.Usage()
 	return stats, err
 }
-
-// Address returns host:port of the server's API.
-func (s *Server) Address() string { return s.address }

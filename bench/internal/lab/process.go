@@ -108,6 +108,17 @@ func (p *Process) Tail() string {
 	return string(text[max(0, len(text)-2000):])
 }
 
+// ResetPeak makes Usage.Peak count from what the process uses now (proc(5),
+// clear_refs), and returns that.
+func (p *Process) ResetPeak() (int64, error) {
+	path := fmt.Sprintf("/proc/%d/clear_refs", p.cmd.Process.Pid)
+	if err := os.WriteFile(path, []byte("5"), 0); err != nil {
+		return 0, fmt.Errorf("reset the peak of %s: %w", p.name, err)
+	}
+	used, err := pidUsage(p.cmd.Process.Pid)
+	return used.Peak, err
+}
+
 // Usage is what a process used.
 type Usage struct {
 	CPU  time.Duration // of all its threads, in the kernel too

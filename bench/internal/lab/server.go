@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -27,52 +28,79 @@ type ServerOptions struct {
 // its process: it may be killed and started again.
 type Server struct {
 	lab     *Lab
+	name    string
 	opts    ServerOptions
 	dir     string
+	dsn     string // of PostgreSQL; empty: SQLite in dir
 	address string
 	ops     string
 	args    []string
 	process *Process
 	client  *client.Client
+	key     string
 }
 
 // StartServer makes an empty store, starts a server on it and waits until it
 // is ready.
 func (l *Lab) StartServer(ctx context.Context, opts ServerOptions) (*Server, error) {
-	opts.Ready = cmp.Or(opts.Ready, 30*time.Second)
-	l.servers++
-	s := &Server{lab: l, opts: opts, dir: filepath.Join(l.dir, "store"+strconv.Itoa(l.servers))}
-	var err error
-	if s.address, err = freeAddress(ctx); err != nil {
-		return nil, err
-	}
-	if s.ops, err = freeAddress(ctx); err != nil {
-		return nil, err
-	}
-	s.args = append([]string{
-		l.Program("postrider"), "serve", "--dev", "--log-level", "warn",
-		"--listen", s.address, "--ops-listen", s.ops, "--data-dir", s.dir,
-	}, opts.Args...)
+	s := l.newServer(opts)
 	if opts.Store == "postgres" {
 		cluster, err := l.postgres()
 		if err != nil {
 			return nil, err
 		}
-		dsn, err := cluster.Database(ctx, "bench", nil)
-		if err != nil {
+		if s.dsn, err = cluster.Database(ctx, "bench", nil); err != nil {
 			return nil, err
 		}
-		s.args = append(s.args, "--database-url", dsn)
 	}
-	return s, s.Restart(ctx)
+	return s, s.settle(ctx)
+}
+
+// StartNode starts another server on the store of first, which must be
+// PostgreSQL.
+func (l *Lab) StartNode(ctx context.Context, first *Server) (*Server, error) {
+	s := l.newServer(first.opts)
+	s.dsn, s.key = first.dsn, first.key
+	return s, s.settle(ctx)
+}
+
+func (l *Lab) newServer(opts ServerOptions) *Server {
+	opts.Ready = cmp.Or(opts.Ready, 30*time.Second)
+	l.servers++
+	name := "server" + strconv.Itoa(l.servers)
+	return &Server{lab: l, name: name, opts: opts, dir: filepath.Join(l.dir, name)}
+}
+
+// settle gives the server its addresses and starts it.
+func (s *Server) settle(ctx context.Context) error {
+	var err error
+	if s.address, err = freeAddress(ctx); err != nil {
+		return err
+	}
+	if s.ops, err = freeAddress(ctx); err != nil {
+		return err
+	}
+	s.args = append([]string{
+		s.lab.Program("postrider"), "serve", "--dev", "--log-level", "warn",
+		"--listen", s.address, "--ops-listen", s.ops, "--data-dir", s.dir,
+	}, s.opts.Args...)
+	if s.dsn != "" {
+		s.args = append(s.args, "--database-url", s.dsn)
+	}
+	return s.Restart(ctx)
+}
+
+// database returns the name of the server's database.
+func (s *Server) database() string {
+	name, _, _ := strings.Cut(s.dsn[strings.LastIndexByte(s.dsn, '@')+2:], "?")
+	return name
 }
 
 // Restart starts the server's process, which must not run, and waits until it
 // is ready.
 func (s *Server) Restart(ctx context.Context) error {
 	var err error
-	name := "server" + strconv.Itoa(s.lab.servers)
-	if s.process, err = s.lab.Start(ctx, name, nil, s.args...); err != nil {
+	if s.process, err = s.lab.Start(ctx, s.name, nil, s.args...); err != nil {
 		return err
 	}
 	if err := s.untilReady(ctx); err != nil {
@@ -117,13 +145,36 @@ func (s *Server) untilReady(ctx context.Context) error {
 	}
 }
 
-// Key returns the admin key that the server made at its first start.
+// Profile returns one of the profiles that net/http/pprof serves, allocs for
+// instance, or profile?seconds=5.
+func (s *Server) Profile(ctx context.Context, which string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.ops+"/debug/pprof/"+which, nil)
+	if err != nil {
+		return nil, fmt.Errorf("profile the server: %w", err)
+	}
+	once := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := once.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("profile the server: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("profile the server: %s", answer.Status)
+	}
+	return io.ReadAll(answer.Body)
+}
+
+// Key returns the admin key that was made when the store was new.
 func (s *Server) Key() (string, error) {
+	if s.key != "" {
+		return s.key, nil
+	}
 	text, err := os.ReadFile(filepath.Join(s.dir, "admin.key"))
 	if err != nil {
 		return "", fmt.Errorf("read the server's key: %w", err)
 	}
-	return strings.TrimSpace(string(text)), nil
+	s.key = strings.TrimSpace(string(text))
+	return s.key, nil
 }
 
 // Process returns the process that the server runs as.
@@ -131,6 +182,9 @@ func (s *Server) Process() *Process { return s.process }
 
 // Client returns a client of the server. It stays good across restarts.
 func (s *Server) Client() *client.Client { return s.client }
+
+// Address returns host:port of the server's API.
+func (s *Server) Address() string { return s.address }
 
 // URL returns the base of the server's API.
 func (s *Server) URL() string { return "http://" + s.address }

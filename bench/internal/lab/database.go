@@ -1,0 +1,163 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/testkit"
+)
+
+// Settings is how the lab's cluster differs from a fresh one; it is durable, as
+// that is. README.md of bench and docs/operate recommend them.
+var Settings = []string{"shared_buffers=1GB", "max_wal_size=4GB"}
+
+// postgres starts the lab's cluster if it does not run yet.
+func (l *Lab) postgres() (*testkit.Cluster, error) {
+	if l.cluster != nil {
+		return l.cluster, nil
+	}
+	// The cluster may belong to another user than we are, who makes and removes
+	// a folder in it.
+	home := filepath.Join(l.dir, "pg")
+	if err := errors.Join(os.Mkdir(home, 0o700), os.Chmod(home, 0o777)); err != nil {
+		return nil, fmt.Errorf("start postgres: %w", err)
+	}
+	var err error
+	l.cluster, err = testkit.StartPostgres(home, Settings...)
+	return l.cluster, err
+}
+
+func (l *Lab) clusterFile(path ...string) string {
+	return filepath.Join(append([]string{filepath.Dir(l.cluster.Socket())}, path...)...)
+}
+
+// PostgresVersion returns the version of the cluster; empty without one.
+func (l *Lab) PostgresVersion(ctx context.Context) (string, error) {
+	if l.cluster == nil {
+		return "", nil
+	}
+	return l.psql(ctx, l.cluster.DSN("postgres"), "show server_version")
+}
+
+// SQL runs a script on the server's store, which must be PostgreSQL, and
+// returns what it selects: a line for each row, its columns with | between.
+func (l *Lab) SQL(ctx context.Context, s *Server, script string) (string, error) {
+	return l.psql(ctx, s.dsn, script)
+}
+
+func (l *Lab) psql(ctx context.Context, dsn, script string) (string, error) {
+	command := exec.CommandContext(ctx, l.cluster.Bin("psql"), "--no-psqlrc", "--quiet", "--tuples-only", "--no-align",
+		"--set=ON_ERROR_STOP=1", dsn)
+	command.Stdin = strings.NewReader(script)
+	out, err := command.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("run SQL: %w: %s", err, out)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// WALBytes returns how long the cluster's write-ahead log has become since it
+// was made; zero without a cluster.
+func (l *Lab) WALBytes(ctx context.Context) (int64, error) {
+	if l.cluster == nil {
+		return 0, nil
+	}
+	text, err := l.psql(ctx, l.cluster.DSN("postgres"), "select pg_current_wal_lsn() - '0/0'")
+	if err != nil {
+		return 0, fmt.Errorf("length of the log: %w", err)
+	}
+	return strconv.ParseInt(text, 10, 64)
+}
+
+// DropStore removes the store of a server that has ended.
+func (l *Lab) DropStore(ctx context.Context, s *Server) error {
+	if s.dsn == "" {
+		return os.RemoveAll(s.dir)
+	}
+	_, err := l.psql(ctx, l.cluster.DSN("postgres"), "drop database if exists "+s.database()+" with (force);\ncheckpoint;")
+	return err
+}
+
+// LogStatements makes the cluster log how long each statement of the server
+// takes, from the server's next start on. Logging costs what it costs.
+func (l *Lab) LogStatements(ctx context.Context, s *Server) error {
+	_, err := l.SQL(ctx, s, "alter database "+s.database()+" set log_min_duration_statement = 0;\n"+
+		"alter database "+s.database()+" set log_parameter_max_length = 0;\n")
+	return err
+}
+
+// LogLength returns how long the cluster's log is.
+func (l *Lab) LogLength() (int64, error) {
+	entry, err := os.Stat(l.clusterFile("log"))
+	if err != nil {
+		return 0, fmt.Errorf("length of postgres' log: %w", err)
+	}
+	return entry.Size(), nil
+}
+
+var logEntry = regexp.MustCompile(`^\S+ \S+ \S+ \[(\d+)\] LOG:  duration: ([0-9.]+) ms  (parse|bind|execute|statement)`)
+
+// StatementTimes returns how long the statements took that were logged from
+// then on and whose text has all the words: planning and running together.
+func (l *Lab) StatementTimes(from int64, words ...string) ([]time.Duration, error) {
+	log, err := os.Open(l.clusterFile("log"))
+	if err != nil {
+		return nil, fmt.Errorf("read postgres' log: %w", err)
+	}
+	defer log.Close()
+	if _, err := log.Seek(from, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("read postgres' log: %w", err)
+	}
+	var times []time.Duration
+	planned := map[string]time.Duration{} // by process: until it runs
+	var entry strings.Builder
+	take := func() {
+		text := entry.String()
+		entry.Reset()
+		found := logEntry.FindStringSubmatch(text)
+		if found == nil || !containsAll(text, words) {
+			return
+		}
+		millis, _ := strconv.ParseFloat(found[2], 64) // by the expression
+		took := time.Duration(millis * float64(time.Millisecond))
+		if found[3] == "parse" || found[3] == "bind" {
+			planned[found[1]] += took
+			return
+		}
+		times = append(times, planned[found[1]]+took)
+		delete(planned, found[1])
+	}
+	lines := bufio.NewReader(log)
+	for err == nil {
+		var line string
+		line, err = lines.ReadString('\n')
+		if !strings.HasPrefix(line, "\t") { // an entry goes on with tabs
+			take()
+		}
+		entry.WriteString(line)
+	}
+	take()
+	if !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read postgres' log: %w", err)
+	}
+	return times, nil
+}
+
+func containsAll(text string, words []string) bool {
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			return false
+		}
+	}
+	return true
+}

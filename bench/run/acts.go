@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// slots is how many attempts a server has in flight at most: its default.
+const slots = 1024
+
+// sampleSlots notes, between two times of the phase, what share of the slots is
+// held by requests of a class that the sink does not answer.
+func sampleSlots(class string, from, to time.Duration) act {
+	return func(ctx context.Context, w *world, r *reading) error {
+		began := time.Now()
+		pause(ctx, from)
+		for time.Since(began) < to && ctx.Err() == nil {
+			stats, err := w.sink.Count(ctx, class)
+			if err != nil {
+				return err
+			}
+			r.shares = append(r.shares, float64(stats.Open)/slots*100)
+			pause(ctx, 250*time.Millisecond)
+		}
+		return nil
+	}
+}
+
+// killAfter kills the last node when the phase is that old.
+func killAfter(age time.Duration) act {
+	return func(ctx context.Context, w *world, _ *reading) error {
+		pause(ctx, age)
+		return w.kill(len(w.nodes) - 1)
+	}
+}
+
+// profiled does what first does, if anything, and beside it writes profiles of
+// the first node to prefix.cpu.pprof and prefix.allocs.pprof.
+func profiled(prefix string, first act) act {
+	return func(ctx context.Context, w *world, r *reading) error {
+		var errs [2]error
+		var running sync.WaitGroup
+		if first != nil {
+			running.Go(func() { errs[0] = first(ctx, w, r) })
+		}
+		errs[1] = writeProfiles(ctx, w, prefix, r.phase.lasts)
+		running.Wait()
+		return errors.Join(errs[:]...)
+	}
+}
+
+func writeProfiles(ctx context.Context, w *world, prefix string, lasts time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, lasts+30*time.Second)
+	defer cancel()
+	node := w.nodes[0]
+	cpu, err := node.Profile(ctx, fmt.Sprintf("profile?seconds=%d", max(1, int(lasts.Seconds())-1)))
+	if err != nil {
+		return err
+	}
+	allocs, err := node.Profile(ctx, "allocs")
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(prefix+".cpu.pprof", cpu, 0o600), os.WriteFile(prefix+".allocs.pprof", allocs, 0o600))
+}
+
+// fileName makes a part of a file's name of any text.
+func fileName(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, text)
+}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider/bench/internal/lab"
+)
+
+// phase is a time on a stage that is measured.
+type phase struct {
+	name    string // unique in its scenario
+	lasts   time.Duration
+	answers map[string]lab.Answer // of the sink, by class, from now on
+	before  act                   // not measured
+	during  act                   // beside the loads
+	loads   []load
+	ignored []string // classes that are not waited for
+}
+
+// act is what happens besides the loads.
+type act func(ctx context.Context, w *world, r *reading) error
+
+// load publishes events for a class.
+type load struct {
+	class       string
+	connections int
+	rate        float64       // events per second; 0: as fast as they are taken
+	count       int64         // 0: for as long as the phase lasts
+	after       time.Duration // when in the phase it begins
+	keyed       bool
+}
+
+// reading is what a phase showed.
+type reading struct {
+	phase   phase
+	loads   map[string]lab.LoadStats
+	sinks   map[string]lab.SinkStats
+	used    usages
+	grew    int64 // the server's memory, at most, from the phase's begin
+	disk    int64 // bytes that the store grew by, without the log
+	wal     int64 // bytes
+	missing int64 // deliveries that did not arrive in time
+	surplus int64 // arrivals of what had arrived
+
+	shares []float64       // of the slots, sampled
+	claims []time.Duration // how long the claims took
+}
+
+// usages is what the processes used.
+type usages struct{ server, postgres, load, sink lab.Usage }
+
+// shown is what a scenario showed, by the names of its phases.
+type shown struct {
+	store    string
+	profiles string // what the names of profiles begin with; empty: none are wanted
+	raw      raws
+	readings map[string]*reading
+}
+
+// measure runs a scenario, each of its stages on an empty store.
+func measure(ctx context.Context, l *lab.Lab, c chosen) (shown, error) {
+	s := shown{store: c.store, readings: map[string]*reading{}}
+	if c.profiles != "" {
+		short, _, _ := strings.Cut(c.name, " ")
+		s.profiles = filepath.Join(c.profiles, short+"-"+c.store+"-")
+	}
+	for _, st := range c.stages {
+		if err := s.play(ctx, l, st); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func (s shown) play(ctx context.Context, l *lab.Lab, st stage) (err error) {
+	w, err := setUp(ctx, l, s.store, st)
+	defer func() { err = errors.Join(err, w.close(ctx)) }()
+	if err != nil {
+		return fmt.Errorf("set up: %w", err)
+	}
+	if err := w.warmUp(ctx, st.phases[0]); err != nil {
+		return fmt.Errorf("warm up: %w", err)
+	}
+	for _, p := range st.phases {
+		if s.profiles != "" {
+			p.during = profiled(s.profiles+fileName(p.name), p.during)
+		}
+		r, err := w.measure(ctx, p)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		s.readings[p.name] = r
+	}
+	return nil
+}
+
+// warmUp runs the loads of a phase for a while; everything has to arrive.
+func (w *world) warmUp(ctx context.Context, p phase) error {
+	p.lasts, p.before, p.during = warmUp, nil, nil
+	r, err := w.measure(ctx, p)
+	if err == nil && r.missing > 0 {
+		err = fmt.Errorf("%d deliveries did not arrive", r.missing)
+	}
+	return err
+}
+
+// measure runs a phase and reads what came of it.
+func (w *world) measure(ctx context.Context, p phase) (*reading, error) {
+	r := &reading{phase: p, loads: map[string]lab.LoadStats{}, sinks: map[string]lab.SinkStats{}}
+	for _, class := range slices.Sorted(maps.Keys(p.answers)) {
+		if err := w.sink.Answer(ctx, class, p.answers[class]); err != nil {
+			return nil, err
+		}
+	}
+	if p.before != nil {
+		if err := p.before(ctx, w, r); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.sink.Reset(ctx); err != nil {
+		return nil, err
+	}
+	before, err := w.meter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.publish(ctx, r); err != nil {
+		return nil, err
+	}
+	if err := w.collect(ctx, r); err != nil {
+		return nil, err
+	}
+	after, err := w.meter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.note(before, after)
+	if w.logged {
+		r.claims, err = w.lab.StatementTimes(before.log, "for update skip locked", "from queue")
+	}
+	return r, err
+}
+
+// publish runs the phase's loads, and what is to happen meanwhile, to their
+// end.
+func (w *world) publish(ctx context.Context, r *reading) error {
+	key, err := w.nodes[0].Key()
+	if err != nil {
+		return err
+	}
+	var targets []string
+	for _, node := range w.nodes {
+		targets = append(targets, node.Address())
+	}
+	stats, errs := make([]lab.LoadStats, len(r.phase.loads)), make([]error, len(r.phase.loads)+1)
+	var running sync.WaitGroup
+	for i, ld := range r.phase.loads {
+		g := w.group(ld.class)
+		running.Go(func() {
+			pause(ctx, ld.after)
+			stats[i], errs[i] = w.lab.RunLoad(ctx, lab.Load{
+				Targets: targets, Key: key, Account: account, Prefix: ld.class, Types: g.types(), Size: dataSize,
+				Connections: ld.connections, Rate: ld.rate, Count: ld.count, Duration: r.phase.lasts - ld.after, Keyed: ld.keyed,
+			})
+		})
+	}
+	if r.phase.during != nil {
+		errs[len(stats)] = r.phase.during(ctx, w, r)
+	}
+	running.Wait()
+	for i, ld := range r.phase.loads {
+		r.loads[ld.class] = stats[i]
+		r.used.load.CPU += stats[i].Usage.CPU
+	}
+	return errors.Join(append(errs, w.sink.Mark(ctx))...)
+}
+
+// collect waits until the sink has what was accepted, and reads its numbers.
+func (w *world) collect(ctx context.Context, r *reading) error {
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, ld := range r.phase.loads {
+		want := r.loads[ld.class].Accepted * w.group(ld.class).matches()
+		if slices.Contains(r.phase.ignored, ld.class) {
+			continue
+		}
+		have, err := w.arrivals(waiting, ld.class, want)
+		if err != nil {
+			return err
+		}
+		r.missing += max(0, want-have)
+	}
+	for _, g := range w.groups {
+		stats, err := w.sink.Stats(ctx, g.class)
+		if err != nil {
+			return err
+		}
+		r.sinks[g.class] = stats
+		switch waited := !slices.Contains(r.phase.ignored, g.class); {
+		case waited && w.distinct:
+			r.surplus += stats.Count - stats.Distinct
+		case waited:
+			r.surplus += max(0, stats.Count-r.loads[g.class].Accepted*g.matches())
+		}
+	}
+	return nil
+}
+
+// arrivals waits until as many of a class have arrived, or ctx ends, and
+// returns how many have.
+func (w *world) arrivals(ctx context.Context, class string, want int64) (int64, error) {
+	var have int64
+	for ctx.Err() == nil {
+		stats, err := w.sink.Count(ctx, class)
+		if err != nil && ctx.Err() == nil {
+			return have, err
+		}
+		if err == nil {
+			have = stats.Count
+		}
+		if w.distinct && err == nil {
+			have = stats.Distinct
+		}
+		if have >= want {
+			break
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+	return have, nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/client"
+)
+
+// seedSQL multiplies a row that the server made: whatever columns a table has,
+// those that are not overridden stay as they are, so that it knows no more of
+// the tables than it must. The ids it makes order by time, as the
+// server's do.
+const seedSQL = `
+	set timezone = 'UTC';
+	create function pg_temp.multiply(target text, which text, overrides jsonb, source text) returns bigint
+	language plpgsql as $$
+	declare
+		names text;
+		exprs text;
+		made  bigint;
+	begin
+		select string_agg(quote_ident(attname), ', ' order by attnum),
+			string_agg(coalesce(overrides ->> attname::text, 'base.' || quote_ident(attname)), ', ' order by attnum)
+		into names, exprs
+		from pg_attribute
+		where attrelid = target::regclass and attnum > 0 and not attisdropped and attgenerated = '';
+		execute format('insert into %1$s (%2$s) select %3$s from (select x.* from %1$s x where %4$s limit 1) base, %5$s',
+			target, names, exprs, which, source);
+		get diagnostics made = row_count;
+		if made = 0 then
+			raise exception 'there is no row of % to multiply', target;
+		end if;
+		return made;
+	end
+	$$;
+	create function pg_temp.make_id(ms bigint, n bigint) returns uuid
+	language sql immutable as $$
+		select encode(int8send((ms << 16) | (7 << 12) | (n & 4095)) || int8send(-9223372036854775808 | n), 'hex')::uuid
+	$$;
+`
+
+// copies is rows to be made of one.
+type copies struct {
+	table     string
+	which     string            // the condition that it is found by
+	overrides map[string]string // SQL by column; base and what source names are in scope
+	source    string
+}
+
+// SQL returns the statement. Its strings are our own: dollars are quotation
+// enough.
+func (c copies) SQL() string {
+	overrides, err := json.Marshal(c.overrides)
+	if err != nil {
+		return "" // strings always encode
+	}
+	return fmt.Sprintf("select pg_temp.multiply($s$%s$s$, $s$%s$s$, $s$%s$s$, $s$%s$s$);\n", c.table, c.which, overrides, c.source)
+}
+
+// seedEndpoints makes the endpoints of a group that its first one lacks, while
+// no server runs.
+func (w *world) seedEndpoints(ctx context.Context, place int) error {
+	g := w.groups[place]
+	made := w.first[g.class].ID
+	first := fmt.Sprintf("'%x'", made[:])
+	at := w.first[g.class].CreatedAt.UnixMilli()
+	id := func(kind int) string {
+		return fmt.Sprintf("pg_temp.make_id(%d, %d + i)", at, (2*place+kind)*10_000_000)
+	}
+	types := fmt.Sprintf("array['%s.t' || i]", g.class)
+	if g.fanOut {
+		types = "base.event_types"
+	}
+	host := fmt.Sprintf("'127.%d.' || i %% %d / 250 || '.' || 1 + i %% %[2]d %% 250", place, max(1, g.hosts))
+	if g.hosts <= 1 && place == 0 {
+		host = "'127.0.0.1'"
+	}
+	series := fmt.Sprintf("generate_series(1::bigint, %d) i", g.endpoints-1)
+	_, err := w.lab.SQL(ctx, w.nodes[0], seedSQL+copies{
+		table: "endpoints", which: "id = " + first,
+		overrides: map[string]string{
+			"id": id(0), "uid": "null", "event_types": types, "version": "v.version + i",
+			"url": fmt.Sprintf("'http://' || %s || ':%s/%s'", host, w.sink.Port(), g.class),
+		},
+		source: "(select version from subscriptions) v, " + series,
+	}.SQL()+copies{
+		table: "endpoint_secrets", which: "endpoint = " + first,
+		overrides: map[string]string{"id": id(1), "endpoint": id(0)},
+		source:    series,
+	}.SQL()+fmt.Sprintf(`
+		update subscriptions set version = version + %d;
+		vacuum (analyze) endpoints;
+		vacuum (analyze) endpoint_secrets;`, g.endpoints-1))
+	return err
+}
+
+// backlog fills the queue of a class that has one, paused endpoint, and
+// resumes it: all the rows are due, first attempts or retries, of one event.
+func backlog(class string, rows int, retries bool) act {
+	return func(ctx context.Context, w *world, _ *reading) error {
+		overrides := map[string]string{
+			"id":     fmt.Sprintf("pg_temp.make_id(%d, i)", time.Now().Add(-time.Minute).UnixMilli()),
+			"due_at": "now() - interval '1 minute' + i * interval '1 microsecond'",
+		}
+		if retries {
+			overrides["lane"], overrides["claims"], overrides["step"] = "1", "1", "1"
+		}
+		c, to := w.nodes[0].Client(), w.first[class].ID
+		event := client.NewEvent{Account: account, Type: class + ".t0", Data: json.RawMessage(`{"of":"the backlog"}`)}
+		if _, err := c.Publish(ctx, event); err != nil {
+			return fmt.Errorf("publish the event of the backlog: %w", err)
+		}
+		_, err := w.lab.SQL(ctx, w.nodes[0], seedSQL+copies{
+			table: "queue", which: fmt.Sprintf("endpoint = '%x'", to[:]),
+			overrides: overrides, source: fmt.Sprintf("generate_series(1::bigint, %d) i", rows),
+		}.SQL()+"vacuum (analyze) queue;\ncheckpoint;")
+		if err != nil {
+			return fmt.Errorf("seed the backlog: %w", err)
+		}
+		if _, err := c.ResumeEndpoint(ctx, to); err != nil {
+			return fmt.Errorf("resume the backlog: %w", err)
+		}
+		return nil
+	}
+}
+
+// history fills events and attempts with that many rows, half of each, since
+// yesterday's midnight, of all the endpoints.
+func history(rows int) act {
+	return func(ctx context.Context, w *world, _ *reading) error {
+		now := time.Now().UTC()
+		begin := now.Truncate(24 * time.Hour).Add(-24 * time.Hour)
+		step := now.Add(-time.Minute).Sub(begin) / time.Duration(max(1, rows/2))
+		at := fmt.Sprintf("timestamptz '%s' + i * interval '%d microseconds'", begin.Format(time.RFC3339), step.Microseconds())
+		series := fmt.Sprintf("generate_series(1::bigint, %d) i", rows/2)
+		ms := fmt.Sprintf("%d + i * %d / 1000", begin.UnixMilli(), step.Microseconds())
+		event, delivery := "pg_temp.make_id("+ms+", i)", "pg_temp.make_id("+ms+", 10000000 + i)"
+		_, err := w.lab.SQL(ctx, w.nodes[0], seedSQL+
+			"select postrider_make_partitions(current_date - 1, current_date);\n"+copies{
+			table: "events", which: "true",
+			overrides: map[string]string{"id": event, "created_at": at, "data": `convert_to('{"of":"yesterday"}', 'UTF8')`},
+			source:    series,
+		}.SQL()+copies{
+			table: "attempts", which: "outcome = 'accepted'",
+			overrides: map[string]string{
+				"delivery": delivery, "event": event, "endpoint": "e.ids[1 + i % e.n]", "started_at": at,
+			},
+			source: "(select array_agg(id) as ids, count(*) as n from endpoints) e, " + series,
+		}.SQL()+"vacuum (analyze) events;\nvacuum (analyze) attempts;\ncheckpoint;")
+		if err != nil {
+			return fmt.Errorf("seed history: %w", err)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/bench/internal/lab"
+	"github.com/postrider/postrider/client"
+)
+
+const (
+	account  = "bench"
+	warmUp   = 2 * time.Second
+	patience = 3 * time.Minute // for what was accepted to arrive
+	dataSize = 1024
+)
+
+// stage is an empty store with servers and endpoints, and what happens there.
+type stage struct {
+	nodes    int // 0: one
+	groups   []group
+	distinct bool // count events, not arrivals: where duplicates are to be expected
+	logged   bool // log every statement of the server
+	phases   []phase
+}
+
+// group is a number of endpoints of one kind. They subscribe to event types
+// class.t0, class.t1, …, each to one, or all of them to class.*.
+type group struct {
+	class       string // at the sink
+	endpoints   int
+	fanOut      bool // every endpoint gets every event
+	concurrency int  // of each endpoint; 0: the default
+	hosts       int  // addresses that the endpoints are spread over; 0: one, 127.0.0.1
+	paused      bool
+}
+
+// types returns how many event types of the group take turns.
+func (g group) types() int {
+	if g.fanOut {
+		return 1
+	}
+	return g.endpoints
+}
+
+// matches returns how many endpoints an event matches.
+func (g group) matches() int64 {
+	if g.fanOut {
+		return int64(g.endpoints)
+	}
+	return 1
+}
+
+// manyEndpoints is how many a group has at least for them to be made by SQL.
+const manyEndpoints = 200
+
+// world is a stage that is set up.
+type world struct {
+	stage
+
+	lab   *lab.Lab
+	sink  *lab.Sink
+	nodes []*lab.Server
+	gone  []*lab.Server // killed
+	first map[string]client.Endpoint
+}
+
+// setUp starts what the stage needs. The world is returned with an error, too:
+// it has to be closed.
+func setUp(ctx context.Context, l *lab.Lab, store string, st stage) (*world, error) {
+	w := &world{stage: st, lab: l, first: map[string]client.Endpoint{}}
+	var err error
+	if w.sink, err = l.StartSink(ctx, st.distinct); err != nil {
+		return w, err
+	}
+	first, err := l.StartServer(ctx, lab.ServerOptions{Store: store, Ready: time.Minute})
+	if err != nil {
+		return w, err
+	}
+	w.nodes = append(w.nodes, first)
+	if st.logged {
+		err = l.LogStatements(ctx, first)
+	}
+	if err = errors.Join(err, w.subscribe(ctx, store)); err != nil {
+		return w, err
+	}
+	for len(w.nodes) < st.nodes {
+		node, err := l.StartNode(ctx, first)
+		if err != nil {
+			return w, err
+		}
+		w.nodes = append(w.nodes, node)
+	}
+	return w, nil
+}
+
+// close ends what setUp started and removes the store.
+func (w *world) close(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	var errs []error
+	for _, node := range w.nodes {
+		errs = append(errs, node.Process().Terminate(time.Minute))
+	}
+	if w.sink != nil {
+		errs = append(errs, w.sink.Kill())
+	}
+	if all := slices.Concat(w.nodes, w.gone); len(all) > 0 {
+		errs = append(errs, w.lab.DropStore(ctx, all[0]))
+	}
+	return errors.Join(errs...)
+}
+
+// subscribe makes the account and the endpoints: through the API, where they
+// are not so many that SQL has to multiply the first of them.
+func (w *world) subscribe(ctx context.Context, store string) error {
+	c := w.nodes[0].Client()
+	if _, err := c.CreateAccount(ctx, client.NewAccount{UID: account, Name: "Benchmark"}); err != nil {
+		return fmt.Errorf("create account: %w", err)
+	}
+	var seeded bool
+	for place, g := range w.groups {
+		byAPI := g.endpoints
+		if store == postgres && g.endpoints >= manyEndpoints {
+			byAPI, seeded = 1, true
+		}
+		for i := range byAPI {
+			if err := w.createEndpoint(ctx, place, i); err != nil {
+				return fmt.Errorf("create endpoint %d of %s: %w", i, g.class, err)
+			}
+		}
+		if g.paused {
+			if _, err := c.PauseEndpoint(ctx, w.first[g.class].ID); err != nil {
+				return fmt.Errorf("pause %s: %w", g.class, err)
+			}
+		}
+	}
+	if !seeded && !w.logged {
+		return nil
+	}
+	if err := w.nodes[0].Process().Terminate(time.Minute); err != nil {
+		return err
+	}
+	for place, g := range w.groups {
+		if g.endpoints >= manyEndpoints {
+			if err := w.seedEndpoints(ctx, place); err != nil {
+				return fmt.Errorf("seed endpoints of %s: %w", g.class, err)
+			}
+		}
+	}
+	return w.nodes[0].Restart(ctx)
+}
+
+func (w *world) createEndpoint(ctx context.Context, place, i int) error {
+	g := w.groups[place]
+	pattern := fmt.Sprintf("%s.t%d", g.class, i)
+	if g.fanOut {
+		pattern = g.class + ".*"
+	}
+	host := "127.0.0.1"
+	if h := i % max(1, g.hosts); h > 0 || place > 0 {
+		host = fmt.Sprintf("127.%d.%d.%d", place, h/250, 1+h%250) // what seedEndpoints does in SQL
+	}
+	made, err := w.nodes[0].Client().CreateEndpoint(ctx, client.NewEndpoint{
+		Account: account, URL: "http://" + host + ":" + w.sink.Port() + "/" + g.class,
+		EventTypes: []string{pattern}, Concurrency: g.concurrency,
+	})
+	if i == 0 {
+		w.first[g.class] = made
+	}
+	return err
+}
+
+// kill ends a node as a power cut would.
+func (w *world) kill(place int) error {
+	node := w.nodes[place]
+	w.nodes = slices.Delete(w.nodes, place, place+1)
+	w.gone = append(w.gone, node)
+	return node.Process().Kill()
+}
+
+// group returns the group of a class.
+func (w *world) group(class string) group {
+	for _, g := range w.groups {
+		if g.class == class {
+			return g
+		}
+	}
+	return group{}
+}

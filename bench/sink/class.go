@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"hash/maphash"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// class is a kind of request that is counted, and answered, by itself.
+type class struct {
+	name   string
+	open   atomic.Int64 // received and not answered yet
+	answer atomic.Pointer[answer]
+
+	mu        sync.Mutex
+	count     int64
+	first     time.Time
+	last      time.Time
+	latencies []int32             // microseconds; the first maxLatencies of them
+	longest   time.Duration       // of all latencies
+	again     time.Duration       // the longest of events that had arrived before
+	mark      time.Time           // zero, or when the load ended
+	oldest    time.Time           // when the oldest was created of what came after the mark
+	ids       map[uint64]struct{} // hashes of the events' ids; nil: not wanted
+}
+
+// maxLatencies bounds the memory of a class to 16 MB.
+const maxLatencies = 4 << 20
+
+// answer is how a class is answered.
+type answer struct {
+	after time.Duration
+	never bool
+	bytes []byte
+}
+
+func newAnswer(status int) *answer {
+	text := fmt.Sprintf("HTTP/1.1 %d %s\r\n", status, http.StatusText(status))
+	if status != http.StatusNoContent {
+		text += "Content-Length: 0\r\n"
+	}
+	return &answer{bytes: []byte(text + "\r\n")}
+}
+
+// stats is what the control tells: lab.SinkStats reads it.
+type stats struct {
+	Count    int64     `json:"count"`
+	Distinct int64     `json:"distinct"`
+	Open     int64     `json:"open"`
+	FirstAt  time.Time `json:"first_at"`
+	LastAt   time.Time `json:"last_at"`
+	P50      int64     `json:"p50_us"`
+	P95      int64     `json:"p95_us"`
+	P99      int64     `json:"p99_us"`
+	Longest  int64     `json:"longest_us"`
+	Again    int64     `json:"again_us"`  // the longest of what had arrived before
+	Oldest   int64     `json:"oldest_us"` // the age, at the mark, of the oldest that came after it
+}
+
+var seed = maphash.MakeSeed()
+
+func (c *class) add(at time.Time, opening []byte) {
+	created := createdAt(opening)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.count == 0 {
+		c.first = at
+	}
+	c.count++
+	c.last = at
+	took := at.Sub(created)
+	if c.ids != nil {
+		id := maphash.Bytes(seed, field(opening, `"id":"`))
+		if _, known := c.ids[id]; known {
+			c.again = max(c.again, took)
+			return
+		}
+		c.ids[id] = struct{}{}
+	}
+	if created.IsZero() {
+		return
+	}
+	c.longest = max(c.longest, took)
+	if len(c.latencies) < maxLatencies {
+		c.latencies = append(c.latencies, int32(min(took.Microseconds(), 1<<31-1)))
+	}
+	if !c.mark.IsZero() && (c.oldest.IsZero() || created.Before(c.oldest)) {
+		c.oldest = created
+	}
+}
+
+func (c *class) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count, c.first, c.last, c.latencies = 0, time.Time{}, time.Time{}, nil
+	c.longest, c.again = 0, 0
+	c.mark, c.oldest = time.Time{}, time.Time{}
+	if c.ids != nil {
+		c.ids = map[uint64]struct{}{}
+	}
+}
+
+// ended notes that the load has ended.
+func (c *class) ended(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mark = at
+}
+
+// counts returns the stats without what takes time to find out.
+func (c *class) counts() stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.countsLocked()
+}
+
+func (c *class) countsLocked() stats {
+	s := stats{
+		Count: c.count, Distinct: int64(len(c.ids)), Open: c.open.Load(),
+		FirstAt: c.first, LastAt: c.last,
+		Longest: c.longest.Microseconds(), Again: c.again.Microseconds(),
+	}
+	if !c.oldest.IsZero() {
+		s.Oldest = max(0, c.mark.Sub(c.oldest).Microseconds())
+	}
+	return s
+}
+
+func (c *class) stats() stats {
+	c.mu.Lock()
+	s, latencies := c.countsLocked(), slices.Clone(c.latencies)
+	c.mu.Unlock()
+
+	slices.Sort(latencies)
+	if last := float64(len(latencies) - 1); last >= 0 {
+		s.P50 = int64(latencies[int(0.50*last)])
+		s.P95 = int64(latencies[int(0.95*last)])
+		s.P99 = int64(latencies[int(0.99*last)])
+	}
+	return s
+}
+
+// createdAt finds the timestamp of an envelope; zero: there is none.
+func createdAt(opening []byte) time.Time {
+	at, err := time.Parse(time.RFC3339Nano, string(field(opening, `"timestamp":"`)))
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// field returns what stands between name and the next quotation mark.
+func field(opening []byte, name string) []byte {
+	_, rest, ok := bytes.Cut(opening, []byte(name))
+	value, _, closed := bytes.Cut(rest, []byte(`"`))
+	if !ok || !closed {
+		return nil
+	}
+	return value
+}

@@ -10,6 +10,10 @@ import (
 // maxWants is how many endpoints and lanes one claim asks for.
 const maxWants = 256
 
+// maxAsked is how many deliveries one claim asks for of one endpoint, so that a
+// claim stays short.
+const maxAsked = 160
+
 // claim asks for what is due at the claimable endpoints, in their turn. One
 // claim is under way at a time: the next one asks for what came up meanwhile.
 func (c *core) claim(now time.Time) {
@@ -73,7 +77,7 @@ func (ep *endpoint) isDue(now time.Time) bool {
 // wants shares the endpoint's free credit among its lanes that are due, as
 // laneTurns shares the starts, and spends it.
 func (c *core) wants(now time.Time, ep *endpoint) []store.Want {
-	free := ep.room(c.opts.Prefetch) - ep.credit
+	free := min(ep.room(c.opts.Prefetch)-ep.credit, maxAsked)
 	for turn := ep.turn + 1; free > 0; turn++ {
 		for _, l := range laneTurns[turn%len(laneTurns)] {
 			if c.laneDue(now, ep, l) {

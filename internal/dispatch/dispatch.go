@@ -51,7 +51,8 @@ import (
 // ErrDrainTimeout is why attempts are cut when draining takes too long.
 var ErrDrainTimeout = errors.New("the time to finish attempts is over")
 
-// Sender makes requests. It returns by the deadline of ctx.
+// Sender makes requests. It returns by the deadline of ctx, which ends only when
+// attempts are cut.
 type Sender interface {
 	// Send makes the attempt that c is leased for.
 	Send(ctx context.Context, c postrider.Claimed, to store.Routed) postrider.Attempt

@@ -147,9 +147,12 @@ func (r *rig) Send(ctx context.Context, c postrider.Claimed, to store.Routed) po
 		r.mu.Unlock()
 	}()
 	a := respond(c)
+	deadline, _ := ctx.Deadline()
 	select {
 	case <-time.After(a.Duration):
 		return a
+	case <-time.After(time.Until(deadline)):
+		return postrider.Attempt{Outcome: postrider.OutcomeTimedOut, Error: "timeout"}
 	case <-ctx.Done():
 		return postrider.Attempt{Outcome: postrider.OutcomeTimedOut, Error: context.Cause(ctx).Error()}
 	}

@@ -94,8 +94,6 @@ func (d *Dispatcher) attemptAll(ctx context.Context, it *item) {
 // attempt and not the node.
 func (d *Dispatcher) attempt(ctx context.Context, it *item) {
 	started := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, it.timeout, errTimeout)
-	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
 			d.opts.Log.ErrorContext(ctx, "attempt panicked", "delivery", it.Claimed, "panic", p, "stack", string(debug.Stack()))
@@ -105,10 +103,19 @@ func (d *Dispatcher) attempt(ctx context.Context, it *item) {
 		}
 		d.post(attempted{it})
 	}()
-	it.attempt = d.sender.Send(ctx, it.Claimed, *it.to)
+	it.attempt = d.sender.Send(bounded{ctx, started.Add(it.timeout)}, it.Claimed, *it.to)
 }
 
-var errTimeout = errors.New("the time for the attempt is over")
+// bounded is a context that says when an attempt has to be over. It ends only
+// when the attempts are cut: a [Sender] has timers of its own.
+type bounded struct {
+	context.Context //nolint:containedctx // it is one
+
+	at time.Time
+}
+
+// Deadline returns when the attempt has to be over.
+func (b bounded) Deadline() (time.Time, bool) { return b.at, true }
 
 // callTimeout bounds a call of the store; it is less than the lease margin, so
 // that a call that hangs is noticed before its leases end.
@@ -214,6 +221,7 @@ type settleQueue struct {
 
 	mu      sync.Mutex
 	pending settleGroup
+	usual   int // how many settlements the last group had
 	closed  bool
 }
 
@@ -228,6 +236,9 @@ func (q *settleQueue) add(settle []store.Settlement, release []release) {
 		return
 	}
 	q.mu.Lock()
+	if q.pending.settle == nil {
+		q.pending.settle = make([]store.Settlement, 0, max(len(settle), q.usual))
+	}
 	q.pending.settle = append(q.pending.settle, settle...)
 	q.pending.release = append(q.pending.release, release...)
 	q.mu.Unlock()
@@ -248,33 +259,37 @@ func (q *settleQueue) wake() {
 	}
 }
 
-func (q *settleQueue) takeNow() settleGroup {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	group := q.pending
-	q.pending = settleGroup{}
-	return group
-}
-
-// take waits for something to commit; false: there will be no more.
-func (q *settleQueue) take(ctx context.Context) (settleGroup, bool) {
+// wait returns when there is something to commit; false: there will be no more.
+func (q *settleQueue) wait(ctx context.Context) bool {
 	for {
-		q.mu.Lock()
-		group, closed := q.pending, q.closed
-		q.pending = settleGroup{}
-		q.mu.Unlock()
+		n, closed := q.size()
 		switch {
-		case len(group.settle)+len(group.release) > 0:
-			return group, true
+		case n > 0:
+			return true
 		case closed:
-			return settleGroup{}, false
+			return false
 		}
 		select {
 		case <-q.signal:
 		case <-ctx.Done():
-			return settleGroup{}, false
+			return false
 		}
 	}
+}
+
+func (q *settleQueue) size() (n int, closed bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.pending.settle) + len(q.pending.release), q.closed
+}
+
+func (q *settleQueue) take() settleGroup {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	group := q.pending
+	q.pending = settleGroup{}
+	q.usual = len(group.settle)
+	return group
 }
 
 // settleWhatComes commits in groups: what is at hand goes at once, and what
@@ -282,19 +297,14 @@ func (q *settleQueue) take(ctx context.Context) (settleGroup, bool) {
 func (d *Dispatcher) settleWhatComes(ctx context.Context) {
 	const most = 500
 	var before time.Time
-	for {
-		group, ok := d.settles.take(ctx)
-		if !ok {
-			return
-		}
-		if time.Since(before) < company && len(group.settle) < most/2 {
+	for d.settles.wait(ctx) {
+		if n, _ := d.settles.size(); time.Since(before) < company && n < most/2 {
 			select {
 			case <-time.After(company):
 			case <-d.done:
 			}
-			more := d.settles.takeNow()
-			group.settle, group.release = append(group.settle, more.settle...), append(group.release, more.release...)
 		}
+		group := d.settles.take()
 		for len(group.settle) > 0 {
 			n := min(len(group.settle), most)
 			d.settleGroup(ctx, group.settle[:n])
@@ -318,7 +328,7 @@ func (d *Dispatcher) settleWhatComes(ctx context.Context) {
 // company is how long a group that follows another at once waits for others:
 // nobody waits for the commit of an outcome, and a group costs the store much
 // the same whatever its size.
-const company = 5 * time.Millisecond
+const company = 10 * time.Millisecond
 
 // settleGroup commits a group. Where one of it is more than the store can take,
 // the others must not pay: the group is cut until that one is alone, and its

@@ -69,10 +69,15 @@ func (ep *endpoint) slots() int {
 
 // room returns how much credit the endpoint may have taken: more than it has
 // slots, so that none waits for a claim, but no more than it can use before
-// the leases end.
+// the leases end: prefetch times its slots, and where it answers fast, what it
+// takes in half a second. Once it is spent, what is published has to be
+// claimed, at twice the cost, until nothing older waits.
 func (ep *endpoint) room(prefetch int) int {
 	if ep.suspect {
 		return ep.slots()
+	}
+	if ep.latency > 0 {
+		prefetch = max(prefetch, int(min(maxPrefetch, time.Second/2/ep.latency)))
 	}
 	n := ep.slots() * prefetch
 	if r := ep.policy.Rate; r.Attempts > 0 {
@@ -80,6 +85,9 @@ func (ep *endpoint) room(prefetch int) int {
 	}
 	return n
 }
+
+// maxPrefetch is how many times its slots an endpoint may have in hand at most.
+const maxPrefetch = 16
 
 // gateOpens returns when an endpoint that is gated now may be served again;
 // zero: time alone does not open it.

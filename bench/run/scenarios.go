@@ -153,7 +153,7 @@ func oneHangs(e extent) scenario {
 			{
 				groups: []group{{class: "healthy", endpoints: 9}, {class: "sick", endpoints: 1, paused: true}},
 				phases: []phase{
-					{name: "without retries", lasts: e.lasting(30 * time.Second), loads: []load{healthy}},
+					{name: "without retries", lasts: e.lasting(30 * time.Second), loads: []load{healthy}, before: tidied},
 					{
 						name: "retries due", lasts: e.lasting(30 * time.Second), loads: []load{healthy, sick},
 						answers: hangs, ignored: []string{"sick"}, before: backlog("sick", e.many(10_000), true),
@@ -227,7 +227,7 @@ func longBacklog(e extent) scenario {
 			logged: true,
 			groups: []group{{class: "others", endpoints: 10}, {class: "backlog", endpoints: 1, concurrency: 10, paused: true}},
 			phases: []phase{
-				{name: "without", lasts: lasts, loads: others},
+				{name: "without", lasts: lasts, loads: others, before: tidied},
 				{
 					name: "answers in 20 ms", lasts: lasts, loads: others, ignored: []string{"backlog"},
 					answers: map[string]lab.Answer{"backlog": {After: slow}}, before: backlog("backlog", e.many(1_000_000), false),

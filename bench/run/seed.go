@@ -97,6 +97,15 @@ func (w *world) seedEndpoints(ctx context.Context, place int) error {
 	return err
 }
 
+// tidied brings PostgreSQL into the state that a seeded one is in: after a
+// checkpoint every page that changes goes into the log whole, once.
+func tidied(ctx context.Context, w *world, _ *reading) error {
+	if _, err := w.lab.SQL(ctx, w.nodes[0], "vacuum (analyze) queue;\ncheckpoint;"); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
+}
+
 // backlog fills the queue of a class that has one, paused endpoint, and
 // resumes it: all the rows are due, first attempts or retries, of one event.
 func backlog(class string, rows int, retries bool) act {
@@ -116,9 +125,12 @@ func backlog(class string, rows int, retries bool) act {
 		_, err := w.lab.SQL(ctx, w.nodes[0], seedSQL+copies{
 			table: "queue", which: fmt.Sprintf("endpoint = '%x'", to[:]),
 			overrides: overrides, source: fmt.Sprintf("generate_series(1::bigint, %d) i", rows),
-		}.SQL()+"vacuum (analyze) queue;\ncheckpoint;")
+		}.SQL())
 		if err != nil {
 			return fmt.Errorf("seed the backlog: %w", err)
+		}
+		if err := tidied(ctx, w, nil); err != nil {
+			return err
 		}
 		if _, err := c.ResumeEndpoint(ctx, to); err != nil {
 			return fmt.Errorf("resume the backlog: %w", err)

@@ -333,8 +333,12 @@ type network struct {
 	looked time.Time
 }
 
-// relevance is how long an answer, or silence, says something of the network.
-const relevance = 10 * time.Second
+// How long an answer, and silence, which comes late, say something of the
+// network.
+const (
+	answerCounts  = 3 * time.Second
+	silenceCounts = 10 * time.Second
+)
 
 func (n *network) note(h *host, silent bool, now time.Time) {
 	if silent {
@@ -344,8 +348,9 @@ func (n *network) note(h *host, silent bool, now time.Time) {
 	}
 }
 
-// networkBroken reports whether it is rather this node than its receivers: of
-// at least five hosts at most one in five has answered lately.
+// networkBroken reports whether it is rather this node than its receivers: five
+// hosts or more are silent, and fewer than five, and at most one in five, have
+// answered lately.
 func (c *core) networkBroken(now time.Time) bool {
 	if now.Sub(c.network.looked) < 100*time.Millisecond {
 		return c.network.broken
@@ -354,14 +359,14 @@ func (c *core) networkBroken(now time.Time) bool {
 	answering, silent := 0, 0
 	for name, h := range c.hosts {
 		switch {
-		case now.Sub(h.answeredAt) < relevance:
+		case now.Sub(h.answeredAt) < answerCounts:
 			answering++
-		case now.Sub(h.silentAt) < relevance:
+		case now.Sub(h.silentAt) < silenceCounts:
 			silent++
 		case h.endpoints == 0:
 			delete(c.hosts, name)
 		}
 	}
-	c.network.broken = silent >= 5 && answering*4 <= silent
+	c.network.broken = silent >= 5 && answering < 5 && answering*4 <= silent
 	return c.network.broken
 }

@@ -381,7 +381,7 @@ func TestABrokenNetworkOfOurOwnBlamesNobody(t *testing.T) {
 	for _, tt := range []struct {
 		silent, answering int
 		blamed            bool
-	}{{5, 0, false}, {4, 0, true}, {10, 2, false}, {10, 5, true}} {
+	}{{5, 0, false}, {4, 0, true}, {10, 2, false}, {10, 3, true}, {40, 5, true}} {
 		d := newDesk(t, Options{})
 		var silent []postrider.EndpointID
 		d.respond = func(it *item) postrider.Attempt {

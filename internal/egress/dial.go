@@ -43,24 +43,26 @@ func (d *dialer) dial(ctx context.Context, to peer) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	above := tcp
-	if to.secure {
-		if above, err = d.secure(ctx, tcp, to.address); err != nil {
-			return nil, &stageError{classTLS, errors.Join(err, tcp.Close())}
-		}
-	}
-	c, err := newConn(to, tcp, above)
+	c, err := newConn(to, tcp)
 	if err != nil {
 		return nil, &stageError{classConnect, errors.Join(err, tcp.Close())}
+	}
+	if to.secure {
+		if err := d.secure(ctx, c); err != nil {
+			return nil, &stageError{classTLS, errors.Join(err, tcp.Close())}
+		}
 	}
 	return c, nil
 }
 
-func (d *dialer) secure(ctx context.Context, tcp net.Conn, address string) (net.Conn, error) {
+// secure puts TLS on the connection.
+func (d *dialer) secure(ctx context.Context, c *conn) error {
 	config := d.tls.Clone()
-	config.ServerName, _, _ = net.SplitHostPort(address)
-	secure := tls.Client(tcp, config)
-	return secure, secure.HandshakeContext(ctx)
+	config.ServerName, _, _ = net.SplitHostPort(c.peer.address)
+	c.tls = &records{Conn: c.tcp}
+	secure := tls.Client(c.tls, config)
+	c.Conn = secure
+	return secure.HandshakeContext(ctx)
 }
 
 // connect tries the addresses of the host in turn until one answers.

@@ -70,8 +70,8 @@ const (
 	maxHead      = 16 << 10
 	maxBody      = 16 << 10
 	maxDrain     = 8 << 10 // read past maxBody to keep a connection
-	maxIdle      = 512
-	maxIdleHost  = 64
+	maxIdle      = 1024
+	maxIdleHost  = 256 // the dispatcher's default of attempts at a time
 	idleTimeout  = 30 * time.Second
 	tlsSessions  = 1024
 	maxAddresses = 8 // of one name that are tried in one attempt

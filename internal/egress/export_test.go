@@ -79,15 +79,22 @@ type Pool struct{ pool *pool }
 // NewPool returns an empty pool.
 func NewPool() Pool { return Pool{newPool()} }
 
-// Keep keeps a connection to the address.
+// Keep keeps a connection to the address, whose peer does not read: closing it
+// with a goodbye does not end.
 func (p Pool) Keep(address string, c net.Conn) {
-	p.pool.keep(&conn{Conn: c, peer: peer{address: address}})
+	p.pool.keep(&conn{Conn: unread{c}, tcp: c, peer: peer{address: address}})
 }
+
+// unread is what TLS would be above a connection that is not read. Its Close
+// does nothing, which here is as bad as taking for ever.
+type unread struct{ net.Conn }
+
+func (unread) Close() error { return nil }
 
 // Take returns the connection that was kept last, or nil.
 func (p Pool) Take(address string) net.Conn {
 	if c := p.pool.take(peer{address: address}); c != nil {
-		return c.Conn
+		return c.tcp
 	}
 	return nil
 }

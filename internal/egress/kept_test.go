@@ -29,7 +29,7 @@ func scripted(t *testing.T, config *tls.Config, text string, then func(net.Conn)
 	}
 	address = listener.Addr().String()
 	if config != nil {
-		listener = tls.NewListener(listener, config)
+		listener = tls.NewListener(corkable{listener}, config)
 	}
 	conns = new(atomic.Int64)
 	done := serveConns(listener, func(conn net.Conn) {
@@ -59,9 +59,46 @@ func scripted(t *testing.T, config *tls.Config, text string, then func(net.Conn)
 
 func nothing(net.Conn) {}
 
+// corkable accepts corked connections.
+type corkable struct{ net.Listener }
+
+func (l corkable) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return &corked{Conn: c}, err
+}
+
+// corked holds back what is written, once hold is called, until flush.
+type corked struct {
+	net.Conn
+	holds bool
+	held  []byte
+}
+
+func (c *corked) Write(p []byte) (int, error) {
+	if !c.holds {
+		return c.Conn.Write(p)
+	}
+	c.held = append(c.held, p...)
+	return len(p), nil
+}
+
+func (c *corked) hold() { c.holds = true }
+
+// flush writes at once what is held, but for the last keep bytes.
+func (c *corked) flush(keep int) error {
+	now := len(c.held) - min(keep, len(c.held))
+	_, err := c.Conn.Write(c.held[:now])
+	c.held = c.held[now:]
+	return err
+}
+
 func TestWhenConnectionsAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	const ok = "HTTP/1.1 200 OK\r\n"
+	ca := testkit.NewCA(t)
+	secure := &tls.Config{Certificates: []tls.Certificate{ca.Certificate(t, time.Now().Add(time.Hour), "127.0.0.1")}}
+	opts := laptop()
+	opts.RootCAs = ca.Pool
 	body := func(n int) string {
 		return ok + "Content-Length: " + strconv.Itoa(n) + "\r\n\r\n" + strings.Repeat("x", n)
 	}
@@ -89,19 +126,21 @@ func TestWhenConnectionsAreUsedAgain(t *testing.T) {
 		{"a length and chunks", ok + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 3},
 		{"a space in a name", ok + "Content-Length : 9\r\nContent-Length: 2\r\n\r\nok", 3},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			address, conns := scripted(t, nil, tt.answer, nothing)
-			e := open(t, laptop())
-			for range 3 {
-				if a := send(t, e, routed("http://"+address), testkit.Patience); a.StatusCode == 0 {
-					t.Fatalf("outcome %s, error %q", a.Outcome, a.Error)
+		for scheme, config := range map[string]*tls.Config{"http://": nil, "https://": secure} {
+			t.Run(scheme+tt.name, func(t *testing.T) {
+				t.Parallel()
+				address, conns := scripted(t, config, tt.answer, nothing)
+				e := open(t, opts)
+				for range 3 {
+					if a := send(t, e, routed(scheme+address), testkit.Patience); a.StatusCode == 0 {
+						t.Fatalf("outcome %s, error %q", a.Outcome, a.Error)
+					}
 				}
-			}
-			if n := conns.Load(); n != tt.conns {
-				t.Errorf("%d connections, want %d", n, tt.conns)
-			}
-		})
+				if n := conns.Load(); n != tt.conns {
+					t.Errorf("%d connections, want %d", n, tt.conns)
+				}
+			})
+		}
 	}
 }
 
@@ -145,6 +184,75 @@ func TestKeptConnectionsAreLookedAt(t *testing.T) {
 				t.Errorf("%d connections for 10 attempts, want 10", n)
 			}
 		})
+	}
+}
+
+// TestAnswersAreNotPlanted has a receiver say more over TLS than it was asked,
+// so that it comes with the answer and waits where no look at the socket finds
+// it. The next attempt, maybe another account's, must not take it for its own.
+func TestAnswersAreNotPlanted(t *testing.T) {
+	t.Parallel()
+	const (
+		head   = "HTTP/1.1 500 Oops\r\nContent-Length: 2\r\n\r\n"
+		forged = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+	)
+	ca := testkit.NewCA(t)
+	certificate := ca.Certificate(t, time.Now().Add(time.Hour), "127.0.0.1")
+	opts := laptop()
+	opts.RootCAs = ca.Pool
+	for _, tt := range []struct {
+		name    string
+		records []string
+		late    int // bytes of them that come when the next request has come
+		conns   int64
+	}{
+		{"nothing", []string{head, "no"}, 0, 1},
+		{"in the record of the body", []string{head, "no" + forged}, 0, 4},
+		{"in a record of its own", []string{head, "no", forged}, 0, 4},
+		{"in a part of a record", []string{head, "no", forged}, 9, 4},
+		{"in a part of a record's head", []string{head, "no", forged}, len(forged) + 16 + 1 + 2, 4},
+	} {
+		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+			t.Run(tt.name+" over "+tls.VersionName(version), func(t *testing.T) {
+				t.Parallel()
+				config := &tls.Config{Certificates: []tls.Certificate{certificate}, MaxVersion: version}
+				address, conns := scripted(t, config, "", func(c net.Conn) { speak(t, c, tt.records, tt.late) })
+				e := open(t, opts)
+				for range 4 {
+					if a := send(t, e, routed("https://"+address), testkit.Patience); a.StatusCode != 500 || string(a.ResponseBody) != "no" {
+						t.Errorf("outcome %s, status %d, body %q, error %q", a.Outcome, a.StatusCode, a.ResponseBody, a.Error)
+					}
+				}
+				if n := conns.Load(); n != tt.conns {
+					t.Errorf("%d connections for 4 attempts, want %d", n, tt.conns)
+				}
+			})
+		}
+	}
+}
+
+// speak writes the texts to a TLS connection, each as a record but all in one
+// piece, save for the late bytes, which it keeps for its next call.
+func speak(t *testing.T, conn net.Conn, texts []string, late int) {
+	t.Helper()
+	secure, ok := conn.(*tls.Conn)
+	if !ok {
+		t.Errorf("%T is no TLS", conn)
+		return
+	}
+	under, ok := secure.NetConn().(*corked)
+	if !ok {
+		t.Errorf("%T cannot be corked", secure.NetConn())
+		return
+	}
+	under.hold()
+	for _, text := range texts {
+		if _, err := io.WriteString(secure, text); err != nil {
+			t.Errorf("write: %v", err)
+		}
+	}
+	if err := under.flush(late); err != nil {
+		t.Logf("flush: %v", err) // whoever did not like it has closed
 	}
 }
 
@@ -199,23 +307,23 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 		return theirs
 	}
 	first := keep("one:1")
-	for range 64 {
+	for range 256 {
 		keep("one:1")
 	}
 	if !ends(t, first) {
-		t.Error("65 are kept to one peer")
+		t.Error("257 are kept to one peer")
 	}
 	oldest := keep("other:1")
 	for p.Take("one:1") != nil {
 	}
-	for i := range 511 {
+	for i := range 1023 {
 		keep("peer:" + strconv.Itoa(i))
 	}
 	if ends(t, oldest) {
-		t.Error("closed although 512 have room")
+		t.Error("closed although 1024 have room")
 	}
 	keep("last:1")
 	if !ends(t, oldest) {
-		t.Error("513 are kept")
+		t.Error("1025 are kept")
 	}
 }

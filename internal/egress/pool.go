@@ -46,7 +46,7 @@ func (p *pool) take(to peer) *conn {
 // keep takes a connection over, or closes it if there is no room.
 func (p *pool) keep(c *conn) {
 	if drop := p.add(c, time.Now()); drop != nil {
-		drop.Close()
+		drop.abort()
 	}
 }
 
@@ -107,7 +107,7 @@ func (p *pool) oldestLocked() peer {
 // sweep closes what has been idle for too long, and comes back for the rest.
 func (p *pool) sweep() {
 	for _, c := range p.expired(time.Now()) {
-		c.Close()
+		c.abort()
 	}
 }
 
@@ -133,7 +133,7 @@ func (p *pool) expired(now time.Time) []*conn {
 // close closes everything that is kept; from now on nothing is.
 func (p *pool) close() {
 	for _, c := range p.empty() {
-		c.Close()
+		c.abort()
 	}
 }
 

@@ -39,8 +39,8 @@ const MaxDepth = 64
 // maxFaults bounds an answer: who made a hundred mistakes made one.
 const maxFaults = 100
 
-// Decode fills v, a pointer to a struct, from body, which must be one JSON
-// object. The error joins the faults that were found.
+// Decode fills v, a pointer to a struct that is empty, from body, which must be
+// one JSON object. The error joins the faults that were found.
 //
 // A field without omitempty is required. Null is the same as leaving a field
 // out, but for a json.RawMessage, which takes it. Fields may be strings,
@@ -51,11 +51,11 @@ func Decode(body []byte, v any) error {
 	if decodePlain(body, target) {
 		return nil
 	}
+	target.SetZero() // a null would leave standing what decodePlain made for it
 	return decode(body, target)
 }
 
-// decode is Decode for any text. What decodePlain has filled already is in the
-// text and is filled again.
+// decode is Decode for any text.
 func decode(body []byte, target reflect.Value) error {
 	d := decoder{json: decoders.Get().(*jsontext.Decoder)} //nolint:errcheck // nothing else is in the pool
 	d.json.Reset(bytes.NewBuffer(body))                    // which is read in place, not copied

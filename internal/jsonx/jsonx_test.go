@@ -57,6 +57,38 @@ func TestDecodeFillsEveryKind(t *testing.T) {
 	}
 }
 
+// TestNullIsLeftOut makes each optional field null, alone and with the others,
+// before and behind those that are there.
+func TestNullIsLeftOut(t *testing.T) {
+	t.Parallel()
+	const there = `"account":"a","data":1`
+	nulls := []string{
+		`"key":null`, `"limit":null`, `"factor":null`, `"on":null`, `"retry":null`, `"tags":null`, `"events":null`,
+	}
+	check := func(members ...string) {
+		body := "{" + strings.Join(members, ",") + "}"
+		var got event
+		if err := jsonx.Decode([]byte(body), &got); err != nil {
+			t.Errorf("Decode(%s): %v", body, err)
+		}
+		if diff := cmp.Diff(event{Account: "a", Data: json.RawMessage("1")}, got); diff != "" {
+			t.Errorf("Decode(%s) (-want +got):\n%s", body, diff)
+		}
+	}
+	for i, one := range nulls {
+		check(there, one)
+		check(one, there)
+		all := append(append([]string{}, nulls[i:]...), nulls[:i]...)
+		check(append(all, there)...)
+		check(append([]string{there}, all...)...)
+		for j, other := range nulls {
+			if i != j {
+				check(one, there, other)
+			}
+		}
+	}
+}
+
 func TestDecodeKeepsBytesOfItsOwn(t *testing.T) {
 	t.Parallel()
 	body := []byte(`{"account": "a", "data":  {"x" : 1} }`)
@@ -146,6 +178,7 @@ func FuzzEvent(f *testing.F) {
 		`{"account":"\ud83d\ude00","data":"\\\"{["}`, `{"acc\u006funt":"a","data":null}`, `{"data":[[[]]]}`, `nul`, `{`,
 		`{"account":"a","data":{"x":-0.5E+10,"y":[true,false,null,"\/\u00e9\ud83d\ude00\n\u007f"],"\u0079":{"z":{},"z":0}}}`,
 		`{"account":"é","data":[01,1.,1e,-,+1,.5,tru,"\x","\u00g0",{"a":1,},[1,],[,],{,}]}`, `{"account":"a","data":1,"events":[{"delays_ms":[]}]}`,
+		`{"account":"a","data":1,"limit":null}`, `{"account":"a","data":1,"retry":null}`, `{"account":"a","data":1,"tags":null}`,
 	} {
 		f.Add([]byte(seed))
 	}

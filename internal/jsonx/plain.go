@@ -31,7 +31,8 @@ const maxNames = 128
 
 var plains = sync.Pool{New: func() any { return new(plain) }}
 
-// decodePlain fills v from body, or reports that it does not know how.
+// decodePlain fills v from body, or reports that it does not know how; then it
+// may have filled some of v.
 func decodePlain(body []byte, v reflect.Value) bool {
 	p := plains.Get().(*plain) //nolint:errcheck // nothing else is in the pool
 	p.text, p.at = body, 0

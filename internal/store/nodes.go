@@ -33,9 +33,10 @@ type Nodes interface {
 
 	// Reclaim takes what a dead node held: up to limit deliveries that it had
 	// leased are due at once, their attempts recorded as lost, as Claim does.
-	// It returns how many; when they are fewer than limit, nothing is left, the
-	// node is forgotten and its shards are nobody's. A node that is alive, or
-	// not known, is left alone: 0.
+	// It returns how many; when they are fewer than limit, nothing is left for
+	// the caller to do: the node is forgotten and its shards are nobody's. A node
+	// that is alive, or not known, is left alone: 0. A node that another is
+	// reclaiming is left alone: 0; it is forgotten when the other one is done.
 	Reclaim(ctx context.Context, incarnation uint32, limit int) (int, error)
 
 	// Forget ends a node that has released all it had: it is not known any more,

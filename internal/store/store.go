@@ -207,7 +207,7 @@ type Queue interface {
 	//
 	// It stores nothing, and returns the circuit as it is with
 	// postrider.ErrConflict, unless p.Circuit.Generation is the stored one's; the
-	// first change has 0. An endpoint that does not exist is
+	// first change has 0. An endpoint that does not exist, or is deleted, is
 	// postrider.ErrNotFound.
 	// With p.Announce it raises the version of the subscriptions, like a change
 	// of the endpoint, so that every node hears of it.

@@ -19,16 +19,17 @@ const insertCircuitSQL = `
 	insert into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, failing_since, generation, changed_at)
 	select e.id, @status, @reason, @opened_at, @probe_at, @cooldown, @failing_since, 1, now()
 	from endpoints e
-	where e.id = @endpoint
+	where e.id = @endpoint and e.status <> 'deleted'
 	on conflict (endpoint) do nothing
 	returning ` + circuitColumns
 
-// The compare-and-swap. Walks circuits_pkey.
+// The compare-and-swap. Walks circuits_pkey and endpoints_pkey.
 const updateCircuitSQL = `
 	update circuits
 	set status = @status, reason = @reason, opened_at = @opened_at, probe_at = @probe_at, cooldown = @cooldown,
 		failing_since = @failing_since, generation = generation + 1, changed_at = now()
 	where endpoint = @endpoint and generation = @generation
+		and (select e.status <> 'deleted' from endpoints e where e.id = @endpoint)
 	returning ` + circuitColumns
 
 // Walks endpoints_pkey.
@@ -77,21 +78,21 @@ func putCircuit(ctx context.Context, tx pgx.Tx, p store.PutCircuit, args pgx.Nam
 
 // currentCircuit tells why nothing was put.
 func (s *Store) currentCircuit(ctx context.Context, endpoint postrider.EndpointID) (postrider.Circuit, error) {
-	circuits, err := s.Circuits(ctx, store.CircuitQuery{Endpoint: endpoint, Limit: 1})
-	if err != nil {
-		return postrider.Circuit{}, err
-	}
-	if len(circuits) == 1 {
-		return circuits[0], postrider.ErrConflict
-	}
 	page, err := s.Endpoints(ctx, store.EndpointQuery{ID: endpoint})
 	switch {
 	case err != nil:
 		return postrider.Circuit{}, err
-	case len(page.Items) == 0:
+	case len(page.Items) == 0, page.Items[0].Status == postrider.EndpointDeleted:
 		return postrider.Circuit{}, postrider.ErrNotFound
 	}
-	return postrider.Circuit{}, postrider.ErrConflict
+	circuits, err := s.Circuits(ctx, store.CircuitQuery{Endpoint: endpoint, Limit: 1})
+	switch {
+	case err != nil:
+		return postrider.Circuit{}, err
+	case len(circuits) == 0:
+		return postrider.Circuit{}, postrider.ErrConflict
+	}
+	return circuits[0], postrider.ErrConflict
 }
 
 // Walks circuits_pkey, or circuits_not_closed.

@@ -12,6 +12,11 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
+// A node that is being reclaimed waits here, before it holds the roster up for
+// all others. Whoever reclaims or forgets a node has this lock and never takes
+// that of the roster, so nobody waits in a circle. Walks nodes_pkey.
+const lockSelfSQL = `select from nodes where incarnation = @incarnation for update`
+
 // Beats are serial in the whole cluster: what one sees, no other changes. The
 // lock is let go by the commit.
 const lockRosterSQL = `select pg_advisory_xact_lock(hashtext('postrider_nodes'))`
@@ -81,7 +86,10 @@ func beat(ctx context.Context, tx pgx.Tx, b store.Beat) (store.Roster, error) {
 		"incarnation": int64(b.Incarnation), "instance": b.Instance[:], "ttl": b.TTL.Microseconds(),
 		"leaving": b.Leaving, "shards": shardNumbers(b.Release),
 	}
-	if _, err := tx.Exec(ctx, lockRosterSQL); err != nil {
+	locks := &pgx.Batch{}
+	locks.Queue(lockSelfSQL, args)
+	locks.Queue(lockRosterSQL)
+	if err := tx.SendBatch(ctx, locks).Close(); err != nil {
 		return store.Roster{}, fmt.Errorf("lock the roster: %w", err)
 	}
 	switch tag, err := tx.Exec(ctx, beatSQL, args); {
@@ -137,12 +145,13 @@ func shardNumbers(shards []uint8) []int16 {
 }
 
 // Whether the node is dead, under a lock that keeps it from beating until the
-// transaction ends. Walks nodes_pkey.
+// transaction ends. All survivors hear of a death at once: one reclaims, and
+// the others do not wait for it. Walks nodes_pkey.
 const lockNodeSQL = `
 	select n.seen_at + n.ttl * interval '1 microsecond' <= clock_timestamp()
 	from nodes n
 	where n.incarnation = @incarnation
-	for update`
+	for update skip locked`
 
 // Reads all of the queue: deaths are rare, and an index on tokens would cost
 // every delivery. As claimSQL takes a lease over, but for nobody.

@@ -19,8 +19,10 @@ import (
 // without an order pay for none of this.
 
 // Locks the keys of those deliveries that are ordered, or that pause a key, in
-// the order in which publishes lock them. Walks queue_pkey,
-// paused_keys_delivery, order_heads_pkey.
+// the order in which publishes lock them. The lock is the row: where there is
+// none, nothing is locked and nobody is told. Whoever deletes idle keys from
+// order_heads must leave those that have rows in queue or paused_keys. Walks
+// queue_pkey, paused_keys_delivery, order_heads_pkey.
 const lockHeadsSQL = `
 	select
 	from (

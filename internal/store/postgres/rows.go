@@ -140,9 +140,12 @@ func (c *queueColumns) args() pgx.NamedArgs {
 }
 
 // The first of its key is due, unless the key has rows or is paused; the
-// transaction holds the key's row in order_heads. The limits keep the planner
-// from reading all of a table into a hash. Walks queue_order_key and
-// paused_keys_pkey.
+// transaction holds the key's row in order_heads. Where the transaction waited
+// long for that row it is due by the clock's time and not by the transaction's
+// own, since claims look back over claimSlack only; within a second all that one
+// publish stores is due at one instant, and claimed in the order of ids. The
+// limits keep the planner from reading all of a table into a hash. Walks
+// queue_order_key and paused_keys_pkey.
 const insertOrderedSQL = `
 	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at,
 		ordering_key, sequence, pauses)
@@ -150,7 +153,8 @@ const insertOrderedSQL = `
 		case when row_number() over (partition by n.endpoint, n.key order by n.sequence, n.id) = 1
 				and (select q.id from queue q where q.endpoint = n.endpoint and q.ordering_key = n.key limit 1) is null
 				and (select p.delivery from paused_keys p where p.endpoint = n.endpoint and p.ordering_key = n.key limit 1) is null
-			then now() + n.wait * interval '1 microsecond' else 'infinity' end,
+			then greatest(now(), clock_timestamp() - interval '1 second') + n.wait * interval '1 microsecond'
+			else 'infinity' end,
 		0, 0, 0, now() + n.expiry * interval '1 microsecond', n.key, n.sequence, n.pauses
 	from unnest(@ids::uuid[], @events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[], @lanes::smallint[],
 		@waits::bigint[], @expiries::bigint[], @keys::text[], @sequences::bigint[], @pauses::boolean[])

@@ -571,9 +571,13 @@ COMMENT ON INDEX public.queue_event IS 'Deliveries of an event.';
 
 CREATE INDEX queue_order_key ON public.queue USING btree (endpoint, ordering_key, sequence) WHERE (ordering_key IS NOT NULL);
 
-COMMENT ON INDEX public.queue_order_key IS 'The lowest row of an ordering key. Expire, CancelDeleted: the ordered rows. OrderedKeys: a skip scan of the keys.';
+COMMENT ON INDEX public.queue_order_key IS 'The lowest row of an ordering key. CancelDeleted: the ordered rows. OrderedKeys: a skip scan of the keys.';
 
-COMMENT ON INDEX public.queue_pkey IS 'Settle, Release, Cancel: one delivery. Expire, Deliveries: by age.';
+CREATE INDEX queue_ordered_expires_at ON public.queue USING btree (expires_at) WHERE (ordering_key IS NOT NULL);
+
+COMMENT ON INDEX public.queue_ordered_expires_at IS 'Expire: the ordered rows whose time is over. Those without an order pay for no such index.';
+
+COMMENT ON INDEX public.queue_pkey IS 'Settle, Release, Cancel: one delivery. Expire: those without an order. Deliveries: by age.';
 
 COMMENT ON INDEX public.shards_pkey IS 'Beat: all of them.';
 

@@ -127,7 +127,8 @@ func putStanding(ctx context.Context, tx pgx.Tx, status postrider.StandingStatus
 }
 
 // Three skip scans, of dead_letters_died_at, circuits_failing and
-// standings_pkey, find the endpoints; each ends at the limit. What an endpoint
+// standings_pkey, find the endpoints; each ends at the limit, and steps over the
+// deleted ones, which count for nothing, by endpoints_pkey. What an endpoint
 // costs has bounds too: its deliveries are counted from the youngest on, by
 // attempts_endpoint, at most 10,000 attempts of what was made in the last eight
 // days; rows are compared, since no other index of an empty partition can seem
@@ -139,17 +140,26 @@ const recordsSQL = `
 		select d.endpoint, d.recent, y.found + d.recent::int
 		from dying y
 		cross join lateral (
-			select d.endpoint, d.died_at >= now() - @span * interval '1 microsecond' as recent
-			from dead_letters d
-			where d.endpoint > y.endpoint
-			order by d.endpoint, d.died_at desc
-			limit 1
+			select d.endpoint, d.died_at >= now() - @span * interval '1 microsecond' and e.lives as recent
+			from (
+				select d.endpoint, d.died_at
+				from dead_letters d
+				where d.endpoint > y.endpoint
+				order by d.endpoint, d.died_at desc
+				limit 1
+			) d
+			cross join lateral (
+				select e.status <> 'deleted' as lives
+				from endpoints e
+				where e.id = d.endpoint
+				limit 1
+			) e
 		) d
 		where y.found < @limit
 	), judged (endpoint, bad, found) as (
 		select @after::uuid, false, 0
 		union all
-		select s.endpoint, s.status <> 'good', y.found + (s.status <> 'good')::int
+		select s.endpoint, s.bad, y.found + s.bad::int
 		from judged y
 		cross join lateral (
 			select s.endpoint
@@ -159,17 +169,32 @@ const recordsSQL = `
 			limit 1
 		) n
 		cross join lateral (
-			select s.endpoint, s.status
-			from standings s
-			where s.endpoint = n.endpoint
-			order by s.number desc
-			limit 1
+			select s.endpoint, s.status <> 'good' and e.lives as bad
+			from (
+				select s.endpoint, s.status
+				from standings s
+				where s.endpoint = n.endpoint
+				order by s.number desc
+				limit 1
+			) s
+			cross join lateral (
+				select e.status <> 'deleted' as lives
+				from endpoints e
+				where e.id = s.endpoint
+				limit 1
+			) e
 		) s
 		where y.found < @limit
 	), failing as (
 		select c.endpoint
 		from circuits c
-		where c.endpoint > @after and c.failing_since is not null
+		cross join lateral (
+			select e.status
+			from endpoints e
+			where e.id = c.endpoint
+			limit 1
+		) e
+		where c.endpoint > @after and c.failing_since is not null and e.status <> 'deleted'
 		order by c.endpoint
 		limit @limit
 	), suspect as materialized (
@@ -227,7 +252,6 @@ const recordsSQL = `
 			limit greatest(20, 3 * dead.n)
 		) a
 	) delivered
-	where e.status <> 'deleted'
 	order by e.id
 	limit @limit`
 

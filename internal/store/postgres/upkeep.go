@@ -60,8 +60,8 @@ const buryOverSQL = `, ended as (
 	)`
 
 // The same for ordered deliveries, in two steps, since their keys are locked
-// before their rows. The first walks queue_order_key, key by key; the second
-// queue_pkey.
+// before their rows. The first walks queue_ordered_expires_at, since they may
+// wait for long and in great numbers; the second queue_pkey.
 var expireOrdered = ending{
 	find: `
 	select q.id
@@ -69,7 +69,7 @@ var expireOrdered = ending{
 	where q.ordering_key is not null
 		and q.expires_at <= now()
 		and (q.token is null or q.due_at <= now())
-	order by q.endpoint, q.ordering_key, q.sequence
+	order by q.expires_at
 	limit @limit`,
 	end: `
 	with over as materialized (

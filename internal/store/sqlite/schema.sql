@@ -223,6 +223,8 @@ CREATE INDEX queue_event on queue (event);
 
 CREATE INDEX queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
 
+CREATE INDEX queue_ordered_expires_at on queue (expires_at) where ordering_key is not null;
+
 CREATE TABLE standings (
     endpoint blob not null references endpoints (id),
     number   integer not null check (number >= 1),

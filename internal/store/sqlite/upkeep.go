@@ -11,11 +11,18 @@ import (
 // Candidates are looked for beside the writer and looked at again inside its
 // transaction, so that a walk through a long queue holds nobody up.
 
-// Walks the queue, oldest first.
+// Walks the queue, oldest first, for what has no order, since an index on
+// expires_at would cost every delivery; and queue_ordered_expires_at.
 const expiredSQL = `
-	select id from queue
-	where expires_at <= @now and (token is null or due_at <= @now)
-	order by id
+	select id from (
+		select id from queue
+		where ordering_key is null and expires_at <= @now and (token is null or due_at <= @now)
+		order by id limit @limit)
+	union all
+	select id from (
+		select id from queue
+		where ordering_key is not null and expires_at <= @now and (token is null or due_at <= @now)
+		order by expires_at limit @limit)
 	limit @limit`
 
 // By the key of queue.

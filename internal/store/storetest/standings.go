@@ -18,6 +18,7 @@ var (
 		{"another generation is ErrConflict, with the circuit as it is", putCircuitConflict},
 		{"of parallel changes of one generation exactly one counts", putCircuitInParallel},
 		{"an endpoint that does not exist is ErrNotFound", putCircuitNotFound},
+		{"an endpoint that is deleted is ErrNotFound", putCircuitDeleted},
 		{"with Announce it raises the version by one, without it does not", putCircuitAnnounces},
 	}
 	circuitsSentences = []sentence{
@@ -41,6 +42,7 @@ var (
 	recordsSentences = []sentence{
 		{"endpoints with dead letters, a failing circuit or a standing that is not good are returned", recordsOf},
 		{"those that are deleted, or of which nothing is to be said, are not", recordsNotOf},
+		{"deleted ones take up nothing of the limit", recordsPastDeleted},
 		{"they are ordered by id, at most limit after the given one", recordsPages},
 		{"deliveries are counted, delivered ones as far as they matter", recordsCount},
 		{"what happened before a good standing is not counted", recordsSinceGood},
@@ -127,6 +129,25 @@ func putCircuitInParallel(w *world) {
 func putCircuitNotFound(w *world) {
 	_, err := w.PutCircuit(w.Context(), store.PutCircuit{Circuit: w.circuit(w.draft(w.account())), Announce: true})
 	w.refuses(err, postrider.ErrNotFound)
+}
+
+func putCircuitDeleted(w *world) {
+	changed, never := w.endpoint(), w.endpoint()
+	stored := w.putCircuit(w.circuit(changed))
+	w.become(changed, postrider.EndpointDeleted)
+	w.become(never, postrider.EndpointDeleted)
+	version := w.version()
+	older := stored
+	older.Generation--
+	for _, c := range []postrider.Circuit{stored, older, w.circuit(never)} {
+		for _, announce := range []bool{false, true} {
+			got, err := w.PutCircuit(w.Context(), store.PutCircuit{Circuit: c, Announce: announce})
+			w.refuses(err, postrider.ErrNotFound)
+			w.same("what PutCircuit returns", got, postrider.Circuit{})
+		}
+	}
+	w.same("the stored circuits", w.circuits(store.CircuitQuery{Limit: 10}), []postrider.Circuit{stored})
+	w.same("the version", w.version(), version)
 }
 
 func putCircuitAnnounces(w *world) {
@@ -360,6 +381,30 @@ func recordsNotOf(w *world) {
 	good.Status = postrider.StandingGood
 	w.putStanding(good)
 	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.Record{})
+}
+
+func recordsPastDeleted(w *world) {
+	const limit = 2
+	account := w.account()
+	var after postrider.EndpointID
+	for what, suspect := range []func(postrider.Endpoint){
+		func(e postrider.Endpoint) { w.buried(e, 1) },
+		func(e postrider.Endpoint) { w.putCircuit(w.circuit(e)) },
+		func(e postrider.Endpoint) { w.putStanding(w.standing(e, 1)) },
+	} {
+		for range limit {
+			e := w.put(w.draft(account))
+			suspect(e)
+			w.become(e, postrider.EndpointDeleted)
+		}
+		live := w.put(w.draft(account))
+		suspect(live)
+		records := w.records(after, limit)
+		if len(records) != 1 || records[0].Endpoint != live.ID {
+			w.Errorf("source %d: the records behind deleted endpoints are %+v, want that of %s", what, records, live.ID)
+		}
+		after = live.ID
+	}
 }
 
 func recordsPages(w *world) {

@@ -247,6 +247,7 @@ create table queue (
 );
 create index queue_due on queue (endpoint, lane, due_at, id) where due_at < 'infinity';
 create index queue_event on queue (event);
+create index queue_ordered_expires_at on queue (expires_at) where ordering_key is not null;
 create index queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
 alter table queue add primary key (id);
 comment on table queue is 'One narrow row for each pending delivery; it goes when the delivery ends.';
@@ -256,10 +257,11 @@ comment on column queue.claims is 'The number of the attempt under way, or else 
 comment on column queue.losses is 'Leases in a row that ended with their node.';
 comment on column queue.ordering_key is 'Of ordered deliveries alone, as sequence and pauses; a key orders nothing at an endpoint that did not ask for it.';
 comment on column queue.pauses is 'Whether its end as a dead letter pauses the key.';
-comment on index queue_pkey is 'Settle, Release, Cancel: one delivery. Expire, Deliveries: by age.';
+comment on index queue_pkey is 'Settle, Release, Cancel: one delivery. Expire: those without an order. Deliveries: by age.';
 comment on index queue_due is 'Claim: the longest due of an endpoint''s lane. Due: a skip scan of the lanes. What waits for its turn is not in it.';
 comment on index queue_event is 'Deliveries of an event.';
-comment on index queue_order_key is 'The lowest row of an ordering key. Expire, CancelDeleted: the ordered rows. OrderedKeys: a skip scan of the keys.';
+comment on index queue_order_key is 'The lowest row of an ordering key. CancelDeleted: the ordered rows. OrderedKeys: a skip scan of the keys.';
+comment on index queue_ordered_expires_at is 'Expire: the ordered rows whose time is over. Those without an order pay for no such index.';
 
 -- What happened.
 

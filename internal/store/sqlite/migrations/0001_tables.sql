@@ -172,6 +172,8 @@ create index queue_due on queue (endpoint, lane, due_at, id);
 create index queue_event on queue (event);
 -- Settle: the lowest row of an ordering key. OrderedKeys: a skip scan of the keys.
 create index queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
+-- Expire: the ordered rows whose time is over. Those without an order pay for no such index.
+create index queue_ordered_expires_at on queue (expires_at) where ordering_key is not null;
 
 -- The ordering keys that wait for a person, and the dead letter that each one
 -- waits for. Its key serves Publish, FanOut and OrderedKeys, the unique

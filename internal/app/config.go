@@ -29,8 +29,8 @@ type Config struct {
 	Dev       bool   `name:"dev" setting:"" group:"Server" help:"Allow what only a laptop may: http, loopback and private targets, any port, readable logs."`
 
 	Concurrency     int           `name:"concurrency" setting:"" group:"Delivery" default:"1024" help:"Attempts in flight at once on this node, 1 to 100000. Each endpoint has a limit of its own besides."`
-	HostConcurrency int           `name:"host-concurrency" setting:"" group:"Delivery" placeholder:"N" help:"Attempts in flight at once to one host, whosever endpoints they are. Default: 64, or a quarter of --concurrency."`
-	PollOnly        bool          `name:"poll-only" setting:"" group:"Delivery" help:"Neither send nor hear wake-ups between nodes (LISTEN/NOTIFY), for a database behind a pooler: other nodes' events then start up to a second later."`
+	HostConcurrency int           `name:"host-concurrency" setting:"" group:"Delivery" placeholder:"N" help:"Attempts in flight at once to one host, whosever endpoints they are. Default: a quarter of --concurrency, at least 64."`
+	PollOnly        bool          `name:"poll-only" setting:"" group:"Delivery" help:"Neither send nor hear wake-ups between nodes (LISTEN/NOTIFY), which some networks do not let through: other nodes' events then start up to a second later."`
 	DrainTimeout    time.Duration `name:"drain-timeout" setting:"" group:"Delivery" default:"35s" help:"At the end, how long attempts in flight may take to finish, 1s to 10m."`
 	MaxData         int           `name:"max-data" setting:"" group:"Delivery" default:"262144" help:"Largest data of an event, in bytes, 1024 to 1048576."`
 	IdempotencyTTL  time.Duration `name:"idempotency-ttl" setting:"" group:"Delivery" default:"168h" help:"How long an idempotency key is remembered, 1m to 2160h."`
@@ -75,7 +75,7 @@ func (c Config) Validate(named func(setting string) string) error {
 	refuse(c.Listen == c.OpsListen && isAddress(c.Listen) && !strings.HasSuffix(c.Listen, ":0"),
 		"ops-listen", "must not be the address of the API")
 	refuse(c.Concurrency < 1 || c.Concurrency > 100_000, "concurrency", "must be 1 to 100000")
-	refuse(c.HostConcurrency < 0 || c.HostConcurrency > 100_000, "host-concurrency", "must be 1 to 100000")
+	refuse(c.HostConcurrency < 0 || c.HostConcurrency > 100_000, "host-concurrency", "must be 1 to 100000, or 0 for the default")
 	refuse(c.DrainTimeout < time.Second || c.DrainTimeout > 10*time.Minute, "drain-timeout", "must be 1s to 10m")
 	refuse(c.MaxData < 1<<10 || c.MaxData > 1<<20, "max-data", "must be 1024 to 1048576 bytes")
 	refuse(c.IdempotencyTTL < time.Minute || c.IdempotencyTTL > 90*24*time.Hour, "idempotency-ttl", "must be 1m to 2160h")

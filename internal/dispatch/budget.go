@@ -50,10 +50,9 @@ func (b *budget) accepted(step int) {
 	}
 }
 
-// next returns when there is enough for a retry, if nothing else earns it.
-func (b *budget) next(now time.Time) time.Time {
-	return now.Add(time.Duration(max(0, 1-b.tokens) / atLeast * float64(time.Second)))
-}
+// hungry is how long endpoints whose retries wait for the budget are left
+// alone when nothing else happens.
+const hungry = 100 * time.Millisecond
 
 // starve lines an endpoint up for the time when the budget allows a retry.
 func (c *core) starve(ep *endpoint) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
 )
 
 // crowd is n endpoints whose circuits never open, so that only the budget
@@ -133,7 +134,7 @@ func TestAProbeDoesNotWaitForTheBudget(t *testing.T) {
 	id := d.endpoint("a.example", nil)
 	d.fail(id)
 	for range 120 {
-		d.c.budget.tokens = 0
+		d.c.budget = budget{at: d.now}
 		d.wait(500 * time.Millisecond)
 	}
 	d.expect(id, 1, "after the cooldown")
@@ -163,5 +164,30 @@ func TestAHeldRetryDoesNotKeepFirstAttemptsWaitingForTheBudget(t *testing.T) {
 	}
 	if do = take(c, now.Add(6*time.Second)); len(do.send) != 1 {
 		t.Errorf("%d sent once the budget has one, want 1", len(do.send))
+	}
+}
+
+func TestWhatWaitsForTheBudgetOrThePaceIsLeftAloneMeanwhile(t *testing.T) {
+	t.Parallel()
+	for lane, least := range map[postrider.Lane]time.Duration{postrider.LaneRetry: 100 * time.Millisecond, postrider.LaneBulk: 5 * time.Millisecond} {
+		c, now := fixture(nil)
+		c.budget = budget{tokens: 1.5, at: now}
+		found := due{}
+		for i := range 5 {
+			found.lanes = append(found.lanes, store.DueLane{Endpoint: postrider.EndpointID{byte(i)}, Lane: lane})
+		}
+		asked := false
+		do := take(c, now, found)
+		for range 20 { // the claim does not come back
+			asked = asked || do.claim != nil
+			if !do.wakeAt.IsZero() && do.wakeAt.Before(now.Add(least)) {
+				t.Errorf("%s: the next step is %v after the last, want %v at least", lane, do.wakeAt.Sub(now), least)
+			}
+			now = later(do.wakeAt, now.Add(time.Millisecond))
+			do = take(c, now)
+		}
+		if !asked || lane == postrider.LaneRetry && (c.retries != 1 || c.starved.len() != 4) {
+			t.Errorf("%s: asked %t, %d retries asked for and %d endpoints starve, want 1 and 4", lane, asked, c.retries, c.starved.len())
+		}
 	}
 }

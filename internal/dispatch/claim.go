@@ -53,18 +53,30 @@ func (c *core) wantsClaim(now time.Time, ep *endpoint) bool {
 	if c.laneDue(now, ep, 0) || c.laneDue(now, ep, 1) || c.laneDue(now, ep, 2) {
 		return true
 	}
-	if ep.isDue(now) {
+	if ep.lanes[1].isDue(now) {
 		c.starve(ep)
+	}
+	if ep.lanes[2].isDue(now) {
+		c.wait(ep)
 	}
 	return false
 }
 
 // laneDue reports whether the lane has something to claim. A retry is claimed
 // when the budget has one for it, so that none takes the credit of first
-// attempts while it waits for the budget.
+// attempts while it waits for the budget; bulk has its pace.
 func (c *core) laneDue(now time.Time, ep *endpoint, l int) bool {
-	return ep.lanes[l].isDue(now) &&
-		(postrider.Lanes[l] != postrider.LaneRetry || ep.probing() || c.budget.allows(now) && int(c.budget.tokens) > c.retries)
+	if !ep.lanes[l].isDue(now) {
+		return false
+	}
+	switch postrider.Lanes[l] {
+	case postrider.LaneRetry:
+		return ep.probing() || c.budget.allows(now) && int(c.budget.tokens) > c.retries
+	case postrider.LaneBulk:
+		return ep.probing() || c.bulk.allows(now)
+	case postrider.LaneFirst:
+	}
+	return true
 }
 
 func (l *lane) isDue(now time.Time) bool { return l.waiting && !l.due.After(now) }
@@ -83,6 +95,9 @@ func (c *core) wants(now time.Time, ep *endpoint) []store.Want {
 			if c.laneDue(now, ep, l) {
 				ep.asked[l]++
 				c.retry(postrider.Lanes[l], 1)
+				if postrider.Lanes[l] == postrider.LaneBulk {
+					c.bulk.spend(1)
+				}
 				break
 			}
 		}
@@ -116,6 +131,9 @@ func (c *core) claimed(now time.Time, in claimed) {
 			continue
 		}
 		state := in.got.Lanes[i]
+		if w.Lane == postrider.LaneBulk {
+			c.bulk.spend(state.Claimed - w.N) // what was not there
+		}
 		c.credit(ep, state.Claimed-w.N)
 		c.retry(w.Lane, state.Claimed-w.N)
 		ep.lanes[l].low = state.Low

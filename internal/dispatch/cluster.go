@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,8 @@ import (
 type cluster struct {
 	instance [16]byte
 	others   atomic.Bool              // there are some
+	ahead    atomic.Int64             // nanoseconds that the store's clock is
+	dead     chan []uint32            // to be reclaimed
 	owned    atomic.Pointer[shardSet] // as of the last beat
 	beatNow  chan struct{}            // the roster has changed
 	gained   chan struct{}            // this node has new shards
@@ -33,7 +36,7 @@ type cluster struct {
 
 func newCluster() *cluster {
 	signal := func() chan struct{} { return make(chan struct{}, 1) }
-	c := &cluster{beatNow: signal(), gained: signal(), woken: signal(), say: signal()}
+	c := &cluster{beatNow: signal(), gained: signal(), woken: signal(), say: signal(), dead: make(chan []uint32, 1)}
 	_, _ = rand.Read(c.instance[:]) // never fails
 	return c
 }
@@ -59,7 +62,7 @@ func (d *Dispatcher) join(ctx context.Context) error {
 }
 
 func (d *Dispatcher) sayAlive(ctx context.Context, b store.Beat) (store.Roster, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, d.opts.Cluster.TTL, errCallTimeout)
 	defer cancel()
 	b.Incarnation, b.Instance, b.TTL = d.opts.Cluster.Incarnation, d.cluster.instance, d.opts.Cluster.TTL
 	return d.opts.Cluster.Nodes.Beat(ctx, b)
@@ -97,8 +100,11 @@ func (d *Dispatcher) belong(ctx context.Context) {
 		case err == nil:
 			last = asked
 			// After the store was away for all, the others get the time to come back.
-			if len(dead) > 0 && asked.Sub(steady) > d.opts.Cluster.TTL && d.reclaim(ctx, dead) {
-				again = 0
+			if len(dead) > 0 && asked.Sub(steady) > d.opts.Cluster.TTL {
+				select {
+				case d.cluster.dead <- dead:
+				default: // it is at work on them
+				}
 			}
 		}
 		timer.Reset(again)
@@ -125,14 +131,16 @@ func (d *Dispatcher) beat(ctx context.Context, asked time.Time) ([]uint32, error
 		has[shard] = true
 		gained = gained || had == nil || !had[shard]
 	}
+	var known []postrider.Circuit
 	if gained {
-		if err := d.loadCircuits(ctx, has); err != nil {
+		if known, err = d.loadCircuits(ctx, has); err != nil {
 			return nil, err
 		}
 	}
 	d.cluster.owned.Store(has)
 	d.cluster.others.Store(r.Nodes > 1)
-	d.post(roster{r, asked.Add(d.opts.Cluster.TTL)})
+	d.cluster.ahead.Store(int64(r.Now.Sub(asked)))
+	d.post(roster{r, asked.Add(d.opts.Cluster.TTL), known})
 	if gained {
 		signal(d.cluster.gained)
 	}
@@ -142,28 +150,41 @@ func (d *Dispatcher) beat(ctx context.Context, asked time.Time) ([]uint32, error
 	return r.Dead, nil
 }
 
-// loadCircuits tells the loop of the circuits that are not closed, before it
-// serves their endpoints.
-func (d *Dispatcher) loadCircuits(ctx context.Context, of *shardSet) error {
+// loadCircuits returns the circuits that ever changed, of some shards or, with
+// nil, of all.
+func (d *Dispatcher) loadCircuits(ctx context.Context, of *shardSet) (known []postrider.Circuit, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
 	defer cancel()
-	q := store.CircuitQuery{NotClosed: true, Limit: 1000}
+	q := store.CircuitQuery{Limit: 1000}
 	for {
 		page, err := d.queue.Circuits(ctx, q)
 		if err != nil {
-			return fmt.Errorf("load circuits: %w", err)
+			return nil, fmt.Errorf("load circuits: %w", err)
 		}
-		if len(page) == 0 {
-			return nil
-		}
-		q.After = page[len(page)-1].Endpoint
-		var mine circuits
 		for _, c := range page {
 			if of == nil || of[store.Shard(c.Endpoint)] {
-				mine.circuits = append(mine.circuits, c)
+				known = append(known, c)
 			}
 		}
-		d.post(mine)
+		if len(page) < q.Limit {
+			return known, nil
+		}
+		q.After = page[len(page)-1].Endpoint
+	}
+}
+
+// reclaimWhoDied takes over from dead nodes, while this one goes on to say that
+// it lives.
+func (d *Dispatcher) reclaimWhoDied(ctx context.Context) {
+	for {
+		select {
+		case dead := <-d.cluster.dead:
+			if d.reclaim(ctx, dead) {
+				signal(d.cluster.beatNow)
+			}
+		case <-d.done:
+			return
+		}
 	}
 }
 
@@ -197,8 +218,12 @@ func (d *Dispatcher) reclaimSome(ctx context.Context, incarnation uint32, most i
 	return d.opts.Cluster.Nodes.Reclaim(ctx, incarnation, most)
 }
 
-// leave ends this node's place.
+// leave ends this node's place. One that leaves attempts to their leases is
+// left to be reclaimed instead.
 func (d *Dispatcher) leave(ctx context.Context) {
+	if d.left.Load() > 0 {
+		return
+	}
 	bounded, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
 	defer cancel()
 	if err := d.opts.Cluster.Nodes.Forget(bounded, d.opts.Cluster.Incarnation); err != nil {
@@ -207,6 +232,9 @@ func (d *Dispatcher) leave(ctx context.Context) {
 	}
 	d.tell(ctx, verbRoster)
 }
+
+// maxLooks is how many endpoints one turn names; a scan finds the others.
+const maxLooks = 50
 
 // add notes what other nodes are to be told.
 func (c *cluster) add(wake *shardSet, look []postrider.EndpointID) {
@@ -220,13 +248,17 @@ func (c *cluster) add(wake *shardSet, look []postrider.EndpointID) {
 			c.shards[shard] = c.shards[shard] || is
 		}
 	}
-	c.look = append(c.look, look...)
+	for _, id := range look {
+		if !slices.Contains(c.look, id) && len(c.look) < maxLooks {
+			c.look = append(c.look, id)
+		}
+	}
 	c.mu.Unlock()
 	signal(c.say)
 }
 
 // wakeOthers tells other nodes what is due at theirs, at most twenty times a
-// second.
+// second; the few endpoints that a person's hand made due are named besides.
 func (d *Dispatcher) wakeOthers(ctx context.Context) {
 	const least = 50 * time.Millisecond
 	pause := time.NewTimer(0)

@@ -22,18 +22,21 @@ type core struct {
 	opts   Options
 	lookup func(postrider.EndpointID) (*store.Routed, bool)
 
-	endpoints map[postrider.EndpointID]*endpoint
-	hosts     map[string]*host
-	startable ring     // endpoints with something held and a slot of their own free
-	suspects  ring     // likewise, of those in trouble: they share a tenth of the slots
-	starved   ring     // endpoints whose retries wait for the budget
-	claimable ring     // endpoints with something due and credit left
-	timers    timeHeap // endpoints whose next change comes with time alone
-	budget    budget   // for retries
-	retries   int      // that are asked for or held: the budget has one for each
-	network   network  // whether the node's own is broken
-	shards    shards   // which endpoints are this node's
-	unknown   postrider.Policy
+	endpoints   map[postrider.EndpointID]*endpoint
+	hosts       map[string]*host
+	generations map[postrider.EndpointID]int64 // of circuits that ever changed
+	startable   ring                           // endpoints with something held and a slot of their own free
+	suspects    ring                           // likewise, of those in trouble: they share a tenth of the slots
+	starved     ring                           // endpoints whose retries wait for the budget
+	patient     ring                           // endpoints whose bulk waits for its pace
+	claimable   ring                           // endpoints with something due and credit left
+	timers      timeHeap                       // endpoints whose next change comes with time alone
+	budget      budget                         // for retries
+	bulk        pace                           // for the bulk lanes
+	retries     int                            // that are asked for or held: the budget has one for each
+	network     network                        // whether the node's own is broken
+	shards      shards                         // which endpoints are this node's
+	unknown     postrider.Policy
 
 	token     postrider.Token               // the last one given out
 	admitted  map[postrider.Token]time.Time // when the admissions under way were asked for
@@ -67,6 +70,7 @@ type actions struct {
 	wake     *shardSet              // other nodes have something due there
 	look     []postrider.EndpointID // of other nodes, have something due
 	behind   time.Duration          // how long the node needs for the backlog that is its own
+	bulk     int                    // endpoints whose bulk waits for its pace
 	wakeAt   time.Time              // when to step at the latest; zero: when there is an input
 }
 
@@ -111,10 +115,10 @@ type endpoint struct {
 	backlog   int           // rows that were committed without a lease and not claimed since, about
 	latency   time.Duration // of its answers, smoothed
 
-	startable, claimable, starved bool // it is in that ring
-	idle                          bool // there was nothing to know of it lately
-	timer                         int  // its place in the heap and one; 0: none
-	wakeAt                        time.Time
+	startable, claimable, starved, patient bool // it is in that ring
+	idle                                   bool // there was nothing to know of it lately
+	timer                                  int  // its place in the heap and one; 0: none
+	wakeAt                                 time.Time
 }
 
 // answers are attempts that were answered at the same time.
@@ -163,26 +167,29 @@ type (
 	}
 	roster struct { // how the shards are shared out
 		store.Roster
-		until time.Time // what is said holds
+		until    time.Time           // what is said holds
+		circuits []postrider.Circuit // of shards that are new
 	}
-	woken   struct{ endpoint postrider.EndpointID } // something of it is due, on whatever node
-	beating struct{ drained chan<- []uint8 }        // which shards can be given up now
-	changed struct{ endpoint postrider.EndpointID } // an endpoint is not what it was
-	load    struct{ saturated bool }                // whether goroutines wait for a processor
-	drain   struct{}                                // take no more work
-	tick    struct{}                                // time passed
+	notDisabled struct{ endpoint postrider.EndpointID } // it asked for no more, and is still enabled
+	woken       struct{ endpoint postrider.EndpointID } // something of it is due, on whatever node
+	beating     struct{ drained chan<- []uint8 }        // which shards can be given up now
+	changed     struct{ endpoint postrider.EndpointID } // an endpoint is not what it was
+	load        struct{ saturated bool }                // whether goroutines wait for a processor
+	drain       struct{}                                // take no more work
+	tick        struct{}                                // time passed
 )
 
 func newCore(opts Options, lookup func(postrider.EndpointID) (*store.Routed, bool)) *core {
 	return &core{
-		opts:      opts,
-		lookup:    lookup,
-		endpoints: map[postrider.EndpointID]*endpoint{},
-		hosts:     map[string]*host{},
-		budget:    budget{tokens: maxBudget},
-		shards:    shards{alone: opts.Cluster.Nodes == nil},
-		admitted:  map[postrider.Token]time.Time{},
-		token:     postrider.Token(opts.Cluster.Incarnation) << 32,
+		opts:        opts,
+		lookup:      lookup,
+		endpoints:   map[postrider.EndpointID]*endpoint{},
+		hosts:       map[string]*host{},
+		generations: map[postrider.EndpointID]int64{},
+		budget:      budget{tokens: maxBudget},
+		shards:      shards{alone: opts.Cluster.Nodes == nil},
+		admitted:    map[postrider.Token]time.Time{},
+		token:       postrider.Token(opts.Cluster.Incarnation) << 32,
 	}
 }
 
@@ -209,16 +216,18 @@ func (c *core) step(now time.Time, input any) {
 				c.found(now, d)
 			}
 		}
+	case notDisabled:
+		if ep := c.endpoints[in.endpoint]; ep != nil {
+			ep.gone = false
+			c.configure(ep)
+			c.review(now, ep)
+		}
 	case woken:
 		c.woken(now, in.endpoint)
 	case changed:
 		c.changed(now, in.endpoint)
 	case circuits:
-		for _, circuit := range in.circuits {
-			if ep := c.endpoint(circuit.Endpoint); circuit.Generation > ep.breaker.Generation {
-				c.adopt(now, ep, circuit)
-			}
-		}
+		c.learnCircuits(now, in.circuits)
 	case circuitStored:
 		c.circuitStored(now, in)
 	case roster:
@@ -242,15 +251,20 @@ func (c *core) act(now time.Time) *actions {
 		c.review(now, ep)
 	}
 	c.feed(now)
+	c.feedBulk(now)
 	c.start(now)
 	c.claim(now)
 	c.feelPressure(now)
+	c.do.bulk = c.patient.len()
 	c.do.wakeAt = c.timers.next()
 	if c.claimable.len() > 0 && now.Before(c.claimAfter) {
 		c.do.wakeAt = sooner(c.do.wakeAt, c.claimAfter)
 	}
 	if c.starved.len() > 0 {
-		c.do.wakeAt = sooner(c.do.wakeAt, c.budget.next(now))
+		c.do.wakeAt = sooner(c.do.wakeAt, now.Add(hungry))
+	}
+	if c.patient.len() > 0 {
+		c.do.wakeAt = sooner(c.do.wakeAt, now.Add(bulkStep))
 	}
 	return &c.do
 }
@@ -271,6 +285,7 @@ func (c *core) endpoint(id postrider.EndpointID) *endpoint {
 	ep := c.endpoints[id]
 	if ep == nil {
 		ep = &endpoint{id: id, shard: store.Shard(id)}
+		ep.breaker.Generation = c.generations[id]
 		c.endpoints[id] = ep
 		c.configure(ep)
 	}
@@ -305,6 +320,9 @@ func (c *core) configure(ep *endpoint) {
 		ep.limiter, ep.restUntil = nil, time.Time{}
 	}
 	ep.policy = &to.Endpoint.Policy
+	if !ep.policy.AdaptiveTimeout {
+		ep.patience = postrider.Patience{}
+	}
 	ep.limit = max(1, min(ep.policy.Concurrency, max(32, c.opts.Concurrency/4)))
 	c.moveTo(ep, hostOf(to.Endpoint.URL))
 }
@@ -361,7 +379,7 @@ func (c *core) review(now time.Time, ep *endpoint) {
 	c.dropUncovered(now, ep)
 	switch {
 	case ep.startable || ep.inFlight >= ep.slots() || ep.holds() == 0 || now.Before(ep.restUntil):
-	case !c.budget.allows(now) && !ep.hasFirst():
+	case !ep.probing() && !c.budget.allows(now) && !ep.hasFirst():
 		c.starve(ep)
 	default:
 		c.line(ep)
@@ -381,7 +399,7 @@ func (c *core) review(now time.Time, ep *endpoint) {
 // forget drops an endpoint about which there has been nothing to know since
 // the last time it was asked.
 func (c *core) forget(now time.Time, ep *endpoint) {
-	idle := ep.credit+ep.unsettled == 0 && !ep.startable && !ep.claimable && !ep.starved && !ep.gone &&
+	idle := ep.credit+ep.unsettled == 0 && !ep.startable && !ep.claimable && !ep.starved && !ep.patient && !ep.gone &&
 		(ep.calm(now) || !ep.known || !c.shards.has(ep.shard)) &&
 		!slices.ContainsFunc(ep.lanes[:], func(l lane) bool { return l.waiting })
 	if idle && ep.idle {

@@ -16,7 +16,8 @@
 //   - An endpoint whose circuit is open, that asked for time or whose rate is
 //     spent is left alone. What waits for it stays as it is and loses no
 //     attempt; of all nodes one probes it.
-//   - Retries that fail cost at most a fifth of the first attempts.
+//   - Retries that fail cost at most a fifth of the first attempts, and 10 a
+//     minute; at the start of a node 500 more.
 //   - Of several nodes one serves an endpoint, so that all limits hold for all
 //     of them together. A node that dies is replaced within ten seconds.
 //   - A request leaves only while its lease covers its deadline, so a delivery
@@ -120,14 +121,16 @@ type Dispatcher struct {
 	done    chan struct{} // closed when the loop takes no more inputs
 	running atomic.Bool
 	ending  atomic.Bool  // Run's context has ended
+	left    atomic.Int64 // attempts that were left to their leases
 	behind  atomic.Int64 // nanoseconds
+	bulk    atomic.Int64 // deliveries
 	health  health
 
 	claims   chan *store.Claim
-	gone     chan postrider.EndpointID
 	work     chan *item // to an attempt's goroutine that has nothing to do
 	settles  settleQueue
-	circuits circuitQueue
+	circuits *line[postrider.Circuit]
+	gone     *line[postrider.EndpointID]
 	cluster  *cluster
 }
 
@@ -142,10 +145,10 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 		inputs:    make(chan any, 1024),
 		done:      make(chan struct{}),
 		claims:    make(chan *store.Claim, 1),
-		gone:      make(chan postrider.EndpointID, 256),
 		work:      make(chan *item),
 		settles:   settleQueue{signal: make(chan struct{}, 1)},
-		circuits:  circuitQueue{signal: make(chan struct{}, 1)},
+		circuits:  newLine[postrider.Circuit](),
+		gone:      newLine[postrider.EndpointID](),
 		cluster:   newCluster(),
 	}
 }
@@ -167,21 +170,31 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	d.health.progressed(time.Now())
 	var parts, attempts sync.WaitGroup
 	parts.Go(func() { d.claimWhenAsked(ctx) })
-	parts.Go(func() { d.storeCircuits(commit) })
+	parts.Go(func() { d.circuits.each(d.done, func(c postrider.Circuit) { d.storeCircuit(commit, c) }) })
 	parts.Go(func() { d.scan(ctx) })
 	parts.Go(func() { d.settleWhatComes(commit) })
-	parts.Go(func() { d.disableWhatIsGone(commit) })
+	parts.Go(func() { d.gone.each(d.done, func(id postrider.EndpointID) { d.disable(commit, id) }) })
 	parts.Go(func() { d.watchLoad(ctx) })
 	if d.opts.Cluster.Nodes != nil {
 		parts.Go(func() { d.belong(commit) })
+		parts.Go(func() { d.reclaimWhoDied(commit) })
 		parts.Go(func() { d.listen(ctx) })
 		parts.Go(func() { d.wakeOthers(commit) })
 	}
-	stopTimers := context.AfterFunc(ctx, func() {
-		time.AfterFunc(d.opts.Drain, func() { cut(ErrDrainTimeout) })
-		time.AfterFunc(d.opts.Drain+5*time.Second, func() { giveUp(ErrDrainTimeout) })
+	timers := make(chan [2]*time.Timer, 1)
+	bounded := context.AfterFunc(ctx, func() {
+		timers <- [2]*time.Timer{
+			time.AfterFunc(d.opts.Drain, func() { cut(ErrDrainTimeout) }),
+			time.AfterFunc(d.opts.Drain+5*time.Second, func() { giveUp(ErrDrainTimeout) }),
+		}
 	})
-	defer stopTimers()
+	defer func() {
+		if !bounded() {
+			for _, t := range <-timers {
+				t.Stop()
+			}
+		}
+	}()
 
 	left := d.loop(ctx, commit, func(it *item) {
 		select {
@@ -190,6 +203,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			attempts.Go(func() { d.attemptAll(send, it) })
 		}
 	})
+	d.left.Store(int64(left))
 	close(d.done)
 	attempts.Wait()
 	d.settles.close()
@@ -228,6 +242,10 @@ func (d *Dispatcher) Changed(to store.Routed) { d.post(changed{to.Endpoint.ID}) 
 // Behind returns how long this node would need for the deliveries that are due
 // and wait for nothing but this node; 0 while its processors keep up.
 func (d *Dispatcher) Behind() time.Duration { return time.Duration(d.behind.Load()) }
+
+// BulkWaits returns how many endpoints of this node wait for nothing but the
+// pace of fan-outs and replays.
+func (d *Dispatcher) BulkWaits() int { return int(d.bulk.Load()) }
 
 // Progressing returns an error when there is work that is due and none of it
 // has moved for 45 seconds: longer than any attempt takes.

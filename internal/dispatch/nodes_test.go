@@ -25,6 +25,7 @@ type line struct {
 	deaf  bool            // wake-ups are lost
 	fails map[string]bool // calls that do
 	slow  time.Duration   // until leases are given back
+	takes time.Duration   // to take over from a dead node
 	cut   func()          // breaks the connection that wake-ups are heard on
 	calls map[string]int
 }
@@ -105,6 +106,7 @@ func (l *line) Reclaim(ctx context.Context, incarnation uint32, limit int) (int,
 	if err := l.call("reclaim"); err != nil {
 		return 0, err
 	}
+	<-time.After(l.takes)
 	return l.Store.Reclaim(ctx, incarnation, limit)
 }
 
@@ -380,6 +382,37 @@ func TestPromise8ADeadNodeIsReplacedWithinTenSeconds(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		end(t, nodes[1])
 		_ = nodes[0].stop() // it still believes that it lives, and gives up what it had
+	})
+}
+
+func TestTakingOverFromTheDeadDoesNotStopTheBeats(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ids := r.endpoints(40, nil)
+		nodes := r.nodes(3, dispatch.Options{})
+		for _, n := range nodes[1:] {
+			n.takes = 20 * time.Second
+		}
+		nodes[0].set(func(l *line) { l.away = true })
+		time.Sleep(7 * time.Second)
+		beats := nodes[1].count("beat")
+		time.Sleep(10 * time.Second)
+		if got := nodes[1].count("beat") - beats; nodes[1].count("reclaim") != 1 || got < 9 {
+			t.Errorf("%d beats in 10 s of %d reclaims, want one a second", got, nodes[1].count("reclaim"))
+		}
+		start := time.Now()
+		r.publishVia(nodes[2], ids, 1)
+		time.Sleep(100 * time.Millisecond)
+		if by, _ := r.by(start); by[2] < 8 || by[3] < 8 {
+			t.Errorf("requests by node %v, want both to have their shards", by)
+		}
+		time.Sleep(30 * time.Second)
+		if got := len(r.requests()); got != 40 || r.twice() > 0 {
+			t.Errorf("%d of 40 requests left, %d deliveries twice", got, r.twice())
+		}
+		end(t, nodes[1:]...)
+		_ = nodes[0].stop() // it was never heard of again
 	})
 }
 

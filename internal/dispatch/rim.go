@@ -65,16 +65,12 @@ func (d *Dispatcher) carryOut(do *actions, send func(*item)) {
 	d.settles.add(do.settle, do.release)
 	d.circuits.add(do.circuits)
 	d.cluster.add(do.wake, do.look)
-	for _, id := range do.disable {
-		select {
-		case d.gone <- id:
-		default: // it will say so again
-		}
-	}
+	d.gone.add(do.disable)
 	if do.claim != nil {
 		d.claims <- do.claim // one is under way at most, and there is room for it
 	}
 	d.behind.Store(int64(do.behind))
+	d.bulk.Store(int64(do.bulk))
 }
 
 // attemptAll makes an attempt, and then those that come while this goroutine
@@ -156,9 +152,11 @@ func (d *Dispatcher) scan(ctx context.Context) {
 	poll := time.NewTicker(d.opts.Cluster.Poll)
 	defer poll.Stop()
 	if d.opts.Cluster.Nodes == nil {
-		if err := d.loadCircuits(ctx, nil); err != nil {
+		known, err := d.loadCircuits(ctx, nil)
+		if err != nil {
 			d.opts.Log.WarnContext(ctx, "circuits not loaded", "error", err)
 		}
+		d.post(circuits{known})
 	}
 	for {
 		wait := d.opts.Scan
@@ -194,7 +192,7 @@ func (d *Dispatcher) pollOnce(ctx context.Context) error {
 		return nil
 	}
 	// Commits are seen a little out of the order of their ids.
-	since := time.Now().Add(-d.opts.Cluster.Poll - 10*time.Second)
+	since := time.Now().Add(time.Duration(d.cluster.ahead.Load()) - d.opts.Cluster.Poll - 10*time.Second)
 	return d.scanOnce(ctx, store.Due{NewerThan: postrider.MakeID[postrider.DeliveryID](since, [10]byte{})})
 }
 
@@ -378,61 +376,61 @@ func (d *Dispatcher) insist(ctx context.Context, do func(context.Context) error)
 	}
 }
 
-// circuitQueue gathers the circuits that are to be stored.
-type circuitQueue struct {
+// line gathers what is to be done one after the other.
+type line[T any] struct {
 	signal chan struct{}
 
 	mu      sync.Mutex
-	pending []postrider.Circuit
+	pending []T
 }
 
-func (q *circuitQueue) add(circuits []postrider.Circuit) {
-	if len(circuits) == 0 {
+func newLine[T any]() *line[T] { return &line[T]{signal: make(chan struct{}, 1)} }
+
+func (q *line[T]) add(more []T) {
+	if len(more) == 0 {
 		return
 	}
 	q.mu.Lock()
-	q.pending = append(q.pending, circuits...)
+	q.pending = append(q.pending, more...)
 	q.mu.Unlock()
-	select {
-	case q.signal <- struct{}{}:
-	default:
-	}
+	signal(q.signal)
 }
 
-func (q *circuitQueue) take() []postrider.Circuit {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	pending := q.pending
-	q.pending = nil
-	return pending
-}
-
-// storeCircuits stores the circuits that changed, one after the other.
-func (d *Dispatcher) storeCircuits(ctx context.Context) {
-	for {
+// each does what comes, until done is closed and nothing is left.
+func (q *line[T]) each(done <-chan struct{}, do func(T)) {
+	for ended := false; !ended; {
 		select {
-		case <-d.circuits.signal:
-		case <-d.done:
-			return
+		case <-q.signal:
+		case <-done:
+			ended = true
 		}
-		for _, circuit := range d.circuits.take() {
-			var is postrider.Circuit
-			err := d.insist(ctx, func(ctx context.Context) (err error) {
-				is, err = d.queue.PutCircuit(ctx, store.PutCircuit{Circuit: circuit})
-				return err
-			})
-			switch {
-			case err == nil:
-				d.logCircuit(ctx, is)
-			case !errors.Is(err, postrider.ErrConflict) && !errors.Is(err, postrider.ErrNotFound):
-				d.opts.Log.ErrorContext(ctx, "circuit not stored", "endpoint", circuit.Endpoint.String(), "error", err)
-			}
-			if is.Endpoint.IsZero() {
-				is = circuit
-			}
-			d.post(circuitStored{is, err})
+		q.mu.Lock()
+		pending := q.pending
+		q.pending = nil
+		q.mu.Unlock()
+		for _, one := range pending {
+			do(one)
 		}
 	}
+}
+
+// storeCircuit stores a circuit that changed.
+func (d *Dispatcher) storeCircuit(ctx context.Context, circuit postrider.Circuit) {
+	var is postrider.Circuit
+	err := d.insist(ctx, func(ctx context.Context) (err error) {
+		is, err = d.queue.PutCircuit(ctx, store.PutCircuit{Circuit: circuit})
+		return err
+	})
+	switch {
+	case err == nil:
+		d.logCircuit(ctx, is)
+	case !errors.Is(err, postrider.ErrConflict) && !errors.Is(err, postrider.ErrNotFound):
+		d.opts.Log.ErrorContext(ctx, "circuit not stored", "endpoint", circuit.Endpoint.String(), "error", err)
+	}
+	if is.Endpoint.IsZero() {
+		is = circuit
+	}
+	d.post(circuitStored{is, err})
 }
 
 // logCircuit says what an operator wants to know of a circuit that changed.
@@ -448,18 +446,12 @@ func (d *Dispatcher) logCircuit(ctx context.Context, c postrider.Circuit) {
 		slog.Int64("cooldown_ms", c.Cooldown.Milliseconds()))
 }
 
-// disableWhatIsGone disables the endpoints that answered 410.
-func (d *Dispatcher) disableWhatIsGone(ctx context.Context) {
-	for {
-		select {
-		case id := <-d.gone:
-			err := d.insist(ctx, func(ctx context.Context) error { return d.endpoints.Disable(ctx, id, postrider.ReasonGone) })
-			if err != nil {
-				d.opts.Log.ErrorContext(ctx, "endpoint not disabled", "endpoint", id.String(), "error", err)
-			}
-		case <-d.done:
-			return
-		}
+// disable disables an endpoint that answered 410.
+func (d *Dispatcher) disable(ctx context.Context, id postrider.EndpointID) {
+	err := d.insist(ctx, func(ctx context.Context) error { return d.endpoints.Disable(ctx, id, postrider.ReasonGone) })
+	if err != nil {
+		d.opts.Log.ErrorContext(ctx, "endpoint not disabled", "endpoint", id.String(), "error", err)
+		d.post(notDisabled{id}) // it will say so again
 	}
 }
 

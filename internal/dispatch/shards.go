@@ -63,6 +63,7 @@ func (c *core) share(now time.Time, in roster) {
 			}
 		}
 	}
+	c.learnCircuits(now, in.circuits)
 	if before == c.shards.owned && leaving == c.shards.leaving {
 		return
 	}

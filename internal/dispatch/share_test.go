@@ -170,7 +170,7 @@ func (d *desk) owns(shards ...uint8) { d.rosterOf(0, shards...) }
 
 func (d *desk) rosterOf(excess int, shards ...uint8) {
 	slices.Sort(shards)
-	d.step(roster{store.Roster{Nodes: 2, Shards: shards, Excess: excess}, d.now.Add(d.c.opts.Cluster.TTL)})
+	d.step(roster{store.Roster{Now: d.now, Nodes: 2, Shards: shards, Excess: excess}, d.now.Add(d.c.opts.Cluster.TTL), nil})
 }
 
 // hold waits, and says now and then that the shards are still the core's.
@@ -245,7 +245,7 @@ func TestAShardIsGivenUpOnceNothingOfItIsInHand(t *testing.T) {
 	if got := d.drained(); got != nil {
 		t.Errorf("%v are given up, want none of its share", got)
 	}
-	d.c.step(d.now, roster{store.Roster{Nodes: 2, Shards: []uint8{store.Shard(id), store.Shard(free)}, Excess: 2}, d.now.Add(5 * time.Second)})
+	d.c.step(d.now, roster{store.Roster{Now: d.now, Nodes: 2, Shards: []uint8{store.Shard(id), store.Shard(free)}, Excess: 2}, d.now.Add(5 * time.Second), nil})
 	do := *d.c.act(d.now)
 	d.c.do.send = nil
 	d.c.taken()
@@ -386,7 +386,7 @@ func TestNothingGrows(t *testing.T) {
 		t.Errorf("%d endpoints, %d hosts, %d timers, %d admissions, %d in hand, %d in flight, %d suspected, %d unsettled are left",
 			len(c.endpoints), len(c.hosts), len(c.timers), len(c.admitted), c.inHand, c.inFlight, c.suspected, c.unsettled)
 	}
-	for name, r := range map[string]*ring{"startable": &c.startable, "suspects": &c.suspects, "starved": &c.starved, "claimable": &c.claimable} {
+	for name, r := range map[string]*ring{"startable": &c.startable, "suspects": &c.suspects, "starved": &c.starved, "patient": &c.patient, "claimable": &c.claimable} {
 		if r.len() > 0 || cap(r.eps) > 8192 {
 			t.Errorf("%d endpoints and room for %d are left among the %s", r.len(), cap(r.eps), name)
 		}
@@ -415,5 +415,68 @@ func TestWhatIsIdleIsForgottenAtTheSecondLook(t *testing.T) {
 	d.wait(3 * time.Second)
 	if len(d.c.endpoints) > 0 {
 		t.Error("an idle endpoint is remembered")
+	}
+}
+
+func TestEndpointsAtAFullHostHoldWhatTheyCouldStart(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{HostConcurrency: 2})
+	first, second, third := d.endpoint("a.example", nil), d.endpoint("a.example", nil), d.endpoint("a.example", nil)
+	d.publish(first, 2)
+	d.publish(second, 1)
+	d.publish(third, 30)
+	d.publish(second, 30)
+	for _, id := range []postrider.EndpointID{second, third} {
+		if n := d.c.endpoints[id].holds(); n != 1 {
+			t.Errorf("%d deliveries are held at a full host, want one", n)
+		}
+	}
+	d.respond = func(*item) postrider.Attempt { return a200 }
+	for range 2 {
+		d.over(first, a200)
+	}
+	d.wait(time.Second)
+	if len(d.sent) != 63 || d.c.hosts["a.example"] != nil && d.c.hosts["a.example"].full {
+		t.Errorf("%d of 63 left, and the host is not free", len(d.sent))
+	}
+}
+
+func TestTheStoresClockCountsForWhatIsStored(t *testing.T) {
+	t.Parallel()
+	const ahead = 10 * time.Minute
+	d := newDesk(t, shared())
+	d.slow = true
+	open, expired := d.endpoint("a.example", nil), d.endpoint("a.example", nil)
+	theirs := d.now.Add(ahead)
+	r := store.Roster{Now: theirs, Nodes: 2, Shards: []uint8{store.Shard(open), store.Shard(expired)}}
+	d.step(roster{r, d.now.Add(d.c.opts.Cluster.TTL), []postrider.Circuit{{
+		Endpoint: open, Status: postrider.CircuitOpen, OpenedAt: theirs.Add(-time.Minute), ProbeAt: theirs.Add(2 * time.Second),
+		FailingSince: theirs.Add(-time.Hour), Cooldown: time.Minute, Generation: 3,
+	}}})
+	ours := d.c.endpoints[open].breaker.Circuit
+	if ours.OpenedAt != d.now.Add(-time.Minute) || ours.ProbeAt != d.now.Add(2*time.Second) || ours.FailingSince != d.now.Add(-time.Hour) {
+		t.Errorf("the circuit is known as %+v, want its times by this node's clock", ours)
+	}
+	d.publish(open, 1)
+	d.wait(1900 * time.Millisecond)
+	if len(d.changes) > 0 {
+		t.Error("probed before its time")
+	}
+	d.wait(100 * time.Millisecond)
+	until := d.now.Add(ahead + 10*time.Second + d.c.opts.LeaseMargin)
+	if len(d.changes) != 1 || d.changes[0].ProbeAt != until || d.changes[0].OpenedAt != theirs.Add(-time.Minute) || d.changes[0].FailingSince != theirs.Add(-time.Hour) {
+		t.Errorf("%+v is to be stored, want its times by the store's clock, and a probe until %v", d.changes, until)
+	}
+
+	for i, left := range []time.Duration{ahead - time.Second, ahead + time.Second} {
+		d.rows[expired] = append(d.rows[expired], row{d.now, postrider.Claimed{
+			ID: postrider.DeliveryID{9, byte(i)}, Endpoint: expired, Event: &postrider.Event{Data: []byte("1")},
+			Lane: postrider.LaneFirst, ExpiresAt: d.now.Add(left),
+		}})
+	}
+	d.step(woken{expired})
+	d.expect(expired, 1, "one is not expired by the store's clock")
+	if len(d.settled) != 1 || d.settled[0].Transition.Reason != postrider.ReasonExpired || d.settled[0].Claimed.ID[1] != 0 {
+		t.Errorf("%v are settled, want the one that is expired", d.settled)
 	}
 }

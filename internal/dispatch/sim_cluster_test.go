@@ -50,7 +50,7 @@ func (w *world) beat(n *simNode) {
 		n.member.steady = asked
 	}
 	n.member.last = asked
-	w.later(n, w.moment(), func() { w.enrolled(n, roster{r, asked.Add(opts.TTL)}) })
+	w.later(n, w.moment(), func() { w.enrolled(n, roster{r, asked.Add(opts.TTL), nil}) })
 	if n.member.leaving && n.core.drained() {
 		n.member.gone, n.alive = true, false
 		if err := w.store.Forget(w.t.Context(), opts.Incarnation); err != nil {
@@ -71,17 +71,15 @@ func (w *world) enrolled(n *simNode, r roster) {
 	}
 	n.member.had = has
 	if gained {
-		open, err := w.store.Circuits(w.t.Context(), store.CircuitQuery{NotClosed: true, Limit: 1000})
+		open, err := w.store.Circuits(w.t.Context(), store.CircuitQuery{Limit: 1000})
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		var mine circuits
 		for _, c := range open {
 			if has[store.Shard(c.Endpoint)] {
-				mine.circuits = append(mine.circuits, c)
+				r.circuits = append(r.circuits, c)
 			}
 		}
-		w.step(n, mine)
 	}
 	w.step(n, r)
 	if gained {

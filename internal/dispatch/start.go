@@ -116,7 +116,7 @@ func (c *core) start(now time.Time) {
 			c.line(ep)
 			continue
 		case ep.host.inFlight >= c.opts.HostConcurrency:
-			ep.startable = true
+			ep.startable, ep.host.full = true, true
 			ep.host.waiting.push(ep)
 			continue
 		default:
@@ -184,7 +184,7 @@ func (c *core) startOne(now time.Time, ep *endpoint) {
 	}
 	it := ep.take(retries)
 	c.retry(it.Lane, -1)
-	if t, refused := postrider.Refuse(it.Claimed, now); refused {
+	if t, refused := postrider.Refuse(it.Claimed, now.Add(c.shards.ahead)); refused {
 		c.credit(ep, -1)
 		it.attempt = postrider.Attempt{Outcome: postrider.OutcomeNone, StartedAt: now, Error: t.Reason}
 		c.settle(now, ep, it, t)
@@ -206,6 +206,7 @@ func (c *core) fly(ep *endpoint, n int) {
 	ep.inFlight += n
 	c.inFlight += n
 	ep.host.inFlight += n
+	ep.host.full = ep.host.full && ep.host.waiting.len() > 0
 	if ep.suspect {
 		c.suspected += n
 	}
@@ -348,6 +349,7 @@ func (c *core) feelPressure(now time.Time) {
 		c.forget(now, ep)
 	}
 	c.networkBroken(now) // forgets hosts, too
+	c.bulk.adjust(c.saturated)
 	rate := max(float64(c.settles)/since.Seconds(), 100)
 	c.do.behind = time.Duration(float64(backlog) / rate * float64(time.Second))
 	c.looked, c.settles = now, 0

@@ -80,6 +80,9 @@ func (ep *endpoint) room(prefetch int) int {
 		prefetch = max(prefetch, int(min(maxPrefetch, time.Second/2/ep.latency)))
 	}
 	n := ep.slots() * prefetch
+	if ep.host != nil && ep.host.full {
+		n = min(n, ep.inFlight+1)
+	}
 	if r := ep.policy.Rate; r.Attempts > 0 {
 		n = min(n, ep.inFlight+1+int(5*perSecond(r)))
 	}
@@ -134,6 +137,10 @@ func (c *core) storeCircuit(ep *endpoint) {
 	c.do.circuits = append(c.do.circuits, circuit)
 }
 
+func isClosed(c postrider.Circuit) bool {
+	return c.Status != postrider.CircuitOpen && c.Status != postrider.CircuitHalfOpen
+}
+
 // shift moves a circuit's times: those that are stored are by the store's
 // clock.
 func shift(circuit postrider.Circuit, by time.Duration) postrider.Circuit {
@@ -156,6 +163,10 @@ func (c *core) circuitStored(now time.Time, in circuitStored) {
 	again := ep.again
 	ep.again = false
 	switch {
+	case errors.Is(in.err, postrider.ErrConflict) && ep.broken() && ep.stage != probeAsked && isClosed(in.circuit):
+		// What is stored is older than what was learned since.
+		ep.breaker.Generation = in.circuit.Generation
+		c.storeCircuit(ep)
 	case errors.Is(in.err, postrider.ErrConflict):
 		c.adopt(now, ep, in.circuit)
 		return
@@ -163,8 +174,12 @@ func (c *core) circuitStored(now time.Time, in circuitStored) {
 		if ep.stage == probeAsked {
 			ep.stage = noProbe
 		}
+		if again {
+			c.storeCircuit(ep)
+		}
 	default:
 		ep.breaker.Generation = in.circuit.Generation
+		c.generations[ep.id] = in.circuit.Generation
 		if ep.stage == probeAsked {
 			ep.stage = probeGranted
 		}
@@ -176,8 +191,23 @@ func (c *core) circuitStored(now time.Time, in circuitStored) {
 	c.review(now, ep)
 }
 
+// learnCircuits takes over circuits of endpoints that are to be served.
+func (c *core) learnCircuits(now time.Time, circuits []postrider.Circuit) {
+	for _, circuit := range circuits {
+		c.generations[circuit.Endpoint] = max(c.generations[circuit.Endpoint], circuit.Generation)
+		quiet := postrider.Breaker{Circuit: circuit}
+		if ep := c.endpoints[circuit.Endpoint]; ep == nil && quiet.Quiet() {
+			continue
+		}
+		if ep := c.endpoint(circuit.Endpoint); circuit.Generation >= ep.breaker.Generation && !ep.storing {
+			c.adopt(now, ep, circuit)
+		}
+	}
+}
+
 // adopt takes over a circuit as it is stored.
 func (c *core) adopt(now time.Time, ep *endpoint, circuit postrider.Circuit) {
+	c.generations[ep.id] = circuit.Generation
 	was := ep.broken()
 	ep.breaker = postrider.Breaker{Circuit: shift(circuit, -c.shards.ahead)}
 	if ep.stage != probeFlying {
@@ -199,7 +229,9 @@ func (c *core) learn(now time.Time, ep *endpoint, it *item) {
 		ep.stage = noProbe
 	}
 	silent := isSilence(a.Outcome)
-	c.network.note(ep.host, silent, now)
+	if silent || isAnswer(a.Outcome) {
+		c.network.note(ep.host, silent, now)
+	}
 	if silent && (c.draining || c.networkBroken(now)) {
 		return
 	}
@@ -237,8 +269,11 @@ func (c *core) judge(ep *endpoint) {
 	ep.suspect = is
 	if is {
 		c.suspected += ep.inFlight
-	} else {
-		c.suspected -= ep.inFlight
+		return
+	}
+	c.suspected -= ep.inFlight
+	if c.suspects.remove(ep) {
+		c.line(ep) // among the others, who do not wait for the dead
 	}
 }
 
@@ -269,6 +304,12 @@ func (c *core) rested(now time.Time, ep *endpoint) bool {
 	return false
 }
 
+// isAnswer reports whether an attempt brought an answer of the receiver.
+func isAnswer(o postrider.Outcome) bool {
+	return o == postrider.OutcomeAccepted || o == postrider.OutcomeRejected ||
+		o == postrider.OutcomeThrottled || o == postrider.OutcomeGone
+}
+
 // newLimiter lets a tenth of a second's worth go at once.
 func newLimiter(r postrider.Rate) *rate.Limiter {
 	return rate.NewLimiter(perSecond(r), max(1, int(perSecond(r)/10)))
@@ -282,6 +323,7 @@ type host struct {
 	name       string
 	endpoints  int  // that are in memory
 	inFlight   int  // attempts
+	full       bool // it had no slot for one that waits
 	waiting    ring // endpoints that could start something
 	answeredAt time.Time
 	silentAt   time.Time

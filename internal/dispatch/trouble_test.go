@@ -418,3 +418,134 @@ func TestABrokenNetworkOfOurOwnBlamesNobody(t *testing.T) {
 		}
 	}
 }
+
+func TestACircuitThatEverChangedIsStoredAtTheFirstTry(t *testing.T) {
+	t.Parallel()
+	since := time.Date(2025, 12, 31, 0, 0, 0, 0, time.UTC)
+	closed := func(id postrider.EndpointID) []postrider.Circuit {
+		return []postrider.Circuit{{Endpoint: id, Status: postrider.CircuitClosed, Generation: 3}}
+	}
+	for name, learn := range map[string]func(*desk, postrider.EndpointID){
+		"it was forgotten": func(d *desk, id postrider.EndpointID) {
+			d.fail(id) // stored with generation 1, half open 2, closed 3, trusted 4
+			d.wait(time.Minute)
+			d.publish(id, 60)
+			for len(d.flying) > 0 {
+				d.over(id, a200)
+			}
+			d.wait(3 * time.Second)
+			if d.c.endpoints[id] != nil {
+				t.Fatal("the endpoint is not forgotten")
+			}
+		},
+		"at the start": func(d *desk, id postrider.EndpointID) { d.step(circuits{closed(id)}) },
+		"with a shard": func(d *desk, id postrider.EndpointID) {
+			d.step(roster{store.Roster{Now: d.now, Nodes: 2, Shards: []uint8{store.Shard(id)}}, d.now.Add(d.c.opts.Cluster.TTL), closed(id)})
+		},
+	} {
+		d := newDesk(t, Options{})
+		if name == "with a shard" {
+			d = newDesk(t, shared())
+		}
+		id := d.endpoint("a.example", nil)
+		learn(d, id)
+		d.slow = true
+		known := d.c.generations[id]
+		if d.fail(id); len(d.changes) != 1 || known < 3 || d.changes[0].Generation != known {
+			t.Errorf("%s: %+v is to be stored, want an open circuit after generation %d", name, d.changes, known)
+		}
+	}
+
+	d := newDesk(t, Options{})
+	id := d.endpoint("a.example", nil)
+	failing := closed(id)
+	failing[0].FailingSince = since
+	d.step(circuits{failing})
+	d.slow = true
+	d.publish(id, 1)
+	d.over(id, a200)
+	if len(d.changes) != 1 || !d.changes[0].FailingSince.IsZero() || d.changes[0].Generation != 3 {
+		t.Errorf("%+v is to be stored, want that it does not fail any more", d.changes)
+	}
+}
+
+func TestACircuitThatOpenedIsStoredOverAnOlderOneThatIsClosed(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	id := d.endpoint("a.example", nil)
+	d.slow = true
+	d.fail(id)
+	theirs := postrider.Circuit{Endpoint: id, Status: postrider.CircuitClosed, Generation: 7}
+	d.changes = nil
+	d.step(circuitStored{theirs, fmt.Errorf("put circuit: %w", postrider.ErrConflict)})
+	if len(d.changes) != 1 || d.changes[0].Status != postrider.CircuitOpen || d.changes[0].Generation != 7 || !d.c.endpoints[id].broken() {
+		t.Fatalf("%+v is to be stored, want the open circuit over generation 7", d.changes)
+	}
+	d.step(d.grant())
+	if got := d.c.generations[id]; got != 8 {
+		t.Errorf("generation %d is known, want the stored 8", got)
+	}
+}
+
+func TestAnEndpointThatIsGoneAndCouldNotBeDisabledIsSentTo(t *testing.T) {
+	t.Parallel()
+	c, now := fixture(nil)
+	id := postrider.EndpointID{1}
+	gone := postrider.Attempt{Outcome: postrider.OutcomeGone, StatusCode: 410, Duration: time.Millisecond}
+	found := due{[]store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}
+	for range 2 {
+		do := take(c, now, stored{started: admitted(c, now, id)})
+		if len(do.send) != 1 {
+			t.Fatalf("%d sent, want 1", len(do.send))
+		}
+		it := do.send[0]
+		if do = take(c, now, over(it, gone), found); len(do.disable) != 1 || do.disable[0] != id || do.claim != nil {
+			t.Fatalf("%v to be disabled and claimed %v, want the endpoint that answered 410, and nothing", do.disable, do.claim)
+		}
+		do = take(c, now, notDisabled{id})
+		if do.claim == nil {
+			t.Fatal("an endpoint that could not be disabled is left alone")
+		}
+		nothing := claimed{claim: do.claim, got: store.Claims{Lanes: make([]store.LaneState, len(do.claim.Wants))}, asked: now}
+		take(c, now, nothing)
+	}
+}
+
+func TestAnEndpointThatRecoversDoesNotWaitAmongThoseInTrouble(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{Concurrency: 10})
+	blocker, id := d.endpoint("a.example", nil), d.endpoint("b.example", nil)
+	d.publish(blocker, 1)
+	d.over(blocker, silence)
+	d.publish(blocker, 1) // the one slot for those in trouble
+	d.step(circuits{[]postrider.Circuit{{Endpoint: id, Status: postrider.CircuitClosed, Cooldown: time.Minute, Generation: 3}}})
+	d.publish(id, 1)
+	d.expect(id, 0, "not trusted yet")
+	d.alter(id, func(to *store.Routed) {
+		to.Circuit = postrider.Circuit{Endpoint: id, Status: postrider.CircuitClosed, Generation: 4}
+	})
+	d.expect(id, 1, "trusted again")
+	d.expect(blocker, 1, "in trouble as before")
+}
+
+func TestWithoutAdaptiveTimeoutAllOfItIsGivenBack(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	id := d.endpoint("a.example", func(p *postrider.Policy) {
+		p.Concurrency, p.AdaptiveTimeout, p.Circuit = 1, true, postrider.CircuitPresets["never"]
+	})
+	d.publish(id, 20)
+	for range 6 {
+		d.over(id, silence)
+	}
+	if got := d.flying[0].timeout; got != 2500*time.Millisecond {
+		t.Fatalf("a timeout of %v after six, want 2.5 s", got)
+	}
+	for _, adaptive := range []bool{false, true} {
+		d.alter(id, func(to *store.Routed) { to.Endpoint.Policy.AdaptiveTimeout = adaptive })
+		d.over(id, silence)
+		if got := d.flying[0].timeout; got != 10*time.Second {
+			t.Errorf("a timeout of %v once it was switched off, adaptive now %t, want 10 s", got, adaptive)
+		}
+	}
+}

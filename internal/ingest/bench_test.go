@@ -51,6 +51,8 @@ func (*forgetful) Stored([]postrider.Claimed, []store.DueLane, []store.NewDelive
 
 func (*forgetful) Behind() time.Duration { return 0 }
 
+func (*forgetful) BulkWaits() int { return 0 }
+
 // BenchmarkPublish is the ingest's own share of a publish with one delivery:
 // the match, the group, the answer. A commit that takes no time leaves every
 // publish to a group of its own; one that takes its time is waited for, which

@@ -63,6 +63,21 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 			return true, nil
 		}
 		in.holdBack(ctx)
+		in.letBulkThrough(ctx)
+	}
+}
+
+// letBulkThrough waits, within the job's lease, while the endpoints of earlier
+// chunks still wait for their deliveries: a job is made at the pace at which it
+// is delivered.
+func (in *Ingest) letBulkThrough(ctx context.Context) {
+	const look = 20 * time.Millisecond
+	for waited := time.Duration(0); waited < fanOutLease/3 && in.dispatch.BulkWaits() > 2*in.opts.FanOutChunk; waited += look {
+		select {
+		case <-time.After(look):
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

@@ -46,6 +46,8 @@ type Dispatcher interface {
 	// Behind returns how long this node would need for the deliveries that are
 	// due and wait for nothing but this node.
 	Behind() time.Duration
+	// BulkWaits returns how many endpoints wait for the pace of bulk deliveries.
+	BulkWaits() int
 }
 
 // Options tunes an [Ingest]. The zero value is the production default.

@@ -101,6 +101,8 @@ func (r *rig) Stored(started []postrider.Claimed, waiting []store.DueLane, dropp
 
 func (r *rig) Behind() time.Duration { return r.behind }
 
+func (r *rig) BulkWaits() int { return 0 }
+
 func (r *rig) endpoints(n int, status postrider.EndpointStatus) {
 	r.Helper()
 	for range n {

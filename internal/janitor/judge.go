@@ -41,11 +41,11 @@ func (j *judge) chunk(ctx context.Context) (more bool, err error) {
 	return true, nil
 }
 
-// record records a standing, unless another node was faster, or a person: then
-// the next round judges what is there.
+// record records a standing, unless another node was faster, or a person, who
+// may have deleted the endpoint: then the next round judges what is there.
 func (j *judge) record(ctx context.Context, s postrider.Standing) error {
 	err := j.upkeep.PutStanding(ctx, s)
-	if errors.Is(err, postrider.ErrConflict) {
+	if errors.Is(err, postrider.ErrConflict) || errors.Is(err, postrider.ErrNotFound) {
 		return nil
 	}
 	if err != nil {

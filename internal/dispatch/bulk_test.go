@@ -1,0 +1,100 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// replay lets n deliveries wait in the bulk lane, and says so.
+func (d *desk) replay(id postrider.EndpointID, n int) {
+	for range n {
+		d.next++
+		d.rows[id] = append(d.rows[id], row{d.now, postrider.Claimed{
+			ID:       postrider.DeliveryID{2, 13: byte(d.next >> 16), 14: byte(d.next >> 8), 15: byte(d.next)},
+			Endpoint: id, Event: &postrider.Event{Data: []byte("1")}, Lane: postrider.LaneBulk, ExpiresAt: d.now.Add(expiry),
+		}})
+	}
+	d.step(due{[]store.DueLane{{Endpoint: id, Lane: postrider.LaneBulk}}})
+}
+
+func TestThePaceOfBulkFollowsTheProcessors(t *testing.T) {
+	t.Parallel()
+	p := pace{}
+	p.refill(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	first := p.rate
+	p.adjust(true)
+	if p.rate >= first {
+		t.Errorf("a pace of %v after %v, want it to slow down at once", p.rate, first)
+	}
+	for _, tt := range []struct {
+		saturated bool
+		want      float64
+	}{{true, leastBulk}, {false, mostBulk}} {
+		for range 100 {
+			p.adjust(tt.saturated)
+		}
+		if p.rate != tt.want {
+			t.Errorf("a pace of %v when saturated is %t for long, want %v", p.rate, tt.saturated, tt.want)
+		}
+	}
+}
+
+func TestBulkWaitsForItsPaceAndNothingElseDoes(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	d.respond = func(*item) postrider.Attempt { return a200 }
+	var ids []postrider.EndpointID
+	d.step(load{saturated: true})
+	for range 20 {
+		ids = append(ids, d.endpoint("a.example", nil))
+		d.replay(ids[len(ids)-1], 500)
+	}
+	for i := range 10 {
+		d.wait(time.Second)
+		d.publish(ids[i], 1)
+		if last := d.sent[len(d.sent)-1]; last.Lane != postrider.LaneFirst || last.left != d.now {
+			t.Error("a first attempt waits for the pace of bulk")
+		}
+	}
+	slow, each := len(d.sent)-10, map[postrider.EndpointID]int{}
+	for _, f := range d.sent {
+		each[f.Endpoint]++
+	}
+	if slow < 9*leastBulk || slow > 15*leastBulk {
+		t.Errorf("%d bulk attempts in 10 s while saturated, want about %d", slow, 10*leastBulk)
+	}
+	for _, id := range ids {
+		if each[id] < slow/40 {
+			t.Errorf("%d of %d attempts to one of 20 endpoints", each[id], slow)
+		}
+	}
+	d.step(load{})
+	d.wait(10 * time.Second)
+	if got := len(d.sent) - 10; got != 10_000 || d.c.patient.len() > 0 {
+		t.Errorf("%d of 10,000 bulk attempts left, and %d endpoints wait; want all, faster", got, d.c.patient.len())
+	}
+}
+
+func TestBulkDoesNotWaitForRetriesThatWaitForTheBudget(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	d.respond = func(*item) postrider.Attempt { return a500 }
+	ids := d.crowd(300)
+	for _, id := range ids {
+		d.publish(id, 2)
+	}
+	d.c.budget = budget{at: d.now}
+	d.wait(5500 * time.Millisecond)
+	d.c.budget = budget{at: d.now}
+	n := len(d.sent)
+	for _, id := range ids {
+		d.replay(id, 1)
+	}
+	d.wait(time.Second)
+	if first, _ := d.attempts(n); first != 300 {
+		t.Errorf("%d of 300 bulk first attempts left in a second, want all", first)
+	}
+}

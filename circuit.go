@@ -19,6 +19,10 @@ type Circuit struct {
 	Generation   int64         // counts its stored changes
 }
 
+// Closed reports whether the circuit lets attempts through; one that never
+// changed does.
+func (c Circuit) Closed() bool { return c.Status == CircuitClosed || c.Status == "" }
+
 // CircuitStatus is whether a circuit lets attempts through.
 type CircuitStatus string
 
@@ -83,7 +87,7 @@ func (b *Breaker) recordAccepted(probe bool, now time.Time, p CircuitPolicy) boo
 	b.failures = 0
 	b.accepted++
 	b.recent.add(false, now, p)
-	if !b.Status.isClosed() {
+	if !b.Closed() {
 		return false // it was on its way when the circuit opened: the probe decides
 	}
 	if b.accepted >= recovery {
@@ -105,9 +109,9 @@ func (b *Breaker) recordFailure(probe bool, now time.Time, p CircuitPolicy) bool
 	switch {
 	case probe && p.never():
 		return b.close() // a person opened it, or the policy was another then
-	case probe, b.Status.isClosed() && b.Cooldown > 0 && !p.never():
+	case probe, b.Closed() && b.Cooldown > 0 && !p.never():
 		return b.open(ReasonProbeFailed, now, p)
-	case !b.Status.isClosed():
+	case !b.Closed():
 		return false
 	case p.Failures > 0 && b.failures >= p.Failures:
 		return b.open(ReasonFailuresInRow, now, p)
@@ -125,7 +129,7 @@ func (b *Breaker) recordFailure(probe bool, now time.Time, p CircuitPolicy) bool
 // another. It reports whether the attempt may be made: once the change is
 // stored, so that of all nodes one probes.
 func (b *Breaker) Probe(now time.Time, d time.Duration) bool {
-	if b.Status.isClosed() || now.Before(b.ProbeAt) {
+	if b.Closed() || now.Before(b.ProbeAt) {
 		return false
 	}
 	b.Status = CircuitHalfOpen
@@ -145,7 +149,7 @@ func (b *Breaker) Set(s CircuitStatus, now time.Time, p CircuitPolicy) {
 		if b.Status == CircuitHalfOpen {
 			return // that probe is under way
 		}
-		if b.Status.isClosed() {
+		if b.Closed() {
 			b.hold(ReasonManual, now)
 		}
 		b.Cooldown = min(max(b.Cooldown, p.Cooldown), p.MaxCooldown)
@@ -160,14 +164,14 @@ func (b *Breaker) Set(s CircuitStatus, now time.Time, p CircuitPolicy) {
 // Quiet reports whether there is nothing to remember: the circuit is closed
 // and trusted, and the last attempt succeeded.
 func (b *Breaker) Quiet() bool {
-	return b.Status.isClosed() && b.failures == 0 && b.Cooldown == 0 && b.FailingSince.IsZero()
+	return b.Closed() && b.failures == 0 && b.Cooldown == 0 && b.FailingSince.IsZero()
 }
 
 // Failures returns how many attempts in a row have failed.
 func (b *Breaker) Failures() int { return b.failures }
 
 func (b *Breaker) close() bool {
-	if b.Status.isClosed() {
+	if b.Closed() {
 		return false
 	}
 	b.Status, b.OpenedAt, b.ProbeAt = CircuitClosed, time.Time{}, time.Time{}
@@ -187,13 +191,11 @@ func (b *Breaker) open(reason string, now time.Time, p CircuitPolicy) bool {
 
 // hold opens the circuit, without saying for how long.
 func (b *Breaker) hold(reason string, now time.Time) {
-	if b.Status.isClosed() {
+	if b.Closed() {
 		b.OpenedAt = now
 	}
 	b.Status, b.Reason = CircuitOpen, reason
 }
-
-func (s CircuitStatus) isClosed() bool { return s == CircuitClosed || s == "" }
 
 // CircuitPolicy says when a circuit opens, and for how long.
 type CircuitPolicy struct {

@@ -45,8 +45,7 @@ func (p *pace) adjust(saturated bool) {
 	}
 }
 
-// wait lines an endpoint up that has nothing due but bulk, until the pace
-// allows it.
+// wait lines an endpoint up whose bulk is due, until the pace allows it.
 func (c *core) wait(ep *endpoint) {
 	if !ep.patient {
 		ep.patient = true

@@ -158,7 +158,7 @@ type (
 	}
 	released struct{ releases []release }    // leases were given back
 	due      struct{ lanes []store.DueLane } // work was found
-	circuits struct {                        // that are not closed, of shards that are to be this node's
+	circuits struct {                        // that ever changed, of a node that is alone
 		circuits []postrider.Circuit
 	}
 	circuitStored struct { // a change of a circuit is committed, or what is there instead
@@ -362,8 +362,8 @@ func (c *core) changed(now time.Time, id postrider.EndpointID) {
 }
 
 // review puts an endpoint where it belongs after anything about it changed:
-// among the startable, the claimable, the timers, or, when nothing is known to
-// wait for it, out of memory.
+// among the startable, the claimable, those that wait for the budget or the
+// pace, the timers.
 func (c *core) review(now time.Time, ep *endpoint) {
 	c.timers.remove(ep)
 	if ep.broken() && c.mayServe(ep) {

@@ -71,7 +71,7 @@ type Endpoints interface {
 // Options tunes a [Dispatcher]. The zero value is the production default.
 type Options struct {
 	Concurrency     int           // attempts in flight, of one endpoint 32 or a quarter of it at most; default 1,024
-	HostConcurrency int           // attempts in flight to one host, whosever endpoints they are; default 64 or a quarter of Concurrency
+	HostConcurrency int           // attempts in flight to one host, whosever endpoints they are; default a quarter of Concurrency, at least 64
 	Prefetch        int           // an endpoint's credit, in multiples of its limit; default 2
 	MaxHeld         int           // credit over all endpoints; default 8,192
 	MaxUnsettled    int           // attempts started and not committed; default 4,096
@@ -123,7 +123,7 @@ type Dispatcher struct {
 	ending  atomic.Bool  // Run's context has ended
 	left    atomic.Int64 // attempts that were left to their leases
 	behind  atomic.Int64 // nanoseconds
-	bulk    atomic.Int64 // deliveries
+	bulk    atomic.Int64 // endpoints
 	health  health
 
 	claims   chan *store.Claim

@@ -106,15 +106,25 @@ func (r *rig) status(id postrider.EndpointID, s postrider.EndpointStatus) {
 
 // publish stores n deliveries to the endpoint and says so when tell is set.
 func (r *rig) publish(id postrider.EndpointID, n int, tell bool) []postrider.DeliveryID {
-	var made []postrider.DeliveryID
-	var waiting []store.DueLane
+	made, waiting := r.commit(id, n, "")
+	if tell {
+		r.d.Stored(nil, waiting, nil)
+	}
+	return made
+}
+
+// commit stores n deliveries to the endpoint; with a key, in its order.
+func (r *rig) commit(id postrider.EndpointID, n int, key string) (made []postrider.DeliveryID, waiting []store.DueLane) {
 	var batch store.Batch
 	for range n {
 		d := store.NewDelivery{
 			ID: store.NewID[postrider.DeliveryID](r.ids), Endpoint: id, Lane: postrider.LaneFirst, Expiry: 24 * time.Hour,
 		}
+		if key != "" {
+			d.Ordered = r.routed[id].Endpoint.Policy.OnDead
+		}
 		batch = append(batch, store.NewEvent{
-			Event:      postrider.Event{ID: store.NewID[postrider.EventID](r.ids), Type: "a.b", Data: []byte(`{}`)},
+			Event:      postrider.Event{ID: store.NewID[postrider.EventID](r.ids), Type: "a.b", Data: []byte(`{}`), OrderingKey: key},
 			Deliveries: []store.NewDelivery{d},
 		})
 		made = append(made, d.ID)
@@ -127,10 +137,7 @@ func (r *rig) publish(id postrider.EndpointID, n int, tell bool) []postrider.Del
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if tell {
-		r.d.Stored(nil, waiting, nil)
-	}
-	return made
+	return made, waiting
 }
 
 // Send is the receiver.

@@ -12,28 +12,8 @@ import (
 )
 
 // ordered stores n deliveries in the order of a key, and says so.
-func (r *rig) ordered(id postrider.EndpointID, key string, n int) (made []postrider.DeliveryID) {
-	var batch store.Batch
-	var waiting []store.DueLane
-	for range n {
-		d := store.NewDelivery{
-			ID: store.NewID[postrider.DeliveryID](r.ids), Endpoint: id, Lane: postrider.LaneFirst, Expiry: 24 * time.Hour,
-			Ordered: r.routed[id].Endpoint.Policy.OnDead,
-		}
-		batch = append(batch, store.NewEvent{
-			Event:      postrider.Event{ID: store.NewID[postrider.EventID](r.ids), Type: "a.b", Data: []byte(`{}`), OrderingKey: key},
-			Deliveries: []store.NewDelivery{d},
-		})
-		made = append(made, d.ID)
-		waiting = append(waiting, store.DueLane{Endpoint: id, Lane: d.Lane})
-	}
-	changes, err := r.store.Changes(r.t.Context(), 0, 1000)
-	if err == nil {
-		_, err = r.store.Publish(r.t.Context(), store.Publish{Version: changes.Version, Batches: []store.Batch{batch}})
-	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
+func (r *rig) ordered(id postrider.EndpointID, key string, n int) []postrider.DeliveryID {
+	made, waiting := r.commit(id, n, key)
 	r.d.Stored(nil, waiting, nil)
 	return made
 }

@@ -40,9 +40,7 @@ const (
 )
 
 // broken reports whether the circuit lets nothing through but a probe.
-func (t *trouble) broken() bool {
-	return t.breaker.Status == postrider.CircuitOpen || t.breaker.Status == postrider.CircuitHalfOpen
-}
+func (t *trouble) broken() bool { return !t.breaker.Closed() }
 
 func (t *trouble) probing() bool { return t.stage == probeGranted || t.stage == probeFlying }
 
@@ -137,10 +135,6 @@ func (c *core) storeCircuit(ep *endpoint) {
 	c.do.circuits = append(c.do.circuits, circuit)
 }
 
-func isClosed(c postrider.Circuit) bool {
-	return c.Status != postrider.CircuitOpen && c.Status != postrider.CircuitHalfOpen
-}
-
 // shift moves a circuit's times: those that are stored are by the store's
 // clock.
 func shift(circuit postrider.Circuit, by time.Duration) postrider.Circuit {
@@ -163,7 +157,7 @@ func (c *core) circuitStored(now time.Time, in circuitStored) {
 	again := ep.again
 	ep.again = false
 	switch {
-	case errors.Is(in.err, postrider.ErrConflict) && ep.broken() && ep.stage != probeAsked && isClosed(in.circuit):
+	case errors.Is(in.err, postrider.ErrConflict) && ep.broken() && ep.stage != probeAsked && in.circuit.Closed():
 		// What is stored is older than what was learned since.
 		ep.breaker.Generation = in.circuit.Generation
 		c.storeCircuit(ep)

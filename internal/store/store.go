@@ -226,10 +226,9 @@ type PutCircuit struct {
 
 // CircuitQuery filters circuits; a zero field does not.
 type CircuitQuery struct {
-	Endpoint  postrider.EndpointID
-	NotClosed bool // open and half open ones alone
-	After     postrider.EndpointID
-	Limit     int
+	Endpoint postrider.EndpointID
+	After    postrider.EndpointID
+	Limit    int
 }
 
 // Claim asks for due deliveries, all leased under one token.

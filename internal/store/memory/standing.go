@@ -42,8 +42,7 @@ func (s *Store) Circuits(_ context.Context, q store.CircuitQuery) (circuits []po
 	defer s.mu.Unlock()
 	for _, e := range s.endpoints.after(q.After) {
 		c := e.circuit
-		closed := c.Status == postrider.CircuitClosed || c.Status == ""
-		if c.Generation > 0 && selects(q.Endpoint, c.Endpoint) && (!q.NotClosed || !closed) && len(circuits) < q.Limit {
+		if c.Generation > 0 && selects(q.Endpoint, c.Endpoint) && len(circuits) < q.Limit {
 			circuits = append(circuits, c)
 		}
 	}

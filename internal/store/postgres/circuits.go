@@ -95,20 +95,19 @@ func (s *Store) currentCircuit(ctx context.Context, endpoint postrider.EndpointI
 	return circuits[0], postrider.ErrConflict
 }
 
-// Walks circuits_pkey, or circuits_not_closed.
+// Walks circuits_pkey.
 const circuitsSQL = `
 	select ` + circuitColumns + `
 	from circuits c
 	where c.endpoint > @after
 		and (@endpoint::uuid is null or c.endpoint = @endpoint)
-		and (not @not_closed or c.status <> 'closed')
 	order by c.endpoint
 	limit @limit`
 
 // Circuits lists circuits, ordered by endpoint.
 func (s *Store) Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error) {
 	circuits, err := list(ctx, s, query{circuitsSQL, pgx.NamedArgs{
-		"after": someUUID(q.After), "endpoint": uuid(q.Endpoint), "not_closed": q.NotClosed, "limit": q.Limit,
+		"after": someUUID(q.After), "endpoint": uuid(q.Endpoint), "limit": q.Limit,
 	}}, scanCircuit)
 	if err != nil {
 		return nil, fmt.Errorf("list circuits: %w", err)

@@ -166,7 +166,7 @@ func TestPlansOfLists(t *testing.T) {
 	deliveries := func(filter pgx.NamedArgs) pgx.NamedArgs {
 		args := pgx.NamedArgs{
 			"from": from, "before": before, "limit": 51, "id": nil, "event": nil, "account": nil,
-			"endpoint": nil, "type": nil, "status": nil, "delivery": nil, "after": 1, "resolved": false, "not_closed": false,
+			"endpoint": nil, "type": nil, "status": nil, "delivery": nil, "after": 1, "resolved": false,
 		}
 		maps.Copy(args, filter)
 		return args
@@ -186,7 +186,6 @@ func TestPlansOfLists(t *testing.T) {
 		"attempts_by_event":      {attemptsSQL, pgx.NamedArgs{"event": uuid(event), "account": uuid(account)}},
 		"dead_letters":           {deadLettersSQL, pgx.NamedArgs{"account": uuid(account)}},
 		"ordered_keys":           {orderedKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "after": ""}},
-		"circuits_not_closed":    {circuitsSQL, pgx.NamedArgs{"not_closed": true, "after": uuid(endpoint)}},
 		"standings":              {standingsSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "before": 1 << 40}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -483,10 +483,6 @@ CREATE INDEX circuits_failing ON public.circuits USING btree (endpoint) WHERE (f
 
 COMMENT ON INDEX public.circuits_failing IS 'Records: the endpoints that accept nothing.';
 
-CREATE INDEX circuits_not_closed ON public.circuits USING btree (endpoint) WHERE (status <> 'closed'::text);
-
-COMMENT ON INDEX public.circuits_not_closed IS 'Circuits: those that are not closed.';
-
 COMMENT ON INDEX public.circuits_pkey IS 'PutCircuit and Changes: one. Circuits: the list.';
 
 CREATE INDEX dead_letters_account ON public.dead_letters USING btree (account, delivery);

@@ -85,25 +85,20 @@ func circuitInto(c *postrider.Circuit) []any {
 const circuitsFilter = ` and endpoint > @after
 	order by endpoint limit @limit`
 
-// One by the key, those that are not closed by circuits_not_closed, all by the
-// key.
+// Both walk the key.
 const (
-	circuitsSQL          = `select ` + circuitColumns + ` from circuits where true` + circuitsFilter
-	circuitsOfSQL        = `select ` + circuitColumns + ` from circuits where endpoint = @endpoint and (not @not_closed or status <> 'closed')` + circuitsFilter
-	circuitsNotClosedSQL = `select ` + circuitColumns + ` from circuits where status <> 'closed'` + circuitsFilter
+	circuitsSQL   = `select ` + circuitColumns + ` from circuits where true` + circuitsFilter
+	circuitsOfSQL = `select ` + circuitColumns + ` from circuits where endpoint = @endpoint` + circuitsFilter
 )
 
 // Circuits lists circuits; see [store.Queue].
 func (s *Store) Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error) {
 	statement := circuitsSQL
-	switch {
-	case !q.Endpoint.IsZero():
+	if !q.Endpoint.IsZero() {
 		statement = circuitsOfSQL
-	case q.NotClosed:
-		statement = circuitsNotClosedSQL
 	}
 	circuits, err := list(ctx, s, query{statement, []any{
-		sql.Named("endpoint", blob(q.Endpoint)), sql.Named("not_closed", q.NotClosed),
+		sql.Named("endpoint", blob(q.Endpoint)),
 		sql.Named("after", blob(q.After)), sql.Named("limit", q.Limit),
 	}}, scanCircuit)
 	return circuits, s.explain("list circuits", err)

@@ -74,8 +74,6 @@ CREATE TABLE circuits (
 
 CREATE INDEX circuits_failing on circuits (endpoint) where failing_since is not null;
 
-CREATE INDEX circuits_not_closed on circuits (endpoint) where status <> 'closed';
-
 CREATE TABLE dead_letters (
     delivery         blob primary key check (length(delivery) = 16),
     event            blob not null check (length(event) = 16),

@@ -12,7 +12,6 @@ func Statements() map[string]string {
 		"changes":                  changesSQL,
 		"circuit":                  circuitSQL,
 		"circuits":                 circuitsSQL,
-		"circuits_not_closed":      circuitsNotClosedSQL,
 		"claim":                    claimSQL,
 		"claim_fan_outs":           claimFanOutsSQL,
 		"claimed_events":           two(bulk{claimedEventsSQL, ")", 1}),

@@ -197,11 +197,7 @@ func circuitsFilters(w *world) {
 		want  []postrider.Circuit
 	}{
 		{store.CircuitQuery{}, []postrider.Circuit{open, half, closed}},
-		{store.CircuitQuery{NotClosed: true}, []postrider.Circuit{open, half}},
-		{store.CircuitQuery{NotClosed: true, After: open.Endpoint}, []postrider.Circuit{half}},
 		{store.CircuitQuery{Endpoint: closed.Endpoint}, []postrider.Circuit{closed}},
-		{store.CircuitQuery{Endpoint: closed.Endpoint, NotClosed: true}, nil},
-		{store.CircuitQuery{Endpoint: open.Endpoint, NotClosed: true}, []postrider.Circuit{open}},
 	} {
 		tt.query.Limit = 10
 		w.same("what the query lists", w.circuits(tt.query), tt.want)

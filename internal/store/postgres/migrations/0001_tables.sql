@@ -98,12 +98,10 @@ create table circuits (
     generation    bigint not null check (generation >= 1),
     changed_at    timestamptz not null
 );
-create index circuits_not_closed on circuits (endpoint) where status <> 'closed';
 create index circuits_failing on circuits (endpoint) where failing_since is not null;
 comment on table circuits is 'The breakers of endpoints; one whose breaker never changed has none. Written by compare-and-swap of generation.';
 comment on column circuits.cooldown is 'Microseconds.';
 comment on index circuits_pkey is 'PutCircuit and Changes: one. Circuits: the list.';
-comment on index circuits_not_closed is 'Circuits: those that are not closed.';
 comment on index circuits_failing is 'Records: the endpoints that accept nothing.';
 
 create table standings (

@@ -200,7 +200,6 @@ create table circuits (
     generation    integer not null check (generation >= 1)
 ) strict, without rowid;
 -- Circuits: those that are not closed.
-create index circuits_not_closed on circuits (endpoint) where status <> 'closed';
 -- Records: those that have been failing.
 create index circuits_failing on circuits (endpoint) where failing_since is not null;
 

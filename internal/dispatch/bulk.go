@@ -2,47 +2,67 @@ package dispatch
 
 import "time"
 
-// pace is how fast the node claims from the bulk lanes, so that a large fan-out
-// or replay stays below the events of the moment: it speeds up while the
-// processors keep up, and slows down at once when they do not.
+// pace is how fast the node starts what is in the bulk lanes, so that a large
+// fan-out or replay stays below the events of the moment.
 type pace struct {
 	rate   float64 // deliveries a second
 	tokens float64
 	at     time.Time
+	short  bool      // it was asked for more than it had
+	urgent time.Time // when something of another lane started last
 }
 
-// The bounds of the pace, and how long endpoints that wait for it are left
-// alone when nothing else happens.
+// The bounds of the pace, in deliveries; how long endpoints that wait for it
+// are left alone when nothing else happens, which keeps bursts short; and how
+// much is leased ahead.
 const (
 	leastBulk = 300
+	firstBulk = 1500
 	mostBulk  = 20_000
-	bulkStep  = 5 * time.Millisecond
+	bulkStep  = 2 * time.Millisecond
+	bulkAhead = 2000
 )
 
 func (p *pace) refill(now time.Time) {
 	if p.at.IsZero() {
-		p.rate = 5 * leastBulk
+		p.rate = firstBulk
 	} else {
 		p.tokens = min(p.tokens+p.rate*now.Sub(p.at).Seconds(), p.rate/20)
 	}
 	p.at = now
 }
 
-// allows reports whether a delivery may be claimed from a bulk lane.
+// allows reports whether a delivery of a bulk lane may start.
 func (p *pace) allows(now time.Time) bool {
 	p.refill(now)
+	p.short = p.short || p.tokens < 1
 	return p.tokens >= 1
 }
 
-func (p *pace) spend(n int) { p.tokens -= float64(n) }
-
-// adjust is called four times a second.
-func (p *pace) adjust(saturated bool) {
-	if saturated {
-		p.rate = max(p.rate*0.6, leastBulk)
-	} else {
-		p.rate = min(p.rate*1.1, mostBulk)
+// adjust is called four times a second. The pace speeds up while the processors
+// keep up; it slows down at once when they do not, and already when whatever is
+// urgent would have to wait for one. What it reached is forgotten when it is not
+// used: the next burst must not begin with it.
+func (p *pace) adjust(now time.Time, l load) {
+	switch {
+	case l.saturated:
+		p.rate *= 0.6
+	case l.crowded && now.Sub(p.urgent) < time.Second:
+		p.rate *= 0.85
+	case p.short:
+		p.rate *= 1.1
+	default:
+		p.rate = min(max(p.rate*0.85, firstBulk), p.rate*1.1)
 	}
+	p.short = false
+	p.rate = min(max(p.rate, leastBulk), mostBulk)
+}
+
+// roomForBulk reports whether one more of a bulk lane may be leased before it
+// starts: of all, as many as start within their leases at the slowest pace, and
+// of an endpoint half of its credit, so that first attempts find some.
+func (c *core) roomForBulk(ep *endpoint) bool {
+	return c.leased[2] < bulkAhead && len(ep.held[2])+ep.asked[2] < max(1, ep.room(c.opts.Prefetch)/2)
 }
 
 // wait lines an endpoint up whose bulk is due, until the pace allows it.

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -22,22 +23,38 @@ func (d *desk) replay(id postrider.EndpointID, n int) {
 
 func TestThePaceOfBulkFollowsTheProcessors(t *testing.T) {
 	t.Parallel()
-	p := pace{}
-	p.refill(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	first := p.rate
-	p.adjust(true)
-	if p.rate >= first {
-		t.Errorf("a pace of %v after %v, want it to slow down at once", p.rate, first)
-	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
-		saturated bool
-		want      float64
-	}{{true, leastBulk}, {false, mostBulk}} {
+		load   load
+		urgent time.Duration // ago
+		want   float64       // after long
+	}{
+		{load{saturated: true, crowded: true}, time.Hour, leastBulk},
+		{load{crowded: true}, time.Second - 1, leastBulk},
+		{load{crowded: true}, time.Second, mostBulk},
+		{load{}, 0, mostBulk},
+	} {
+		p := pace{}
+		p.refill(now)
+		p.urgent = now.Add(-tt.urgent)
+		first := p.rate
+		p.short = true
+		p.adjust(now, tt.load)
+		if p.rate < first != (tt.want < first) {
+			t.Errorf("%+v, urgent %v ago: a pace of %v after %v, want it to change at once", tt.load, tt.urgent, p.rate, first)
+		}
 		for range 100 {
-			p.adjust(tt.saturated)
+			p.short = true
+			p.adjust(now, tt.load)
 		}
 		if p.rate != tt.want {
-			t.Errorf("a pace of %v when saturated is %t for long, want %v", p.rate, tt.saturated, tt.want)
+			t.Errorf("%+v, urgent %v ago: a pace of %v in the end, want %v", tt.load, tt.urgent, p.rate, tt.want)
+		}
+		for range 100 {
+			p.adjust(now, load{})
+		}
+		if p.rate != firstBulk {
+			t.Errorf("a pace of %v after it was not used for long, want %v", p.rate, firstBulk)
 		}
 	}
 }
@@ -55,7 +72,7 @@ func TestBulkWaitsForItsPaceAndNothingElseDoes(t *testing.T) {
 	for i := range 10 {
 		d.wait(time.Second)
 		d.publish(ids[i], 1)
-		if last := d.sent[len(d.sent)-1]; last.Lane != postrider.LaneFirst || last.left != d.now {
+		if !slices.ContainsFunc(d.sent, func(f flight) bool { return f.Lane == postrider.LaneFirst && f.left.Equal(d.now) }) {
 			t.Error("a first attempt waits for the pace of bulk")
 		}
 	}

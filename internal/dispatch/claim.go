@@ -64,16 +64,17 @@ func (c *core) wantsClaim(now time.Time, ep *endpoint) bool {
 
 // laneDue reports whether the lane has something to claim. A retry is claimed
 // when the budget has one for it, so that none takes the credit of first
-// attempts while it waits for the budget; bulk has its pace.
+// attempts while it waits for the budget; bulk as far ahead as its pace is sure
+// to start it.
 func (c *core) laneDue(now time.Time, ep *endpoint, l int) bool {
 	if !ep.lanes[l].isDue(now) {
 		return false
 	}
 	switch postrider.Lanes[l] {
 	case postrider.LaneRetry:
-		return ep.probing() || c.budget.allows(now) && int(c.budget.tokens) > c.retries
+		return ep.probing() || c.budget.allows(now) && int(c.budget.tokens) > c.leased[1]
 	case postrider.LaneBulk:
-		return ep.probing() || c.bulk.allows(now)
+		return ep.probing() || c.roomForBulk(ep)
 	case postrider.LaneFirst:
 	}
 	return true
@@ -94,10 +95,7 @@ func (c *core) wants(now time.Time, ep *endpoint) []store.Want {
 		for _, l := range laneTurns[turn%len(laneTurns)] {
 			if c.laneDue(now, ep, l) {
 				ep.asked[l]++
-				c.retry(postrider.Lanes[l], 1)
-				if postrider.Lanes[l] == postrider.LaneBulk {
-					c.bulk.spend(1)
-				}
+				c.leased[l]++
 				break
 			}
 		}
@@ -126,16 +124,13 @@ func (c *core) claimed(now time.Time, in claimed) {
 		ep.asked[l] = 0
 		if in.err != nil {
 			c.credit(ep, -w.N)
-			c.retry(w.Lane, -w.N)
+			c.leased[l] -= w.N
 			c.expect(ep, l, now)
 			continue
 		}
 		state := in.got.Lanes[i]
-		if w.Lane == postrider.LaneBulk {
-			c.bulk.spend(state.Claimed - w.N) // what was not there
-		}
 		c.credit(ep, state.Claimed-w.N)
-		c.retry(w.Lane, state.Claimed-w.N)
+		c.leased[l] += state.Claimed - w.N
 		ep.lanes[l].low = state.Low
 		ep.backlog = max(0, ep.backlog-state.Claimed)
 		if state.Waiting {

@@ -33,7 +33,7 @@ type core struct {
 	timers      timeHeap                       // endpoints whose next change comes with time alone
 	budget      budget                         // for retries
 	bulk        pace                           // for the bulk lanes
-	retries     int                            // that are asked for or held: the budget has one for each
+	leased      [3]int                         // by lane: asked for, admitted or held
 	network     network                        // whether the node's own is broken
 	shards      shards                         // which endpoints are this node's
 	unknown     postrider.Policy
@@ -48,7 +48,7 @@ type core struct {
 	unsettled int                           // attempts answered, not yet committed
 	answered  []answers                     // when those were, in their order
 
-	saturated bool // goroutines wait for a processor
+	load load // of the processors
 
 	claiming    bool      // a claim is under way
 	claimAfter  time.Time // no claim before: the last ones failed
@@ -70,7 +70,7 @@ type actions struct {
 	wake     *shardSet              // other nodes have something due there
 	look     []postrider.EndpointID // of other nodes, have something due
 	behind   time.Duration          // how long the node needs for the backlog that is its own
-	bulk     int                    // endpoints whose bulk waits for its pace
+	bulk     int                    // endpoints whose bulk waits for its pace, or deliveries of it
 	wakeAt   time.Time              // when to step at the latest; zero: when there is an input
 }
 
@@ -174,9 +174,12 @@ type (
 	woken       struct{ endpoint postrider.EndpointID } // something of it is due, on whatever node
 	beating     struct{ drained chan<- []uint8 }        // which shards can be given up now
 	changed     struct{ endpoint postrider.EndpointID } // an endpoint is not what it was
-	load        struct{ saturated bool }                // whether goroutines wait for a processor
-	drain       struct{}                                // take no more work
-	tick        struct{}                                // time passed
+	load        struct {                                // how goroutines wait for a processor
+		saturated bool // one in ten for over a millisecond: a backlog is the node's own fault
+		crowded   bool // one in eight for over a tenth of that: what is urgent has to wait
+	}
+	drain struct{} // take no more work
+	tick  struct{} // time passed
 )
 
 func newCore(opts Options, lookup func(postrider.EndpointID) (*store.Routed, bool)) *core {
@@ -235,7 +238,7 @@ func (c *core) step(now time.Time, input any) {
 	case beating:
 		in.drained <- c.drainedShards()
 	case load:
-		c.saturated = in.saturated
+		c.load = in
 	case drain:
 		c.drain(now)
 	case tick:
@@ -255,7 +258,7 @@ func (c *core) act(now time.Time) *actions {
 	c.start(now)
 	c.claim(now)
 	c.feelPressure(now)
-	c.do.bulk = c.patient.len()
+	c.do.bulk = max(c.patient.len(), c.leased[2])
 	c.do.wakeAt = c.timers.next()
 	if c.claimable.len() > 0 && now.Before(c.claimAfter) {
 		c.do.wakeAt = sooner(c.do.wakeAt, c.claimAfter)
@@ -379,8 +382,8 @@ func (c *core) review(now time.Time, ep *endpoint) {
 	c.dropUncovered(now, ep)
 	switch {
 	case ep.startable || ep.inFlight >= ep.slots() || ep.holds() == 0 || now.Before(ep.restUntil):
-	case !ep.probing() && !c.budget.allows(now) && !ep.hasFirst():
-		c.starve(ep)
+	case c.laneOfNext(now, ep) < 0:
+		c.letWait(ep)
 	default:
 		c.line(ep)
 	}
@@ -464,7 +467,7 @@ func (c *core) dropUncovered(now time.Time, ep *endpoint) {
 func (c *core) release(ep *endpoint, it *item) {
 	c.do.release = append(c.do.release, release{store.Lease{Delivery: it.ID, Token: it.Token}, ep.shard})
 	c.credit(ep, -1)
-	c.retry(it.Lane, -1)
+	c.leased[laneIndex(it.Lane)]--
 	c.shards.busy[ep.shard]++ // until it is committed
 }
 
@@ -472,14 +475,6 @@ func (c *core) credit(ep *endpoint, n int) {
 	ep.credit += n
 	c.inHand += n
 	c.shards.busy[ep.shard] += n
-}
-
-// retry counts what is asked for or held, and with a negative n what is not any
-// more, if it waits in the lane of retries.
-func (c *core) retry(l postrider.Lane, n int) {
-	if l == postrider.LaneRetry {
-		c.retries += n
-	}
 }
 
 // grant returns how long the next lease of the endpoint is. Until all of its

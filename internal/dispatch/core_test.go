@@ -138,7 +138,9 @@ func TestCreditIsBoundedAndComesBack(t *testing.T) {
 
 func TestLanesShareStarts(t *testing.T) {
 	t.Parallel()
-	ep := &endpoint{}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	c, ep := newCore(Options{}, nil), &endpoint{}
+	c.bulk = pace{rate: mostBulk, tokens: 100, at: now}
 	for range 100 {
 		for l := range ep.held {
 			ep.held[l] = append(ep.held[l], &item{Claimed: postrider.Claimed{Lane: postrider.Lanes[l]}})
@@ -146,7 +148,7 @@ func TestLanesShareStarts(t *testing.T) {
 	}
 	started := map[postrider.Lane]int{}
 	for range 100 {
-		started[ep.take(true).Lane]++
+		started[ep.take(c.laneOfNext(now, ep)).Lane]++
 	}
 	if started[postrider.LaneFirst] != 60 || started[postrider.LaneRetry] != 20 || started[postrider.LaneBulk] != 20 {
 		t.Errorf("of 100 starts with all lanes full, %v; want 60 first, 20 retry, 20 bulk", started)
@@ -213,7 +215,7 @@ func TestTheNodeIsBehindOnlyByItsOwnFault(t *testing.T) {
 		{"not by an endpoint that asked to wait", true, time.Millisecond, time.Hour, 0},
 	} {
 		c, now := fixture(nil)
-		take(c, now, load{tt.saturated}) // the first look
+		take(c, now, load{saturated: tt.saturated}) // the first look
 		ep := c.endpoint(postrider.EndpointID{1})
 		ep.latency, ep.backlog, ep.pacedUntil = tt.latency, 10_000, now.Add(tt.paced)
 		c.settles = 25

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// watchLoad tells the loop, four times a second, whether this process waits
-// for processors: then a backlog is the node's fault.
+// watchLoad tells the loop, four times a second, how long this process waits
+// for processors.
 func (d *Dispatcher) watchLoad(ctx context.Context) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	var l schedLatencies
-	was := false
+	var was load
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if is := l.saturated(); is != was {
-			d.post(load{is})
+		if is := l.read(); is != was {
+			d.post(is)
 			was = is
 		}
 	}
@@ -32,25 +32,27 @@ type schedLatencies struct {
 	before []uint64
 }
 
-// saturated reports whether one in ten goroutines waited for over a
-// millisecond to run, since the last call.
-func (l *schedLatencies) saturated() bool {
+// read returns how goroutines fared since the last call.
+func (l *schedLatencies) read() load {
 	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
 	metrics.Read(sample)
 	if sample[0].Value.Kind() != metrics.KindFloat64Histogram {
-		return false
+		return load{}
 	}
 	now := sample[0].Value.Float64Histogram()
-	var all, late uint64
+	var all, slow, late uint64
 	for i, n := range now.Counts {
 		if l.before != nil {
 			n -= l.before[i]
 		}
 		all += n
+		if now.Buckets[i] >= 0.0001 {
+			slow += n
+		}
 		if now.Buckets[i] >= 0.001 {
 			late += n
 		}
 	}
 	l.before = now.Counts
-	return late*10 > all
+	return load{saturated: late*10 > all, crowded: slow*8 > all}
 }

@@ -400,7 +400,8 @@ func (w *world) send(n *simNode, it *item) {
 
 // checkAccounts demands that every unit of credit is accounted for.
 func (w *world) checkAccounts(c *core) {
-	inHand, inFlight, retries, suspected := 0, 0, 0, 0
+	inHand, inFlight, suspected := 0, 0, 0
+	leased := [3]int{}
 	hosts := map[*host]int{}
 	for _, ep := range c.endpoints {
 		known := ep.holds() + ep.inFlight + ep.asked[0] + ep.asked[1] + ep.asked[2]
@@ -410,7 +411,9 @@ func (w *world) checkAccounts(c *core) {
 		if hosts[ep.host] += ep.inFlight; ep.suspect {
 			suspected += ep.inFlight
 		}
-		retries += ep.asked[1] + len(ep.held[1])
+		for l := range leased {
+			leased[l] += ep.asked[l] + len(ep.held[l])
+		}
 		inHand += ep.credit
 		inFlight += ep.inFlight
 	}
@@ -419,8 +422,8 @@ func (w *world) checkAccounts(c *core) {
 			w.t.Errorf("%d attempts in flight to a host, counted as %d", n, h.inFlight)
 		}
 	}
-	if retries != c.retries || suspected != c.suspected {
-		w.t.Errorf("%d retries in hand and %d attempts suspected, counted as %d and %d", retries, suspected, c.retries, c.suspected)
+	if len(c.admitted) == 0 && leased != c.leased || suspected != c.suspected {
+		w.t.Errorf("by lane %d leased and %d attempts suspected, counted as %d and %d", leased, suspected, c.leased, c.suspected)
 	}
 	if inHand != c.inHand || inFlight != c.inFlight {
 		w.t.Errorf("%d in hand and %d in flight, counted as %d and %d", inHand, inFlight, c.inHand, c.inFlight)

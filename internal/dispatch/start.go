@@ -33,7 +33,7 @@ func (c *core) admit(now time.Time, in admit) {
 		}
 		d.Token, d.Lease = token, c.grant(ep)
 		c.credit(ep, 1)
-		c.retry(d.Lane, 1)
+		c.leased[laneIndex(d.Lane)]++
 	}
 }
 
@@ -42,7 +42,8 @@ func (c *core) admit(now time.Time, in admit) {
 // trouble.
 func (c *core) admits(now time.Time, ep *endpoint, l int) bool {
 	older := ep.asked[l] > 0 || ep.lanes[l].isDue(now)
-	return !c.gated(now, ep) && !ep.suspect && !older && ep.credit < ep.room(c.opts.Prefetch)
+	room := postrider.Lanes[l] != postrider.LaneBulk || c.roomForBulk(ep)
+	return room && !c.gated(now, ep) && !ep.suspect && !older && ep.credit < ep.room(c.opts.Prefetch)
 }
 
 // stored takes up what ingest committed: admitted deliveries are held, those
@@ -59,7 +60,7 @@ func (c *core) stored(now time.Time, in stored) {
 		token = d.Token
 		ep := c.endpoint(d.Endpoint)
 		c.credit(ep, -1)
-		c.retry(d.Lane, -1)
+		c.leased[laneIndex(d.Lane)]--
 		c.review(now, ep)
 	}
 	delete(c.admitted, token)
@@ -178,12 +179,17 @@ func (c *core) startOne(now time.Time, ep *endpoint) {
 		return
 	}
 	c.dropUncovered(now, ep)
-	retries := ep.probing() || c.budget.allows(now)
-	if !retries && !ep.hasFirst() || ep.holds() == 0 || !c.rested(now, ep) {
+	l := c.laneOfNext(now, ep)
+	if l < 0 || !c.rested(now, ep) {
 		return
 	}
-	it := ep.take(retries)
-	c.retry(it.Lane, -1)
+	it := ep.take(l)
+	c.leased[l]--
+	if it.Lane == postrider.LaneBulk {
+		c.bulk.tokens--
+	} else {
+		c.bulk.urgent = now
+	}
 	if t, refused := postrider.Refuse(it.Claimed, now.Add(c.shards.ahead)); refused {
 		c.credit(ep, -1)
 		it.attempt = postrider.Attempt{Outcome: postrider.OutcomeNone, StartedAt: now, Error: t.Reason}
@@ -217,24 +223,40 @@ func (c *core) fly(ep *endpoint, n int) {
 // next in order.
 var laneTurns = [5][3]int{{0, 1, 2}, {1, 0, 2}, {0, 1, 2}, {2, 0, 1}, {0, 1, 2}}
 
-// take removes the item that starts next; one that is no first attempt only
-// with retries.
-func (ep *endpoint) take(retries bool) *item {
-	ep.turn++
-	for _, l := range laneTurns[ep.turn%len(laneTurns)] {
-		if items := ep.held[l]; len(items) > 0 && (retries || items[0].Step == 0) {
-			it := items[0]
-			items[0] = nil
-			ep.held[l] = items[1:]
-			return it
+// laneOfNext returns the lane whose first item starts next; -1: none may now.
+func (c *core) laneOfNext(now time.Time, ep *endpoint) int {
+	for _, l := range laneTurns[(ep.turn+1)%len(laneTurns)] {
+		if items := ep.held[l]; len(items) > 0 && (ep.probing() || c.mayStart(now, items[0])) {
+			return l
 		}
 	}
-	return nil
+	return -1
 }
 
-// hasFirst reports whether something is held that is no retry.
-func (ep *endpoint) hasFirst() bool {
-	return slices.ContainsFunc(ep.held[:], func(items []*item) bool { return len(items) > 0 && items[0].Step == 0 })
+// mayStart reports whether the budget has a retry left for the item, if it is
+// one, and whether the pace lets it go, if it is bulk.
+func (c *core) mayStart(now time.Time, it *item) bool {
+	return (it.Step == 0 || c.budget.allows(now)) && (it.Lane != postrider.LaneBulk || c.bulk.allows(now))
+}
+
+// take removes the first item of a lane.
+func (ep *endpoint) take(l int) *item {
+	ep.turn++
+	items := ep.held[l]
+	it := items[0]
+	items[0] = nil
+	ep.held[l] = items[1:]
+	return it
+}
+
+// letWait lines an endpoint up for what lets it start what it holds.
+func (c *core) letWait(ep *endpoint) {
+	if slices.ContainsFunc(ep.held[:], func(items []*item) bool { return len(items) > 0 && items[0].Step > 0 }) {
+		c.starve(ep)
+	}
+	if len(ep.held[2]) > 0 {
+		c.wait(ep)
+	}
 }
 
 // attempted frees the slot and decides what the attempt does.
@@ -343,13 +365,13 @@ func (c *core) feelPressure(now time.Time) {
 	}
 	backlog := 0
 	for _, ep := range c.endpoints {
-		if c.saturated && !c.gated(now, ep) && ep.latency < busyLatency {
+		if c.load.saturated && !c.gated(now, ep) && ep.latency < busyLatency {
 			backlog += ep.backlog
 		}
 		c.forget(now, ep)
 	}
 	c.networkBroken(now) // forgets hosts, too
-	c.bulk.adjust(c.saturated)
+	c.bulk.adjust(now, c.load)
 	rate := max(float64(c.settles)/since.Seconds(), 100)
 	c.do.behind = time.Duration(float64(backlog) / rate * float64(time.Second))
 	c.looked, c.settles = now, 0

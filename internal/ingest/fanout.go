@@ -67,12 +67,12 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 	}
 }
 
-// letBulkThrough waits, within the job's lease, while the endpoints of earlier
-// chunks still wait for their deliveries: a job is made at the pace at which it
-// is delivered.
+// letBulkThrough waits, within the job's lease, while deliveries of earlier
+// chunks still wait for their start: a job is made at the pace at which it is
+// delivered.
 func (in *Ingest) letBulkThrough(ctx context.Context) {
 	const look = 20 * time.Millisecond
-	for waited := time.Duration(0); waited < fanOutLease/3 && in.dispatch.BulkWaits() > 2*in.opts.FanOutChunk; waited += look {
+	for waited := time.Duration(0); waited < fanOutLease/3 && in.dispatch.BulkWaits() > in.opts.FanOutChunk; waited += look {
 		select {
 		case <-time.After(look):
 		case <-ctx.Done():
@@ -91,18 +91,17 @@ func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool
 	if !chunk.Done {
 		chunk.To = matched[len(matched)-1].Endpoint.ID
 	}
-	var waiting []store.DueLane
 	for _, to := range matched {
-		d := in.delivery(to, postrider.LaneBulk)
-		chunk.Deliveries = append(chunk.Deliveries, d)
-		if d.Skipped == "" {
-			waiting = append(waiting, store.DueLane{Endpoint: d.Endpoint, Lane: d.Lane, In: d.Wait})
-		}
+		chunk.Deliveries = append(chunk.Deliveries, in.delivery(to, postrider.LaneBulk))
 	}
+	e := store.NewEvent{Event: job.Event, Deliveries: chunk.Deliveries}
+	admitted := in.admit([]store.Batch{{e}}, len(matched))
 	if err := in.inbox.FanOut(ctx, chunk); err != nil {
+		in.dispatch.Stored(nil, nil, admittedOf(admitted))
 		return false, err
 	}
-	in.dispatch.Stored(nil, waiting, nil)
+	started, waiting := in.sort(&e, make([]postrider.Claimed, 0, len(admitted)), nil)
+	in.dispatch.Stored(started, waiting, nil)
 	job.Cursor = chunk.To
 	return chunk.Done, nil
 }

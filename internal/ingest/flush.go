@@ -60,7 +60,7 @@ func (in *Ingest) commit(ctx context.Context, group []*publish) (n int, err erro
 		if n = len(batches); err != nil && n == 0 {
 			return 1, err // after others it waits for its turn
 		}
-		admitted := in.admit(batches)
+		admitted := in.admit(batches, admittedPerEvent)
 		published, err := in.store(ctx, store.Publish{Version: version, Batches: batches})
 		if err == nil {
 			in.answer(group[:n], batches, published, len(admitted))
@@ -196,16 +196,16 @@ func (in *Ingest) delivery(to *store.Routed, lane postrider.Lane) store.NewDeliv
 	return d
 }
 
-// admit asks the dispatcher which deliveries may start at once, and returns
-// those that it admitted.
-func (in *Ingest) admit(batches []store.Batch) []*store.NewDelivery {
+// admit asks the dispatcher which deliveries, at most so many of an event, may
+// start at once, and returns those that it admitted.
+func (in *Ingest) admit(batches []store.Batch, perEvent int) []*store.NewDelivery {
 	var ask []*store.NewDelivery
 	for _, batch := range batches {
 		for i := range batch {
 			n := 0
 			for j := range batch[i].Deliveries {
 				d := &batch[i].Deliveries[j]
-				if n < admittedPerEvent && d.Skipped == "" && d.Wait == 0 && d.Ordered == "" {
+				if n < perEvent && d.Skipped == "" && d.Wait == 0 && d.Ordered == "" {
 					ask = append(ask, d)
 					n++
 				}
@@ -276,7 +276,7 @@ func (in *Ingest) sort(e *store.NewEvent, started []postrider.Claimed, waiting [
 		default:
 			started = append(started, postrider.Claimed{
 				ID: d.ID, Endpoint: d.Endpoint, Event: &e.Event, Lane: d.Lane,
-				Attempt: 1, Token: d.Token, ExpiresAt: e.Event.CreatedAt.Add(d.Expiry),
+				Attempt: 1, Token: d.Token, ExpiresAt: d.ID.Time().Add(d.Expiry),
 			})
 		}
 	}

@@ -231,25 +231,33 @@ func TestAnEndpointCreatedBeforeIsNeverMissed(t *testing.T) {
 
 func TestLargeEventsFanOutInChunks(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, ingest.Options{FanOutAbove: 10, FanOutChunk: 7})
-		r.endpoints(100, postrider.EndpointEnabled)
-		r.endpoints(5, postrider.EndpointDisabled)
-		stop := r.run()
-		got := r.publish(r.event("", `1`))[0]
-		if !got.FanOut {
-			t.Errorf("receipt = %+v, want a fan-out job", got)
-		}
-		r.endpoints(1, postrider.EndpointEnabled) // too late for this event
-		time.Sleep(10 * time.Second)
-		if found := r.deliveries(got.ID); found[postrider.Pending] != 100 || found[postrider.Skipped] != 5 {
-			t.Errorf("stored %v, want 100 pending and 5 skipped", found)
-		}
-		if len(r.waiting) != 100 {
-			t.Errorf("the dispatcher heard of %d lanes, want 100", len(r.waiting))
-		}
-		stop()
-	})
+	for _, admits := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, ingest.Options{FanOutAbove: 10, FanOutChunk: 7})
+			r.admits = admits
+			r.endpoints(100, postrider.EndpointEnabled)
+			r.endpoints(5, postrider.EndpointDisabled)
+			stop := r.run()
+			got := r.publish(r.event("", `1`))[0]
+			if !got.FanOut {
+				t.Errorf("receipt = %+v, want a fan-out job", got)
+			}
+			r.endpoints(1, postrider.EndpointEnabled) // too late for this event
+			time.Sleep(10 * time.Second)
+			if found := r.deliveries(got.ID); found[postrider.Pending] != 100 || found[postrider.Skipped] != 5 {
+				t.Errorf("stored %v, want 100 pending and 5 skipped", found)
+			}
+			if heard := map[bool]int{false: len(r.waiting), true: len(r.started)}; heard[admits] != 100 || heard[!admits] != 0 {
+				t.Errorf("admitting %t, %d started and %d wait, want all 100 there", admits, len(r.started), len(r.waiting))
+			}
+			for _, c := range r.started {
+				if c.Lane != postrider.LaneBulk || string(c.Event.Data) != `1` || c.Token == 0 {
+					t.Errorf("started %+v, want the event itself, leased, in the bulk lane", c)
+				}
+			}
+			stop()
+		})
+	}
 }
 
 // interrupted fails chunks after some.

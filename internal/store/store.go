@@ -143,7 +143,7 @@ type ClaimFanOuts struct {
 // FanOut is a fan-out job under a lease: the endpoints after Cursor and up to
 // UpTo are still to get their deliveries of Event.
 type FanOut struct {
-	Event  postrider.Event // without Data
+	Event  postrider.Event
 	UpTo   postrider.EndpointID
 	Cursor postrider.EndpointID
 	Token  postrider.Token

@@ -80,7 +80,6 @@ func (s *Store) storeLocked(e store.NewEvent, now time.Time) {
 	s.events.put(stored.ID, row)
 	if !e.FanOutUpTo.IsZero() {
 		job := &fanOut{store.FanOut{Event: stored, UpTo: e.FanOutUpTo}, row, now}
-		job.Event.Data = nil
 		s.fanOuts.put(stored.ID, job)
 		return
 	}

@@ -263,7 +263,7 @@ const claimFanOutsSQL = `
 
 // By the events' key.
 const fanOutEventSQL = `
-	select account, type, api_version, ordering_key, sequence, created_at from events where id = @id`
+	select account, type, data, api_version, ordering_key, sequence, created_at from events where id = @id`
 
 // ClaimFanOuts leases fan-out jobs; see [store.Inbox].
 func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store.FanOut, error) {
@@ -282,7 +282,7 @@ func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store
 		for i := range jobs {
 			e := &jobs[i].Event
 			err := tx.row(ctx, fanOutEventSQL, sql.Named("id", blob(e.ID))).Scan(toID(&e.Account), &e.Type,
-				&e.APIVersion, &e.OrderingKey, &e.Sequence, toTime(&e.CreatedAt))
+				&e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence, toTime(&e.CreatedAt))
 			if err != nil {
 				return nil, err
 			}
@@ -319,7 +319,7 @@ func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) error {
 		}
 		e := postrider.Event{ID: c.Event}
 		err = tx.row(ctx, fanOutEventSQL, sql.Named("id", blob(e.ID))).Scan(toID(&e.Account), &e.Type,
-			&e.APIVersion, &e.OrderingKey, &e.Sequence, toTime(&e.CreatedAt))
+			&e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence, toTime(&e.CreatedAt))
 		if err != nil {
 			return err
 		}

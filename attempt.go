@@ -15,6 +15,7 @@ type Attempt struct {
 	StartedAt    time.Time
 	Duration     time.Duration // DNS to last body byte
 	Error        string        // a class and no more than its owner may see; empty when accepted
+	FinalURL     string        // where redirects led to, without its query; empty: there were none
 	RequestHead  []byte        // as sent, without signatures and credentials
 	ResponseHead []byte        // as received, at most 16 KiB
 	ResponseBody []byte        // as received, at most 16 KiB

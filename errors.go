@@ -55,6 +55,21 @@ func Faults(err error) []*InvalidError {
 	return faults
 }
 
+// faults gathers what is wrong with the parts of a whole.
+type faults []error
+
+// add notes a fault of the field, if there is one.
+func (f *faults) add(wrong bool, field, reason string) {
+	if wrong {
+		*f = append(*f, &InvalidError{Field: field, Reason: reason})
+	}
+}
+
+// join notes the faults inside err.
+func (f *faults) join(err error) { *f = append(*f, err) }
+
+func (f *faults) joined() error { return errors.Join(*f...) }
+
 // KeyTakenError is an [ErrConflict]: an idempotency key stands for an event of
 // other content. Index is the event's place in its batch.
 type KeyTakenError struct{ Index int }

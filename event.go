@@ -16,6 +16,7 @@ type Event struct {
 	APIVersion  string // the producer's own; may be empty
 	OrderingKey string // may be empty
 	Sequence    int64  // place among the account's events of this ordering key, from 1; 0 without a key
+	Hops        int    // how many senders it has come through before, by their Webhook-Hops
 	CreatedAt   time.Time
 
 	// IdempotencyKey makes a repeated publish harmless. It is kept apart from

@@ -19,11 +19,12 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"cmd/postrider", "~ ~/client ~/signature ~/internal/app github.com/alecthomas/kong golang.org/x/sync", "reads the command line and calls app, or a server through client"},
 
 	{"internal/app", "~ ~/internal github.com/alecthomas/kong go.yaml.in/yaml/v3 golang.org/x/sync", "the only one that knows all the others"},
-	{"internal/api", "~ ~/signature ~/internal/store ~/internal/jsonx github.com/danielgtaylor/huma/v2", "REST in; what it calls of ingest is an interface of its own"},
+	{"internal/api", "~ ~/signature ~/internal/store ~/internal/jsonx github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "REST in; what it calls of ingest is an interface of its own"},
 	{"internal/ingest", "~ ~/internal/store golang.org/x/sync", "admits through an interface of its own, which dispatch has"},
 	{"internal/dispatch", "~ ~/internal/store golang.org/x/time/rate", "sends through an interface of its own, which egress has"},
-	{"internal/egress", "~ ~/signature ~/internal/store ~/internal/jsonx code.dny.dev/ssrf golang.org/x/net/idna", "the one door to the outside, so the one place that guards"},
+	{"internal/egress", "~ ~/signature ~/internal/store ~/internal/jsonx code.dny.dev/ssrf golang.org/x/net/idna golang.org/x/net/proxy golang.org/x/oauth2", "the one door to the outside, so the one place that guards"},
 	{"internal/janitor", "~ ~/internal/store golang.org/x/sync", "works through store.Upkeep alone"},
+	{"internal/vault", "~", "holds the sealing keys; who needs something sealed or opened is passed it"},
 	{"internal/jsonx", "~ github.com/go-json-experiment/json", "the experiment may change, so it has one home"},
 
 	{"internal/store", "~", "the contract: knows no implementation"},
@@ -31,13 +32,14 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/store/memory", "~ ~/internal/store", "the model that the others are compared with"},
 	{"internal/store/postgres", "~ ~/internal/store github.com/jackc/pgx/v5 github.com/pressly/goose/v3 golang.org/x/sync", "the only one that talks to PostgreSQL"},
 	{"internal/store/sqlite", "~ ~/internal/store modernc.org/sqlite github.com/pressly/goose/v3 golang.org/x/sys golang.org/x/sync", "the only one that talks to SQLite"},
-	{"internal/testkit", "~ ~/signature ~/internal/store go.uber.org/goleak golang.org/x/sys", "what tests and benchmarks start: of no use to the server"},
+	{"internal/testkit", "~ ~/signature ~/internal/store go.uber.org/goleak golang.org/x/net/dns/dnsmessage golang.org/x/sys", "what tests and benchmarks start: of no use to the server"},
 
 	{"bench/sink", "~/bench/internal", "a receiver of its own: shares no code with what it measures"},
 	{"bench/load", "~/bench/internal", "a publisher of its own, for the same reason"},
-	{"bench/run", "~/bench/internal ~/client", "starts the parts as processes and reads their numbers"},
+	{"bench/run", "~ ~/bench/internal ~/client ~/internal/vault", "starts the parts as processes and reads their numbers"},
 	{"bench/crash", "~ ~/bench/internal ~/client", "kills the server, and asks it only through its API"},
 	{"bench/internal/lab", "~/client ~/internal/testkit", "what run and crash share: processes, a cluster, calls to the API"},
+
 }
 
 // testImports are what a test file may import besides what its package may.

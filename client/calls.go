@@ -2,8 +2,10 @@ package client
 
 import (
 	"context"
+	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,10 +23,65 @@ func (c *Client) Accounts(ctx context.Context, p Paging) (Page[Account], error) 
 	return get[Page[Account]](ctx, c, "/accounts"+query(p))
 }
 
+// Account returns one account, by its id or your own uid.
+func (c *Client) Account(ctx context.Context, account string) (Account, error) {
+	return get[Account](ctx, c, "/accounts/"+url.PathEscape(account))
+}
+
+// ChangeAccount changes what of an account the change has. The account is named
+// by its id or your own uid.
+func (c *Client) ChangeAccount(ctx context.Context, account string, change AccountChange) (Account, error) {
+	return patch[Account](ctx, c, "/accounts/"+url.PathEscape(account), change)
+}
+
 // Publish hands an event over. When it returns without an error, the event and
 // its deliveries are on disk.
+//
+// Where it takes several tries, the receipt may call the event a duplicate: of
+// itself, since a try got through whose answer was lost.
 func (c *Client) Publish(ctx context.Context, e NewEvent) (Receipt, error) {
-	return post[Receipt](ctx, c, "/events", e)
+	var out Receipt
+	if e.IdempotencyKey == "" && c.opts.Attempts > 1 {
+		e.IdempotencyKey = newKey()
+	}
+	r := request{method: http.MethodPost, path: "/events", in: e, keyed: e.IdempotencyKey != "", hops: e.Hops}
+	err := c.call(ctx, r, &out)
+	return out, err
+}
+
+// PublishBatch hands up to 1,000 events over, all or none, and answers in their
+// order. Where the idempotency key of one was used for other content,
+// the [*Error] has its Index.
+func (c *Client) PublishBatch(ctx context.Context, events []NewEvent) ([]BatchReceipt, error) {
+	r := request{method: http.MethodPost, path: "/events/batch", keyed: true}
+	events = slices.Clone(events)
+	for i := range events {
+		if events[i].IdempotencyKey == "" && c.opts.Attempts > 1 {
+			events[i].IdempotencyKey = newKey()
+		}
+		r.keyed = r.keyed && events[i].IdempotencyKey != ""
+		r.hops = max(r.hops, events[i].Hops)
+	}
+	r.in = events
+	var out Page[BatchReceipt]
+	err := c.call(ctx, r, &out)
+	return out.Items, err
+}
+
+// Events lists events, newest first, without their data.
+func (c *Client) Events(ctx context.Context, f EventFilter) (Page[Event], error) {
+	return get[Page[Event]](ctx, c, "/events"+query(f.Paging,
+		"account", f.Account, "type", f.Type, "from", instant(f.From), "to", instant(f.To)))
+}
+
+// Event returns one event, with its data for as long as its bytes are kept.
+func (c *Client) Event(ctx context.Context, id postrider.EventID) (Event, error) {
+	return get[Event](ctx, c, "/events/"+id.String())
+}
+
+// EventAttempts lists the attempts of all of an event's deliveries.
+func (c *Client) EventAttempts(ctx context.Context, id postrider.EventID, p Paging) (Page[Attempt], error) {
+	return get[Page[Attempt]](ctx, c, "/events/"+id.String()+"/attempts"+query(p))
 }
 
 // ReplayEvent delivers an event again, and returns the new deliveries. The
@@ -41,7 +98,7 @@ func (c *Client) CreateEndpoint(ctx context.Context, e NewEndpoint) (Endpoint, e
 
 // Endpoints lists endpoints, newest first.
 func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) (Page[Endpoint], error) {
-	return get[Page[Endpoint]](ctx, c, "/endpoints"+query(f.Paging, "account", f.Account, "status", string(f.Status)))
+	return get[Page[Endpoint]](ctx, c, "/endpoints"+query(f.Paging, "account", f.Account, "uid", f.UID, "status", string(f.Status)))
 }
 
 // Endpoint returns one endpoint.
@@ -51,9 +108,15 @@ func (c *Client) Endpoint(ctx context.Context, id postrider.EndpointID) (Endpoin
 
 // ChangeEndpoint changes what of an endpoint the change has.
 func (c *Client) ChangeEndpoint(ctx context.Context, id postrider.EndpointID, change EndpointChange) (Endpoint, error) {
-	var out Endpoint
-	err := c.call(ctx, request{http.MethodPatch, "/endpoints/" + id.String(), change}, &out)
-	return out, err
+	return patch[Endpoint](ctx, c, "/endpoints/"+id.String(), change)
+}
+
+// VerifyEndpoint asks an endpoint's receiver whether it wants events, and
+// enables the endpoint if it waited for that. The method is challenge or
+// cloudevents; empty: the one that the server's operator chose. A receiver that
+// does not agree is [postrider.ErrConflict], with the code verification_failed.
+func (c *Client) VerifyEndpoint(ctx context.Context, id postrider.EndpointID, method string) (Endpoint, error) {
+	return post[Endpoint](ctx, c, "/endpoints/"+id.String()+"/verify", verification{method})
 }
 
 // Circuit returns an endpoint's circuit.
@@ -80,9 +143,10 @@ func (c *Client) Standings(ctx context.Context, id postrider.EndpointID, p Pagin
 	return get[Page[Standing]](ctx, c, "/endpoints/"+id.String()+"/standings"+query(p))
 }
 
-// PauseEndpoint holds an endpoint's deliveries back until it is resumed.
-func (c *Client) PauseEndpoint(ctx context.Context, id postrider.EndpointID) (Endpoint, error) {
-	return post[Endpoint](ctx, c, "/endpoints/"+id.String()+"/pause", nil)
+// PauseEndpoint holds an endpoint's deliveries back until it is resumed, for
+// the reason, which may be empty.
+func (c *Client) PauseEndpoint(ctx context.Context, id postrider.EndpointID, reason string) (Endpoint, error) {
+	return post[Endpoint](ctx, c, "/endpoints/"+id.String()+"/pause", because{reason})
 }
 
 // ResumeEndpoint ends a pause.
@@ -95,9 +159,10 @@ func (c *Client) EnableEndpoint(ctx context.Context, id postrider.EndpointID) (E
 	return post[Endpoint](ctx, c, "/endpoints/"+id.String()+"/enable", nil)
 }
 
-// DisableEndpoint holds what is queued, and skips what is published from now.
-func (c *Client) DisableEndpoint(ctx context.Context, id postrider.EndpointID) (Endpoint, error) {
-	return post[Endpoint](ctx, c, "/endpoints/"+id.String()+"/disable", nil)
+// DisableEndpoint holds what is queued, and skips what is published from now,
+// for the reason, which may be empty.
+func (c *Client) DisableEndpoint(ctx context.Context, id postrider.EndpointID, reason string) (Endpoint, error) {
+	return post[Endpoint](ctx, c, "/endpoints/"+id.String()+"/disable", because{reason})
 }
 
 // TestEndpoint publishes an event of the type postrider.test to one endpoint
@@ -119,19 +184,58 @@ func (c *Client) Secrets(ctx context.Context, id postrider.EndpointID) ([]Secret
 }
 
 // RotateSecret gives an endpoint a new secret. The old ones sign for the
-// overlap, too: nil is the server's default, 0 ends them at once.
-func (c *Client) RotateSecret(ctx context.Context, id postrider.EndpointID, overlap *time.Duration) (Secret, error) {
-	body := map[string]int64{}
-	if overlap != nil {
-		body["overlap_ms"] = overlap.Milliseconds()
+// overlap, too.
+func (c *Client) RotateSecret(ctx context.Context, id postrider.EndpointID, r SecretRotation) (Secret, error) {
+	body := map[string]any{}
+	if r.Secret != "" {
+		body["secret"] = r.Secret
+	}
+	if r.KeyType != "" {
+		body["key_type"] = r.KeyType
+	}
+	if r.Overlap != nil {
+		body["overlap_ms"] = r.Overlap.Milliseconds()
 	}
 	return post[Secret](ctx, c, "/endpoints/"+id.String()+"/secrets/rotate", body)
+}
+
+// RevokeSecret ends one of an endpoint's secrets at once. The last one is
+// [postrider.ErrConflict].
+func (c *Client) RevokeSecret(ctx context.Context, id postrider.EndpointID, secret postrider.SecretID) error {
+	path := "/endpoints/" + id.String() + "/secrets/" + secret.String()
+	return c.call(ctx, request{method: http.MethodDelete, path: path}, nil)
+}
+
+// PublicKeys lists what signatures of private keys are verified with, newest
+// first: those of one endpoint, or with the zero id of all.
+func (c *Client) PublicKeys(ctx context.Context, endpoint postrider.EndpointID, p Paging) (Page[PublicKey], error) {
+	var answer struct {
+		Keys []PublicKey `json:"keys"`
+		Next string      `json:"next_cursor"`
+	}
+	err := c.call(ctx, request{method: http.MethodGet, path: wellKnown + "webhook-keys" + query(p, "endpoint", text(endpoint))}, &answer)
+	return Page[PublicKey]{Items: answer.Keys, Next: answer.Next}, err
+}
+
+// Reseal lets the server seal what is stored with its newest sealing key, for
+// some seconds. It is to be called until the answer says that it is done.
+func (c *Client) Reseal(ctx context.Context) (Resealed, error) {
+	return post[Resealed](ctx, c, "/secrets/reseal", nil)
 }
 
 // Deliveries lists deliveries, newest first.
 func (c *Client) Deliveries(ctx context.Context, f DeliveryFilter) (Page[Delivery], error) {
 	return get[Page[Delivery]](ctx, c, "/deliveries"+query(f.Paging,
-		"account", f.Account, "endpoint", text(f.Endpoint), "event_type", f.EventType, "status", string(f.Status)))
+		"account", f.Account, "endpoint", text(f.Endpoint), "event_type", f.EventType, "status", string(f.Status),
+		"from", instant(f.From), "to", instant(f.To)))
+}
+
+// EndpointDeliveries lists the deliveries of an endpoint, newest first: those
+// with the status, if it is not empty.
+func (c *Client) EndpointDeliveries(
+	ctx context.Context, id postrider.EndpointID, f EndpointDeliveryFilter,
+) (Page[Delivery], error) {
+	return get[Page[Delivery]](ctx, c, "/endpoints/"+id.String()+"/deliveries"+query(f.Paging, "status", string(f.Status)))
 }
 
 // EventDeliveries lists the deliveries of an event.
@@ -168,17 +272,46 @@ func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) (Page[Dead
 		resolved = "true"
 	}
 	return get[Page[DeadLetter]](ctx, c, "/dead-letters"+query(f.Paging,
-		"account", f.Account, "endpoint", text(f.Endpoint), "event_type", f.EventType, "resolved", resolved))
+		"account", f.Account, "endpoint", text(f.Endpoint), "event_type", f.EventType, "resolved", resolved,
+		"from", instant(f.From), "to", instant(f.To)))
 }
 
 // DiscardDeadLetter lays a dead letter aside, for the reason, which may be
 // empty.
 func (c *Client) DiscardDeadLetter(ctx context.Context, id postrider.DeliveryID, reason string) (DeadLetter, error) {
-	var body struct {
-		Reason string `json:"reason,omitempty"`
-	}
-	body.Reason = reason
-	return post[DeadLetter](ctx, c, "/dead-letters/"+id.String()+"/discard", body)
+	return post[DeadLetter](ctx, c, "/dead-letters/"+id.String()+"/discard", because{reason})
+}
+
+// ReplayDeadLetter makes a new delivery of a dead letter, due at once, and
+// resolves it. While a replay of it is under way, the [*Error] names that one.
+func (c *Client) ReplayDeadLetter(ctx context.Context, id postrider.DeliveryID) (Delivery, error) {
+	return post[Delivery](ctx, c, "/dead-letters/"+id.String()+"/replay", nil)
+}
+
+// CreateEventType puts an event type into the catalogue.
+func (c *Client) CreateEventType(ctx context.Context, t NewEventType) (EventType, error) {
+	return post[EventType](ctx, c, "/event-types", t)
+}
+
+// EventTypes lists the catalogue by name.
+func (c *Client) EventTypes(ctx context.Context, p Paging) (Page[EventType], error) {
+	return get[Page[EventType]](ctx, c, "/event-types"+query(p))
+}
+
+// EventType returns one event type.
+func (c *Client) EventType(ctx context.Context, name string) (EventType, error) {
+	return get[EventType](ctx, c, "/event-types/"+url.PathEscape(name))
+}
+
+// DescribeEventType changes the description of an event type.
+func (c *Client) DescribeEventType(ctx context.Context, name, description string) (EventType, error) {
+	return patch[EventType](ctx, c, "/event-types/"+url.PathEscape(name), eventTypeChange{description})
+}
+
+// DeleteEventType takes an event type out of the catalogue. What was published
+// of it stays.
+func (c *Client) DeleteEventType(ctx context.Context, name string) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: "/event-types/" + url.PathEscape(name)}, nil)
 }
 
 // CreateKey makes an API key. Its text is in the answer, and nowhere else.
@@ -189,6 +322,11 @@ func (c *Client) CreateKey(ctx context.Context, k NewKey) (Key, error) {
 // Keys lists API keys, newest first.
 func (c *Client) Keys(ctx context.Context, p Paging) (Page[Key], error) {
 	return get[Page[Key]](ctx, c, "/api-keys"+query(p))
+}
+
+// Key returns one API key, without its text.
+func (c *Client) Key(ctx context.Context, id postrider.KeyID) (Key, error) {
+	return get[Key](ctx, c, "/api-keys/"+id.String())
 }
 
 // RevokeKey ends an API key.
@@ -204,7 +342,13 @@ func get[T any](ctx context.Context, c *Client, path string) (T, error) {
 
 func post[T any](ctx context.Context, c *Client, path string, in any) (T, error) {
 	var out T
-	err := c.call(ctx, request{http.MethodPost, path, in}, &out)
+	err := c.call(ctx, request{method: http.MethodPost, path: path, in: in}, &out)
+	return out, err
+}
+
+func patch[T any](ctx context.Context, c *Client, path string, in any) (T, error) {
+	var out T
+	err := c.call(ctx, request{method: http.MethodPatch, path: path, in: in}, &out)
 	return out, err
 }
 
@@ -235,3 +379,39 @@ func text(id postrider.EndpointID) string {
 	}
 	return id.String()
 }
+
+// instant returns a time as the API takes it; of none, nothing.
+func instant(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format(time.RFC3339Nano)
+}
+
+// All walks every page of a list. It ends with the first error.
+//
+//	for endpoint, err := range client.All(func(p client.Paging) (client.Page[client.Endpoint], error) {
+//		return c.Endpoints(ctx, client.EndpointFilter{Account: "acme", Paging: p})
+//	}) { … }
+func All[T any](page func(Paging) (Page[T], error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for p := (Paging{Limit: maxLimit}); ; {
+			got, err := page(p)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, item := range got.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if p.Cursor = got.Next; p.Cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+const maxLimit = 250 // of a page

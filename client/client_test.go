@@ -40,7 +40,7 @@ func answering(t *testing.T, status int, body string) (*client.Client, *request)
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	}))
-	c := client.New(server.URL+"/", "pr_hush", client.Options{})
+	c := client.New(server.URL+"/", "pr_hush", client.Options{Attempts: 1})
 	t.Cleanup(func() {
 		c.Close()
 		server.Close()

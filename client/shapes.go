@@ -34,6 +34,12 @@ type Account struct {
 	CreatedAt time.Time           `json:"created_at"`
 }
 
+// AccountChange is what to change of an account; nil stays as it is.
+type AccountChange struct {
+	UID  *string `json:"uid,omitempty"`
+	Name *string `json:"name,omitempty"`
+}
+
 // NewEvent is an event to publish. Account is an id or your own uid.
 type NewEvent struct {
 	Account        string          `json:"account"`
@@ -42,6 +48,55 @@ type NewEvent struct {
 	APIVersion     string          `json:"api_version,omitempty"`
 	IdempotencyKey string          `json:"idempotency_key,omitempty"`
 	OrderingKey    string          `json:"ordering_key,omitempty"`
+
+	// Hops is the Webhook-Hops of the webhook that this event passes on, if it
+	// does. With it, events that go round in circles come to an end.
+	Hops int `json:"-"`
+}
+
+// Event is what was published.
+type Event struct {
+	ID          postrider.EventID   `json:"id"`
+	Account     postrider.AccountID `json:"account"`
+	Type        string              `json:"type"`
+	APIVersion  string              `json:"api_version"`
+	OrderingKey string              `json:"ordering_key"`
+	Sequence    *int64              `json:"sequence"` // among the events of its ordering key, from 1
+	Hops        int                 `json:"hops"`     // senders it had come through before
+	CreatedAt   time.Time           `json:"created_at"`
+	Data        json.RawMessage     `json:"data,omitempty"` // of one event, while its bytes are kept
+}
+
+// BatchReceipt is the server's word that an event of a batch is stored.
+type BatchReceipt struct {
+	ID        postrider.EventID `json:"id"`
+	Duplicate bool              `json:"duplicate"`
+}
+
+// NewEventType is an event type for the catalogue.
+type NewEventType struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+}
+
+// EventType is an event type of the catalogue.
+type EventType struct {
+	Name        string    `json:"name"`
+	Description string    `json:"description"`
+	CreatedAt   time.Time `json:"created_at"`
+}
+
+type eventTypeChange struct {
+	Description string `json:"description"`
+}
+
+// because is the reason for what a person does.
+type because struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+type verification struct {
+	Method string `json:"method,omitempty"`
 }
 
 // Receipt is the server's word that an event is stored.
@@ -76,9 +131,17 @@ type Endpoint struct {
 	Order           postrider.Order  `json:"order"`
 	OnDead          postrider.OnDead `json:"on_dead"`
 
-	CreatedAt time.Time `json:"created_at"`
-	UpdatedAt time.Time `json:"updated_at"`
-	Secrets   []Secret  `json:"secrets,omitempty"` // only when it is made
+	Headers      []Header              `json:"headers"`
+	Auth         *Auth                 `json:"auth"` // nil: none
+	TLS          *TLS                  `json:"tls"`  // nil: nothing of its own
+	MaxRedirects int                   `json:"max_redirects"`
+	HTTP2        bool                  `json:"http2"`
+	Compression  postrider.Compression `json:"compression"`
+
+	VerifiedAt *time.Time `json:"verified_at"` // when its receiver agreed to events at this URL
+	CreatedAt  time.Time  `json:"created_at"`
+	UpdatedAt  time.Time  `json:"updated_at"`
+	Secrets    []Secret   `json:"secrets,omitempty"` // only when it is made
 }
 
 // NewEndpoint is an endpoint to create. What is left zero gets the server's
@@ -93,6 +156,7 @@ type NewEndpoint struct {
 	TimeoutMS    int64      `json:"timeout_ms,omitempty"`
 	ClientErrors string     `json:"client_errors,omitempty"` // retry or dead_letter
 	Concurrency  int        `json:"concurrency,omitempty"`
+	ExpiryMS     int64      `json:"expiry_ms,omitempty"`
 	Signature    *Signature `json:"signature,omitempty"`
 	Payload      string     `json:"payload,omitempty"` // envelope or raw
 
@@ -101,6 +165,17 @@ type NewEndpoint struct {
 	Rate            *Rate            `json:"rate,omitempty"`
 	Order           postrider.Order  `json:"order,omitempty"`
 	OnDead          postrider.OnDead `json:"on_dead,omitempty"`
+
+	Headers      []Header              `json:"headers,omitempty"`
+	Auth         *Auth                 `json:"auth,omitempty"`
+	TLS          *TLS                  `json:"tls,omitempty"`
+	MaxRedirects int                   `json:"max_redirects,omitempty"` // 0 to 3
+	HTTP2        bool                  `json:"http2,omitempty"`
+	Compression  postrider.Compression `json:"compression,omitempty"`
+
+	Secret  string   `json:"secret,omitempty"`   // brought along: whsec_…, whsk_… or 24 to 64 visible ASCII characters
+	Secrets []string `json:"secrets,omitempty"`  // several of them, the newest first
+	KeyType string   `json:"key_type,omitempty"` // of the secret to make: hmac, which is the default, or ed25519
 }
 
 // EndpointChange is what to change of an endpoint. What is left zero stays as
@@ -114,6 +189,7 @@ type EndpointChange struct {
 	TimeoutMS    int64      `json:"timeout_ms,omitempty"`
 	ClientErrors string     `json:"client_errors,omitempty"`
 	Concurrency  int        `json:"concurrency,omitempty"`
+	ExpiryMS     int64      `json:"expiry_ms,omitempty"`
 	Signature    *Signature `json:"signature,omitempty"`
 	Payload      string     `json:"payload,omitempty"`
 
@@ -122,6 +198,13 @@ type EndpointChange struct {
 	Rate            *Rate            `json:"rate,omitempty"` // one that is zero is unlimited
 	Order           postrider.Order  `json:"order,omitempty"`
 	OnDead          postrider.OnDead `json:"on_dead,omitempty"`
+
+	Headers      []Header              `json:"headers,omitzero"`        // all of them; empty, but not nil: none
+	Auth         *Auth                 `json:"auth,omitempty"`          // one that is zero ends it
+	TLS          *TLS                  `json:"tls,omitempty"`           // one that is zero ends it
+	MaxRedirects *int                  `json:"max_redirects,omitempty"` // 0 to 3
+	HTTP2        *bool                 `json:"http2,omitempty"`
+	Compression  postrider.Compression `json:"compression,omitempty"`
 }
 
 // CircuitPolicy says when an endpoint's circuit opens: the name of a preset,
@@ -199,17 +282,39 @@ type Retry struct {
 	Jitter      string  `json:"jitter,omitempty"` // none, full, equal, 10% or +10%
 }
 
-// Signature says how an endpoint's requests are signed.
-type Signature struct {
-	Schemes []string `json:"schemes"` // standard, timestamped, plain
-}
-
 // Secret is a key that an endpoint's requests are signed with.
 type Secret struct {
 	ID        postrider.SecretID `json:"id"`
-	Secret    string             `json:"secret"` // whsec_…
+	Type      string             `json:"type"`       // hmac, text or ed25519
+	Secret    string             `json:"secret"`     // what the receiver verifies with; empty: that is PublicKey
+	PublicKey string             `json:"public_key"` // whpk_…; empty unless Type is ed25519
 	CreatedAt time.Time          `json:"created_at"`
 	ExpiresAt *time.Time         `json:"expires_at"`
+}
+
+// SecretRotation is a change of secrets. The zero one makes a secret of the
+// default type, and the old ones sign for the default overlap too.
+type SecretRotation struct {
+	Secret  string         // to bring along, as for a new endpoint
+	KeyType string         // of the secret to make: hmac or ed25519
+	Overlap *time.Duration // 0 ends the old secrets at once
+}
+
+// PublicKey is what receivers verify the signatures of a private key with.
+type PublicKey struct {
+	ID        postrider.SecretID `json:"id"`
+	PublicKey string             `json:"public_key"` // whpk_…
+	CreatedAt time.Time          `json:"created_at"`
+	ExpiresAt *time.Time         `json:"expires_at"`
+}
+
+// Resealed is what sealing anew did.
+type Resealed struct {
+	Key        string `json:"key"` // the id of the newest sealing key
+	Sealed     int    `json:"sealed"`
+	Resealed   int    `json:"resealed"`
+	Unreadable int    `json:"unreadable"`
+	Done       bool   `json:"done"`
 }
 
 // Delivery is one event on its way to one endpoint.
@@ -218,6 +323,7 @@ type Delivery struct {
 	Event          postrider.EventID     `json:"event"`
 	EventType      string                `json:"event_type"`
 	Endpoint       postrider.EndpointID  `json:"endpoint"`
+	Account        postrider.AccountID   `json:"account"`
 	Status         postrider.Status      `json:"status"`
 	Reason         string                `json:"reason"`
 	Attempts       int                   `json:"attempts"`
@@ -231,14 +337,24 @@ type Delivery struct {
 
 // Attempt is one request made for a delivery, with what came back.
 type Attempt struct {
-	Attempt      int               `json:"attempt"`
-	StartedAt    time.Time         `json:"started_at"`
-	Outcome      postrider.Outcome `json:"outcome"`
-	StatusCode   *int              `json:"status_code"`
-	DurationMS   int64             `json:"duration_ms"`
-	Error        *string           `json:"error"`
-	ResponseBody string            `json:"response_body"`
-	NextAt       *time.Time        `json:"next_attempt_at,omitempty"`
+	Delivery     postrider.DeliveryID `json:"delivery"`
+	Event        postrider.EventID    `json:"event"`
+	Endpoint     postrider.EndpointID `json:"endpoint"`
+	Attempt      int                  `json:"attempt"` // from 1
+	StartedAt    time.Time            `json:"started_at"`
+	Outcome      postrider.Outcome    `json:"outcome"`
+	StatusCode   *int                 `json:"status_code"` // nil: nothing was answered
+	RetryAfterMS *int64               `json:"retry_after_ms"`
+	DurationMS   int64                `json:"duration_ms"`
+	Error        *string              `json:"error"`
+	FinalURL     string               `json:"final_url"`    // where redirects led to, without its query
+	RequestHead  string               `json:"request_head"` // heads and bodies come with one delivery's attempts only
+	ResponseHead string               `json:"response_head"`
+	ResponseBody string               `json:"response_body"`                  // at most its first 16 KiB
+	ResponseRaw  []byte               `json:"response_body_base64,omitempty"` // instead, when it is not UTF-8
+	Stale        bool                 `json:"stale"`                          // it settled after another node had taken the delivery over
+	StatusAfter  postrider.Status     `json:"status_after"`
+	NextAt       *time.Time           `json:"next_attempt_at"`
 }
 
 // DeadLetter is a delivery that waits for a person.
@@ -247,10 +363,12 @@ type DeadLetter struct {
 	Event          postrider.EventID     `json:"event"`
 	EventType      string                `json:"event_type"`
 	Endpoint       postrider.EndpointID  `json:"endpoint"`
+	Account        postrider.AccountID   `json:"account"`
 	Reason         string                `json:"reason"`
 	Attempts       int                   `json:"attempts"`
 	LastStatusCode *int                  `json:"last_status_code"`
 	LastError      *string               `json:"last_error"`
+	ReplayedFrom   *postrider.DeliveryID `json:"replayed_from"`
 	DiedAt         time.Time             `json:"died_at"`
 	ResolvedAt     *time.Time            `json:"resolved_at"`
 	Resolution     *string               `json:"resolution"`
@@ -265,12 +383,28 @@ type DeliveryFilter struct {
 	Endpoint  postrider.EndpointID
 	EventType string
 	Status    postrider.Status
+	From, To  time.Time // made at From or later, and before To
+	Paging
+}
+
+// EndpointDeliveryFilter selects deliveries of one endpoint.
+type EndpointDeliveryFilter struct {
+	Status postrider.Status // empty: any
+	Paging
+}
+
+// EventFilter selects events; a zero field does not.
+type EventFilter struct {
+	Account  string // an id or your own uid
+	Type     string
+	From, To time.Time // made at From or later, and before To
 	Paging
 }
 
 // EndpointFilter selects endpoints; a zero field does not.
 type EndpointFilter struct {
-	Account string
+	Account string // an id or your own uid
+	UID     string // the endpoint's own; needs the account
 	Status  postrider.EndpointStatus
 	Paging
 }
@@ -280,7 +414,8 @@ type DeadLetterFilter struct {
 	Account   string
 	Endpoint  postrider.EndpointID
 	EventType string
-	Resolved  bool // the resolved ones too
+	Resolved  bool      // the resolved ones too
+	From, To  time.Time // died at From or later, and before To
 	Paging
 }
 

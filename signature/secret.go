@@ -1,45 +1,194 @@
 package signature
 
 import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/subtle"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 )
 
-// The sizes of a secret, in bytes.
+// The sizes of a symmetric secret, in bytes.
 const (
 	MinSecretSize = 24
 	MaxSecretSize = 64
 )
 
-const secretPrefix = "whsec_"
+// What the texts of secrets begin with.
+const (
+	symmetricPrefix = "whsec_"
+	privatePrefix   = "whsk_"
+	publicPrefix    = "whpk_"
+)
 
-// ErrSecret says that a text is no secret, without the text.
-var ErrSecret = errors.New("signature: secret must be whsec_ and the padded base64 of 24 to 64 bytes")
+// Why a text is no secret. None of the errors contains the text.
+var (
+	// ErrSecret: it is none of the forms that [ParseSecret] takes.
+	ErrSecret = errors.New("signature: secret must be whsec_, whsk_ or whpk_ and padded base64 " +
+		"of 24 to 64 bytes, an ed25519 key pair or an ed25519 public key")
+	// ErrTextSecret: [TextSecret] does not take it.
+	ErrTextSecret = errors.New("signature: text of a secret must be 24 to 64 visible ASCII characters, " +
+		"and not begin with whsec_, whsk_ or whpk_")
+)
 
-// NewSecret returns 32 bytes from random, which is rand.Reader of crypto/rand
-// but in tests.
-func NewSecret(random io.Reader) ([]byte, error) {
-	secret := make([]byte, 32)
-	if _, err := io.ReadFull(random, secret); err != nil {
-		return nil, fmt.Errorf("draw secret: %w", err)
-	}
-	return secret, nil
+// Secret is what requests are signed with or verified with. There are four
+// kinds:
+//
+//   - symmetric, whsec_ and base64: 24 to 64 random bytes that both sides know;
+//   - symmetric text, brought from elsewhere: the bytes of the text are the key;
+//   - private, whsk_ and base64: an ed25519 seed and its public half, which
+//     only the sender knows;
+//   - public, whpk_ and base64: that half alone, which only verifies.
+//
+// A Secret does not show itself: package fmt, encoding/json and log/slog print
+// a placeholder or an address, also for structures that contain one. Only
+// [Secret.Text] has it, and [Secret.Equal] compares it. The zero Secret is no secret; nothing signs or verifies with it.
+type Secret struct {
+	open func() material // a closure: no printer, not even one that uses reflection, sees into it
 }
 
-// ParseSecret reads the text that [FormatSecret] writes, with or without its
-// whsec_. Any other text is ErrSecret.
-func ParseSecret(text string) ([]byte, error) {
-	secret, err := base64.StdEncoding.Strict().DecodeString(strings.TrimPrefix(text, secretPrefix))
-	if err != nil || len(secret) < MinSecretSize || len(secret) > MaxSecretSize || strings.ContainsAny(text, "\r\n") {
-		return nil, ErrSecret
-	}
-	return secret, nil
+// material is what a secret consists of.
+type material struct {
+	kind kind
+	text string // as people pass it on
+	key  []byte // decoded; of a text, its bytes
 }
 
-// FormatSecret returns the secret as people pass it on: whsec_ and base64.
-func FormatSecret(secret []byte) string {
-	return secretPrefix + base64.StdEncoding.EncodeToString(secret)
+type kind int
+
+const (
+	symmetric kind = iota
+	private
+	public
+)
+
+// NewSecret returns a symmetric secret of 32 bytes from random, which is
+// rand.Reader of crypto/rand but in tests.
+func NewSecret(random io.Reader) (Secret, error) {
+	key := make([]byte, 32)
+	if _, err := io.ReadFull(random, key); err != nil {
+		return Secret{}, fmt.Errorf("draw secret: %w", err)
+	}
+	return encoded(symmetric, symmetricPrefix, key), nil
+}
+
+// NewPrivateKey returns a private key with a seed from random, which is
+// rand.Reader of crypto/rand but in tests.
+func NewPrivateKey(random io.Reader) (Secret, error) {
+	seed := make([]byte, ed25519.SeedSize)
+	if _, err := io.ReadFull(random, seed); err != nil {
+		return Secret{}, fmt.Errorf("draw private key: %w", err)
+	}
+	return encoded(private, privatePrefix, ed25519.NewKeyFromSeed(seed)), nil
+}
+
+// ParseSecret reads whsec_, whsk_ or whpk_ with the standard, padded base64 of
+// a key. Any other text is [ErrSecret], a private key whose public half is not
+// that of its seed included. [Secret.Text] of the result is text.
+func ParseSecret(text string) (Secret, error) {
+	prefix, encoding, _ := strings.Cut(text, "_")
+	key, err := base64.StdEncoding.Strict().DecodeString(encoding)
+	if err != nil || strings.ContainsAny(encoding, "\r\n") {
+		return Secret{}, ErrSecret
+	}
+	switch prefix + "_" {
+	case symmetricPrefix:
+		if len(key) >= MinSecretSize && len(key) <= MaxSecretSize {
+			return hold(material{kind: symmetric, text: text, key: key}), nil
+		}
+	case privatePrefix:
+		if len(key) == ed25519.PrivateKeySize && bytes.Equal(ed25519.NewKeyFromSeed(key[:ed25519.SeedSize]), key) {
+			return hold(material{kind: private, text: text, key: key}), nil
+		}
+	case publicPrefix:
+		if len(key) == ed25519.PublicKeySize {
+			return hold(material{kind: public, text: text, key: key}), nil
+		}
+	}
+	return Secret{}, ErrSecret
+}
+
+// TextSecret takes a secret that another sender made, and that [ParseSecret]
+// does not read: 24 to 64 visible ASCII characters, whose bytes are the key in
+// every scheme. A text that begins as those of ParseSecret do is refused: it
+// would be a misspelt secret or, worse, a key that everybody knows.
+func TextSecret(text string) (Secret, error) {
+	prefix, _, _ := strings.Cut(text, "_")
+	switch prefix + "_" {
+	case symmetricPrefix, privatePrefix, publicPrefix:
+		return Secret{}, ErrTextSecret
+	}
+	if len(text) < MinSecretSize || len(text) > MaxSecretSize || !visible(text, 0) {
+		return Secret{}, ErrTextSecret
+	}
+	return hold(material{kind: symmetric, text: text, key: []byte(text)}), nil
+}
+
+func hold(m material) Secret { return Secret{open: func() material { return m }} }
+
+func encoded(k kind, prefix string, key []byte) Secret {
+	return hold(material{kind: k, text: prefix + base64.StdEncoding.EncodeToString(key), key: key})
+}
+
+// Text returns the secret as people pass it on: what [ParseSecret] or
+// [TextSecret] took. It is empty for the zero Secret.
+func (s Secret) Text() string {
+	if s.open == nil {
+		return ""
+	}
+	return s.open().text
+}
+
+// Public returns the public half of a private key, and a public key as it is.
+// For any other secret it is the zero Secret.
+func (s Secret) Public() Secret {
+	switch {
+	case s.is(private):
+		return encoded(public, publicPrefix, s.open().key[ed25519.SeedSize:])
+	case s.is(public):
+		return s
+	}
+	return Secret{}
+}
+
+// IsZero reports whether s is no secret.
+func (s Secret) IsZero() bool { return s.open == nil }
+
+// Equal reports whether both are the same secret, in a time that does not tell
+// where they differ.
+func (s Secret) Equal(other Secret) bool {
+	return subtle.ConstantTimeCompare([]byte(s.Text()), []byte(other.Text())) == 1
+}
+
+// redacted is what a secret shows of itself.
+const redacted = "[secret]"
+
+// String returns a placeholder.
+func (Secret) String() string { return redacted }
+
+// Format writes a placeholder, whatever the verb.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
+
+// MarshalText returns a placeholder, which is also what the secret is in JSON.
+func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// LogValue returns a placeholder.
+func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+func (s Secret) is(k kind) bool { return s.open != nil && s.open().kind == k }
+
+// publicKey returns what verifies the signatures of an asymmetric key, else
+// nil.
+func (s Secret) publicKey() ed25519.PublicKey {
+	switch {
+	case s.is(private):
+		return s.open().key[ed25519.SeedSize:]
+	case s.is(public):
+		return s.open().key
+	}
+	return nil
 }

@@ -1,9 +1,9 @@
-// Package signature signs webhooks and verifies them.
-//
-// A receiver needs a few lines:
+// Package signature signs webhooks and verifies them, in nine schemes: Standard
+// Webhooks, with shared secrets or ed25519 keys, those of Stripe, GitHub,
+// Shopify, Slack and Svix, and two of no vendor.
 //
 //	secret, err := signature.ParseSecret("whsec_…") // once, at start
-//	verifier := signature.Verifier{Scheme: signature.Standard, Keys: []signature.Key{{Secret: secret}}}
+//	verifier := signature.Verifier{Keys: []signature.Key{{Secret: secret}}}
 //
 //	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)) // in the handler
 //	if err := verifier.Verify(r.Header, body, time.Now()); err != nil {
@@ -12,11 +12,7 @@
 //	}
 //
 // Verify the bytes as they came, before anything parses them: JSON that was
-// decoded and encoded again is other bytes. Answer 2xx, and use the event id
-// (header Webhook-Id, or X-Event-ID in the plain scheme) to recognise an event
-// that was delivered twice.
-//
-// What holds whatever a request contains:
+// decoded and encoded again is other bytes. What holds for any request:
 //
 //   - Verify returns nil only if one of the keys made one of the listed
 //     signatures for exactly these bytes, this id and this timestamp, as far as
@@ -25,45 +21,86 @@
 //     bytes, not on how much of a signature was right or which key made it.
 //   - No error text contains a secret, a signature or any byte of the request.
 //
-// The package reads no clock and does not remember ids: who wants each event
-// once keeps the ids it has seen for at least the tolerance.
+// The package reads no clock and remembers no ids. A sender repeats an event
+// until it is answered with 2xx, with the same id (header Webhook-Id, or the one
+// that the scheme has for it): a receiver that wants each event once keeps the
+// ids that it has seen for as long as the sender repeats. Implementations in
+// other languages find test vectors in testdata.
 package signature
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
 
-// Scheme names a way to sign a request.
+// Scheme names a way to sign a request. Their headers and contents are in the
+// documentation of each.
 type Scheme string
 
-// The schemes. All of them use HMAC-SHA256.
+// The schemes. All but [Standard] and [Svix] have symmetric secrets alone, and
+// use HMAC with SHA-256 where nothing else is said.
 const (
-	// Standard is Standard Webhooks v1: the id, the timestamp and the body are
-	// signed, with every active key.
+	// Standard is Standard Webhooks: the id, the timestamp and the body are
+	// signed with every active key, v1a with the private ones and v1 with the
+	// symmetric ones. Headers Webhook-Id, Webhook-Timestamp, Webhook-Signature.
 	Standard Scheme = "standard"
+	// Stripe signs the timestamp and the body with every active key: header
+	// Stripe-Signature.
+	Stripe Scheme = "stripe"
+	// GitHub signs the body alone, with the newest key: header
+	// X-Hub-Signature-256, besides X-GitHub-Event and X-GitHub-Delivery.
+	GitHub Scheme = "github"
+	// GitHubSHA1 is GitHub with SHA-1, in header X-Hub-Signature, for receivers
+	// that know no other.
+	GitHubSHA1 Scheme = "github-sha1"
+	// Shopify signs the body alone, with the newest key: header
+	// X-Shopify-Hmac-Sha256, besides X-Shopify-Topic and other companions.
+	Shopify Scheme = "shopify"
+	// Slack signs the timestamp and the body with the newest key: headers
+	// X-Slack-Signature and X-Slack-Request-Timestamp.
+	Slack Scheme = "slack"
+	// Svix is Standard in headers Svix-Id, Svix-Timestamp and Svix-Signature.
+	Svix Scheme = "svix"
 	// Timestamped signs the timestamp and the body with the newest key and
-	// names that key.
+	// names that key. Headers as of Standard.
 	Timestamped Scheme = "timestamped"
-	// Plain signs the body alone, with the newest key. A request that was
-	// recorded can be sent again: its headers are not signed.
+	// Plain signs the body alone, with the newest key: header
+	// X-Webhook-Signature, besides X-Webhook-ID, X-Event-ID and others.
 	Plain Scheme = "plain"
 )
+
+// Schemes returns every scheme there is.
+func Schemes() []Scheme {
+	return []Scheme{Standard, Stripe, GitHub, GitHubSHA1, Shopify, Slack, Svix, Timestamped, Plain}
+}
+
+// Format is a scheme and, for those that are a plain HMAC over the body
+// ([GitHub], [GitHubSHA1], [Shopify], [Plain]), where its signature goes. A
+// request of these schemes that was recorded can be sent again: nothing but the
+// body is signed.
+type Format struct {
+	Scheme Scheme // empty: Standard
+	Header string // for the signature, instead of the scheme's own; other headers stay as they are
+	Prefix string // of the signature in that header; empty: none. Only with Header
+}
 
 // DefaultTolerance is how far a timestamp may be from the receiver's clock.
 const DefaultTolerance = 5 * time.Minute
 
 // Why a request is not signed, or not verified.
 var (
-	// ErrNoKey: there is no key, or one of them is empty.
+	// ErrNoKey: there is no key, or none that the scheme can use, or one of
+	// them is empty or public where it should sign.
 	ErrNoKey = errors.New("signature: no key")
-	// ErrScheme: there is no scheme of that name.
+	// ErrScheme: there is no scheme of that name, or nothing to sign by.
 	ErrScheme = errors.New("signature: unknown scheme")
+	// ErrFormat: the scheme has no place for a header or prefix, or they are
+	// not of their form, or two formats would use the same header.
+	ErrFormat = errors.New("signature: impossible format")
 	// ErrMessage: the message cannot be signed, see [Message].
 	ErrMessage = errors.New("signature: message cannot be signed")
 	// ErrNoSignature: a header that the scheme needs is missing.
@@ -79,30 +116,30 @@ var (
 )
 
 // Message is a request to be signed. Its texts become header values: only
-// visible ASCII can be signed.
+// visible ASCII can be signed. A header whose value would be empty is left out.
 type Message struct {
-	ID        string // of the event, without a dot; the same in every attempt
-	Delivery  string // id of the delivery; only Plain needs it
-	Type      string // of the event; only Plain needs it
-	Timestamp time.Time
-	Body      []byte // exactly what is sent
+	ID        string    // of the event, without a dot; the same in every attempt
+	Delivery  string    // id of the delivery, for GitHub, Shopify and Plain
+	Type      string    // of the event, for GitHub, Shopify and Plain
+	Occurred  time.Time // when the event happened, for Shopify; may be zero
+	Timestamp time.Time // of this attempt
+	Body      []byte    // exactly what is sent
 }
 
-// Key is what both sides know. Standard signs with the bytes of the secret;
-// Timestamped and Plain sign with its text, whsec_ included, as a receiver
-// without this package would take it: from its configuration, undecoded.
+// Key is a secret and its name. [Standard] and [Svix] sign with the decoded
+// bytes of a whsec_ secret; the other schemes with its text, whsec_ included,
+// as a receiver without this package would take it: from its configuration,
+// undecoded.
 type Key struct {
 	ID     string // public name, which Timestamped puts into the header; may be empty
-	Secret []byte
+	Secret Secret
 }
 
-func (k Key) text() []byte { return []byte(FormatSecret(k.Secret)) }
-
-// Sign sets on h the headers of every scheme named, as [Signer.AppendHeader]
-// writes them. Headers of an earlier Sign are replaced. Keys are the active
-// ones, newest first.
-func Sign(h http.Header, m Message, keys []Key, schemes ...Scheme) error {
-	s, err := NewSigner(keys, schemes...)
+// Sign sets on h the headers of every format, as [Signer.AppendHeader] writes
+// them. Headers of an earlier Sign are replaced. Keys are the active ones,
+// newest first.
+func Sign(h http.Header, m Message, keys []Key, formats ...Format) error {
+	s, err := NewSigner(keys, formats...)
 	if err != nil {
 		return err
 	}
@@ -111,110 +148,41 @@ func Sign(h http.Header, m Message, keys []Key, schemes ...Scheme) error {
 	if err != nil {
 		return err
 	}
-	h.Del(headerSignature)
+	for _, line := range s.lines {
+		h.Del(line.name)
+	}
 	for line := range strings.SplitSeq(string(head), "\r\n") {
 		if name, value, ok := strings.Cut(line, ": "); ok {
-			h[name] = []string{value}
+			h.Set(name, value)
 		}
 	}
 	return nil
 }
 
-// Verifier decides whether a request is authentic. It holds no state: copy it,
-// share it between goroutines, change the copy.
-type Verifier struct {
-	Scheme    Scheme
-	Keys      []Key         // any of them will do; during a rotation the old one and the new one
-	Tolerance time.Duration // of the timestamp, both ways; 0: DefaultTolerance
-}
-
-// Verify returns nil if the request with this header and body is authentic,
-// and else one of the errors of this package. Plain has no signed timestamp,
-// so it never expires. Signatures in the list that are of another scheme or
-// malformed are passed over.
-func (v Verifier) Verify(h http.Header, body []byte, now time.Time) error {
-	if err := checkKeys(v.Keys); err != nil {
-		return err
+// check returns the format with its scheme, unless there is no such format.
+func (f Format) check() (Format, error) {
+	if f.Scheme == "" {
+		f.Scheme = Standard
 	}
-	c, err := readClaim(v.Scheme, h)
-	if err != nil {
-		return err
+	_, bends := bodyForms[f.Scheme]
+	switch {
+	case !slices.Contains(Schemes(), f.Scheme):
+		return f, ErrScheme
+	case f.Header == "" && f.Prefix != "":
+		return f, fmt.Errorf("%w: prefix without header", ErrFormat)
+	case f.Header != "" && !bends:
+		return f, fmt.Errorf("%w: scheme %s has its own header", ErrFormat, f.Scheme)
+	case !isToken(f.Header):
+		return f, fmt.Errorf("%w: header name", ErrFormat)
+	case !visible(f.Prefix, 0):
+		return f, fmt.Errorf("%w: prefix", ErrFormat)
 	}
-	tolerance := v.Tolerance
-	if tolerance == 0 {
-		tolerance = DefaultTolerance
-	}
-	if age := now.Sub(c.sentAt).Abs(); c.timed && age > tolerance {
-		return ErrExpired
-	}
-	if !c.madeBy(v.Keys, body) {
-		return ErrMismatch
-	}
-	return nil
-}
-
-// claim is what the headers of a request say of it.
-type claim struct {
-	prefix  []byte // what is signed in front of the body
-	sentAt  time.Time
-	timed   bool // sentAt is signed
-	textKey bool // signed with the text of the secret
-	macs    [][sha256.Size]byte
-}
-
-func readClaim(s Scheme, h http.Header) (claim, error) {
-	switch s {
-	case Standard:
-		return readStandard(h)
-	case Timestamped:
-		return readTimestamped(h)
-	case Plain:
-		return readPlain(h)
-	}
-	return claim{}, ErrScheme
-}
-
-// madeBy compares every key with every signature, also after one was found
-// right, so that its time does not tell which.
-func (c claim) madeBy(keys []Key, body []byte) bool {
-	found := false
-	for _, k := range keys {
-		secret := k.Secret
-		if c.textKey {
-			secret = k.text()
-		}
-		want := mac(secret, c.prefix, body)
-		for i := range c.macs {
-			equal := hmac.Equal(want[:], c.macs[i][:])
-			found = found || equal
-		}
-	}
-	return found
-}
-
-func mac(secret, prefix, body []byte) (sum [sha256.Size]byte) {
-	hash := hmac.New(sha256.New, secret)
-	hash.Write(prefix)
-	hash.Write(body)
-	hash.Sum(sum[:0])
-	return sum
-}
-
-func checkKeys(keys []Key) error {
-	for _, k := range keys {
-		if len(k.Secret) == 0 {
-			return ErrNoKey
-		}
-	}
-	if len(keys) == 0 {
-		return ErrNoKey
-	}
-	return nil
+	return f, nil
 }
 
 // check refuses what would put other bytes on the wire than are meant. A dot
 // in the id would let the border between id, timestamp and body move.
-func (m Message) check() error {
+func (m *Message) check() error {
 	switch {
 	case m.ID == "" || !visible(m.ID, '.'):
 		return fmt.Errorf("%w: id", ErrMessage)
@@ -222,11 +190,16 @@ func (m Message) check() error {
 		return fmt.Errorf("%w: delivery", ErrMessage)
 	case !visible(m.Type, 0):
 		return fmt.Errorf("%w: type", ErrMessage)
-	case m.Timestamp.Unix() < 0:
-		return fmt.Errorf("%w: timestamp before 1970", ErrMessage)
+	case m.Timestamp.Unix() < 0 || m.Timestamp.Unix() > maxTimestamp:
+		return fmt.Errorf("%w: timestamp outside the years 1970 to 9999", ErrMessage)
+	case !m.Occurred.IsZero() && (m.Occurred.Unix() < 0 || m.Occurred.Unix() > maxTimestamp):
+		return fmt.Errorf("%w: occurrence outside the years 1970 to 9999", ErrMessage)
 	}
 	return nil
 }
+
+// maxTimestamp is the last second that is written with four digits of a year.
+const maxTimestamp = 253402300799
 
 // visible reports whether s is printable ASCII without spaces and without the
 // character not.
@@ -239,31 +212,7 @@ func visible(s string, not byte) bool {
 	return true
 }
 
-// only returns the value of a header that must be there once.
-func only(h http.Header, name string) (string, error) {
-	switch values := h[name]; {
-	case len(values) == 0 || values[0] == "":
-		return "", ErrNoSignature
-	case len(values) > 1:
-		return "", ErrMalformed
-	default:
-		return values[0], nil
-	}
-}
-
-// readTimestamp reads unix seconds: digits alone, since strconv would also
-// take a sign, and the text is signed as it is.
-func readTimestamp(text string) (time.Time, error) {
-	if len(text) > 12 {
-		return time.Time{}, ErrMalformed
-	}
-	var seconds int64
-	for i := range len(text) {
-		digit := text[i] - '0'
-		if digit > 9 {
-			return time.Time{}, ErrMalformed
-		}
-		seconds = seconds*10 + int64(digit)
-	}
-	return time.Unix(seconds, 0), nil
+// isToken reports whether name is empty or a token of RFC 9110, 5.6.2.
+func isToken(name string) bool {
+	return visible(name, 0) && !strings.ContainsAny(name, "\"(),/:;<=>?@[\\]{}")
 }

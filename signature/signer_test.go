@@ -8,34 +8,70 @@ import (
 	"net/http"
 	"net/textproto"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/signature"
 )
 
-var allSchemes = []signature.Scheme{signature.Standard, signature.Timestamped, signature.Plain}
+var sentAt = time.Unix(1760000000, 0)
+
+// key returns a symmetric key that differs with the letter.
+func key(id string, letter byte) signature.Key {
+	secret, err := signature.NewSecret(bytes.NewReader(bytes.Repeat([]byte{letter}, 32)))
+	if err != nil {
+		panic(err)
+	}
+	return signature.Key{ID: id, Secret: secret}
+}
+
+func privateKey(id string, letter byte) signature.Key {
+	secret, err := signature.NewPrivateKey(bytes.NewReader(bytes.Repeat([]byte{letter}, 32)))
+	if err != nil {
+		panic(err)
+	}
+	return signature.Key{ID: id, Secret: secret}
+}
+
+func publicKey(id string, letter byte) signature.Key {
+	return signature.Key{ID: id, Secret: privateKey(id, letter).Secret.Public()}
+}
+
+func allFormats() []signature.Format {
+	var formats []signature.Format
+	for _, s := range signature.Schemes() {
+		formats = append(formats, signature.Format{Scheme: s})
+	}
+	return formats
+}
+
+func message() signature.Message {
+	return signature.Message{
+		ID: "evt_1", Delivery: "dlv_1", Type: "a.b", Occurred: sentAt, Timestamp: sentAt, Body: []byte(`{"a":1}`),
+	}
+}
 
 // TestSignerSignsAsSignDoes uses one signer from many goroutines for messages
 // that differ in length.
 func TestSignerSignsAsSignDoes(t *testing.T) {
 	t.Parallel()
-	keys := []signature.Key{{ID: "sec_1", Secret: bytes.Repeat([]byte{1}, 32)}, {Secret: bytes.Repeat([]byte{2}, 64)}}
-	signer, err := signature.NewSigner(keys, allSchemes...)
+	keys := []signature.Key{key("sec_1", 1), privateKey("sec_2", 2), key("", 3)}
+	signer, err := signature.NewSigner(keys, allFormats()...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var signing sync.WaitGroup
 	for worker := range 4 {
 		signing.Go(func() {
-			for i := range 200 {
-				m := signature.Message{
-					ID: fmt.Sprintf("evt_%d", i), Delivery: fmt.Sprintf("dlv_%d", worker), Type: "order.created",
-					Timestamp: time.Unix(int64(i)*1e7, 0), Body: bytes.Repeat([]byte{byte(worker)}, i*7),
-				}
+			for i := range 50 {
+				m := message()
+				m.ID, m.Timestamp = fmt.Sprintf("evt_%d", i), time.Unix(int64(i)*1e7, 0)
+				m.Body = bytes.Repeat([]byte{byte(worker)}, i*i*7)
 				checkSigner(t, signer, m, keys)
 			}
 		})
@@ -54,7 +90,7 @@ func checkSigner(t *testing.T, signer *signature.Signer, m signature.Message, ke
 		t.Error(err)
 	}
 	want := http.Header{"Before": {"yes"}}
-	if err := signature.Sign(want, m, keys, allSchemes...); err != nil {
+	if err := signature.Sign(want, m, keys, allFormats()...); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff(want, http.Header(got)); diff != "" {
@@ -62,30 +98,148 @@ func checkSigner(t *testing.T, signer *signature.Signer, m signature.Message, ke
 	}
 }
 
-func TestSignerRefuses(t *testing.T) {
+// TestSignerSpelling holds what net/http does not keep: the spelling of names
+// on the wire, and that no name is there twice.
+func TestSignerSpelling(t *testing.T) {
 	t.Parallel()
-	key := signature.Key{Secret: make([]byte, 32)}
-	for _, tt := range []struct {
-		name    string
-		keys    []signature.Key
-		schemes []signature.Scheme
-		want    error
-	}{
-		{"no key", nil, allSchemes, signature.ErrNoKey},
-		{"an empty key", []signature.Key{key, {}}, allSchemes, signature.ErrNoKey},
-		{"a scheme there is not", []signature.Key{key}, []signature.Scheme{"none"}, signature.ErrScheme},
-	} {
-		if _, err := signature.NewSigner(tt.keys, tt.schemes...); !errors.Is(err, tt.want) {
-			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
-		}
-	}
-	signer, err := signature.NewSigner([]signature.Key{key}, allSchemes...)
+	formats := append(allFormats(), signature.Format{Scheme: signature.GitHub, Header: "X-ACME-sig"})
+	signer, err := signature.NewSigner([]signature.Key{key("sec_1", 1)}, formats...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := []byte("Before: yes\r\n")
-	head, err := signer.AppendHeader(slices.Clone(before), signature.Message{ID: "a\r\nX-Evil: 1"})
-	if !errors.Is(err, signature.ErrMessage) || !bytes.Equal(head, before) {
-		t.Errorf("AppendHeader = %q, %v", head, err)
+	head, err := signer.AppendHeader(nil, message())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(head), "\r\n"), "\r\n") {
+		name, _, _ := strings.Cut(line, ": ")
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	want := []string{
+		"Stripe-Signature", "Svix-Id", "Svix-Signature", "Svix-Timestamp", "Webhook-Id", "Webhook-Signature", "Webhook-Timestamp",
+		"X-ACME-sig", "X-Event-ID", "X-GitHub-Delivery", "X-GitHub-Event", "X-Hub-Signature", "X-Hub-Signature-256",
+		"X-Idempotency-Key", "X-Shopify-Event-Id", "X-Shopify-Hmac-Sha256", "X-Shopify-Topic", "X-Shopify-Triggered-At",
+		"X-Shopify-Webhook-Id", "X-Slack-Request-Timestamp", "X-Slack-Signature", "X-Webhook-Event", "X-Webhook-ID",
+		"X-Webhook-Signature", "X-Webhook-Timestamp",
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+}
+
+func TestSignReplacesEarlierHeaders(t *testing.T) {
+	t.Parallel()
+	keys := []signature.Key{key("sec_1", 1)}
+	h, want, m := http.Header{}, http.Header{}, message()
+	if err := signature.Sign(h, m, keys, allFormats()...); err != nil {
+		t.Fatal(err)
+	}
+	m.Type, m.Delivery, m.Occurred = "", "", time.Time{} // their headers go
+	for _, header := range []http.Header{h, want} {
+		if err := signature.Sign(header, m, keys, allFormats()...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(want, h); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+	if h.Get("X-GitHub-Event")+h.Get("X-Shopify-Triggered-At") != "" {
+		t.Errorf("headers of empty values: %v", h)
+	}
+}
+
+func TestSignRefusesMessages(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		bend func(*signature.Message)
+	}{
+		{"no id", func(m *signature.Message) { m.ID = "" }},
+		{"a dot in the id", func(m *signature.Message) { m.ID = "a.1" }},
+		{"a line break in the id", func(m *signature.Message) { m.ID = "a\r\nX-Evil: 1" }},
+		{"a line break in the type", func(m *signature.Message) { m.Type = "a\nb: c" }},
+		{"a space in the delivery", func(m *signature.Message) { m.Delivery = "a b" }},
+		{"a time before 1970", func(m *signature.Message) { m.Timestamp = time.Unix(-1, 0) }},
+		{"no time", func(m *signature.Message) { m.Timestamp = time.Time{} }},
+		{"a time after 9999", func(m *signature.Message) { m.Timestamp = time.Unix(253402300800, 0) }},
+		{"an event after 9999", func(m *signature.Message) { m.Occurred = time.Unix(253402300800, 0) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			signer, err := signature.NewSigner([]signature.Key{key("sec_1", 1)}, allFormats()...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := message()
+			tt.bend(&m)
+			before := []byte("Before: yes\r\n")
+			head, err := signer.AppendHeader(slices.Clone(before), m)
+			if !errors.Is(err, signature.ErrMessage) || !bytes.Equal(head, before) {
+				t.Errorf("AppendHeader = %q, %v", head, err)
+			}
+		})
+	}
+}
+
+func TestNewSignerRefuses(t *testing.T) {
+	t.Parallel()
+	shared, own := key("sec_1", 1), privateKey("sec_2", 2)
+	type formats = []signature.Format
+	for _, tt := range []struct {
+		name    string
+		keys    []signature.Key
+		formats formats
+		want    error
+	}{
+		{"no key", nil, allFormats(), signature.ErrNoKey},
+		{"an empty secret", []signature.Key{shared, {ID: "sec_3"}}, allFormats(), signature.ErrNoKey},
+		{"a public key", []signature.Key{shared, publicKey("", 2)}, formats{{}}, signature.ErrNoKey},
+		{"a private key alone", []signature.Key{own}, formats{{}, {Scheme: signature.Stripe}}, signature.ErrNoKey},
+		{"no format", []signature.Key{shared}, nil, signature.ErrScheme},
+		{"no such scheme", []signature.Key{shared}, formats{{Scheme: "none"}}, signature.ErrScheme},
+		{"a header for standard", []signature.Key{shared}, formats{{Header: "X-Acme"}}, signature.ErrFormat},
+		{"a prefix alone", []signature.Key{shared}, formats{{Scheme: signature.Plain, Prefix: "a="}}, signature.ErrFormat},
+		{"a header that is no name", []signature.Key{shared}, formats{{Scheme: signature.Plain, Header: "a: b"}}, signature.ErrFormat},
+		{"a line break in a prefix", []signature.Key{shared}, formats{{Scheme: signature.Plain, Header: "a", Prefix: "\r\n"}}, signature.ErrFormat},
+		{"a format twice", []signature.Key{shared}, formats{{}, {Scheme: signature.Standard}}, signature.ErrFormat},
+		{"a header twice", []signature.Key{shared}, formats{{Scheme: signature.Plain, Header: "X-A"}, {Scheme: signature.Shopify, Header: "x-a"}}, signature.ErrFormat},
+		{"a header of another scheme", []signature.Key{shared}, formats{{}, {Scheme: signature.Plain, Header: "webhook-signature"}}, signature.ErrFormat},
+		{"a companion's header", []signature.Key{shared}, formats{{Scheme: signature.Plain, Header: "x-event-id"}}, signature.ErrFormat},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := signature.NewSigner(tt.keys, tt.formats...); !errors.Is(err, tt.want) {
+				t.Errorf("NewSigner: %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestRootAgrees holds that the root package has the same schemes, and that no
+// endpoint can set a header that a scheme writes.
+func TestRootAgrees(t *testing.T) {
+	t.Parallel()
+	keys := []signature.Key{key("sec_1", 1)}
+	var schemes []signature.Scheme
+	for _, s := range postrider.Schemes {
+		schemes = append(schemes, signature.Scheme(s))
+		_, err := signature.NewSigner(keys, signature.Format{Scheme: signature.Scheme(s), Header: "X-Acme-Signature"})
+		if (err == nil) != s.Bendable() {
+			t.Errorf("scheme %s with a header of its own: %v, but Bendable is %v", s, err, s.Bendable())
+		}
+	}
+	if diff := cmp.Diff(signature.Schemes(), schemes); diff != "" {
+		t.Errorf("schemes (-signature +postrider):\n%s", diff)
+	}
+	h := http.Header{}
+	if err := signature.Sign(h, message(), keys, allFormats()...); err != nil {
+		t.Fatal(err)
+	}
+	for name := range h {
+		if postrider.CheckHeaderName("headers[0].name", name) == nil {
+			t.Errorf("an endpoint may set %s, which a scheme writes", name)
+		}
 	}
 }

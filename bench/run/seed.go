@@ -2,11 +2,16 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/vault"
 )
 
 // seedSQL multiplies a row that the server made: whatever columns a table has,
@@ -94,7 +99,74 @@ func (w *world) seedEndpoints(ctx context.Context, place int) error {
 		update subscriptions set version = version + %d;
 		vacuum (analyze) endpoints;
 		vacuum (analyze) endpoint_secrets;`, g.endpoints-1))
-	return err
+	if err != nil {
+		return err
+	}
+	return w.sealSecrets(ctx, first)
+}
+
+// sealSecrets seals the copies of an endpoint's secret anew, since what is
+// sealed opens for one id alone. The servers were given no keys, so the ring is
+// in their database.
+func (w *world) sealSecrets(ctx context.Context, first string) error {
+	kept, err := w.lab.SQL(ctx, w.nodes[0], "select encode(kept, 'hex') from ring")
+	if err != nil {
+		return err
+	}
+	text, err := hex.DecodeString(kept)
+	if err != nil {
+		return fmt.Errorf("read the ring: %w", err)
+	}
+	ring, err := vault.Parse(text)
+	if err != nil {
+		return fmt.Errorf("read the ring: %w", err)
+	}
+	copies, err := w.lab.SQL(ctx, w.nodes[0], fmt.Sprintf(`
+		select encode(uuid_send(id), 'hex') || encode(sealed, 'hex')
+		from endpoint_secrets
+		where sealed in (select sealed from endpoint_secrets where endpoint = %[1]s)
+		order by endpoint <> %[1]s`, first))
+	if err != nil {
+		return err
+	}
+	rows, err := resealed(vault.New(ring), strings.Fields(copies))
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(rows, 10_000) {
+		_, err := w.lab.SQL(ctx, w.nodes[0], `
+			update endpoint_secrets s
+			set sealed = decode(n.sealed, 'hex')
+			from (values `+strings.Join(some, ",\n")+`) n (id, sealed)
+			where s.id = n.id::uuid;`)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resealed seals the first of the copies for each of them: the hex digits of an
+// id and of what is sealed. It returns them as rows of SQL.
+func resealed(v *vault.Vault, copies []string) (rows []string, err error) {
+	var text string
+	for i, digits := range copies {
+		row, err := hex.DecodeString(digits)
+		if err != nil || len(row) <= len(postrider.SecretID{}) {
+			return nil, fmt.Errorf("%q is no secret", digits)
+		}
+		s := postrider.Secret{ID: postrider.SecretID(row[:16]), Sealed: row[16:]}
+		if i == 0 {
+			if text, err = v.OpenSecret(s); err != nil {
+				return nil, fmt.Errorf("open the first secret: %w", err)
+			}
+		}
+		if err := v.SealSecret(&s, text); err != nil {
+			return nil, fmt.Errorf("seal a secret: %w", err)
+		}
+		rows = append(rows, fmt.Sprintf("('%x', '%x')", s.ID[:], s.Sealed))
+	}
+	return rows, nil
 }
 
 // tidied brings PostgreSQL into the state that a seeded one is in: after a

@@ -132,7 +132,7 @@ func (w *world) subscribe(ctx context.Context, store string) error {
 			}
 		}
 		if g.paused {
-			if _, err := c.PauseEndpoint(ctx, w.first[g.class].ID); err != nil {
+			if _, err := c.PauseEndpoint(ctx, w.first[g.class].ID, ""); err != nil {
 				return fmt.Errorf("pause %s: %w", g.class, err)
 			}
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -16,6 +17,7 @@ type endpointsCmd struct {
 	Create  endpointsCreateCmd  `cmd:"" help:"Make an endpoint and print its secret."`
 	Get     endpointsGetCmd     `cmd:"" help:"Show one endpoint."`
 	Update  endpointsUpdateCmd  `cmd:"" help:"Change an endpoint. What no flag names stays as it is."`
+	Verify  endpointsVerifyCmd  `cmd:"" help:"Ask the receiver whether it wants events; what waited for that goes on."`
 	Test    endpointsTestCmd    `cmd:"" help:"Publish a test event to one endpoint alone."`
 	Pause   endpointsPauseCmd   `cmd:"" help:"Hold deliveries back until the endpoint is resumed."`
 	Resume  endpointsResumeCmd  `cmd:"" help:"End a pause."`
@@ -24,6 +26,7 @@ type endpointsCmd struct {
 	Delete  endpointsDeleteCmd  `cmd:"" help:"Delete an endpoint and cancel what is queued for it."`
 	Secrets endpointsSecretsCmd `cmd:"" help:"Show the secrets that requests are signed with."`
 	Rotate  endpointsRotateCmd  `cmd:"" help:"Make a new secret; the old ones go on for a while."`
+	Revoke  endpointsRevokeCmd  `cmd:"" name:"revoke-secret" help:"End one of the secrets at once."`
 
 	Circuit      endpointsCircuitCmd      `cmd:"" help:"Show the circuit, which stops sending to an endpoint that fails; or set it."`
 	OrderingKeys endpointsOrderingKeysCmd `cmd:"" help:"List the ordering keys that have something waiting or are paused."`
@@ -38,11 +41,7 @@ var endpointTable = tableOf[client.Endpoint]{
 }
 
 func endpointDetails(e client.Endpoint) details {
-	var schemes []string
-	if e.Signature != nil {
-		schemes = e.Signature.Schemes
-	}
-	return details{
+	rows := details{
 		{"id", e.ID.String()},
 		{"uid", e.UID},
 		{"account", e.Account.String()},
@@ -56,24 +55,27 @@ func endpointDetails(e client.Endpoint) details {
 		{"timeout", span(e.TimeoutMS)},
 		{"concurrency", strconv.Itoa(e.Concurrency)},
 		{"expiry", span(e.ExpiryMS)},
-		{"schemes", strings.Join(schemes, ",")},
+		{"signature", signatureText(e.Signature)},
 		{"payload", e.Payload},
 		{"adaptive timeout", strconv.FormatBool(e.AdaptiveTimeout)},
 		{"circuit", circuitText(e.Circuit)},
 		{"rate", rateText(e.Rate)},
 		{"order", string(e.Order)},
 		{"on dead", string(e.OnDead)},
-		{"created", moment(e.CreatedAt)},
-		{"updated", moment(e.UpdatedAt)},
 	}
+	return append(append(rows, connectionDetails(e)...),
+		[2]string{"created", moment(e.CreatedAt)}, [2]string{"updated", moment(e.UpdatedAt)})
 }
 
 var secretTable = tableOf[client.Secret]{
-	[]string{"ID", "SECRET", "EXPIRES"},
+	[]string{"ID", "TYPE", "SECRET", "EXPIRES"},
 	func(s client.Secret) []string {
-		return []string{s.ID.String(), s.Secret, moment(optional(s.ExpiresAt))}
+		return []string{s.ID.String(), s.Type, shownSecret(s), moment(optional(s.ExpiresAt))}
 	},
 }
+
+// shownSecret returns what a receiver verifies with.
+func shownSecret(s client.Secret) string { return cmp.Or(s.Secret, s.PublicKey) }
 
 type endpointsListCmd struct {
 	target `embed:""`
@@ -125,10 +127,8 @@ type endpointCall func(*client.Client, context.Context, postrider.EndpointID) (c
 type (
 	endpointsGetCmd     struct{ one }
 	endpointsTestCmd    struct{ one }
-	endpointsPauseCmd   struct{ one }
 	endpointsResumeCmd  struct{ one }
 	endpointsEnableCmd  struct{ one }
-	endpointsDisableCmd struct{ one }
 	endpointsDeleteCmd  struct{ one }
 	endpointsSecretsCmd struct{ one }
 )
@@ -161,9 +161,17 @@ func (c *endpointsTestCmd) Run(ctx context.Context, t terminal) error {
 	return printReceipt(t, c.JSON, receipt)
 }
 
+type endpointsPauseCmd struct {
+	one
+
+	Reason string `placeholder:"TEXT" help:"Why, for whoever looks at it later."`
+}
+
 // Run pauses the endpoint.
 func (c *endpointsPauseCmd) Run(ctx context.Context, t terminal) error {
-	return c.show(ctx, t, (*client.Client).PauseEndpoint)
+	return c.show(ctx, t, func(api *client.Client, ctx context.Context, id postrider.EndpointID) (client.Endpoint, error) {
+		return api.PauseEndpoint(ctx, id, c.Reason)
+	})
 }
 
 // Run resumes the endpoint.
@@ -176,9 +184,17 @@ func (c *endpointsEnableCmd) Run(ctx context.Context, t terminal) error {
 	return c.show(ctx, t, (*client.Client).EnableEndpoint)
 }
 
+type endpointsDisableCmd struct {
+	one
+
+	Reason string `placeholder:"TEXT" help:"Why, for whoever looks at it later."`
+}
+
 // Run disables the endpoint.
 func (c *endpointsDisableCmd) Run(ctx context.Context, t terminal) error {
-	return c.show(ctx, t, (*client.Client).DisableEndpoint)
+	return c.show(ctx, t, func(api *client.Client, ctx context.Context, id postrider.EndpointID) (client.Endpoint, error) {
+		return api.DisableEndpoint(ctx, id, c.Reason)
+	})
 }
 
 // Run deletes the endpoint.
@@ -212,7 +228,9 @@ func (c *endpointsSecretsCmd) Run(ctx context.Context, t terminal) error {
 type endpointsRotateCmd struct {
 	one
 
-	Overlap *time.Duration `help:"How long the old secrets go on; 0s ends them at once. Default: 24h."`
+	Overlap    *time.Duration `help:"How long the old secrets go on; 0s ends them at once. Default: 24h."`
+	KeyType    string         `enum:"hmac,ed25519," default:"" help:"What kind of secret to make: hmac or ed25519. Default: hmac."`
+	SecretFile string         `placeholder:"FILE" help:"File with a secret to bring along; - reads stdin."`
 }
 
 // Run rotates the endpoint's secrets.
@@ -222,9 +240,45 @@ func (c *endpointsRotateCmd) Run(ctx context.Context, t terminal) error {
 		return err
 	}
 	defer api.Close()
-	secret, err := api.RotateSecret(ctx, c.ID, c.Overlap)
+	brought, err := c.brought(t)
+	if err != nil {
+		return err
+	}
+	secret, err := api.RotateSecret(ctx, c.ID, client.SecretRotation{Secret: brought, Overlap: c.Overlap, KeyType: c.KeyType})
 	if err != nil {
 		return err
 	}
 	return printOne(t, c.JSON, secret, secretTable)
+}
+
+// brought returns the secret that is brought along; empty: none.
+func (c *endpointsRotateCmd) brought(t terminal) (string, error) {
+	if c.SecretFile == "" {
+		return "", nil
+	}
+	file, err := readSource(t, c.SecretFile)
+	if err != nil {
+		return "", fmt.Errorf("read secret: %w", err)
+	}
+	return strings.TrimSpace(string(file)), nil
+}
+
+type endpointsRevokeCmd struct {
+	one
+
+	Secret postrider.SecretID `arg:"" help:"The secret's id, sec_…"`
+}
+
+// Run ends the secret.
+func (c *endpointsRevokeCmd) Run(ctx context.Context, t terminal) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	if err := api.RevokeSecret(ctx, c.ID, c.Secret); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(t.out, "%s is revoked\n", c.Secret)
+	return err
 }

@@ -20,7 +20,8 @@ type policyFlags struct {
 	Timeout      *time.Duration   `placeholder:"DURATION" help:"Of one attempt, 1s to 30s. Default: 10s."`
 	ClientErrors string           `enum:",retry,dead_letter" default:"" placeholder:"retry|dead_letter" help:"What a 4xx does: retry or dead_letter. Default: retry."`
 	Concurrency  *int             `placeholder:"N" help:"Requests at once, 1 to 1000. Default: 10."`
-	Schemes      []string         `placeholder:"SCHEME" help:"Signature schemes: standard, timestamped, plain. Default: standard."`
+	Expiry       *time.Duration   `placeholder:"DURATION" help:"How long a delivery may be pending, 1m to 2160h. Default: 168h."`
+	Signature    []string         `placeholder:"SCHEME" help:"How requests are signed, all with commas between: standard, stripe, github, github-sha1, shopify, slack, svix, timestamped, plain. A header and prefix of your own: github:X-Acme-Signature:sha256=. Default: standard."`
 	Payload      string           `enum:",envelope,raw" default:"" placeholder:"envelope|raw" help:"What is sent: envelope or raw. Default: envelope."`
 	Adaptive     *bool            `name:"adaptive-timeout" negatable:"" help:"Wait for less than the timeout while the endpoint keeps timing out. Default: no."`
 	Circuit      string           `placeholder:"PRESET|JSON" help:"When failures stop the sending for a while: default (5 in a row, or half of the last 20), strict (5 in a row), windowed (half of 10 minutes) or never, or JSON like {\"failures\":3,\"cooldown_ms\":10000}."`
@@ -45,9 +46,10 @@ func (f *policyFlags) read() (p policy, err error) {
 	if f.Timeout != nil && *f.Timeout < time.Millisecond {
 		return p, misused("--timeout: must be 1s to 30s")
 	}
-	if len(f.Schemes) > 0 {
-		p.signature = &client.Signature{Schemes: f.Schemes}
+	if f.Expiry != nil && *f.Expiry < time.Millisecond {
+		return p, misused("--expiry: must be 1m to 2160h")
 	}
+	p.signature = parseSignature(f.Signature)
 	if p.rate, err = parseRate(f.Rate); err != nil {
 		return p, err
 	}
@@ -66,6 +68,36 @@ func (f *policyFlags) read() (p policy, err error) {
 		return p, misused("--circuit: must be a preset or JSON like %s", `{"failures":3,"cooldown_ms":10000}`)
 	}
 	return p, nil
+}
+
+// parseSignature reads schemes like standard and github:X-Acme-Signature:sha256=.
+func parseSignature(texts []string) *client.Signature {
+	if len(texts) == 0 {
+		return nil
+	}
+	var s client.Signature
+	for _, text := range texts {
+		name, rest, _ := strings.Cut(text, ":")
+		header, prefix, _ := strings.Cut(rest, ":")
+		s.Schemes = append(s.Schemes, client.Scheme{Scheme: postrider.Scheme(name), Header: header, Prefix: prefix})
+	}
+	return &s
+}
+
+// signatureText returns schemes as --signature takes them.
+func signatureText(s *client.Signature) string {
+	var texts []string
+	for _, scheme := range optional(s).Schemes {
+		text := string(scheme.Scheme)
+		if scheme.Header != "" {
+			text += ":" + scheme.Header
+		}
+		if scheme.Prefix != "" {
+			text += ":" + scheme.Prefix
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, ",")
 }
 
 // decode reads a flag's JSON and reports whether it is that and nothing else:
@@ -141,17 +173,22 @@ func span(ms int64) string { return (time.Duration(ms) * time.Millisecond).Strin
 type endpointsCreateCmd struct {
 	target `embed:""`
 
-	EndpointURL string   `arg:"" name:"endpoint-url" help:"Where to send, as in https://acme.example/hooks."`
-	Account     string   `required:"" help:"Whose endpoint it is: an account's id or uid."`
-	EventTypes  []string `default:"*" help:"What it wants: order.created, order.* or *, with commas between."`
-	UID         string   `help:"Your own name for the endpoint."`
-	Description string   `help:"What it is, for people."`
-	policyFlags `embed:""`
+	EndpointURL     string   `arg:"" name:"endpoint-url" help:"Where to send, as in https://acme.example/hooks."`
+	Account         string   `required:"" help:"Whose endpoint it is: an account's id or uid."`
+	EventTypes      []string `default:"*" help:"What it wants: order.created, order.* or *, with commas between."`
+	UID             string   `help:"Your own name for the endpoint."`
+	Description     string   `help:"What it is, for people."`
+	policyFlags     `embed:""`
+	connectionFlags `embed:""`
 }
 
 // Run makes the endpoint.
 func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
-	p, err := c.read()
+	p, err := c.policyFlags.read()
+	if err != nil {
+		return err
+	}
+	own, err := c.connectionFlags.read(t)
 	if err != nil {
 		return err
 	}
@@ -165,6 +202,8 @@ func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
 		Retry: p.retry, TimeoutMS: optional(c.Timeout).Milliseconds(), ClientErrors: c.ClientErrors,
 		Concurrency: optional(c.Concurrency), Signature: p.signature, Payload: c.Payload,
 		AdaptiveTimeout: optional(c.Adaptive), Circuit: p.circuit, Rate: p.rate, Order: c.Order, OnDead: c.OnDead,
+		ExpiryMS: optional(c.Expiry).Milliseconds(), Headers: own.headers, Auth: own.auth, TLS: own.tls,
+		MaxRedirects: optional(c.MaxRedirects), HTTP2: optional(c.HTTP2), Compression: c.Compression,
 	})
 	if err != nil {
 		return err
@@ -173,7 +212,7 @@ func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
 		return err
 	}
 	for _, s := range made.Secrets {
-		fmt.Fprintln(t.out, "secret:", s.Secret)
+		fmt.Fprintln(t.out, "secret:", shownSecret(s))
 	}
 	return nil
 }
@@ -181,16 +220,21 @@ func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
 type endpointsUpdateCmd struct {
 	one
 
-	EndpointURL string   `placeholder:"URL" help:"Where to send, as in https://acme.example/hooks."`
-	EventTypes  []string `placeholder:"TYPE" help:"What it wants: order.created, order.* or *, with commas between."`
-	UID         *string  `placeholder:"NAME" help:"Your own name for the endpoint."`
-	Description *string  `placeholder:"TEXT" help:"What it is, for people."`
-	policyFlags `embed:""`
+	EndpointURL     string   `placeholder:"URL" help:"Where to send, as in https://acme.example/hooks."`
+	EventTypes      []string `placeholder:"TYPE" help:"What it wants: order.created, order.* or *, with commas between."`
+	UID             *string  `placeholder:"NAME" help:"Your own name for the endpoint."`
+	Description     *string  `placeholder:"TEXT" help:"What it is, for people."`
+	policyFlags     `embed:""`
+	connectionFlags `embed:""`
 }
 
 // Run changes the endpoint.
 func (c *endpointsUpdateCmd) Run(ctx context.Context, t terminal) error {
-	p, err := c.read()
+	p, err := c.policyFlags.read()
+	if err != nil {
+		return err
+	}
+	own, err := c.connectionFlags.read(t)
 	if err != nil {
 		return err
 	}
@@ -199,6 +243,8 @@ func (c *endpointsUpdateCmd) Run(ctx context.Context, t terminal) error {
 		Retry: p.retry, TimeoutMS: optional(c.Timeout).Milliseconds(), ClientErrors: c.ClientErrors,
 		Concurrency: optional(c.Concurrency), Signature: p.signature, Payload: c.Payload,
 		AdaptiveTimeout: c.Adaptive, Circuit: p.circuit, Rate: p.rate, Order: c.Order, OnDead: c.OnDead,
+		ExpiryMS: optional(c.Expiry).Milliseconds(), Headers: own.headers, Auth: own.auth, TLS: own.tls,
+		MaxRedirects: c.MaxRedirects, HTTP2: c.HTTP2, Compression: c.Compression,
 	}
 	if compact(change) == "{}" {
 		return misused("nothing to change: name at least one flag, as in --timeout 5s")

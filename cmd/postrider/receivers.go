@@ -174,7 +174,7 @@ func (r *receiver) note(header http.Header, body []byte) (event string, times in
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.requests++
-	verifier := signature.Verifier{Scheme: signature.Standard, Keys: r.keys}
+	verifier := signature.Verifier{Keys: r.keys}
 	if err := verifier.Verify(header, body, time.Now()); err != nil {
 		r.forged++
 		return "", 0, err

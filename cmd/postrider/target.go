@@ -30,7 +30,7 @@ func (t target) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(t.URL, key, client.Options{UserAgent: "postrider-cli"}), nil
+	return client.New(t.URL, key, client.Options{UserAgent: "postrider-cli", Attempts: 3}), nil
 }
 
 func (t target) key() (string, error) {

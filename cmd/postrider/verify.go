@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -14,8 +15,10 @@ type verifyCmd struct {
 	Body       string        `arg:"" default:"-" help:"File with the body as it came, byte for byte; - reads stdin."`
 	Header     []string      `short:"H" sep:"none" placeholder:"NAME: VALUE" help:"A header of the request, as in -H 'Webhook-Id: evt_1'. May be repeated."`
 	HeaderFile string        `type:"path" placeholder:"FILE" help:"File with the headers of the request, one a line."`
-	Scheme     string        `enum:"standard,timestamped,plain" default:"standard" help:"How the request is signed: ${enum}."`
-	SecretFile string        `placeholder:"FILE" help:"File with the endpoint's secret, one a line during a rotation; - reads stdin. Default: the variable POSTRIDER_SECRET."`
+	Scheme     string        `enum:"standard,stripe,github,github-sha1,shopify,slack,svix,timestamped,plain" default:"standard" help:"How the request is signed: ${enum}."`
+	SignedIn   string        `placeholder:"NAME" help:"Header that the signature is in, instead of the scheme's own; for github, github-sha1, shopify and plain."`
+	Prefix     string        `help:"What the signature in that header begins with. Default: nothing."`
+	SecretFile string        `placeholder:"FILE" help:"File with the endpoint's secret or public key, one a line during a rotation; - reads stdin. Default: the variable POSTRIDER_SECRET."`
 	Tolerance  time.Duration `default:"5m" help:"How old or new the timestamp may be."`
 	At         time.Time     `placeholder:"2026-01-02T15:04:05Z" help:"Verify as of this time. Default: now."`
 }
@@ -47,8 +50,15 @@ func (c *verifyCmd) Run(t terminal) error {
 	if now.IsZero() {
 		now = time.Now()
 	}
-	verifier := signature.Verifier{Scheme: signature.Scheme(c.Scheme), Keys: keys, Tolerance: c.Tolerance}
-	if err := verifier.Verify(headers, body, now); err != nil {
+	verifier := signature.Verifier{
+		Format:    signature.Format{Scheme: signature.Scheme(c.Scheme), Header: c.SignedIn, Prefix: c.Prefix},
+		Keys:      keys,
+		Tolerance: c.Tolerance,
+	}
+	switch err := verifier.Verify(headers, body, now); {
+	case errors.Is(err, signature.ErrFormat) || errors.Is(err, signature.ErrNoKey):
+		return misused("%v", err)
+	case err != nil:
 		return fmt.Errorf("not authentic: %w", err)
 	}
 	_, err = fmt.Fprintln(t.out, "authentic")
@@ -66,9 +76,9 @@ func (c *verifyCmd) keys(t terminal) ([]signature.Key, error) {
 	}
 	var keys []signature.Key
 	for line := range strings.FieldsSeq(text) {
-		secret, err := signature.ParseSecret(line)
+		secret, err := readSecret(line)
 		if err != nil {
-			return nil, misused("%v", err)
+			return nil, err
 		}
 		keys = append(keys, signature.Key{Secret: secret})
 	}
@@ -76,6 +86,19 @@ func (c *verifyCmd) keys(t terminal) ([]signature.Key, error) {
 		return nil, misused("no secret: set POSTRIDER_SECRET or name a file with --secret-file")
 	}
 	return keys, nil
+}
+
+// readSecret takes a secret of any form.
+func readSecret(text string) (signature.Secret, error) {
+	secret, err := signature.ParseSecret(text)
+	if err == nil {
+		return secret, nil
+	}
+	secret, textErr := signature.TextSecret(text)
+	if textErr != nil {
+		return signature.Secret{}, misused("%v; or, brought from elsewhere: %v", err, textErr)
+	}
+	return secret, nil
 }
 
 func (c *verifyCmd) headers() (http.Header, error) {

@@ -59,11 +59,40 @@ type Publisher interface {
 	PublishTo(ctx context.Context, e postrider.Event, endpoint postrider.EndpointID) (postrider.Receipt, error)
 }
 
-// Guard knows which URLs may be sent to.
+// Guard knows what may be sent to, and with what.
 type Guard interface {
 	// CheckURL returns the canonical form of raw, or a *postrider.InvalidError
 	// for the field "url".
 	CheckURL(raw string) (string, error)
+
+	// CheckTLS returns every fault of an endpoint's own TLS and the key of its
+	// certificate, joined, each a *postrider.InvalidError for a field of "tls".
+	CheckTLS(t postrider.TLS, key string) error
+}
+
+// Verifier asks receivers whether they want events.
+type Verifier interface {
+	// Verify carries out the handshake of the method, one of [VerifyMethods],
+	// with the endpoint. A receiver that does not agree is an error that matches
+	// postrider.ErrConflict, and whose text its owner may see.
+	Verify(ctx context.Context, to store.Routed, method string) error
+}
+
+// VerifyMethods lists the handshakes by which a receiver may say that it wants
+// events.
+var VerifyMethods = []string{"challenge", "cloudevents"}
+
+// Vault seals what the store may not read, and opens it.
+type Vault interface {
+	// SealSecret keeps the text in the secret, whose id must be set.
+	SealSecret(s *postrider.Secret, text string) error
+	// OpenSecret returns the text of a secret.
+	OpenSecret(s postrider.Secret) (string, error)
+	// SealCredentials keeps the credentials in the endpoint, whose id must be
+	// set; of credentials that are zero, none.
+	SealCredentials(e *postrider.Endpoint, c postrider.Credentials) error
+	// OpenCredentials returns the endpoint's credentials; zero: it has none.
+	OpenCredentials(e postrider.Endpoint) (postrider.Credentials, error)
 }
 
 // Waker is told which endpoint has news.
@@ -79,6 +108,9 @@ type Deps struct {
 	Store     Store
 	Publisher Publisher
 	Guard     Guard
+	Verifier  Verifier
+	Vault     Vault
+	Resealer  Resealer
 	Waker     Waker
 	IDs       *store.IDs
 }
@@ -88,6 +120,7 @@ type Options struct {
 	MaxData  int           // of one event, in bytes; default 256 KiB, at most 1 MiB
 	MaxBatch int64         // of a batch's body, in bytes; default 8 MiB
 	BodyTime time.Duration // to read a body; default 30 s
+	Verify   string        // one of [VerifyMethods], by which new URLs must be verified; default: they need not be
 	Log      *slog.Logger  // default: discard
 }
 
@@ -105,6 +138,7 @@ func New(deps Deps, opts Options) http.Handler {
 		Deps:  deps,
 		opts:  opts.withDefaults(),
 		names: accountNames{known: map[string]accountName{}},
+		pokes: newPokes(),
 	}
 	s.keys = newKeyring(deps.Store, s.opts.Log)
 	return &boundary{next: s.router(), log: s.opts.Log}
@@ -115,4 +149,5 @@ type server struct {
 	opts  Options
 	keys  *keyring
 	names accountNames
+	pokes *pokes
 }

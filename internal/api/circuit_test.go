@@ -169,7 +169,7 @@ func TestACircuitIsSetWhileItChanges(t *testing.T) {
 	w := newWorld(t)
 	path := "POST /endpoints/" + w.tenant("acme").endpoint + "/circuit"
 	s := &contested{Store: w.store}
-	w.handler = api.New(api.Deps{Store: s, Publisher: w.publisher, Guard: guard{}, Waker: deaf{}, IDs: w.ids}, api.Options{})
+	w.handler = api.New(api.Deps{Store: s, Publisher: w.publisher, Guard: guard{}, Verifier: new(receiver), Vault: vault{}, Waker: deaf{}, IDs: w.ids}, api.Options{})
 	s.left.Store(3)
 	has(t, "at the fourth try", w.want(200, path, `{"status": "open"}`).body, map[string]any{"status": "open", "generation": 4.0})
 	s.left.Store(100)
@@ -188,7 +188,7 @@ func TestTheDispatcherHearsOfACircuit(t *testing.T) {
 	w := newWorld(t)
 	endpoint := w.tenant("acme").endpoint
 	waker := heard{make(chan string, 10)}
-	w.handler = api.New(api.Deps{Store: w.store, Publisher: w.publisher, Guard: guard{}, Waker: waker, IDs: w.ids}, api.Options{})
+	w.handler = api.New(api.Deps{Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: new(receiver), Vault: vault{}, Waker: waker, IDs: w.ids}, api.Options{})
 	before, err := w.store.Changes(t.Context(), 0, 10)
 	if err != nil {
 		t.Fatal(err)

@@ -47,6 +47,7 @@ type attemptView struct {
 	StartedAt     string  `json:"started_at" format:"date-time"`
 	Duration      int64   `json:"duration_ms"`
 	Error         *string `json:"error"`
+	FinalURL      *string `json:"final_url" doc:"Where redirects led to, without its query; null: there were none."`
 	RequestHead   *string `json:"request_head" doc:"Without signatures and credentials. Heads and bodies come with the attempts of one delivery only."`
 	ResponseHead  *string `json:"response_head"`
 	ResponseBody  *string `json:"response_body" doc:"At most its first 16 KiB."`
@@ -60,7 +61,7 @@ func viewAttempt(a postrider.Attempt) attemptView {
 	view := attemptView{
 		Delivery: a.Delivery.String(), Event: a.Event.String(), Endpoint: a.Endpoint.String(), Attempt: a.Number,
 		Outcome: string(a.Outcome), StatusCode: orNull(a.StatusCode), RetryAfter: orNull(a.RetryAfter.Milliseconds()),
-		StartedAt: instant(a.StartedAt), Duration: a.Duration.Milliseconds(), Error: orNull(a.Error),
+		StartedAt: instant(a.StartedAt), Duration: a.Duration.Milliseconds(), Error: orNull(a.Error), FinalURL: orNull(a.FinalURL),
 		RequestHead: orNull(string(a.RequestHead)), ResponseHead: orNull(string(a.ResponseHead)), Stale: a.Stale,
 		StatusAfter: string(a.StatusAfter), NextAttemptAt: instantOrNull(a.NextAt),
 	}

@@ -23,9 +23,10 @@ type endpointView struct {
 	Status       string   `json:"status" enum:"enabled,paused,disabled,deleted"`
 	StatusReason *string  `json:"status_reason"`
 	PolicyJSON
-	CreatedAt string       `json:"created_at" format:"date-time"`
-	UpdatedAt string       `json:"updated_at" format:"date-time"`
-	Secrets   []secretView `json:"secrets,omitempty" nullable:"false" doc:"Only in the answer that creates the endpoint."`
+	VerifiedAt *string      `json:"verified_at" format:"date-time" doc:"When its receiver agreed to events at this URL; null: never."`
+	CreatedAt  string       `json:"created_at" format:"date-time"`
+	UpdatedAt  string       `json:"updated_at" format:"date-time"`
+	Secrets    []secretView `json:"secrets,omitempty" nullable:"false" doc:"Only in the answer that creates the endpoint."`
 }
 
 func viewEndpoint(e postrider.Endpoint) endpointView {
@@ -36,7 +37,7 @@ func viewEndpoint(e postrider.Endpoint) endpointView {
 	return endpointView{
 		ID: e.ID.String(), Account: e.Account.String(), UID: orNull(e.UID), URL: e.URL, Description: e.Description,
 		EventTypes: patterns, Status: string(e.Status), StatusReason: orNull(e.StatusReason),
-		PolicyJSON: viewPolicy(e.Policy), CreatedAt: instant(e.CreatedAt), UpdatedAt: instant(e.UpdatedAt),
+		PolicyJSON: viewPolicy(e.Policy), VerifiedAt: instantOrNull(e.VerifiedAt), CreatedAt: instant(e.CreatedAt), UpdatedAt: instant(e.UpdatedAt),
 	}
 }
 
@@ -47,8 +48,7 @@ type newEndpoint struct {
 	Description string   `json:"description,omitempty"`
 	EventTypes  []string `json:"event_types" nullable:"false" example:"[\"order.*\"]" doc:"Types, prefixes like order.* or *; any that matches subscribes."`
 	PolicyJSON
-	Secret  *string  `json:"secret,omitempty" doc:"A secret to bring along, whsec_…; default: one is made."`
-	Secrets []string `json:"secrets,omitempty" nullable:"false" doc:"Several secrets to bring along, the newest first."`
+	NewSecrets
 }
 
 type endpointPatch struct {
@@ -103,6 +103,11 @@ func (rt *router) endpoints() {
 		}, rt.changeStatus(c))
 	}
 	handle(rt, route{
+		name: "verify-endpoint", path: "POST /endpoints/{endpoint}/verify",
+		about: "Ask the receiver whether it wants events, and go on sending if they waited for that",
+		scope: write, body: verification{}, empty: true,
+	}, rt.verifyEndpoint)
+	handle(rt, route{
 		name: "test-endpoint", path: "POST /endpoints/{endpoint}/test",
 		about: "Send a postrider.test event to this endpoint alone",
 		scope: write, status: 202,
@@ -122,36 +127,79 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[endpointVi
 		ID: store.NewID[postrider.EndpointID](s.IDs), Account: account, UID: body.UID, URL: body.URL,
 		Description: body.Description, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
 	}
-	policyErr := body.apply(&e.Policy)
 	e.EventTypes = patterns(body.EventTypes)
-	secrets, secretErr := s.broughtSecrets(ctx, e.ID, body)
-	if err := errors.Join(err, s.checkEndpoint(&e), policyErr, secretErr); err != nil {
+	faults := s.complete(&e, postrider.Endpoint{}, body.PolicyJSON)
+	secrets, shown, secretErr := s.newSecrets(e.ID, body.NewSecrets)
+	if err := errors.Join(err, faults, secretErr); err != nil {
 		return nil, err
 	}
+	s.unverify(&e)
 	e, err = s.putEndpoint(ctx, store.PutEndpoint{Endpoint: e, Secrets: secrets})
 	if err != nil {
 		return nil, err
 	}
 	view := viewEndpoint(e)
-	for _, secret := range secrets {
-		view.Secrets = append(view.Secrets, viewSecret(secret))
-	}
+	view.Secrets = shown
 	return answered(view), nil
 }
 
-// checkEndpoint returns every fault of the endpoint and makes its URL
-// canonical.
-func (s *server) checkEndpoint(e *postrider.Endpoint) error {
-	url, err := s.Guard.CheckURL(e.URL)
-	faults := []error{err, checkUID(e.UID), checkText("description", e.Description, maxDescription)}
+// complete puts what the request says of the policy into the endpoint, whose
+// other fields are set, makes its URLs canonical, seals its credentials, and
+// returns every fault. Was is the endpoint as it is stored; zero: it is new.
+func (s *server) complete(e *postrider.Endpoint, was postrider.Endpoint, j PolicyJSON) error {
+	url, urlErr := s.Guard.CheckURL(e.URL)
+	e.URL = url
+	moved := urlErr == nil && host(url) != host(was.URL)
+	opened := j.namesCredentials() || moved && was.Credentials != nil
+	var c postrider.Credentials
+	if opened {
+		var err error
+		if c, err = s.Vault.OpenCredentials(was); err != nil {
+			return err
+		}
+	}
+	if moved {
+		c.Headers, c.Auth = nil, ""
+	}
+	policyErr := j.apply(&e.Policy, &c)
+	faults := []error{urlErr, checkEndpoint(*e), e.Policy.Check(), s.checkTokenURL(&e.Policy.Auth), policyErr}
+	if opened && policyErr == nil {
+		faults = append(faults, s.checkCredentials(e.Policy, c, j))
+	}
+	if err := errors.Join(faults...); err != nil || !opened {
+		return err
+	}
+	return s.Vault.SealCredentials(e, c)
+}
+
+// checkEndpoint returns every fault of what an endpoint has besides its URL and
+// its policy.
+func checkEndpoint(e postrider.Endpoint) error {
+	faults := []error{checkUID(e.UID), checkText("description", e.Description, maxDescription)}
 	if n := len(e.EventTypes); n < 1 || n > maxPatterns {
 		faults = append(faults, invalid("event_types", fmt.Sprintf("must have 1 to %d patterns", maxPatterns)))
 	}
 	for i, p := range e.EventTypes[:min(len(e.EventTypes), maxPatterns)] {
 		faults = append(faults, p.Check(fmt.Sprintf("event_types[%d]", i)))
 	}
-	e.URL = url
-	return errors.Join(append(faults, e.Policy.Check())...)
+	return errors.Join(faults...)
+}
+
+// checkTokenURL returns the fault of where tokens come from, and makes it
+// canonical.
+func (s *server) checkTokenURL(a *postrider.Auth) error {
+	if a.Kind != postrider.AuthOAuth2 {
+		return nil
+	}
+	if a.TokenURL == "" {
+		return invalid("auth.token_url", "is required")
+	}
+	url, err := s.Guard.CheckURL(a.TokenURL)
+	a.TokenURL = url
+	for _, f := range postrider.Faults(err) {
+		f.Field = "auth.token_url"
+	}
+	return err
 }
 
 func patterns(texts []string) []postrider.Pattern {
@@ -199,6 +247,7 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[e
 		return nil, err
 	}
 	return s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
+		was := *e
 		if body.UID != nil {
 			e.UID = *body.UID
 		}
@@ -211,8 +260,13 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[e
 		if body.EventTypes != nil {
 			e.EventTypes = patterns(body.EventTypes)
 		}
-		policyErr := body.apply(&e.Policy)
-		return errors.Join(s.checkEndpoint(e), policyErr)
+		if err := s.complete(e, was, body.PolicyJSON); err != nil {
+			return err
+		}
+		if e.URL != was.URL {
+			s.unverify(e)
+		}
+		return nil
 	})
 }
 
@@ -257,6 +311,9 @@ func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPat
 			if !slices.Contains(c.from, e.Status) {
 				return conflict("the endpoint is " + string(e.Status))
 			}
+			if err := s.mayGo(*e, c.to); err != nil {
+				return err
+			}
 			before = *e
 			e.Status, e.StatusReason = c.to, body.Reason
 			if c.to == postrider.EndpointEnabled {
@@ -281,6 +338,9 @@ func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[rec
 	}
 	if e.Status != postrider.EndpointEnabled {
 		return nil, conflict("the endpoint is " + string(e.Status)) // the event would be skipped, or wait
+	}
+	if err := s.pokes.take(e.ID); err != nil {
+		return nil, err
 	}
 	data, err := json.Marshal(map[string]string{"endpoint": e.ID.String()})
 	if err != nil {

@@ -19,6 +19,7 @@ type eventView struct {
 	APIVersion  *string         `json:"api_version"`
 	OrderingKey *string         `json:"ordering_key"`
 	Sequence    *int64          `json:"sequence" doc:"Its place among the account's events of its ordering key, from 1."`
+	Hops        int             `json:"hops" doc:"How many senders of webhooks it had come through, by the Webhook-Hops of its publish."`
 	CreatedAt   string          `json:"created_at" format:"date-time"`
 	Data        json.RawMessage `json:"data,omitempty" doc:"Only in the answer about one event, and only while its bytes are kept."`
 }
@@ -26,7 +27,7 @@ type eventView struct {
 func viewEvent(e postrider.Event) eventView {
 	return eventView{
 		ID: e.ID.String(), Account: e.Account.String(), Type: e.Type, APIVersion: orNull(e.APIVersion),
-		OrderingKey: orNull(e.OrderingKey), Sequence: orNull(e.Sequence), CreatedAt: instant(e.CreatedAt), Data: e.Data,
+		OrderingKey: orNull(e.OrderingKey), Sequence: orNull(e.Sequence), Hops: e.Hops, CreatedAt: instant(e.CreatedAt), Data: e.Data,
 	}
 }
 

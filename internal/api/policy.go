@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"time"
 
@@ -58,7 +59,61 @@ func viewRetry(p postrider.RetryPolicy) retryJSON {
 
 // signatureJSON says how an endpoint's requests are signed.
 type signatureJSON struct {
-	Schemes []string `json:"schemes" nullable:"false" enum:"standard,timestamped,plain"`
+	// Each is the name of a scheme, or a schemeJSON.
+	Schemes []json.RawMessage `json:"schemes" nullable:"false"`
+}
+
+// schemeJSON is a scheme that writes into a header of the endpoint's choice.
+type schemeJSON struct {
+	Scheme string `json:"scheme"`
+	Header string `json:"header,omitempty" example:"X-Acme-Signature" doc:"Instead of the scheme's own; only with github, github-sha1, shopify and plain."`
+	Prefix string `json:"prefix,omitempty" example:"sha256=" doc:"In front of the signature, instead of the scheme's own; only with a header."`
+}
+
+// TransformSchema describes the schemes, which Go's types do not.
+func (signatureJSON) TransformSchema(r huma.Registry, s *huma.Schema) *huma.Schema {
+	name := &huma.Schema{Type: huma.TypeString}
+	for _, scheme := range postrider.Schemes {
+		name.Enum = append(name.Enum, string(scheme))
+	}
+	bent := huma.SchemaFromType(r, reflect.TypeFor[schemeJSON]())
+	bent.Properties["scheme"].Enum = name.Enum
+	s.Properties["schemes"].Items = &huma.Schema{OneOf: []*huma.Schema{name, bent}}
+	s.Properties["schemes"].Description = "All of them are on every request. An object gives a scheme another header."
+	return s
+}
+
+// apply sets the policy's signatures, if the schemes can be read.
+func (j signatureJSON) apply(p *postrider.Policy) error {
+	var list []postrider.Signature
+	var faults []error
+	for i, text := range j.Schemes {
+		var scheme schemeJSON
+		at := fmt.Sprintf("signature.schemes[%d]", i)
+		if text[0] == '"' {
+			faults = append(faults, json.Unmarshal(text, &scheme.Scheme))
+		} else {
+			faults = append(faults, decodePart(at, text, &scheme))
+		}
+		list = append(list, postrider.Signature{Scheme: postrider.Scheme(scheme.Scheme), Header: scheme.Header, Prefix: scheme.Prefix})
+	}
+	err := errors.Join(faults...)
+	if err == nil {
+		p.Signatures = list
+	}
+	return err
+}
+
+func viewSignatures(list []postrider.Signature) *signatureJSON {
+	j := signatureJSON{Schemes: []json.RawMessage{}}
+	for _, s := range list {
+		if s.Header == "" {
+			j.Schemes = append(j.Schemes, textOf(s.Scheme))
+		} else {
+			j.Schemes = append(j.Schemes, textOf(schemeJSON{Scheme: string(s.Scheme), Header: s.Header, Prefix: s.Prefix}))
+		}
+	}
+	return &j
 }
 
 // circuitPolicyJSON is a circuit's policy: the name of a preset, or numbers. An answer
@@ -124,16 +179,8 @@ func readRate(text json.RawMessage) (postrider.Rate, error) {
 		return postrider.Rate{}, nil
 	}
 	var j rateJSON
-	if err := jsonx.Decode(text, &j); err != nil {
-		var faults []error
-		for _, f := range postrider.Faults(err) {
-			field := "rate"
-			if f.Field != "body" {
-				field += "." + f.Field
-			}
-			faults = append(faults, invalid(field, f.Reason))
-		}
-		return postrider.Rate{}, errors.Join(faults...)
+	if err := decodePart("rate", text, &j); err != nil {
+		return postrider.Rate{}, err
 	}
 	r := postrider.Rate{Attempts: j.Attempts, Per: millis(j.Per)}
 	if r == (postrider.Rate{}) {
@@ -144,13 +191,9 @@ func readRate(text json.RawMessage) (postrider.Rate, error) {
 
 func viewRate(r postrider.Rate) json.RawMessage {
 	if r == (postrider.Rate{}) {
-		return json.RawMessage("null")
+		return null
 	}
-	text, err := json.Marshal(rateJSON{Attempts: r.Attempts, Per: r.Per.Milliseconds()})
-	if err != nil {
-		panic("encode two numbers: " + err.Error())
-	}
-	return text
+	return textOf(rateJSON{Attempts: r.Attempts, Per: r.Per.Milliseconds()})
 }
 
 // PolicyJSON are the fields of an endpoint that make up its policy. One that is
@@ -169,22 +212,34 @@ type PolicyJSON struct {
 	Order           *string            `json:"order,omitempty" enum:"none,by_key" doc:"by_key: the events of one ordering key one at a time, in sequence; default none. A change counts for what is published after it."`
 	OnDead          *string            `json:"on_dead,omitempty" enum:"skip,pause" doc:"With order by_key: after a dead letter its key goes on, or waits until the dead letter is replayed or discarded; default skip."`
 
-	// Rate is raw because its null is not the same as leaving it out.
+	Headers      *[]headerJSON `json:"headers,omitempty" nullable:"false" maxItems:"32" doc:"Sent with every request besides our own. A change replaces all of them."`
+	MaxRedirects *int          `json:"max_redirects,omitempty" minimum:"0" maximum:"3" doc:"Redirects that an attempt follows; default 0: one is a failure."`
+	HTTP2        *bool         `json:"http2,omitempty" doc:"Speak HTTP/2 with a receiver that offers it; default false."`
+	Compression  *string       `json:"compression,omitempty" enum:"none,gzip" doc:"Of the body; signatures are over what it was before. Default none."`
+
+	// These are raw because their null is not the same as leaving them out.
 	Rate json.RawMessage `json:"rate,omitempty" doc:"How many attempts may start in a span of time; null is unlimited, the default."`
+	Auth json.RawMessage `json:"auth,omitempty" doc:"How requests authenticate; null: by their signatures alone, the default. A change without the secret keeps the one of the same type, for the same host."`
+	TLS  json.RawMessage `json:"tls,omitempty" doc:"What connections have of their own; null: nothing, the default. A change without the key keeps it."`
 }
 
-// TransformSchema describes the rate, which Go's types do not.
+// TransformSchema describes what is raw, which Go's types do not.
 func (PolicyJSON) TransformSchema(r huma.Registry, s *huma.Schema) *huma.Schema {
-	rate := huma.SchemaFromType(r, reflect.TypeFor[rateJSON]())
-	rate.Nullable = true
-	rate.Description = s.Properties["rate"].Description
-	s.Properties["rate"] = rate
+	for name, is := range map[string]reflect.Type{
+		"rate": reflect.TypeFor[rateJSON](), "auth": reflect.TypeFor[authJSON](), "tls": reflect.TypeFor[tlsJSON](),
+	} {
+		part := huma.SchemaFromType(r, is)
+		part.Nullable = true
+		part.Description = s.Properties[name].Description
+		s.Properties[name] = part
+	}
 	return s
 }
 
 // apply sets the policy's fields that are there, and returns the faults that
-// [postrider.Policy.Check] cannot know of.
-func (j PolicyJSON) apply(p *postrider.Policy) error {
+// [postrider.Policy.Check] cannot know of. c has what may be kept of the
+// policy's secrets, and then what the policy needs of them.
+func (j PolicyJSON) apply(p *postrider.Policy, c *postrider.Credentials) error {
 	if j.Retry != nil {
 		p.Retry = j.Retry.policy()
 	}
@@ -196,20 +251,20 @@ func (j PolicyJSON) apply(p *postrider.Policy) error {
 	set(&p.AdaptiveTimeout, j.AdaptiveTimeout)
 	setText(&p.Order, j.Order)
 	setText(&p.OnDead, j.OnDead)
+	set(&p.MaxRedirects, j.MaxRedirects)
+	set(&p.HTTP2, j.HTTP2)
+	setText(&p.Compression, j.Compression)
+	var signatureErr, circuitErr, rateErr error
 	if j.Signature != nil {
-		p.Signatures = nil
-		for _, scheme := range j.Signature.Schemes {
-			p.Signatures = append(p.Signatures, postrider.Scheme(scheme))
-		}
+		signatureErr = j.Signature.apply(p)
 	}
-	var circuitErr, rateErr error
 	if j.Circuit != nil {
 		p.Circuit, circuitErr = j.Circuit.policy()
 	}
 	if j.Rate != nil {
 		p.Rate, rateErr = readRate(j.Rate)
 	}
-	return errors.Join(circuitErr, rateErr)
+	return errors.Join(signatureErr, circuitErr, rateErr, j.applyHeaders(p, c), j.applyAuth(p, c), j.applyTLS(p, c))
 }
 
 func viewPolicy(p postrider.Policy) PolicyJSON {
@@ -217,15 +272,40 @@ func viewPolicy(p postrider.Policy) PolicyJSON {
 	clientErrors, payload := string(p.ClientErrors), string(p.Payload)
 	circuit := viewCircuitPolicy(p.Circuit)
 	order, onDead := string(p.Order), string(p.OnDead)
-	signature := signatureJSON{Schemes: []string{}}
-	for _, scheme := range p.Signatures {
-		signature.Schemes = append(signature.Schemes, string(scheme))
-	}
+	compression := string(p.Compression)
 	return PolicyJSON{
 		Retry: &retry, Timeout: &timeout, ClientErrors: &clientErrors, Concurrency: &p.Concurrency,
-		Expiry: &expiry, Signature: &signature, Payload: &payload, AdaptiveTimeout: &p.AdaptiveTimeout,
+		Expiry: &expiry, Signature: viewSignatures(p.Signatures), Payload: &payload, AdaptiveTimeout: &p.AdaptiveTimeout,
 		Circuit: &circuit, Rate: viewRate(p.Rate), Order: &order, OnDead: &onDead,
+		Headers: viewHeaders(p.Headers), Auth: viewAuth(p.Auth), TLS: viewTLS(p.TLS),
+		MaxRedirects: &p.MaxRedirects, HTTP2: &p.HTTP2, Compression: &compression,
 	}
+}
+
+// null is JSON's.
+var null = json.RawMessage("null")
+
+// textOf returns the JSON of a part of an answer.
+func textOf(part any) json.RawMessage {
+	text, err := json.Marshal(part)
+	if err != nil {
+		panic("encode a part of an endpoint: " + err.Error()) // it is made of strings and numbers
+	}
+	return text
+}
+
+// decodePart fills v from a part of a body, and puts its faults where the part
+// stands.
+func decodePart(at string, text json.RawMessage, v any) error {
+	err := jsonx.Decode(text, v)
+	for _, f := range postrider.Faults(err) {
+		if f.Field == "body" {
+			f.Field = at
+		} else {
+			f.Field = at + "." + f.Field
+		}
+	}
+	return err
 }
 
 // set sets a field of a policy to what the request has for it, if anything.

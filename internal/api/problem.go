@@ -30,6 +30,8 @@ var (
 	errNoRoute      = errors.New("no such route")
 	errNoMethod     = errors.New("no such method on this route")
 	errSlowBody     = errors.New("the body took too long to arrive")
+	errLoop         = errors.New("the event goes round in circles")
+	errTooOften     = errors.New("the endpoint was tested or verified too often")
 )
 
 // kind is how errors of one kind are answered.
@@ -50,6 +52,8 @@ var kinds = []kind{
 	{errSlowBody, 408, "timeout", "the body took too long to arrive"},
 	{errTooLarge, 413, "too_large", "the request is too large"},
 	{errMediaType, 415, "unsupported_media_type", "the body must be application/json"},
+	{errTooOften, 429, "too_often", "an endpoint is tested and verified at most ten times a minute; see Retry-After"},
+	{errLoop, 508, "loop_detected", "the event has come through so many senders of webhooks that they must form a loop; see Webhook-Hops"},
 	{postrider.ErrNotFound, 404, "not_found", "there is nothing of that name"},
 	{postrider.ErrGone, 410, "gone", "the bytes were deleted for good"},
 	{postrider.ErrInvalid, 422, "invalid", "the request can never succeed as it is; see errors"},
@@ -64,11 +68,12 @@ var internalKind = kind{nil, 500, "internal", "something broke on our side; it i
 // refusal is an error of a kind, with words for the client.
 type refusal struct {
 	kind   error
-	detail string
+	detail string // empty: the kind's
 	code   string // empty: the kind's
+	after  time.Duration
 }
 
-func (r *refusal) Error() string { return r.detail }
+func (r *refusal) Error() string { return cmp.Or(r.detail, r.kind.Error()) }
 func (r *refusal) Unwrap() error { return r.kind }
 
 func conflict(detail string) error { return &refusal{kind: postrider.ErrConflict, detail: detail} }
@@ -145,7 +150,7 @@ func problemOf(ctx context.Context, err error) *problem {
 		p.Errors = append(p.Errors, fault{f.Field, f.Reason})
 	}
 	p.particulars(err)
-	if p.Status >= 500 {
+	if p.Status >= 500 && k.err != errLoop { //nolint:errorlint // the table's own; a loop is no fault of ours
 		c.err = err
 	}
 	return p
@@ -163,7 +168,7 @@ func kindOf(err error) kind {
 // particulars adds what errors of special types know.
 func (p *problem) particulars(err error) {
 	if r, ok := errors.AsType[*refusal](err); ok {
-		p.Code, p.Detail = cmp.Or(r.code, p.Code), r.detail
+		p.Code, p.Detail, p.retryAfter = cmp.Or(r.code, p.Code), cmp.Or(r.detail, p.Detail), max(r.after, p.retryAfter)
 	}
 	if taken, ok := errors.AsType[*postrider.KeyTakenError](err); ok {
 		p.Code, p.Detail, p.Index = errKeyTaken.code, errKeyTaken.detail, &taken.Index

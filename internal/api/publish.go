@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -24,6 +25,13 @@ const (
 
 // keyHeader may have the idempotency key of an event that is published alone.
 const keyHeader = "Idempotency-Key"
+
+// hopsHeader says how many senders of webhooks what is published has come
+// through. A receiver that publishes what it was sent passes it on, and each
+// sender adds one, so that events which go round in circles come to an end.
+const hopsHeader = "Webhook-Hops"
+
+const maxHops = 8
 
 type newEvent struct {
 	Account        string          `json:"account,omitempty" doc:"Its id or uid. May be left out by a key that is bound to an account."`
@@ -64,17 +72,21 @@ func (rt *router) publishing() {
 		Name: keyHeader, In: "header", Description: "Instead of idempotency_key in the body. Where both are there, they must be the same.",
 		Schema: &huma.Schema{Type: huma.TypeString, MinLength: &shortest, MaxLength: &longest},
 	}
+	hops := &huma.Param{
+		Name: hopsHeader, In: "header", Description: "Of the webhook that this publish passes on, if it does: pass it on as it came. At 8 the publish is refused: 508, loop_detected.",
+		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,9}$"},
+	}
 	plainly[receiptView](rt, route{
 		name: "publish-event", path: "POST /events",
 		about: "Publish an event",
 		scope: postrider.ScopeEventsWrite, status: http.StatusAccepted,
-		body: newEvent{}, limit: int64(rt.opts.MaxData + envelopeRoom), again: true, header: key,
+		body: newEvent{}, limit: int64(rt.opts.MaxData + envelopeRoom), again: true, headers: []*huma.Param{key, hops},
 	}, rt.publish)
 	plainly[list[batchItem]](rt, route{
 		name: "publish-events", path: "POST /events/batch",
 		about: "Publish up to 1,000 events, all or none; their idempotency keys are in the events, not in a header",
 		scope: postrider.ScopeEventsWrite, status: http.StatusAccepted,
-		body: newBatch{}, limit: rt.opts.MaxBatch,
+		body: newBatch{}, limit: rt.opts.MaxBatch, headers: []*huma.Param{hops},
 	}, rt.publishBatch)
 }
 
@@ -84,11 +96,14 @@ func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	if err := jsonx.Decode(buf.Bytes(), &body); err != nil {
 		return 0, err
 	}
-	headerErr := body.takeKey(callOf(ctx).header)
+	header := callOf(ctx).header
+	keyErr := body.takeKey(header)
+	hops, hopsErr := readHops(header)
 	e, err := s.event(ctx, &body)
-	if err := errors.Join(headerErr, err); err != nil {
+	if err := errors.Join(keyErr, hopsErr, err); err != nil {
 		return 0, err
 	}
+	e.Hops = hops
 	receipts, err := s.Publisher.Publish(ctx, []postrider.Event{e})
 	if errors.As(err, new(*postrider.KeyTakenError)) {
 		return 0, errKeyTaken // without an index: there is no batch
@@ -140,6 +155,24 @@ func (b *newEvent) takeKey(header http.Header) error {
 	return nil
 }
 
+// readHops returns how many senders the request has come through, unless they
+// are too many to be no loop.
+func readHops(header http.Header) (int, error) {
+	values := header[hopsHeader]
+	if len(values) == 0 {
+		return 0, nil
+	}
+	strange := func(r rune) bool { return r < '0' || r > '9' }
+	if len(values) > 1 || values[0] == "" || len(values[0]) > 9 || strings.ContainsFunc(values[0], strange) {
+		return 0, invalid(hopsHeader, "must be one number of at most 9 digits")
+	}
+	hops, err := strconv.Atoi(values[0])
+	if err == nil && hops >= maxHops {
+		err = errLoop
+	}
+	return hops, err
+}
+
 // checkKey returns the fault of an idempotency key. An empty one is not the
 // same as none: it is a client's variable that nobody set.
 func checkKey(field string, key *string) error {
@@ -153,6 +186,10 @@ func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, erro
 	if len(callOf(ctx).header[keyHeader]) > 0 {
 		return 0, invalid(keyHeader, "must not be there: each event of a batch has its own idempotency_key")
 	}
+	hops, err := readHops(callOf(ctx).header)
+	if err != nil {
+		return 0, err
+	}
 	var body newBatch
 	if err := jsonx.Decode(buf.Bytes(), &body); err != nil {
 		return 0, err
@@ -160,6 +197,9 @@ func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, erro
 	events, err := s.batch(ctx, body.Events)
 	if err != nil {
 		return 0, err
+	}
+	for i := range events {
+		events[i].Hops = hops
 	}
 	receipts, err := s.Publisher.Publish(ctx, events)
 	if err != nil {

@@ -46,11 +46,11 @@ func TestBadInputIsNamed(t *testing.T) {
 		{"large batch", "POST /events/batch", `{"events": [` + strings.TrimSuffix(strings.Repeat(`{"account": "acme", "type": "a", "data": 1},`, 1001), ",") + `]}`, []string{"events"}},
 		{"endpoint, everything", "POST /endpoints", `{"account": "acme", "url": "http://x", "event_types": ["a.*.b"], "timeout_ms": 1, "concurrency": 0,
 			"client_errors": "x", "expiry_ms": 9223372036854775807, "payload": "x", "signature": {"schemes": ["x"]}, "secret": "whsec_x", "uid": "ep_1"}`, []string{
-			"url", "uid", "event_types[0]", "timeout_ms", "client_errors", "concurrency", "expiry_ms", "signature.schemes[0]", "payload", "secret",
+			"url", "uid", "event_types[0]", "timeout_ms", "client_errors", "concurrency", "expiry_ms", "payload", "signature.schemes[0]", "secret",
 		}},
 		{"retry", "POST /endpoints", `{"account": "acme", "url": "https://x", "event_types": ["*"], "retry": {"delays_ms": [0, -1, 9223372036854775807], "jitter": "x"}}`, []string{"retry.delays_ms[1]", "retry.delays_ms[2]", "retry.jitter"}},
 		{"retry of two forms", "POST /endpoints", `{"account": "acme", "url": "https://x", "event_types": ["*"], "retry": {"preset": "default", "base_ms": 1}}`, []string{"retry"}},
-		{"later fields", "POST /endpoints", `{"account": "acme", "url": "https://x", "event_types": ["*"], "filter": {}, "headers": {}}`, []string{"filter", "headers"}},
+		{"later fields", "POST /endpoints", `{"account": "acme", "url": "https://x", "event_types": ["*"], "filter": {}, "transform": {}}`, []string{"filter", "transform"}},
 		{"account", "POST /accounts", `{"uid": "acc_1", "name": 5}`, []string{"name"}},
 		{"uid like an id", "POST /accounts", `{"uid": "acc_1"}`, []string{"uid"}},
 		{"key", "POST /api-keys", `{"name": "", "scopes": ["root"], "expires_at": "2001-01-01T00:00:00Z"}`, []string{"name", "scopes[0]", "expires_at"}},

@@ -69,10 +69,12 @@ func (s *server) router() http.Handler {
 	rt.ordering()
 	rt.standings()
 	rt.secrets()
+	rt.sealing()
 	rt.accounts()
 	rt.eventTypes()
 	rt.keys()
 	mux.HandleFunc("GET "+root+"/openapi.json", serveJSON(document(rt.api.OpenAPI())))
+	mux.HandleFunc("GET "+wellKnownKeys, s.servePublicKeys)
 	return mux
 }
 
@@ -117,6 +119,9 @@ func openAnswers(openAPI *huma.OpenAPI) {
 		open(s.Items)
 		for _, property := range s.Properties {
 			open(property)
+		}
+		for _, form := range s.OneOf {
+			open(form)
 		}
 	}
 	for op := range operations(openAPI) {
@@ -164,16 +169,16 @@ func (nowhere) HandleFunc(string, func(http.ResponseWriter, *http.Request)) {}
 
 // route describes one operation.
 type route struct {
-	name   string // of the operation: publish-event
-	path   string // METHOD and path below root
-	about  string
-	scope  postrider.Scope
-	status int         // of success; 0: 200
-	body   any         // a value of the body's type; nil: none is read
-	empty  bool        // the body may be left out
-	limit  int64       // of the body, in bytes; 0: manageBody
-	again  bool        // a repeat answers 200, in the same form
-	header *huma.Param // that the handler reads from its call; nil: none
+	name    string // of the operation: publish-event
+	path    string // METHOD and path below root
+	about   string
+	scope   postrider.Scope
+	status  int           // of success; 0: 200
+	body    any           // a value of the body's type; nil: none is read
+	empty   bool          // the body may be left out
+	limit   int64         // of the body, in bytes; 0: manageBody
+	again   bool          // a repeat answers 200, in the same form
+	headers []*huma.Param // that the handler reads from its call
 }
 
 // handle registers a handler. Its errors go through [problemOf], so that huma
@@ -238,9 +243,7 @@ func (rt *router) operation(r route) huma.Operation {
 			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: rt.schema(reflect.TypeFor[problem]())}},
 		}},
 	}
-	if r.header != nil {
-		op.Parameters = []*huma.Param{r.header}
-	}
+	op.Parameters = r.headers
 	if r.again {
 		op.Responses["200"] = &huma.Response{
 			Description: "It was published before; the first event's id",

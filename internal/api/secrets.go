@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -19,23 +20,54 @@ const (
 	maxValid       = 10 // of one endpoint: all of them sign each request
 )
 
+// The types of a secret. A text is an HMAC key too: its characters are the key.
+const (
+	typeHMAC    = "hmac"
+	typeText    = "text"
+	typeEd25519 = "ed25519"
+)
+
 type secretView struct {
 	ID        string  `json:"id"`
-	Secret    string  `json:"secret" example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`
+	Type      string  `json:"type" enum:"hmac,text,ed25519"`
+	Secret    *string `json:"secret" example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" doc:"What the receiver verifies with; null: that is the public key."`
+	PublicKey *string `json:"public_key" example:"whpk_SzU1UMvz8UQGmFfiOFDIt5PPWL1YBVNcqaKlSF28kVM=" doc:"Of a private key, which nobody is shown; null: it is none."`
 	CreatedAt string  `json:"created_at" format:"date-time"`
 	ExpiresAt *string `json:"expires_at" format:"date-time" doc:"When it stops signing; null: not until it is rotated."`
 }
 
-func viewSecret(s postrider.Secret) secretView {
-	return secretView{
-		ID: s.ID.String(), Secret: signature.FormatSecret(s.Key),
+// viewSecret shows a secret whose text is known.
+func viewSecret(s postrider.Secret, text string) secretView {
+	view := secretView{
+		ID: s.ID.String(), Type: typeEd25519, PublicKey: orNull(s.Public),
 		CreatedAt: instant(s.CreatedAt), ExpiresAt: instantOrNull(s.ExpiresAt),
 	}
+	if s.Public == "" {
+		view.Type, view.Secret = typeText, &text
+		if strings.HasPrefix(text, "whsec_") {
+			view.Type = typeHMAC
+		}
+	}
+	return view
+}
+
+// NewSecrets is how a new endpoint comes by its secrets.
+type NewSecrets struct {
+	Secret  *string  `json:"secret,omitempty" doc:"A secret to bring along: whsec_…, whsk_…, or the 24 to 64 visible ASCII characters of another kind; default: one is made."`
+	Secrets []string `json:"secrets,omitempty" nullable:"false" doc:"Several secrets to bring along, the newest first."`
+	KeyType *string  `json:"key_type,omitempty" enum:"hmac,ed25519" doc:"What kind of secret to make; default hmac. Of ed25519 the receiver gets the public key."`
 }
 
 type rotation struct {
-	Secret  *string `json:"secret,omitempty" doc:"A secret to bring along, whsec_…; default: one is made."`
-	Overlap *int64  `json:"overlap_ms,omitempty" doc:"How long the old secrets go on signing; default 24 hours, 0 revokes them at once."`
+	Secret  *string `json:"secret,omitempty" doc:"A secret to bring along, as for a new endpoint; default: one is made."`
+	KeyType *string `json:"key_type,omitempty" enum:"hmac,ed25519" doc:"What kind of secret to make; default hmac."`
+	Overlap *int64  `json:"overlap_ms,omitempty" doc:"How long the old secrets go on signing; default 24 hours, at most 30 days, 0 revokes them at once."`
+}
+
+// SecretPath names a secret of an endpoint.
+type SecretPath struct {
+	Endpoint string `path:"endpoint"`
+	Secret   string `path:"secret"`
 }
 
 func (rt *router) secrets() {
@@ -50,6 +82,11 @@ func (rt *router) secrets() {
 		about: "Give an endpoint a new secret",
 		scope: write, body: rotation{}, empty: true,
 	}, rt.rotateSecret)
+	handle(rt, route{
+		name: "revoke-secret", path: "DELETE /endpoints/{endpoint}/secrets/{secret}",
+		about: "End one of an endpoint's secrets at once",
+		scope: write, status: 204,
+	}, rt.revokeSecret)
 }
 
 func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[list[secretView]], error) {
@@ -63,7 +100,13 @@ func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[list
 	}
 	answer := list[secretView]{Data: []secretView{}}
 	for _, secret := range secrets {
-		answer.Data = append(answer.Data, viewSecret(secret))
+		text := "" // of a private key it is not needed
+		if secret.Public == "" {
+			if text, err = s.Vault.OpenSecret(secret); err != nil {
+				return nil, err
+			}
+		}
+		answer.Data = append(answer.Data, viewSecret(secret, text))
 	}
 	return answered(answer), nil
 }
@@ -84,38 +127,32 @@ func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[sec
 	if err := s.checkRoom(ctx, e.ID, overlap); err != nil {
 		return nil, err
 	}
-	secret, err := s.makeSecret(ctx, e.ID)
+	secret, err := s.sealed(e.ID, key)
 	if err != nil {
 		return nil, err
-	}
-	if key != nil {
-		secret.Key = key
 	}
 	if err := s.Store.RotateSecret(ctx, store.RotateSecret{Secret: secret, Overlap: overlap}); err != nil {
 		return nil, err
 	}
 	s.Waker.Wake(e.ID)
-	return answered(viewSecret(secret)), nil
+	return answered(viewSecret(secret, key.Text())), nil
 }
 
-// read returns how long the old secrets stay, and the key that is brought along
-// or nil.
-func (r rotation) read() (time.Duration, []byte, error) {
+// read returns how long the old secrets stay, and the new one.
+func (r rotation) read() (time.Duration, signature.Secret, error) {
 	overlap := defaultOverlap
 	if r.Overlap != nil {
 		overlap = millis(*r.Overlap)
 	}
-	var faults []error
+	var fault error
 	if overlap < 0 || overlap > maxOverlap {
-		faults = append(faults, invalid("overlap_ms", "must be 0 to 30 days"))
+		fault = invalid("overlap_ms", "must be 0 to 30 days")
 	}
-	var key []byte
-	if r.Secret != nil {
-		var err error
-		key, err = parseKey("secret", *r.Secret)
-		faults = append(faults, err)
+	keys, err := NewSecrets{Secret: r.Secret, KeyType: r.KeyType}.keys()
+	if err := errors.Join(fault, err); err != nil {
+		return 0, signature.Secret{}, err
 	}
-	return overlap, key, errors.Join(faults...)
+	return overlap, keys[0], nil
 }
 
 // checkRoom refuses a rotation that would leave too many secrets in force. Two
@@ -131,66 +168,97 @@ func (s *server) checkRoom(ctx context.Context, endpoint postrider.EndpointID, o
 	return err
 }
 
-func (s *server) makeSecret(ctx context.Context, endpoint postrider.EndpointID) (postrider.Secret, error) {
-	now, err := s.Store.Now(ctx)
+func (s *server) revokeSecret(ctx context.Context, in *SecretPath) (*none, error) {
+	e, err := s.findLive(ctx, in.Endpoint)
 	if err != nil {
-		return postrider.Secret{}, err
+		return nil, err
 	}
-	key, err := signature.NewSecret(rand.Reader)
+	secret, err := named[postrider.SecretID](in.Secret)
 	if err != nil {
-		return postrider.Secret{}, err
+		return nil, err
 	}
-	return postrider.Secret{ID: store.NewID[postrider.SecretID](s.IDs), Endpoint: endpoint, Key: key, CreatedAt: now}, nil
+	err = s.Store.RevokeSecret(ctx, store.RevokeSecret{Endpoint: e.ID, Secret: secret})
+	if errors.Is(err, postrider.ErrConflict) {
+		return nil, conflict("it is the endpoint's last secret; a rotation with an overlap_ms of 0 replaces it")
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Waker.Wake(e.ID)
+	return nil, nil
 }
 
-// broughtSecrets returns the secrets that a new endpoint brings along, the
-// newest first, or one that is made.
-func (s *server) broughtSecrets(ctx context.Context, endpoint postrider.EndpointID, b newEndpoint) ([]postrider.Secret, error) {
-	if b.Secret == nil && b.Secrets == nil {
-		secret, err := s.makeSecret(ctx, endpoint)
-		return []postrider.Secret{secret}, err
-	}
-	keys, err := b.keys()
+// sealed returns the secret that the endpoint is to have from now on.
+func (s *server) sealed(endpoint postrider.EndpointID, key signature.Secret) (postrider.Secret, error) {
+	id := store.NewID[postrider.SecretID](s.IDs)
+	secret := postrider.Secret{ID: id, Endpoint: endpoint, Public: key.Public().Text(), CreatedAt: id.Time()}
+	return secret, s.Vault.SealSecret(&secret, key.Text())
+}
+
+// newSecrets returns the secrets of a new endpoint, the newest first, and what
+// their owner is shown of them.
+func (s *server) newSecrets(endpoint postrider.EndpointID, n NewSecrets) ([]postrider.Secret, []secretView, error) {
+	keys, err := n.keys()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	now, err := s.Store.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	secrets := make([]postrider.Secret, len(keys))
+	secrets, views := make([]postrider.Secret, len(keys)), make([]secretView, len(keys))
 	for i := len(keys) - 1; i >= 0; i-- { // ids are made oldest first, as the secrets were
-		secrets[i] = postrider.Secret{ID: store.NewID[postrider.SecretID](s.IDs), Endpoint: endpoint, Key: keys[i], CreatedAt: now}
+		if secrets[i], err = s.sealed(endpoint, keys[i]); err != nil {
+			return nil, nil, err
+		}
+		views[i] = viewSecret(secrets[i], keys[i].Text())
 	}
-	return secrets, nil
+	return secrets, views, nil
 }
 
-// keys reads the secrets of the body, in either of their two forms.
-func (b newEndpoint) keys() ([][]byte, error) {
-	if b.Secret != nil && b.Secrets != nil {
+// keys returns the secrets that were brought along, in either of their two
+// forms, or one that it makes.
+func (n NewSecrets) keys() ([]signature.Secret, error) {
+	texts, field := n.Secrets, func(i int) string { return fmt.Sprintf("secrets[%d]", i) }
+	switch {
+	case n.Secret == nil && n.Secrets == nil:
+		key, err := drawKey(n.KeyType)
+		return []signature.Secret{key}, err
+	case n.KeyType != nil:
+		return nil, invalid("key_type", "must not be there beside a secret")
+	case n.Secret != nil && n.Secrets != nil:
 		return nil, invalid("secrets", "must not be there beside secret")
-	}
-	texts, field := b.Secrets, func(i int) string { return fmt.Sprintf("secrets[%d]", i) }
-	if b.Secret != nil {
-		texts, field = []string{*b.Secret}, func(int) string { return "secret" }
+	case n.Secret != nil:
+		texts, field = []string{*n.Secret}, func(int) string { return "secret" }
 	}
 	if len(texts) == 0 || len(texts) > maxSecrets {
 		return nil, invalid("secrets", fmt.Sprintf("must have 1 to %d secrets", maxSecrets))
 	}
-	var keys [][]byte
+	var keys []signature.Secret
 	var faults []error
 	for i, text := range texts {
-		key, err := parseKey(field(i), text)
+		key, err := readSecret(field(i), text)
 		faults = append(faults, err)
 		keys = append(keys, key)
 	}
 	return keys, errors.Join(faults...)
 }
 
-func parseKey(field, text string) ([]byte, error) {
+func drawKey(keyType *string) (signature.Secret, error) {
+	switch {
+	case keyType == nil || *keyType == typeHMAC:
+		return signature.NewSecret(rand.Reader)
+	case *keyType == typeEd25519:
+		return signature.NewPrivateKey(rand.Reader)
+	}
+	return signature.Secret{}, invalid("key_type", "must be hmac or ed25519")
+}
+
+// readSecret reads a secret that requests can be signed with.
+func readSecret(field, text string) (signature.Secret, error) {
 	key, err := signature.ParseSecret(text)
 	if err != nil {
-		return nil, invalid(field, "must be whsec_ and the base64 of 24 to 64 bytes")
+		key, err = signature.TextSecret(text)
+	}
+	if err != nil || key.Public().Text() == text { // a public key verifies alone
+		return signature.Secret{}, invalid(field,
+			"must be whsec_ and the base64 of 24 to 64 bytes, whsk_ and that of an ed25519 key pair, or 24 to 64 visible ASCII characters")
 	}
 	return key, nil
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ type world struct {
 	store     store.Store
 	ids       *store.IDs
 	publisher *publisher
+	receiver  *receiver
 	admin     string
 	log       *buffer
 }
@@ -41,11 +43,11 @@ func newWorld(tb testing.TB) *world {
 
 func newWorldOf(tb testing.TB, opts api.Options) *world {
 	tb.Helper()
-	w := &world{TB: tb, store: memory.New(memory.Options{}), ids: store.NewIDs(time.Now, nil), log: new(buffer)}
+	w := &world{TB: tb, store: memory.New(memory.Options{}), ids: store.NewIDs(time.Now, nil), log: new(buffer), receiver: new(receiver)}
 	w.publisher = &publisher{store: w.store, ids: w.ids}
 	opts.Log = slog.New(slog.NewJSONHandler(w.log, nil))
 	w.handler = api.New(api.Deps{
-		Store: w.store, Publisher: w.publisher, Guard: guard{}, Waker: deaf{}, IDs: w.ids,
+		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Waker: deaf{}, IDs: w.ids,
 	}, opts)
 	w.admin = w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeAdmin}})
 	return w
@@ -290,6 +292,81 @@ func (guard) CheckURL(raw string) (string, error) {
 		return "", &postrider.InvalidError{Field: "url", Reason: "must be https"}
 	}
 	return raw, nil
+}
+
+// CheckTLS takes what begins like PEM.
+func (guard) CheckTLS(t postrider.TLS, key string) error {
+	for field, text := range map[string]string{"tls.certificate": t.Certificate, "tls.key": key, "tls.authorities": t.Authorities} {
+		if text != "" && !strings.HasPrefix(text, "-----BEGIN ") {
+			return &postrider.InvalidError{Field: field, Reason: "must be PEM"}
+		}
+	}
+	return nil
+}
+
+// receiver notes how it was asked whether it wants events, and answers.
+type receiver struct {
+	mu     sync.Mutex
+	asked  []string // method and URL
+	answer error
+	then   func() // called before it answers
+}
+
+func (r *receiver) Verify(_ context.Context, to store.Routed, method string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, method+" "+to.Endpoint.URL)
+	if r.then != nil {
+		r.then()
+	}
+	return r.answer
+}
+
+// vault turns texts round, and binds them to whose they are.
+type vault struct{}
+
+func (vault) SealSecret(s *postrider.Secret, text string) error {
+	s.Sealed = seal(s.ID.String(), text)
+	return nil
+}
+
+func (vault) OpenSecret(s postrider.Secret) (string, error) { return unseal(s.ID.String(), s.Sealed) }
+
+func (vault) SealCredentials(e *postrider.Endpoint, c postrider.Credentials) error {
+	e.Credentials = nil
+	if len(c.Headers) == 0 && c.Auth == "" && c.TLSKey == "" {
+		return nil
+	}
+	text, err := json.Marshal([]any{c.Headers, c.Auth, c.TLSKey})
+	e.Credentials = seal(e.ID.String(), string(text))
+	return err
+}
+
+func (vault) OpenCredentials(e postrider.Endpoint) (c postrider.Credentials, err error) {
+	if e.Credentials == nil {
+		return c, nil
+	}
+	text, err := unseal(e.ID.String(), e.Credentials)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &[]any{&c.Headers, &c.Auth, &c.TLSKey})
+	}
+	return c, err
+}
+
+func seal(id, text string) []byte {
+	sealed := []byte(id + text)
+	slices.Reverse(sealed)
+	return sealed
+}
+
+func unseal(id string, sealed []byte) (string, error) {
+	open := slices.Clone(sealed)
+	slices.Reverse(open)
+	text, ok := strings.CutPrefix(string(open), id)
+	if !ok {
+		return "", errors.New("open what is sealed for another")
+	}
+	return text, nil
 }
 
 type deaf struct{}

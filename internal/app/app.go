@@ -47,6 +47,7 @@ type App struct {
 	fatal    chan error // why the store writes no more, once
 	firstKey string
 
+	sealing    *sealing
 	clock      *clock
 	ids        *store.IDs
 	egress     *egress.Egress
@@ -80,11 +81,16 @@ func (a *App) prepare(ctx context.Context) error {
 	if a.firstKey, err = makeFirstKey(ctx, a.store, a.config.StoreConfig); err != nil {
 		return err
 	}
+	if a.sealing, err = openSealing(ctx, a.config.StoreConfig, a.store, a.log); err != nil {
+		return err
+	}
 	if err := a.wire(ctx); err != nil {
 		return err
 	}
-	handler := api.New(api.Deps{Store: a.store, Publisher: a.ingest, Guard: a.egress, Waker: a.waker, IDs: a.ids},
-		api.Options{MaxData: a.config.MaxData, Log: a.log})
+	handler := api.New(api.Deps{
+		Store: a.store, Publisher: a.ingest, Guard: guard{a.egress}, Verifier: a.egress, Vault: a.sealing, Resealer: a.sealing,
+		Waker: a.waker, IDs: a.ids,
+	}, api.Options{MaxData: a.config.MaxData, Verify: a.config.verify(), Log: a.log})
 	if a.api, err = listen(ctx, a.config.Listen, handler, a.log.With("server", "api")); err != nil {
 		return fmt.Errorf("api: %w", err)
 	}
@@ -103,12 +109,17 @@ func (a *App) wire(ctx context.Context) error {
 		return err
 	}
 	ports, anyPort, _ := a.config.ports() // Validate has seen them
+	proxy, _ := a.config.proxy()          // and this
 	a.egress = egress.New(egress.Options{
-		AllowHTTP: a.config.EgressHTTP || a.config.Dev,
-		Allow:     a.config.allowed(),
-		Deny:      own,
-		Ports:     ports,
-		AnyPort:   anyPort || a.config.Dev,
+		Reach: egress.Reach{
+			AllowHTTP: a.config.EgressHTTP || a.config.Dev,
+			Allow:     a.config.allowed(),
+			Deny:      own,
+			Ports:     ports,
+			AnyPort:   anyPort || a.config.Dev,
+		},
+		Vault:     a.sealing,
+		Proxy:     proxy,
 		UserAgent: "Postrider/" + Version(),
 		Log:       a.log,
 	})

@@ -25,10 +25,11 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 // running is a server on SQLite that runs in this process.
 type running struct {
-	app  *app.App
-	api  *client.Client
-	log  *bytes.Buffer // to be read after stop
-	stop func() error  // drains, and returns what Run did
+	app     *app.App
+	api     *client.Client
+	keyFile string        // of an admin key
+	log     *bytes.Buffer // to be read after stop
+	stop    func() error  // drains, and returns what Run did
 }
 
 // start runs a server on free ports in dir.
@@ -44,7 +45,7 @@ func startWith(t *testing.T, dir string, env map[string]string) *running {
 	if err := sources.Check(config.Validate); err != nil {
 		t.Fatal(err)
 	}
-	r := &running{log: &bytes.Buffer{}}
+	r := &running{log: &bytes.Buffer{}, keyFile: filepath.Join(dir, "admin.key")}
 	server, err := app.New(t.Context(), config, app.Logger(config, r.log))
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +60,7 @@ func startWith(t *testing.T, dir string, env map[string]string) *running {
 		serving.Wait()
 		return <-ended
 	})
-	key, err := os.ReadFile(filepath.Join(dir, "admin.key"))
+	key, err := os.ReadFile(r.keyFile)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/egress"
 )
 
@@ -38,6 +39,9 @@ type Config struct {
 	EgressHTTP  bool           `name:"egress-http" setting:"" group:"Egress" help:"Allow endpoints with http URLs. Default: https only."`
 	EgressAllow []netip.Prefix `name:"egress-allow" setting:"" group:"Egress" placeholder:"CIDR" help:"Networks to send to besides the public Internet. Default: none."`
 	EgressPorts []string       `name:"egress-ports" setting:"" group:"Egress" default:"80,443,8080,8443" help:"Ports to send to, or any."`
+	EgressProxy string         `name:"egress-proxy" setting:"" group:"Egress" placeholder:"URL" help:"Proxy that makes every connection to receivers: http, https or socks5://host:port. What may be reached is judged here all the same, and the proxy is told addresses, not names. A password belongs into the environment or a file, never into a flag."`
+
+	VerifyEndpoints string `name:"verify-endpoints" setting:"" group:"Egress" default:"off" help:"Ask receivers at new URLs whether they want events before any is sent: challenge (a signed POST that they echo), cloudevents (an OPTIONS handshake) or off."`
 
 	LogFormat string `name:"log-format" setting:"" group:"Logs" placeholder:"json|text" help:"Form of the log on stderr. Default: json; text with --dev."`
 	LogLevel  string `name:"log-level" setting:"" group:"Logs" default:"info" help:"Least level that is logged: debug, info, warn or error."`
@@ -50,6 +54,8 @@ type StoreConfig struct {
 	DataDir         string `name:"data-dir" setting:"" group:"Store" default:"./postrider-data" help:"Folder of the SQLite store and of admin.key."`
 	DatabaseURL     string `name:"database-url" setting:"" group:"Store" placeholder:"postgres://…" help:"PostgreSQL instead of SQLite. A password belongs into the environment or a file, never into a flag."`
 	DatabaseURLFile string `name:"database-url-file" setting:"" group:"Store" placeholder:"FILE" help:"File that holds the database URL."`
+	SecretsKeyFile  string `name:"secrets-key-file" setting:"" group:"Store" placeholder:"FILE" help:"File with the keys that secrets are sealed with at rest, which its owner alone may read. Default: secrets.key of the data folder; with PostgreSQL they are kept in the database."`
+	SecretsKey      string `name:"secrets-key" setting:"" group:"Store" placeholder:"ID:KEY,…" help:"The keys themselves. They belong into the environment or a file, never into a flag."`
 }
 
 // Fault is one setting that cannot be as it is.
@@ -82,6 +88,11 @@ func (c Config) Validate(named func(setting string) string) error {
 	refuse(c.EgressHTTP && c.Dev, "egress-http", "is already part of --dev")
 	_, _, err := c.ports()
 	refuse(err != nil, "egress-ports", "must be any, or ports from 1 to 65535 with commas between")
+	_, err = c.proxy()
+	refuse(err != nil, "egress-proxy", reasonOf(err))
+	refuse(named("egress-proxy") == "--egress-proxy" && holdsPassword(c.EgressProxy), "egress-proxy",
+		"must not hold a password, which every user of this machine can read; use POSTRIDER_EGRESS_PROXY or the file")
+	refuse(!slices.Contains(append([]string{verifyOff}, api.VerifyMethods...), c.VerifyEndpoints), "verify-endpoints", "must be off, challenge or cloudevents")
 	refuse(!slices.Contains([]string{"", "json", "text"}, c.LogFormat), "log-format", "must be json or text")
 	refuse(!slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel), "log-level", "must be debug, info, warn or error")
 	return errors.Join(faults...)
@@ -96,6 +107,16 @@ func (c StoreConfig) Validate(named func(setting string) string) error {
 		}
 	}
 	refuse(c.DataDir == "", "data-dir", "must be a folder")
+	refuse(c.SecretsKey != "" && c.SecretsKeyFile != "", "secrets-key-file", "must not be given together with "+named("secrets-key"))
+	if c.SecretsKey != "" {
+		_, err := givenRing(c.SecretsKey).read()
+		refuse(err != nil, "secrets-key", reasonOf(err))
+		refuse(named("secrets-key") == "--secrets-key", "secrets-key",
+			"must not be a flag, which every user of this machine can read; use POSTRIDER_SECRETS_KEY or --secrets-key-file")
+	} else if c.SecretsKeyFile != "" {
+		_, err := fileRing(c.SecretsKeyFile).read()
+		refuse(err != nil, "secrets-key-file", "cannot be used: "+reasonOf(err))
+	}
 	refuse(c.DatabaseURL != "" && c.DatabaseURLFile != "", "database-url-file", "must not be given together with "+named("database-url"))
 	if c.DatabaseURL != "" {
 		refuse(!isPostgresURL(c.DatabaseURL), "database-url", "must be postgres://user@host:port/database")
@@ -133,6 +154,16 @@ func (c StoreConfig) dsn() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
+const verifyOff = "off"
+
+// verify returns how new URLs are verified; empty: they are not.
+func (c Config) verify() string {
+	if c.VerifyEndpoints == verifyOff {
+		return ""
+	}
+	return c.VerifyEndpoints
+}
+
 // ports returns the ports to send to, or that any will do.
 func (c Config) ports() (ports []uint16, anyPort bool, err error) {
 	if slices.Equal(c.EgressPorts, []string{"any"}) {
@@ -149,6 +180,14 @@ func (c Config) ports() (ports []uint16, anyPort bool, err error) {
 		ports = append(ports, uint16(port))
 	}
 	return ports, false, nil
+}
+
+// proxy returns what connections are made through; nil: nothing.
+func (c Config) proxy() (*url.URL, error) {
+	if c.EgressProxy == "" {
+		return nil, nil //nolint:nilnil // no proxy is none
+	}
+	return egress.ParseProxy(c.EgressProxy)
 }
 
 // allowed returns the networks to send to besides the public ones. Dev mode
@@ -220,8 +259,11 @@ func settingsOf(config reflect.Value) []Setting {
 		settings = append(settings, Setting{field.Tag.Get("name"), plain(config.Field(i).Interface())})
 	}
 	for i, s := range settings {
-		if s.Name == "database-url" {
+		switch {
+		case s.Name == "database-url" || s.Name == "egress-proxy":
 			settings[i].Value = maskURL(s.Value.(string)) //nolint:errcheck // the field is a string
+		case s.Name == "secrets-key" && s.Value != "":
+			settings[i].Value = "xxxxx"
 		}
 	}
 	return settings
@@ -267,8 +309,7 @@ func holdsPassword(dsn string) bool {
 	return inUser || u.Query().Has("password") || u.Query().Has("sslpassword")
 }
 
-// maskURL returns the database URL without its password. What is no URL is
-// masked whole.
+// maskURL returns a URL without its password. What is no URL is masked whole.
 func maskURL(dsn string) string {
 	u, err := url.Parse(dsn)
 	if dsn != "" && (err != nil || u.Scheme == "") {

@@ -125,6 +125,8 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 	}{
 		{"a password in a flag", []string{"--database-url", "postgres://u:hush@h/db"}, "--database-url: must not hold a password"},
 		{"a password in a flag's query", []string{"--database-url", "postgres://h/db?password=hush"}, "--database-url: must not hold a password"},
+		{"a proxy's password in a flag", []string{"--egress-proxy", "http://u:hush@h:1"}, "--egress-proxy: must not hold a password"},
+		{"another proxy", []string{"--egress-proxy", "ftp://u@h:21"}, "--egress-proxy: must be http, https or socks5://host:port"},
 		{"another database", []string{"--database-url", "mysql://h/db"}, "--database-url: must be postgres://"},
 		{"a database file that is not there", []string{"--database-url-file", "/nowhere/dsn"}, "--database-url-file: cannot be read: no such file or directory"},
 		{"a file that is not there", []string{"--config", "/nowhere/postrider.yaml"}, "--config: no such file or directory"},

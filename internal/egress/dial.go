@@ -2,7 +2,6 @@ package egress
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -11,12 +10,17 @@ import (
 	"time"
 )
 
+// maxLookups is how many names are looked up at once. Who comes later waits.
+const maxLookups = 1024
+
 // dialer makes connections to vetted addresses.
 type dialer struct {
-	guard    *guard
-	resolver Resolver
-	net      net.Dialer
-	tls      *tls.Config
+	guard      *guard
+	resolver   Resolver
+	lookups    chan struct{} // holds one for each that is under way
+	net        net.Dialer    // asks the guard
+	proxy      *proxy        // nil: none
+	identities *identities
 }
 
 // stageError says at which stage before sending an attempt failed.
@@ -31,6 +35,14 @@ func (e *stageError) Error() string { return e.class + ": " + e.err.Error() }
 // Unwrap returns the cause.
 func (e *stageError) Unwrap() error { return e.err }
 
+// stage returns err as one of the class, unless it knows its own.
+func stage(class string, err error) error {
+	if _, ok := errors.AsType[*stageError](err); ok {
+		return err
+	}
+	return &stageError{class, err}
+}
+
 // dial returns a new connection to the peer. It takes the deadline of the
 // context seriously also where the context itself would not end with it.
 func (d *dialer) dial(ctx context.Context, to peer) (*conn, error) {
@@ -39,35 +51,22 @@ func (d *dialer) dial(ctx context.Context, to peer) (*conn, error) {
 		ctx, cancel = context.WithDeadline(ctx, deadline)
 		defer cancel()
 	}
-	tcp, err := d.connect(ctx, to.address)
+	c, err := d.connect(ctx, to)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newConn(to, tcp)
-	if err != nil {
-		return nil, &stageError{classConnect, errors.Join(err, tcp.Close())}
-	}
 	if to.secure {
-		if err := d.secure(ctx, c); err != nil {
-			return nil, &stageError{classTLS, errors.Join(err, tcp.Close())}
+		if err := c.secure(ctx, d.identities.config(to)); err != nil {
+			c.abort()
+			return nil, &stageError{classTLS, err}
 		}
 	}
 	return c, nil
 }
 
-// secure puts TLS on the connection.
-func (d *dialer) secure(ctx context.Context, c *conn) error {
-	config := d.tls.Clone()
-	config.ServerName, _, _ = net.SplitHostPort(c.peer.address)
-	c.tls = &records{Conn: c.tcp}
-	secure := tls.Client(c.tls, config)
-	c.Conn = secure
-	return secure.HandshakeContext(ctx)
-}
-
-// connect tries the addresses of the host in turn until one answers.
-func (d *dialer) connect(ctx context.Context, address string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(address)
+// connect tries the addresses of the peer's host in turn until one answers.
+func (d *dialer) connect(ctx context.Context, to peer) (*conn, error) {
+	host, port, err := net.SplitHostPort(to.address)
 	if err != nil {
 		return nil, &stageError{classConnect, err}
 	}
@@ -77,14 +76,15 @@ func (d *dialer) connect(ctx context.Context, address string) (net.Conn, error) 
 	}
 	ips = ips[:min(len(ips), maxAddresses)]
 	for i, ip := range ips {
-		conn, err := d.connectTo(ctx, net.JoinHostPort(ip.String(), port), len(ips)-i)
+		tcp, err := d.connectTo(ctx, net.JoinHostPort(ip.String(), port), len(ips)-i)
 		switch {
 		case err == nil:
-			return conn, nil
+			tcp.peer = to
+			return tcp, nil
 		case errors.Is(err, errForbidden):
 			return nil, &stageError{classForbidden, err}
 		case i == len(ips)-1 || ctx.Err() != nil:
-			return nil, &stageError{classConnect, err}
+			return nil, stage(classConnect, err)
 		}
 	}
 	return nil, &stageError{classDNS, errors.New("name has no address")}
@@ -92,21 +92,31 @@ func (d *dialer) connect(ctx context.Context, address string) (net.Conn, error) 
 
 // connectTo leaves each of the addresses that are still to be tried its share
 // of the time.
-func (d *dialer) connectTo(ctx context.Context, address string, left int) (net.Conn, error) {
+func (d *dialer) connectTo(ctx context.Context, address string, left int) (*conn, error) {
 	if deadline, ok := ctx.Deadline(); ok && left > 1 {
 		share := max(time.Until(deadline)/time.Duration(left), time.Second)
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, share)
 		defer cancel()
 	}
-	return d.net.DialContext(ctx, "tcp", address)
+	if d.proxy != nil {
+		if err := d.guard.judge(address); err != nil {
+			return nil, err
+		}
+		return d.proxy.connect(ctx, address)
+	}
+	tcp, err := d.net.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return newConn(tcp)
 }
 
 // resolve returns the addresses of a host, all of them allowed. One that is
 // not makes the whole name forbidden: who controls a name must not get to
 // choose by luck.
 func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
-	ips, err := d.lookup(ctx, host)
+	ips, err := d.addresses(ctx, host)
 	if err != nil {
 		return nil, &stageError{classDNS, err}
 	}
@@ -119,21 +129,31 @@ func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	return ips, nil
 }
 
-func (d *dialer) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+func (d *dialer) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}, nil
 	}
 	if d.guard.widened && !strings.Contains(host, ".") {
 		// Where private targets are meant, a single label is a name of
 		// /etc/hosts or of the cluster, which are not found with a dot.
-		return d.resolver.LookupNetIP(ctx, "ip", host)
+		return d.lookup(ctx, host)
 	}
 	// The dot keeps search domains out of it.
-	return d.resolver.LookupNetIP(ctx, "ip", host+".")
+	return d.lookup(ctx, host+".")
+}
+
+func (d *dialer) lookup(ctx context.Context, name string) ([]netip.Addr, error) {
+	select {
+	case d.lookups <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-d.lookups }()
+	return d.resolver.LookupNetIP(ctx, "ip", name)
 }
 
 // LocalPrefixes returns the addresses of this machine's interfaces, for
-// [Options].Deny: a URL must not reach our own API from behind.
+// [Reach].Deny: a URL must not reach our own API from behind.
 func LocalPrefixes() ([]netip.Prefix, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {

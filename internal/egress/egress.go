@@ -4,8 +4,9 @@
 // Send makes one attempt of a delivery: it builds the body, signs it, connects
 // to an address that the guard has vetted, POSTs, reads the answer and says
 // what it means as a [postrider.Attempt]. A failed delivery is a value, never
-// an error. [Egress.CheckURL] is the part of the guard that needs no network,
-// for whoever stores a URL.
+// an error. [Egress.Verify] asks a receiver whether it wants events at all.
+// [Egress.CheckURL] is the part of the guard that needs no network, for whoever
+// stores a URL.
 //
 // Whatever a URL, the DNS or a receiver does, this holds:
 //
@@ -14,17 +15,30 @@
 //     and where a name has one forbidden address, all of it is refused.
 //   - An attempt ends with its context, whose deadline covers everything from
 //     the DNS to the last byte of the body. The caller's goroutine makes it; only
-//     a lookup that was given up may end a moment later.
-//   - One Send puts at most one request on the wire. Redirects, proxies of the
-//     environment, cookies and compression do not exist here.
+//     a lookup or a fetch of a token that was given up may end a moment later, and
+//     what net/http does for HTTP/2, which an endpoint has to ask for, ends with
+//     its connection.
+//   - One Send puts one request on the wire, and one more for each redirect
+//     that the endpoint wants followed: at most three, only where method and
+//     body stay the same, each judged like an endpoint's URL, never from https to
+//     http. Another host gets the body and what it is, and nothing that shows
+//     who sent it. A token that the endpoint needs is fetched before, by the
+//     same door and within the same deadline.
+//   - Proxies of the environment, cookies and compressed answers do not exist
+//     here.
 //   - A connection is used again only when its last answer was read to an end
 //     that nobody could place elsewhere, and its peer has been silent since.
-//   - An answer costs at most 16 KiB of head and 24 KiB of body in memory; 16 KiB
-//     of each are kept.
-//   - What is sent is what was signed, and inside it the event's bytes as they
-//     were published.
+//   - Whoever shows another certificate, or trusts other authorities, shares
+//     neither connections nor sessions of TLS with anybody.
+//   - An answer costs at most 16 KiB of head and 24 KiB of body in memory, over
+//     HTTP/2 another 64 KiB; 16 KiB of each are kept.
+//   - What is sent is what was signed, compressed afterwards where the endpoint
+//     wants that, and inside it the event's bytes as they were published.
+//   - What is sealed is opened when it is needed and never guessed: an endpoint
+//     whose secret cannot be opened gets nothing.
 //   - No text of an attempt, an error or a log line carries a secret, a
-//     signature or the query of a URL.
+//     credential, a token, a signature or the query of a URL; a head is kept with
+//     those headers alone that are known to be harmless.
 //
 // It does not retry, pace or count: that is the dispatcher's.
 package egress
@@ -32,12 +46,12 @@ package egress
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
 	"strings"
 	"time"
 
@@ -45,18 +59,27 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Options says what may be reached. The zero value is the production default:
-// https to public addresses on ports 80, 443, 8080 and 8443.
+// Options tunes the door. The zero value is the production default, but for the
+// Vault.
 type Options struct {
+	Reach
+	Vault     Vault          // default: one that opens nothing
+	Proxy     *url.URL       // from [ParseProxy]: makes every connection, to addresses that were vetted here; nil: none
+	Resolver  Resolver       // default: the pure Go resolver
+	RootCAs   *x509.CertPool // whom receivers' certificates must come from; nil: the system's
+	UserAgent string         // default: Postrider
+	Origin    string         // who asks receivers whether they want events; default: postrider
+	Log       *slog.Logger   // default: discard
+}
+
+// Reach says what may be reached. The zero value is the production default:
+// https to public addresses on ports 80, 443, 8080 and 8443.
+type Reach struct {
 	AllowHTTP bool           // http besides https
 	Allow     []netip.Prefix // addresses allowed although they are not public; they beat Deny
 	Deny      []netip.Prefix // addresses refused although they are public, such as our own
 	Ports     []uint16       // ports allowed; nil: 80, 443, 8080, 8443
 	AnyPort   bool           // any port
-	Resolver  Resolver       // default: the pure Go resolver
-	RootCAs   *x509.CertPool // whom receivers' certificates must come from; nil: the system's
-	UserAgent string         // default: Postrider
-	Log       *slog.Logger   // default: discard
 }
 
 // Resolver finds the addresses of a name. [net.Resolver] is one.
@@ -81,12 +104,16 @@ func (o Options) withDefaults() Options {
 	if o.Ports == nil {
 		o.Ports = []uint16{80, 443, 8080, 8443}
 	}
+	if o.Vault == nil {
+		o.Vault = closed{}
+	}
 	if o.Resolver == nil {
 		// The resolver of the C library also reads spellings like 0x7f.1, and
 		// its lookups cannot be cancelled.
 		o.Resolver = &net.Resolver{PreferGo: true}
 	}
 	o.UserAgent = cmp.Or(strings.Map(printable, o.UserAgent), "Postrider")
+	o.Origin = cmp.Or(strings.Map(printable, o.Origin), "postrider")
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }
@@ -104,35 +131,43 @@ type Egress struct {
 	guard  *guard
 	routes *routes
 	pool   *pool
+	shared *sharedPool
 	dialer *dialer
+	origin string
 	log    *slog.Logger
 }
 
 // New returns the door that opens as far as opts say.
 func New(opts Options) *Egress {
 	opts = opts.withDefaults()
-	g := newGuard(opts)
+	g := newGuard(opts.Reach)
+	d := &dialer{
+		guard:      g,
+		resolver:   opts.Resolver,
+		lookups:    make(chan struct{}, maxLookups),
+		net:        net.Dialer{ControlContext: g.control},
+		proxy:      newProxy(opts.Proxy, opts.RootCAs),
+		identities: newIdentities(opts.RootCAs),
+	}
 	return &Egress{
-		guard:  g,
-		routes: &routes{guard: g, agent: opts.UserAgent, known: map[postrider.EndpointID]*route{}},
-		pool:   newPool(),
-		dialer: &dialer{
-			guard:    g,
-			resolver: opts.Resolver,
-			net:      net.Dialer{ControlContext: g.control},
-			tls: &tls.Config{
-				MinVersion:         tls.VersionTLS12,
-				RootCAs:            opts.RootCAs,
-				ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions),
-			},
+		guard: g,
+		routes: &routes{
+			guard: g, vault: opts.Vault, dialer: d, agent: opts.UserAgent, known: map[postrider.EndpointID]*route{},
 		},
-		log: opts.Log,
+		pool:   newPool(),
+		shared: newSharedPool(),
+		dialer: d,
+		origin: opts.Origin,
+		log:    opts.Log,
 	}
 }
 
 // Close closes the connections that are kept for later; from now on none are.
 // Attempts under way go on.
-func (e *Egress) Close() { e.pool.close() }
+func (e *Egress) Close() {
+	e.pool.close()
+	e.shared.close()
+}
 
 // CheckURL returns the canonical form of an endpoint's URL, or an
 // [postrider.InvalidError] for the field "url" that says what it must be and
@@ -161,7 +196,11 @@ func (e *Egress) Send(ctx context.Context, c postrider.Claimed, to store.Routed)
 	cause := e.attempt(ctx, &a, &c, &to)
 	a.Duration = time.Since(started)
 	if cause != nil {
-		e.log.DebugContext(ctx, "attempt failed", "delivery", c, "outcome", string(a.Outcome), "class", a.Error, "cause", cause)
+		level := slog.LevelDebug
+		if a.Error == classSealed { // nothing but an operator can help here
+			level = slog.LevelError
+		}
+		e.log.Log(ctx, level, "attempt failed", "delivery", c, "outcome", string(a.Outcome), "class", a.Error, "cause", cause)
 	}
 	return a
 }
@@ -175,14 +214,17 @@ func (e *Egress) attempt(ctx context.Context, a *postrider.Attempt, c *postrider
 	x := newExchange()
 	defer x.release()
 	ans, err := e.exchange(ctx, x, draft{claimed: c, to: to, at: a.StartedAt})
-	if err != nil {
-		a.Outcome, a.Error = judgeFailure(ctx, err, x.sent)
-	} else {
+	if err == nil {
 		judgeAnswer(a, ans.answerHead, time.Now())
 		a.ResponseBody = ans.body
+	} else {
+		judgeError(ctx, a, err, x.sent)
+	}
+	if x.led {
+		a.FinalURL = finalURL(x.route.url)
 	}
 	if x.sent && (a.Outcome != postrider.OutcomeAccepted || len(a.ResponseBody) > keptStart) {
-		a.RequestHead = redact(x.head)
+		a.RequestHead = redact(x.head, x.route.shown)
 		a.ResponseHead = x.in.began()
 	}
 	return err
@@ -193,8 +235,12 @@ func (e *Egress) attempt(ctx context.Context, a *postrider.Attempt, c *postrider
 const (
 	classForbidden   = "target_forbidden"
 	classUnsigned    = "no_active_secret"
+	classSealed      = "secret_unavailable" // what is sealed cannot be opened: ours to repair
+	classHeaders     = "invalid_headers"
+	classAuth        = "auth_error"
 	classDNS         = "dns_error"
 	classConnect     = "connect_error"
+	classProxy       = "proxy_error" // the operator's, which is between us and everybody
 	classTLS         = "tls_error"
 	classTimeout     = "timeout"
 	classCut         = "connection_cut"
@@ -204,13 +250,25 @@ const (
 	classRedirect    = "redirect"
 )
 
+// judgeError fills in what became of an attempt without a final answer. One
+// that was redirected, and went nowhere from there, has that answer.
+func judgeError(ctx context.Context, a *postrider.Attempt, err error, sent bool) {
+	if h, ok := errors.AsType[*hopError](err); ok && !ended(ctx) {
+		judgeAnswer(a, h.answer.answerHead, time.Now())
+		a.Error, a.ResponseBody = h.class(), h.answer.body
+		return
+	}
+	a.Outcome, a.Error = judgeFailure(ctx, err, sent)
+}
+
 // judgeFailure says what an exchange without an answer shows.
 func judgeFailure(ctx context.Context, err error, sent bool) (postrider.Outcome, string) {
-	var s *stageError
-	early := errors.As(err, &s)
+	s, early := errors.AsType[*stageError](err)
 	switch {
-	case early && s.class == classForbidden:
+	case early && s.class == classForbidden && !sent:
 		return postrider.OutcomeBlocked, classForbidden
+	case early && s.class == classAuth && !sent && !errors.Is(ctx.Err(), context.Canceled):
+		return postrider.OutcomeUnreachable, classAuth
 	case expired(ctx):
 		return postrider.OutcomeTimedOut, classTimeout
 	case ctx.Err() != nil && sent:
@@ -223,6 +281,8 @@ func judgeFailure(ctx context.Context, err error, sent bool) (postrider.Outcome,
 		return postrider.OutcomeUnreachable, classConnect
 	case errors.Is(err, errAnswer):
 		return postrider.OutcomeBroken, classBadResponse
+	case isAlert(err):
+		return postrider.OutcomeBroken, classTLS
 	}
 	return postrider.OutcomeBroken, classCut
 }

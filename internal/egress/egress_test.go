@@ -3,6 +3,7 @@ package egress_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,14 +31,60 @@ var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustPa
 
 // laptop are options with which receivers of these tests can be reached.
 func laptop() egress.Options {
-	return egress.Options{AllowHTTP: true, AnyPort: true, Allow: loopback}
+	return egress.Options{Reach: egress.Reach{AllowHTTP: true, AnyPort: true, Allow: loopback}}
 }
 
 func open(tb testing.TB, opts egress.Options) *egress.Egress {
 	tb.Helper()
+	if opts.Vault == nil {
+		opts.Vault = glass{}
+	}
 	e := egress.New(opts)
 	tb.Cleanup(e.Close)
 	return e
+}
+
+// glass is a vault that hides nothing: what it opens was never closed.
+type glass struct{}
+
+// OpenSecret returns what the secret holds.
+func (glass) OpenSecret(s postrider.Secret) (string, error) { return string(s.Sealed), nil }
+
+// OpenCredentials reads what credentials wrote.
+func (glass) OpenCredentials(e postrider.Endpoint) (c postrider.Credentials, err error) {
+	if e.Credentials != nil {
+		err = json.Unmarshal(e.Credentials, &c)
+	}
+	return c, err
+}
+
+// credentials returns a change that gives the endpoint these credentials.
+func credentials(c postrider.Credentials) func(*store.Routed) {
+	return func(r *store.Routed) {
+		var err error
+		if r.Endpoint.Credentials, err = json.Marshal(c); err != nil {
+			panic(err) // never: it is made of texts
+		}
+	}
+}
+
+// policy returns a change of the endpoint's policy.
+func policy(change func(*postrider.Policy)) func(*store.Routed) {
+	return func(r *store.Routed) { change(&r.Endpoint.Policy) }
+}
+
+// secretOf returns a secret whose key is that byte, 32 times.
+func secretOf(b byte) signature.Secret {
+	secret, err := signature.ParseSecret("whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)))
+	if err != nil {
+		panic(err) // never
+	}
+	return secret
+}
+
+// sealed returns the secret of that byte as an endpoint has it.
+func sealed(id, b byte) postrider.Secret {
+	return postrider.Secret{ID: postrider.SecretID{id}, Sealed: []byte(secretOf(b).Text())}
 }
 
 func event(data string) *postrider.Event {
@@ -54,11 +102,16 @@ func claimed(e *postrider.Event) postrider.Claimed {
 	}
 }
 
+// revisions counts the endpoints of all tests, which are revisions of one.
+var revisions atomic.Int64
+
 // routed returns an endpoint with a secret, changed by each of the changes.
 func routed(url string, changes ...func(*store.Routed)) store.Routed {
 	r := store.Routed{
-		Endpoint: postrider.Endpoint{ID: postrider.EndpointID{7, 8, 9}, URL: url, Policy: postrider.DefaultPolicy()},
-		Secrets:  []postrider.Secret{{ID: postrider.SecretID{1}, Key: bytes.Repeat([]byte{1}, 32)}},
+		Endpoint: postrider.Endpoint{
+			ID: postrider.EndpointID{7, 8, 9}, URL: url, Policy: postrider.DefaultPolicy(), Revision: revisions.Add(1),
+		},
+		Secrets: []postrider.Secret{sealed(1, 1)},
 	}
 	for _, change := range changes {
 		change(&r)
@@ -69,7 +122,12 @@ func routed(url string, changes ...func(*store.Routed)) store.Routed {
 func raw(r *store.Routed) { r.Endpoint.Policy.Payload = postrider.PayloadRaw }
 
 func signedBy(schemes ...postrider.Scheme) func(*store.Routed) {
-	return func(r *store.Routed) { r.Endpoint.Policy.Signatures = schemes }
+	return func(r *store.Routed) {
+		r.Endpoint.Policy.Signatures = nil
+		for _, s := range schemes {
+			r.Endpoint.Policy.Signatures = append(r.Endpoint.Policy.Signatures, postrider.Signature{Scheme: s})
+		}
+	}
 }
 
 // send makes one attempt with a deadline.
@@ -179,15 +237,18 @@ func TestEndpointsChange(t *testing.T) {
 	soon := time.Now().Add(50 * time.Millisecond)
 	changes := []func(*store.Routed){
 		func(*store.Routed) {},
-		func(r *store.Routed) { r.Secrets[0].Key = bytes.Repeat([]byte{9}, 32) },
+		func(r *store.Routed) { r.Secrets[0] = sealed(9, 9) },
 		func(r *store.Routed) { r.Endpoint.URL += "/other" },
 		signedBy(postrider.SchemeTimestamped),
 		func(r *store.Routed) {
-			r.Secrets = append(r.Secrets, postrider.Secret{Key: bytes.Repeat([]byte{8}, 32), ExpiresAt: soon})
+			older := sealed(8, 8)
+			older.ExpiresAt = soon
+			r.Secrets = append(r.Secrets, older)
 		},
 	}
+	var to store.Routed
 	for _, change := range changes {
-		to := routed(r.URL, change)
+		to = routed(r.URL, change)
 		if a := send(t, e, to, testkit.Patience); a.Outcome != postrider.OutcomeAccepted {
 			t.Fatalf("outcome %s, error %q", a.Outcome, a.Error)
 		}
@@ -195,14 +256,18 @@ func TestEndpointsChange(t *testing.T) {
 		if want := strings.TrimPrefix(to.Endpoint.URL, r.URL); strings.TrimPrefix(got.Target, "/") != strings.TrimPrefix(want, "/") {
 			t.Errorf("sent to %q, want %q", got.Target, want)
 		}
-		v := signature.Verifier{Scheme: signature.Scheme(to.Endpoint.Policy.Signatures[0]), Keys: []signature.Key{{Secret: to.Secrets[0].Key}}}
+		secret := secretOf(to.Secrets[0].ID[0])
+		v := signature.Verifier{
+			Format: signature.Format{Scheme: signature.Scheme(to.Endpoint.Policy.Signatures[0].Scheme)},
+			Keys:   []signature.Key{{Secret: secret}},
+		}
 		if err := v.Verify(got.Header, got.Body, got.At); err != nil {
 			t.Error(err)
 		}
 	}
 	both := len(r.Requests()[len(changes)-1].Header.Get("Webhook-Signature"))
 	testkit.Eventually(t, "the older secret has expired", func() bool { return time.Now().After(soon) })
-	send(t, e, routed(r.URL, changes[len(changes)-1]), testkit.Patience)
+	send(t, e, to, testkit.Patience)
 	if one := len(r.Requests()[len(changes)].Header.Get("Webhook-Signature")); one >= both {
 		t.Errorf("signatures of %d bytes with an expired secret, of %d before", one, both)
 	}
@@ -270,25 +335,25 @@ func TestRawPayloadIsTheDataAlone(t *testing.T) {
 func TestEverySchemeAndSecretVerifies(t *testing.T) {
 	t.Parallel()
 	r := testkit.NewReceiver(t, testkit.Status(200))
-	old := postrider.Secret{ID: postrider.SecretID{2}, Key: bytes.Repeat([]byte{2}, 32), ExpiresAt: time.Now().Add(time.Hour)}
-	gone := postrider.Secret{ID: postrider.SecretID{3}, Key: bytes.Repeat([]byte{3}, 32), ExpiresAt: time.Now().Add(-time.Second)}
+	old, gone := sealed(2, 2), sealed(3, 3)
+	old.ExpiresAt, gone.ExpiresAt = time.Now().Add(time.Hour), time.Now().Add(-time.Second)
 	to := routed(r.URL, signedBy(postrider.Schemes...), func(r *store.Routed) { r.Secrets = append(r.Secrets, old, gone) })
 	send(t, open(t, laptop()), to, testkit.Patience)
 
 	request := r.Only(t)
-	verify := func(scheme signature.Scheme, key []byte) error {
-		v := signature.Verifier{Scheme: scheme, Keys: []signature.Key{{Secret: key}}}
+	verify := func(scheme signature.Scheme, key byte) error {
+		v := signature.Verifier{Format: signature.Format{Scheme: scheme}, Keys: []signature.Key{{Secret: secretOf(key)}}}
 		return v.Verify(request.Header, request.Body, request.At)
 	}
-	for _, scheme := range []signature.Scheme{signature.Standard, signature.Timestamped, signature.Plain} {
-		if err := verify(scheme, to.Secrets[0].Key); err != nil {
+	for _, scheme := range signature.Schemes() {
+		if err := verify(scheme, 1); err != nil {
 			t.Errorf("%s with the newest secret: %v", scheme, err)
 		}
 	}
-	if err := verify(signature.Standard, old.Key); err != nil {
+	if err := verify(signature.Standard, 2); err != nil {
 		t.Errorf("standard with the older secret: %v", err)
 	}
-	if err := verify(signature.Standard, gone.Key); err == nil {
+	if err := verify(signature.Standard, 3); err == nil {
 		t.Error("standard with an expired secret verified")
 	}
 	for name, want := range map[string]string{

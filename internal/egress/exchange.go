@@ -3,17 +3,22 @@ package egress
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"sync"
 	"time"
 )
 
-// exchange is one request and its answer, over whatever connection it gets. Its
-// memory is used again; while it waits for an answer that is about 5 KiB.
+// exchange is what an attempt sends and gets, over whatever connections it
+// gets. Its memory is used again; while it waits for an answer that is about
+// 5 KiB.
 type exchange struct {
+	route   *route // where the last request went
 	request request
 	head    []byte // of the request, which is released when it was written
 	in      inbound
-	sent    bool // some of the request was written
+	sent    bool // some of a request was written
+	written bool // some of the last request was
+	led     bool // a redirect was followed
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -28,8 +33,8 @@ func newExchange() *exchange {
 
 func (x *exchange) release() {
 	x.request.release()
-	x.head, x.sent = x.head[:0], false
 	x.in.reset(nil)
+	*x = exchange{head: x.head[:0], in: x.in}
 	exchanges.Put(x)
 }
 
@@ -39,60 +44,37 @@ type answer struct {
 	body []byte
 }
 
-// exchange sends what the draft becomes to the endpoint's peer. It does so
-// again, on a new connection, only when a kept one turned out to be closed
-// before any byte of the request was written.
-func (e *Egress) exchange(ctx context.Context, x *exchange, d draft) (answer, error) {
-	r, err := e.routes.find(d.to, d.at)
-	if err != nil {
+// exchange sends what the draft becomes to the endpoint's peer, and on to where
+// that points, as far as the endpoint wants it.
+func (e *Egress) exchange(ctx context.Context, x *exchange, d draft) (ans answer, err error) {
+	if x.route, err = e.routes.find(d.to, d.at); err != nil {
 		return answer{}, err
 	}
-	if x.request, x.head, err = d.build(r, x.head[:0]); err != nil {
+	grant := x.route.grant
+	if d.token, err = grant.bearer(ctx); err != nil {
 		return answer{}, err
 	}
+	if x.request, x.head, err = d.build(x.route, x.head[:0]); err != nil {
+		return answer{}, err
+	}
+	ans, err = e.ask(ctx, x)
+	for hop := 0; err == nil && hop < x.route.hops && ans.repeats(); hop++ {
+		ans, err = e.follow(ctx, x, &d, ans)
+	}
+	if err == nil && ans.status == http.StatusUnauthorized && x.route.grant != nil {
+		grant.reject(d.token, time.Now())
+	}
+	return ans, err
+}
+
+// ask sends the request to the peer of its route.
+func (e *Egress) ask(ctx context.Context, x *exchange) (answer, error) {
+	x.written = false
 	if ended(ctx) {
 		return answer{}, cmp.Or(ctx.Err(), context.DeadlineExceeded)
 	}
-	deadline, _ := ctx.Deadline()
-	if c := e.kept(r.peer, deadline); c != nil {
-		ans, err := e.over(ctx, c, x)
-		if err == nil || x.sent || ended(ctx) {
-			return ans, err
-		}
-	}
-	c, err := e.dialer.dial(ctx, r.peer)
-	if err != nil {
-		return answer{}, err
-	}
-	c.SetDeadline(deadline)
-	return e.over(ctx, c, x)
-}
-
-// kept returns a kept connection that still lives, with the deadline set, or
-// nil.
-func (e *Egress) kept(to peer, deadline time.Time) *conn {
-	for {
-		c := e.pool.take(to)
-		if c == nil {
-			return nil
-		}
-		c.SetDeadline(deadline)
-		if c.alive() {
-			return c
-		}
-		c.abort()
-	}
-}
-
-// over makes the exchange on the connection, and keeps or closes it.
-func (e *Egress) over(ctx context.Context, c *conn, x *exchange) (answer, error) {
-	stop := context.AfterFunc(ctx, c.interrupt)
-	ans, again, err := x.run(c)
-	if stop() && again {
-		e.pool.keep(c)
-	} else {
-		c.abort()
-	}
+	ans, err := e.trip(ctx, x.route.peer, x)
+	x.sent = x.sent || x.written
 	return ans, err
 }
 
@@ -100,8 +82,8 @@ func (e *Egress) over(ctx context.Context, c *conn, x *exchange) (answer, error)
 // request may follow.
 func (x *exchange) run(c *conn) (ans answer, again bool, err error) {
 	n, failed := c.Write(x.request.bytes)
-	x.sent = n > 0
-	if !x.sent {
+	x.written = n > 0
+	if !x.written {
 		return answer{}, false, failed
 	}
 	x.request.release()

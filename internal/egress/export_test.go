@@ -55,7 +55,7 @@ func (e *Egress) Build(c *postrider.Claimed, to *store.Routed, at time.Time) (Bu
 		x.release()
 		return Built{}, err
 	}
-	return Built{x.request.bytes, redact(x.head), x.release}, nil
+	return Built{x.request.bytes, redact(x.head, x.route.shown), x.release}, nil
 }
 
 // SignAndBuild is the part of Send before anything is sent.
@@ -65,10 +65,9 @@ func (e *Egress) SignAndBuild(c *postrider.Claimed, to *store.Routed, at time.Ti
 	return e.build(x, draft{claimed: c, to: to, at: at})
 }
 
-func (e *Egress) build(x *exchange, d draft) error {
-	r, err := e.routes.find(d.to, d.at)
-	if err == nil {
-		x.request, x.head, err = d.build(r, x.head[:0])
+func (e *Egress) build(x *exchange, d draft) (err error) {
+	if x.route, err = e.routes.find(d.to, d.at); err == nil {
+		x.request, x.head, err = d.build(x.route, x.head[:0])
 	}
 	return err
 }

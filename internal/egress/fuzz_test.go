@@ -96,11 +96,11 @@ func checkAnswer(t *testing.T, ours egress.Answer, theirs *http.Response, body [
 
 // FuzzRequest parses what is written with net/http and expects what was meant.
 func FuzzRequest(f *testing.F) {
-	f.Add("/hooks?a=b", "order.created", "2026-01", []byte(`{"a":1}`), int64(0), uint8(0))
-	f.Add("", "a", "\r\nX: y", []byte(`"\r\n"`), int64(7), uint8(5))
-	f.Add("/%0d%0a{}?x y", "a b", "", []byte("\r\n\r\n"), int64(-1), uint8(4))
-	e := open(f, egress.Options{AllowHTTP: true, UserAgent: "Postrider\r\nX-Evil: 1"})
-	f.Fuzz(func(t *testing.T, path, kind, version string, data []byte, sequence int64, which uint8) {
+	f.Add("/hooks?a=b", "order.created", "2026-01", []byte(`{"a":1}`), int64(0), uint16(1))
+	f.Add("", "a", "\r\nX: y", []byte(`"\r\n"`), int64(7), uint16(0x100))
+	f.Add("/%0d%0a{}?x y", "a b", "", []byte("\r\n\r\n"), int64(-1), uint16(0x3ff))
+	e := open(f, egress.Options{Reach: egress.Reach{AllowHTTP: true}, UserAgent: "Postrider\r\nX-Evil: 1"})
+	f.Fuzz(func(t *testing.T, path, kind, version string, data []byte, sequence int64, which uint16) {
 		checked, err := e.CheckURL("http://receiver.example:8080" + path)
 		if err != nil {
 			return
@@ -108,7 +108,7 @@ func FuzzRequest(f *testing.F) {
 		ev := event(string(data))
 		ev.Type, ev.APIVersion, ev.Sequence = kind, version, sequence
 		c, to := claimed(ev), routed(checked, signedBy(chosen(which)...))
-		if which&8 != 0 {
+		if which&0x200 != 0 {
 			to.Endpoint.Policy.Payload = postrider.PayloadRaw
 		}
 		built, err := e.Build(&c, &to, time.Unix(1760000000, 0))
@@ -116,15 +116,7 @@ func FuzzRequest(f *testing.F) {
 			return // a type that cannot be a header's value
 		}
 		defer built.Release()
-		rest := bufio.NewReader(bytes.NewReader(built.Bytes))
-		req, err := http.ReadRequest(rest)
-		if err != nil {
-			t.Fatalf("net/http refuses %q: %v", built.Bytes, err)
-		}
-		body, err := io.ReadAll(req.Body)
-		if err != nil || rest.Buffered() > 0 || int64(len(body)) != req.ContentLength {
-			t.Errorf("body: %v, %d bytes of %d, %d left", err, len(body), req.ContentLength, rest.Buffered())
-		}
+		req, body := parse(t, built.Bytes)
 		if to.Endpoint.Policy.Payload == postrider.PayloadRaw && !bytes.Equal(body, data) {
 			t.Errorf("raw body = %q, want %q", body, data)
 		}
@@ -139,8 +131,23 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
+// parse reads a request with net/http, and all of it.
+func parse(t *testing.T, raw []byte) (*http.Request, []byte) {
+	t.Helper()
+	rest := bufio.NewReader(bytes.NewReader(raw))
+	req, err := http.ReadRequest(rest)
+	if err != nil {
+		t.Fatalf("net/http refuses %q: %v", raw, err)
+	}
+	body, err := io.ReadAll(req.Body)
+	if err != nil || rest.Buffered() > 0 || int64(len(body)) != req.ContentLength {
+		t.Errorf("body: %v, %d bytes of %d, %d left", err, len(body), req.ContentLength, rest.Buffered())
+	}
+	return req, body
+}
+
 // chosen returns the schemes whose bits are set.
-func chosen(which uint8) (schemes []postrider.Scheme) {
+func chosen(which uint16) (schemes []postrider.Scheme) {
 	for i, s := range postrider.Schemes {
 		if which>>i&1 != 0 {
 			schemes = append(schemes, s)
@@ -149,25 +156,78 @@ func chosen(which uint8) (schemes []postrider.Scheme) {
 	return schemes
 }
 
-func checkHeader(t *testing.T, h http.Header, body []byte, schemes []postrider.Scheme) {
+// ours are the names of what is sent without being asked for, in lower case.
+var ours = regexp.MustCompile(`^(user-agent|content-type|content-length|webhook-.*|svix-.*|stripe-signature|x-(hub|github|shopify|slack|webhook)-.*|x-event-id|x-idempotency-key)$`)
+
+func checkHeader(t *testing.T, h http.Header, body []byte, signatures []postrider.Signature) {
 	t.Helper()
 	for name, values := range h {
-		ours := strings.HasPrefix(name, "Webhook-") || strings.HasPrefix(name, "X-") && name != "X-Evil"
-		switch name {
-		case "User-Agent", "Content-Type", "Content-Length":
-			ours = true
-		}
-		if !ours || len(values) != 1 {
+		if !ours.MatchString(strings.ToLower(name)) || len(values) != 1 {
 			t.Errorf("%s: %q", name, values)
 		}
 	}
-	if h.Get("Webhook-Id") != event("").ID.String() || h.Get("Content-Type") != "application/json" {
+	if h.Get("Webhook-Id") != event("").ID.String() || h.Get("Content-Type") != "application/json" || h.Get("Webhook-Hops") != "1" {
 		t.Errorf("header %v", h)
 	}
-	for _, s := range schemes {
-		v := signature.Verifier{Scheme: signature.Scheme(s), Keys: []signature.Key{{Secret: bytes.Repeat([]byte{1}, 32)}}}
+	for _, s := range signatures {
+		format := signature.Format{Scheme: signature.Scheme(s.Scheme), Header: s.Header, Prefix: s.Prefix}
+		v := signature.Verifier{Format: format, Keys: []signature.Key{{Secret: secretOf(1)}}}
 		if err := v.Verify(h, body, time.Unix(1760000000, 0)); err != nil {
-			t.Errorf("%s: %v", s, err)
+			t.Errorf("%s: %v", s.Scheme, err)
 		}
 	}
+}
+
+// FuzzHeaders has the owner of an endpoint choose names and values. What gets
+// to the wire is what a strict reader says was meant, or nothing is sent.
+func FuzzHeaders(f *testing.F) {
+	f.Add("X-Env", "test", "X-Signature", "sha256=", "user", "secret")
+	f.Add("X-Env\r\nX-Evil", "a\r\nX-Evil: 1", "X-A: b", " ", "a:b", "\n")
+	f.Add("Host", "evil", "Content-Length", "0\r\n", "", "")
+	f.Add("x-env", "", "X-Env", "", "\xff", "\x00")
+	f.Add("X-A", "1", "WeBhook-Id", "", "u", "p")
+	f.Add("X-A", "1", "Transfer-Encoding", "", "u", "p")
+	f.Add("X-GitHub-Event", "push", "Webhook-Id", "", "u", "p")
+	e := open(f, egress.Options{Reach: egress.Reach{AllowHTTP: true}})
+	f.Fuzz(func(t *testing.T, name, value, header, prefix, user, secret string) {
+		to := routed("http://receiver.example:8080/?q",
+			credentials(postrider.Credentials{Headers: map[string]string{"X-Hidden": secret}, Auth: secret}),
+			policy(func(p *postrider.Policy) {
+				p.Headers = []postrider.Header{{Name: name, Value: value}, {Name: "X-Hidden", Secret: true}}
+				p.Signatures = []postrider.Signature{{Scheme: postrider.SchemeGitHub, Header: header, Prefix: prefix}}
+				p.Auth = postrider.Auth{Kind: postrider.AuthBasic, User: user}
+			}))
+		c := claimed(event(`{}`))
+		built, err := e.Build(&c, &to, time.Unix(1760000000, 0))
+		if err != nil {
+			return
+		}
+		defer built.Release()
+		req, body := parse(t, built.Bytes)
+		want := map[string]string{name: value, "X-Hidden": secret}
+		for n, v := range want {
+			if got := req.Header.Values(n); len(got) != 1 || got[0] != v {
+				t.Errorf("%q: %q, want %q", n, got, v)
+			}
+			req.Header.Del(n)
+		}
+		if u, p, ok := req.BasicAuth(); !ok || u+":"+p != user+":"+secret {
+			t.Errorf("basic %q:%q, want %q:%q", u, p, user, secret)
+		}
+		req.Header.Del("Authorization")
+		v := signature.Verifier{
+			Format: signature.Format{Scheme: signature.GitHub, Header: header, Prefix: prefix},
+			Keys:   []signature.Key{{Secret: secretOf(1)}},
+		}
+		if err := v.Verify(req.Header, body, time.Unix(1760000000, 0)); err != nil {
+			t.Errorf("signature %q %q: %v", header, prefix, err)
+		}
+		if header != "" {
+			req.Header.Del(header)
+		}
+		checkHeader(t, req.Header, body, nil)
+		if len(secret) > 12 && bytes.Contains(built.Redacted, []byte(secret)) && !strings.Contains(value, secret) {
+			t.Errorf("%q is kept", built.Redacted)
+		}
+	})
 }

@@ -11,7 +11,9 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// guard knows which URLs, ports and addresses may be reached.
+// guard knows which URLs, ports and addresses may be reached. It never changes:
+// other rules need another process, so no connection that is kept was made
+// under older ones.
 type guard struct {
 	schemes  []string
 	ports    []uint16 // nil: any
@@ -25,7 +27,7 @@ var wireServer = netip.MustParsePrefix("168.63.129.16/32")
 
 var errForbidden = errors.New("target is forbidden")
 
-func newGuard(o Options) *guard {
+func newGuard(o Reach) *guard {
 	g := &guard{schemes: []string{"https"}, ports: o.Ports, widened: len(o.Allow) > 0}
 	if o.AllowHTTP {
 		g.schemes = append(g.schemes, "http")
@@ -47,6 +49,9 @@ func newGuard(o Options) *guard {
 
 func split(prefixes []netip.Prefix) (v4, v6 []netip.Prefix) {
 	for _, p := range prefixes {
+		if p.Addr().Is4In6() && p.Bits() >= 96 { // addresses are judged unmapped
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
 		if p.Addr().Is4() {
 			v4 = append(v4, p)
 		} else {
@@ -57,7 +62,7 @@ func split(prefixes []netip.Prefix) (v4, v6 []netip.Prefix) {
 }
 
 // PrivatePrefixes returns the addresses of this machine and of private networks,
-// for [Options].Allow on a laptop.
+// for [Reach].Allow on a laptop.
 func PrivatePrefixes() []netip.Prefix {
 	return []netip.Prefix{
 		netip.MustParsePrefix("127.0.0.0/8"),
@@ -73,6 +78,18 @@ func PrivatePrefixes() []netip.Prefix {
 // after every name and odd spelling has been resolved.
 func (g *guard) control(_ context.Context, network, address string, c syscall.RawConn) error {
 	if err := g.guardian.Safe(network, address, c); err != nil {
+		return errors.Join(errForbidden, err)
+	}
+	return nil
+}
+
+// judge is control for an address that another dials for us.
+func (g *guard) judge(address string) error {
+	to, err := netip.ParseAddrPort(address)
+	if err == nil {
+		err = g.guardian.SafeAddrPort(to)
+	}
+	if err != nil {
 		return errors.Join(errForbidden, err)
 	}
 	return nil

@@ -14,7 +14,8 @@ type answerHead struct {
 	close      bool   // no other request may follow on the connection
 	retryAfter []byte // \
 	date       []byte // | the first of each, in the room of the inbound
-	location   []byte // /
+	location   []byte // |
+	allowed    []byte // / webhook-allowed-origin
 }
 
 // readHead reads up to the end of the final head. Interim heads before it count
@@ -149,6 +150,8 @@ func (p *headParser) field(name, value []byte) error {
 		keepFirst(&p.head.date, value)
 	case equalFold(name, "Location"):
 		keepFirst(&p.head.location, value)
+	case equalFold(name, "WebHook-Allowed-Origin"):
+		keepFirst(&p.head.allowed, value)
 	case equalFold(name, "Retry-After"):
 		keepFirst(&p.head.retryAfter, value)
 	case equalFold(name, "Connection"):

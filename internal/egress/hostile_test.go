@@ -3,18 +3,22 @@ package egress_test
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/egress"
+	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/testkit"
 )
 
@@ -25,29 +29,148 @@ const (
 	grace = time.Second
 )
 
+// ordeal is two attempts at a hostile receiver.
+type ordeal struct {
+	hostile  testkit.Hostile
+	scheme   string
+	receiver *testkit.HostileReceiver
+	within   time.Duration
+	attempts []postrider.Attempt
+}
+
+// TestPromise6NoAttemptOutlivesItsDeadline does not run in parallel: it counts
+// sockets. It makes attempts of its own in parallel, since most of
+// them wait.
 func TestPromise6NoAttemptOutlivesItsDeadline(t *testing.T) {
-	t.Parallel()
 	if n := len(testkit.Hostiles()); n < 60 {
 		t.Errorf("%d hostile receivers, want at least 60", n)
 	}
+	before := sockets(t)
+	t.Run("ordeals", func(t *testing.T) {
+		rig := testkit.NewHostileRig(t)
+		opts := laptop()
+		opts.Resolver, opts.RootCAs = rig.Resolver(), rig.CA.Pool
+		e := open(t, opts)
+		ordeals := prepare(t, rig)
+		quick, waiting := parted(ordeals)
+		undergo(t, e, quick, 8)
+		undergo(t, e, waiting, 16)
+		for _, o := range ordeals {
+			t.Run(o.scheme+" "+o.hostile.Name, o.judge)
+		}
+	})
+	testkit.Eventually(t, "every socket is closed", func() bool { return sockets(t) <= before })
+}
+
+func prepare(t *testing.T, rig *testkit.HostileRig) []*ordeal {
+	t.Helper()
+	var all []*ordeal
 	for _, h := range testkit.Hostiles() {
-		t.Run(h.Name, func(t *testing.T) {
-			t.Parallel()
-			a := send(t, open(t, laptop()), routed(testkit.NewHostile(t, h)), slow)
-			if a.Outcome != h.Outcome || !strings.HasPrefix(a.Error, h.Error) || (h.Error == "") != (a.Error == "") {
-				t.Errorf("outcome %s, error %q; want %s, %q", a.Outcome, a.Error, h.Outcome, h.Error)
+		for _, scheme := range h.Schemes {
+			r, err := rig.Start(h, scheme)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if a.Duration > slow+grace {
-				t.Errorf("took %v, with a deadline of %v", a.Duration, slow)
+			o := &ordeal{hostile: h, scheme: scheme, receiver: r, within: testkit.Patience}
+			if h.Slow {
+				o.within = 2 * slow
 			}
-			if len(a.ResponseBody) > 16<<10 || len(a.ResponseHead) > 16<<10 {
-				t.Errorf("kept %d bytes of head, %d of body", len(a.ResponseHead), len(a.ResponseBody))
-			}
-			if (a.StatusCode == 0) != (a.Outcome == postrider.OutcomeBroken || a.Outcome == postrider.OutcomeTimedOut) {
-				t.Errorf("outcome %s with status %d", a.Outcome, a.StatusCode)
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// parted returns those that end by themselves, which take CPU, and those that
+// take time.
+func parted(all []*ordeal) (quick, waiting []*ordeal) {
+	for _, o := range all {
+		if o.hostile.Slow {
+			waiting = append(waiting, o)
+		} else {
+			quick = append(quick, o)
+		}
+	}
+	return quick, waiting
+}
+
+// undergo makes the attempts, so many ordeals at a time. The second attempt of
+// each could take the connection of the first.
+func undergo(t *testing.T, e *egress.Egress, all []*ordeal, atOnce int) {
+	t.Helper()
+	var running sync.WaitGroup
+	defer running.Wait()
+	slots := make(chan bool, atOnce)
+	for _, o := range all {
+		slots <- true
+		running.Go(func() {
+			defer func() { <-slots }()
+			for range 2 {
+				o.attempts = append(o.attempts, send(t, e, routed(o.receiver.URL), o.within))
 			}
 		})
 	}
+}
+
+func (o *ordeal) judge(t *testing.T) {
+	for _, a := range o.attempts {
+		if err := o.hostile.Judge(a); err != nil {
+			t.Error(err)
+		}
+		if a.Duration > o.within+grace {
+			t.Errorf("took %v, with a deadline of %v", a.Duration, o.within)
+		}
+		if o.hostile.Slow && a.Duration < o.within/2 {
+			t.Errorf("took %v, far less than the deadline of %v", a.Duration, o.within)
+		}
+	}
+	if n := o.receiver.Again(); n > 0 {
+		t.Errorf("%d requests came over a connection that was no longer fit for one", n)
+	}
+}
+
+// TestHostileRedirectsLeadNowhere has endpoints whose redirects are followed.
+func TestHostileRedirectsLeadNowhere(t *testing.T) {
+	t.Parallel()
+	rig := testkit.NewHostileRig(t)
+	opts := laptop()
+	opts.Resolver, opts.RootCAs = rig.Resolver(), rig.CA.Pool
+	e := open(t, opts)
+	for _, h := range testkit.Hostiles() {
+		if !strings.HasPrefix(h.Verdicts[0].Error, "redirect") {
+			continue
+		}
+		r, err := rig.Start(h, "http")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := send(t, e, routed(r.URL, func(to *store.Routed) { to.Endpoint.Policy.MaxRedirects = 3 }), testkit.Patience)
+		class, _, _ := strings.Cut(a.Error, ":")
+		if a.Outcome == postrider.OutcomeAccepted || !slices.Contains([]string{"redirect", "target_forbidden", "dns_error", "connect_error"}, class) {
+			t.Errorf("%s: outcome %s, error %q", h.Name, a.Outcome, a.Error)
+		}
+		if strings.ContainsFunc(a.Error+a.FinalURL, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`<>"`, r) }) {
+			t.Errorf("%s: error %q, final URL %q", h.Name, a.Error, a.FinalURL)
+		}
+	}
+}
+
+// sockets counts the sockets that this process has open. Other files are the
+// runtime's, which opens them when it first needs them.
+func sockets(t *testing.T) (n int) {
+	t.Helper()
+	const all = "/proc/self/fd/"
+	list, err := os.ReadDir(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range list {
+		// One that is gone by now, as the listed folder itself, is none.
+		if target, err := os.Readlink(all + file.Name()); err == nil && strings.HasPrefix(target, "socket:") {
+			n++
+		}
+	}
+	return n
 }
 
 // TestFloodsCostNoMemory does not run in parallel: it counts what is
@@ -188,7 +311,7 @@ func refuse(conn net.Conn) {
 }
 
 // stuck returns an event that no socket takes whole.
-func stuck() postrider.Claimed { return claimed(event(`"` + strings.Repeat("x", 16<<20) + `"`)) }
+func stuck() postrider.Claimed { return claimed(event(`"` + strings.Repeat("x", 8<<20) + `"`)) }
 
 func TestEarlyRefusalIsHeard(t *testing.T) {
 	t.Parallel()
@@ -210,34 +333,30 @@ func TestEarlyRefusalIsHeard(t *testing.T) {
 	done()
 }
 
-// TestStuckRequestEnds has a receiver that reads nothing, over TLS, whose
+// TestStuckRequestEnds has receivers that read nothing, also over TLS, whose
 // connections like to say goodbye before they close.
 func TestStuckRequestEnds(t *testing.T) {
 	t.Parallel()
-	ca := testkit.NewCA(t)
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		Certificates: []tls.Certificate{ca.Certificate(t, time.Now().Add(time.Hour), "127.0.0.1")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	over := make(chan bool)
-	done := serveConns(listener, func(conn net.Conn) {
-		defer conn.Close()
-		if secure, ok := conn.(*tls.Conn); !ok || secure.HandshakeContext(t.Context()) != nil {
-			return
-		}
-		<-over
-	})
+	rig := testkit.NewHostileRig(t)
 	opts := laptop()
-	opts.RootCAs = ca.Pool
-	ctx, cancel := context.WithTimeout(t.Context(), slow)
-	defer cancel()
-	a := open(t, opts).Send(ctx, stuck(), routed("https://"+listener.Addr().String()))
-	if a.Outcome != postrider.OutcomeTimedOut || a.Duration > slow+grace {
-		t.Errorf("outcome %s, error %q after %v; want timed_out by %v", a.Outcome, a.Error, a.Duration, slow+grace)
+	opts.RootCAs = rig.CA.Pool
+	e, c := open(t, opts), stuck()
+	for _, h := range testkit.Hostiles() {
+		if !h.Big {
+			continue
+		}
+		for _, scheme := range h.Schemes {
+			r, err := rig.Start(h, scheme)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const within = 4 * slow // signing that much takes a while
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			a := e.Send(ctx, c, routed(r.URL))
+			cancel()
+			if a.Outcome != postrider.OutcomeTimedOut || a.Duration > within+grace {
+				t.Errorf("%s: outcome %s, error %q after %v; want timed_out by %v", scheme, a.Outcome, a.Error, a.Duration, within+grace)
+			}
+		}
 	}
-	close(over)
-	listener.Close()
-	done()
 }

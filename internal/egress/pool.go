@@ -5,12 +5,14 @@ import (
 	"time"
 )
 
-// peer is where a connection leads. Whoever means the same peer may use a
-// connection to it, so this names all that makes a difference to the other
-// side: today every request comes with the same identity, which is none.
+// peer is where a connection leads and who comes. Whoever means the same peer
+// may use a connection to it, so this names all that makes a difference to the
+// other side.
 type peer struct {
-	secure  bool   // TLS
-	address string // host:port, as the guard made it canonical
+	secure   bool      // TLS
+	http2    bool      // HTTP/2, where the other side offers it
+	address  string    // host:port, as the guard made it canonical
+	identity *identity // from [identities]; nil: none of its own
 }
 
 // pool keeps connections for later: at most maxIdleHost to a peer and maxIdle
@@ -62,7 +64,7 @@ func (p *pool) add(c *conn, now time.Time) (drop *conn) {
 	case p.total >= maxIdle:
 		drop = p.popLocked(p.oldestLocked())
 	}
-	c.used, c.idleSince = true, now
+	c.idleSince = now
 	p.idle[c.peer] = append(p.idle[c.peer], c)
 	p.total++
 	if !p.armed {

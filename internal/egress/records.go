@@ -7,18 +7,23 @@ import (
 	"os"
 )
 
-// records is a TCP connection below TLS that knows where records end. TLS reads
+// records is a connection below TLS that knows where records end. TLS reads
 // as much as has come, which may be more than it was asked for: what was said
 // unasked is then no longer in the socket, but nobody has seen it either.
 type records struct {
 	net.Conn
+	socket net.Conn // below all
+
 	head [5]byte // of the record that begins next: its type, version and length
 	have int     // bytes of head that were read
 	left int     // bytes of a record's payload that were not
 	shut bool    // nothing more is read; it looks as if the time were up
 }
 
-// Read reads from the socket.
+// Close closes the socket. Were there TLS in between, it would say goodbye.
+func (r *records) Close() error { return r.socket.Close() }
+
+// Read reads from what is below.
 func (r *records) Read(p []byte) (int, error) {
 	if r.shut {
 		return 0, os.ErrDeadlineExceeded // from which TLS recovers

@@ -1,8 +1,8 @@
 package egress
 
 import (
-	"bytes"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,11 +37,13 @@ type draft struct {
 	claimed *postrider.Claimed
 	to      *store.Routed
 	at      time.Time
+	token   string // that the endpoint's grant gave; may be empty
 }
 
 // build signs and returns the request, and its head once more in memory of
 // head: the head outlives the request, which is released once it is written.
-func (d draft) build(r *route, head []byte) (request, []byte, error) {
+// What is signed is the body before it is compressed.
+func (d *draft) build(r *route, head []byte) (request, []byte, error) {
 	room, ok := requestRooms.Get().(*[]byte)
 	if !ok {
 		room = new([]byte)
@@ -55,13 +57,21 @@ func (d draft) build(r *route, head []byte) (request, []byte, error) {
 		body = out
 	}
 	m := signature.Message{ID: id, Timestamp: time.Unix(d.at.Unix(), 0), Body: body}
-	if r.plain {
-		m.Delivery, m.Type = d.claimed.ID.String(), e.Type
+	if r.names {
+		m.Delivery, m.Type, m.Occurred = d.claimed.ID.String(), e.Type, e.CreatedAt
 	}
-	head, err := r.appendHead(head, m, e.Sequence)
+	if r.gzip {
+		plain, err := len(out), error(nil)
+		if out, err = appendGzip(out, body); err != nil {
+			q.release()
+			return q, head, fmt.Errorf("compress: %w", err)
+		}
+		body = out[plain:]
+	}
+	head, err := d.appendHead(r, head, m, len(body))
 	if err != nil {
 		q.release()
-		return q, nil, &stageError{classUnsigned, err}
+		return q, head, &stageError{classUnsigned, err}
 	}
 	start := len(out)
 	out = append(out, head...)
@@ -70,23 +80,39 @@ func (d draft) build(r *route, head []byte) (request, []byte, error) {
 	return q, head, nil
 }
 
-// appendHead appends the head of a request with that message.
-func (r *route) appendHead(head []byte, m signature.Message, sequence int64) ([]byte, error) {
+// appendHead appends the head of the request with that message and so many
+// bytes of body. On a hop to another host nothing signs it.
+func (d *draft) appendHead(r *route, head []byte, m signature.Message, size int) (_ []byte, err error) {
 	head = append(head, r.start...)
-	head = strconv.AppendInt(head, int64(len(m.Body)), 10)
-	head = append(head, "\r\n"...)
+	head = strconv.AppendInt(head, int64(size), 10)
 	if r.bare {
-		head = append(head, "Webhook-Id: "...)
+		head = append(head, "\r\nWebhook-Id: "...)
 		head = append(head, m.ID...)
-		head = append(head, "\r\n"...)
 	}
-	if sequence > 0 {
-		head = append(head, "Webhook-Sequence: "...)
+	if sequence := d.claimed.Event.Sequence; sequence > 0 {
+		head = append(head, "\r\nWebhook-Sequence: "...)
 		head = strconv.AppendInt(head, sequence, 10)
+	}
+	head = append(head, "\r\nWebhook-Hops: "...)
+	head = strconv.AppendInt(head, int64(d.claimed.Event.Hops)+1, 10)
+	head = append(head, "\r\n"...)
+	if r.signer != nil {
+		if head, err = r.signer.AppendHeader(head, m); err != nil {
+			return head, err
+		}
+	}
+	return append(r.appendOwn(head, d.token), "\r\n"...), nil
+}
+
+// appendOwn appends the lines of the endpoint's own.
+func (r *route) appendOwn(head []byte, token string) []byte {
+	head = append(head, r.own...)
+	if r.grant != nil && token != "" {
+		head = append(head, "Authorization: Bearer "...)
+		head = append(head, token...)
 		head = append(head, "\r\n"...)
 	}
-	head, err := r.signer.AppendHeader(head, m)
-	return append(head, "\r\n"...), err
+	return head
 }
 
 // appendEnvelope puts the event's bytes, as they are, into the frame that
@@ -131,22 +157,4 @@ func appendString(b []byte, s string) []byte {
 		return append(b, `""`...)
 	}
 	return append(b, quoted...)
-}
-
-// redact returns the head as it was sent, less what must not be kept: the
-// signatures, and the query, which may hold a credential.
-func redact(head []byte) []byte {
-	b := make([]byte, 0, len(head))
-	for line := range bytes.Lines(head) {
-		name, _, _ := bytes.Cut(line, []byte(": "))
-		switch query := bytes.IndexByte(line, '?'); {
-		case bytes.HasSuffix(name, []byte("-Signature")):
-		case len(b) == 0 && query >= 0:
-			b = append(b, line[:query]...)
-			b = append(b, "?... HTTP/1.1\r\n"...)
-		default:
-			b = append(b, line...)
-		}
-	}
-	return b
 }

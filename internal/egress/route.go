@@ -1,10 +1,10 @@
 package egress
 
 import (
-	"bytes"
+	"errors"
+	"fmt"
 	"net"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,23 +16,52 @@ import (
 // maxRoutes bounds how many endpoints are remembered.
 const maxRoutes = 16 << 10
 
-// route is what the attempts for an endpoint have in common, as long as its
-// URL, its schemes and its active secrets stay the same. It never changes.
-type route struct {
-	url     string
-	schemes []postrider.Scheme
-	secrets []postrider.Secret
+// Vault opens what is sealed.
+type Vault interface {
+	// OpenSecret returns the text of the secret.
+	OpenSecret(s postrider.Secret) (string, error)
+	// OpenCredentials returns the credentials of the endpoint; the zero ones
+	// where it has none.
+	OpenCredentials(e postrider.Endpoint) (postrider.Credentials, error)
+}
 
+// closed is a vault without keys.
+type closed struct{}
+
+var errNoVault = errors.New("there is no key to open it with")
+
+func (closed) OpenSecret(postrider.Secret) (string, error) { return "", errNoVault }
+
+func (closed) OpenCredentials(e postrider.Endpoint) (postrider.Credentials, error) {
+	if e.Credentials == nil {
+		return postrider.Credentials{}, nil
+	}
+	return postrider.Credentials{}, errNoVault
+}
+
+// route is what the attempts for an endpoint have in common, as long as its
+// revision and its active secrets stay the same. Nothing but what its grant
+// holds ever changes.
+type route struct {
+	revision int64
+	secrets  []postrider.SecretID // the active ones
+
+	url    *url.URL
 	peer   peer
-	start  []byte // of each head, up to the number in content-length
-	signer *signature.Signer
-	bare   bool // no scheme says webhook-id
-	plain  bool // a scheme says the delivery
+	start  []byte            // of each head, up to the number in content-length
+	own    []byte            // the lines of the endpoint's own headers and of its authentication
+	shown  map[string]bool   // the endpoint's own headers, in lower case, that are not secret
+	signer *signature.Signer // nil: on a hop to another host
+	grant  *grant            // where tokens come from; nil: none are sent
+	bare   bool              // no scheme says webhook-id
+	names  bool              // a scheme says the delivery and the type
+	gzip   bool
+	hops   int // redirects that are followed
 }
 
 // fits reports whether the route is still the endpoint's.
 func (r *route) fits(to *store.Routed, now time.Time) bool {
-	if r.url != to.Endpoint.URL || !slices.Equal(r.schemes, to.Endpoint.Policy.Signatures) {
+	if r.revision != to.Endpoint.Revision {
 		return false
 	}
 	active := 0
@@ -41,7 +70,7 @@ func (r *route) fits(to *store.Routed, now time.Time) bool {
 		if !s.ActiveAt(now) {
 			continue
 		}
-		if active == len(r.secrets) || r.secrets[active].ID != s.ID || !bytes.Equal(r.secrets[active].Key, s.Key) {
+		if active == len(r.secrets) || r.secrets[active] != s.ID {
 			return false
 		}
 		active++
@@ -49,10 +78,13 @@ func (r *route) fits(to *store.Routed, now time.Time) bool {
 	return active == len(r.secrets)
 }
 
-// routes remembers the routes of endpoints. Forgetting one costs microseconds.
+// routes remembers the routes of endpoints. Forgetting one costs microseconds,
+// and its token.
 type routes struct {
-	guard *guard
-	agent string
+	guard  *guard
+	vault  Vault
+	dialer *dialer
+	agent  string
 
 	mu    sync.RWMutex
 	known map[postrider.EndpointID]*route
@@ -72,7 +104,13 @@ func (rs *routes) find(to *store.Routed, now time.Time) (*route, error) {
 	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if len(rs.known) >= maxRoutes {
+	was := rs.known[to.Endpoint.ID]
+	switch {
+	case was != nil && was.fits(to, now):
+		return was, nil // another attempt made it meanwhile
+	case was != nil && was.revision == r.revision:
+		r.grant = was.grant // new secrets are no reason for a new token
+	case was == nil && len(rs.known) >= maxRoutes:
 		for id := range rs.known { // any one
 			delete(rs.known, id)
 			break
@@ -82,35 +120,96 @@ func (rs *routes) find(to *store.Routed, now time.Time) (*route, error) {
 	return r, nil
 }
 
+// make opens what is sealed and judges all of the endpoint again.
 func (rs *routes) make(to *store.Routed, now time.Time) (*route, error) {
-	u, err := rs.guard.parse(to.Endpoint.URL)
+	endpoint := &to.Endpoint
+	u, err := rs.guard.parse(endpoint.URL)
 	if err != nil {
 		return nil, &stageError{classForbidden, err}
 	}
+	credentials, err := rs.vault.OpenCredentials(*endpoint)
+	if err != nil {
+		return nil, &stageError{classSealed, fmt.Errorf("open credentials: %w", err)}
+	}
 	r := &route{
-		url: to.Endpoint.URL, schemes: to.Endpoint.Policy.Signatures,
-		peer: peerOf(u), start: rs.start(u), bare: true,
+		revision: endpoint.Revision, url: u, hops: endpoint.Policy.MaxRedirects,
+		gzip: endpoint.Policy.Compression == postrider.CompressionGzip,
 	}
-	var keys []signature.Key
-	for _, s := range to.Secrets {
-		if s.ActiveAt(now) {
-			r.secrets = append(r.secrets, s)
-			keys = append(keys, signature.Key{ID: s.ID.String(), Secret: s.Key})
-		}
+	if r.peer, err = rs.peerOf(u, endpoint, credentials); err != nil {
+		return nil, err
 	}
-	var schemes []signature.Scheme
-	for _, s := range r.schemes {
-		schemes = append(schemes, signature.Scheme(s))
-		r.bare = r.bare && s == postrider.SchemePlain
-		r.plain = r.plain || s == postrider.SchemePlain
+	if err := rs.sign(r, to, now); err != nil {
+		return nil, err
 	}
-	if r.signer, err = signature.NewSigner(keys, schemes...); err != nil {
-		return nil, &stageError{classUnsigned, err}
+	if err := r.addOwn(endpoint, credentials); err != nil {
+		return nil, err
 	}
+	if r.grant, err = rs.grantOf(endpoint, credentials); err != nil {
+		return nil, err
+	}
+	r.start = rs.start(u, r.gzip)
 	return r, nil
 }
 
-func peerOf(u *url.URL) peer {
+// sign gives the route its signer.
+func (rs *routes) sign(r *route, to *store.Routed, now time.Time) error {
+	var keys []signature.Key
+	for _, s := range to.Secrets {
+		if !s.ActiveAt(now) {
+			continue
+		}
+		text, err := rs.vault.OpenSecret(s)
+		if err != nil {
+			return &stageError{classSealed, fmt.Errorf("open secret %s: %w", s.ID, err)}
+		}
+		secret, err := secretOf(text)
+		if err != nil {
+			return &stageError{classSealed, fmt.Errorf("read secret %s: %w", s.ID, err)}
+		}
+		r.secrets = append(r.secrets, s.ID)
+		keys = append(keys, signature.Key{ID: s.ID.String(), Secret: secret})
+	}
+	var formats []signature.Format
+	r.bare = true
+	for _, s := range to.Endpoint.Policy.Signatures {
+		if s.Header != "" {
+			if err := postrider.CheckHeaderName("signature header", s.Header); err != nil {
+				return &stageError{classHeaders, err}
+			}
+		}
+		formats = append(formats, signature.Format{Scheme: signature.Scheme(s.Scheme), Header: s.Header, Prefix: s.Prefix})
+		r.bare = r.bare && s.Scheme != postrider.SchemeStandard && s.Scheme != postrider.SchemeTimestamped
+		r.names = r.names || s.Scheme.Bendable()
+	}
+	var err error
+	if r.signer, err = signature.NewSigner(keys, formats...); err != nil {
+		return &stageError{classUnsigned, err}
+	}
+	return nil
+}
+
+// secretOf reads a secret in its own form, or takes the text for the key that
+// somebody brought along.
+func secretOf(text string) (signature.Secret, error) {
+	if secret, err := signature.ParseSecret(text); err == nil {
+		return secret, nil
+	}
+	return signature.TextSecret(text)
+}
+
+// peerOf returns the peer behind the URL, as the endpoint's requests meet it.
+func (rs *routes) peerOf(u *url.URL, e *postrider.Endpoint, c postrider.Credentials) (peer, error) {
+	to := peer{secure: u.Scheme == "https", address: addressOf(u)}
+	if !to.secure {
+		return to, nil
+	}
+	var err error
+	to.http2 = e.Policy.HTTP2
+	to.identity, err = rs.dialer.identities.find(e.Policy.TLS, c.TLSKey)
+	return to, err
+}
+
+func addressOf(u *url.URL) string {
 	port := u.Port()
 	switch {
 	case port != "":
@@ -119,15 +218,22 @@ func peerOf(u *url.URL) peer {
 	default:
 		port = "80"
 	}
-	return peer{secure: u.Scheme == "https", address: net.JoinHostPort(u.Hostname(), port)}
+	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// start is the same in every head. The guard let no byte into the URL that
+// start is the same in every head.
+func (rs *routes) start(u *url.URL, gzip bool) []byte {
+	coding := ""
+	if gzip {
+		coding = "Content-Encoding: gzip\r\n"
+	}
+	return []byte("POST " + rs.target(u) + "Content-Type: application/json\r\n" + coding + "Content-Length: ")
+}
+
+// target is what follows the method. The guard let no byte into the URL that
 // would end a line or a word of it.
-func (rs *routes) start(u *url.URL) []byte {
-	return []byte("POST " + u.RequestURI() + " HTTP/1.1\r\n" +
+func (rs *routes) target(u *url.URL) string {
+	return u.RequestURI() + " HTTP/1.1\r\n" +
 		"Host: " + u.Host + "\r\n" +
-		"User-Agent: " + rs.agent + "\r\n" +
-		"Content-Type: application/json\r\n" +
-		"Content-Length: ")
+		"User-Agent: " + rs.agent + "\r\n"
 }

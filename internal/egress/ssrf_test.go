@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,27 +16,11 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// vectors returns the URLs of testdata/ssrf.txt.
-func vectors(tb testing.TB) []string {
+// vectors returns the URLs that must be refused.
+func vectors(tb testing.TB) (urls []string) {
 	tb.Helper()
-	text, err := os.ReadFile("testdata/ssrf.txt")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	var urls []string
-	unescape := strings.NewReplacer(`\t`, "\t", `\n`, "\n", `\r`, "\r", `\x7f`, "\x7f")
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSuffix(line, "\n")
-		switch {
-		case line == "" || strings.HasPrefix(line, "#"):
-		case strings.ContainsAny(line, ":/") && !strings.HasPrefix(line, "[") && line != "::1" && line != "fe80::1":
-			urls = append(urls, unescape.Replace(line))
-		default:
-			urls = append(urls, "http://"+line+"/", "https://"+line+":8443/")
-		}
-	}
-	if len(urls) < 300 {
-		tb.Fatalf("testdata/ssrf.txt has %d URLs", len(urls))
+	for _, v := range testkit.Vectors(tb) {
+		urls = append(urls, v.URL)
 	}
 	return urls
 }
@@ -86,7 +69,7 @@ func (a *answers) LookupNetIP(context.Context, string, string) ([]netip.Addr, er
 
 func TestVectorsAreRefused(t *testing.T) {
 	t.Parallel()
-	e := open(t, egress.Options{AllowHTTP: true})
+	e := open(t, egress.Options{Reach: egress.Reach{AllowHTTP: true}})
 	for _, url := range vectors(t) {
 		got, err := e.CheckURL(url)
 		var invalid *postrider.InvalidError
@@ -107,8 +90,12 @@ func TestVectorsAreRefused(t *testing.T) {
 func TestPromise10NoRequestLeavesForAForbiddenAddress(t *testing.T) {
 	t.Parallel()
 	port, hits := canary(t)
-	e := open(t, egress.Options{AllowHTTP: true, AnyPort: true, Resolver: &answers{list: [][]string{{"127.0.0.1"}, {"::1"}}}})
-	for _, url := range vectors(t) {
+	e := open(t, egress.Options{Reach: egress.Reach{AllowHTTP: true, AnyPort: true}, Resolver: &answers{list: [][]string{{"127.0.0.1"}, {"::1"}}}})
+	for _, v := range testkit.Vectors(t) {
+		url := v.URL
+		if v.Row == "S-16" { // here every port is allowed
+			continue
+		}
 		for _, bent := range []string{url, strings.Replace(strings.TrimSuffix(url, "/"), ":8443", "", 1) + ":" + port + "/"} {
 			if a := send(t, e, routed(bent), time.Second); a.Outcome != postrider.OutcomeBlocked {
 				t.Errorf("Send to %q: outcome %s, error %q; want blocked", bent, a.Outcome, a.Error)
@@ -140,7 +127,7 @@ func TestForbiddenAnswersOfTheDNS(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			e := open(t, egress.Options{AllowHTTP: true, AnyPort: true, Resolver: &answers{list: tt.list}})
+			e := open(t, egress.Options{Reach: egress.Reach{AllowHTTP: true, AnyPort: true}, Resolver: &answers{list: tt.list}})
 			for range len(tt.list) {
 				a := send(t, e, routed("http://receiver.example:"+port), time.Second)
 				if a.Outcome != postrider.OutcomeBlocked || a.Error != "target_forbidden" {
@@ -163,10 +150,7 @@ func TestRebinding(t *testing.T) {
 	t.Parallel()
 	port, hits := canary(t)
 	resolver := &answers{list: [][]string{{"127.0.0.1"}, {"127.200.0.1"}}}
-	e := open(t, egress.Options{
-		AllowHTTP: true, AnyPort: true, Resolver: resolver,
-		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/9")},
-	})
+	e := open(t, egress.Options{Reach: egress.Reach{AllowHTTP: true, AnyPort: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/9")}}, Resolver: resolver})
 	var reached, blocked int64
 	for range 1000 {
 		switch a := send(t, e, routed("http://rebind.example:"+port), testkit.Patience); a.Outcome {
@@ -193,7 +177,7 @@ func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 	t.Setenv("NO_PROXY", "")
 	r := testkit.NewReceiver(t, testkit.Status(200))
 	resolver := &answers{list: [][]string{{"127.0.0.1"}}} // the environment never proxies a literal loopback
-	e := open(t, egress.Options{AllowHTTP: true, AnyPort: true, Allow: loopback, Resolver: resolver})
+	e := open(t, egress.Options{Reach: egress.Reach{AllowHTTP: true, AnyPort: true, Allow: loopback}, Resolver: resolver})
 	url := strings.Replace(r.URL, "127.0.0.1", "receiver.example", 1)
 	if a := send(t, e, routed(url), testkit.Patience); a.Outcome != postrider.OutcomeAccepted {
 		t.Errorf("outcome %s, error %q", a.Outcome, a.Error)
@@ -283,7 +267,7 @@ func TestNamesOfPrivateNetworksAreLookedUp(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]string{"receiver": "receiver", "receiver.example": "receiver.example."} {
 		asked := make(names, 1)
-		e := open(t, egress.Options{Allow: egress.PrivatePrefixes(), Resolver: asked})
+		e := open(t, egress.Options{Reach: egress.Reach{Allow: egress.PrivatePrefixes()}, Resolver: asked})
 		send(t, e, routed("https://"+host+"/"), testkit.Patience)
 		if name := <-asked; name != want {
 			t.Errorf("%s: asked for %q, want %q", host, name, want)

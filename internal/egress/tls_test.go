@@ -75,7 +75,7 @@ func TestTLSHandshakeThatIsNone(t *testing.T) {
 func TestHTTPIsRefusedByDefault(t *testing.T) {
 	t.Parallel()
 	r := testkit.NewReceiver(t, testkit.Status(200))
-	a := send(t, open(t, egress.Options{AnyPort: true, Allow: loopback}), routed(r.URL), testkit.Patience)
+	a := send(t, open(t, egress.Options{Reach: egress.Reach{AnyPort: true, Allow: loopback}}), routed(r.URL), testkit.Patience)
 	if a.Outcome != postrider.OutcomeBlocked || len(r.Requests()) != 0 {
 		t.Errorf("outcome %s, %d requests", a.Outcome, len(r.Requests()))
 	}

@@ -1,11 +1,11 @@
 // Package store says what a store of events and deliveries must do.
 //
-// A [Store] is six roles, each of them for one part of the program: [Inbox]
+// A [Store] is seven roles, each of them for one part of the program: [Inbox]
 // for ingest, [Queue] for dispatch, [Directory] and [Access] for the API,
-// [Ledger] for whoever looks back, [Upkeep] for the janitor. Stores that
-// several nodes can share have a seventh, [Nodes]. Every method is a
-// verb and one transaction: it happens whole or not at all, and is on disk
-// when it returns. No transaction is ever handed out.
+// [Seals] for whoever has the sealing keys, [Ledger] for whoever looks back,
+// [Upkeep] for the janitor. Stores that several nodes can share have an eighth,
+// [Nodes]. Every method is a verb and one transaction: it happens whole or not
+// at all, and is on disk when it returns. No transaction is ever handed out.
 //
 // Three packages implement the roles, memory, sqlite and postgres, and
 // storetest holds them to the sentences of these comments.
@@ -38,6 +38,7 @@ type Store interface {
 	Queue
 	Directory
 	Access
+	Seals
 	Ledger
 	Upkeep
 
@@ -317,11 +318,21 @@ type Directory interface {
 	// or before, if they were to.
 	RotateSecret(ctx context.Context, r RotateSecret) error
 
+	// RevokeSecret lets a secret expire now. One that is unknown to the endpoint,
+	// or has expired, is postrider.ErrNotFound, as is any of a deleted endpoint;
+	// the last one that has not expired is postrider.ErrConflict.
+	RevokeSecret(ctx context.Context, r RevokeSecret) error
+
+	// PublicKeys lists the secrets that have a public key, have not expired and
+	// are of an endpoint that is not deleted, newest first. Nothing sealed is
+	// among what it returns.
+	PublicKeys(ctx context.Context, q PublicKeyQuery) (Page[postrider.Secret], error)
+
 	// Changes returns the endpoints that changed after the version since, as
 	// they are now, in the order of their last change: at most limit, and the
-	// version up to which that is all of it. Every PutEndpoint and RotateSecret
-	// raises the version by one; so does PutStanding, where it disables, and
-	// PutCircuit, where it announces.
+	// version up to which that is all of it. Every PutEndpoint, RotateSecret and
+	// RevokeSecret raises the version by one; so does PutStanding, where it
+	// disables, and PutCircuit, where it announces.
 	// Deleted endpoints are among them, unless since is 0.
 	Changes(ctx context.Context, since int64, limit int) (Changes, error)
 }
@@ -345,6 +356,18 @@ type EndpointQuery struct {
 type RotateSecret struct {
 	Secret  postrider.Secret
 	Overlap time.Duration
+}
+
+// RevokeSecret ends one of an endpoint's secrets.
+type RevokeSecret struct {
+	Endpoint postrider.EndpointID
+	Secret   postrider.SecretID
+}
+
+// PublicKeyQuery filters public keys; a zero field does not.
+type PublicKeyQuery struct {
+	Endpoint postrider.EndpointID
+	Paging
 }
 
 // Changes are endpoints that changed.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -202,11 +203,18 @@ func TestPolicyComesBack(t *testing.T) {
 		ClientErrors: postrider.DeadLetterClientErrors,
 		Concurrency:  1000,
 		Expiry:       90 * 24 * time.Hour,
-		Signatures:   []postrider.Scheme{postrider.SchemePlain, postrider.SchemeTimestamped},
+		Signatures:   []postrider.Signature{{Scheme: postrider.SchemePlain, Header: "X-Acme", Prefix: "v1="}, {Scheme: postrider.SchemeTimestamped}},
 		Payload:      postrider.PayloadRaw,
 	}
+	full := postrider.DefaultPolicy()
+	full.Headers = []postrider.Header{{Name: "X-Tenant", Value: "acme"}, {Name: "X-Token", Secret: true}}
+	full.Auth = postrider.Auth{
+		Kind: postrider.AuthOAuth2, TokenURL: "https://acme.example/token", ClientID: "us", Scopes: []string{"a", "b"}, Audience: "acme",
+	}
+	full.TLS = postrider.TLS{Certificate: "a certificate", Authorities: "another"}
+	full.MaxRedirects, full.HTTP2, full.Compression = 3, true, postrider.CompressionGzip
 	for name, want := range map[string]postrider.Policy{
-		"the default": postrider.DefaultPolicy(), "a formula": formula, "a list": listed, "nothing": {},
+		"the default": postrider.DefaultPolicy(), "a formula": formula, "a list": listed, "everything": full, "nothing": {},
 	} {
 		document, err := store.EncodePolicy(want)
 		if err != nil {
@@ -224,6 +232,16 @@ func TestPolicyOfAnOlderDocumentHasDefaults(t *testing.T) {
 	got, err := store.DecodePolicy([]byte(`{"Retry":{"Preset":"48h"},"Concurrency":3,"Future":true}`))
 	want := postrider.DefaultPolicy()
 	want.Retry.Preset, want.Concurrency = "48h", 3
+	if want.Auth.Kind != postrider.AuthNone || want.Compression != postrider.CompressionNone {
+		t.Errorf("the defaults are %+v", want)
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	got, err = store.DecodePolicy([]byte(`{"Signatures":[{"Scheme":"plain","Header":"X-Acme"},{"Scheme":"slack"}],"Auth":{"User":"us"}}`))
+	want = postrider.DefaultPolicy()
+	want.Retry, want.Auth.User = postrider.RetryPolicy{}, "us"
+	want.Signatures = []postrider.Signature{{Scheme: postrider.SchemePlain, Header: "X-Acme"}, {Scheme: postrider.SchemeSlack}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -245,6 +263,7 @@ func TestContentHash(t *testing.T) {
 		{"another id", func(e *postrider.Event) { e.ID = postrider.EventID{9} }, true},
 		{"another key", func(e *postrider.Event) { e.IdempotencyKey = "k" }, true},
 		{"another API version", func(e *postrider.Event) { e.APIVersion = "2" }, true},
+		{"other hops", func(e *postrider.Event) { e.Hops = 3 }, true},
 		{"another time", func(e *postrider.Event) { e.CreatedAt = noon }, true},
 		{"another account", func(e *postrider.Event) { e.Account = postrider.AccountID{9} }, false},
 		{"another type", func(e *postrider.Event) { e.Type = "order.paid" }, false},
@@ -435,5 +454,28 @@ func TestAcceptWithHeldKeys(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, tt.check)
+	}
+}
+
+func TestSealedIDsComeByEndpoint(t *testing.T) {
+	t.Parallel()
+	a, b := postrider.EndpointID{1}, postrider.EndpointID{2}
+	sorted := []store.SealedID{{}, {Endpoint: a}, {a, postrider.SecretID{8}}, {a, postrider.SecretID{9}}, {Endpoint: b}, {b, postrider.SecretID{1}}}
+	for i, x := range sorted {
+		for j, y := range sorted {
+			if got, want := x.Compare(y), min(max(i-j, -1), 1); got != want {
+				t.Errorf("%v.Compare(%v) = %d, want %d", x, y, got, want)
+			}
+		}
+	}
+}
+
+func TestLogLinesKeepWhatIsSealed(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	slog.New(slog.NewTextHandler(&out, nil)).Info("sealed", "v", store.Sealed{Bytes: []byte("hush")})
+	want := "v.endpoint=ep_00000000000000000000000000 v.secret=sec_00000000000000000000000000"
+	if line := out.String(); strings.Contains(line, "hush") || !strings.Contains(line, want) {
+		t.Errorf("logged %s", line)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"testing"
@@ -24,20 +26,48 @@ type CA struct {
 // NewCA returns an authority of its own.
 func NewCA(tb testing.TB) *CA {
 	tb.Helper()
-	ca := &CA{Pool: x509.NewCertPool(), key: newKey(tb)}
-	ca.cert = ca.sign(tb, &x509.Certificate{
-		Subject: pkix.Name{CommonName: "testkit"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}, ca.key)
-	ca.Pool.AddCert(ca.cert)
+	ca, err := makeCA()
+	if err != nil {
+		tb.Fatal(err)
+	}
 	return ca
 }
 
+func makeCA() (*CA, error) {
+	issued, err := (&CA{}).issue(authority("testkit"))
+	if err != nil {
+		return nil, err
+	}
+	return issued.authority(), nil
+}
+
+// PEM returns the authority's own certificate.
+func (ca *CA) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
+}
+
 // Certificate returns a certificate for the names and addresses that ends at
-// that time.
+// that time. It is good for servers and for clients.
 func (ca *CA) Certificate(tb testing.TB, ends time.Time, hosts ...string) tls.Certificate {
 	tb.Helper()
-	template := &x509.Certificate{NotAfter: ends, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	c, err := ca.issue(leaf(ends, hosts...))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c.tls()
+}
+
+func authority(name string) *x509.Certificate {
+	return &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+}
+
+func leaf(ends time.Time, hosts ...string) *x509.Certificate {
+	template := &x509.Certificate{
+		NotAfter: ends, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
@@ -45,37 +75,51 @@ func (ca *CA) Certificate(tb testing.TB, ends time.Time, hosts ...string) tls.Ce
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	key := newKey(tb)
-	cert := ca.sign(tb, template, key)
-	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
+	return template
 }
 
-// sign makes a certificate of the template; the authority's own when it has
-// none yet.
-func (ca *CA) sign(tb testing.TB, template *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
-	tb.Helper()
+// issued is a certificate and its key.
+type issued struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// authority returns what signs with the certificate.
+func (c issued) authority() *CA {
+	ca := &CA{Pool: x509.NewCertPool(), cert: c.cert, key: c.key}
+	ca.Pool.AddCert(c.cert)
+	return ca
+}
+
+// tls returns what a server shows, with the certificates in between.
+func (c issued) tls(between ...*x509.Certificate) tls.Certificate {
+	shown := tls.Certificate{Certificate: [][]byte{c.cert.Raw}, PrivateKey: c.key}
+	for _, b := range between {
+		shown.Certificate = append(shown.Certificate, b.Raw)
+	}
+	return shown
+}
+
+// issue makes a certificate of the template; one signed by itself when the
+// authority is none.
+func (ca *CA) issue(template *x509.Certificate) (issued, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return issued{}, fmt.Errorf("generate key: %w", err)
+	}
+	parent, signer := ca.cert, ca.key
+	if parent == nil {
+		parent, signer = template, key
+	}
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
 	template.NotBefore = time.Now().Add(-24 * time.Hour)
-	parent := ca.cert
-	if parent == nil {
-		parent = template
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, ca.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
 	if err != nil {
-		tb.Fatalf("create certificate: %v", err)
+		return issued{}, fmt.Errorf("create certificate: %w", err)
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
-		tb.Fatalf("parse certificate: %v", err)
+		return issued{}, fmt.Errorf("parse certificate: %w", err)
 	}
-	return cert
-}
-
-func newKey(tb testing.TB) *ecdsa.PrivateKey {
-	tb.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatalf("generate key: %v", err)
-	}
-	return key
+	return issued{cert, key}, nil
 }

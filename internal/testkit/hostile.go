@@ -1,190 +1,143 @@
 package testkit
 
 import (
-	"bufio"
-	"errors"
-	"io"
-	"net"
-	"strconv"
+	"bytes"
+	"crypto/tls"
+	"fmt"
 	"strings"
-	"sync"
-	"testing"
-	"time"
 
 	"github.com/postrider/postrider"
 )
 
-// Hostile is one way in which a receiver misbehaves, and what a sender must
-// make of it.
+// Hostile is one way in which a receiver, or what leads to it, misbehaves, and
+// what a sender must make of it.
 type Hostile struct {
-	Name    string
+	Name     string   // what it does
+	Group    string   // tcp, head, length, body, answer, tls or dns
+	Rows     string   // the threats that it is a test of, by the catalogue's numbers
+	Schemes  []string // http, https or both
+	Verdicts []Verdict
+	Flood    bool // sends until it is stopped
+	Slow     bool // goes on until the sender's deadline has passed
+	Big      bool // shows only when the request is larger than what sockets hold
+	Kept     bool // its connection may be used for another request
+
+	acts   []act
+	start  func() (*spot, error)                // instead of acts: what listens, or does not
+	config func(*wardrobe) (*tls.Config, error) // nil: in good order
+	raw    bool                                 // the acts begin before TLS
+	name   string                               // a name of the rig's DNS, instead of the address
+	lie    lie                                  // what the DNS says of it
+}
+
+// Verdict is what a sender makes of a misbehaviour.
+type Verdict struct {
 	Outcome postrider.Outcome
-	Error   string // how the attempt's error begins
-	Flood   bool   // sends until it is stopped
-
-	acts []act
+	Error   string // how the attempt's error begins; empty: there is none
 }
 
-// NewHostile starts a receiver that misbehaves in that way on every connection,
-// and returns its URL.
-func NewHostile(tb testing.TB, h Hostile) string {
-	tb.Helper()
-	listener := listen(tb)
-	g := &rig{listener: listener, acts: h.acts, stop: make(chan struct{})}
-	g.running.Go(g.accept)
-	tb.Cleanup(g.close)
-	return "http://" + listener.Addr().String()
+// The most that an attempt may keep of a head and of a body.
+const mostKept = 16 << 10
+
+// Judge returns what is wrong with an attempt at such a receiver, or nil.
+func (h Hostile) Judge(a postrider.Attempt) error {
+	switch answered := a.Outcome != postrider.OutcomeBroken && a.Outcome != postrider.OutcomeTimedOut &&
+		a.Outcome != postrider.OutcomeUnreachable && a.Outcome != postrider.OutcomeBlocked; {
+	case !h.allows(a):
+		return fmt.Errorf("outcome %s, error %q; want one of %v", a.Outcome, a.Error, h.Verdicts)
+	case answered != (a.StatusCode != 0):
+		return fmt.Errorf("outcome %s with status %d", a.Outcome, a.StatusCode)
+	case len(a.ResponseHead) > mostKept || len(a.ResponseBody) > mostKept:
+		return fmt.Errorf("kept %d bytes of head, %d of body", len(a.ResponseHead), len(a.ResponseBody))
+	case strings.ContainsFunc(a.Error+a.FinalURL, unfit):
+		return fmt.Errorf("error %q, final URL %q: what a receiver said, as it said it", a.Error, a.FinalURL)
+	case bytes.Contains(a.RequestHead, []byte("whsec_")):
+		return fmt.Errorf("kept request head %q", a.RequestHead)
+	}
+	return nil
 }
 
-// rig is a TCP server that plays acts.
-type rig struct {
-	listener net.Listener
-	acts     []act
-	stop     chan struct{}
-	running  sync.WaitGroup
-}
-
-func (g *rig) accept() {
-	for {
-		conn, err := g.listener.Accept()
-		if err != nil {
-			return
+func (h Hostile) allows(a postrider.Attempt) bool {
+	for _, v := range h.Verdicts {
+		if a.Outcome == v.Outcome && strings.HasPrefix(a.Error, v.Error) && (v.Error == "") == (a.Error == "") {
+			return true
 		}
-		g.running.Go(func() { g.play(conn) })
+	}
+	return false
+}
+
+// unfit are what pages, terminals and logs take for more than a text.
+func unfit(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`<>"&`, r) }
+
+// The makers of the table. Each says what the sender must conclude; the methods
+// below add what is particular.
+
+func hostile(name string, outcome postrider.Outcome, err string, acts []act) Hostile {
+	return Hostile{
+		Name: name, Schemes: []string{"http", "https"},
+		Verdicts: []Verdict{{outcome, err}}, acts: acts,
 	}
 }
 
-func (g *rig) close() {
-	close(g.stop)
-	g.listener.Close()
-	g.running.Wait()
+func accepted(name string, acts ...act) Hostile {
+	return hostile(name, postrider.OutcomeAccepted, "", acts)
 }
 
-// play runs the acts until one fails, as every act does once the peer or the
-// test has gone.
-func (g *rig) play(conn net.Conn) {
-	defer conn.Close()
-	done := make(chan struct{})
-	defer close(done)
-	g.running.Go(func() {
-		select {
-		case <-g.stop:
-			conn.Close()
-		case <-done:
-		}
-	})
-	p := &peer{Conn: conn, in: bufio.NewReader(conn), stop: g.stop}
-	for _, a := range g.acts {
-		if a(p) != nil {
-			return
+func timedOut(name string, acts ...act) Hostile {
+	return hostile(name, postrider.OutcomeTimedOut, "timeout", acts).slow()
+}
+
+func cut(name string, acts ...act) Hostile {
+	return hostile(name, postrider.OutcomeBroken, "connection_cut", acts)
+}
+
+func alarmed(name string, acts ...act) Hostile {
+	return hostile(name, postrider.OutcomeBroken, "tls_error", acts)
+}
+
+func garbled(name string, acts ...act) Hostile {
+	return hostile(name, postrider.OutcomeBroken, "bad_response", acts)
+}
+
+func rejected(name, err string, acts ...act) Hostile {
+	return hostile(name, postrider.OutcomeRejected, err, acts)
+}
+
+func unreachable(name, err string, acts ...act) Hostile {
+	return hostile(name, postrider.OutcomeUnreachable, err, acts)
+}
+
+func blocked(name string) Hostile {
+	return hostile(name, postrider.OutcomeBlocked, "target_forbidden", nil)
+}
+
+func (h Hostile) rows(rows string) Hostile { h.Rows = rows; return h }
+
+func (h Hostile) flood() Hostile { h.Flood = true; return h }
+
+func (h Hostile) slow() Hostile { h.Slow = true; return h }
+
+func (h Hostile) big() Hostile { h.Big = true; return h }
+
+// kept lets the acts begin again on the same connection.
+func (h Hostile) kept() Hostile { h.Kept = true; return h }
+
+// over names the only scheme that it goes with.
+func (h Hostile) over(scheme string) Hostile { h.Schemes = []string{scheme}; return h }
+
+// or adds another verdict: what a sender sees is not always its choice.
+func (h Hostile) or(outcome postrider.Outcome, err string) Hostile {
+	h.Verdicts = append(h.Verdicts, Verdict{outcome, err})
+	return h
+}
+
+// in puts every one of them into the group, and those of no row into rows.
+func in(group, rows string, list ...Hostile) []Hostile {
+	for i := range list {
+		list[i].Group = group
+		if list[i].Rows == "" {
+			list[i].Rows = rows
 		}
 	}
-}
-
-// peer is the hostile end of one connection.
-type peer struct {
-	net.Conn
-	in   *bufio.Reader
-	stop <-chan struct{}
-}
-
-// act is a step of a misbehaviour.
-type act func(*peer) error
-
-var errStopped = errors.New("stopped")
-
-// request reads one whole request.
-func request(p *peer) error {
-	length := 0
-	for {
-		line, err := p.in.ReadString('\n')
-		if err != nil {
-			return err
-		}
-		if value, ok := strings.CutPrefix(strings.ToLower(line), "content-length: "); ok {
-			if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
-				return err
-			}
-		}
-		if line == "\r\n" {
-			_, err := io.CopyN(io.Discard, p.in, int64(length))
-			return err
-		}
-	}
-}
-
-// some reads the first byte of a request.
-func some(p *peer) error {
-	_, err := p.in.ReadByte()
-	return err
-}
-
-// reset closes the connection with a RST.
-func reset(p *peer) error {
-	tcp, ok := p.Conn.(*net.TCPConn)
-	if !ok {
-		return errStopped
-	}
-	return errors.Join(tcp.SetLinger(0), tcp.Close())
-}
-
-// halfClose ends the answer and goes on reading.
-func halfClose(p *peer) error {
-	tcp, ok := p.Conn.(*net.TCPConn)
-	if !ok {
-		return errStopped
-	}
-	return errors.Join(tcp.CloseWrite(), hold(p))
-}
-
-// hold does nothing until the peer goes.
-func hold(p *peer) error {
-	_, err := io.Copy(io.Discard, p.in)
-	return err
-}
-
-// stall does nothing, and reads nothing, until the test ends.
-func stall(p *peer) error {
-	<-p.stop
-	return errStopped
-}
-
-// say writes the text.
-func say(text string) act {
-	return func(p *peer) error {
-		_, err := io.WriteString(p, text)
-		return err
-	}
-}
-
-// drip writes the text a byte at a time.
-func drip(text string) act {
-	return func(p *peer) error {
-		tick := time.NewTicker(50 * time.Millisecond)
-		defer tick.Stop()
-		for i := range len(text) {
-			if _, err := io.WriteString(p, text[i:i+1]); err != nil {
-				return err
-			}
-			select {
-			case <-tick.C:
-			case <-p.stop:
-				return errStopped
-			}
-		}
-		return hold(p)
-	}
-}
-
-// flood writes the text again and again, up to n times.
-func flood(text string, n int) act {
-	return func(p *peer) error {
-		block := []byte(strings.Repeat(text, max(1, 32<<10/len(text))))
-		for written := 0; written < n*len(text); written += len(block) {
-			if _, err := p.Write(block); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	return list
 }

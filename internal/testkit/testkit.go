@@ -3,8 +3,9 @@
 //
 //   - [Receiver] is a webhook receiver that records its requests and answers as
 //     a test says.
-//   - [Hostiles] lists the ways in which a receiver misbehaves, and
-//     [NewHostile] starts one that does.
+//   - [Hostiles] lists the ways in which receivers, their TLS and their DNS
+//     misbehave, with what a sender must make of each. A [HostileRig] starts
+//     those that do, with or without a test.
 //   - [CA] issues certificates, good and bad ones.
 //
 // Everything is made with a testing.TB, fails that test by itself, and is gone

@@ -43,6 +43,7 @@ func (s *Store) PutEndpoint(_ context.Context, p store.PutEndpoint) (postrider.E
 	}
 	next.Revision++
 	next.CreatedAt, next.UpdatedAt = next.ID.Time(), s.now()
+	next.VerifiedAt = stored(next.VerifiedAt)
 	e.Endpoint = next
 	for _, secret := range p.Secrets {
 		e.add(secret)
@@ -73,7 +74,7 @@ func (s *Store) checkPutLocked(next postrider.Endpoint) error {
 // stays as it is.
 func (e *endpoint) add(secret postrider.Secret) {
 	secret.Endpoint = e.ID
-	secret.Key = bytes.Clone(secret.Key)
+	secret.Sealed = bytes.Clone(secret.Sealed)
 	secret.CreatedAt = secret.ID.Time()
 	if !secret.ExpiresAt.IsZero() {
 		secret.ExpiresAt = stored(secret.ExpiresAt)
@@ -81,14 +82,14 @@ func (e *endpoint) add(secret postrider.Secret) {
 	if !slices.ContainsFunc(e.secrets, func(s postrider.Secret) bool { return s.ID == secret.ID }) {
 		e.secrets = append(e.secrets, secret)
 	}
-	slices.SortFunc(e.secrets, func(a, b postrider.Secret) int { return b.ID.Compare(a.ID) })
+	slices.SortFunc(e.secrets, newestSecret)
 }
 
 // active returns the secrets that sign at now.
 func (e *endpoint) active(now time.Time) (active []postrider.Secret) {
 	for _, secret := range e.secrets {
 		if secret.ActiveAt(now) {
-			secret.Key = bytes.Clone(secret.Key)
+			secret.Sealed = bytes.Clone(secret.Sealed)
 			active = append(active, secret)
 		}
 	}
@@ -100,6 +101,9 @@ func ownEndpoint(e postrider.Endpoint) postrider.Endpoint {
 	e.EventTypes = slices.Clone(e.EventTypes)
 	e.Policy.Retry.Delays = slices.Clone(e.Policy.Retry.Delays)
 	e.Policy.Signatures = slices.Clone(e.Policy.Signatures)
+	e.Policy.Headers = slices.Clone(e.Policy.Headers)
+	e.Policy.Auth.Scopes = slices.Clone(e.Policy.Auth.Scopes)
+	e.Credentials = bytes.Clone(e.Credentials)
 	return e
 }
 
@@ -142,6 +146,58 @@ func (s *Store) RotateSecret(_ context.Context, r store.RotateSecret) error {
 	s.changeLocked(e)
 	return nil
 }
+
+// RevokeSecret implements [store.Directory].
+func (s *Store) RevokeSecret(_ context.Context, r store.RevokeSecret) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.revokeLocked(r, s.now()); err != nil {
+		return fmt.Errorf("revoke secret %s of endpoint %s: %w", r.Secret, r.Endpoint, err)
+	}
+	return nil
+}
+
+func (s *Store) revokeLocked(r store.RevokeSecret, now time.Time) error {
+	e, ok := s.endpoints.get(r.Endpoint)
+	if !ok || e.deleted() {
+		return postrider.ErrNotFound
+	}
+	at := slices.IndexFunc(e.secrets, func(s postrider.Secret) bool { return s.ID == r.Secret && s.ActiveAt(now) })
+	switch {
+	case at < 0:
+		return postrider.ErrNotFound
+	case len(e.active(now)) == 1:
+		return fmt.Errorf("it is the last one: %w", postrider.ErrConflict)
+	}
+	e.secrets[at].ExpiresAt = now
+	s.changeLocked(e)
+	return nil
+}
+
+// PublicKeys implements [store.Directory].
+func (s *Store) PublicKeys(_ context.Context, q store.PublicKeyQuery) (store.Page[postrider.Secret], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, paged, err := store.IDKey[postrider.SecretID](q.Paging)
+	if err != nil {
+		return store.Page[postrider.Secret]{}, err
+	}
+	var keys []postrider.Secret
+	for _, e := range s.endpoints.rows {
+		if e.deleted() || !selects(q.Endpoint, e.ID) {
+			continue
+		}
+		for _, secret := range e.active(s.now()) {
+			if secret.Sealed = nil; secret.Public != "" && (!paged || secret.ID.Compare(before) < 0) {
+				keys = append(keys, secret)
+			}
+		}
+	}
+	slices.SortFunc(keys, newestSecret)
+	return store.Cut(keys, q.Paging, func(s postrider.Secret) string { return string(s.ID[:]) }), nil
+}
+
+func newestSecret(a, b postrider.Secret) int { return b.ID.Compare(a.ID) }
 
 // Changes implements [store.Directory].
 func (s *Store) Changes(_ context.Context, since int64, limit int) (store.Changes, error) {

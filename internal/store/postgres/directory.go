@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -18,9 +19,9 @@ const raiseVersionSQL = `update subscriptions set version = version + 1 returnin
 
 const insertEndpointSQL = `
 	insert into endpoints (id, account, uid, url, description, event_types, status, status_reason, policy,
-		revision, version, created_at, updated_at)
+		credentials, verified_at, revision, version, created_at, updated_at)
 	values (@id, @account, @uid, @url, @description, @event_types, @status, @status_reason, @policy,
-		1, @version, @created_at, now())
+		@credentials, @verified_at, 1, @version, @created_at, now())
 	on conflict (id) do nothing
 	returning revision, updated_at`
 
@@ -28,7 +29,8 @@ const insertEndpointSQL = `
 const updateEndpointSQL = `
 	update endpoints
 	set uid = @uid, url = @url, description = @description, event_types = @event_types, status = @status,
-		status_reason = @status_reason, policy = @policy, revision = revision + 1, version = @version, updated_at = now()
+		status_reason = @status_reason, policy = @policy, credentials = @credentials, verified_at = @verified_at,
+		revision = revision + 1, version = @version, updated_at = now()
 	where id = @id and account = @account and status <> 'deleted' and revision = @revision
 	returning revision, updated_at`
 
@@ -43,10 +45,12 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 		return postrider.Endpoint{}, err
 	}
 	e := p.Endpoint
+	e.VerifiedAt = e.VerifiedAt.UTC().Truncate(time.Microsecond)
 	args := pgx.NamedArgs{
 		"id": someUUID(e.ID), "account": someUUID(e.Account), "uid": text(e.UID), "url": e.URL, "description": e.Description,
 		"event_types": patterns(e.EventTypes), "status": string(e.Status), "status_reason": e.StatusReason,
-		"policy": string(policy), "revision": e.Revision, "created_at": e.ID.Time(),
+		"policy": string(policy), "credentials": bytesOrNull(e.Credentials), "verified_at": instant(e.VerifiedAt),
+		"revision": e.Revision, "created_at": e.ID.Time(),
 	}
 	err = s.once(ctx, func() error {
 		return s.tx(ctx, func(tx pgx.Tx) error {
@@ -98,31 +102,31 @@ func raiseVersion(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 	return nil
 }
 
-// A secret that is there already, because a call is repeated, stays as it is.
-const insertSecretSQL = `
-	insert into endpoint_secrets (id, endpoint, key, created_at, expires_at)
-	values (@id, @endpoint, @key, @created_at, @expires_at)
-	on conflict (id) do nothing`
+// Walks endpoints_pkey.
+const touchEndpointSQL = `
+	update endpoints
+	set version = @version
+	where id = @id and status <> 'deleted'`
 
-func insertSecrets(ctx context.Context, tx pgx.Tx, endpoint postrider.EndpointID, secrets []postrider.Secret) error {
-	if len(secrets) == 0 {
-		return nil
+// touchEndpoint makes an endpoint one of the [store.Changes].
+func touchEndpoint(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
+	if err := raiseVersion(ctx, tx, args); err != nil {
+		return err
 	}
-	b := &pgx.Batch{}
-	for _, secret := range secrets {
-		b.Queue(insertSecretSQL, pgx.NamedArgs{
-			"id": someUUID(secret.ID), "endpoint": someUUID(endpoint), "key": secret.Key,
-			"created_at": secret.ID.Time(), "expires_at": instant(secret.ExpiresAt),
-		})
+	switch tag, err := tx.Exec(ctx, touchEndpointSQL, args); {
+	case err != nil:
+		return err
+	case tag.RowsAffected() == 0:
+		return postrider.ErrNotFound
 	}
-	return tx.SendBatch(ctx, b).Close()
+	return nil
 }
 
 // Walks endpoints_pkey by id, endpoints_uid by uid, endpoints_account by
 // account, and endpoints_pkey backwards for all.
 const endpointsSQL = `
 	select e.id, e.account, coalesce(e.uid, ''), e.url, e.description, e.event_types, e.status, e.status_reason,
-		e.policy, e.revision, e.created_at, e.updated_at
+		e.policy, e.credentials, e.verified_at, e.revision, e.created_at, e.updated_at
 	from endpoints e
 	where e.id < @before
 		and (@id::uuid is null or e.id = @id)
@@ -153,7 +157,7 @@ func scanEndpoint(row pgx.CollectableRow) (e postrider.Endpoint, err error) {
 	var policy []byte
 	var types []string
 	err = row.Scan(toID(&e.ID), toID(&e.Account), &e.UID, &e.URL, &e.Description, &types, &e.Status, &e.StatusReason,
-		&policy, &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt))
+		&policy, &e.Credentials, toTime(&e.VerifiedAt), &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt))
 	if err != nil {
 		return e, err
 	}
@@ -172,84 +176,11 @@ func patterns(ps []postrider.Pattern) []string {
 	return texts
 }
 
-// Walks endpoint_secrets_endpoint.
-const secretsSQL = `
-	select s.id, s.endpoint, s.key, s.created_at, s.expires_at
-	from unnest(@endpoints::uuid[]) as e (id)
-	join endpoint_secrets s on s.endpoint = e.id
-	where s.expires_at is null or s.expires_at > now()
-	order by s.endpoint, s.id desc`
-
-// Secrets returns an endpoint's secrets that have not expired, newest first.
-func (s *Store) Secrets(ctx context.Context, endpoint postrider.EndpointID) ([]postrider.Secret, error) {
-	secrets, err := s.secrets(ctx, uuids{someUUID(endpoint)})
-	if err != nil {
-		return nil, fmt.Errorf("secrets of %s: %w", endpoint, err)
-	}
-	return secrets, nil
-}
-
-func (s *Store) secrets(ctx context.Context, endpoints uuids) ([]postrider.Secret, error) {
-	var secrets []postrider.Secret
-	err := s.repeat(ctx, func(bool) (err error) {
-		rows, _ := s.pool.Query(ctx, secretsSQL, pgx.NamedArgs{"endpoints": endpoints})
-		secrets, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (k postrider.Secret, err error) {
-			err = row.Scan(toID(&k.ID), toID(&k.Endpoint), &k.Key, toTime(&k.CreatedAt), toTime(&k.ExpiresAt))
-			return k, err
-		})
-		return err
-	})
-	return secrets, err
-}
-
-// Walks endpoints_pkey.
-const touchEndpointSQL = `
-	update endpoints
-	set version = @version
-	where id = @id and status <> 'deleted'`
-
-// Walks endpoint_secrets_endpoint.
-const expireSecretsSQL = `
-	update endpoint_secrets
-	set expires_at = least(expires_at, now() + @overlap * interval '1 microsecond')
-	where endpoint = @id`
-
-// RotateSecret adds a secret and lets the others expire.
-func (s *Store) RotateSecret(ctx context.Context, r store.RotateSecret) error {
-	args := pgx.NamedArgs{"id": someUUID(r.Secret.Endpoint), "overlap": r.Overlap.Microseconds()}
-	err := s.once(ctx, func() error {
-		return s.tx(ctx, func(tx pgx.Tx) error { return rotate(ctx, tx, r.Secret, args) })
-	})
-	if isCode(err, codeUnique) {
-		err = postrider.ErrConflict
-	}
-	if err != nil {
-		return fmt.Errorf("rotate the secret of %s: %w", r.Secret.Endpoint, err)
-	}
-	return nil
-}
-
-func rotate(ctx context.Context, tx pgx.Tx, secret postrider.Secret, args pgx.NamedArgs) error {
-	if err := raiseVersion(ctx, tx, args); err != nil {
-		return err
-	}
-	switch tag, err := tx.Exec(ctx, touchEndpointSQL, args); {
-	case err != nil:
-		return err
-	case tag.RowsAffected() == 0:
-		return postrider.ErrNotFound
-	}
-	if _, err := tx.Exec(ctx, expireSecretsSQL, args); err != nil {
-		return err
-	}
-	return insertSecrets(ctx, tx, secret.Endpoint, []postrider.Secret{secret})
-}
-
 // Walks endpoints_version and circuits_pkey. Every version up to the greatest in sight is in
 // sight, since they commit in their order.
 const changesSQL = `
 	select e.version, e.id, e.account, coalesce(e.uid, ''), e.url, e.description, e.event_types, e.status,
-		e.status_reason, e.policy, e.revision, e.created_at, e.updated_at,
+		e.status_reason, e.policy, e.credentials, e.verified_at, e.revision, e.created_at, e.updated_at,
 		c.endpoint, coalesce(c.status, ''), coalesce(c.reason, ''), c.opened_at, c.probe_at, coalesce(c.cooldown, 0),
 		c.failing_since, coalesce(c.generation, 0)
 	from endpoints e
@@ -316,8 +247,8 @@ func scanChange(row pgx.CollectableRow, version *int64) (store.Routed, error) {
 	var r store.Routed
 	e, c, policy, types := &r.Endpoint, &r.Circuit, []byte(nil), []string(nil)
 	err := row.Scan(version, toID(&e.ID), toID(&e.Account), &e.UID, &e.URL, &e.Description, &types, &e.Status,
-		&e.StatusReason, &policy, &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt), toID(&c.Endpoint), &c.Status,
-		&c.Reason, toTime(&c.OpenedAt), toTime(&c.ProbeAt), toWait(&c.Cooldown), toTime(&c.FailingSince), &c.Generation)
+		&e.StatusReason, &policy, &e.Credentials, toTime(&e.VerifiedAt), &e.Revision, toTime(&e.CreatedAt),
+		toTime(&e.UpdatedAt), toID(&c.Endpoint), &c.Status, &c.Reason, toTime(&c.OpenedAt), toTime(&c.ProbeAt), toWait(&c.Cooldown), toTime(&c.FailingSince), &c.Generation)
 	if err != nil {
 		return r, err
 	}

@@ -17,7 +17,7 @@ import (
 // Only one event carries its bytes.
 const eventsSQL = `
 	select e.id, e.account, e.type, case when @id::uuid is not null then e.data end, e.api_version, e.ordering_key,
-		e.sequence, @type::text is null or e.type = @type as matches, e.n = 10000 as last
+		e.sequence, e.hops, @type::text is null or e.type = @type as matches, e.n = 10000 as last
 	from (
 		select e.*, row_number() over (order by e.id desc) as n
 		from events e
@@ -48,7 +48,7 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[post
 
 func scanEvent(row pgx.CollectableRow) (r examined[postrider.Event], err error) {
 	e := &r.item
-	err = row.Scan(toID(&e.ID), toID(&e.Account), &e.Type, &e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence,
+	err = row.Scan(toID(&e.ID), toID(&e.Account), &e.Type, &e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence, &e.Hops,
 		&r.matches, &r.last)
 	r.id, e.CreatedAt = e.ID, e.ID.Time()
 	return r, err
@@ -193,7 +193,7 @@ func (s *Store) delivery(ctx context.Context, id postrider.DeliveryID, account p
 // attempts_account for all of an account.
 const attemptsSQL = `
 	select a.delivery, a.number, a.event, a.endpoint, a.outcome, a.status_code, a.error, a.retry_after, a.started_at,
-		a.duration, a.stale, a.status_after, a.next_at,
+		a.duration, a.stale, a.status_after, a.next_at, coalesce(a.final_url, ''),
 		b.request_head, b.response_head,
 		coalesce(b.response_body, case when @delivery::uuid is not null then a.response_start end)
 	from attempts a
@@ -242,7 +242,7 @@ func attemptCursor(p store.Paging) (before pgtype.UUID, after int32, err error) 
 func scanAttempt(row pgx.CollectableRow) (a postrider.Attempt, err error) {
 	err = row.Scan(toID(&a.Delivery), &a.Number, toID(&a.Event), toID(&a.Endpoint), &a.Outcome, &a.StatusCode, &a.Error,
 		toWait(&a.RetryAfter), toTime(&a.StartedAt), toWait(&a.Duration), &a.Stale, &a.StatusAfter, toTime(&a.NextAt),
-		&a.RequestHead, &a.ResponseHead, &a.ResponseBody)
+		&a.FinalURL, &a.RequestHead, &a.ResponseHead, &a.ResponseBody)
 	return a, err
 }
 

@@ -48,8 +48,12 @@ select id(i, 'endpoint'), id(i % 20, 'account'), 'https://acme.example', '', '{*
     case when i % 50 = 0 then 'deleted' else 'enabled' end, '', '{}', 1, i, now(), now()
 from generate_series(1, 500) i;
 
-insert into events (id, account, type, data, api_version, ordering_key, sequence, created_at)
-select id(i, 'event'), id(i % 20, 'account'), 'order.created', repeat('x', 200)::bytea, '', '', 0, now()
+insert into endpoint_secrets (id, endpoint, sealed, public, created_at)
+select id(i, 'secret'), id(i % 500 + 1, 'endpoint'), 'x', case when i % 10 = 0 then 'whpk_' || i end, now()
+from generate_series(1, 5000) i;
+
+insert into events (id, account, type, data, api_version, ordering_key, hops, sequence, created_at)
+select id(i, 'event'), id(i % 20, 'account'), 'order.created', repeat('x', 200)::bytea, '', '', 0, 0, now()
 from generate_series(1, 20000) i;
 
 insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at)
@@ -144,6 +148,8 @@ func TestPlans(t *testing.T) {
 		"expire_end":       {expireOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
 		"cancel_find":      {cancelOrdered.find, pgx.NamedArgs{"limit": 1}},
 		"cancel_end":       {cancelOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
+		"reseal":           {resealSQL, pgx.NamedArgs{"endpoints": uuids{}, "secrets": uuids{}, "was": [][]byte{}, "now": [][]byte{}}},
+		"revoke_active":    {activeSecretsSQL, pgx.NamedArgs{"id": nil, "secret": nil}},
 		"records":          {recordsSQL, pgx.NamedArgs{"after": nil, "limit": 1, "span": 1}},
 	} {
 		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, statement.sql, statement.args)) })
@@ -175,18 +181,21 @@ func TestPlansOfLists(t *testing.T) {
 		sql    string
 		filter pgx.NamedArgs
 	}{
-		"deliveries":             {deliveriesSQL, nil},
-		"deliveries_by_account":  {deliveriesSQL, pgx.NamedArgs{"account": uuid(account)}},
-		"deliveries_by_endpoint": {deliveriesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "status": "delivered"}},
-		"deliveries_by_event":    {deliveriesSQL, pgx.NamedArgs{"event": uuid(event)}},
-		"deliveries_by_id":       {deliveriesSQL, pgx.NamedArgs{"id": uuid(event)}},
-		"events_by_account":      {eventsSQL, pgx.NamedArgs{"account": uuid(account)}},
-		"events_by_id":           {eventsSQL, pgx.NamedArgs{"id": uuid(event)}},
-		"attempts_by_delivery":   {attemptsSQL, pgx.NamedArgs{"delivery": uuid(event), "account": uuid(account)}},
-		"attempts_by_event":      {attemptsSQL, pgx.NamedArgs{"event": uuid(event), "account": uuid(account)}},
-		"dead_letters":           {deadLettersSQL, pgx.NamedArgs{"account": uuid(account)}},
-		"ordered_keys":           {orderedKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "after": ""}},
-		"standings":              {standingsSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "before": 1 << 40}},
+		"deliveries":              {deliveriesSQL, nil},
+		"deliveries_by_account":   {deliveriesSQL, pgx.NamedArgs{"account": uuid(account)}},
+		"deliveries_by_endpoint":  {deliveriesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "status": "delivered"}},
+		"deliveries_by_event":     {deliveriesSQL, pgx.NamedArgs{"event": uuid(event)}},
+		"deliveries_by_id":        {deliveriesSQL, pgx.NamedArgs{"id": uuid(event)}},
+		"events_by_account":       {eventsSQL, pgx.NamedArgs{"account": uuid(account)}},
+		"events_by_id":            {eventsSQL, pgx.NamedArgs{"id": uuid(event)}},
+		"attempts_by_delivery":    {attemptsSQL, pgx.NamedArgs{"delivery": uuid(event), "account": uuid(account)}},
+		"attempts_by_event":       {attemptsSQL, pgx.NamedArgs{"event": uuid(event), "account": uuid(account)}},
+		"dead_letters":            {deadLettersSQL, pgx.NamedArgs{"account": uuid(account)}},
+		"ordered_keys":            {orderedKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "after": ""}},
+		"public_keys":             {publicKeysSQL, pgx.NamedArgs{"before": before}},
+		"public_keys_by_endpoint": {publicKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint)}},
+		"sealed":                  {sealedSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "secret": uuid(event)}},
+		"standings":               {standingsSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "before": 1 << 40}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rows, _ := conn.Query(t.Context(), `explain (costs off) `+statement.sql, deliveries(statement.filter))

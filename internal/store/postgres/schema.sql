@@ -109,6 +109,7 @@ CREATE TABLE public.attempts (
     next_at timestamp with time zone,
     replayed_from uuid,
     response_start bytea,
+    final_url text,
     CONSTRAINT attempts_decision CHECK (((status_after <> ALL (ARRAY['cancelled'::text, 'skipped'::text])) OR (outcome = 'none'::text))),
     CONSTRAINT attempts_duration_check CHECK ((duration >= 0)),
     CONSTRAINT attempts_next_at CHECK (((next_at IS NULL) OR (status_after = 'pending'::text))),
@@ -130,6 +131,8 @@ COMMENT ON COLUMN public.attempts.retry_after IS 'Microseconds.';
 COMMENT ON COLUMN public.attempts.duration IS 'Microseconds.';
 
 COMMENT ON COLUMN public.attempts.response_start IS 'The first bytes of an accepted answer.';
+
+COMMENT ON COLUMN public.attempts.final_url IS 'Where redirects led to; null: there were none.';
 
 CREATE TABLE public.circuits (
     endpoint uuid NOT NULL,
@@ -179,13 +182,17 @@ COMMENT ON TABLE public.dead_letters IS 'Deliveries that wait for a person, and 
 CREATE TABLE public.endpoint_secrets (
     id uuid NOT NULL,
     endpoint uuid NOT NULL,
-    key bytea NOT NULL,
+    sealed bytea NOT NULL,
+    public text,
     created_at timestamp with time zone NOT NULL,
     expires_at timestamp with time zone,
-    CONSTRAINT endpoint_secrets_key_check CHECK (((octet_length(key) >= 24) AND (octet_length(key) <= 64)))
+    CONSTRAINT endpoint_secrets_public_check CHECK ((public <> ''::text)),
+    CONSTRAINT endpoint_secrets_sealed_check CHECK ((octet_length(sealed) > 0))
 );
 
 COMMENT ON TABLE public.endpoint_secrets IS 'What an endpoint''s requests are signed with; several during a rotation.';
+
+COMMENT ON COLUMN public.endpoint_secrets.public IS 'What a private key is verified with; null: it is none.';
 
 CREATE TABLE public.endpoints (
     id uuid NOT NULL,
@@ -197,10 +204,13 @@ CREATE TABLE public.endpoints (
     status text NOT NULL,
     status_reason text NOT NULL,
     policy text NOT NULL,
+    credentials bytea,
+    verified_at timestamp with time zone,
     revision bigint NOT NULL,
     version bigint NOT NULL,
     created_at timestamp with time zone NOT NULL,
     updated_at timestamp with time zone NOT NULL,
+    CONSTRAINT endpoints_credentials_check CHECK ((octet_length(credentials) > 0)),
     CONSTRAINT endpoints_revision_check CHECK ((revision >= 1)),
     CONSTRAINT endpoints_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'paused'::text, 'disabled'::text, 'deleted'::text]))),
     CONSTRAINT endpoints_uid_check CHECK ((uid <> ''::text))
@@ -209,6 +219,10 @@ CREATE TABLE public.endpoints (
 COMMENT ON TABLE public.endpoints IS 'Where to send, who subscribed to what, and how to treat it.';
 
 COMMENT ON COLUMN public.endpoints.policy IS 'The JSON document of store.EncodePolicy.';
+
+COMMENT ON COLUMN public.endpoints.credentials IS 'Sealed; null: there are none.';
+
+COMMENT ON COLUMN public.endpoints.verified_at IS 'When its owner proved to want events at this URL; null: never.';
 
 COMMENT ON COLUMN public.endpoints.version IS 'What subscriptions.version became with the endpoint''s last change.';
 
@@ -227,8 +241,10 @@ CREATE TABLE public.events (
     data bytea NOT NULL,
     api_version text NOT NULL,
     ordering_key text NOT NULL,
+    hops smallint NOT NULL,
     sequence bigint NOT NULL,
     created_at timestamp with time zone NOT NULL,
+    CONSTRAINT events_hops_check CHECK ((hops >= 0)),
     CONSTRAINT events_order CHECK (((ordering_key = ''::text) = (sequence = 0)))
 )
 PARTITION BY RANGE (id);
@@ -358,6 +374,15 @@ COMMENT ON COLUMN public.queue.ordering_key IS 'Of ordered deliveries alone, as 
 
 COMMENT ON COLUMN public.queue.pauses IS 'Whether its end as a dead letter pauses the key.';
 
+CREATE TABLE public.ring (
+    kept bytea NOT NULL,
+    single boolean DEFAULT true NOT NULL,
+    CONSTRAINT ring_kept_check CHECK ((octet_length(kept) > 0)),
+    CONSTRAINT ring_single_check CHECK (single)
+);
+
+COMMENT ON TABLE public.ring IS 'At most one row: the keys that secrets and credentials are sealed with, as they are kept.';
+
 CREATE TABLE public.shards (
     shard smallint NOT NULL,
     owner bigint,
@@ -446,6 +471,9 @@ ALTER TABLE ONLY public.postrider_migrations
 ALTER TABLE ONLY public.queue
     ADD CONSTRAINT queue_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.ring
+    ADD CONSTRAINT ring_pkey PRIMARY KEY (single);
+
 ALTER TABLE ONLY public.shards
     ADD CONSTRAINT shards_pkey PRIMARY KEY (shard);
 
@@ -505,13 +533,21 @@ COMMENT ON INDEX public.dead_letters_pkey IS 'DeadLetters and Deliveries: one, a
 
 CREATE INDEX endpoint_secrets_endpoint ON public.endpoint_secrets USING btree (endpoint, id);
 
-COMMENT ON INDEX public.endpoint_secrets_endpoint IS 'Secrets and Changes: the secrets of an endpoint, newest first.';
+COMMENT ON INDEX public.endpoint_secrets_endpoint IS 'Secrets and Changes: the secrets of an endpoint, newest first. Sealed: all of them. Reseal: one.';
 
-COMMENT ON INDEX public.endpoint_secrets_pkey IS 'Identity.';
+COMMENT ON INDEX public.endpoint_secrets_pkey IS 'RevokeSecret: one.';
+
+CREATE INDEX endpoint_secrets_public ON public.endpoint_secrets USING btree (id) WHERE (public IS NOT NULL);
+
+COMMENT ON INDEX public.endpoint_secrets_public IS 'PublicKeys: newest first.';
 
 CREATE INDEX endpoints_account ON public.endpoints USING btree (account, id);
 
 COMMENT ON INDEX public.endpoints_account IS 'Endpoints of an account, newest first.';
+
+CREATE INDEX endpoints_credentials ON public.endpoints USING btree (id) WHERE (credentials IS NOT NULL);
+
+COMMENT ON INDEX public.endpoints_credentials IS 'Sealed: the endpoints that have credentials. Reseal: one.';
 
 CREATE INDEX endpoints_deleted ON public.endpoints USING btree (id) WHERE (status = 'deleted'::text);
 
@@ -574,6 +610,8 @@ CREATE INDEX queue_ordered_expires_at ON public.queue USING btree (expires_at) W
 COMMENT ON INDEX public.queue_ordered_expires_at IS 'Expire: the ordered rows whose time is over. Those without an order pay for no such index.';
 
 COMMENT ON INDEX public.queue_pkey IS 'Settle, Release, Cancel: one delivery. Expire: those without an order. Deliveries: by age.';
+
+COMMENT ON INDEX public.ring_pkey IS 'KeepRing. Keeps the table to its one row.';
 
 COMMENT ON INDEX public.shards_pkey IS 'Beat: all of them.';
 

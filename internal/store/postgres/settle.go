@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/postrider/postrider"
@@ -51,9 +52,9 @@ const judgeSQL = `
 		from unnest(@ids::uuid[], @numbers::int[], @events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[],
 			@outcomes::text[], @status_codes::smallint[], @errors::text[], @retry_afters::bigint[],
 			@started_at::timestamptz[], @durations::bigint[], @statuses::text[], @reasons::text[], @afters::bigint[],
-			@replayed_from::uuid[], @response_starts::bytea[])
+			@replayed_from::uuid[], @response_starts::bytea[], @final_urls::text[])
 			with ordinality as s (id, number, event, endpoint, account, type, outcome, status_code, error,
-				retry_after, started_at, duration, status, reason, after, replayed_from, response_start, place)
+				retry_after, started_at, duration, status, reason, after, replayed_from, response_start, final_url, place)
 	)`
 
 // What a dead letter shows of attempts before the last is looked up in every
@@ -83,17 +84,18 @@ const burySQL = `, buried as (
 
 const recordSQL = `, recorded as (
 		insert into attempts as a (delivery, number, event, endpoint, account, type, outcome, status_code, error,
-			retry_after, started_at, duration, stale, status_after, next_at, replayed_from, response_start)
+			retry_after, started_at, duration, stale, status_after, next_at, replayed_from, response_start,
+			final_url)
 		select j.id, j.number, j.event, j.endpoint, j.account, j.type, j.outcome, j.status_code, j.error,
 			j.retry_after, j.started_at, j.duration, j.stale, j.status,
 			case when j.status = 'pending' and not j.stale then now() + j.after * interval '1 microsecond' end,
-			j.replayed_from, j.response_start
+			j.replayed_from, j.response_start, j.final_url
 		from judged j
 		on conflict (delivery, number) do update
 		set outcome = excluded.outcome, status_code = excluded.status_code, error = excluded.error,
 			retry_after = excluded.retry_after, started_at = excluded.started_at, duration = excluded.duration,
 			stale = excluded.stale, status_after = excluded.status_after, next_at = excluded.next_at,
-			response_start = excluded.response_start
+			response_start = excluded.response_start, final_url = excluded.final_url
 		where (a.outcome = 'lost' and excluded.outcome <> 'lost') or (a.stale and not excluded.stale)
 	)
 	select j.stale
@@ -250,6 +252,7 @@ type settlementColumns struct {
 	statusCodes                                    []int16
 	startedAt                                      []time.Time
 	responseStarts                                 [][]byte
+	finalURLs                                      pgtype.FlatArray[pgtype.Text]
 }
 
 func settleColumns(settlements []store.Settlement) (*settlementColumns, *bodyColumns) {
@@ -279,7 +282,7 @@ func (c *settlementColumns) add(s *store.Settlement) {
 	if attempt.Outcome == postrider.OutcomeAccepted {
 		start = bytesOrNull(attempt.ResponseBody[:min(len(attempt.ResponseBody), maxStart)])
 	}
-	c.responseStarts = append(c.responseStarts, start)
+	c.responseStarts, c.finalURLs = append(c.responseStarts, start), append(c.finalURLs, text(attempt.FinalURL))
 }
 
 // errorOf returns what the record says: of a decision without a request, its
@@ -297,7 +300,7 @@ func (c *settlementColumns) args() pgx.NamedArgs {
 		"accounts": c.accounts, "types": c.types, "outcomes": c.outcomes, "status_codes": c.statusCodes,
 		"errors": c.errors, "retry_afters": c.retryAfters, "started_at": c.startedAt, "durations": c.durations,
 		"statuses": c.statuses, "reasons": c.reasons, "steps": c.steps, "afters": c.afters,
-		"replayed_from": c.replayedFrom, "response_starts": c.responseStarts,
+		"replayed_from": c.replayedFrom, "response_starts": c.responseStarts, "final_urls": c.finalURLs,
 	}
 }
 

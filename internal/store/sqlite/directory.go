@@ -15,13 +15,14 @@ import (
 const (
 	createEndpointSQL = `
 	insert into endpoints (id, account, uid, url, description, event_types, status, status_reason, policy,
-		revision, version, created_at, updated_at)
+		credentials, verified_at, revision, version, created_at, updated_at)
 	values (@id, @account, @uid, @url, @description, @event_types, @status, @status_reason, @policy,
-		@revision, @version, @created_at, @now)`
+		@credentials, @verified_at, @revision, @version, @created_at, @now)`
 	changeEndpointSQL = `
 	update endpoints
 	set uid = @uid, url = @url, description = @description, event_types = @event_types, status = @status,
-		status_reason = @status_reason, policy = @policy, revision = @revision, version = @version, updated_at = @now
+		status_reason = @status_reason, policy = @policy, credentials = @credentials, verified_at = @verified_at,
+		revision = @revision, version = @version, updated_at = @now
 	where id = @id`
 )
 
@@ -46,11 +47,12 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 			return postrider.Endpoint{}, err
 		}
 		e.Revision++
-		e.UpdatedAt = tx.now
+		e.UpdatedAt, e.VerifiedAt = tx.now, e.VerifiedAt.UTC().Truncate(time.Microsecond)
 		err = tx.exec(ctx, statement, sql.Named("id", blob(e.ID)), sql.Named("account", blob(e.Account)),
 			sql.Named("uid", textOrNull(e.UID)), sql.Named("url", e.URL), sql.Named("description", e.Description),
 			sql.Named("event_types", string(types)), sql.Named("status", string(e.Status)),
 			sql.Named("status_reason", e.StatusReason), sql.Named("policy", string(policy)),
+			sql.Named("credentials", bytesOrNull(e.Credentials)), sql.Named("verified_at", microsOrNull(e.VerifiedAt)),
 			sql.Named("revision", e.Revision), sql.Named("version", version),
 			sql.Named("created_at", micros(e.CreatedAt)), sql.Named("now", micros(tx.now)))
 		if err != nil {
@@ -98,18 +100,8 @@ func raiseVersion(ctx context.Context, tx *tx) (version int64, err error) {
 	return version, err
 }
 
-const addSecretSQL = `
-	insert into endpoint_secrets (id, endpoint, key, created_at, expires_at)
-	values (@id, @endpoint, @key, @created_at, @expires_at)`
-
-func addSecret(ctx context.Context, tx *tx, s postrider.Secret) error {
-	return tx.exec(ctx, addSecretSQL, sql.Named("id", blob(s.ID)), sql.Named("endpoint", blob(s.Endpoint)),
-		sql.Named("key", someBytes(s.Key)), sql.Named("created_at", micros(s.ID.Time())),
-		sql.Named("expires_at", microsOrNull(s.ExpiresAt)))
-}
-
 const endpointColumns = `id, account, uid, url, description, event_types, endpoints.status, status_reason, policy,
-		revision, created_at, updated_at`
+		credentials, verified_at, revision, created_at, updated_at`
 
 const endpointsFilter = ` and id < @below
 		and (@id is null or id = @id)
@@ -155,7 +147,7 @@ func scanEndpointAnd(rows *sql.Rows, e *postrider.Endpoint, more ...any) error {
 	var types, policy string
 	err := rows.Scan(append([]any{
 		toID(&e.ID), toID(&e.Account), toString(&e.UID), &e.URL, &e.Description, &types, toString(&e.Status),
-		&e.StatusReason, &policy, &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt),
+		&e.StatusReason, &policy, &e.Credentials, toTime(&e.VerifiedAt), &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt),
 	}, more...)...)
 	if err != nil {
 		return err
@@ -167,49 +159,8 @@ func scanEndpointAnd(rows *sql.Rows, e *postrider.Endpoint, more ...any) error {
 	return err
 }
 
-// By endpoint_secrets_endpoint, from its end.
-const secretsSQL = `
-	select id, endpoint, key, created_at, expires_at from endpoint_secrets
-	where endpoint = @endpoint and (expires_at is null or expires_at > @now)
-	order by id desc`
-
-// Secrets returns an endpoint's secrets; see [store.Directory].
-func (s *Store) Secrets(ctx context.Context, endpoint postrider.EndpointID) ([]postrider.Secret, error) {
-	secrets, err := list(ctx, s, secretsOf(endpoint, s.now()), scanSecret)
-	return secrets, s.explain("list secrets", err)
-}
-
-func secretsOf(endpoint postrider.EndpointID, now time.Time) query {
-	return query{secretsSQL, []any{sql.Named("endpoint", blob(endpoint)), sql.Named("now", micros(now))}}
-}
-
-func scanSecret(rows *sql.Rows, s *postrider.Secret) error {
-	return rows.Scan(toID(&s.ID), toID(&s.Endpoint), &s.Key, toTime(&s.CreatedAt), toTime(&s.ExpiresAt))
-}
-
-// By the key of endpoints, then by endpoint_secrets_endpoint.
-const (
-	touchEndpointSQL = `update endpoints set version = @version where id = @id and status <> 'deleted'`
-	expireSecretsSQL = `
-	update endpoint_secrets set expires_at = @until
-	where endpoint = @endpoint and (expires_at is null or expires_at > @until)`
-)
-
-// RotateSecret adds a secret and lets the others expire; see
-// [store.Directory].
-func (s *Store) RotateSecret(ctx context.Context, r store.RotateSecret) error {
-	return change(ctx, s, "rotate secret", func(ctx context.Context, tx *tx) error {
-		if err := touchEndpoint(ctx, tx, r.Secret.Endpoint); err != nil {
-			return err
-		}
-		err := tx.exec(ctx, expireSecretsSQL, sql.Named("endpoint", blob(r.Secret.Endpoint)),
-			sql.Named("until", micros(tx.now.Add(r.Overlap))))
-		if err != nil {
-			return err
-		}
-		return addSecret(ctx, tx, r.Secret)
-	})
-}
+// By the key of endpoints.
+const touchEndpointSQL = `update endpoints set version = @version where id = @id and status <> 'deleted'`
 
 // touchEndpoint makes an endpoint one of the [store.Changes].
 func touchEndpoint(ctx context.Context, tx *tx, id postrider.EndpointID) error {

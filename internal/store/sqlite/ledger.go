@@ -17,13 +17,13 @@ const eventsFilter = ` and id < @below and id >= @from
 // from the end of the key.
 const (
 	eventSQL = `
-	select id, account, type, data, api_version, ordering_key, sequence, created_at
+	select id, account, type, data, api_version, ordering_key, sequence, hops, created_at
 	from events where id = @id and (@account is null or account = @account)` + eventsFilter
 	eventsOfAccountSQL = `
-	select id, account, type, null, api_version, ordering_key, sequence, created_at
+	select id, account, type, null, api_version, ordering_key, sequence, hops, created_at
 	from events where account = @account` + eventsFilter
 	eventsSQL = `
-	select id, account, type, null, api_version, ordering_key, sequence, created_at
+	select id, account, type, null, api_version, ordering_key, sequence, hops, created_at
 	from events where true` + eventsFilter
 )
 
@@ -46,7 +46,7 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[post
 }
 
 const attemptsColumns = `delivery, attempts.number, event, endpoint, outcome, status_code, retry_after, started_at, duration,
-		error, stale, status_after, next_at`
+		error, stale, status_after, next_at, final_url`
 
 const attemptsFilter = `
 		and (@account is null or account = @account)
@@ -90,7 +90,7 @@ func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (store.Page[
 func scanAttempt(rows *sql.Rows, a *postrider.Attempt) error {
 	return rows.Scan(toID(&a.Delivery), &a.Number, toID(&a.Event), toID(&a.Endpoint), toString(&a.Outcome), &a.StatusCode,
 		toWait(&a.RetryAfter), toTime(&a.StartedAt), toWait(&a.Duration), &a.Error, &a.Stale, toString(&a.StatusAfter),
-		toTime(&a.NextAt), &a.RequestHead, &a.ResponseHead, &a.ResponseBody)
+		toTime(&a.NextAt), toString(&a.FinalURL), &a.RequestHead, &a.ResponseHead, &a.ResponseBody)
 }
 
 // attemptKey is the delivery's 16 bytes and the attempt's number.

@@ -21,14 +21,14 @@ type record struct {
 	replayedFrom postrider.DeliveryID
 }
 
-const attemptColumns = 17
+const attemptColumns = 18
 
 // A number has one row: a stale attempt takes the place of the lost one, and
 // whoever holds the lease that of anybody who did not.
 const (
 	putAttemptsSQL = `
 	insert or replace into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
-		started_at, duration, stale, status_after, next_at, replayed_from, response_start) values `
+		started_at, duration, stale, status_after, next_at, replayed_from, response_start, final_url) values `
 	putBodiesSQL = `
 	insert or replace into attempt_bodies (delivery, number, request_head, response_head, response_body) values `
 )
@@ -41,7 +41,7 @@ func appendAttempt(args []any, r record) []any {
 	}
 	return append(args, blob(r.Delivery), r.Number, blob(r.Event), blob(r.Endpoint), blob(r.account), r.eventType,
 		string(r.Outcome), r.StatusCode, r.Error, r.RetryAfter.Microseconds(), micros(r.StartedAt), r.Duration.Microseconds(),
-		r.Stale, string(r.StatusAfter), microsOrNull(r.NextAt), blobOrNull(r.replayedFrom), start)
+		r.Stale, string(r.StatusAfter), microsOrNull(r.NextAt), blobOrNull(r.replayedFrom), start, textOrNull(r.FinalURL))
 }
 
 // appendBody appends the arguments of one row of attempt_bodies, when there is

@@ -49,6 +49,7 @@ CREATE TABLE attempts (
     next_at        integer,
     replayed_from  blob check (length(replayed_from) = 16),
     response_start blob check (length(response_start) <= 256),
+    final_url      text,
     primary key (delivery, number),
     constraint attempts_next_at check (next_at is null or status_after = 'pending'),
     constraint attempts_stale check (not stale or status_after = 'pending'),
@@ -106,12 +107,15 @@ CREATE INDEX dead_letters_event on dead_letters (event);
 CREATE TABLE endpoint_secrets (
     id         blob primary key check (length(id) = 16),
     endpoint   blob not null references endpoints (id),
-    key        blob not null check (length(key) between 24 and 64),
+    sealed     blob not null check (length(sealed) > 0),
+    public     text check (public <> ''),
     created_at integer not null,
     expires_at integer
 ) strict, without rowid;
 
 CREATE INDEX endpoint_secrets_endpoint on endpoint_secrets (endpoint, id);
+
+CREATE INDEX endpoint_secrets_public on endpoint_secrets (id) where public is not null;
 
 CREATE TABLE endpoints (
     id            blob primary key check (length(id) = 16),
@@ -123,6 +127,8 @@ CREATE TABLE endpoints (
     status        text not null check (status in ('enabled', 'paused', 'disabled', 'deleted')),
     status_reason text not null,
     policy        text not null check (json_valid(policy)),
+    credentials   blob check (length(credentials) > 0),
+    verified_at   integer,
     revision      integer not null check (revision >= 1),
     version       integer not null,
     created_at    integer not null,
@@ -130,6 +136,8 @@ CREATE TABLE endpoints (
 ) strict;
 
 CREATE INDEX endpoints_account on endpoints (account, id);
+
+CREATE INDEX endpoints_credentials on endpoints (id) where credentials is not null;
 
 CREATE INDEX endpoints_deleted on endpoints (id) where status = 'deleted';
 
@@ -151,6 +159,7 @@ CREATE TABLE events (
     api_version  text not null,
     ordering_key text not null,
     sequence     integer not null,
+    hops         integer not null check (hops >= 0),
     created_at   integer not null,
     constraint events_order check ((ordering_key = '') = (sequence = 0))
 ) strict;
@@ -222,6 +231,11 @@ CREATE INDEX queue_event on queue (event);
 CREATE INDEX queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
 
 CREATE INDEX queue_ordered_expires_at on queue (expires_at) where ordering_key is not null;
+
+CREATE TABLE ring (
+    kept blob not null check (length(kept) > 0),
+    only integer primary key default 1 check (only = 1)
+) strict;
 
 CREATE TABLE standings (
     endpoint blob not null references endpoints (id),

@@ -15,6 +15,7 @@ import (
 var (
 	replaySentences = []sentence{
 		{"it makes a new delivery, due at once in the bulk lane, of the same event to the same endpoint", replayMakes},
+		{"it names the same event, with its hops", replayHops},
 		{"a delivery of every final status may be replayed", replayFinal},
 		{"a dead letter is resolved as replayed", replayResolves},
 		{"while a dead letter's replay is pending a second one is refused and names it", replayPendingReplay},
@@ -76,6 +77,18 @@ func replayMakes(w *world) {
 	if got := w.delivery(id); got.Status != postrider.Delivered || got.ReplayedFrom != old.ID {
 		w.Errorf("the replay is %+v, want delivered and linked", got)
 	}
+}
+
+func replayHops(w *world) {
+	e := w.endpoint()
+	event := w.event(e.Account, w.to(e))
+	event.Event.Hops = 5
+	w.publish(store.Batch{event})
+	first := w.claimOne(e, postrider.LaneFirst)
+	w.settle(dead(first))
+	w.replay(first.ID)
+	w.same("the event of the replay", w.claimOne(e, postrider.LaneBulk).Event, first.Event)
+	w.same("its hops", first.Event.Hops, 5)
 }
 
 func replayFinal(w *world) {

@@ -25,6 +25,7 @@ var directory = []verb{
 		{"an endpoint that does not exist or is another account's is ErrNotFound", putEndpointNotFound},
 		{"secrets are added to those that the endpoint has", putEndpointSecrets},
 		{"a policy of every form comes back", putEndpointPolicy},
+		{"credentials and the time of verification come back, and go", putEndpointCredentials},
 	}},
 	{"Endpoints", []sentence{
 		{"they are listed newest first, page by page", endpointsPages},
@@ -42,11 +43,26 @@ var directory = []verb{
 		{"a secret that expires before the overlap keeps its time", rotateSecretKeepsEarlier},
 		{"an endpoint that does not exist is ErrNotFound", rotateSecretNotFound},
 	}},
+	{"RevokeSecret", []sentence{
+		{"it lets the secret expire now", revokeSecretExpires},
+		{"one that is unknown to the endpoint is ErrNotFound", revokeSecretUnknown},
+		{"one that has expired is ErrNotFound", revokeSecretExpired},
+		{"the last one that has not expired is ErrConflict", revokeSecretLast},
+		{"of parallel revocations of all secrets one is refused", revokeSecretInParallel},
+	}},
+	{"PublicKeys", []sentence{
+		{"they are listed newest first, page by page", publicKeysPages},
+		{"the filter selects", publicKeysFilter},
+		{"secrets without a public key, expired ones and those of deleted endpoints are not listed", publicKeysOthers},
+		{"nothing sealed is among them", publicKeysUnsealed},
+		{"a cursor that no page gave is an InvalidError", publicKeysCursor},
+	}},
 	{"Changes", []sentence{
-		{"every PutEndpoint and RotateSecret raises the version by one", changesVersion},
+		{"every PutEndpoint, RotateSecret and RevokeSecret raises the version by one", changesVersion},
 		{"it returns what changed as it is now in the order of the last change", changesOrder},
 		{"it returns at most limit and the version up to which that is all", changesPages},
 		{"deleted endpoints are among them unless since is 0", changesDeleted},
+		{"endpoints carry their credentials and the time of verification", changesCredentials},
 		{"endpoints carry their secrets that have not expired, newest first", changesSecrets},
 		{"endpoints carry their circuits", changesCircuits},
 		{"no change is missed while others are made", changesInParallel},
@@ -178,7 +194,7 @@ func putEndpointNotFound(w *world) {
 // secret is a secret of the endpoint that is not stored yet.
 func (w *world) secret(e postrider.EndpointID) postrider.Secret {
 	id := newID[postrider.SecretID](w)
-	return postrider.Secret{ID: id, Endpoint: e, Key: bytes.Repeat(id[:], 2), CreatedAt: id.Time()}
+	return postrider.Secret{ID: id, Endpoint: e, Sealed: bytes.Repeat(id[:], 2), CreatedAt: id.Time()}
 }
 
 func (w *world) secrets(e postrider.EndpointID) []postrider.Secret {
@@ -207,12 +223,33 @@ func putEndpointPolicy(w *world) {
 		e.Policy = postrider.Policy{
 			Retry: retry, Timeout: 3 * time.Second, ClientErrors: postrider.DeadLetterClientErrors, Concurrency: 7,
 			Expiry: 5 * time.Minute, Payload: postrider.PayloadRaw,
-			Signatures:      []postrider.Scheme{postrider.SchemePlain, postrider.SchemeStandard},
+			Signatures:      []postrider.Signature{{Scheme: postrider.SchemePlain, Header: "X-Acme", Prefix: "v1="}, {Scheme: postrider.SchemeStandard}},
 			AdaptiveTimeout: true, Circuit: postrider.CircuitPresets["windowed"], Order: postrider.OrderByKey, OnDead: postrider.PauseOnDead,
-			Rate: postrider.Rate{Attempts: 5, Per: time.Second},
+			Rate:    postrider.Rate{Attempts: 5, Per: time.Second},
+			Headers: []postrider.Header{{Name: "X-Tenant", Value: "acme"}, {Name: "X-Token", Secret: true}},
+			Auth: postrider.Auth{
+				Kind: postrider.AuthOAuth2, TokenURL: "https://acme.example/token", ClientID: "us", Scopes: []string{"a", "b"}, Audience: "acme",
+			},
+			TLS:          postrider.TLS{Certificate: "a certificate", Authorities: "another"},
+			MaxRedirects: 3, HTTP2: true, Compression: postrider.CompressionGzip,
 		}
 		w.put(e)
 		w.same("the stored policy", w.found(e.ID).Policy, e.Policy)
+	}
+}
+
+func putEndpointCredentials(w *world) {
+	e := w.draft(w.account())
+	e.Credentials, e.VerifiedAt = []byte("\x00\xffsealed"), w.now().Add(-time.Hour)
+	got := w.put(e)
+	e.Revision = 1
+	w.same("PutEndpoint", got, e, ignoreUpdated)
+	w.same("the stored endpoint", w.found(e.ID), got)
+
+	got.Credentials, got.VerifiedAt = nil, time.Time{}
+	got = w.put(got)
+	if stored := w.found(e.ID); got.Credentials != nil || stored.Credentials != nil || !stored.VerifiedAt.IsZero() {
+		w.Errorf("stored credentials %q, verified at %v; want none", stored.Credentials, stored.VerifiedAt)
 	}
 }
 
@@ -349,6 +386,10 @@ func changesVersion(w *world) {
 	raised("a change")
 	w.ok(w.RotateSecret(w.Context(), store.RotateSecret{Secret: w.secret(e.ID), Overlap: long}))
 	raised("a rotation")
+	w.ok(w.RotateSecret(w.Context(), store.RotateSecret{Secret: w.secret(e.ID), Overlap: long}))
+	raised("another")
+	w.ok(w.RevokeSecret(w.Context(), store.RevokeSecret{Endpoint: e.ID, Secret: w.secrets(e.ID)[0].ID}))
+	raised("a revocation")
 	w.become(e, postrider.EndpointDeleted)
 	raised("a deletion")
 	w.account()
@@ -427,6 +468,13 @@ func changesSecrets(w *world) {
 	got := w.changes(0, 10)
 	w.same("the secrets", got.Endpoints[1].Secrets, []postrider.Secret{b, a})
 	w.same("the secrets of one without", got.Endpoints[0].Secrets, []postrider.Secret{})
+}
+
+func changesCredentials(w *world) {
+	e := w.draft(w.account())
+	e.Credentials, e.VerifiedAt = []byte("\x00sealed"), e.ID.Time()
+	e = w.put(e)
+	w.same("the endpoint", w.changes(0, 10).Endpoints, []store.Routed{{Endpoint: e}})
 }
 
 func changesCircuits(w *world) {

@@ -41,6 +41,25 @@ func claimFanOutsOldestFirst(w *world) {
 	w.same("the second claim", eventIDs(w.claimFanOuts(2, long)), []postrider.EventID{c.Event.ID})
 }
 
+func claimFanOutsEvent(w *world) {
+	e := w.endpoint()
+	event := w.event(e.Account)
+	event.FanOutUpTo = e.ID
+	event.Event.APIVersion, event.Event.OrderingKey, event.Event.Hops = "2026-01-01", "o", 4
+	w.publish(store.Batch{event})
+	jobs := w.claimFanOuts(1, long)
+	want := event.Event
+	want.Sequence = 1
+	w.same("the job", jobs, []store.FanOut{{Event: want, UpTo: e.ID, Token: jobs[0].Token}})
+
+	d := w.to(e)
+	d.Lane = postrider.LaneBulk
+	w.ok(w.FanOut(w.Context(), store.FanOutChunk{
+		Event: event.Event.ID, Token: jobs[0].Token, To: e.ID, Deliveries: []store.NewDelivery{d}, Done: true,
+	}))
+	w.same("the event of its delivery", w.claimOne(e, postrider.LaneBulk).Event, &want)
+}
+
 func claimFanOutsLeased(w *world) {
 	w.job(w.endpoint())
 	w.claimFanOuts(1, long)

@@ -40,6 +40,7 @@ var inbox = []verb{
 	}, publishOrderSentences)},
 	{"ClaimFanOuts", []sentence{
 		{"it leases up to Max jobs, oldest first", claimFanOutsOldestFirst},
+		{"a job has its event, data and all", claimFanOutsEvent},
 		{"a leased job is not claimed again while its lease lasts", claimFanOutsLeased},
 		{"a job is due again when its lease has ended", claimFanOutsAgain},
 		{"parallel claims never return the same job", claimFanOutsInParallel},
@@ -59,7 +60,7 @@ func publishAnswersInOrder(w *world) {
 	e := w.endpoint()
 	first, second := w.to(e), w.to(e)
 	a, b, c := w.event(e.Account, first), w.event(e.Account), w.event(e.Account, second)
-	a.Event.APIVersion = "2026-01-01"
+	a.Event.APIVersion, a.Event.Hops = "2026-01-01", 2
 	got := w.publish(store.Batch{a, b}, store.Batch{c})
 	w.same("Publish", got, []store.Published{
 		{Conflict: -1, Events: []store.PublishedEvent{{ID: a.Event.ID}, {ID: b.Event.ID}}},
@@ -179,9 +180,9 @@ func publishContent(w *world) {
 		w.same(name, w.publish(store.Batch{event}), []store.Published{{Conflict: 0}})
 	}
 	event := w.keyed(e, "k", `{"a": 1}`)
-	event.Event.APIVersion = "2026-01-01"
+	event.Event.APIVersion, event.Event.Hops = "2026-01-01", 1
 	if got := w.publish(store.Batch{event}); got[0].Conflict != -1 || !got[0].Events[0].Duplicate {
-		w.Errorf("another API version: %+v, want a duplicate", got[0])
+		w.Errorf("another API version and other hops: %+v, want a duplicate", got[0])
 	}
 }
 

@@ -63,6 +63,8 @@ var moves = map[string]func(*history){
 	"fan out":       (*history).fanOut,
 	"endpoint":      (*history).endpoint,
 	"rotate":        (*history).rotate,
+	"revoke":        (*history).revoke,
+	"reseal":        (*history).reseal,
 	"replay":        (*history).replay,
 	"cancel":        (*history).cancel,
 	"discard":       (*history).discard,
@@ -194,7 +196,9 @@ func (h *history) draft(account postrider.AccountID) postrider.Endpoint {
 
 func (h *history) secret(e postrider.EndpointID) postrider.Secret {
 	id := store.NewID[postrider.SecretID](h.ids)
-	return postrider.Secret{ID: id, Endpoint: e, Key: slices.Concat(id[:], id[:]), CreatedAt: id.Time()}
+	return postrider.Secret{
+		ID: id, Endpoint: e, Sealed: slices.Concat(id[:], id[:]), Public: pick(h, "public key", "", "whpk_key"), CreatedAt: id.Time(),
+	}
 }
 
 func (h *history) put(e postrider.Endpoint) {
@@ -218,6 +222,8 @@ func (h *history) endpoint() {
 	}
 	e := pick(h, "endpoint", h.endpoints...)
 	e.UID = pick(h, "uid", "", "main", "other")
+	e.Credentials = pick(h, "credentials", nil, e.Credentials, e.ID[:])
+	e.VerifiedAt = pick(h, "verified", time.Time{}, e.ID.Time())
 	if e.Revision > 1 {
 		e.Revision -= pick(h, "revisions behind", int64(0), 0, 0, 1)
 	}
@@ -234,6 +240,30 @@ func (h *history) rotate() {
 		}
 	}
 	both(h, "rotate secret", only(func(s store.Store) error { return s.RotateSecret(h.Context(), r) }))
+}
+
+// revoke ends a secret of an endpoint, the last one too, or one of another's.
+func (h *history) revoke() {
+	e, of := pick(h, "endpoint", h.endpoints...), pick(h, "endpoint of the secret", h.endpoints...)
+	secrets := append(lastOf(h.model.Secrets(h.Context(), of.ID)), h.secret(e.ID))
+	r := store.RevokeSecret{Endpoint: e.ID, Secret: pick(h, "secret", secrets...).ID}
+	both(h, "revoke secret", only(func(s store.Store) error { return s.RevokeSecret(h.Context(), r) }))
+}
+
+// reseal replaces some of what is sealed, or tries to after it changed.
+func (h *history) reseal() {
+	var list []store.Reseal
+	for _, sealed := range lastOf(h.model.Sealed(h.Context(), store.SealedID{}, 1000)) {
+		r := store.Reseal{ID: sealed.ID, Was: sealed.Bytes, Now: slices.Concat(sealed.Bytes, []byte{1})}
+		switch h.upTo("kind of reseal", 3) {
+		case 1:
+			continue
+		case 2:
+			r.Was = []byte("another")
+		}
+		list = append(list, r)
+	}
+	both(h, "reseal", func(s store.Store) (int, error) { return s.Reseal(h.Context(), list) })
 }
 
 // keepUp does the janitor's work until none is left. Other histories may have
@@ -298,6 +328,9 @@ func (h *history) lookAtEndpoint(e postrider.Endpoint, p store.Paging) {
 	agree(h, "ordered keys", p, func(s store.Store, p store.Paging) (store.Page[store.OrderedKey], error) {
 		return s.OrderedKeys(h.Context(), store.OrderedKeyQuery{Account: e.Account, Endpoint: e.ID, Paging: p})
 	})
+	agree(h, "public keys", p, func(s store.Store, p store.Paging) (store.Page[postrider.Secret], error) {
+		return s.PublicKeys(h.Context(), store.PublicKeyQuery{Endpoint: e.ID, Paging: p})
+	})
 	agree(h, "standings", p, func(s store.Store, p store.Paging) (store.Page[postrider.Standing], error) {
 		return s.Standings(h.Context(), store.StandingQuery{Account: e.Account, Endpoint: e.ID, Paging: p})
 	})
@@ -342,6 +375,9 @@ func (h *history) lookAtWork() {
 	before := postrider.EndpointID(h.accounts[0]) // older than every endpoint of this history
 	both(h, "circuits", func(s store.Store) ([]postrider.Circuit, error) {
 		return s.Circuits(h.Context(), store.CircuitQuery{After: before, Limit: 1000})
+	})
+	both(h, "sealed", func(s store.Store) ([]store.Sealed, error) {
+		return s.Sealed(h.Context(), store.SealedID{Endpoint: before}, 1000)
 	})
 	both(h, "records", func(s store.Store) ([]postrider.Record, error) {
 		records, err := s.Records(h.Context(), before, 1000)

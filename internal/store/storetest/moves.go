@@ -76,6 +76,7 @@ func (h *history) event(account postrider.AccountID) store.NewEvent {
 		Type:           pick(h, "type", "order.created", "order.paid"),
 		Data:           []byte(pick(h, "data", "1", "2")),
 		IdempotencyKey: pick(h, "key", "", "a", "b"),
+		Hops:           pick(h, "hops", 0, 0, 3),
 		OrderingKey:    pick(h, "ordering key", "", "", string(postrider.SkipDead), string(postrider.PauseOnDead)),
 	}}
 	var own []postrider.Endpoint
@@ -152,6 +153,7 @@ func (h *history) settle() {
 			func(c postrider.Claimed) store.Settlement { return retry(c, 0) },
 			func(c postrider.Claimed) store.Settlement { return retry(c, long) })
 		s := settle(c)
+		s.Attempt.FinalURL = pick(h, "final URL", "", "https://acme.example/moved")
 		s.Attempt.ResponseBody = fmt.Appendf(nil, "answer to attempt %d", c.Attempt)
 		settlements = append(settlements, s)
 	}

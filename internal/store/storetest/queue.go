@@ -35,6 +35,7 @@ var queue = []verb{
 	{"Settle", slices.Concat([]sentence{
 		{"it answers for each settlement in their order", settleAnswersInOrder},
 		{"the attempt is recorded as it was", settleRecords},
+		{"where redirects led to is recorded, of whatever became of the attempt", settleFinalURL},
 		{"delivered ends the row", settleDelivered},
 		{"dead ends the row and leaves a dead letter", settleDead},
 		{"dead without a request counts no attempt", settleRefused},
@@ -333,6 +334,7 @@ func claimItems(w *world) {
 	d := w.to(e)
 	event := w.event(e.Account, d)
 	event.Event.APIVersion, event.Event.OrderingKey, event.Event.IdempotencyKey = "2026-01-01", "o", "k"
+	event.Event.Hops = 3
 	w.publish(store.Batch{event})
 	token := w.token()
 	claims, err := w.Claim(w.Context(), store.Claim{Token: token, Wants: []store.Want{

@@ -42,6 +42,21 @@ func settleRecords(w *world) {
 	}
 }
 
+func settleFinalURL(w *world) {
+	old, taken := w.lost()
+	_, direct := w.claimed()
+	const url = "https://acme.example/moved"
+	stale, ended, plain := dead(old), delivered(taken), delivered(direct)
+	stale.Attempt.FinalURL, ended.Attempt.FinalURL = url+"/1", url+"/2"
+	w.settle(stale, ended, plain)
+	finalURL := func(a postrider.Attempt) string { return a.FinalURL }
+	list := by(finalURL, func(q store.AttemptQuery) (store.Page[postrider.Attempt], error) { return w.Attempts(w.Context(), q) })
+	want := []string{url + "/1", url + "/2"}
+	selects(w, store.AttemptQuery{Account: taken.Event.Account, Delivery: taken.ID}, list, want)
+	selects(w, store.AttemptQuery{Account: taken.Event.Account, Event: taken.Event.ID}, list, want)
+	selects(w, store.AttemptQuery{Account: direct.Event.Account, Delivery: direct.ID}, list, []string{""})
+}
+
 func settleDelivered(w *world) {
 	e, c := w.claimed()
 	w.settle(retry(c, 0))

@@ -57,6 +57,8 @@ create table endpoints (
     status        text not null check (status in ('enabled', 'paused', 'disabled', 'deleted')),
     status_reason text not null,
     policy        text not null,
+    credentials   bytea check (octet_length(credentials) > 0),
+    verified_at   timestamptz,
     revision      bigint not null check (revision >= 1),
     version       bigint not null,
     created_at    timestamptz not null,
@@ -66,26 +68,41 @@ create unique index endpoints_uid on endpoints (account, uid) where uid is not n
 create unique index endpoints_version on endpoints (version);
 create index endpoints_account on endpoints (account, id);
 create index endpoints_deleted on endpoints (id) where status = 'deleted';
+create index endpoints_credentials on endpoints (id) where credentials is not null;
 comment on table endpoints is 'Where to send, who subscribed to what, and how to treat it.';
 comment on column endpoints.policy is 'The JSON document of store.EncodePolicy.';
+comment on column endpoints.credentials is 'Sealed; null: there are none.';
+comment on column endpoints.verified_at is 'When its owner proved to want events at this URL; null: never.';
 comment on column endpoints.version is 'What subscriptions.version became with the endpoint''s last change.';
 comment on index endpoints_pkey is 'Endpoints: one by id, and the list of all, newest first.';
 comment on index endpoints_uid is 'Endpoints by uid, which is unique among those of an account that are not deleted.';
 comment on index endpoints_version is 'Changes: what changed after a version, in order.';
 comment on index endpoints_account is 'Endpoints of an account, newest first.';
 comment on index endpoints_deleted is 'CancelDeleted: the endpoints whose queue must be emptied.';
+comment on index endpoints_credentials is 'Sealed: the endpoints that have credentials. Reseal: one.';
 
 create table endpoint_secrets (
     id         uuid primary key,
     endpoint   uuid not null references endpoints (id),
-    key        bytea not null check (octet_length(key) between 24 and 64),
+    sealed     bytea not null check (octet_length(sealed) > 0),
+    public     text check (public <> ''),
     created_at timestamptz not null,
     expires_at timestamptz
 );
 create index endpoint_secrets_endpoint on endpoint_secrets (endpoint, id);
+create index endpoint_secrets_public on endpoint_secrets (id) where public is not null;
 comment on table endpoint_secrets is 'What an endpoint''s requests are signed with; several during a rotation.';
-comment on index endpoint_secrets_pkey is 'Identity.';
-comment on index endpoint_secrets_endpoint is 'Secrets and Changes: the secrets of an endpoint, newest first.';
+comment on column endpoint_secrets.public is 'What a private key is verified with; null: it is none.';
+comment on index endpoint_secrets_pkey is 'RevokeSecret: one.';
+comment on index endpoint_secrets_endpoint is 'Secrets and Changes: the secrets of an endpoint, newest first. Sealed: all of them. Reseal: one.';
+comment on index endpoint_secrets_public is 'PublicKeys: newest first.';
+
+create table ring (
+    kept   bytea not null check (octet_length(kept) > 0),
+    single boolean primary key default true check (single)
+);
+comment on table ring is 'At most one row: the keys that secrets and credentials are sealed with, as they are kept.';
+comment on index ring_pkey is 'KeepRing. Keeps the table to its one row.';
 
 create table circuits (
     endpoint      uuid primary key references endpoints (id),
@@ -151,6 +168,7 @@ create table events (
     data         bytea not null,
     api_version  text not null,
     ordering_key text not null,
+    hops         smallint not null check (hops >= 0),
     sequence     bigint not null,
     created_at   timestamptz not null,
     constraint events_order check ((ordering_key = '') = (sequence = 0))
@@ -282,6 +300,7 @@ create table attempts (
     next_at        timestamptz,
     replayed_from  uuid,
     response_start bytea check (octet_length(response_start) <= 256),
+    final_url      text,
     constraint attempts_next_at check (next_at is null or status_after = 'pending'),
     constraint attempts_decision check (status_after not in ('cancelled', 'skipped') or outcome = 'none')
 ) partition by range (delivery);
@@ -294,6 +313,7 @@ comment on column attempts.error is 'A class of error; of a decision, its reason
 comment on column attempts.retry_after is 'Microseconds.';
 comment on column attempts.duration is 'Microseconds.';
 comment on column attempts.response_start is 'The first bytes of an accepted answer.';
+comment on column attempts.final_url is 'Where redirects led to; null: there were none.';
 comment on index attempts_pkey is 'Settle: a settlement that is repeated meets its first record here. Attempts of a delivery.';
 comment on index attempts_endpoint is 'Deliveries of an endpoint, newest first.';
 comment on index attempts_account is 'Deliveries of an account, newest first.';

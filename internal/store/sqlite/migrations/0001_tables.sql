@@ -48,7 +48,7 @@ insert into subscriptions (version) values (0);
 
 -- Where to send, who subscribed to what, and how to treat it. policy is the
 -- document of store.EncodePolicy; version is what subscriptions.version became
--- with the endpoint's last change.
+-- with the endpoint's last change; credentials are sealed, null: there are none.
 create table endpoints (
     id            blob primary key check (length(id) = 16),
     account       blob not null check (length(account) = 16),
@@ -59,6 +59,8 @@ create table endpoints (
     status        text not null check (status in ('enabled', 'paused', 'disabled', 'deleted')),
     status_reason text not null,
     policy        text not null check (json_valid(policy)),
+    credentials   blob check (length(credentials) > 0),
+    verified_at   integer,
     revision      integer not null check (revision >= 1),
     version       integer not null,
     created_at    integer not null,
@@ -72,17 +74,30 @@ create unique index endpoints_version on endpoints (version);
 create index endpoints_account on endpoints (account, id);
 -- CancelDeleted: the endpoints whose queue must be emptied.
 create index endpoints_deleted on endpoints (id) where status = 'deleted';
+-- Sealed: the endpoints that have credentials.
+create index endpoints_credentials on endpoints (id) where credentials is not null;
 
 -- What an endpoint's requests are signed with; several during a rotation.
+-- public is what a private key is verified with.
 create table endpoint_secrets (
     id         blob primary key check (length(id) = 16),
     endpoint   blob not null references endpoints (id),
-    key        blob not null check (length(key) between 24 and 64),
+    sealed     blob not null check (length(sealed) > 0),
+    public     text check (public <> ''),
     created_at integer not null,
     expires_at integer
 ) strict, without rowid;
--- Secrets and Changes: the secrets of an endpoint, newest first.
+-- Secrets and Changes: the secrets of an endpoint, newest first. Sealed: all of them.
 create index endpoint_secrets_endpoint on endpoint_secrets (endpoint, id);
+-- PublicKeys: newest first.
+create index endpoint_secrets_public on endpoint_secrets (id) where public is not null;
+
+-- At most one row: the keys that secrets and credentials are sealed with, as
+-- they are kept.
+create table ring (
+    kept blob not null check (length(kept) > 0),
+    only integer primary key default 1 check (only = 1)
+) strict;
 
 -- What came in.
 
@@ -96,6 +111,7 @@ create table events (
     api_version  text not null,
     ordering_key text not null,
     sequence     integer not null,
+    hops         integer not null check (hops >= 0),
     created_at   integer not null,
     constraint events_order check ((ordering_key = '') = (sequence = 0))
 ) strict;
@@ -209,6 +225,7 @@ create index circuits_failing on circuits (endpoint) where failing_since is not 
 -- Append-only; only a lost attempt whose node comes back is rewritten. Its key
 -- serves Attempts of a delivery, and Settle: a settlement that is repeated
 -- meets its first record there. error is a class; of a decision, its reason.
+-- final_url is where redirects led to; null: there were none.
 -- The checks of outcome and status_after are chains of or, the commonest first:
 -- as lists they would be looked up in a table of their own, and took half of
 -- the 17 us of CPU that a row costs, its four btrees included (2026-11). With
@@ -234,6 +251,7 @@ create table attempts (
     next_at        integer,
     replayed_from  blob check (length(replayed_from) = 16),
     response_start blob check (length(response_start) <= 256),
+    final_url      text,
     primary key (delivery, number),
     constraint attempts_next_at check (next_at is null or status_after = 'pending'),
     constraint attempts_stale check (not stale or status_after = 'pending'),

@@ -1,0 +1,456 @@
+package client_test
+
+import (
+	"context"
+	"encoding"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/client"
+)
+
+// The client is held to docs/api/openapi.json, which a test of internal/api
+// keeps equal to the server: every operation has a method, which sends what the
+// document says, all of it, and whose answer has the document's fields.
+
+type (
+	ctx    = context.Context
+	schema = map[string]any
+)
+
+var (
+	ep  postrider.EndpointID
+	evt postrider.EventID
+	dlv postrider.DeliveryID
+	sec postrider.SecretID
+	pg  = client.Paging{Limit: 1, Cursor: "c"}
+)
+
+// answered is a method's answer without its error, for a table.
+func answered[T any](v T, err error) (any, error) { return v, err }
+
+// calls has a call of every operation, as full as it may be.
+var calls = map[string]func(ctx, *client.Client) (any, error){
+	"list-accounts": func(x ctx, c *client.Client) (any, error) { return answered(c.Accounts(x, pg)) },
+	"create-account": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.CreateAccount(x, full[client.NewAccount]()))
+	},
+	"get-account": func(x ctx, c *client.Client) (any, error) { return answered(c.Account(x, "a")) },
+	"change-account": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.ChangeAccount(x, "a", full[client.AccountChange]()))
+	},
+
+	"list-api-keys":  func(x ctx, c *client.Client) (any, error) { return answered(c.Keys(x, pg)) },
+	"create-api-key": func(x ctx, c *client.Client) (any, error) { return answered(c.CreateKey(x, full[client.NewKey]())) },
+	"get-api-key":    func(x ctx, c *client.Client) (any, error) { return answered(c.Key(x, postrider.KeyID{})) },
+	"revoke-api-key": func(x ctx, c *client.Client) (any, error) { return nil, c.RevokeKey(x, postrider.KeyID{}) },
+
+	"list-dead-letters": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.DeadLetters(x, full[client.DeadLetterFilter]()))
+	},
+	"discard-dead-letter": func(x ctx, c *client.Client) (any, error) { return answered(c.DiscardDeadLetter(x, dlv, "r")) },
+	"replay-dead-letter":  func(x ctx, c *client.Client) (any, error) { return answered(c.ReplayDeadLetter(x, dlv)) },
+
+	"list-deliveries": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.Deliveries(x, full[client.DeliveryFilter]()))
+	},
+	"get-delivery":    func(x ctx, c *client.Client) (any, error) { return answered(c.Delivery(x, dlv)) },
+	"list-attempts":   func(x ctx, c *client.Client) (any, error) { return answered(c.Attempts(x, dlv, pg)) },
+	"cancel-delivery": func(x ctx, c *client.Client) (any, error) { return answered(c.CancelDelivery(x, dlv)) },
+	"replay-delivery": func(x ctx, c *client.Client) (any, error) { return answered(c.ReplayDelivery(x, dlv)) },
+
+	"list-endpoints": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.Endpoints(x, full[client.EndpointFilter]()))
+	},
+	"create-endpoint": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.CreateEndpoint(x, full[client.NewEndpoint]()))
+	},
+	"delete-endpoint": func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteEndpoint(x, ep) },
+	"get-endpoint":    func(x ctx, c *client.Client) (any, error) { return answered(c.Endpoint(x, ep)) },
+	"change-endpoint": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.ChangeEndpoint(x, ep, full[client.EndpointChange]()))
+	},
+	"get-circuit": func(x ctx, c *client.Client) (any, error) { return answered(c.Circuit(x, ep)) },
+	"set-circuit": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.SetCircuit(x, ep, postrider.CircuitOpen))
+	},
+	"disable-endpoint": func(x ctx, c *client.Client) (any, error) { return answered(c.DisableEndpoint(x, ep, "r")) },
+	"enable-endpoint":  func(x ctx, c *client.Client) (any, error) { return answered(c.EnableEndpoint(x, ep)) },
+	"pause-endpoint":   func(x ctx, c *client.Client) (any, error) { return answered(c.PauseEndpoint(x, ep, "r")) },
+	"resume-endpoint":  func(x ctx, c *client.Client) (any, error) { return answered(c.ResumeEndpoint(x, ep)) },
+	"test-endpoint":    func(x ctx, c *client.Client) (any, error) { return answered(c.TestEndpoint(x, ep)) },
+	"verify-endpoint":  func(x ctx, c *client.Client) (any, error) { return answered(c.VerifyEndpoint(x, ep, "challenge")) },
+	"list-secrets":     func(x ctx, c *client.Client) (any, error) { return answered(c.Secrets(x, ep)) },
+	"rotate-secret": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.RotateSecret(x, ep, full[client.SecretRotation]()))
+	},
+	"revoke-secret":  func(x ctx, c *client.Client) (any, error) { return nil, c.RevokeSecret(x, ep, sec) },
+	"reseal-secrets": func(x ctx, c *client.Client) (any, error) { return answered(c.Reseal(x)) },
+	"list-endpoint-deliveries": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.EndpointDeliveries(x, ep, full[client.EndpointDeliveryFilter]()))
+	},
+	"list-ordering-keys": func(x ctx, c *client.Client) (any, error) { return answered(c.OrderingKeys(x, ep, pg)) },
+	"list-standings":     func(x ctx, c *client.Client) (any, error) { return answered(c.Standings(x, ep, pg)) },
+
+	"list-event-types": func(x ctx, c *client.Client) (any, error) { return answered(c.EventTypes(x, pg)) },
+	"create-event-type": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.CreateEventType(x, full[client.NewEventType]()))
+	},
+	"delete-event-type": func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteEventType(x, "a") },
+	"get-event-type":    func(x ctx, c *client.Client) (any, error) { return answered(c.EventType(x, "a")) },
+	"change-event-type": func(x ctx, c *client.Client) (any, error) { return answered(c.DescribeEventType(x, "a", "d")) },
+
+	"list-events":   func(x ctx, c *client.Client) (any, error) { return answered(c.Events(x, full[client.EventFilter]())) },
+	"publish-event": func(x ctx, c *client.Client) (any, error) { return answered(c.Publish(x, full[client.NewEvent]())) },
+	"publish-events": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.PublishBatch(x, []client.NewEvent{full[client.NewEvent]()}))
+	},
+	"get-event":             func(x ctx, c *client.Client) (any, error) { return answered(c.Event(x, evt)) },
+	"list-event-attempts":   func(x ctx, c *client.Client) (any, error) { return answered(c.EventAttempts(x, evt, pg)) },
+	"list-event-deliveries": func(x ctx, c *client.Client) (any, error) { return answered(c.EventDeliveries(x, evt, pg)) },
+	"replay-event": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.ReplayEvent(x, evt, full[client.ReplayFilter]()))
+	},
+}
+
+// without are operations that have no method, and why.
+var without = map[string]string{
+	"replay-endpoint-delivery": "ReplayDelivery does the same with less to know",
+}
+
+// unsent are parameters and fields that no method sends, and why.
+var unsent = map[string]string{
+	"list-accounts uid":             "Account takes a uid",
+	"publish-event Idempotency-Key": "the key is in the body",
+	"resume-endpoint reason":        "a reason says why an endpoint is not enabled",
+	"enable-endpoint reason":        "a reason says why an endpoint is not enabled",
+}
+
+// document is the part of OpenAPI that is looked at.
+type document struct {
+	Paths map[string]map[string]struct {
+		ID         string `json:"operationId"`
+		Parameters []struct{ Name, In string }
+		Body       struct {
+			Content map[string]struct{ Schema schema }
+		} `json:"requestBody"`
+		Responses map[string]struct {
+			Content map[string]struct{ Schema schema }
+		} `json:"responses"`
+	}
+	Components struct{ Schemas map[string]schema }
+}
+
+func readDocument(t *testing.T) document {
+	t.Helper()
+	text, err := os.ReadFile("../docs/api/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d document
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestTheClientIsWhatTheDocumentSays(t *testing.T) {
+	t.Parallel()
+	d := readDocument(t)
+	known := map[string]bool{}
+	for path, methods := range d.Paths {
+		for method, op := range methods {
+			known[op.ID] = true
+			call, ok := calls[op.ID]
+			if !ok {
+				if without[op.ID] == "" {
+					t.Errorf("%s has neither a method nor a reason", op.ID)
+				}
+				continue
+			}
+			t.Run(op.ID, func(t *testing.T) {
+				t.Parallel()
+				got, answer := observe(t, op.Responses, call)
+				if !pathOf(path).MatchString(got.path) || got.method != strings.ToUpper(method) {
+					t.Errorf("request = %s %s, want %s %s", got.method, got.path, method, path)
+				}
+				for _, p := range op.Parameters {
+					there := p.In == "path" || p.In == "query" && got.query.Has(p.Name) || p.In == "header" && got.header.Get(p.Name) != ""
+					if !there && unsent[op.ID+" "+p.Name] == "" {
+						t.Errorf("the %s parameter %s is not sent", p.In, p.Name)
+					}
+					got.query.Del(p.Name)
+				}
+				if len(got.query) > 0 {
+					t.Errorf("parameters that the document does not have: %v", got.query)
+				}
+				body := d.resolve(op.Body.Content["application/json"].Schema)
+				d.compareBody(t, op.ID, body, got.body)
+				for status, r := range op.Responses {
+					if s, ok := r.Content["application/json"]; ok && status != "default" {
+						d.compare(t, op.ID, s.Schema, reflect.TypeOf(answer))
+					}
+				}
+			})
+		}
+	}
+	for _, id := range slices.Concat(slices.Collect(maps.Keys(calls)), slices.Collect(maps.Keys(without))) {
+		if !known[id] {
+			t.Errorf("%s is no operation of the document", id)
+		}
+	}
+}
+
+func pathOf(template string) *regexp.Regexp {
+	return regexp.MustCompile("^" + regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(template, `[^/]+`) + "$")
+}
+
+// observed is a request as the server saw it.
+type observed struct {
+	method, path string
+	query        url.Values
+	header       http.Header
+	body         map[string]any
+}
+
+// observe makes a call of a server that answers with an empty object.
+func observe[R any](t *testing.T, responses map[string]R, call func(ctx, *client.Client) (any, error)) (got observed, answer any) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = observed{method: r.Method, path: r.URL.Path, query: r.URL.Query(), header: r.Header}
+		text, err := io.ReadAll(r.Body)
+		if err == nil && len(text) > 0 {
+			err = json.Unmarshal(text, &got.body)
+		}
+		if err != nil {
+			t.Errorf("body: %v", err)
+		}
+		if _, empty := responses["204"]; empty {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		_, _ = io.WriteString(w, "{}")
+	}))
+	defer server.Close()
+	c := client.New(server.URL, "k", client.Options{Attempts: 1})
+	defer c.Close()
+	answer, err := call(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got, answer
+}
+
+func (d document) resolve(s schema) schema {
+	if ref, ok := s["$ref"].(string); ok {
+		return d.Components.Schemas[strings.TrimPrefix(ref, "#/components/schemas/")]
+	}
+	return s
+}
+
+// properties returns those of an object, by name.
+func (d document) properties(s schema) map[string]schema {
+	found := map[string]schema{}
+	all, _ := s["properties"].(map[string]any)
+	for name, property := range all {
+		found[name], _ = property.(map[string]any)
+	}
+	return found
+}
+
+// compareBody holds a body that is as full as may be to its schema.
+func (d document) compareBody(t *testing.T, op string, s schema, body map[string]any) {
+	t.Helper()
+	for name, property := range d.properties(s) {
+		value, there := body[name]
+		if !there && unsent[op+" "+name] == "" {
+			t.Errorf("the field %s is not sent", name)
+		}
+		if there {
+			d.compareValue(t, name, property, value)
+		}
+	}
+	for name := range body {
+		if _, known := d.properties(s)[name]; !known {
+			t.Errorf("the field %s is not in the document", name)
+		}
+	}
+}
+
+// compareValue holds a value that was sent to its schema.
+func (d document) compareValue(t *testing.T, at string, s schema, value any) {
+	t.Helper()
+	s = d.resolve(s)
+	switch value := value.(type) {
+	case map[string]any:
+		if !slices.Contains(typesOf(s), "object") && s["oneOf"] == nil && len(typesOf(s)) > 0 {
+			t.Errorf("%s: an object, the document says %v", at, typesOf(s))
+		}
+		if s["oneOf"] == nil && len(typesOf(s)) > 0 {
+			d.compareBody(t, at, s, value)
+		}
+	case []any:
+		items, _ := s["items"].(map[string]any)
+		for _, item := range value {
+			d.compareValue(t, at+"[]", items, item)
+		}
+	}
+}
+
+// compare holds the type of an answer to its schema, field by field.
+func (d document) compare(t *testing.T, at string, s schema, is reflect.Type) {
+	t.Helper()
+	s = d.resolve(s)
+	for is.Kind() == reflect.Pointer {
+		is = is.Elem()
+	}
+	if form := d.form(s); form != nil {
+		s = form
+	}
+	want := kindOf(s)
+	if got := goKind(is); got != want && want != "" {
+		if data, list := d.properties(s)["data"]; list && got == "array" { // the method unpacks a list of one page
+			d.compare(t, at, data, is)
+			return
+		}
+		t.Errorf("%s: %s is %s, the document says %s", at, is, got, want)
+		return
+	}
+	switch want {
+	case "array":
+		items, _ := s["items"].(map[string]any)
+		if is.Kind() == reflect.Slice && is.Elem().Kind() != reflect.Uint8 {
+			d.compare(t, at+"[]", items, is.Elem())
+		}
+	case "object":
+		d.compareFields(t, at, s, is)
+	}
+}
+
+// form returns the object that a schema of several forms has among them.
+func (d document) form(s schema) schema {
+	forms, _ := s["oneOf"].([]any)
+	for _, form := range forms {
+		if form, ok := form.(map[string]any); ok && kindOf(form) == "object" {
+			return form
+		}
+	}
+	return nil
+}
+
+func (d document) compareFields(t *testing.T, at string, s schema, is reflect.Type) {
+	t.Helper()
+	var got []string
+	for _, field := range reflect.VisibleFields(is) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" || name == "-" {
+			continue
+		}
+		got = append(got, name)
+		if property, ok := d.properties(s)[name]; ok {
+			d.compare(t, at+"."+name, property, field.Type)
+		}
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(d.properties(s))), got); diff != "" {
+		t.Errorf("%s: fields of %s (-document +client):\n%s", at, is, diff)
+	}
+}
+
+func typesOf(s schema) (types []string) {
+	switch is := s["type"].(type) {
+	case string:
+		return []string{is}
+	case []any:
+		for _, one := range is {
+			name, _ := one.(string)
+			types = append(types, name)
+		}
+	}
+	return types
+}
+
+// kindOf returns the type of a schema that is not null; empty: any.
+func kindOf(s schema) string {
+	for _, is := range typesOf(s) {
+		if is != "null" {
+			return is
+		}
+	}
+	return ""
+}
+
+func goKind(is reflect.Type) string {
+	if is.Implements(reflect.TypeFor[encoding.TextMarshaler]()) || is == reflect.TypeFor[time.Time]() || is == reflect.TypeFor[[]byte]() {
+		return "string"
+	}
+	switch is.Kind() {
+	case reflect.String:
+		return "string"
+	case reflect.Int, reflect.Int64:
+		return "integer"
+	case reflect.Float64:
+		return "number"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Slice:
+		return "array"
+	default:
+		return "object"
+	}
+}
+
+// full returns a value all of whose fields are set.
+func full[T any]() (v T) {
+	fill(reflect.ValueOf(&v).Elem())
+	return v
+}
+
+func fill(v reflect.Value) {
+	switch v.Interface().(type) {
+	case json.RawMessage:
+		v.SetBytes([]byte(`{}`))
+		return
+	case time.Time:
+		v.Set(reflect.ValueOf(time.Date(2026, 11, 21, 5, 0, 0, 0, time.UTC)))
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Int, reflect.Int64:
+		v.SetInt(1)
+	case reflect.Float64:
+		v.SetFloat(1)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Array:
+		v.Index(0).SetUint(1)
+	case reflect.Struct:
+		for _, field := range v.Fields() {
+			fill(field)
+		}
+	default:
+		panic("cannot fill " + v.Type().String())
+	}
+}

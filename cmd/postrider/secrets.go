@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/app"
+)
+
+type secretsCmd struct {
+	RotateKey  secretsRotateCmd `cmd:"" help:"Seal the stored secrets with a new key, while servers run or not."`
+	NewKey     secretsNewCmd    `cmd:"" help:"Write a new sealing key into a file, for --secrets-key-file."`
+	ExportKeys secretsExportCmd `cmd:"" help:"Write the sealing keys in use into a file, for --secrets-key-file or a safe."`
+}
+
+type secretsRotateCmd struct {
+	onStore
+
+	DropOld bool          `help:"Afterwards, take the old keys away. A backup from before is of no use without them."`
+	Grace   time.Duration `default:"1m" help:"With --drop-old: how long to wait for what servers have begun to seal with an old key."`
+	JSON    bool          `name:"json" help:"Print JSON."`
+}
+
+// rotatedKey is what a rotation did, for programs.
+type rotatedKey struct {
+	Key        string   `json:"key"`
+	Home       string   `json:"home"`
+	Sealed     int      `json:"sealed"`
+	Resealed   int      `json:"resealed"`
+	Unreadable int      `json:"unreadable"`
+	Dropped    []string `json:"dropped"`
+	Set        []string `json:"set"`
+}
+
+// Run rotates the sealing key.
+func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+	if err := sources.Check(c.Validate); err != nil {
+		return err
+	}
+	if c.Grace < 0 {
+		return misused("--grace: must not be less than 0s")
+	}
+	rotation := app.Rotation{
+		DropOld: c.DropOld, Grace: max(c.Grace, 1), Log: slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelError})),
+	}
+	var done app.Rotated
+	err := c.either(func() (err error) {
+		done, err = app.RotateKey(ctx, c.StoreConfig, rotation)
+		return err
+	}, func(api *client.Client) (err error) {
+		rotation.Reseal = func(ctx context.Context) (app.Resealed, error) {
+			r, err := api.Reseal(ctx)
+			return app.Resealed(r), err
+		}
+		done, err = app.RotateKey(ctx, c.StoreConfig, rotation)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(t.out, rotatedKey{
+			Key: done.Key, Home: done.Home, Sealed: done.Sealed, Resealed: done.Resealed.Resealed, Unreadable: done.Unreadable,
+			Dropped: append([]string{}, done.Dropped...), Set: append([]string{}, done.Set...),
+		})
+	}
+	return printRotated(t, done)
+}
+
+func printRotated(t terminal, done app.Rotated) error {
+	fmt.Fprintf(t.out, "key %s of %s seals; %d sealed, %d of them anew\n", done.Key, done.Home, done.Sealed, done.Resealed.Resealed)
+	if done.Unreadable > 0 {
+		fmt.Fprintf(t.out, "%d cannot be opened with any key; the log names them\n", done.Unreadable)
+	}
+	for _, id := range done.Dropped {
+		fmt.Fprintf(t.out, "key %s is dropped\n", id)
+	}
+	switch len(done.Set) {
+	case 1:
+		fmt.Fprintf(t.out, "Nothing is sealed with the old keys. On every node, set %s to:\n%s\n", done.Home, done.Set[0])
+	case 2:
+		fmt.Fprintf(t.out, "1. On every node, set %s to this, and restart it:\n%s\n", done.Home, done.Set[0])
+		fmt.Fprintf(t.out, "2. When all of them have it, do so again with this, which seals with the new key:\n%s\n", done.Set[1])
+		fmt.Fprintln(t.out, "3. Run this command again with that value.")
+	}
+	return nil
+}
+
+type secretsNewCmd struct {
+	File string `arg:"" help:"The file to make, for its owner alone to read."`
+}
+
+// Run makes the file.
+func (c *secretsNewCmd) Run(t terminal) error {
+	if err := app.NewKeyFile(c.File); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(t.out, "%s has a new sealing key; whoever loses it loses the secrets, so keep a copy in a safe\n", c.File)
+	return err
+}
+
+type secretsExportCmd struct {
+	onStore
+
+	File string `arg:"" help:"The file to make, for its owner alone to read."`
+}
+
+// Run makes the file.
+func (c *secretsExportCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+	if err := sources.Check(c.Validate); err != nil {
+		return err
+	}
+	if err := app.ExportKeys(ctx, c.StoreConfig, c.File); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(t.out, "%s has the sealing keys\n", c.File)
+	return err
+}

@@ -1,0 +1,284 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/postrider/postrider"
+)
+
+// What is secret of headers, authentication and TLS is read here, and shown
+// nowhere. A change that leaves a secret out keeps it, but only for the host
+// that it was meant for: else whoever may change an endpoint could have its
+// secrets sent to a host of their own.
+
+const (
+	maxHeaderBytes = 8 << 10 // of an endpoint's own headers
+	maxSecretText  = 4 << 10 // of a password or a client's secret
+	maxTLS         = 64 << 10
+)
+
+// headerJSON is a header of the endpoint's own.
+type headerJSON struct {
+	Name      string  `json:"name" example:"X-Tenant"`
+	Value     *string `json:"value,omitempty" nullable:"true" doc:"Null in answers where it is sensitive. Left out of a sensitive header, it stays as it is."`
+	Sensitive bool    `json:"sensitive,omitempty" doc:"The value is kept encrypted and never shown."`
+}
+
+// MarshalJSON writes a value that is not shown as null.
+func (h headerJSON) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Name      string  `json:"name"`
+		Value     *string `json:"value"`
+		Sensitive bool    `json:"sensitive"`
+	}(h))
+}
+
+// authJSON is how requests authenticate.
+type authJSON struct {
+	Type         string   `json:"type" enum:"basic,bearer,api_key,oauth2"`
+	Username     string   `json:"username,omitempty" doc:"With basic."`
+	Password     *string  `json:"password,omitempty" writeOnly:"true" doc:"With basic."`
+	Token        *string  `json:"token,omitempty" writeOnly:"true" doc:"With bearer."`
+	Header       string   `json:"header,omitempty" doc:"With api_key: the header that the key goes into."`
+	Key          *string  `json:"key,omitempty" writeOnly:"true" doc:"With api_key."`
+	TokenURL     string   `json:"token_url,omitempty" doc:"With oauth2, whose client credentials get a token here."`
+	ClientID     string   `json:"client_id,omitempty" doc:"With oauth2."`
+	ClientSecret *string  `json:"client_secret,omitempty" writeOnly:"true" doc:"With oauth2."`
+	Scopes       []string `json:"scopes,omitempty" nullable:"false" doc:"With oauth2."`
+	Audience     string   `json:"audience,omitempty" doc:"With oauth2."`
+}
+
+// tlsJSON is what an endpoint's connections have of their own, in PEM.
+type tlsJSON struct {
+	Certificate string  `json:"certificate,omitempty" doc:"Shown to the receiver, the leaf first. PEM."`
+	Key         *string `json:"key,omitempty" writeOnly:"true" doc:"Of the certificate. PEM."`
+	Authorities string  `json:"authorities,omitempty" doc:"Whom the receiver's certificate must come from, instead of the system's. PEM."`
+}
+
+// namesCredentials reports whether the request says something of what is kept
+// encrypted.
+func (j PolicyJSON) namesCredentials() bool { return j.Headers != nil || j.Auth != nil || j.TLS != nil }
+
+// applyHeaders sets the headers. c has what is kept of them, and then what
+// they need.
+func (j PolicyJSON) applyHeaders(p *postrider.Policy, c *postrider.Credentials) error {
+	if j.Headers == nil {
+		return nil
+	}
+	kept := c.Headers
+	p.Headers, c.Headers = nil, map[string]string{}
+	var faults []error
+	for i, h := range *j.Headers {
+		header := postrider.Header{Name: h.Name, Secret: h.Sensitive}
+		switch {
+		case !h.Sensitive && h.Value == nil: // a value that was sensitive is not shown by saying that it is not
+			faults = append(faults, invalid(fmt.Sprintf("headers[%d].value", i), "is required"))
+		case !h.Sensitive:
+			header.Value = *h.Value
+		case h.Value == nil:
+			c.Headers[h.Name] = keptHeader(kept, h.Name)
+		default:
+			c.Headers[h.Name] = *h.Value
+		}
+		p.Headers = append(p.Headers, header)
+	}
+	return errors.Join(faults...)
+}
+
+func keptHeader(kept map[string]string, name string) string {
+	for other, value := range kept {
+		if strings.EqualFold(other, name) {
+			return value
+		}
+	}
+	return ""
+}
+
+// applyAuth sets the authentication. c has what is kept of it, and then what
+// it needs.
+func (j PolicyJSON) applyAuth(p *postrider.Policy, c *postrider.Credentials) error {
+	if j.Auth == nil {
+		return nil
+	}
+	was := p.Auth
+	p.Auth = postrider.Auth{Kind: postrider.AuthNone}
+	if string(j.Auth) == "null" {
+		c.Auth = ""
+		return nil
+	}
+	var a authJSON
+	if err := decodePart("auth", j.Auth, &a); err != nil {
+		return err
+	}
+	p.Auth = postrider.Auth{
+		Kind: postrider.AuthKind(a.Type), User: a.Username, Header: a.Header,
+		TokenURL: a.TokenURL, ClientID: a.ClientID, Scopes: a.Scopes, Audience: a.Audience,
+	}
+	if p.Auth.Kind != was.Kind || host(was.TokenURL) != host(a.TokenURL) {
+		c.Auth = ""
+	}
+	return a.takeSecret(c)
+}
+
+// takeSecret moves the secret of the type into c, if it is there, and returns
+// the faults of those that belong to other types.
+func (a authJSON) takeSecret(c *postrider.Credentials) error {
+	var faults []error
+	take := func(field string, secret *string) {
+		switch {
+		case secret == nil:
+		case field == authSecrets[postrider.AuthKind(a.Type)]:
+			c.Auth = *secret
+		default:
+			faults = append(faults, invalid("auth."+field, "must be absent with the type "+a.Type))
+		}
+	}
+	take("password", a.Password)
+	take("token", a.Token)
+	take("key", a.Key)
+	take("client_secret", a.ClientSecret)
+	return errors.Join(faults...)
+}
+
+// authSecrets are the names of what is secret of each way to authenticate.
+var authSecrets = map[postrider.AuthKind]string{
+	postrider.AuthBasic: "password", postrider.AuthBearer: "token",
+	postrider.AuthAPIKey: "key", postrider.AuthOAuth2: "client_secret",
+}
+
+// applyTLS sets the endpoint's own TLS. c has the key that is kept, and then
+// the one that it needs.
+func (j PolicyJSON) applyTLS(p *postrider.Policy, c *postrider.Credentials) error {
+	if j.TLS == nil {
+		return nil
+	}
+	kept := c.TLSKey
+	p.TLS, c.TLSKey = postrider.TLS{}, ""
+	if string(j.TLS) == "null" {
+		return nil
+	}
+	var t tlsJSON
+	if err := decodePart("tls", j.TLS, &t); err != nil {
+		return err
+	}
+	p.TLS = postrider.TLS{Certificate: t.Certificate, Authorities: t.Authorities}
+	switch {
+	case p.TLS == postrider.TLS{} && t.Key == nil:
+		return invalid("tls", "must have a certificate with its key, or authorities, or be null")
+	case t.Key != nil:
+		c.TLSKey = *t.Key
+	case t.Certificate != "":
+		c.TLSKey = kept
+	}
+	return nil
+}
+
+// again says why a secret that was there once has to be given.
+const again = "is required; what was given before is kept for the same host only"
+
+// checkCredentials returns every fault of what the policy keeps encrypted, and
+// of the TLS that the request has.
+func (s *server) checkCredentials(p postrider.Policy, c postrider.Credentials, j PolicyJSON) error {
+	faults := []error{checkHeaderSecrets(p, c), checkAuthSecret(p.Auth.Kind, c.Auth)}
+	if j.TLS == nil || p.TLS == (postrider.TLS{}) && c.TLSKey == "" { // a certificate that has ended stops no other change
+		return errors.Join(faults...)
+	}
+	err := checkTLS(p.TLS, c.TLSKey)
+	if err == nil {
+		err = s.Guard.CheckTLS(p.TLS, c.TLSKey)
+	}
+	return errors.Join(append(faults, err)...)
+}
+
+func checkHeaderSecrets(p postrider.Policy, c postrider.Credentials) error {
+	var faults []error
+	size := 0
+	for i, h := range p.Headers {
+		size += len(h.Name) + len(h.Value) + len(c.Headers[h.Name]) + len(": \r\n")
+		switch value := c.Headers[h.Name]; {
+		case !h.Secret:
+		case value == "":
+			faults = append(faults, invalid(fmt.Sprintf("headers[%d].value", i), again))
+		default:
+			faults = append(faults, postrider.CheckHeaderValue(fmt.Sprintf("headers[%d].value", i), value))
+		}
+	}
+	if size > maxHeaderBytes {
+		faults = append(faults, invalid("headers", "must be at most 32 of 8 KiB together"))
+	}
+	return errors.Join(faults...)
+}
+
+func checkAuthSecret(kind postrider.AuthKind, secret string) error {
+	name, known := authSecrets[kind]
+	field := "auth." + name
+	switch {
+	case !known:
+		return nil
+	case secret == "":
+		return invalid(field, again)
+	case kind == postrider.AuthBearer || kind == postrider.AuthAPIKey: // it is a header as it is
+		return postrider.CheckHeaderValue(field, secret)
+	case len(secret) > maxSecretText || !isText(secret):
+		return invalid(field, fmt.Sprintf("must be at most %d bytes of text without control characters", maxSecretText))
+	}
+	return nil
+}
+
+// checkTLS returns the faults of TLS that are no matter of what is in it.
+func checkTLS(t postrider.TLS, key string) error {
+	faults := []error{
+		checkText("tls.certificate", t.Certificate, maxTLS), checkText("tls.key", key, maxTLS),
+		checkText("tls.authorities", t.Authorities, maxTLS),
+	}
+	if t.Certificate != "" && key == "" {
+		faults = append(faults, invalid("tls.key", "is required"))
+	}
+	if t.Certificate == "" && key != "" {
+		faults = append(faults, invalid("tls.certificate", "is required"))
+	}
+	return errors.Join(faults...)
+}
+
+// host returns what a URL says of whom it reaches. Of what is no URL it returns
+// all, which is like no other.
+func host(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return raw
+	}
+	return strings.ToLower(u.Scheme + "://" + u.Host)
+}
+
+func viewHeaders(list []postrider.Header) *[]headerJSON {
+	views := make([]headerJSON, 0, len(list))
+	for _, h := range list {
+		view := headerJSON{Name: h.Name, Sensitive: h.Secret}
+		if !h.Secret {
+			view.Value = &h.Value
+		}
+		views = append(views, view)
+	}
+	return &views
+}
+
+func viewAuth(a postrider.Auth) json.RawMessage {
+	if a.Kind == postrider.AuthNone {
+		return null
+	}
+	return textOf(authJSON{
+		Type: string(a.Kind), Username: a.User, Header: a.Header,
+		TokenURL: a.TokenURL, ClientID: a.ClientID, Scopes: a.Scopes, Audience: a.Audience,
+	})
+}
+
+func viewTLS(t postrider.TLS) json.RawMessage {
+	if t == (postrider.TLS{}) {
+		return null
+	}
+	return textOf(tlsJSON{Certificate: t.Certificate, Authorities: t.Authorities})
+}

@@ -1,0 +1,254 @@
+package api_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/signature"
+)
+
+const (
+	plainText = "a-text-of-another-sender!"
+	hmacText  = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
+)
+
+// privateKey returns the texts of a private key and of its public half.
+func privateKey(t *testing.T) (private, public string) {
+	t.Helper()
+	key, err := signature.NewPrivateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key.Text(), key.Public().Text()
+}
+
+// only returns the one secret of an answer that made an endpoint.
+func onlySecret(t *testing.T, made response) map[string]any {
+	t.Helper()
+	secrets, _ := made.body["secrets"].([]any)
+	if len(secrets) != 1 {
+		t.Fatalf("secrets = %v, want one", secrets)
+	}
+	secret, _ := secrets[0].(map[string]any)
+	return secret
+}
+
+func TestASecretIsOfOneOfThreeTypes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.want(201, "POST /accounts", `{"uid": "acme"}`)
+	private, public := privateKey(t)
+	for _, tt := range []struct {
+		name, field string
+		want        map[string]any
+	}{
+		{"brought, symmetric", `"secret": "` + hmacText + `"`, map[string]any{"type": "hmac", "secret": hmacText, "public_key": nil}},
+		{"brought, text", `"secret": "` + plainText + `"`, map[string]any{"type": "text", "secret": plainText, "public_key": nil}},
+		{"brought, private", `"secret": "` + private + `"`, map[string]any{"type": "ed25519", "secret": nil, "public_key": public}},
+		{"made, private", `"key_type": "ed25519"`, map[string]any{"type": "ed25519", "secret": nil}},
+		{"made, symmetric", `"key_type": "hmac"`, map[string]any{"type": "hmac", "public_key": nil}},
+	} {
+		made := w.want(201, "POST /endpoints", `{"account": "acme", "url": "https://a.example", "event_types": ["*"], `+tt.field+`}`)
+		at := onlySecret(t, made)
+		has(t, tt.name, at, tt.want)
+		path := "/endpoints/" + made.id("id") + "/secrets"
+		listed := w.want(200, "GET "+path, "").data()
+		if len(listed) != 1 || !cmp.Equal(listed[0], at) {
+			t.Errorf("%s: listed as %v, want %v", tt.name, listed, at)
+		}
+		rotated := w.want(200, "POST "+path+"/rotate", `{`+tt.field+`, "overlap_ms": 2592000000}`)
+		has(t, tt.name+", rotated", rotated.body, tt.want)
+		if strings.Contains(made.text+rotated.text, "whsk_") {
+			t.Errorf("%s: a private key is shown", tt.name)
+		}
+		if pub, _ := at["public_key"].(string); at["type"] == "ed25519" && !strings.HasPrefix(pub, "whpk_") {
+			t.Errorf("%s: public_key = %v", tt.name, at["public_key"])
+		}
+	}
+}
+
+func TestWhatIsNoSecretIsRefusedWithoutQuotingIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	path := "/endpoints/" + w.tenant("acme").endpoint + "/secrets/rotate"
+	private, public := privateKey(t)
+	for _, tt := range []struct{ name, body, field string }{
+		{"a prefix and no base64", `{"secret": "whsec_hush-hush-hush-hush-hush-hush"}`, "secret"},
+		{"too few bytes", `{"secret": "whsec_aHVzaC1odXNoLWh1c2gtaHVzaA=="}`, "secret"},
+		{"half a private key", `{"secret": "` + private[:40] + `"}`, "secret"},
+		{"a public key", `{"secret": "` + public + `"}`, "secret"},
+		{"a text that is too short", `{"secret": "hush-hush-hush-hush-hus"}`, "secret"},
+		{"a text that is too long", `{"secret": "` + strings.Repeat("hush-", 13) + `"}`, "secret"},
+		{"a text with a space", `{"secret": "hush-hush-hush-hush hush-hush"}`, "secret"},
+		{"a text of another alphabet", `{"secret": "hush-hush-hush-hush-hush-ü"}`, "secret"},
+		{"another type", `{"key_type": "rsa"}`, "key_type"},
+		{"a type and a secret", `{"key_type": "hmac", "secret": "` + hmacText + `"}`, "key_type"},
+		{"an overlap of more than a month", `{"overlap_ms": 2592000001}`, "overlap_ms"},
+		{"an overlap before now", `{"overlap_ms": -1}`, "overlap_ms"},
+	} {
+		got := w.want(422, "POST "+path, tt.body)
+		if !slices.Equal(got.fields(), []string{tt.field}) {
+			t.Errorf("%s: %s, want a fault of %s", tt.name, got.text, tt.field)
+		}
+		if strings.Contains(got.text, "hush") || strings.Contains(got.text, private[6:30]) {
+			t.Errorf("%s: %s, which quotes it", tt.name, got.text)
+		}
+	}
+	if w.log.String() == "" || strings.Contains(w.log.String(), "hush") {
+		t.Errorf("the log is empty or quotes a secret: %s", w.log.String())
+	}
+}
+
+func TestASecretIsRevoked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	path := "/endpoints/" + w.tenant("acme").endpoint + "/secrets"
+	old := w.want(200, "GET "+path, "").data()[0]["id"].(string)
+	young := w.want(200, "POST "+path+"/rotate", "").id("id")
+
+	other := "/endpoints/" + w.tenant("beta").endpoint + "/secrets/"
+	w.want(404, "DELETE "+other+old, "")
+	w.want(404, "DELETE "+path+"/sec_1", "")
+	reader := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}})
+	if got := w.do(reader, "DELETE "+path+"/"+old, ""); got.status != 403 {
+		t.Errorf("DELETE with webhooks:read = %d, want 403", got.status)
+	}
+
+	w.want(204, "DELETE "+path+"/"+old, "")
+	if left := w.want(200, "GET "+path, "").data(); len(left) != 1 || left[0]["id"] != young {
+		t.Errorf("left are %v, want %s", left, young)
+	}
+	w.want(404, "DELETE "+path+"/"+old, "")
+	got := w.want(409, "DELETE "+path+"/"+young, "")
+	if detail := got.id("detail"); !strings.Contains(detail, "last secret") {
+		t.Errorf("detail = %q", detail)
+	}
+}
+
+// known asks for the public keys as a receiver would.
+func (w *world) known(query string) response {
+	w.Helper()
+	return w.send(httptest.NewRequestWithContext(w.Context(), "GET", "/.well-known/webhook-keys"+query, nil))
+}
+
+func keysOf(r response) (ids []string) {
+	keys, _ := r.body["keys"].([]any)
+	for _, k := range keys {
+		object, _ := k.(map[string]any)
+		id, _ := object["id"].(string)
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func TestPublicKeysAreForEverybody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if got := w.known(""); got.status != 200 || got.text != `{"keys":[],"next_cursor":null}` {
+		t.Errorf("without keys = %d %s", got.status, got.text)
+	}
+	var endpoints, secrets []string
+	for _, uid := range []string{"acme", "beta", "core"} {
+		endpoint := w.tenant(uid).endpoint // with a secret that is symmetric
+		secret := w.want(200, "POST /endpoints/"+endpoint+"/secrets/rotate", `{"key_type": "ed25519"}`)
+		endpoints, secrets = append(endpoints, endpoint), append([]string{secret.id("id")}, secrets...)
+	}
+	all := w.known("")
+	if got := keysOf(all); !slices.Equal(got, secrets) {
+		t.Errorf("keys = %v, want %v, newest first", got, secrets)
+	}
+	if all.header.Get("Cache-Control") != "public, max-age=300" || strings.Contains(all.text, "whsec_") || strings.Contains(all.text, "ep_") {
+		t.Errorf("answer = %v %s", all.header, all.text)
+	}
+	first := w.known("?limit=2")
+	second := w.known("?limit=2&cursor=" + first.id("next_cursor"))
+	if got := append(keysOf(first), keysOf(second)...); !slices.Equal(got, secrets) || second.body["next_cursor"] != nil {
+		t.Errorf("in pages = %v, want %v", got, secrets)
+	}
+	one := w.known("?endpoint=" + endpoints[0])
+	listed := w.want(200, "GET /endpoints/"+endpoints[0]+"/secrets", "").data()[0]
+	keys, _ := one.body["keys"].([]any)
+	want := map[string]any{"id": listed["id"], "public_key": listed["public_key"], "created_at": listed["created_at"], "expires_at": nil}
+	if len(keys) != 1 || !cmp.Equal(keys[0], any(want)) {
+		t.Errorf("of one endpoint = %s, want %v", one.text, want)
+	}
+	w.want(204, "DELETE /endpoints/"+endpoints[0], "")
+	if got := keysOf(w.known("")); !slices.Equal(got, secrets[:2]) {
+		t.Errorf("after the endpoint was deleted = %v, want %v", got, secrets[:2])
+	}
+}
+
+func TestPublicKeysRefuseAnotherQuery(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for query, status := range map[string]int{
+		"?endpoint=x": 404, "?limit=0": 422, "?limit=251": 422, "?limit=x": 422, "?cursor=!": 422,
+		"?account=acme": 422, "?limit=1&limit=2": 422, "?%00=1": 422, "/x": 404,
+	} {
+		if got := w.known(query); got.status != status {
+			t.Errorf("%s = %d %s, want %d", query, got.status, got.text, status)
+		}
+	}
+	if got := w.send(httptest.NewRequestWithContext(w.Context(), "POST", "/.well-known/webhook-keys", nil)); got.status != 405 {
+		t.Errorf("POST = %d, want 405", got.status)
+	}
+}
+
+// sealer is a Resealer that fails, or did something.
+type sealer struct {
+	done api.Resealed
+	err  error
+}
+
+func (s sealer) Reseal(context.Context) (api.Resealed, error) { return s.done, s.err }
+
+func TestOnlyAnAdminReseals(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	with := func(s sealer) {
+		w.handler = api.New(api.Deps{
+			Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Resealer: s, Waker: deaf{}, IDs: w.ids,
+		}, api.Options{})
+	}
+	with(sealer{done: api.Resealed{Key: "0102030405060708", Sealed: 3, Resealed: 2, Done: true}})
+	has(t, "resealed", w.want(200, "POST /secrets/reseal", "").body, map[string]any{
+		"key": "0102030405060708", "sealed": 3.0, "resealed": 2.0, "unreadable": 0.0, "done": true,
+	})
+	writer := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeWebhooksWrite}})
+	if got := w.do(writer, "POST /secrets/reseal", ""); got.status != 403 {
+		t.Errorf("with webhooks:write = %d, want 403", got.status)
+	}
+	with(sealer{err: errors.New("sealed with key 0102030405060708")})
+	if got := w.want(500, "POST /secrets/reseal", ""); strings.Contains(got.text, "0102030405060708") {
+		t.Errorf("an internal error leaves: %s", got.text)
+	}
+}
+
+// panicking is a vault that breaks.
+type panicking struct{ vault }
+
+func (panicking) SealSecret(*postrider.Secret, string) error { panic("seal") }
+
+func TestAPanicShowsNoSecret(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.want(201, "POST /accounts", `{"uid": "acme"}`)
+	w.handler = api.New(api.Deps{
+		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: panicking{}, Waker: deaf{}, IDs: w.ids,
+	}, api.Options{Log: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	got := w.want(500, "POST /endpoints", `{"account": "acme", "url": "https://a.example/?key=hush-hush", "event_types": ["*"],
+		"secret": "hush-hush-hush-hush-hush-hush", "auth": {"type": "bearer", "token": "hush-hush"}}`)
+	if log := w.log.String(); !strings.Contains(log, "goroutine") || strings.Contains(log+got.text, "hush") {
+		t.Errorf("the log tells of no panic, or a secret is in it or in the answer: %s %s", log, got.text)
+	}
+}

@@ -1,0 +1,113 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// reasonUnverified is why an endpoint is paused whose receiver has not yet said
+// that it wants events.
+const reasonUnverified = "unverified"
+
+type verification struct {
+	Method *string `json:"method,omitempty" enum:"challenge,cloudevents" doc:"How the receiver is asked; default: the operator's choice, where there is one."`
+}
+
+// unverify makes an endpoint wait for its receiver's word, where the operator
+// wants it. It is for endpoints whose URL is new.
+func (s *server) unverify(e *postrider.Endpoint) {
+	e.VerifiedAt = postrider.Endpoint{}.VerifiedAt
+	if s.opts.Verify != "" && e.Status == postrider.EndpointEnabled {
+		e.Status, e.StatusReason = postrider.EndpointPaused, reasonUnverified
+	}
+}
+
+// mayGo refuses to enable an endpoint that has yet to be verified.
+func (s *server) mayGo(e postrider.Endpoint, to postrider.EndpointStatus) error {
+	if s.opts.Verify == "" || to != postrider.EndpointEnabled || !e.VerifiedAt.IsZero() || e.Status == postrider.EndpointEnabled {
+		return nil
+	}
+	return &refusal{
+		kind: postrider.ErrConflict, code: "unverified",
+		detail: "its receiver has not agreed to events at this URL; see POST /endpoints/{endpoint}/verify",
+	}
+}
+
+// verifyEndpoint asks the receiver, and notes that it agreed, unless the URL is
+// another one by then.
+func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[endpointView], error) {
+	var body verification
+	if err := decodeIfAny(ctx, &body); err != nil {
+		return nil, err
+	}
+	asked, err := s.findLive(ctx, in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	method, err := s.verifyMethod(body)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.pokes.take(asked.ID); err != nil {
+		return nil, err
+	}
+	secrets, err := s.Store.Secrets(ctx, asked.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Verifier.Verify(ctx, store.Routed{Endpoint: asked, Secrets: secrets}, method); err != nil {
+		return nil, unanswered(method, err)
+	}
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
+		if e.URL != asked.URL {
+			return conflict("the url was changed while its receiver was asked")
+		}
+		e.VerifiedAt = now
+		if e.Status == postrider.EndpointPaused && e.StatusReason == reasonUnverified {
+			e.Status, e.StatusReason = postrider.EndpointEnabled, ""
+		}
+		return nil
+	})
+}
+
+// verifyMethod returns how to ask: as the operator wants it, or else as the
+// body says.
+func (s *server) verifyMethod(body verification) (string, error) {
+	method := value(body.Method)
+	switch {
+	case s.opts.Verify != "" && (body.Method == nil || method == s.opts.Verify):
+		return s.opts.Verify, nil
+	case s.opts.Verify != "":
+		return "", invalid("method", fmt.Sprintf("must be %s, the operator's choice", s.opts.Verify))
+	case body.Method == nil:
+		return "", invalid("method", "is required")
+	case !slices.Contains(VerifyMethods, method):
+		return "", invalid("method", "must be challenge or cloudevents")
+	}
+	return method, nil
+}
+
+// wantedAnswers say what a receiver must answer to agree.
+var wantedAnswers = map[string]string{
+	"challenge":   `the receiver must answer the signed POST with 2xx and {"challenge": "…"}, the challenge that it was sent`,
+	"cloudevents": "the receiver must answer OPTIONS with 2xx and a WebHook-Allowed-Origin that is the WebHook-Request-Origin it was sent, or *",
+}
+
+// unanswered tells a receiver's refusal from what broke on our side.
+func unanswered(method string, err error) error {
+	if !errors.Is(err, postrider.ErrConflict) {
+		return err
+	}
+	return &refusal{
+		kind: err, code: "verification_failed", detail: fmt.Sprintf("%s; %v", wantedAnswers[method], err),
+	}
+}

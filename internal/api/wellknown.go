@@ -1,0 +1,86 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// wellKnownKeys is where receivers find the keys that verify v1a signatures.
+// It is theirs, so it needs no API key and is no part of the document.
+const wellKnownKeys = "/.well-known/webhook-keys"
+
+type publicKeysView struct {
+	Keys       []publicKeyView `json:"keys"`
+	NextCursor *string         `json:"next_cursor"`
+}
+
+type publicKeyView struct {
+	ID        string  `json:"id"` // of the secret
+	PublicKey string  `json:"public_key"`
+	CreatedAt string  `json:"created_at"`
+	ExpiresAt *string `json:"expires_at"`
+}
+
+func (s *server) servePublicKeys(w http.ResponseWriter, r *http.Request) {
+	a := w.(*answer) //nolint:errcheck // the boundary's
+	view, err := s.publicKeys(r.Context(), r)
+	if err != nil {
+		a.refuse(err)
+		return
+	}
+	text, err := json.Marshal(view)
+	if err != nil {
+		a.refuse(err)
+		return
+	}
+	a.Header().Set("Cache-Control", "public, max-age=300")
+	writeJSON(a, http.StatusOK, text)
+}
+
+func (s *server) publicKeys(ctx context.Context, r *http.Request) (publicKeysView, error) {
+	query, err := publicKeyQuery(r)
+	if err != nil {
+		return publicKeysView{}, err
+	}
+	page, err := s.Store.PublicKeys(ctx, query)
+	if err != nil {
+		return publicKeysView{}, err
+	}
+	view := publicKeysView{Keys: []publicKeyView{}, NextCursor: orNull(page.Next)}
+	for _, secret := range page.Items {
+		view.Keys = append(view.Keys, publicKeyView{
+			ID: secret.ID.String(), PublicKey: secret.Public,
+			CreatedAt: instant(secret.CreatedAt), ExpiresAt: instantOrNull(secret.ExpiresAt),
+		})
+	}
+	return view, nil
+}
+
+// publicKeyQuery reads the parameters as strictly as huma does elsewhere.
+func publicKeyQuery(r *http.Request) (q store.PublicKeyQuery, err error) {
+	if err := checkURL(r.URL); err != nil {
+		return q, err
+	}
+	for name, values := range r.URL.Query() {
+		switch text := values[0]; name {
+		case "endpoint":
+			if q.Endpoint, err = filtered[postrider.EndpointID]("endpoint", text); err != nil {
+				return q, err
+			}
+		case "cursor":
+			q.Cursor = text
+		case "limit":
+			if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > store.MaxLimit {
+				return q, invalid("limit", "must be 1 to "+strconv.Itoa(store.MaxLimit))
+			}
+		default:
+			return q, invalid(name, "unknown query parameter")
+		}
+	}
+	return q, nil
+}

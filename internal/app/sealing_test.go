@@ -1,0 +1,462 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlite"
+	"github.com/postrider/postrider/internal/testkit"
+	"github.com/postrider/postrider/internal/vault"
+)
+
+// ringOf reads the sealing keys in a file, which only its owner may read.
+func ringOf(t *testing.T, file string) vault.Ring {
+	t.Helper()
+	stat, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stat.Mode().Perm() != 0o600 {
+		t.Errorf("%s has the mode %v, want 0600", file, stat.Mode())
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring, err := vault.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ring
+}
+
+// storeAt returns the settings of a store, from flags and an environment.
+func storeAt(t *testing.T, env map[string]string, args ...string) app.Config {
+	t.Helper()
+	config, sources := parse(t, env, append([]string{"--dev", "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0"}, args...)...)
+	if err := sources.Check(config.Validate); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// wantNoStart starts a server that must refuse to, in these words.
+func wantNoStart(t *testing.T, c app.Config, words ...string) {
+	t.Helper()
+	_, err := app.New(t.Context(), c, slog.New(slog.DiscardHandler))
+	for _, want := range words {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New = %v, want %q in it", err, want)
+		}
+	}
+}
+
+func TestTheSealingKeyIsMadeOnceAndMissed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "secrets.key")
+	r := start(t, dir)
+	made := r.subscribe(t, "http://127.0.0.1:1")
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	ring := ringOf(t, file)
+	if len(ring.IDs()) != 1 {
+		t.Errorf("the first ring has the keys %v, want one", ring.IDs())
+	}
+
+	again := start(t, dir)
+	secrets, err := again.api.Secrets(t.Context(), made.ID)
+	if err != nil || len(secrets) != 1 || secrets[0] != made.Secrets[0] {
+		t.Errorf("after a restart: %v, %v; want the secret that was made", secrets, err)
+	}
+	if err := again.stop(); err != nil {
+		t.Fatal(err)
+	}
+	config := storeAt(t, nil, "--data-dir", dir)
+	if err := os.Chmod(file, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	wantNoStart(t, config, file+" may be read by others; chmod 600 it")
+	if err := os.Rename(file, file+".away"); err != nil {
+		t.Fatal(err)
+	}
+	wantNoStart(t, config, "sealed with key "+ring.Newest().String(), "no sealing keys in "+file, "--secrets-key-file")
+	if _, err := os.Stat(file); err == nil {
+		t.Error("a start without the key made another")
+	}
+	if err := app.NewKeyFile(file); err != nil {
+		t.Fatal(err)
+	}
+	wantNoStart(t, config, "the sealing keys of "+file+" do not open what is stored", ring.Newest().String(), "--secrets-key-file")
+	if err := app.NewKeyFile(file); err == nil || !strings.Contains(err.Error(), "is there already") {
+		t.Errorf("NewKeyFile over a key = %v", err)
+	}
+
+	given, err := os.ReadFile(file + ".away")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := startWith(t, dir, map[string]string{"POSTRIDER_SECRETS_KEY": strings.TrimSpace(string(given))})
+	if secrets, err := other.api.Secrets(t.Context(), made.ID); err != nil || len(secrets) != 1 {
+		t.Errorf("with the key as a text: %v, %v", secrets, err)
+	}
+}
+
+// A first start that was killed before the key had its name is no reason for a
+// person to come.
+func TestAFirstStartThatWasCutShortIsRepeated(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "secrets.key")
+	if err := os.WriteFile(file+".new", []byte("half a k"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := start(t, dir).stop(); err != nil {
+		t.Fatal(err)
+	}
+	ringOf(t, file)
+	if _, err := os.Stat(file + ".new"); err == nil {
+		t.Error("what was cut short is still there")
+	}
+}
+
+// load is what tenants do to a server while its sealing keys are rotated: each
+// makes endpoints, rotates secrets and publishes, over and over.
+type load struct {
+	receiver *httptest.Server
+	ended    sync.WaitGroup
+	stop     context.CancelFunc
+
+	mu      sync.Mutex
+	known   map[postrider.EndpointID][]client.Secret // the newest first
+	events  []postrider.EventID
+	failure error
+}
+
+func newLoad(t *testing.T, servers ...*client.Client) *load {
+	t.Helper()
+	l := &load{known: map[postrider.EndpointID][]client.Secret{}}
+	l.receiver = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(l.receiver.Close)
+	if _, err := servers[0].CreateAccount(t.Context(), client.NewAccount{UID: "acme"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	l.stop = stop
+	t.Cleanup(func() { stop(); l.ended.Wait() })
+	for i, api := range servers {
+		for range 2 {
+			l.ended.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					if err := l.round(context.WithoutCancel(ctx), api, fmt.Sprintf("t%d.x", i)); err != nil {
+						l.fail(fmt.Errorf("server %d, round %d: %w", i, n, err))
+						return
+					}
+				}
+			})
+		}
+	}
+	return l
+}
+
+func (l *load) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failure = errors.Join(l.failure, err)
+}
+
+// round makes an endpoint with credentials, changes it, gives it a second
+// secret, and publishes.
+func (l *load) round(ctx context.Context, api *client.Client, eventType string) error {
+	e, err := api.CreateEndpoint(ctx, client.NewEndpoint{
+		Account: "acme", URL: l.receiver.URL, EventTypes: []string{eventType}, KeyType: "ed25519",
+		Headers: []client.Header{{Name: "X-Key", Value: "k", Sensitive: true}},
+	})
+	if err != nil {
+		return err
+	}
+	// It writes the credentials back as it read them.
+	if _, err := api.ChangeEndpoint(ctx, e.ID, client.EndpointChange{TimeoutMS: 9000}); err != nil {
+		return err
+	}
+	young, err := api.RotateSecret(ctx, e.ID, client.SecretRotation{})
+	if err != nil {
+		return err
+	}
+	receipt, err := api.Publish(ctx, client.NewEvent{Account: "acme", Type: eventType, Data: []byte(`{}`)})
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known[e.ID] = []client.Secret{young, e.Secrets[0]}
+	l.events = append(l.events, receipt.ID)
+	return nil
+}
+
+// rounds waits until n more rounds are over.
+func (l *load) rounds(t *testing.T, n int) {
+	t.Helper()
+	count := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.failure != nil {
+			t.Fatal(l.failure)
+		}
+		return len(l.events)
+	}
+	until := count() + n
+	eventually(t, "tenants go on", func() bool { return count() >= until })
+}
+
+// end stops the load and holds that every secret is shown and every event was
+// delivered at the first attempt, by each of the servers.
+func (l *load) end(t *testing.T, servers ...*client.Client) {
+	t.Helper()
+	l.stop()
+	l.ended.Wait()
+	l.rounds(t, 0)
+	for _, api := range servers {
+		l.wantShown(t, api)
+	}
+	for _, event := range l.events {
+		eventually(t, "delivered", func() bool {
+			page, err := servers[0].EventDeliveries(t.Context(), event, client.Paging{Limit: 250})
+			return err == nil && !slices.ContainsFunc(page.Items, func(d client.Delivery) bool {
+				if d.Attempts > 1 {
+					t.Fatalf("delivery %s took %d attempts: %v", d.ID, d.Attempts, d.LastError)
+				}
+				return d.Status != postrider.Delivered
+			})
+		})
+	}
+}
+
+func (l *load) wantShown(t *testing.T, api *client.Client) {
+	t.Helper()
+	for id, want := range l.known {
+		got, err := api.Secrets(t.Context(), id)
+		if err != nil || len(got) != 2 || got[0].Secret != want[0].Secret || got[1].PublicKey != want[1].PublicKey {
+			t.Fatalf("secrets of %s = %v, %v; want %v", id, got, err, want)
+		}
+	}
+}
+
+func TestRotatingUnderLoadOnSQLite(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := start(t, dir)
+	config := storeAt(t, nil, "--data-dir", dir).StoreConfig
+	file := filepath.Join(dir, "secrets.key")
+	if _, err := app.RotateKey(t.Context(), config, app.Rotation{}); !app.InUse(err) {
+		t.Errorf("RotateKey beside a server = %v, want that the store is in use", err)
+	}
+	through := func(ctx context.Context) (app.Resealed, error) {
+		done, err := r.api.Reseal(ctx)
+		return app.Resealed(done), err
+	}
+	l := newLoad(t, r.api)
+	first := ringOf(t, file).Newest()
+	for n := range 3 {
+		l.rounds(t, 5)
+		done, err := app.RotateKey(t.Context(), config, app.Rotation{
+			Reseal: through, DropOld: n == 2, Grace: 300 * time.Millisecond,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("rotation %d: %+v", n, done)
+		if ring := ringOf(t, file); done.Key != ring.Newest().String() || done.Resealed.Resealed == 0 || done.Unreadable > 0 {
+			t.Errorf("RotateKey = %+v, with %s in the file", done, ring)
+		}
+	}
+	l.rounds(t, 5)
+	l.end(t, r.api)
+	ring := ringOf(t, file)
+	if len(ring.IDs()) != 1 || ring.Has(first) {
+		t.Errorf("after the old keys were dropped the ring is %s", ring)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	again := start(t, dir) // which has the last key alone
+	l.wantShown(t, again.api)
+	if err := again.stop(); err != nil {
+		t.Fatal(err)
+	}
+	done, err := app.RotateKey(t.Context(), config, app.Rotation{}) // straight on the store
+	if err != nil || done.Resealed.Resealed != done.Sealed || done.Sealed != 3*len(l.known) {
+		t.Errorf("RotateKey without a server = %+v, %v; want all %d resealed", done, err, 3*len(l.known))
+	}
+}
+
+// node runs a server on a PostgreSQL database, in a folder of its own.
+func node(t *testing.T, dsn, key string, args ...string) *client.Client {
+	t.Helper()
+	env := map[string]string{"POSTRIDER_DATABASE_URL": dsn}
+	config := storeAt(t, env, append([]string{"--data-dir", t.TempDir()}, args...)...)
+	server, err := app.New(t.Context(), config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := server.Run(ctx); err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+	})
+	api := client.New("http://"+server.Addr().String(), key, client.Options{})
+	t.Cleanup(func() { api.Close(); cancel(); serving.Wait() })
+	return api
+}
+
+func TestRotatingUnderLoadOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	dsn := testkit.Postgres(t, func(context.Context, string) error { return nil })
+	config := storeAt(t, map[string]string{"POSTRIDER_DATABASE_URL": dsn}, "--data-dir", t.TempDir()).StoreConfig
+	_, key, err := app.CreateKey(t.Context(), config, app.NewKey{Name: "test", Scopes: []postrider.Scope{postrider.ScopeAdmin}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two := node(t, dsn, key), node(t, dsn, key)
+	l := newLoad(t, one, two)
+	rotate := func(c app.StoreConfig, r app.Rotation) app.Rotated {
+		l.rounds(t, 5)
+		done, err := app.RotateKey(t.Context(), c, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("rotated: %+v", done)
+		return done
+	}
+	for range 2 {
+		if done := rotate(config, app.Rotation{}); done.Home != "the database" || done.Resealed.Resealed == 0 {
+			t.Errorf("RotateKey = %+v", done)
+		}
+	}
+	done := rotate(config, app.Rotation{DropOld: true, Grace: time.Second})
+	if len(done.Dropped) != 3 {
+		t.Errorf("dropped %v, want three keys", done.Dropped)
+	}
+	l.rounds(t, 5)
+	l.end(t, one, two, node(t, dsn, key))
+
+	movesToAFile(t, l, config, key)
+}
+
+// movesToAFile holds that the keys of a database can be given from a file
+// instead, and that a node which is not given it is refused from then on.
+func movesToAFile(t *testing.T, l *load, config app.StoreConfig, key string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ring")
+	if err := app.ExportKeys(t.Context(), config, file); err != nil {
+		t.Fatal(err)
+	}
+	exported := ringOf(t, file)
+	moved := config
+	moved.SecretsKeyFile = file
+	done, err := app.RotateKey(t.Context(), moved, app.Rotation{DropOld: true, Grace: time.Nanosecond})
+	if err != nil || done.Home != file || done.Sealed != 3*len(l.known) {
+		t.Fatalf("RotateKey with the file = %+v, %v", done, err)
+	}
+	if ring := ringOf(t, file); ring.Has(exported.Newest()) {
+		t.Errorf("the file has %s, want a key that was never in the database", ring)
+	}
+	l.wantShown(t, node(t, config.DatabaseURL, key, "--secrets-key-file", file))
+	wantNoStart(t, storeAt(t, map[string]string{"POSTRIDER_DATABASE_URL": config.DatabaseURL}, "--data-dir", t.TempDir()),
+		"no longer kept in the database", "--secrets-key-file")
+}
+
+func TestKeysGivenAsATextAreRotatedInTwoSteps(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := start(t, dir)
+	made := r.subscribe(t, "http://127.0.0.1:1")
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "secrets.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rotate := func(text string, r app.Rotation) app.Rotated {
+		t.Helper()
+		config := storeAt(t, map[string]string{"POSTRIDER_SECRETS_KEY": text}, "--data-dir", dir)
+		done, err := app.RotateKey(t.Context(), config.StoreConfig, r)
+		if err != nil || done.Home != "POSTRIDER_SECRETS_KEY" {
+			t.Fatalf("RotateKey = %+v, %v", done.Home, err)
+		}
+		return done
+	}
+	advised := rotate(string(text), app.Rotation{})
+	if len(advised.Set) != 2 || advised.Resealed.Resealed != 0 {
+		t.Fatalf("the first step advises %d values and resealed %d", len(advised.Set), advised.Resealed.Resealed)
+	}
+	if got := rotate(advised.Set[1], app.Rotation{}); len(got.Set) != 0 || got.Resealed.Resealed != 1 {
+		t.Errorf("the second step advises %d values and resealed %d, want 0 and 1", len(got.Set), got.Resealed.Resealed)
+	}
+	last := rotate(advised.Set[1], app.Rotation{DropOld: true})
+	if len(last.Set) != 1 || !strings.HasPrefix(advised.Set[1], last.Set[0]) {
+		t.Error("the last step does not advise the new key alone")
+	}
+	again := startWith(t, dir, map[string]string{"POSTRIDER_SECRETS_KEY": last.Set[0]})
+	if got, err := again.api.Secrets(t.Context(), made.ID); err != nil || len(got) != 1 || got[0] != made.Secrets[0] {
+		t.Errorf("with the new key alone: %v, %v", got, err)
+	}
+}
+
+// TestWhatIsDamagedIsCountedAndKeepsTheOldKeys bends one of two secrets.
+func TestWhatIsDamagedIsCountedAndKeepsTheOldKeys(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := start(t, dir)
+	made := r.subscribe(t, "http://127.0.0.1:1")
+	if _, err := r.api.RotateSecret(t.Context(), made.ID, client.SecretRotation{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := sqlite.Open(t.Context(), dir, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := opened.Sealed(t.Context(), store.SealedID{}, 10)
+	if err != nil || len(list) != 2 {
+		t.Fatalf("Sealed = %v, %v; want two", list, err)
+	}
+	bent := bytes.Clone(list[0].Bytes)
+	bent[len(bent)-1] ^= 1
+	n, err := opened.Reseal(t.Context(), []store.Reseal{{ID: list[0].ID, Was: list[0].Bytes, Now: bent}})
+	if err := errors.Join(err, opened.Close()); err != nil || n != 1 {
+		t.Fatalf("bent %d: %v", n, err)
+	}
+	config := storeAt(t, nil, "--data-dir", dir).StoreConfig
+	var log bytes.Buffer
+	done, err := app.RotateKey(t.Context(), config, app.Rotation{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil || done.Unreadable != 1 || done.Resealed.Resealed != 1 || !strings.Contains(log.String(), list[0].ID.Secret.String()) {
+		t.Errorf("RotateKey = %+v, %v; want one unreadable, which the log names: %s", done, err, log.String())
+	}
+	_, err = app.RotateKey(t.Context(), config, app.Rotation{DropOld: true, Grace: time.Nanosecond})
+	if ring := ringOf(t, filepath.Join(dir, "secrets.key")); err == nil || !strings.Contains(err.Error(), "the old keys stay") || len(ring.IDs()) != 3 {
+		t.Errorf("RotateKey with DropOld = %v, with the ring %s; want that the old keys stay", err, ring)
+	}
+}

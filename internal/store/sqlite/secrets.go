@@ -1,0 +1,124 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+const addSecretSQL = `
+	insert into endpoint_secrets (id, endpoint, sealed, public, created_at, expires_at)
+	values (@id, @endpoint, @sealed, @public, @created_at, @expires_at)`
+
+func addSecret(ctx context.Context, tx *tx, s postrider.Secret) error {
+	return tx.exec(ctx, addSecretSQL, sql.Named("id", blob(s.ID)), sql.Named("endpoint", blob(s.Endpoint)),
+		sql.Named("sealed", someBytes(s.Sealed)), sql.Named("public", textOrNull(s.Public)),
+		sql.Named("created_at", micros(s.ID.Time())), sql.Named("expires_at", microsOrNull(s.ExpiresAt)))
+}
+
+// By endpoint_secrets_endpoint, from its end.
+const secretsSQL = `
+	select id, endpoint, sealed, public, created_at, expires_at from endpoint_secrets
+	where endpoint = @endpoint and (expires_at is null or expires_at > @now)
+	order by id desc`
+
+// Secrets returns an endpoint's secrets; see [store.Directory].
+func (s *Store) Secrets(ctx context.Context, endpoint postrider.EndpointID) ([]postrider.Secret, error) {
+	secrets, err := list(ctx, s, secretsOf(endpoint, s.now()), scanSecret)
+	return secrets, s.explain("list secrets", err)
+}
+
+func secretsOf(endpoint postrider.EndpointID, now time.Time) query {
+	return query{secretsSQL, []any{sql.Named("endpoint", blob(endpoint)), sql.Named("now", micros(now))}}
+}
+
+func scanSecret(rows *sql.Rows, s *postrider.Secret) error {
+	return rows.Scan(toID(&s.ID), toID(&s.Endpoint), &s.Sealed, toString(&s.Public), toTime(&s.CreatedAt), toTime(&s.ExpiresAt))
+}
+
+// By endpoint_secrets_endpoint.
+const expireSecretsSQL = `
+	update endpoint_secrets set expires_at = @until
+	where endpoint = @endpoint and (expires_at is null or expires_at > @until)`
+
+// RotateSecret adds a secret and lets the others expire; see
+// [store.Directory].
+func (s *Store) RotateSecret(ctx context.Context, r store.RotateSecret) error {
+	return change(ctx, s, "rotate secret", func(ctx context.Context, tx *tx) error {
+		if err := touchEndpoint(ctx, tx, r.Secret.Endpoint); err != nil {
+			return err
+		}
+		err := tx.exec(ctx, expireSecretsSQL, sql.Named("endpoint", blob(r.Secret.Endpoint)),
+			sql.Named("until", micros(tx.now.Add(r.Overlap))))
+		if err != nil {
+			return err
+		}
+		return addSecret(ctx, tx, r.Secret)
+	})
+}
+
+// By endpoint_secrets_endpoint, then by the key of endpoint_secrets.
+const (
+	activeSecretsSQL = `
+	select count(*) filter (where id = @secret), count(*) filter (where id <> @secret) from endpoint_secrets
+	where endpoint = @endpoint and (expires_at is null or expires_at > @now)`
+	revokeSecretSQL = `update endpoint_secrets set expires_at = @now where id = @secret`
+)
+
+// RevokeSecret lets a secret expire; see [store.Directory].
+func (s *Store) RevokeSecret(ctx context.Context, r store.RevokeSecret) error {
+	return change(ctx, s, "revoke secret", func(ctx context.Context, tx *tx) error {
+		if err := touchEndpoint(ctx, tx, r.Endpoint); err != nil {
+			return err
+		}
+		var active, others int
+		err := tx.row(ctx, activeSecretsSQL, sql.Named("endpoint", blob(r.Endpoint)), sql.Named("secret", blob(r.Secret)),
+			sql.Named("now", micros(tx.now))).Scan(&active, &others)
+		switch {
+		case err != nil:
+			return err
+		case active == 0:
+			return postrider.ErrNotFound
+		case others == 0:
+			return fmt.Errorf("it is the last one: %w", postrider.ErrConflict)
+		}
+		return tx.exec(ctx, revokeSecretSQL, sql.Named("secret", blob(r.Secret)), sql.Named("now", micros(tx.now)))
+	})
+}
+
+const publicKeysSelect = `
+	select endpoint_secrets.id, endpoint, public, endpoint_secrets.created_at, expires_at
+	from endpoint_secrets join endpoints on endpoints.id = endpoint
+	where public is not null and endpoint_secrets.id < @below`
+
+const publicKeysFilter = `
+		and (expires_at is null or expires_at > @now) and status <> 'deleted'
+	order by endpoint_secrets.id desc limit @limit`
+
+// From the end of endpoint_secrets_public, those of an endpoint from that of
+// endpoint_secrets_endpoint.
+const (
+	publicKeysSQL           = publicKeysSelect + publicKeysFilter
+	publicKeysOfEndpointSQL = publicKeysSelect + ` and endpoint = @endpoint` + publicKeysFilter
+)
+
+// PublicKeys lists the public keys of endpoints; see [store.Directory].
+func (s *Store) PublicKeys(ctx context.Context, q store.PublicKeyQuery) (store.Page[postrider.Secret], error) {
+	args, err := window[postrider.SecretID](store.Span{}, q.Paging)
+	if err != nil {
+		return store.Page[postrider.Secret]{}, err
+	}
+	statement := publicKeysSQL
+	if !q.Endpoint.IsZero() {
+		statement = publicKeysOfEndpointSQL
+	}
+	args = append(args, sql.Named("endpoint", blob(q.Endpoint)), sql.Named("now", micros(s.now())))
+	keys, err := list(ctx, s, query{statement, args}, func(rows *sql.Rows, k *postrider.Secret) error {
+		return rows.Scan(toID(&k.ID), toID(&k.Endpoint), &k.Public, toTime(&k.CreatedAt), toTime(&k.ExpiresAt))
+	})
+	return store.Cut(keys, q.Paging, func(k postrider.Secret) string { return key(k.ID) }), s.explain("list public keys", err)
+}

@@ -1,0 +1,82 @@
+package testkit
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// aloneEnv tells a process that [Alone] started it, and where its report goes.
+const aloneEnv = "POSTRIDER_TEST_ALONE"
+
+// Alone runs the calling test once more, in a process with an empty network, and
+// mounts, of its own, and returns what that passed to [Report]. In that process
+// it returns false, and the test does its work. env is added to the
+// environment.
+//
+// The process is built without the race detector, whose price is tenfold. The
+// test fails where the process does, and where it cannot be started: that takes
+// root, or the right to make user namespaces.
+func Alone(tb testing.TB, env ...string) (report []byte, outside bool) {
+	tb.Helper()
+	if os.Getenv(aloneEnv) != "" {
+		return nil, false
+	}
+	program, err := plainProgram()
+	if err != nil {
+		tb.Fatalf("build the test's own program: %v", err)
+	}
+	file := filepath.Join(tb.TempDir(), "report")
+	cmd := exec.CommandContext(tb.Context(), program, "-test.run=^"+tb.Name()+"$", "-test.timeout=5m")
+	cmd.Env = append(append(os.Environ(), aloneEnv+"="+file), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:   syscall.CLONE_NEWNET,
+		Unshareflags: syscall.CLONE_NEWNS, // which makes the mounts private, too
+		Pdeathsig:    syscall.SIGKILL,
+	}
+	if os.Getuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+	}
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		tb.Fatalf("run alone with %q, in namespaces of its own: %v\n%s", env, err, bytes.TrimSpace(output))
+	}
+	report, err = os.ReadFile(file)
+	if err != nil {
+		tb.Fatalf("read report: %v\n%s", err, output)
+	}
+	return report, true
+}
+
+// plainProgram returns the path of this test's program, or, where that has the
+// race detector, of one without, which it builds once.
+var plainProgram = sync.OnceValues(func() (string, error) {
+	own, err := os.Executable()
+	built, ok := debug.ReadBuildInfo()
+	if err != nil || !ok || !slices.Contains(built.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		return own, err
+	}
+	file := own + ".plain" // beside it, in what go test removes
+	output, err := exec.Command("go", "test", "-c", "-o", file, ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go test -c: %w\n%s", err, output)
+	}
+	return file, nil
+})
+
+// Report hands what a test found to the one that started it by [Alone].
+func Report(tb testing.TB, report []byte) {
+	tb.Helper()
+	if err := os.WriteFile(os.Getenv(aloneEnv), report, 0o600); err != nil {
+		tb.Fatalf("write report: %v", err)
+	}
+}

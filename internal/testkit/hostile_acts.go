@@ -1,0 +1,198 @@
+package testkit
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// peer is the hostile end of one connection.
+type peer struct {
+	net.Conn // above TLS, where there is TLS
+
+	in    *bufio.Reader
+	tcp   *net.TCPConn
+	below *poisonable // what TLS reads from; nil without it
+	asked func()      // a request came on a connection that should have been given up
+	stop  <-chan struct{}
+}
+
+// act is a step of a misbehaviour. It fails once the peer or the test has gone.
+type act func(*peer) error
+
+var errStopped = errors.New("stopped")
+
+// request reads one whole request.
+func request(p *peer) error {
+	length := 0
+	for {
+		line, err := p.in.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		if value, ok := strings.CutPrefix(strings.ToLower(line), "content-length: "); ok {
+			if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
+				return err
+			}
+		}
+		if line == "\r\n" {
+			_, err := io.CopyN(io.Discard, p.in, int64(length))
+			return err
+		}
+	}
+}
+
+// some reads the first byte of a request.
+func some(p *peer) error {
+	_, err := p.in.ReadByte()
+	return err
+}
+
+// reset closes the connection with a RST.
+func reset(p *peer) error { return errors.Join(p.tcp.SetLinger(0), p.tcp.Close()) }
+
+// halfClose ends the answer and goes on reading.
+func halfClose(p *peer) error {
+	half, ok := p.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errStopped
+	}
+	return errors.Join(half.CloseWrite(), hold(p))
+}
+
+// hold does nothing until the peer goes, but notes when it asks again.
+func hold(p *peer) error {
+	if _, err := p.in.Peek(len("POST ")); err != nil {
+		return err
+	}
+	p.asked()
+	return linger(p)
+}
+
+// linger does nothing until the peer goes.
+func linger(p *peer) error {
+	_, err := io.Copy(io.Discard, p.tcp)
+	return err
+}
+
+// stall does nothing, and reads nothing, until the test ends.
+func stall(p *peer) error {
+	<-p.stop
+	return errStopped
+}
+
+// wait does nothing for a while.
+func wait(long time.Duration) act {
+	return func(p *peer) error {
+		timer := time.NewTimer(long)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return nil
+		case <-p.stop:
+			return errStopped
+		}
+	}
+}
+
+// say writes the text.
+func say(text string) act {
+	return func(p *peer) error {
+		_, err := io.WriteString(p, text)
+		return err
+	}
+}
+
+// drip writes the text a byte at a time.
+func drip(text string) act {
+	return func(p *peer) error {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for i := range len(text) {
+			if _, err := io.WriteString(p, text[i:i+1]); err != nil {
+				return err
+			}
+			select {
+			case <-tick.C:
+			case <-p.stop:
+				return errStopped
+			}
+		}
+		return hold(p)
+	}
+}
+
+// flood writes the text again and again, up to n times.
+func flood(text string, n int) act {
+	block := sync.OnceValue(func() []byte { return []byte(strings.Repeat(text, max(1, 32<<10/len(text)))) })
+	return func(p *peer) error {
+		for written := 0; written < n*len(text); written += len(block()) {
+			if _, err := p.Write(block()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// bomb writes an answer whose body is so many zeros, compressed layers times.
+func bomb(zeros, layers int) act {
+	answer := sync.OnceValues(func() ([]byte, error) { return bombAnswer(zeros, layers) })
+	return func(p *peer) error {
+		text, err := answer()
+		if err != nil {
+			return err
+		}
+		_, err = p.Write(text)
+		return err
+	}
+}
+
+func bombAnswer(zeros, layers int) ([]byte, error) {
+	body := make([]byte, zeros)
+	for range layers {
+		var packed bytes.Buffer
+		w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+		if err != nil {
+			return nil, err
+		}
+		_, err = w.Write(body)
+		if err := errors.Join(err, w.Close()); err != nil {
+			return nil, err
+		}
+		body = packed.Bytes()
+	}
+	head := ok + "Content-Encoding: gzip" + strings.Repeat(", gzip", layers-1) +
+		"\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n"
+	return append([]byte(head), body...), nil
+}
+
+// alarm makes TLS send a fatal alert, as it does when garbage comes.
+func alarm(p *peer) error {
+	p.below.poisoned = true
+	if _, err := p.Read(make([]byte, 1)); err == nil {
+		return errStopped
+	}
+	return linger(p)
+}
+
+// poisonable is a connection from which garbage comes as soon as it is poisoned.
+type poisonable struct {
+	net.Conn
+	poisoned bool
+}
+
+// Read reads from the connection, or garbage that looks like a record of TLS.
+func (c *poisonable) Read(b []byte) (int, error) {
+	if c.poisoned {
+		return copy(b, "\x17\x03\x03\x00\x05"+"hello"), nil
+	}
+	return c.Conn.Read(b)
+}

@@ -1,0 +1,166 @@
+package testkit
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/postrider/postrider"
+)
+
+// hostileZone is the end of every name that the rig's DNS knows.
+const hostileZone = ".hostile.test"
+
+// The addresses that names have: ours, and those that no sender may go to.
+var (
+	ours     = netip.MustParseAddr("127.0.0.1")
+	private  = netip.MustParseAddr("10.66.0.1")
+	metadata = netip.MustParseAddr("fd00:ec2::254")
+)
+
+// lie says what the DNS answers to a question about one name.
+type lie func(q question) reply
+
+// question is what was asked.
+type question struct {
+	name  dnsmessage.Name
+	kind  dnsmessage.Type
+	tcp   bool
+	asked int // how often this kind was, from 1
+}
+
+// reply is the answer to a question.
+type reply struct {
+	code    dnsmessage.RCode
+	records []dnsmessage.Resource
+	mute    bool   // nothing is said
+	short   bool   // over UDP no more than that there is more
+	garbage string // is said instead of a message
+}
+
+func hostileNames() []Hostile {
+	answer := []act{request, say(ok + "Connection: close\r\nContent-Length: 2\r\n\r\nok")}
+	named := func(h Hostile, name string, z lie) Hostile {
+		h.name, h.lie, h.acts = name, z, answer
+		return h.over("http")
+	}
+	lost := func(what, name string, z lie) Hostile { return named(unreachable(what, "dns_error"), name, z) }
+	// A lookup that many wait for gives up by itself, in the middle of somebody's
+	// attempt.
+	mute := func(what, name string, z lie) Hostile {
+		return named(timedOut(what).or(postrider.OutcomeUnreachable, "dns_error"), name, z)
+	}
+	code := func(c dnsmessage.RCode) lie { return func(question) reply { return reply{code: c} } }
+	return in("dns", "S-11",
+		lost("NXDOMAIN", "nxdomain", code(dnsmessage.RCodeNameError)),
+		lost("SERVFAIL", "servfail", code(dnsmessage.RCodeServerFailure)),
+		lost("REFUSED", "refused", code(dnsmessage.RCodeRefused)),
+		lost("no address", "empty", code(dnsmessage.RCodeSuccess)),
+		mute("no answer", "mute", func(question) reply { return reply{mute: true} }),
+		mute("an answer that is none", "garbage", func(question) reply { return reply{garbage: "\x00\xff"} }),
+		named(unreachable("1,000 addresses where nobody is", "connect_error"), "many", addresses(manyAddresses()...)).rows("S-12 T-07"),
+		named(blocked("1,000 addresses, one of them private"), "many-one", addresses(append(manyAddresses(), private)...)).rows("S-12"),
+		named(blocked("a public A and a private AAAA"), "mixed", addresses(ours, metadata)).rows("S-12"),
+		named(blocked("a private A and a public AAAA"), "mixed6", addresses(private, netip.IPv6Loopback())).rows("S-12"),
+		named(blocked("an AAAA that is a private A"), "mapped", addresses(ours, netip.AddrFrom16(private.As16()))).rows("S-03 S-12"),
+		named(accepted("TTL 0, another address each time").or(postrider.OutcomeBlocked, "target_forbidden"), "flip", flip),
+		lost("a CNAME to itself", "loop", chain(0)).rows("S-15"),
+		named(accepted("a chain of 20 CNAMEs"), "chain", chain(20)).rows("S-15"),
+		named(accepted("a CNAME as long as names get"), "long", longAlias).rows("S-15"),
+		named(accepted("a record that nobody can read, too"), "svcb", unreadable).rows("S-15"),
+		named(accepted("cut off over UDP, whole over TCP"), "short", cutOff(addresses(ours))),
+		lost("cut off over UDP, cut off over TCP", "shorter", cutOff(func(question) reply { return reply{garbage: "\x00\xff\x00"} })),
+		mute("cut off over UDP, silence over TCP", "shortest", cutOff(func(question) reply { return reply{mute: true} })),
+	)
+}
+
+// addresses answers with those of the list that are of the kind.
+func addresses(list ...netip.Addr) lie {
+	return func(q question) reply { return reply{records: resources(q.name, q.kind, list)} }
+}
+
+func resources(name dnsmessage.Name, kind dnsmessage.Type, list []netip.Addr) []dnsmessage.Resource {
+	var found []dnsmessage.Resource
+	for _, a := range list {
+		switch {
+		case kind == dnsmessage.TypeA && a.Is4():
+			found = append(found, resource(name, kind, &dnsmessage.AResource{A: a.As4()}))
+		case kind == dnsmessage.TypeAAAA && a.Is6():
+			found = append(found, resource(name, kind, &dnsmessage.AAAAResource{AAAA: a.As16()}))
+		}
+	}
+	return found
+}
+
+// resource has no time to live.
+func resource(name dnsmessage.Name, kind dnsmessage.Type, body dnsmessage.ResourceBody) dnsmessage.Resource {
+	return dnsmessage.Resource{
+		Header: dnsmessage.ResourceHeader{Name: name, Type: kind, Class: dnsmessage.ClassINET},
+		Body:   body,
+	}
+}
+
+// manyAddresses are of this machine, and nothing listens there.
+func manyAddresses() []netip.Addr {
+	var list []netip.Addr
+	for i := range 1000 {
+		list = append(list, netip.AddrFrom4([4]byte{127, 66, byte(i >> 8), byte(i)}))
+	}
+	return list
+}
+
+// flip is ours the first time and private the next.
+func flip(q question) reply {
+	if q.asked%2 == 0 {
+		return addresses(private)(q)
+	}
+	return addresses(ours)(q)
+}
+
+// chain answers with so many CNAMEs and the address that they lead to; with
+// none, the name is its own.
+func chain(links int) lie {
+	return func(q question) reply {
+		var r reply
+		at := q.name
+		for i := range links {
+			next := dnsmessage.MustNewName("link-" + strconv.Itoa(i) + hostileZone + ".")
+			r.records = append(r.records, resource(at, dnsmessage.TypeCNAME, &dnsmessage.CNAMEResource{CNAME: next}))
+			at = next
+		}
+		if links == 0 {
+			r.records = append(r.records, resource(at, dnsmessage.TypeCNAME, &dnsmessage.CNAMEResource{CNAME: at}))
+			return r
+		}
+		r.records = append(r.records, resources(at, q.kind, []netip.Addr{ours})...)
+		return r
+	}
+}
+
+// longAlias has labels of one letter, as many as fit.
+func longAlias(q question) reply {
+	long := dnsmessage.MustNewName(strings.Repeat("a.", 127))
+	return reply{records: append(
+		[]dnsmessage.Resource{resource(q.name, dnsmessage.TypeCNAME, &dnsmessage.CNAMEResource{CNAME: long})},
+		resources(long, q.kind, []netip.Addr{ours})...,
+	)}
+}
+
+// unreadable has a record of the kind HTTPS whose parameters end too soon.
+func unreadable(q question) reply {
+	const kindHTTPS = dnsmessage.Type(65)
+	bad := resource(q.name, kindHTTPS, &dnsmessage.UnknownResource{Type: kindHTTPS, Data: []byte("\x00\x01\x00\x00\x01\xff\xff")})
+	return reply{records: append([]dnsmessage.Resource{bad}, resources(q.name, q.kind, []netip.Addr{ours})...)}
+}
+
+// cutOff sends whoever asks over UDP away, to ask again over TCP.
+func cutOff(z lie) lie {
+	return func(q question) reply {
+		if !q.tcp {
+			return reply{short: true}
+		}
+		return z(q)
+	}
+}

@@ -1,0 +1,147 @@
+package postrider
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Policy is how an endpoint wants to be treated. [DefaultPolicy] has the
+// defaults; a stored policy has every field set.
+type Policy struct {
+	Retry        RetryPolicy
+	Timeout      time.Duration // of a whole attempt, DNS to last body byte; 1 to 30 s
+	ClientErrors ClientErrors
+	Concurrency  int           // attempts in flight at once; 1 to 1,000
+	Expiry       time.Duration // a delivery pending for longer is a dead letter; 1 minute to 90 days
+	Signatures   []Signature   // every one of them is on every request
+	Payload      Payload
+
+	AdaptiveTimeout bool // Timeout is shortened while the endpoint keeps timing out
+	Circuit         CircuitPolicy
+	Rate            Rate
+	Order           Order
+	OnDead          OnDead // what a dead letter does to its ordering key
+
+	Headers      []Header // sent besides our own
+	Auth         Auth
+	TLS          TLS
+	MaxRedirects int  // hops that an attempt follows; 0 to 3
+	HTTP2        bool // spoken with receivers that offer it
+	Compression  Compression
+}
+
+// Rate is how many attempts may start in a span of time. The zero Rate is
+// unlimited.
+type Rate struct {
+	Attempts int           // 1 to 100,000
+	Per      time.Duration // 1 s to an hour
+}
+
+// Order says in which order events reach an endpoint.
+type Order string
+
+// The orders.
+const (
+	OrderNone  Order = "none"   // as they are ready
+	OrderByKey Order = "by_key" // those of one ordering key by their sequence, one at a time
+)
+
+// OnDead says what becomes of an ordering key when one of its deliveries ends
+// as a dead letter.
+type OnDead string
+
+// The two ways to go on.
+const (
+	SkipDead    OnDead = "skip"  // the next goes
+	PauseOnDead OnDead = "pause" // the key waits until the dead letter is replayed or discarded
+)
+
+// ClientErrors says what a 4xx answer does to a delivery.
+type ClientErrors string
+
+// The two ways to take a client error. 408, 409, 425 and 429 are always
+// retried, and 410 never is.
+const (
+	RetryClientErrors      ClientErrors = "retry"
+	DeadLetterClientErrors ClientErrors = "dead_letter"
+)
+
+// Compression says how the body of a request is encoded on its way.
+type Compression string
+
+// The compressions. Signatures are over the body before it is compressed.
+const (
+	CompressionNone Compression = "none"
+	CompressionGzip Compression = "gzip"
+)
+
+// Payload says what the body of a request is.
+type Payload string
+
+// The payloads.
+const (
+	PayloadEnvelope Payload = "envelope" // {"id","type","api_version","timestamp","data"}
+	PayloadRaw      Payload = "raw"      // the event's data alone
+)
+
+// DefaultPolicy returns the policy of an endpoint that asked for nothing.
+func DefaultPolicy() Policy {
+	return Policy{
+		Retry:        RetryPolicy{Preset: "default"},
+		Timeout:      10 * time.Second,
+		ClientErrors: RetryClientErrors,
+		Concurrency:  10,
+		Expiry:       7 * 24 * time.Hour,
+		Signatures:   []Signature{{Scheme: SchemeStandard}},
+		Payload:      PayloadEnvelope,
+		Circuit:      CircuitPresets["default"],
+		Order:        OrderNone,
+		OnDead:       SkipDead,
+		Auth:         Auth{Kind: AuthNone},
+		Compression:  CompressionNone,
+	}
+}
+
+// Check returns every fault of the policy, joined, each an [InvalidError] that
+// names its field as the API does.
+func (p Policy) Check() error {
+	var faults faults
+	faults.join(p.Retry.Check())
+	faults.add(p.Timeout < time.Second || p.Timeout > 30*time.Second, "timeout_ms", "must be 1000 to 30000")
+	faults.add(p.ClientErrors != RetryClientErrors && p.ClientErrors != DeadLetterClientErrors,
+		"client_errors", "must be retry or dead_letter")
+	faults.add(p.Concurrency < 1 || p.Concurrency > 1000, "concurrency", "must be 1 to 1000")
+	faults.add(p.Expiry < time.Minute || p.Expiry > 90*24*time.Hour, "expiry_ms", "must be one minute to 90 days")
+	faults.add(p.Payload != PayloadEnvelope && p.Payload != PayloadRaw, "payload", "must be envelope or raw")
+	faults.add(p.Rate != Rate{} && (p.Rate.Attempts < 1 || p.Rate.Attempts > 100_000), "rate.attempts", "must be 1 to 100000")
+	faults.add(p.Rate != Rate{} && (p.Rate.Per < time.Second || p.Rate.Per > time.Hour), "rate.per_ms", "must be 1000 to 3600000")
+	faults.add(p.Order != OrderNone && p.Order != OrderByKey, "order", "must be none or by_key")
+	faults.add(p.OnDead != SkipDead && p.OnDead != PauseOnDead, "on_dead", "must be skip or pause")
+	faults.add(p.OnDead == PauseOnDead && p.Order != OrderByKey, "on_dead", "must be skip unless order is by_key")
+	faults.add(p.MaxRedirects < 0 || p.MaxRedirects > 3, "max_redirects", "must be 0 to 3")
+	faults.add(p.Compression != CompressionNone && p.Compression != CompressionGzip, "compression", "must be none or gzip")
+	faults.join(p.Circuit.Check())
+	faults.join(checkSignatures(p.Signatures))
+	faults.join(checkHeaders(p.Headers))
+	faults.join(p.Auth.check())
+	if len(p.Signatures) <= maxSignatures && len(p.Headers) <= maxHeaders {
+		faults.join(p.checkNames())
+	}
+	return faults.joined()
+}
+
+// checkNames refuses headers that two parts of the policy would set.
+func (p Policy) checkNames() error {
+	var faults faults
+	taken := func(name string) bool {
+		return slices.ContainsFunc(p.Headers, func(h Header) bool { return strings.EqualFold(h.Name, name) })
+	}
+	for i, s := range p.Signatures {
+		faults.add(s.Header != "" && (taken(s.Header) || strings.EqualFold(s.Header, p.Auth.Header)),
+			fmt.Sprintf("signature.schemes[%d].header", i), "must not be a header that something else sets")
+	}
+	faults.add(p.Auth.Header != "" && taken(p.Auth.Header), "auth.header", "must not be one of headers")
+	return faults.joined()
+}

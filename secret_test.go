@@ -1,0 +1,126 @@
+package postrider_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/signature"
+)
+
+func TestASecretSignsUntilItsExpiry(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name    string
+		expires time.Time
+		want    bool
+	}{
+		{"without an expiry, always", time.Time{}, true},
+		{"before it", now.Add(1), true},
+		{"not at it", now, false},
+		{"not after it", now.Add(-1), false},
+	} {
+		if got := (postrider.Secret{ExpiresAt: tt.expires}).ActiveAt(now); got != tt.want {
+			t.Errorf("%s: ActiveAt = %t, want %t", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestOnlyHMACsOfTheBodyBend(t *testing.T) {
+	t.Parallel()
+	bendable := map[postrider.Scheme]bool{
+		postrider.SchemeGitHub: true, postrider.SchemeGitHubSHA1: true, postrider.SchemeShopify: true, postrider.SchemePlain: true,
+	}
+	for _, scheme := range append(slices.Clone(postrider.Schemes), "rot13") {
+		if got := scheme.Bendable(); got != bendable[scheme] {
+			t.Errorf("%s.Bendable() = %t, want %t", scheme, got, bendable[scheme])
+		}
+	}
+}
+
+// The domain names the schemes that package signature knows.
+func TestSchemesAreThoseOfSignature(t *testing.T) {
+	t.Parallel()
+	var want []postrider.Scheme
+	for _, scheme := range signature.Schemes() {
+		want = append(want, postrider.Scheme(scheme))
+	}
+	got := slices.Clone(postrider.Schemes)
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Schemes differ (-signature +postrider):\n%s", diff)
+	}
+}
+
+// A scheme nobody knows is among the policies of TestPolicyCheck.
+func TestPolicyCheckOfSignatures(t *testing.T) {
+	t.Parallel()
+	const (
+		fixed   = "must be absent but with github, github-sha1, shopify and plain"
+		visible = "must be at most 64 visible ASCII characters"
+	)
+	plain := func(header, prefix string) postrider.Signature {
+		return postrider.Signature{Scheme: postrider.SchemePlain, Header: header, Prefix: prefix}
+	}
+	for _, tt := range []struct {
+		name       string
+		signatures []postrider.Signature
+		want       []string
+	}{
+		{"bent ones", []postrider.Signature{
+			{Scheme: postrider.SchemeGitHub, Header: "X-Acme-Signature", Prefix: "sha256="},
+			{Scheme: postrider.SchemeShopify, Header: "X-Acme-Hmac"},
+			plain("X-Acme-Plain", strings.Repeat("~", 64)),
+		}, nil},
+		{"one scheme in two headers", []postrider.Signature{plain("", ""), plain("X-Acme", "")}, nil},
+		{"one scheme in one header, twice", []postrider.Signature{plain("X-Acme", ""), plain("x-acme", "v1=")}, []string{
+			"signature.schemes[1] must not repeat a scheme", "signature.schemes[1].header must not repeat a header",
+		}},
+		{"two schemes in one header", []postrider.Signature{
+			plain("X-Acme", ""), {Scheme: postrider.SchemeGitHub, Header: "X-ACME"},
+		}, []string{"signature.schemes[1].header must not repeat a header"}},
+		{
+			"a scheme that does not bend",
+			[]postrider.Signature{{Scheme: postrider.SchemeStripe, Header: "X-Acme"}},
+			[]string{"signature.schemes[0].header " + fixed},
+		},
+		{"a prefix of one that does not", []postrider.Signature{{Scheme: postrider.SchemeSlack, Prefix: "v1="}}, []string{
+			"signature.schemes[0].header " + fixed, "signature.schemes[0].prefix needs a header",
+		}},
+		{
+			"a header of ours",
+			[]postrider.Signature{plain("Webhook-Signature", "")},
+			[]string{"signature.schemes[0].header must not be a header that is set for every request"},
+		},
+		{
+			"a prefix too long",
+			[]postrider.Signature{plain("X-Acme", strings.Repeat("a", 65))},
+			[]string{"signature.schemes[0].prefix " + visible},
+		},
+		{
+			"a prefix with a space",
+			[]postrider.Signature{plain("X-Acme", "v1 ")},
+			[]string{"signature.schemes[0].prefix " + visible},
+		},
+		{
+			"a prefix beyond ASCII",
+			[]postrider.Signature{plain("X-Acme", "ü=")},
+			[]string{"signature.schemes[0].prefix " + visible},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			policy := postrider.DefaultPolicy()
+			policy.Signatures = tt.signatures
+			if diff := cmp.Diff(tt.want, faults(policy.Check())); diff != "" {
+				t.Errorf("Check differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,197 @@
+package signature
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/hmac"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// maxListed bounds the work that one request can ask for: of a longer list, the
+// rest is passed over. Senders list one signature for every active key.
+const maxListed = 64
+
+// Verifier decides whether a request is authentic. It holds no state: copy it,
+// share it between goroutines, change the copy.
+type Verifier struct {
+	Format    Format        // the zero Format is that of [Standard]
+	Keys      []Key         // any of them will do; during a rotation the old one and the new one
+	Tolerance time.Duration // of the timestamp, both ways; 0: [DefaultTolerance]
+}
+
+// Verify returns nil if the request with this header and body is authentic,
+// and else one of the errors of this package. The keys are the receiver's:
+// symmetric secrets, and for [Standard] and [Svix] also public keys; none is
+// chosen or given by the request.
+//
+// Any listed signature of any key will do. Signatures of another version or
+// form are passed over, and so is what is beyond the first 64 signatures. A
+// scheme that signs no timestamp has none that could expire.
+func (v Verifier) Verify(h http.Header, body []byte, now time.Time) error {
+	if err := checkKeys(v.Keys); err != nil {
+		return err
+	}
+	f, err := v.Format.check()
+	if err != nil {
+		return err
+	}
+	c, err := f.read(h)
+	if err != nil {
+		return err
+	}
+	if !c.decoded && !anySymmetric(v.Keys) {
+		return fmt.Errorf("%w: scheme %s needs a symmetric secret", ErrNoKey, f.Scheme)
+	}
+	tolerance := v.Tolerance
+	if tolerance == 0 {
+		tolerance = DefaultTolerance
+	}
+	if c.timed && now.Sub(c.sentAt).Abs() > tolerance {
+		return ErrExpired
+	}
+	if !c.madeBy(v.Keys, body) {
+		return ErrMismatch
+	}
+	return nil
+}
+
+// claim is what the headers of a request say of it.
+type claim struct {
+	prefix    string // what is signed in front of the body
+	timed     bool   // there is a timestamp, and it is signed
+	timestamp string
+	sentAt    time.Time
+	hash      crypto.Hash // 0: SHA-256
+	decoded   bool        // signed with the decoded secret, not its text, and perhaps with ed25519
+	listed    [][]byte    // MACs, and signatures of ed25519, which differ in length
+}
+
+func (f Format) read(h http.Header) (claim, error) {
+	switch f.Scheme {
+	case Standard, Svix:
+		return listForms[f.Scheme].read(h)
+	case Timestamped:
+		return readTimestamped(h)
+	case Stripe:
+		return readStripe(h)
+	case Slack:
+		return readSlack(h)
+	default:
+		return bodyFormOf(f).read(h)
+	}
+}
+
+// madeBy compares every key with every signature, also after one was found
+// right, so that its time does not tell which.
+func (c *claim) madeBy(keys []Key, body []byte) bool {
+	content := []byte(nil) // in one piece, which only ed25519 needs
+	found := false
+	for _, k := range keys {
+		made := false
+		switch public := k.Secret.publicKey(); {
+		case public == nil:
+			made = c.hasMAC(c.mac(k, body))
+		case c.decoded:
+			if content == nil {
+				content = append([]byte(c.prefix), body...)
+			}
+			made = c.hasSignature(public, content)
+		}
+		found = found || made
+	}
+	return found
+}
+
+func (c *claim) hasMAC(want []byte) bool {
+	found := false
+	for _, got := range c.listed {
+		equal := hmac.Equal(want, got)
+		found = found || equal
+	}
+	return found
+}
+
+func (c *claim) hasSignature(key ed25519.PublicKey, content []byte) bool {
+	found := false
+	for _, got := range c.listed {
+		made := len(got) == ed25519.SignatureSize && ed25519.Verify(key, content, got)
+		found = found || made
+	}
+	return found
+}
+
+func (c *claim) mac(k Key, body []byte) []byte {
+	key, hash := []byte(k.Secret.Text()), crypto.SHA256
+	if c.decoded {
+		key = k.Secret.open().key
+	}
+	if c.hash != 0 {
+		hash = c.hash
+	}
+	mac := hmac.New(hash.New, key)
+	mac.Write([]byte(c.prefix))
+	mac.Write(body)
+	return mac.Sum(nil)
+}
+
+// addHex takes a MAC in hexadecimal digits behind the prefix. What has another
+// form is passed over.
+func (c *claim) addHex(item, prefix string, hash crypto.Hash) {
+	text, ok := strings.CutPrefix(item, prefix)
+	if !ok || len(text) != 2*hash.Size() || len(c.listed) == maxListed {
+		return
+	}
+	if sum, err := hex.DecodeString(text); err == nil {
+		c.listed = append(c.listed, sum)
+	}
+}
+
+// addBase64 takes a signature of size bytes. What has another form is passed
+// over, such as the line breaks that decoders skip.
+func (c *claim) addBase64(text string, size int) {
+	if len(text) != base64.StdEncoding.EncodedLen(size) || len(c.listed) == maxListed {
+		return
+	}
+	sum, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err == nil && len(sum) == size {
+		c.listed = append(c.listed, sum)
+	}
+}
+
+func checkKeys(keys []Key) error {
+	for _, k := range keys {
+		if k.Secret.IsZero() {
+			return fmt.Errorf("%w: empty secret", ErrNoKey)
+		}
+	}
+	if len(keys) == 0 {
+		return ErrNoKey
+	}
+	return nil
+}
+
+func anySymmetric(keys []Key) bool {
+	for _, k := range keys {
+		if k.Secret.is(symmetric) {
+			return true
+		}
+	}
+	return false
+}
+
+// only returns the value of a header that must be there once.
+func only(h http.Header, name string) (string, error) {
+	switch values := h[name]; {
+	case len(values) == 0 || values[0] == "":
+		return "", ErrNoSignature
+	case len(values) > 1:
+		return "", ErrMalformed
+	default:
+		return values[0], nil
+	}
+}

@@ -1,0 +1,98 @@
+// Command hostile measures what hostile receivers cost a sender: memory,
+// goroutines, file descriptors, and time beyond deadlines.
+//
+//	go run ./bench/hostile -out bench/HOSTILE.md
+//
+// Every misbehaviour of internal/testkit has -receivers of it at once, and each
+// of them gets -requests attempts of a real Egress. The receivers are a process
+// of their own, so that what is measured is the sender's. Those that hold on
+// until the deadline are played beside those that end by themselves: the former
+// get -slots attempts at a time each, the latter one. By default that makes
+// 1,000 attempts in flight, about as many as a node has at most.
+//
+// An attempt that had no answer by its deadline is timed out, whatever the
+// receiver meant to say: on a machine that plays both sides some are. It exits
+// 1 when another attempt was not judged as it must be, or a goal was missed.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+type options struct {
+	receivers int
+	requests  int
+	slots     int
+	deadline  time.Duration
+	budget    time.Duration
+	settle    time.Duration
+	limit     time.Duration
+	only      string
+	out       string
+	serve     bool
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.receivers, "receivers", 200, "hostile receivers at once")
+	flag.IntVar(&o.requests, "requests", 100, "attempts at each of them")
+	flag.IntVar(&o.slots, "slots", 1, "attempts at a time at each that holds on")
+	flag.DurationVar(&o.deadline, "deadline", time.Second, "of an attempt")
+	flag.DurationVar(&o.budget, "budget", 280*time.Second, "shared by the misbehaviours: one that used up two shares starts no more attempts")
+	flag.DurationVar(&o.settle, "settle", time.Minute, "how long goroutines and files may take to be back")
+	flag.DurationVar(&o.limit, "limit", 6*time.Minute, "give up after this long")
+	flag.StringVar(&o.only, "only", "", "only misbehaviours of this group or name")
+	flag.StringVar(&o.out, "out", "", "file for the report; empty: standard output")
+	flag.BoolVar(&o.serve, "serve", false, "be the receivers (the program starts itself so)")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	run := measure
+	if o.serve {
+		run = serve
+	}
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "hostile:", err)
+		os.Exit(1)
+	}
+}
+
+// measure is the sender.
+func measure(ctx context.Context, o options) (err error) {
+	theirs, err := startTroupe(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, theirs.close()) }()
+	s, err := newSender(o, theirs)
+	if err != nil {
+		return err
+	}
+	defer s.egress.Close()
+	before, err := readUsage()
+	if err != nil {
+		return err
+	}
+	started := time.Now()
+	if err := s.sendAll(ctx); err != nil {
+		return err
+	}
+	after, took, err := settled(ctx, before, o.settle)
+	if err != nil {
+		return err
+	}
+	rep := report{
+		opts: o, before: before, after: after,
+		back: took, took: time.Since(started), rows: s.rows(),
+	}
+	return rep.write()
+}

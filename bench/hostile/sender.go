@@ -1,0 +1,207 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/egress"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/testkit"
+)
+
+// sender makes the attempts.
+type sender struct {
+	opts   options
+	theirs *troupe
+	egress *egress.Egress
+	acts   []*tally
+}
+
+// unsealed is a vault whose secrets lie open.
+type unsealed struct{}
+
+// OpenSecret returns the text that was never sealed.
+func (unsealed) OpenSecret(s postrider.Secret) (string, error) { return string(s.Sealed), nil }
+
+// OpenCredentials returns none.
+func (unsealed) OpenCredentials(postrider.Endpoint) (postrider.Credentials, error) {
+	return postrider.Credentials{}, nil
+}
+
+func newSender(o options, theirs *troupe) (*sender, error) {
+	s := &sender{opts: o, theirs: theirs, egress: egress.New(egress.Options{
+		Reach: egress.Reach{
+			AllowHTTP: true, AnyPort: true,
+			Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
+		},
+		Vault: unsealed{}, Resolver: testkit.ResolverAt(theirs.nameserver), RootCAs: theirs.roots,
+	})}
+	for _, h := range testkit.Hostiles() {
+		if o.only == "" || h.Group == o.only || strings.Contains(h.Name, o.only) {
+			s.acts = append(s.acts, &tally{hostile: h, scheme: h.Schemes[0], outcomes: map[string]int{}})
+		}
+	}
+	if len(s.acts) == 0 {
+		return nil, fmt.Errorf("no misbehaviour or group %q", o.only)
+	}
+	return s, nil
+}
+
+func (s *sender) rows() []*tally { return s.acts }
+
+// sendAll plays those that hold on beside those that do not, each kind one
+// after the other.
+func (s *sender) sendAll(ctx context.Context) error {
+	var running sync.WaitGroup
+	var errs [2]error
+	for lane, slow := range []bool{false, true} {
+		mine := slices.DeleteFunc(slices.Clone(s.acts), func(t *tally) bool { return t.hostile.Slow != slow })
+		running.Go(func() { errs[lane] = s.sendLane(ctx, mine, lane) })
+	}
+	running.Wait()
+	return errors.Join(append(errs[:], ctx.Err())...)
+}
+
+func (s *sender) sendLane(ctx context.Context, mine []*tally, lane int) error {
+	end := time.Now().Add(s.opts.budget)
+	for i, t := range mine {
+		share := time.Until(end) / time.Duration(len(mine)-i)
+		if err := s.play(ctx, t, lane, 2*share); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// play sends to all receivers of one misbehaviour, and starts no more after
+// that long.
+func (s *sender) play(ctx context.Context, t *tally, lane int, most time.Duration) error {
+	cast, err := s.theirs.ask(cue{Name: t.hostile.Name, Scheme: t.scheme, Count: s.opts.receivers})
+	if err != nil {
+		return err
+	}
+	was, err := readUsage()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	slots := 1
+	if t.hostile.Slow {
+		slots = s.opts.slots
+	}
+	var running sync.WaitGroup
+	for i, url := range cast.URLs {
+		to := endpoint(lane*len(cast.URLs)+i, url)
+		to.Endpoint.Revision = int64(cast.Cast)
+		left := new(atomic.Int64)
+		left.Store(int64(s.opts.requests))
+		for range slots {
+			running.Go(func() {
+				for left.Add(-1) >= 0 && time.Since(began) < most && ctx.Err() == nil {
+					t.add(s.send(ctx, to))
+				}
+			})
+		}
+	}
+	running.Wait()
+	fmt.Fprintf(os.Stderr, "%-60s %6d in %v\n", t.hostile.Name, t.requests, time.Since(began).Round(time.Millisecond))
+	is, err := readUsage()
+	t.raised = is.peak - was.peak
+	if err != nil {
+		return err
+	}
+	over, err := s.theirs.ask(cue{Stop: cast.Cast})
+	t.again = over.Again
+	return err
+}
+
+// send makes one attempt, and returns how much longer than its deadline it
+// took.
+func (s *sender) send(ctx context.Context, to store.Routed) (postrider.Attempt, time.Duration) {
+	began := time.Now()
+	ctx, cancel := context.WithDeadline(ctx, began.Add(s.opts.deadline))
+	defer cancel()
+	a := s.egress.Send(ctx, postrider.Claimed{
+		ID: postrider.DeliveryID{1}, Endpoint: to.Endpoint.ID, Event: &event, Attempt: 1,
+	}, to)
+	return a, time.Since(began) - s.opts.deadline
+}
+
+// event has 1 KB of data.
+var event = postrider.Event{
+	ID: postrider.EventID{2}, Type: "order.created", CreatedAt: time.Unix(1767225600, 0),
+	Data: []byte(`{"order_id":42,"note":"` + strings.Repeat("x", 1000) + `"}`),
+}
+
+// endpoint returns the nth endpoint. The same ones get other URLs in turn: how
+// many endpoints a node remembers is not the question here.
+func endpoint(n int, url string) store.Routed {
+	to := store.Routed{Endpoint: postrider.Endpoint{URL: url, Policy: postrider.DefaultPolicy()}}
+	binary.BigEndian.PutUint32(to.Endpoint.ID[:], uint32(n)+1)
+	text := "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32))
+	to.Secrets = []postrider.Secret{{ID: postrider.SecretID{1}, Endpoint: to.Endpoint.ID, Sealed: []byte(text)}}
+	return to
+}
+
+// tally is what became of the attempts at one misbehaviour.
+type tally struct {
+	hostile testkit.Hostile
+	scheme  string
+	raised  int // the peak of resident memory, by so many bytes
+	again   int
+
+	mu       sync.Mutex
+	requests int
+	outcomes map[string]int
+	wrong    int
+	first    error         // of those that were wrong
+	beyond   time.Duration // the most that one took longer than its deadline
+}
+
+func (t *tally) add(a postrider.Attempt, beyond time.Duration) {
+	var err error
+	if a.Outcome != postrider.OutcomeTimedOut || beyond < 0 {
+		err = t.hostile.Judge(a)
+	}
+	outcome := string(a.Outcome)
+	if a.Error != "" {
+		class, _, _ := strings.Cut(a.Error, ":")
+		outcome += " (" + class + ")"
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.requests++; t.requests == 1 || beyond > t.beyond {
+		t.beyond = beyond
+	}
+	t.outcomes[outcome]++
+	if err != nil {
+		t.wrong++
+		t.first = cmp.Or(t.first, err)
+	}
+}
+
+// seen lists the outcomes, the most frequent first.
+func (t *tally) seen() string {
+	names := slices.SortedFunc(maps.Keys(t.outcomes), func(a, b string) int {
+		return cmp.Or(t.outcomes[b]-t.outcomes[a], strings.Compare(a, b))
+	})
+	for i, name := range names {
+		if len(names) > 1 {
+			names[i] = fmt.Sprintf("%s %d", name, t.outcomes[name])
+		}
+	}
+	return strings.Join(names, ", ")
+}

@@ -16,6 +16,8 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"", "", "the domain: everything imports it, so it imports nothing"},
 	{"signature", "", "public: receivers need no more than the standard library"},
 	{"client", "~", "public: the REST API, in the words of the domain"},
+	{"receiver", "~/signature", "public: brings no driver into its users' programs"},
+	{"receiver/example", "~/signature ~/receiver modernc.org/sqlite", "a program of a receiver's author: it chooses the driver"},
 	{"cmd/postrider", "~ ~/client ~/signature ~/internal/app github.com/alecthomas/kong golang.org/x/sync", "reads the command line and calls app, or a server through client"},
 
 	{"internal/app", "~ ~/internal github.com/alecthomas/kong go.yaml.in/yaml/v3 golang.org/x/sync", "the only one that knows all the others"},
@@ -52,6 +54,7 @@ var moreTestImports = []struct{ folder, allowed, why string }{
 	{"internal/store/postgres", "github.com/jackc/pgx/v5", "bends what is below the store"},
 	{"internal/store/sqlite", "modernc.org/sqlite", "bends what is below the store"},
 	{"internal/app", "~/client", "calls the server that it runs"},
+	{"receiver", "github.com/jackc/pgx/v5 modernc.org/sqlite", "holds its contract on both databases"},
 	{"cmd/postrider", "~/internal", "runs the whole program as sessions"},
 }
 

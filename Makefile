@@ -17,20 +17,24 @@ help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup ## All that CI runs: format, lint, module files, vet, tests with the race detector.
+test: setup ## All that CI runs: format, lint, module files, vet, tests with the race detector, fuzzing, receivers' libraries.
 	$(LINT) fmt --diff
 	$(LINT) run
 	go mod tidy -diff
 	go vet ./...
 	go test -race -shuffle=on $(TESTFLAGS) ./...
+	$(MAKE) fuzz FUZZTIME=10s
+	$(MAKE) compat
 
 .PHONY: setup
-setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compiler for the race detector, curl, Python.
+setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compiler for the race detector, curl, Python, Node.js.
 	@missing=; \
 	[[ -x $(PGBIN)/postgres ]] || missing+=' postgresql-15'; \
 	command -v gcc >/dev/null || missing+=' gcc libc6-dev'; \
 	command -v curl >/dev/null || missing+=' curl'; \
 	command -v python3 >/dev/null || missing+=' python3-minimal'; \
+	command -v node >/dev/null || missing+=' nodejs'; \
+	command -v npm >/dev/null || missing+=' npm'; \
 	[[ -n $$missing ]] || exit 0; \
 	root=; if [[ $$(id -u) != 0 ]]; then root='sudo -n'; fi; \
 	$$root mkdir -p /etc/postgresql-common/createcluster.d; \
@@ -39,17 +43,21 @@ setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compile
 	$$root env DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$missing; \
 	[[ -x $(PGBIN)/postgres ]] || { echo 'make setup: there is no $(PGBIN)/postgres' >&2; exit 1; }
 
+.PHONY: compat
+compat: ## Let receivers' own libraries verify what the server sends; see compat/README.md.
+	cd compat && go mod tidy -diff
+	cd compat && go test -count=1 -vet=all -v .
+
 .PHONY: lint
 lint: ## Format the code, then lint it.
 	$(LINT) fmt
 	$(LINT) run
 
+# Two targets at a time, each with one worker.
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (30s).
-	@grep -rnoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | while IFS=: read -r file _ target; do \
-		name=$${target#func }; echo "$$name in $$(dirname "$$file")"; \
-		go test "./$$(dirname "$$file")" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME); \
-	done
+	@grep -rnoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E 's,/[^/]*:[0-9]+:func , ,' | \
+		xargs -P 2 -L 1 bash -c 'tools/fuzz.sh "$$0" "$$1" $(FUZZTIME)'
 
 .PHONY: bench
 bench: ## Measure publish, delivery and latency on this machine; see bench/README.md.

@@ -157,6 +157,7 @@ func (a Auth) check() error {
 	only(a.ClientID != "", "client_id", AuthOAuth2)
 	only(len(a.Scopes) > 0, "scopes", AuthOAuth2)
 	only(a.Audience != "", "audience", AuthOAuth2)
+	faults.add(a.Kind == AuthBasic && a.User == "", "auth.username", "is required")
 	faults.add(strings.Contains(a.User, ":"), "auth.username", "must not have a colon")
 	faults.join(CheckHeaderValue("auth.username", a.User))
 	faults.join(CheckHeaderValue("auth.client_id", a.ClientID))

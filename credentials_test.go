@@ -172,7 +172,7 @@ var authRows = []struct {
 }{
 	{"none", postrider.Auth{Kind: postrider.AuthNone}, nil},
 	{"basic", postrider.Auth{Kind: postrider.AuthBasic, User: "us"}, nil},
-	{"basic without a user", postrider.Auth{Kind: postrider.AuthBasic}, nil},
+	{"basic without a user", postrider.Auth{Kind: postrider.AuthBasic}, []string{"auth.username is required"}},
 	{"bearer", postrider.Auth{Kind: postrider.AuthBearer}, nil},
 	{"a key", postrider.Auth{Kind: postrider.AuthAPIKey, Header: "X-Key"}, nil},
 	{"a key as the authorization", postrider.Auth{Kind: postrider.AuthAPIKey, Header: "Authorization"}, nil},

@@ -60,6 +60,25 @@ func (s Scheme) Bendable() bool {
 	return s == SchemeGitHub || s == SchemeGitHubSHA1 || s == SchemeShopify || s == SchemePlain
 }
 
+// takesPrivateKeys reports whether a private key alone can sign in the scheme.
+func (s Scheme) takesPrivateKeys() bool { return s == SchemeStandard || s == SchemeSvix }
+
+// CheckSecrets returns an [InvalidError] for the first scheme of the policy that
+// could sign with none of the endpoint's secrets: a private key signs in
+// [SchemeStandard] and [SchemeSvix] alone. A secret that is to expire does not
+// count.
+func (p Policy) CheckSecrets(secrets []Secret) error {
+	symmetric := func(s Secret) bool { return s.Public == "" && s.ExpiresAt.IsZero() }
+	i := slices.IndexFunc(p.Signatures, func(s Signature) bool { return !s.Scheme.takesPrivateKeys() })
+	if i < 0 || slices.ContainsFunc(secrets, symmetric) {
+		return nil
+	}
+	return &InvalidError{
+		Field:  fmt.Sprintf("signature.schemes[%d]", i),
+		Reason: "needs an hmac or text secret, and the endpoint would have none",
+	}
+}
+
 const maxSignatures = 16
 
 // checkSignatures returns every fault of an endpoint's signatures, joined.

@@ -1,6 +1,7 @@
 package postrider_test
 
 import (
+	"crypto/rand"
 	"slices"
 	"strings"
 	"testing"
@@ -122,5 +123,55 @@ func TestPolicyCheckOfSignatures(t *testing.T) {
 				t.Errorf("Check differs (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestCheckSecrets(t *testing.T) {
+	t.Parallel()
+	const reason = " needs an hmac or text secret, and the endpoint would have none"
+	var (
+		hmac    = postrider.Secret{ID: postrider.SecretID{1}}
+		ending  = postrider.Secret{ID: postrider.SecretID{2}, ExpiresAt: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+		private = postrider.Secret{ID: postrider.SecretID{3}, Public: "whpk_"}
+	)
+	both := []postrider.Scheme{postrider.SchemeStandard, postrider.SchemeGitHub, postrider.SchemeSlack}
+	for _, tt := range []struct {
+		name    string
+		schemes []postrider.Scheme
+		secrets []postrider.Secret
+		want    []string
+	}{
+		{"a symmetric one among others", both, []postrider.Secret{private, ending, hmac}, nil},
+		{"a private key alone", both, []postrider.Secret{private}, []string{"signature.schemes[1]" + reason}},
+		{"a symmetric one that expires", both, []postrider.Secret{private, ending}, []string{"signature.schemes[1]" + reason}},
+		{"none", both, nil, []string{"signature.schemes[1]" + reason}},
+		{"a scheme that takes private keys", both[:1], []postrider.Secret{private}, nil},
+	} {
+		policy := postrider.DefaultPolicy()
+		policy.Signatures = nil
+		for _, scheme := range tt.schemes {
+			policy.Signatures = append(policy.Signatures, postrider.Signature{Scheme: scheme})
+		}
+		if diff := cmp.Diff(tt.want, faults(policy.CheckSecrets(tt.secrets))); diff != "" {
+			t.Errorf("%s: CheckSecrets differs (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// What CheckSecrets lets pass, package signature signs.
+func TestCheckSecretsAgreesWithSignature(t *testing.T) {
+	t.Parallel()
+	private, err := signature.NewPrivateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := []postrider.Secret{{Public: private.Public().Text()}}
+	for _, scheme := range postrider.Schemes {
+		policy := postrider.Policy{Signatures: []postrider.Signature{{Scheme: scheme}}}
+		got := policy.CheckSecrets(secrets)
+		_, want := signature.NewSigner([]signature.Key{{ID: "sec_1", Secret: private}}, signature.Format{Scheme: signature.Scheme(scheme)})
+		if (got == nil) != (want == nil) {
+			t.Errorf("%s with a private key: CheckSecrets = %v, NewSigner: %v", scheme, got, want)
+		}
 	}
 }

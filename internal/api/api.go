@@ -73,8 +73,9 @@ type Guard interface {
 // Verifier asks receivers whether they want events.
 type Verifier interface {
 	// Verify carries out the handshake of the method, one of [VerifyMethods],
-	// with the endpoint. A receiver that does not agree is an error that matches
-	// postrider.ErrConflict, and whose text its owner may see.
+	// with the endpoint. A receiver that does not agree, or cannot be asked with
+	// the secrets that there are, is an error that matches postrider.ErrConflict,
+	// and whose text its owner may see.
 	Verify(ctx context.Context, to store.Routed, method string) error
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/postrider/postrider"
@@ -177,13 +178,20 @@ func (j PolicyJSON) applyTLS(p *postrider.Policy, c *postrider.Credentials) erro
 	return nil
 }
 
-// again says why a secret that was there once has to be given.
-const again = "is required; what was given before is kept for the same host only"
+// required says that a secret has to be given, and why, if there was one: only
+// another host can have ended it.
+func required(given bool) string {
+	if given {
+		return "is required; what was given before is kept for the same host only"
+	}
+	return "is required"
+}
 
 // checkCredentials returns every fault of what the policy keeps encrypted, and
-// of the TLS that the request has.
-func (s *server) checkCredentials(p postrider.Policy, c postrider.Credentials, j PolicyJSON) error {
-	faults := []error{checkHeaderSecrets(p, c), checkAuthSecret(p.Auth.Kind, c.Auth)}
+// of the TLS that the request has. Was is the policy before; zero: there was
+// none.
+func (s *server) checkCredentials(was, p postrider.Policy, c postrider.Credentials, j PolicyJSON) error {
+	faults := []error{checkHeaderSecrets(was, p, c), checkAuthSecret(p.Auth.Kind, c.Auth, was.Auth.Kind == p.Auth.Kind)}
 	if j.TLS == nil || p.TLS == (postrider.TLS{}) && c.TLSKey == "" { // a certificate that has ended stops no other change
 		return errors.Join(faults...)
 	}
@@ -194,7 +202,7 @@ func (s *server) checkCredentials(p postrider.Policy, c postrider.Credentials, j
 	return errors.Join(append(faults, err)...)
 }
 
-func checkHeaderSecrets(p postrider.Policy, c postrider.Credentials) error {
+func checkHeaderSecrets(was, p postrider.Policy, c postrider.Credentials) error {
 	var faults []error
 	size := 0
 	for i, h := range p.Headers {
@@ -202,7 +210,8 @@ func checkHeaderSecrets(p postrider.Policy, c postrider.Credentials) error {
 		switch value := c.Headers[h.Name]; {
 		case !h.Secret:
 		case value == "":
-			faults = append(faults, invalid(fmt.Sprintf("headers[%d].value", i), again))
+			given := slices.ContainsFunc(was.Headers, func(o postrider.Header) bool { return o.Secret && strings.EqualFold(o.Name, h.Name) })
+			faults = append(faults, invalid(fmt.Sprintf("headers[%d].value", i), required(given)))
 		default:
 			faults = append(faults, postrider.CheckHeaderValue(fmt.Sprintf("headers[%d].value", i), value))
 		}
@@ -213,14 +222,14 @@ func checkHeaderSecrets(p postrider.Policy, c postrider.Credentials) error {
 	return errors.Join(faults...)
 }
 
-func checkAuthSecret(kind postrider.AuthKind, secret string) error {
+func checkAuthSecret(kind postrider.AuthKind, secret string, given bool) error {
 	name, known := authSecrets[kind]
 	field := "auth." + name
 	switch {
 	case !known:
 		return nil
 	case secret == "":
-		return invalid(field, again)
+		return invalid(field, required(given))
 	case kind == postrider.AuthBearer || kind == postrider.AuthAPIKey: // it is a header as it is
 		return postrider.CheckHeaderValue(field, secret)
 	case len(secret) > maxSecretText || !isText(secret):

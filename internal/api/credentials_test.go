@@ -121,7 +121,7 @@ func TestAChangeKeepsTheSecretsThatItNames(t *testing.T) {
 		{"tls without its key", `{"tls": {"certificate": "` + pemCert + `"}}`, kept},
 		{"tls of authorities alone", `{"tls": {"authorities": "` + pemCert + `"}}`, "hush-h hush-p "},
 		{"no tls", `{"tls": null}`, "hush-h hush-p "},
-		{"another host, with all", `{"url": "https://other.example/", "headers": [], "auth": {"type": "basic", "password": "n"}}`, " n key"},
+		{"another host, with all", `{"url": "https://other.example/", "headers": [], "auth": {"type": "basic", "username": "u", "password": "n"}}`, " n key"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -157,6 +157,20 @@ func TestNoCredentialsAreLeftWhenNothingNamesThem(t *testing.T) {
 	}
 }
 
+func TestASecretThatWasNeverGivenIsRequired(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.secretive(`{"type": "bearer", "token": "hush-t"}`)
+	for _, change := range []string{
+		`{"headers": [{"name": "X-New", "sensitive": true}]}`,
+		`{"auth": {"type": "basic", "username": "u"}}`,
+	} {
+		if got := w.want(422, "PATCH /endpoints/"+id, change); !strings.Contains(got.text, `"is required"`) {
+			t.Errorf("%s: %s", change, got.text)
+		}
+	}
+}
+
 // A secret is kept for the host it was meant for. Else who may change an
 // endpoint could have it sent to a host of their own.
 func TestASecretDoesNotFollowToAnotherHost(t *testing.T) {
@@ -180,6 +194,9 @@ func TestASecretDoesNotFollowToAnotherHost(t *testing.T) {
 			got := w.want(422, "PATCH /endpoints/"+id, tt.change)
 			if !slices.Equal(got.fields(), tt.fields) {
 				t.Errorf("fields = %v, want %v: %s", got.fields(), tt.fields, got.text)
+			}
+			if !strings.Contains(got.text, "kept for the same host only") {
+				t.Errorf("it does not say why: %s", got.text)
 			}
 			if _, c := w.stored(id); c.Headers["X-Hush"] != "hush-h" || !strings.HasPrefix(c.Auth, "hush-") {
 				t.Error("a change that was refused changed the credentials")
@@ -229,6 +246,8 @@ func TestFaultsOfAConnectionAreNamed(t *testing.T) {
 		{"unknown part of auth", `"auth": {"type": "bearer", "token": "t", "realm": "x"}`, []string{"auth.realm"}},
 		{"no password", `"auth": {"type": "basic", "username": "u"}`, []string{"auth.password"}},
 		{"empty password", `"auth": {"type": "basic", "username": "u", "password": ""}`, []string{"auth.password"}},
+		{"no username", `"auth": {"type": "basic", "password": "p"}`, []string{"auth.username"}},
+		{"empty username", `"auth": {"type": "basic", "username": "", "password": "p"}`, []string{"auth.username"}},
 		{"colon", `"auth": {"type": "basic", "username": "u:v", "password": "p"}`, []string{"auth.username"}},
 		{"no token", `"auth": {"type": "bearer"}`, []string{"auth.token"}},
 		{"token of two lines", `"auth": {"type": "bearer", "token": "a\nb"}`, []string{"auth.token"}},

@@ -133,6 +133,9 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[endpointVi
 	if err := errors.Join(err, faults, secretErr); err != nil {
 		return nil, err
 	}
+	if err := e.Policy.CheckSecrets(secrets); err != nil {
+		return nil, err
+	}
 	s.unverify(&e)
 	e, err = s.putEndpoint(ctx, store.PutEndpoint{Endpoint: e, Secrets: secrets})
 	if err != nil {
@@ -164,7 +167,7 @@ func (s *server) complete(e *postrider.Endpoint, was postrider.Endpoint, j Polic
 	policyErr := j.apply(&e.Policy, &c)
 	faults := []error{urlErr, checkEndpoint(*e), e.Policy.Check(), s.checkTokenURL(&e.Policy.Auth), policyErr}
 	if opened && policyErr == nil {
-		faults = append(faults, s.checkCredentials(e.Policy, c, j))
+		faults = append(faults, s.checkCredentials(was.Policy, e.Policy, c, j))
 	}
 	if err := errors.Join(faults...); err != nil || !opened {
 		return err
@@ -262,6 +265,11 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[e
 		}
 		if err := s.complete(e, was, body.PolicyJSON); err != nil {
 			return err
+		}
+		if body.Signature != nil {
+			if err := s.checkSigns(ctx, *e); err != nil {
+				return err
+			}
 		}
 		if e.URL != was.URL {
 			s.unverify(e)

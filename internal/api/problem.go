@@ -52,7 +52,7 @@ var kinds = []kind{
 	{errSlowBody, 408, "timeout", "the body took too long to arrive"},
 	{errTooLarge, 413, "too_large", "the request is too large"},
 	{errMediaType, 415, "unsupported_media_type", "the body must be application/json"},
-	{errTooOften, 429, "too_often", "an endpoint is tested and verified at most ten times a minute; see Retry-After"},
+	{errTooOften, 429, "too_often", "an endpoint is tested and verified at most five times at once, and then once every 12 seconds; see Retry-After"},
 	{errLoop, 508, "loop_detected", "the event has come through so many senders of webhooks that they must form a loop; see Webhook-Hops"},
 	{postrider.ErrNotFound, 404, "not_found", "there is nothing of that name"},
 	{postrider.ErrGone, 410, "gone", "the bytes were deleted for good"},

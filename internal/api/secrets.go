@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,18 +125,29 @@ func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[sec
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkRoom(ctx, e.ID, overlap); err != nil {
+	if err := s.checkOthers(ctx, e.ID, overlap, key); err != nil {
 		return nil, err
 	}
 	secret, err := s.sealed(e.ID, key)
 	if err != nil {
 		return nil, err
 	}
+	if err := e.Policy.CheckSecrets([]postrider.Secret{secret}); err != nil { // all others will expire
+		return nil, invalid(body.field(), "must not be an ed25519 key: "+err.Error())
+	}
 	if err := s.Store.RotateSecret(ctx, store.RotateSecret{Secret: secret, Overlap: overlap}); err != nil {
 		return nil, err
 	}
 	s.Waker.Wake(e.ID)
 	return answered(viewSecret(secret, key.Text())), nil
+}
+
+// field names what says of which kind the new secret is.
+func (r rotation) field() string {
+	if r.Secret != nil {
+		return "secret"
+	}
+	return "key_type"
 }
 
 // read returns how long the old secrets stay, and the new one.
@@ -155,17 +167,34 @@ func (r rotation) read() (time.Duration, signature.Secret, error) {
 	return overlap, keys[0], nil
 }
 
-// checkRoom refuses a rotation that would leave too many secrets in force. Two
-// rotations at the same time may both find the last place free.
-func (s *server) checkRoom(ctx context.Context, endpoint postrider.EndpointID, overlap time.Duration) error {
-	if overlap == 0 { // revokes all others
-		return nil
-	}
+// checkOthers refuses a rotation that would leave too many secrets in force, or
+// one of them twice. Two rotations at the same time may both find the last place
+// free.
+func (s *server) checkOthers(ctx context.Context, endpoint postrider.EndpointID, overlap time.Duration, key signature.Secret) error {
 	secrets, err := s.Store.Secrets(ctx, endpoint)
-	if err == nil && len(secrets) >= maxValid {
+	if err != nil {
+		return err
+	}
+	if overlap > 0 && len(secrets) >= maxValid { // 0 revokes all others
 		return conflict(fmt.Sprintf("the endpoint has %d secrets that have not expired; an overlap_ms of 0 revokes them", len(secrets)))
 	}
-	return err
+	for _, secret := range secrets {
+		// A rotation is the remedy for a secret that no longer opens.
+		if text, err := s.Vault.OpenSecret(secret); err == nil && text == key.Text() {
+			return conflict("the endpoint has this secret already")
+		}
+	}
+	return nil
+}
+
+// checkSigns refuses a policy with a scheme that the endpoint's secrets cannot
+// sign in. One that is rotated or revoked at the same time may still be seen.
+func (s *server) checkSigns(ctx context.Context, e postrider.Endpoint) error {
+	secrets, err := s.Store.Secrets(ctx, e.ID)
+	if err != nil {
+		return err
+	}
+	return e.Policy.CheckSecrets(secrets)
 }
 
 func (s *server) revokeSecret(ctx context.Context, in *SecretPath) (*none, error) {
@@ -177,6 +206,9 @@ func (s *server) revokeSecret(ctx context.Context, in *SecretPath) (*none, error
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkLeft(ctx, e, secret); err != nil {
+		return nil, err
+	}
 	err = s.Store.RevokeSecret(ctx, store.RevokeSecret{Endpoint: e.ID, Secret: secret})
 	if errors.Is(err, postrider.ErrConflict) {
 		return nil, conflict("it is the endpoint's last secret; a rotation with an overlap_ms of 0 replaces it")
@@ -186,6 +218,23 @@ func (s *server) revokeSecret(ctx context.Context, in *SecretPath) (*none, error
 	}
 	s.Waker.Wake(e.ID)
 	return nil, nil
+}
+
+// checkLeft refuses to revoke the last secret that one of the endpoint's schemes
+// can sign with. The last of all is the store's to refuse.
+func (s *server) checkLeft(ctx context.Context, e postrider.Endpoint, id postrider.SecretID) error {
+	secrets, err := s.Store.Secrets(ctx, e.ID)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(secrets, func(s postrider.Secret) bool { return s.ID == id })
+	if at < 0 || len(secrets) == 1 || secrets[at].Public != "" {
+		return nil
+	}
+	if err := e.Policy.CheckSecrets(slices.Delete(secrets, at, at+1)); err != nil {
+		return conflict(err.Error() + "; a rotation with an overlap_ms of 0 replaces it")
+	}
+	return nil
 }
 
 // sealed returns the secret that the endpoint is to have from now on.
@@ -235,6 +284,9 @@ func (n NewSecrets) keys() ([]signature.Secret, error) {
 	for i, text := range texts {
 		key, err := readSecret(field(i), text)
 		faults = append(faults, err)
+		if slices.Contains(texts[:i], text) {
+			faults = append(faults, invalid(field(i), "must not repeat a secret"))
+		}
 		keys = append(keys, key)
 	}
 	return keys, errors.Join(faults...)

@@ -46,7 +46,7 @@ func onlySecret(t *testing.T, made response) map[string]any {
 func TestASecretIsOfOneOfThreeTypes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.want(201, "POST /accounts", `{"uid": "acme"}`)
+	other := "/endpoints/" + w.tenant("acme").endpoint + "/secrets"
 	private, public := privateKey(t)
 	for _, tt := range []struct {
 		name, field string
@@ -66,7 +66,7 @@ func TestASecretIsOfOneOfThreeTypes(t *testing.T) {
 		if len(listed) != 1 || !cmp.Equal(listed[0], at) {
 			t.Errorf("%s: listed as %v, want %v", tt.name, listed, at)
 		}
-		rotated := w.want(200, "POST "+path+"/rotate", `{`+tt.field+`, "overlap_ms": 2592000000}`)
+		rotated := w.want(200, "POST "+other+"/rotate", `{`+tt.field+`, "overlap_ms": 2592000000}`)
 		has(t, tt.name+", rotated", rotated.body, tt.want)
 		if strings.Contains(made.text+rotated.text, "whsk_") {
 			t.Errorf("%s: a private key is shown", tt.name)
@@ -132,6 +132,85 @@ func TestASecretIsRevoked(t *testing.T) {
 	got := w.want(409, "DELETE "+path+"/"+young, "")
 	if detail := got.id("detail"); !strings.Contains(detail, "last secret") {
 		t.Errorf("detail = %q", detail)
+	}
+}
+
+// signedBy makes an endpoint of the account acme.
+func (w *world) signedBy(schemes, secrets string) (path string) {
+	w.Helper()
+	return "/endpoints/" + w.want(201, "POST /endpoints", `{"account": "acme", "url": "https://a.example", "event_types": ["*"],
+		"signature": {"schemes": [`+schemes+`]}, `+secrets+`}`).id("id")
+}
+
+func TestNoEndpointIsLeftThatCannotSign(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.want(201, "POST /accounts", `{"uid": "acme"}`)
+	private, _ := privateKey(t)
+	github := w.signedBy(`"standard", "github"`, `"secret": "`+hmacText+`"`)
+	standard := w.signedBy(`"standard", "svix"`, `"key_type": "ed25519"`)
+	ending := w.signedBy(`"standard"`, `"secret": "`+plainText+`"`)
+	w.want(200, "POST "+ending+"/secrets/rotate", `{"key_type": "ed25519"}`)
+	for _, tt := range []struct{ name, route, body, field string }{
+		{
+			"made so", "POST /endpoints",
+			`{"account": "acme", "url": "https://a.example", "event_types": ["*"], "key_type": "ed25519", "signature": {"schemes": ["github"]}}`,
+			"signature.schemes[0]",
+		},
+		{"changed to it", "PATCH " + standard, `{"signature": {"schemes": ["standard", "stripe"]}}`, "signature.schemes[1]"},
+		{"changed to it in an overlap", "PATCH " + ending, `{"signature": {"schemes": ["slack"]}}`, "signature.schemes[0]"},
+		{"rotated to a key that is made", "POST " + github + "/secrets/rotate", `{"key_type": "ed25519", "overlap_ms": 0}`, "key_type"},
+		{"rotated with an overlap", "POST " + github + "/secrets/rotate", `{"key_type": "ed25519"}`, "key_type"},
+		{"rotated to a key that is brought", "POST " + github + "/secrets/rotate", `{"secret": "` + private + `"}`, "secret"},
+	} {
+		got := w.want(422, tt.route, tt.body)
+		if !slices.Equal(got.fields(), []string{tt.field}) || !strings.Contains(got.text, "needs an hmac or text secret") {
+			t.Errorf("%s: %s, want a fault of %s", tt.name, got.text, tt.field)
+		}
+	}
+	w.want(200, "PATCH "+ending, `{"timeout_ms": 2000}`)
+	w.want(200, "PATCH "+github, `{"signature": {"schemes": ["plain"]}}`)
+	w.want(200, "POST "+github+"/secrets/rotate", `{"overlap_ms": 0}`)
+	w.want(200, "POST "+standard+"/secrets/rotate", `{"key_type": "ed25519"}`)
+}
+
+func TestTheLastSecretOfASchemeIsNotRevoked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.want(201, "POST /accounts", `{"uid": "acme"}`)
+	private, _ := privateKey(t)
+	brought := `"secrets": ["` + private + `", "` + hmacText + `", "` + plainText + `"]`
+	path := w.signedBy(`"standard", "github"`, brought) + "/secrets"
+	secrets := w.want(200, "GET "+path, "").data()
+	asymmetric, hmac, text := secrets[0]["id"].(string), secrets[1]["id"].(string), secrets[2]["id"].(string)
+	w.want(204, "DELETE "+path+"/"+text, "")
+	got := w.want(409, "DELETE "+path+"/"+hmac, "")
+	if detail := got.id("detail"); !strings.HasPrefix(detail, "signature.schemes[1] needs an hmac or text secret") {
+		t.Errorf("detail = %q", detail)
+	}
+	w.want(204, "DELETE "+path+"/"+asymmetric, "")
+
+	path = w.signedBy(`"standard"`, brought) + "/secrets"
+	for _, secret := range w.want(200, "GET "+path, "").data()[1:] {
+		w.want(204, "DELETE "+path+"/"+secret["id"].(string), "")
+	}
+}
+
+func TestASecretIsNotBroughtTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.want(201, "POST /accounts", `{"uid": "acme"}`)
+	path := w.signedBy(`"standard"`, `"secrets": ["`+hmacText+`", "`+plainText+`"]`) + "/secrets"
+	for _, text := range []string{hmacText, plainText} {
+		got := w.want(409, "POST "+path+"/rotate", `{"secret": "`+text+`", "overlap_ms": 0}`)
+		if strings.Contains(got.text, text) || !strings.Contains(got.id("detail"), "already") {
+			t.Errorf("refused with %s", got.text)
+		}
+	}
+	got := w.want(422, "POST /endpoints", `{"account": "acme", "url": "https://a.example", "event_types": ["*"],
+		"secrets": ["`+hmacText+`", "`+plainText+`", "`+hmacText+`"]}`)
+	if !slices.Equal(got.fields(), []string{"secrets[2]"}) {
+		t.Errorf("twice in a new endpoint: %s", got.text)
 	}
 }
 

@@ -235,6 +235,7 @@ func (e *Egress) attempt(ctx context.Context, a *postrider.Attempt, c *postrider
 const (
 	classForbidden   = "target_forbidden"
 	classUnsigned    = "no_active_secret"
+	classNoKey       = "no_key_for_scheme"  // there are active secrets, and one of the schemes can sign with none of them
 	classSealed      = "secret_unavailable" // what is sealed cannot be opened: ours to repair
 	classHeaders     = "invalid_headers"
 	classAuth        = "auth_error"

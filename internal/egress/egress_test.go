@@ -3,6 +3,7 @@ package egress_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -440,6 +441,28 @@ func TestNothingIsSentUnsigned(t *testing.T) {
 	r := testkit.NewReceiver(t, testkit.Status(200))
 	a := send(t, open(t, laptop()), routed(r.URL, func(r *store.Routed) { r.Secrets = nil }), testkit.Patience)
 	if a.Outcome != postrider.OutcomeUnreachable || a.Error != "no_active_secret" || len(r.Requests()) != 0 {
+		t.Errorf("outcome %s, error %q, %d requests", a.Outcome, a.Error, len(r.Requests()))
+	}
+}
+
+// unsignable is an endpoint of a scheme that its one secret cannot sign in.
+func unsignable(tb testing.TB) func(*store.Routed) {
+	tb.Helper()
+	key, err := signature.NewPrivateKey(rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return func(r *store.Routed) {
+		signedBy(postrider.SchemeStandard, postrider.SchemeGitHub)(r)
+		r.Secrets = []postrider.Secret{{ID: postrider.SecretID{1}, Sealed: []byte(key.Text()), Public: key.Public().Text()}}
+	}
+}
+
+func TestASchemeWithoutAKeyIsNamed(t *testing.T) {
+	t.Parallel()
+	r := testkit.NewReceiver(t, testkit.Status(200))
+	a := send(t, open(t, laptop()), routed(r.URL, unsignable(t)), testkit.Patience)
+	if a.Outcome != postrider.OutcomeUnreachable || a.Error != "no_key_for_scheme" || len(r.Requests()) != 0 {
 		t.Errorf("outcome %s, error %q, %d requests", a.Outcome, a.Error, len(r.Requests()))
 	}
 }

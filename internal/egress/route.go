@@ -51,7 +51,7 @@ type route struct {
 	start  []byte            // of each head, up to the number in content-length
 	own    []byte            // the lines of the endpoint's own headers and of its authentication
 	shown  map[string]bool   // the endpoint's own headers, in lower case, that are not secret
-	signer *signature.Signer // nil: on a hop to another host
+	signer *signature.Signer // nil: on a hop to another host, and in a handshake
 	grant  *grant            // where tokens come from; nil: none are sent
 	bare   bool              // no scheme says webhook-id
 	names  bool              // a scheme says the delivery and the type
@@ -122,6 +122,15 @@ func (rs *routes) find(to *store.Routed, now time.Time) (*route, error) {
 
 // make opens what is sealed and judges all of the endpoint again.
 func (rs *routes) make(to *store.Routed, now time.Time) (*route, error) {
+	return rs.makeWith(to, func(r *route) error { return rs.sign(r, to, now) })
+}
+
+// makeUnsigned is make for what no scheme signs: it needs no secret.
+func (rs *routes) makeUnsigned(to *store.Routed) (*route, error) {
+	return rs.makeWith(to, func(*route) error { return nil })
+}
+
+func (rs *routes) makeWith(to *store.Routed, sign func(*route) error) (*route, error) {
 	endpoint := &to.Endpoint
 	u, err := rs.guard.parse(endpoint.URL)
 	if err != nil {
@@ -138,7 +147,7 @@ func (rs *routes) make(to *store.Routed, now time.Time) (*route, error) {
 	if r.peer, err = rs.peerOf(u, endpoint, credentials); err != nil {
 		return nil, err
 	}
-	if err := rs.sign(r, to, now); err != nil {
+	if err := sign(r); err != nil {
 		return nil, err
 	}
 	if err := r.addOwn(endpoint, credentials); err != nil {
@@ -182,7 +191,11 @@ func (rs *routes) sign(r *route, to *store.Routed, now time.Time) error {
 		r.names = r.names || s.Scheme.Bendable()
 	}
 	var err error
-	if r.signer, err = signature.NewSigner(keys, formats...); err != nil {
+	r.signer, err = signature.NewSigner(keys, formats...)
+	switch {
+	case len(keys) > 0 && errors.Is(err, signature.ErrNoKey):
+		return &stageError{classNoKey, err}
+	case err != nil:
 		return &stageError{classUnsigned, err}
 	}
 	return nil

@@ -41,10 +41,21 @@ func (e *UnverifiedError) Error() string { return "the receiver did not agree: "
 // Unwrap returns [postrider.ErrConflict].
 func (e *UnverifiedError) Unwrap() error { return postrider.ErrConflict }
 
+// UnsignedError is a [postrider.ErrConflict]: there is no secret that a
+// challenge could be signed with. Its reason is for the endpoint's owner.
+type UnsignedError struct{ Reason string }
+
+// Error says why nobody was asked.
+func (e *UnsignedError) Error() string { return "the receiver was not asked: " + e.Reason }
+
+// Unwrap returns [postrider.ErrConflict].
+func (e *UnsignedError) Unwrap() error { return postrider.ErrConflict }
+
 // Verify asks the endpoint's receiver whether it wants events, by one of the
 // methods, within ten seconds and the context. It follows no redirect. A
 // receiver that does not agree, or cannot be reached, is an
-// [*UnverifiedError]; any other method is a [*postrider.InvalidError]; what is
+// [*UnverifiedError]; a challenge that its schemes and secrets cannot sign is an
+// [*UnsignedError]; any other method is a [*postrider.InvalidError]; what is
 // broken on our side is another error.
 func (e *Egress) Verify(ctx context.Context, to store.Routed, method string) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTime)
@@ -135,9 +146,14 @@ func (e *Egress) question(ctx context.Context, d *draft, build func(*route) (req
 }
 
 // put makes one exchange for an endpoint that may not be stored yet: nothing of
-// it is remembered.
+// it is remembered. One without a delivery is not signed.
 func (e *Egress) put(ctx context.Context, x *exchange, d *draft, build func(*route) (request, error)) (_ answer, err error) {
-	if x.route, err = e.routes.make(d.to, d.at); err != nil {
+	if d.claimed == nil {
+		x.route, err = e.routes.makeUnsigned(d.to)
+	} else {
+		x.route, err = e.routes.make(d.to, d.at)
+	}
+	if err != nil {
 		return answer{}, err
 	}
 	if d.token, err = x.route.grant.bearer(ctx); err != nil {
@@ -152,7 +168,10 @@ func (e *Egress) put(ctx context.Context, x *exchange, d *draft, build func(*rou
 // unanswered tells what the receiver did from what is wrong with us.
 func unanswered(ctx context.Context, err error, sent bool) error {
 	s, early := errors.AsType[*stageError](err)
-	ours := early && (s.class == classSealed || s.class == classUnsigned || s.class == classHeaders)
+	if early && (s.class == classUnsigned || s.class == classNoKey) {
+		return &UnsignedError{s.Error()}
+	}
+	ours := early && (s.class == classSealed || s.class == classHeaders)
 	if ours || errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("verify endpoint: %w", err)
 	}

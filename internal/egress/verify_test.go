@@ -13,6 +13,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/egress"
+	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/testkit"
 	"github.com/postrider/postrider/signature"
 )
@@ -144,5 +145,37 @@ func TestVerifyWhatCannotBeAsked(t *testing.T) {
 	opts.Vault = stuckVault{secret: errors.New("key is unknown")}
 	if err := open(t, opts).Verify(t.Context(), routed(silent.URL), egress.VerifyChallenge); err == nil || errors.Is(err, postrider.ErrConflict) {
 		t.Errorf("a vault that does not open: %v", err)
+	}
+}
+
+// Only the challenge is signed.
+func TestVerifyWithoutAKey(t *testing.T) {
+	t.Parallel()
+	expired := func(r *store.Routed) { r.Secrets = nil }
+	for _, tt := range []struct {
+		name   string
+		change func(*store.Routed)
+		class  string
+	}{
+		{"of the scheme", unsignable(t), "no_key_for_scheme"},
+		{"at all", expired, "no_active_secret"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := testkit.NewReceiver(t, func(w http.ResponseWriter, _ testkit.Request) { w.Header().Set("WebHook-Allowed-Origin", "*") })
+			e, to := open(t, laptop()), routed(r.URL, following(0), tt.change)
+			var unsigned *egress.UnsignedError
+			err := e.Verify(t.Context(), to, egress.VerifyChallenge)
+			if !errors.As(err, &unsigned) || !errors.Is(err, postrider.ErrConflict) || len(r.Requests()) != 0 ||
+				!strings.HasPrefix(err.Error(), "the receiver was not asked: "+tt.class) {
+				t.Errorf("challenge: %v, %d requests", err, len(r.Requests()))
+			}
+			if err := e.Verify(t.Context(), to, egress.VerifyCloudEvents); err != nil {
+				t.Errorf("handshake: %v", err)
+			}
+			if got := r.Only(t); got.Header.Get("X-Hidden") != "canary-hidden" {
+				t.Errorf("its gateway would not know us: %v", got.Header)
+			}
+		})
 	}
 }

@@ -68,11 +68,11 @@ type Auth struct {
 	Token        string             `json:"token,omitempty"`         // bearer
 	Header       string             `json:"header,omitempty"`        // api_key: the header that the key goes into
 	Key          string             `json:"key,omitempty"`           // api_key
-	TokenURL     string             `json:"token_url,omitempty"`     // oauth2, like the rest
-	ClientID     string             `json:"client_id,omitempty"`     //
-	ClientSecret string             `json:"client_secret,omitempty"` //
-	Scopes       []string           `json:"scopes,omitempty"`
-	Audience     string             `json:"audience,omitempty"`
+	TokenURL     string             `json:"token_url,omitempty"`     // oauth2: where tokens come from
+	ClientID     string             `json:"client_id,omitempty"`     // oauth2
+	ClientSecret string             `json:"client_secret,omitempty"` // oauth2
+	Scopes       []string           `json:"scopes,omitempty"`        // oauth2; may be empty
+	Audience     string             `json:"audience,omitempty"`      // oauth2; may be empty
 }
 
 // MarshalJSON returns null for the zero Auth.

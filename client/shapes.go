@@ -297,7 +297,7 @@ type Secret struct {
 type SecretRotation struct {
 	Secret  string         // to bring along, as for a new endpoint
 	KeyType string         // of the secret to make: hmac or ed25519
-	Overlap *time.Duration // 0 ends the old secrets at once
+	Overlap *time.Duration // how long the old ones go on; nil: the default, 24 h; 0 ends the old at once
 }
 
 // PublicKey is what receivers verify the signatures of a private key with.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -45,8 +46,10 @@ type connection struct {
 	tls     *client.TLS
 }
 
-func (f *connectionFlags) read(t terminal) (c connection, err error) {
-	sources := append([]string{f.AuthSecretFile, f.TLSKey}, f.SecretHeader...)
+// read reads the flags. Others are the other files that the command takes a
+// secret from.
+func (f *connectionFlags) read(t terminal, others ...string) (c connection, err error) {
+	sources := slices.Concat([]string{f.AuthSecretFile, f.TLSKey}, f.SecretHeader, others)
 	fromStdin := func(name string) bool { return name == "-" || strings.HasSuffix(name, "=-") }
 	if len(slices.DeleteFunc(sources, func(name string) bool { return !fromStdin(name) })) > 1 {
 		return c, misused("only one secret may come from stdin")
@@ -96,15 +99,15 @@ func (f *connectionFlags) readAuth(t terminal) (*client.Auth, error) {
 		Type: postrider.AuthKind(f.Auth), Username: f.AuthUser, Header: f.AuthHeader, TokenURL: f.AuthTokenURL,
 		ClientID: f.AuthClientID, Scopes: f.AuthScopes, Audience: f.AuthAudience,
 	}
-	said := a.Username+a.Header+a.TokenURL+a.ClientID+a.Audience+secret != "" || len(a.Scopes) > 0
+	detail, needs := f.authDetail()
 	switch a.Type {
 	case "":
-		if said {
-			return nil, misused("--auth: must say the type that the other --auth flags are for")
+		if detail != "" {
+			return nil, misused("%s needs --auth %s", detail, needs)
 		}
 		return nil, nil //nolint:nilnil // nothing is said of it
 	case postrider.AuthNone:
-		if said {
+		if detail != "" {
 			return nil, misused("--auth none: must not be given together with other --auth flags")
 		}
 		return &client.Auth{}, nil
@@ -120,6 +123,28 @@ func (f *connectionFlags) readAuth(t terminal) (*client.Auth, error) {
 	return &a, nil
 }
 
+// authDetail returns the first flag that says more of the authentication than
+// its type, and the type that it is for.
+func (f *connectionFlags) authDetail() (flag string, needs postrider.AuthKind) {
+	switch {
+	case f.AuthUser != "":
+		return "--auth-user", postrider.AuthBasic
+	case f.AuthHeader != "":
+		return "--auth-header", postrider.AuthAPIKey
+	case f.AuthTokenURL != "":
+		return "--auth-token-url", postrider.AuthOAuth2
+	case f.AuthClientID != "":
+		return "--auth-client-id", postrider.AuthOAuth2
+	case len(f.AuthScopes) > 0:
+		return "--auth-scopes", postrider.AuthOAuth2
+	case f.AuthAudience != "":
+		return "--auth-audience", postrider.AuthOAuth2
+	case f.AuthSecretFile != "":
+		return "--auth-secret-file", "TYPE"
+	}
+	return "", ""
+}
+
 func (f *connectionFlags) readTLS(t terminal) (*client.TLS, error) {
 	if f.TLSCert+f.TLSKey+f.TLSAuthorities == "" {
 		if f.NoTLS {
@@ -129,6 +154,9 @@ func (f *connectionFlags) readTLS(t terminal) (*client.TLS, error) {
 	}
 	if f.NoTLS {
 		return nil, misused("--no-tls: must not be given together with other --tls flags")
+	}
+	if f.TLSKey != "" && f.TLSCert == "" {
+		return nil, misused("--tls-key needs --tls-cert")
 	}
 	var own client.TLS
 	for _, part := range []struct {
@@ -147,6 +175,31 @@ func (f *connectionFlags) readTLS(t terminal) (*client.TLS, error) {
 	return &own, nil
 }
 
+// partial reports whether the flags say only some of what a change replaces as
+// a whole.
+func (c connection) partial() bool {
+	return optional(c.auth).Type != "" || optional(c.tls) != (client.TLS{})
+}
+
+// keep adds what the endpoint has and no flag names. The server keeps secrets
+// that are left out.
+func (c connection) keep(has client.Endpoint) {
+	if a, was := c.auth, optional(has.Auth); a != nil && a.Type == was.Type {
+		a.Username = cmp.Or(a.Username, was.Username)
+		a.Header = cmp.Or(a.Header, was.Header)
+		a.TokenURL = cmp.Or(a.TokenURL, was.TokenURL)
+		a.ClientID = cmp.Or(a.ClientID, was.ClientID)
+		a.Audience = cmp.Or(a.Audience, was.Audience)
+		if len(a.Scopes) == 0 {
+			a.Scopes = was.Scopes
+		}
+	}
+	if own, was := c.tls, optional(has.TLS); own != nil && *own != (client.TLS{}) {
+		own.Certificate = cmp.Or(own.Certificate, was.Certificate)
+		own.Authorities = cmp.Or(own.Authorities, was.Authorities)
+	}
+}
+
 // readSecretFile returns what a file holds, without the end of its line; of no
 // file, nothing.
 func readSecretFile(t terminal, file string) (string, error) {
@@ -158,7 +211,7 @@ func readSecretFile(t terminal, file string) (string, error) {
 		return "", fmt.Errorf("read secret: %w", err)
 	}
 	secret := strings.TrimRight(string(text), "\r\n")
-	if secret == "" {
+	if strings.TrimSpace(secret) == "" {
 		return "", misused("%s holds no secret", file)
 	}
 	return secret, nil

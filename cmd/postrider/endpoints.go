@@ -228,9 +228,14 @@ func (c *endpointsSecretsCmd) Run(ctx context.Context, t terminal) error {
 type endpointsRotateCmd struct {
 	one
 
-	Overlap    *time.Duration `help:"How long the old secrets go on; 0s ends them at once. Default: 24h."`
-	KeyType    string         `enum:"hmac,ed25519," default:"" help:"What kind of secret to make: hmac or ed25519. Default: hmac."`
-	SecretFile string         `placeholder:"FILE" help:"File with a secret to bring along; - reads stdin."`
+	Overlap     *time.Duration `help:"How long the old secrets go on; 0s ends them at once. Default: 24h."`
+	secretFlags `embed:""`
+}
+
+// secretFlags say which secret an endpoint gets.
+type secretFlags struct {
+	KeyType    string `enum:",hmac,ed25519" default:"" placeholder:"hmac|ed25519" help:"What kind of secret to make: hmac or ed25519. Default: hmac."`
+	SecretFile string `placeholder:"FILE" help:"File with a secret to bring along; - reads stdin. Default: one is made."`
 }
 
 // Run rotates the endpoint's secrets.
@@ -252,15 +257,9 @@ func (c *endpointsRotateCmd) Run(ctx context.Context, t terminal) error {
 }
 
 // brought returns the secret that is brought along; empty: none.
-func (c *endpointsRotateCmd) brought(t terminal) (string, error) {
-	if c.SecretFile == "" {
-		return "", nil
-	}
-	file, err := readSource(t, c.SecretFile)
-	if err != nil {
-		return "", fmt.Errorf("read secret: %w", err)
-	}
-	return strings.TrimSpace(string(file)), nil
+func (f secretFlags) brought(t terminal) (string, error) {
+	secret, err := readSecretFile(t, f.SecretFile)
+	return strings.TrimSpace(secret), err
 }
 
 type endpointsRevokeCmd struct {

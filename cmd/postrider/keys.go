@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +29,8 @@ type onStore struct {
 // Help is what the help of the commands says besides their flags.
 func (onStore) Help() string {
 	return "Works straight on the store. Where a server runs on the same SQLite folder, " +
-		"the command goes through that server, with the admin.key in the folder."
+		"the command goes through that server, with the API key of POSTRIDER_KEY_FILE or POSTRIDER_API_KEY, " +
+		"or else the admin.key in the folder."
 }
 
 // either tries the store, and where that is in use the server that uses it.
@@ -37,7 +39,15 @@ func (c onStore) either(straight func() error, through func(*client.Client) erro
 	if !app.InUse(err) {
 		return err
 	}
-	url, key, missing := c.Running()
+	url, missing := c.Running()
+	if missing != nil {
+		return errors.Join(err, missing)
+	}
+	key, missing := findKey(os.Getenv("POSTRIDER_KEY_FILE"), c.KeyFile())
+	if errors.Is(missing, errNoKey) {
+		return misused("a server has this store open; asking it needs an admin key: "+
+			"set POSTRIDER_API_KEY or put it into %s, or stop the server", c.KeyFile())
+	}
 	if missing != nil {
 		return errors.Join(err, missing)
 	}

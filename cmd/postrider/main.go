@@ -147,20 +147,38 @@ func explain(err error, has func(flag string) bool) string {
 	)
 	switch text := err.Error(); {
 	case errors.As(err, &parse):
-		return text + "\n" + helpHint(parse)
+		return choices.Replace(text) + "\n" + helpHint(parse)
 	case errors.As(err, &fault):
 		return "the configuration is wrong:\n  " + strings.ReplaceAll(text, "\n", "\n  ")
 	case errors.As(err, &problem) && problem.Status == 401 && has("key-file"):
 		return text + "\nThe server does not know this API key; see POSTRIDER_API_KEY and --key-file."
 	case errors.As(err, &problem) && problem.Status == 401:
-		return text + "\nThe server does not know the API key in admin.key of the data folder."
+		return text + "\nThe server does not know this API key; see POSTRIDER_API_KEY, POSTRIDER_KEY_FILE and admin.key of the data folder."
 	case errors.As(err, &problem) && problem.Status == 403:
 		return text + "\nThe API key lacks a scope; make another with: postrider keys create"
+	case errors.As(err, &problem) && problem.Status == 422 && len(problem.Fields) > 0:
+		return faults(problem.Fields)
+	case errors.As(err, &problem) && problem.Status == 429 && problem.RetryAfter > 0:
+		return fmt.Sprintf("%s\nTry again in %.0f s.", text, problem.RetryAfter.Seconds())
 	case errors.Is(err, syscall.ECONNREFUSED) && has("url"):
 		return text + "\nIs the server running? Its address is that of --url or POSTRIDER_URL."
 	default:
 		return text
 	}
+}
+
+// choices takes the empty choice, which is that the flag is not given, out of
+// what the parser says.
+var choices = strings.NewReplacer(`must be one of "",`, "must be one of ")
+
+// faults returns what is wrong with a request, in one line: that it is wrong
+// says no more.
+func faults(fields []client.Field) string {
+	var texts []string
+	for _, f := range fields {
+		texts = append(texts, strings.TrimSpace(f.Name+" "+f.Reason))
+	}
+	return strings.Join(texts, "; ")
 }
 
 func helpHint(err *kong.ParseError) string {

@@ -178,6 +178,7 @@ type endpointsCreateCmd struct {
 	EventTypes      []string `default:"*" help:"What it wants: order.created, order.* or *, with commas between."`
 	UID             string   `help:"Your own name for the endpoint."`
 	Description     string   `help:"What it is, for people."`
+	secretFlags     `embed:""`
 	policyFlags     `embed:""`
 	connectionFlags `embed:""`
 }
@@ -188,7 +189,11 @@ func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	own, err := c.connectionFlags.read(t)
+	own, err := c.connectionFlags.read(t, c.SecretFile)
+	if err != nil {
+		return err
+	}
+	brought, err := c.brought(t)
 	if err != nil {
 		return err
 	}
@@ -204,6 +209,7 @@ func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
 		AdaptiveTimeout: optional(c.Adaptive), Circuit: p.circuit, Rate: p.rate, Order: c.Order, OnDead: c.OnDead,
 		ExpiryMS: optional(c.Expiry).Milliseconds(), Headers: own.headers, Auth: own.auth, TLS: own.tls,
 		MaxRedirects: optional(c.MaxRedirects), HTTP2: optional(c.HTTP2), Compression: c.Compression,
+		Secret: brought, KeyType: c.KeyType,
 	})
 	if err != nil {
 		return err
@@ -212,7 +218,11 @@ func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
 		return err
 	}
 	for _, s := range made.Secrets {
-		fmt.Fprintln(t.out, "secret:", shownSecret(s))
+		label := "secret:"
+		if s.Secret == "" {
+			label = "public key:"
+		}
+		fmt.Fprintln(t.out, label, shownSecret(s))
 	}
 	return nil
 }
@@ -226,6 +236,13 @@ type endpointsUpdateCmd struct {
 	Description     *string  `placeholder:"TEXT" help:"What it is, for people."`
 	policyFlags     `embed:""`
 	connectionFlags `embed:""`
+}
+
+// Help is what the help of the command says besides its flags.
+func (endpointsUpdateCmd) Help() string {
+	return "What no flag names stays as it is. Headers are replaced all together. " +
+		"With --auth of the type that it has, and with the --tls flags, what the others of them would say stays, too; " +
+		"--auth none and --no-tls end it, with all that it was."
 }
 
 // Run changes the endpoint.
@@ -254,6 +271,13 @@ func (c *endpointsUpdateCmd) Run(ctx context.Context, t terminal) error {
 		return err
 	}
 	defer api.Close()
+	if own.partial() {
+		has, err := api.Endpoint(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		own.keep(has)
+	}
 	changed, err := api.ChangeEndpoint(ctx, c.ID, change)
 	if err != nil {
 		return err

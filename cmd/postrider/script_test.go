@@ -3,9 +3,12 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +21,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -43,9 +47,34 @@ func TestMain(m *testing.M) {
 //	until pattern program…  run the program until its output matches
 //	capture name pattern    set a variable to what the pattern's group is in the last output
 //	code n program…         run the program, which must exit with n
+//
+// In the folder tls is ca.pem, of an authority, and client.pem with client.key.
 func TestScript(t *testing.T) {
 	t.Parallel()
-	testscript.Run(t, params(testscript.Params{Dir: "testdata/script"}))
+	files := certificates(t)
+	testscript.Run(t, params(testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			return os.CopyFS(filepath.Join(env.WorkDir, "tls"), files)
+		},
+	}))
+}
+
+// certificates returns a folder with an authority's certificate, and one of a
+// client with its key.
+func certificates(t *testing.T) fs.FS {
+	t.Helper()
+	ca := testkit.NewCA(t)
+	own := ca.Certificate(t, time.Now().Add(time.Hour), "client")
+	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fstest.MapFS{
+		"ca.pem":     {Data: ca.PEM()},
+		"client.pem": {Data: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Certificate[0]})},
+		"client.key": {Data: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})},
+	}
 }
 
 // TestScriptOnPostgreSQL runs the scripts of promises, and those of what both

@@ -16,6 +16,12 @@ type secretsCmd struct {
 	ExportKeys secretsExportCmd `cmd:"" help:"Write the sealing keys in use into a file, for --secrets-key-file or a safe."`
 }
 
+// Help is what the help of the command says besides its flags.
+func (secretsCmd) Help() string {
+	return "These are the keys that everything secret is sealed with in the store. " +
+		"The secrets that an endpoint's requests are signed with are changed with: postrider endpoints rotate"
+}
+
 type secretsRotateCmd struct {
 	onStore
 

@@ -34,15 +34,28 @@ func (t target) connect() (*client.Client, error) {
 }
 
 func (t target) key() (string, error) {
-	if t.KeyFile != "" {
-		return readKey(t.KeyFile)
+	key, err := findKey(t.KeyFile, defaultKeyFile)
+	if errors.Is(err, errNoKey) {
+		return "", misused("no API key: set POSTRIDER_API_KEY, name a file with --key-file, or run where %s is", defaultKeyFile)
+	}
+	return key, err
+}
+
+// errNoKey is that there is no API key anywhere.
+var errNoKey = errors.New("no API key")
+
+// findKey returns the API key in the file that the caller named, or else in
+// the environment, or else in the file of the first admin key.
+func findKey(named, first string) (string, error) {
+	if named != "" {
+		return readKey(named)
 	}
 	if key := strings.TrimSpace(os.Getenv("POSTRIDER_API_KEY")); key != "" {
 		return key, nil
 	}
-	key, err := readKey(defaultKeyFile)
+	key, err := readKey(first)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", misused("no API key: set POSTRIDER_API_KEY, name a file with --key-file, or run where %s is", defaultKeyFile)
+		return "", errNoKey
 	}
 	return key, err
 }

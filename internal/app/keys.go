@@ -30,18 +30,14 @@ func (c StoreConfig) KeyFile() string { return filepath.Join(c.DataDir, "admin.k
 // listens.
 func (c StoreConfig) serverFile() string { return filepath.Join(c.DataDir, "server.url") }
 
-// Running returns how to reach the server that runs on the data folder, and
-// the first admin key. Both may be stale or wrong; only a call tells.
-func (c StoreConfig) Running() (url, key string, err error) {
+// Running returns how to reach the server that runs on the data folder. It may
+// be stale; only a call tells.
+func (c StoreConfig) Running() (url string, err error) {
 	address, err := os.ReadFile(c.serverFile())
 	if err != nil {
-		return "", "", fmt.Errorf("find the server: %w", err)
+		return "", fmt.Errorf("find the server: %w", err)
 	}
-	text, err := os.ReadFile(c.KeyFile())
-	if err != nil {
-		return "", "", fmt.Errorf("find the first admin key: %w", err)
-	}
-	return strings.TrimSpace(string(address)), strings.TrimSpace(string(text)), nil
+	return strings.TrimSpace(string(address)), nil
 }
 
 // CreateKey makes an API key straight on the store. It returns the key's text

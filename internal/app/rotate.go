@@ -46,6 +46,7 @@ type Rotated struct {
 // the new key from the moment that it is kept, and open what is sealed with
 // either. Keys that are given as a text cannot be added to: then it returns
 // what to set, and seals anew what is sealed with a key that is not the first.
+// A data folder without a store is an error: nothing is made there.
 func RotateKey(ctx context.Context, c StoreConfig, r Rotation) (Rotated, error) {
 	if r.Reseal != nil {
 		home, err := c.ringHomeOfServer()
@@ -53,6 +54,9 @@ func RotateKey(ctx context.Context, c StoreConfig, r Rotation) (Rotated, error) 
 			return Rotated{}, err
 		}
 		return r.rotate(ctx, home)
+	}
+	if err := c.mustHaveStore(); err != nil {
+		return Rotated{}, err
 	}
 	opened, err := openStore(ctx, c, briefly())
 	if err != nil {

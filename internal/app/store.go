@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/postgres"
@@ -44,6 +47,22 @@ func openStore(ctx context.Context, c StoreConfig, o opening) (store.Store, erro
 	}
 	o.log.InfoContext(ctx, "store is open", "kind", "sqlite", "dir", c.DataDir)
 	return opened, nil
+}
+
+// mustHaveStore refuses a data folder without a store, which opening it would
+// make.
+func (c StoreConfig) mustHaveStore() error {
+	if c.DatabaseURL != "" || c.DatabaseURLFile != "" {
+		return nil
+	}
+	_, err := os.Stat(filepath.Join(c.DataDir, "postrider.db"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no store in %s", c.DataDir)
+	}
+	if err != nil {
+		return fmt.Errorf("look for the store: %w", err)
+	}
+	return nil
 }
 
 // unreached says so when err is of the way to a database, and not of what it

@@ -53,11 +53,11 @@ lint: ## Format the code, then lint it.
 	$(LINT) fmt
 	$(LINT) run
 
-# Two targets at a time, each with one worker.
+# Four targets at a time, each with one worker: their time is by the clock.
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (30s).
 	@grep -rnoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E 's,/[^/]*:[0-9]+:func , ,' | \
-		xargs -P 2 -L 1 bash -c 'tools/fuzz.sh "$$0" "$$1" $(FUZZTIME)'
+		xargs -P 4 -L 1 bash -c 'tools/fuzz.sh "$$0" "$$1" $(FUZZTIME)'
 
 .PHONY: bench
 bench: ## Measure publish, delivery and latency on this machine; see bench/README.md.

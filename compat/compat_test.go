@@ -128,7 +128,9 @@ func (s *stage) create(t *testing.T, with settings) *endpoint {
 		"signature": map[string]any{"schemes": e.schemes}, "payload": e.payload,
 	}
 	if e.form == "" {
-		body["key_type"] = e.kinds[0]
+		// A private key first, while the only scheme is one that it can sign in.
+		body["key_type"] = e.kinds[len(e.kinds)-1]
+		body["signature"] = map[string]any{"schemes": e.schemes[:1]}
 	} else {
 		var secrets []string
 		for _, kind := range e.kinds {
@@ -140,9 +142,10 @@ func (s *stage) create(t *testing.T, with settings) *endpoint {
 	s.server.call(t, "POST /v1/webhooks/endpoints", body, &made)
 	e.id = made.ID
 	s.look(t, e)
-	for _, kind := range e.kinds[len(e.active):] {
+	for _, kind := range e.kinds[:len(e.kinds)-len(e.active)] {
 		s.rotate(t, e, kind)
 	}
+	s.server.call(t, "PATCH /v1/webhooks/endpoints/"+e.id, map[string]any{"signature": map[string]any{"schemes": e.schemes}}, nil)
 	return e
 }
 

@@ -302,6 +302,10 @@ const (
 	delete from fanouts where event = @event and token = @token and cursor = @from`
 )
 
+// By the events' key. The data may be large, and no chunk needs it.
+const fanOutChunkSQL = `
+	select account, type, ordering_key, sequence from events where id = @id`
+
 // FanOut stores a chunk of a fan-out job; see [store.Inbox].
 func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) error {
 	return change(ctx, s, "fan out", func(ctx context.Context, tx *tx) error {
@@ -318,8 +322,7 @@ func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) error {
 			return postrider.ErrFenced
 		}
 		e := postrider.Event{ID: c.Event}
-		err = tx.row(ctx, fanOutEventSQL, sql.Named("id", blob(e.ID))).Scan(toID(&e.Account), &e.Type,
-			&e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence, &e.Hops, toTime(&e.CreatedAt))
+		err = tx.row(ctx, fanOutChunkSQL, sql.Named("id", blob(e.ID))).Scan(toID(&e.Account), &e.Type, &e.OrderingKey, &e.Sequence)
 		if err != nil {
 			return err
 		}

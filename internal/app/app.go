@@ -88,7 +88,7 @@ func (a *App) prepare(ctx context.Context) error {
 		return err
 	}
 	handler := api.New(api.Deps{
-		Store: a.store, Publisher: a.ingest, Guard: guard{a.egress}, Verifier: a.egress, Vault: a.sealing, Resealer: a.sealing,
+		Store: a.store, Publisher: a.ingest, Guard: a.egress, Verifier: a.egress, Vault: a.sealing, Resealer: a.sealing,
 		Waker: a.waker, IDs: a.ids,
 	}, api.Options{MaxData: a.config.MaxData, Verify: a.config.verify(), Log: a.log})
 	if a.api, err = listen(ctx, a.config.Listen, handler, a.log.With("server", "api")); err != nil {

@@ -281,8 +281,8 @@ func gunzip(t *testing.T, body []byte) []byte {
 	return unpacked
 }
 
-// TestWireBytesAreTheStoredOnes sends raw events of many kinds of bytes.
-func TestWireBytesAreTheStoredOnes(t *testing.T) {
+// TestPromise4WhatIsStoredIsWhatIsSent sends raw events of many kinds of bytes.
+func TestPromise4WhatIsStoredIsWhatIsSent(t *testing.T) {
 	t.Parallel()
 	var last []byte
 	r := testkit.NewReceiver(t, func(_ http.ResponseWriter, got testkit.Request) { last = got.Body })

@@ -226,9 +226,9 @@ func flaky(t *testing.T, conn net.Conn, served *atomic.Int64) {
 	}
 }
 
-// TestNothingIsSentTwice has kept connections turn out to be closed: whatever
+// TestPromise3NothingIsSentTwice has kept connections turn out to be closed: whatever
 // the receiver read belongs to one attempt.
-func TestNothingIsSentTwice(t *testing.T) {
+func TestPromise3NothingIsSentTwice(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

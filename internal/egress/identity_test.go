@@ -21,7 +21,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/egress"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/testkit"
 )
@@ -244,6 +243,7 @@ func TestOwnAuthorities(t *testing.T) {
 
 func TestCheckTLS(t *testing.T) {
 	t.Parallel()
+	e := open(t, laptop())
 	ca := testkit.NewCA(t)
 	good := bring(t, ca.Certificate(t, time.Now().Add(time.Hour), "us"))
 	other := bring(t, ca.Certificate(t, time.Now().Add(time.Hour), "us"))
@@ -284,7 +284,7 @@ func TestCheckTLS(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var fields []string
-			err := egress.CheckTLS(postrider.TLS{Certificate: tt.certificate, Authorities: tt.authorities}, tt.key)
+			err := e.CheckTLS(postrider.TLS{Certificate: tt.certificate, Authorities: tt.authorities}, tt.key)
 			for _, fault := range postrider.Faults(err) {
 				fields = append(fields, fault.Field)
 			}

@@ -26,7 +26,7 @@ const (
 // their own, joined, each a [postrider.InvalidError] that names tls.certificate,
 // tls.key or tls.authorities and repeats nothing of them. Where there is none,
 // every attempt gets as far as the handshake.
-func CheckTLS(own postrider.TLS, key string) error {
+func (*Egress) CheckTLS(own postrider.TLS, key string) error {
 	_, err := parseTLS(own, key, time.Now())
 	return err
 }

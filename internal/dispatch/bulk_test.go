@@ -18,7 +18,7 @@ func (d *desk) replay(id postrider.EndpointID, n int) {
 			Endpoint: id, Event: &postrider.Event{Data: []byte("1")}, Lane: postrider.LaneBulk, ExpiresAt: d.now.Add(expiry),
 		}})
 	}
-	d.step(due{[]store.DueLane{{Endpoint: id, Lane: postrider.LaneBulk}}})
+	d.step(due{lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneBulk}}})
 }
 
 func TestThePaceOfBulkFollowsTheProcessors(t *testing.T) {

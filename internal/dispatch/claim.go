@@ -15,7 +15,8 @@ const maxWants = 256
 const maxAsked = 160
 
 // claim asks for what is due at the claimable endpoints, in their turn. One
-// claim is under way at a time: the next one asks for what came up meanwhile.
+// claim is under way at a time: the next one asks for what came up meanwhile,
+// and while that one rested.
 func (c *core) claim(now time.Time) {
 	if c.claiming || c.draining || c.late(now) || c.shards.lapsed(now) || now.Before(c.claimAfter) || c.claimable.len() == 0 {
 		return
@@ -119,6 +120,7 @@ func (c *core) wants(now time.Time, ep *endpoint) []store.Want {
 // claimed takes up what a claim brought.
 func (c *core) claimed(now time.Time, in claimed) {
 	c.claiming = false
+	c.claimAfter = now.Add(rest(now.Sub(in.asked)))
 	for i, w := range in.claim.Wants {
 		ep, l := c.endpoint(w.Endpoint), laneIndex(w.Lane)
 		ep.asked[l] = 0
@@ -152,7 +154,7 @@ func (c *core) claimed(now time.Time, in claimed) {
 // further one, up to 5 s (RELIABILITY.md 3.4).
 func (c *core) backOff(now time.Time, err error) {
 	if err == nil {
-		c.claimErrors, c.claimAfter = 0, time.Time{}
+		c.claimErrors = 0
 		return
 	}
 	c.claimAfter = now.Add(min(100*time.Millisecond<<min(c.claimErrors, 10), 5*time.Second))

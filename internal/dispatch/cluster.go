@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,15 +27,17 @@ type cluster struct {
 	woken    chan struct{}            // another node published something for this one
 	say      chan struct{}            // there is something to say
 
-	mu     sync.Mutex
-	shards shardSet // whose owners are to be woken
-	any    bool     // one of them
-	look   []postrider.EndpointID
+	mu   sync.Mutex
+	news map[laneName]struct{} // whose nodes are to hear of it
+	look []postrider.EndpointID
 }
 
 func newCluster() *cluster {
 	signal := func() chan struct{} { return make(chan struct{}, 1) }
-	c := &cluster{beatNow: signal(), gained: signal(), woken: signal(), say: signal(), dead: make(chan []uint32, 1)}
+	c := &cluster{
+		beatNow: signal(), gained: signal(), woken: signal(), say: signal(), dead: make(chan []uint32, 1),
+		news: map[laneName]struct{}{},
+	}
 	_, _ = rand.Read(c.instance[:]) // never fails
 	return c
 }
@@ -45,7 +46,8 @@ func newCluster() *cluster {
 // about. They are hints, so what cannot be read is ignored.
 const (
 	verbRoster = "roster" // somebody joined, left or freed shards
-	verbWork   = "work"   // a set of shards, in hexadecimal: something of them is due
+	verbNew    = "new"    // lanes, as endpoint/lane: something was published for them
+	verbPoll   = "poll"   // something was published for more lanes than can be named
 	verbLook   = "look"   // an endpoint: something of it is due that is not new
 )
 
@@ -233,19 +235,29 @@ func (d *Dispatcher) leave(ctx context.Context) {
 	d.tell(ctx, verbRoster)
 }
 
-// maxLooks is how many endpoints one turn names; a scan finds the others.
-const maxLooks = 50
+// maxNews and maxLooks are how many lanes and endpoints a turn names: at most
+// 4.6 KB, of the 8 KB that PostgreSQL carries. For more lanes the others poll, and a
+// scan finds the other endpoints.
+const (
+	maxNews  = 128
+	maxLooks = 50
+)
+
+// laneName names a lane of an endpoint.
+type laneName struct {
+	endpoint postrider.EndpointID
+	lane     postrider.Lane
+}
 
 // add notes what other nodes are to be told.
-func (c *cluster) add(wake *shardSet, look []postrider.EndpointID) {
-	if wake == nil && len(look) == 0 {
+func (c *cluster) add(news []store.DueLane, look []postrider.EndpointID) {
+	if len(news)+len(look) == 0 {
 		return
 	}
 	c.mu.Lock()
-	if wake != nil {
-		c.any = true
-		for shard, is := range wake {
-			c.shards[shard] = c.shards[shard] || is
+	for _, n := range news {
+		if len(c.news) <= maxNews {
+			c.news[laneName{n.Endpoint, n.Lane}] = struct{}{}
 		}
 	}
 	for _, id := range look {
@@ -255,6 +267,27 @@ func (c *cluster) add(wake *shardSet, look []postrider.EndpointID) {
 	}
 	c.mu.Unlock()
 	signal(c.say)
+}
+
+// take returns the messages to send now, and leaves none.
+func (c *cluster) take() (messages []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.news) > maxNews {
+		messages = append(messages, verbPoll)
+	} else if len(c.news) > 0 {
+		text := []byte(verbNew)
+		for n := range c.news {
+			text = fmt.Appendf(text, " %s/%s", n.endpoint, n.lane)
+		}
+		messages = append(messages, string(text))
+	}
+	for _, id := range c.look {
+		messages = append(messages, verbLook+" "+id.String())
+	}
+	clear(c.news)
+	c.look = nil
+	return messages
 }
 
 // wakeOthers tells other nodes what is due at theirs, at most twenty times a
@@ -274,15 +307,8 @@ func (d *Dispatcher) wakeOthers(ctx context.Context) {
 		case <-d.done:
 			return
 		}
-		d.cluster.mu.Lock()
-		shards, any, look := d.cluster.shards, d.cluster.any, d.cluster.look
-		d.cluster.shards, d.cluster.any, d.cluster.look = shardSet{}, false, nil
-		d.cluster.mu.Unlock()
-		if any {
-			d.tell(ctx, verbWork+" "+shards.String())
-		}
-		for _, id := range look {
-			d.tell(ctx, verbLook+" "+id.String())
+		for _, message := range d.cluster.take() {
+			d.tell(ctx, message)
 		}
 		pause.Reset(least)
 	}
@@ -340,10 +366,10 @@ func (d *Dispatcher) heard(message string) {
 	switch verb {
 	case verbRoster:
 		signal(d.cluster.beatNow)
-	case verbWork:
-		if owned := d.cluster.owned.Load(); owned != nil && owned.meets(about) {
-			signal(d.cluster.woken)
-		}
+	case verbNew:
+		d.post(due{parseNews(about), true})
+	case verbPoll:
+		signal(d.cluster.woken)
 	case verbLook:
 		id, err := postrider.ParseID[postrider.EndpointID](about)
 		if owned := d.cluster.owned.Load(); err == nil && owned != nil && owned[store.Shard(id)] {
@@ -352,29 +378,16 @@ func (d *Dispatcher) heard(message string) {
 	}
 }
 
-// String returns the set in hexadecimal, a bit for each shard.
-func (s *shardSet) String() string {
-	var bits [store.Shards / 8]byte
-	for shard, is := range s {
-		if is {
-			bits[shard/8] |= 1 << (shard % 8)
+// parseNews reads what follows [verbNew].
+func parseNews(text string) (lanes []store.DueLane) {
+	for name := range strings.FieldsSeq(text) {
+		id, lane, _ := strings.Cut(name, "/")
+		endpoint, err := postrider.ParseID[postrider.EndpointID](id)
+		if err == nil && slices.Contains(postrider.Lanes[:], postrider.Lane(lane)) {
+			lanes = append(lanes, store.DueLane{Endpoint: endpoint, Lane: postrider.Lane(lane)})
 		}
 	}
-	return hex.EncodeToString(bits[:])
-}
-
-// meets reports whether a set in hexadecimal has one of these.
-func (s *shardSet) meets(text string) bool {
-	bits, err := hex.DecodeString(text)
-	if err != nil || len(bits) != store.Shards/8 {
-		return false
-	}
-	for shard, is := range s {
-		if is && bits[shard/8]&(1<<(shard%8)) != 0 {
-			return true
-		}
-	}
-	return false
+	return lanes
 }
 
 // signal says something that need not be said twice.

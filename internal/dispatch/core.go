@@ -51,7 +51,7 @@ type core struct {
 	load load // of the processors
 
 	claiming    bool      // a claim is under way
-	claimAfter  time.Time // no claim before: the last ones failed
+	claimAfter  time.Time // no claim before: the last one was just now, or the last ones failed
 	claimErrors int       // claims in a row that failed
 	draining    bool
 	moved       bool // something was answered or settled since the rim looked
@@ -67,7 +67,7 @@ type actions struct {
 	claim    *store.Claim
 	circuits []postrider.Circuit    // to be stored
 	disable  []postrider.EndpointID // they answered 410
-	wake     *shardSet              // other nodes have something due there
+	news     []store.DueLane        // of other nodes' endpoints, committed by this one
 	look     []postrider.EndpointID // of other nodes, have something due
 	behind   time.Duration          // how long the node needs for the backlog that is its own
 	bulk     int                    // endpoints whose bulk waits for its pace, or deliveries of it
@@ -156,9 +156,12 @@ type (
 		settlements []store.Settlement
 		results     []store.Settled
 	}
-	released struct{ releases []release }    // leases were given back
-	due      struct{ lanes []store.DueLane } // work was found
-	circuits struct {                        // that ever changed, of a node that is alone
+	released struct{ releases []release } // leases were given back
+	due      struct {                     // work was found
+		lanes []store.DueLane
+		young bool // it was published just now
+	}
+	circuits struct { // that ever changed, of a node that is alone
 		circuits []postrider.Circuit
 	}
 	circuitStored struct { // a change of a circuit is committed, or what is there instead
@@ -214,10 +217,10 @@ func (c *core) step(now time.Time, input any) {
 		c.released(in)
 	case due:
 		for _, d := range in.lanes {
-			if ep := c.mine(d.Endpoint); ep != nil {
+			if ep := c.mine(d.Endpoint); ep != nil && !in.young {
 				ep.lanes[laneIndex(d.Lane)].low = time.Time{} // it may be older than what was claimed
-				c.found(now, d)
 			}
+			c.found(now, d)
 		}
 	case notDisabled:
 		if ep := c.endpoints[in.endpoint]; ep != nil {

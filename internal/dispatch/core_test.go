@@ -67,7 +67,7 @@ func TestNewsDuringAClaimIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}
-	found := due{[]store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}
+	found := due{lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}
 
 	first := take(c, now, found)
 	if first.claim == nil {
@@ -94,15 +94,15 @@ func TestNothingIsAdmittedPastOlderDeliveries(t *testing.T) {
 	if !admits() {
 		t.Error("an idle endpoint does not admit")
 	}
-	take(c, now, due{[]store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
+	take(c, now, due{lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
 	if do := c.endpoints[id]; do.asked[0] == 0 {
 		t.Fatal("the due lane is not being claimed")
 	}
-	take(c, now, due{[]store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
+	take(c, now, due{lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
 	if admits() {
 		t.Error("a delivery was admitted although older ones wait")
 	}
-	take(c, now, changed{id}, due{[]store.DueLane{{Endpoint: postrider.EndpointID{2}, Lane: postrider.LaneRetry}}})
+	take(c, now, changed{id}, due{lanes: []store.DueLane{{Endpoint: postrider.EndpointID{2}, Lane: postrider.LaneRetry}}})
 	id = postrider.EndpointID{2}
 	if !admits() {
 		t.Error("a waiting retry keeps first attempts out")
@@ -254,7 +254,7 @@ func TestAnEndpointThatVanishesDoesNotHoldTheLoop(t *testing.T) {
 		t.Errorf("%d sent and %d released, want what was held to be given back", len(do.send), len(do.release))
 	}
 	take(c, now, changed{id}, settled{do.settle, make([]store.Settled, len(do.settle))},
-		due{[]store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
+		due{lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
 	idle(c, now)
 	if len(c.endpoints) != 0 {
 		t.Errorf("%d endpoints are remembered", len(c.endpoints))
@@ -298,7 +298,7 @@ func TestNothingIsClaimedWhileAnswersWaitForTheirCommit(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}
-	found := due{[]store.DueLane{{Endpoint: postrider.EndpointID{2}, Lane: postrider.LaneFirst}}}
+	found := due{lanes: []store.DueLane{{Endpoint: postrider.EndpointID{2}, Lane: postrider.LaneFirst}}}
 	do := take(c, now, stored{started: admitted(c, now, id, id)})
 	one := take(c, now, over(do.send[0], postrider.Attempt{Outcome: postrider.OutcomeAccepted}))
 	two := take(c, now.Add(time.Second), over(do.send[1], postrider.Attempt{Outcome: postrider.OutcomeAccepted}))

@@ -64,7 +64,7 @@ func (d *Dispatcher) carryOut(do *actions, send func(*item)) {
 	}
 	d.settles.add(do.settle, do.release)
 	d.circuits.add(do.circuits)
-	d.cluster.add(do.wake, do.look)
+	d.cluster.add(do.news, do.look)
 	d.gone.add(do.disable)
 	if do.claim != nil {
 		d.claims <- do.claim // one is under way at most, and there is room for it
@@ -208,7 +208,7 @@ func (d *Dispatcher) scanOnce(ctx context.Context, q store.Due) error {
 		if len(lanes) == 0 {
 			return nil
 		}
-		d.post(due{lanes})
+		d.post(due{lanes, !q.NewerThan.IsZero()})
 		q.After = lanes[len(lanes)-1].Endpoint
 	}
 }
@@ -291,17 +291,18 @@ func (q *settleQueue) take() settleGroup {
 }
 
 // settleWhatComes commits in groups: what is at hand goes at once, and what
-// comes meanwhile is the next group.
+// comes meanwhile, and while that commit rested, is the next group.
 func (d *Dispatcher) settleWhatComes(ctx context.Context) {
 	const most = 500
-	var before time.Time
+	var rested time.Time // when the last commit has
 	for d.settles.wait(ctx) {
-		if n, _ := d.settles.size(); time.Since(before) < company && n < most/2 {
+		if n, _ := d.settles.size(); n < most/2 {
 			select {
-			case <-time.After(company):
+			case <-time.After(time.Until(rested)):
 			case <-d.done:
 			}
 		}
+		begun := time.Now()
 		group := d.settles.take()
 		for len(group.settle) > 0 {
 			n := min(len(group.settle), most)
@@ -319,14 +320,16 @@ func (d *Dispatcher) settleWhatComes(ctx context.Context) {
 			}
 			d.post(released{group.release})
 		}
-		before = time.Now()
+		rested = time.Now().Add(rest(time.Since(begun)))
 	}
 }
 
-// company is how long a group that follows another at once waits for others:
-// nobody waits for the commit of an outcome, and a group costs the store much
-// the same whatever its size.
-const company = 10 * time.Millisecond
+// rest returns how long a claim or a group of settlements that follows another
+// waits for company, given how long that one took: they cost the store much the
+// same whatever their size, so a store that is busy gets fewer and larger ones.
+func rest(took time.Duration) time.Duration { return min(3*took, mostRest) }
+
+const mostRest = 25 * time.Millisecond
 
 // settleGroup commits a group. Where one of it is more than the store can take,
 // the others must not pay: the group is cut until that one is alone, and its

@@ -219,10 +219,10 @@ func TestTheEndpointsOfOtherNodesAreLeftAlone(t *testing.T) {
 	d.c.step(d.now, in)
 	do := *d.c.act(d.now)
 	d.c.taken()
-	if do.wake == nil || !do.wake[store.Shard(theirs)] || do.wake[store.Shard(mine)] {
-		t.Error("what was published for another node wakes it not, or not it alone")
+	if len(do.news) != 1 || do.news[0].Endpoint != theirs {
+		t.Errorf("others hear of %v, want what was published for another node", do.news)
 	}
-	d.step(due{[]store.DueLane{{Endpoint: theirs, Lane: postrider.LaneFirst}}})
+	d.step(due{lanes: []store.DueLane{{Endpoint: theirs, Lane: postrider.LaneFirst}}})
 	d.c.step(d.now, woken{theirs})
 	if do := d.c.act(d.now); len(do.look) != 1 || do.look[0] != theirs {
 		t.Errorf("%v are to be looked at by others, want the woken endpoint", do.look)

@@ -87,8 +87,10 @@ func (w *world) enrolled(n *simNode, r roster) {
 	}
 	if n.member.last.Sub(n.member.steady) > n.core.opts.Cluster.TTL {
 		for _, dead := range r.Dead {
-			if _, err := w.store.Reclaim(w.t.Context(), dead, 1000); err != nil {
+			if n, err := w.store.Reclaim(w.t.Context(), dead, 1000); err != nil {
 				w.t.Fatal(err)
+			} else if n > 0 {
+				clear(w.sending) // what the node had begun may be made again
 			}
 		}
 	}
@@ -103,7 +105,7 @@ func (w *world) poll(n *simNode) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.step(n, due{lanes})
+	w.step(n, due{lanes: lanes})
 }
 
 // freeze lets a node stand still for longer than others wait for it.

@@ -158,7 +158,7 @@ func (w *world) scan(n *simNode) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.step(n, due{lanes})
+	w.step(n, due{lanes: lanes})
 	w.later(n, 30*time.Second, func() { w.scan(n) })
 }
 
@@ -293,9 +293,9 @@ func (w *world) step(n *simNode, input any) {
 	for _, circuit := range do.circuits {
 		w.later(n, w.moment(), func() { w.storeCircuit(n, circuit) })
 	}
-	if do.wake != nil && w.rng.IntN(2) == 0 { // half of them are lost
+	if len(do.news) > 0 && w.rng.IntN(2) == 0 { // half of them are lost
 		for _, other := range w.nodes {
-			w.later(other, w.moment(), func() { w.poll(other) })
+			w.later(other, w.moment(), func() { w.step(other, due{do.news, true}) })
 		}
 	}
 	if do.claim != nil {

@@ -67,7 +67,7 @@ func (c *core) stored(now time.Time, in stored) {
 	for _, d := range in.waiting {
 		ep := c.mine(d.Endpoint)
 		if ep == nil {
-			c.wake(store.Shard(d.Endpoint))
+			c.do.news = append(c.do.news, d)
 			continue
 		}
 		if d.In <= 0 {
@@ -75,14 +75,6 @@ func (c *core) stored(now time.Time, in stored) {
 		}
 		c.found(now, d)
 	}
-}
-
-// wake has the shard's owner told that something of it is due.
-func (c *core) wake(shard uint8) {
-	if c.do.wake == nil {
-		c.do.wake = new(shardSet)
-	}
-	c.do.wake[shard] = true
 }
 
 // hold keeps an item until its endpoint has a slot for it.

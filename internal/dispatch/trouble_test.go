@@ -492,7 +492,7 @@ func TestAnEndpointThatIsGoneAndCouldNotBeDisabledIsSentTo(t *testing.T) {
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}
 	gone := postrider.Attempt{Outcome: postrider.OutcomeGone, StatusCode: 410, Duration: time.Millisecond}
-	found := due{[]store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}
+	found := due{lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}
 	for range 2 {
 		do := take(c, now, stored{started: admitted(c, now, id)})
 		if len(do.send) != 1 {

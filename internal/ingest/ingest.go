@@ -185,10 +185,13 @@ func (in *Ingest) Run(ctx context.Context) error {
 	return nil
 }
 
-// flushWhatComes commits in groups, without a timer: what is at hand goes at
-// once, and what comes meanwhile is the next group.
+// flushWhatComes commits in groups: what is at hand goes at once, and what comes
+// meanwhile is the next group. While many publish at once, a group waits for
+// company.
 func (in *Ingest) flushWhatComes(ctx context.Context) {
 	work := context.WithoutCancel(ctx) // a commit is not cut in the middle
+	var last time.Time                 // when a group was committed,
+	usual := 1                         // and how many publishes it had
 	for {
 		select {
 		case <-in.signal:
@@ -197,9 +200,14 @@ func (in *Ingest) flushWhatComes(ctx context.Context) {
 			in.closed = true
 			in.mu.Unlock()
 		}
-		for group := in.next(); len(group) > 0; group = in.next() {
+		for waiting := in.size(); waiting > 0; waiting = in.size() {
+			if waiting < usual && time.Since(last) < company {
+				pause(ctx, company)
+			}
 			in.holdBack(ctx)
+			group := in.next()
 			in.flush(work, group)
+			last, usual = time.Now(), len(group)
 		}
 		if ctx.Err() != nil {
 			return
@@ -211,13 +219,28 @@ func (in *Ingest) flushWhatComes(ctx context.Context) {
 // what the node is behind over a second, and at most 100 ms.
 func (in *Ingest) holdBack(ctx context.Context) {
 	hold := min((in.dispatch.Behind()-time.Second)/20, 100*time.Millisecond)
-	if hold <= 0 {
-		return
+	if hold > 0 {
+		pause(ctx, hold)
 	}
+}
+
+// company is how long a group that is smaller than the one just before it waits
+// for others: a commit costs the store much the same whatever its size.
+const company = 2 * time.Millisecond
+
+// pause waits for a while, or until ctx ends.
+func pause(ctx context.Context, while time.Duration) {
 	select {
-	case <-time.After(hold):
+	case <-time.After(while):
 	case <-ctx.Done():
 	}
+}
+
+// size returns how many publishes wait for a commit.
+func (in *Ingest) size() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.waiting)
 }
 
 // The size at which a group is closed (DESIGN.md 3, step 4).

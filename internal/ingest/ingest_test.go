@@ -217,6 +217,41 @@ func TestPublishesAreCommittedTogether(t *testing.T) {
 	})
 }
 
+func TestAGroupWaitsForCompanyOnlyWhileManyPublish(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name       string
+		publishers int
+		commits    int64
+		takes      time.Duration
+	}{
+		{"one after the other", 1, 10, 10 * time.Millisecond},
+		{"many", 20, 11, 30 * time.Millisecond}, // the first publish finds nobody at work
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, ingest.Options{})
+			count := &counting{Inbox: r.store}
+			r.inbox = count
+			stop := r.run()
+			begun := time.Now()
+			var all sync.WaitGroup
+			for i := range tt.publishers {
+				all.Go(func() {
+					for range 10 {
+						r.publish(r.event("", `1`))
+						time.Sleep(time.Duration(i) * 50 * time.Microsecond) // to answer, and to be back
+					}
+				})
+			}
+			all.Wait()
+			if n, took := count.commits.Load(), time.Since(begun); n > tt.commits || took > tt.takes+10*time.Millisecond {
+				t.Errorf("%s: %d commits in %v, want %d in %v", tt.name, n, took, tt.commits, tt.takes)
+			}
+			stop()
+		})
+	}
+}
+
 func TestAnEndpointCreatedBeforeIsNeverMissed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ingest.Options{})

@@ -28,7 +28,7 @@ type cluster struct {
 	say      chan struct{}            // there is something to say
 
 	mu   sync.Mutex
-	news map[laneName]struct{} // whose nodes are to hear of it
+	news map[store.DueLane]struct{} // whose nodes are to hear of it
 	look []postrider.EndpointID
 }
 
@@ -36,7 +36,7 @@ func newCluster() *cluster {
 	signal := func() chan struct{} { return make(chan struct{}, 1) }
 	c := &cluster{
 		beatNow: signal(), gained: signal(), woken: signal(), say: signal(), dead: make(chan []uint32, 1),
-		news: map[laneName]struct{}{},
+		news: map[store.DueLane]struct{}{},
 	}
 	_, _ = rand.Read(c.instance[:]) // never fails
 	return c
@@ -243,12 +243,6 @@ const (
 	maxLooks = 50
 )
 
-// laneName names a lane of an endpoint.
-type laneName struct {
-	endpoint postrider.EndpointID
-	lane     postrider.Lane
-}
-
 // add notes what other nodes are to be told.
 func (c *cluster) add(news []store.DueLane, look []postrider.EndpointID) {
 	if len(news)+len(look) == 0 {
@@ -257,7 +251,8 @@ func (c *cluster) add(news []store.DueLane, look []postrider.EndpointID) {
 	c.mu.Lock()
 	for _, n := range news {
 		if len(c.news) <= maxNews {
-			c.news[laneName{n.Endpoint, n.Lane}] = struct{}{}
+			n.In = 0 // they look
+			c.news[n] = struct{}{}
 		}
 	}
 	for _, id := range look {
@@ -278,7 +273,7 @@ func (c *cluster) take() (messages []string) {
 	} else if len(c.news) > 0 {
 		text := []byte(verbNew)
 		for n := range c.news {
-			text = fmt.Appendf(text, " %s/%s", n.endpoint, n.lane)
+			text = fmt.Appendf(text, " %s/%s", n.Endpoint, n.Lane)
 		}
 		messages = append(messages, string(text))
 	}
@@ -383,7 +378,7 @@ func parseNews(text string) (lanes []store.DueLane) {
 	for name := range strings.FieldsSeq(text) {
 		id, lane, _ := strings.Cut(name, "/")
 		endpoint, err := postrider.ParseID[postrider.EndpointID](id)
-		if err == nil && slices.Contains(postrider.Lanes[:], postrider.Lane(lane)) {
+		if err == nil && slices.Contains(postrider.Lanes, postrider.Lane(lane)) {
 			lanes = append(lanes, store.DueLane{Endpoint: endpoint, Lane: postrider.Lane(lane)})
 		}
 	}

@@ -112,7 +112,7 @@ type endpoint struct {
 	unsettled int           // attempts answered, not yet committed
 	asked     [3]int        // by the claim under way
 	turn      int           // counts starts, to share them among the lanes
-	backlog   int           // rows that were committed without a lease and not claimed since, about
+	backlog   int           // rows that were committed without a lease while it was served, and not claimed since, about
 	latency   time.Duration // of its answers, smoothed
 
 	startable, claimable, starved, patient bool // it is in that ring
@@ -179,7 +179,7 @@ type (
 	changed     struct{ endpoint postrider.EndpointID } // an endpoint is not what it was
 	load        struct {                                // how goroutines wait for a processor
 		saturated bool // one in ten for over a millisecond: a backlog is the node's own fault
-		crowded   bool // one in eight for over a tenth of that: what is urgent has to wait
+		crowded   bool // one in sixteen for over a tenth of that: what is urgent has to wait
 	}
 	drain struct{} // take no more work
 	tick  struct{} // time passed
@@ -377,6 +377,7 @@ func (c *core) review(now time.Time, ep *endpoint) {
 	}
 	if c.gated(now, ep) {
 		c.giveBack(now, ep)
+		ep.backlog = 0 // it is the endpoint's fault, also when it is let go
 		if at := ep.gateOpens(); c.mayServe(ep) && at.After(now) {
 			c.timers.put(ep, at)
 		}

@@ -237,6 +237,26 @@ func TestOnlyWhatIsDueIsBacklog(t *testing.T) {
 	}
 }
 
+func TestWhatPiledUpAtAnEndpointHoldsNoPublisherUp(t *testing.T) {
+	t.Parallel()
+	c, now := fixture(nil)
+	ep := c.endpoint(postrider.EndpointID{1})
+	ep.latency, ep.pacedUntil = time.Millisecond, now.Add(time.Second)
+	hour := make([]store.DueLane, 10_000)
+	for i := range hour {
+		hour[i] = store.DueLane{Endpoint: ep.id, Lane: postrider.LaneFirst}
+	}
+	take(c, now, load{saturated: true}, stored{waiting: hour})
+	now = now.Add(time.Second)
+	if do := take(c, now); do.claim == nil || do.behind != 0 {
+		t.Errorf("the node is %v behind when the endpoint may be sent to again, and claims %t; want 0, and that it does", do.behind, do.claim != nil)
+	}
+	take(c, now, stored{waiting: hour})
+	if do := take(c, now.Add(time.Second)); do.behind < 10*time.Second {
+		t.Errorf("%v behind with what was published since, want more than 10 s", do.behind)
+	}
+}
+
 func TestAnEndpointThatVanishesDoesNotHoldTheLoop(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(func(p *postrider.Policy) { p.Concurrency = 1 })

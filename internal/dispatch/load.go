@@ -54,5 +54,5 @@ func (l *schedLatencies) read() load {
 		}
 	}
 	l.before = now.Counts
-	return load{saturated: late*10 > all, crowded: slow*8 > all}
+	return load{saturated: late*10 > all, crowded: slow*16 > all}
 }

@@ -191,22 +191,35 @@ func (x *Index) matchNext(job *store.FanOut, n int) []*store.Routed {
 	return matched
 }
 
+// apply takes changes over. However many they are, each list of subscribers is
+// made anew once: an account may have 100,000 in one.
 func (x *Index) apply(changes store.Changes) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	lists := edits{}
 	for _, to := range changes.Endpoints {
 		id := to.Endpoint.ID
 		if old := x.endpoints[id]; old != nil {
-			x.account(old.Endpoint.Account).remove(old)
+			account := x.account(old.Endpoint.Account)
 			delete(x.endpoints, id)
+			delete(account.ordered, id)
+			lists.each(account, old, func(e *edit) { e.dropped[old] = true })
 			if to.Endpoint.Status == postrider.EndpointDeleted {
-				x.account(to.Endpoint.Account).bury(&to)
+				account.bury(&to)
 			}
 		}
-		if to.Endpoint.Status != postrider.EndpointDeleted {
-			x.endpoints[id] = &to
-			x.account(to.Endpoint.Account).add(&to)
+		if to.Endpoint.Status == postrider.EndpointDeleted {
+			continue
 		}
+		account := x.account(to.Endpoint.Account)
+		x.endpoints[id] = &to
+		if to.Endpoint.Policy.Order == postrider.OrderByKey {
+			account.ordered[id] = &to
+		}
+		lists.each(account, &to, func(e *edit) { e.added = append(e.added, &to) })
+	}
+	for list, e := range lists {
+		list.of.edit(list.pattern, e)
 	}
 	x.version = changes.Version
 }
@@ -223,31 +236,53 @@ func (x *Index) account(id postrider.AccountID) *subscriptions {
 	return s
 }
 
-func (s *subscriptions) add(to *store.Routed) {
-	if to.Endpoint.Policy.Order == postrider.OrderByKey {
-		s.ordered[to.Endpoint.ID] = to
-	}
-	for list, key := range s.of(to) {
-		at, found := slices.BinarySearchFunc(list[key], to.Endpoint.ID, byID)
-		switch {
-		case found: // a pattern may be there twice
-		case at == len(list[key]):
-			list[key] = append(list[key], to)
-		default:
-			list[key] = slices.Insert(slices.Clip(list[key]), at, to)
+// edits are how lists of subscribers change.
+type edits map[subscribers]*edit
+
+// subscribers names the list of those that subscribed with a pattern.
+type subscribers struct {
+	of      *subscriptions
+	pattern postrider.Pattern
+}
+
+type edit struct {
+	dropped map[*store.Routed]bool
+	added   []*store.Routed
+}
+
+// each calls do for each of an account's lists that an endpoint belongs in.
+func (l edits) each(account *subscriptions, to *store.Routed, do func(*edit)) {
+	for _, p := range to.Endpoint.EventTypes {
+		list := subscribers{account, p}
+		if l[list] == nil {
+			l[list] = &edit{dropped: map[*store.Routed]bool{}}
 		}
+		do(l[list])
 	}
 }
 
-func (s *subscriptions) remove(to *store.Routed) {
-	delete(s.ordered, to.Endpoint.ID)
-	for list, key := range s.of(to) {
-		if at, found := slices.BinarySearchFunc(list[key], to.Endpoint.ID, byID); found {
-			list[key] = slices.Concat(list[key][:at], list[key][at+1:])
-		}
-		if len(list[key]) == 0 {
-			delete(list, key)
-		}
+// edit changes the list of those that subscribed with the pattern. What
+// readers have of it stays as it is: at most something is put behind it.
+func (s *subscriptions) edit(p postrider.Pattern, e *edit) {
+	lists, key := s.exact, string(p)
+	if prefix, ok := strings.CutSuffix(key, "*"); ok {
+		lists, key = s.prefix, prefix
+	}
+	list := lists[key]
+	dropped := func(to *store.Routed) bool { return e.dropped[to] }
+	if len(e.dropped) > 0 {
+		list = slices.DeleteFunc(slices.Clone(list), dropped)
+	}
+	added := slices.DeleteFunc(e.added, dropped)
+	slices.SortFunc(added, func(a, b *store.Routed) int { return byID(a, b.Endpoint.ID) })
+	added = slices.Compact(added) // a pattern may be there twice
+	if len(list) == 0 || len(added) == 0 || byID(list[len(list)-1], added[0].Endpoint.ID) < 0 {
+		list = append(list, added...)
+	} else {
+		list = slices.Collect(merge([][]*store.Routed{list, added}))
+	}
+	if lists[key] = list; len(list) == 0 {
+		delete(lists, key)
 	}
 }
 
@@ -273,21 +308,6 @@ func (s *subscriptions) deletedSince(e postrider.Event) []*store.Routed {
 		}
 	}
 	return deleted
-}
-
-// of yields the lists that an endpoint belongs in.
-func (s *subscriptions) of(to *store.Routed) iter.Seq2[map[string][]*store.Routed, string] {
-	return func(yield func(map[string][]*store.Routed, string) bool) {
-		for _, p := range to.Endpoint.EventTypes {
-			list, key := s.exact, string(p)
-			if prefix, ok := strings.CutSuffix(key, "*"); ok {
-				list, key = s.prefix, prefix
-			}
-			if !yield(list, key) {
-				return
-			}
-		}
-	}
 }
 
 // lists appends the lists of the endpoints that want the event type: one for

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -106,6 +107,30 @@ func BenchmarkMatch(b *testing.B) {
 	for b.Loop() {
 		if matched, _ := x.match(account, "order.created", 256); len(matched) != 10 {
 			b.Fatal(len(matched))
+		}
+	}
+}
+
+// BenchmarkApply loads an account of 100,000 endpoints in the order in which they
+// changed, a page at a time, as a start does.
+func BenchmarkApply(b *testing.B) {
+	const page = 1000
+	account := postrider.AccountID{1}
+	random := rand.New(rand.NewPCG(1, 2))
+	var endpoints []store.Routed
+	for _, i := range random.Perm(100 * page) {
+		endpoints = append(endpoints, store.Routed{Endpoint: postrider.Endpoint{
+			ID: postrider.EndpointID{byte(i >> 16), byte(i >> 8), byte(i)}, Account: account, EventTypes: []postrider.Pattern{"order.*"},
+		}})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		x := NewIndex(nil, IndexOptions{})
+		for changed := range slices.Chunk(endpoints, page) {
+			x.apply(store.Changes{Version: 1, Endpoints: changed})
+		}
+		if _, last := x.match(account, "order.created", 256); last.IsZero() {
+			b.Fatal("nothing matches")
 		}
 	}
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"runtime/debug"
 
 	"github.com/postrider/postrider/internal/app"
 )
@@ -24,11 +22,6 @@ func (serveCmd) Help() string {
 func (c *serveCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
-	}
-	// The heap of a busy server is some 10 MiB, so that Go's default of 100
-	// collects all the time: 14 % of its CPU under load, and 3 % with 400.
-	if _, set := os.LookupEnv("GOGC"); !set {
-		debug.SetGCPercent(400)
 	}
 	server, err := app.New(ctx, c.Config, app.Logger(c.Config, t.err))
 	if err != nil {

@@ -185,6 +185,7 @@ func (a *App) Run(ctx context.Context) (err error) {
 		{"janitor", a.janitor.Run},
 		{"clock", a.clock.Run},
 		{"store", a.watchStore},
+		{"heap", tendHeap},
 		{"ops", a.ops.Run},
 	})
 }

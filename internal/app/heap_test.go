@@ -1,0 +1,23 @@
+package app
+
+import "testing"
+
+func TestGarbageHasRoomAsTheHeapGrows(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name       string
+		inUse      uint64 // bytes
+		want, room int    // percent, MiB
+	}{
+		{"none yet", 0, 400, 0},
+		{"an idle server", 8 << 20, 400, 32},
+		{"a busy one", 24 << 20, 400, 96},
+		{"100,000 endpoints", 140 << 20, 68, 96},
+		{"a million", 1400 << 20, 50, 700},
+	} {
+		got := gcPercent(tt.inUse)
+		if room := int(tt.inUse>>20) * got / 100; got != tt.want || room > tt.room || room < tt.room-1 {
+			t.Errorf("%s: %d %%, so %d MiB, want %d and %d", tt.name, got, room, tt.want, tt.room)
+		}
+	}
+}

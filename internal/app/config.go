@@ -191,8 +191,7 @@ func (c Config) proxy() (*url.URL, error) {
 }
 
 // allowed returns the networks to send to besides the public ones. Dev mode
-// adds loopback and the private ones, but never link-local addresses, where
-// clouds keep their credentials.
+// adds loopback and the private ones, but no link-local addresses.
 func (c Config) allowed() []netip.Prefix {
 	if !c.Dev {
 		return c.EgressAllow

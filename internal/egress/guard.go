@@ -3,6 +3,7 @@ package egress
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -21,9 +22,20 @@ type guard struct {
 	guardian *ssrf.Guardian
 }
 
-// wireServer is Azure's: a public address that answers every virtual machine
-// with its credentials.
-var wireServer = netip.MustParsePrefix("168.63.129.16/32")
+// credentials are where clouds answer every machine with its credentials: no
+// range that an operator allows has them in it. Some are public, or private.
+var credentials = []netip.Addr{
+	netip.MustParseAddr("169.254.169.254"), // most clouds
+	netip.MustParseAddr("169.254.170.2"),   // AWS ECS
+	netip.MustParseAddr("169.254.170.23"),  // AWS EKS
+	netip.MustParseAddr("fd00:ec2::254"),   // AWS
+	netip.MustParseAddr("fd00:ec2::23"),    // AWS EKS
+	netip.MustParseAddr("fd20:ce::254"),    // Google Cloud
+	netip.MustParseAddr("100.100.100.200"), // Alibaba Cloud
+	netip.MustParseAddr("168.63.129.16"),   // Azure's wire server
+}
+
+func hasCredentials(ip netip.Addr) bool { return slices.Contains(credentials, ip.Unmap().WithZone("")) }
 
 var errForbidden = errors.New("target is forbidden")
 
@@ -41,7 +53,7 @@ func newGuard(o Reach) *guard {
 		ssrf.WithPorts(g.ports...), // none: any
 		ssrf.WithAllowedV4Prefixes(allow4...),
 		ssrf.WithAllowedV6Prefixes(allow6...),
-		ssrf.WithDeniedV4Prefixes(append(deny4, wireServer)...),
+		ssrf.WithDeniedV4Prefixes(deny4...),
 		ssrf.WithDeniedV6Prefixes(deny6...),
 	)
 	return g
@@ -77,6 +89,9 @@ func PrivatePrefixes() []netip.Prefix {
 // control is the last word on every connection: it sees the concrete address,
 // after every name and odd spelling has been resolved.
 func (g *guard) control(_ context.Context, network, address string, c syscall.RawConn) error {
+	if err := g.judge(address); err != nil {
+		return err
+	}
 	if err := g.guardian.Safe(network, address, c); err != nil {
 		return errors.Join(errForbidden, err)
 	}
@@ -86,7 +101,11 @@ func (g *guard) control(_ context.Context, network, address string, c syscall.Ra
 // judge is control for an address that another dials for us.
 func (g *guard) judge(address string) error {
 	to, err := netip.ParseAddrPort(address)
-	if err == nil {
+	switch {
+	case err != nil:
+	case hasCredentials(to.Addr()):
+		err = fmt.Errorf("%s has credentials", to.Addr())
+	default:
 		err = g.guardian.SafeAddrPort(to)
 	}
 	if err != nil {
@@ -97,7 +116,7 @@ func (g *guard) judge(address string) error {
 
 // allows reports whether connections to the address may be made.
 func (g *guard) allows(ip netip.Addr) bool {
-	return ip.Zone() == "" && g.guardian.SafeAddr(ip.Unmap()) == nil
+	return ip.Zone() == "" && !hasCredentials(ip) && g.guardian.SafeAddr(ip.Unmap()) == nil
 }
 
 func (g *guard) allowsPort(port uint16) bool {

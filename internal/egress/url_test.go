@@ -93,6 +93,26 @@ func TestAllowWidens(t *testing.T) {
 	}
 }
 
+func TestNoRangeAllowsCredentials(t *testing.T) {
+	t.Parallel()
+	e := open(t, egress.Options{Reach: egress.Reach{AllowHTTP: true, Allow: []netip.Prefix{
+		netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0"), netip.MustParsePrefix("fd00:ec2::254/128"),
+	}}})
+	for _, host := range []string{
+		"169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "168.63.129.16",
+		"[fd00:ec2::254]", "[fd00:ec2::23]", "[fd20:ce::254]", "[::ffff:169.254.169.254]",
+	} {
+		if got, err := e.CheckURL("http://" + host + "/"); err == nil {
+			t.Errorf("%q is allowed", got)
+		}
+	}
+	for _, host := range []string{"169.254.169.253", "[fd00:ec2::1]", "10.0.0.1"} {
+		if _, err := e.CheckURL("http://" + host + "/"); err != nil {
+			t.Errorf("%s is not allowed: %v", host, err)
+		}
+	}
+}
+
 func TestLocalPrefixes(t *testing.T) {
 	t.Parallel()
 	got, err := egress.LocalPrefixes()

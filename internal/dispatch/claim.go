@@ -18,7 +18,7 @@ const maxAsked = 160
 // claim is under way at a time: the next one asks for what came up meanwhile,
 // and while that one rested.
 func (c *core) claim(now time.Time) {
-	if c.claiming || c.draining || c.late(now) || c.shards.lapsed(now) || now.Before(c.claimAfter) || c.claimable.len() == 0 {
+	if c.claiming || c.draining || c.late(now) || c.shards.lapsed(now) || now.Before(c.claimsAt()) || c.claimable.len() == 0 {
 		return
 	}
 	claim := &store.Claim{Token: c.nextToken()}
@@ -37,6 +37,15 @@ func (c *core) claim(now time.Time) {
 		c.claiming = true
 		c.do.claim = claim
 	}
+}
+
+// claimsAt returns when the next claim may be made: after one that brought much
+// of what there is, when it has rested.
+func (c *core) claimsAt() time.Time {
+	if c.claimable.len() < maxWants/2 {
+		return later(c.claimRest, c.claimAfter)
+	}
+	return c.claimAfter
 }
 
 // wantsClaim reports whether a claim for the endpoint is worth its cost: a
@@ -120,7 +129,7 @@ func (c *core) wants(now time.Time, ep *endpoint) []store.Want {
 // claimed takes up what a claim brought.
 func (c *core) claimed(now time.Time, in claimed) {
 	c.claiming = false
-	c.claimAfter = now.Add(rest(now.Sub(in.asked)))
+	c.claimRest = now.Add(rest(now.Sub(in.asked)))
 	for i, w := range in.claim.Wants {
 		ep, l := c.endpoint(w.Endpoint), laneIndex(w.Lane)
 		ep.asked[l] = 0
@@ -133,7 +142,9 @@ func (c *core) claimed(now time.Time, in claimed) {
 		state := in.got.Lanes[i]
 		c.credit(ep, state.Claimed-w.N)
 		c.leased[l] += state.Claimed - w.N
-		ep.lanes[l].low = state.Low
+		if ep.lanes[l].low.Equal(w.After) { // else a scan says to look at all meanwhile
+			ep.lanes[l].low = state.Low
+		}
 		ep.backlog = max(0, ep.backlog-state.Claimed)
 		if state.Waiting {
 			c.expect(ep, l, now.Add(state.In))
@@ -154,7 +165,7 @@ func (c *core) claimed(now time.Time, in claimed) {
 // further one, up to 5 s (RELIABILITY.md 3.4).
 func (c *core) backOff(now time.Time, err error) {
 	if err == nil {
-		c.claimErrors = 0
+		c.claimErrors, c.claimAfter = 0, time.Time{}
 		return
 	}
 	c.claimAfter = now.Add(min(100*time.Millisecond<<min(c.claimErrors, 10), 5*time.Second))

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +25,7 @@ type cluster struct {
 	owned    atomic.Pointer[shardSet] // as of the last beat
 	beatNow  chan struct{}            // the roster has changed
 	gained   chan struct{}            // this node has new shards
-	woken    chan struct{}            // another node published something for this one
+	woken    chan struct{}            // another node published more for this one than it named, or messages were missed
 	say      chan struct{}            // there is something to say
 
 	mu   sync.Mutex
@@ -235,12 +236,13 @@ func (d *Dispatcher) leave(ctx context.Context) {
 	d.tell(ctx, verbRoster)
 }
 
-// maxNews and maxLooks are how many lanes and endpoints a turn names: at most
-// 4.6 KB, of the 8 KB that PostgreSQL carries. For more lanes the others poll, and a
-// scan finds the other endpoints.
+// A message names newsNamed lanes at most, in 4.6 KB of the 8 KB that PostgreSQL
+// carries, and a turn maxNews lanes and maxLooks endpoints. For more lanes the
+// others poll, and a scan finds the other endpoints.
 const (
-	maxNews  = 128
-	maxLooks = 50
+	newsNamed = 128
+	maxNews   = 4 * newsNamed
+	maxLooks  = 50
 )
 
 // add notes what other nodes are to be told.
@@ -270,12 +272,14 @@ func (c *cluster) take() (messages []string) {
 	defer c.mu.Unlock()
 	if len(c.news) > maxNews {
 		messages = append(messages, verbPoll)
-	} else if len(c.news) > 0 {
-		text := []byte(verbNew)
-		for n := range c.news {
-			text = fmt.Appendf(text, " %s/%s", n.Endpoint, n.Lane)
+	} else {
+		for some := range slices.Chunk(slices.Collect(maps.Keys(c.news)), newsNamed) {
+			text := []byte(verbNew)
+			for _, n := range some {
+				text = fmt.Appendf(text, " %s/%s", n.Endpoint, n.Lane)
+			}
+			messages = append(messages, string(text))
 		}
-		messages = append(messages, string(text))
 	}
 	for _, id := range c.look {
 		messages = append(messages, verbLook+" "+id.String())

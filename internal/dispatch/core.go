@@ -51,7 +51,8 @@ type core struct {
 	load load // of the processors
 
 	claiming    bool      // a claim is under way
-	claimAfter  time.Time // no claim before: the last one was just now, or the last ones failed
+	claimAfter  time.Time // no claim before: the last ones failed
+	claimRest   time.Time // likewise: the last one was just now
 	claimErrors int       // claims in a row that failed
 	draining    bool
 	moved       bool // something was answered or settled since the rim looked
@@ -112,7 +113,7 @@ type endpoint struct {
 	unsettled int           // attempts answered, not yet committed
 	asked     [3]int        // by the claim under way
 	turn      int           // counts starts, to share them among the lanes
-	backlog   int           // rows that were committed without a lease while it was served, and not claimed since, about
+	backlog   int           // rows that were committed without a lease while it could be served, and not claimed since, about
 	latency   time.Duration // of its answers, smoothed
 
 	startable, claimable, starved, patient bool // it is in that ring
@@ -159,7 +160,7 @@ type (
 	released struct{ releases []release } // leases were given back
 	due      struct {                     // work was found
 		lanes []store.DueLane
-		young bool // it was published just now
+		young bool // its rows are new: a claim from the lane's low on finds them
 	}
 	circuits struct { // that ever changed, of a node that is alone
 		circuits []postrider.Circuit
@@ -263,8 +264,8 @@ func (c *core) act(now time.Time) *actions {
 	c.feelPressure(now)
 	c.do.bulk = max(c.patient.len(), c.leased[2])
 	c.do.wakeAt = c.timers.next()
-	if c.claimable.len() > 0 && now.Before(c.claimAfter) {
-		c.do.wakeAt = sooner(c.do.wakeAt, c.claimAfter)
+	if at := c.claimsAt(); c.claimable.len() > 0 && now.Before(at) {
+		c.do.wakeAt = sooner(c.do.wakeAt, at)
 	}
 	if c.starved.len() > 0 {
 		c.do.wakeAt = sooner(c.do.wakeAt, now.Add(hungry))
@@ -377,7 +378,6 @@ func (c *core) review(now time.Time, ep *endpoint) {
 	}
 	if c.gated(now, ep) {
 		c.giveBack(now, ep)
-		ep.backlog = 0 // it is the endpoint's fault, also when it is let go
 		if at := ep.gateOpens(); c.mayServe(ep) && at.After(now) {
 			c.timers.put(ep, at)
 		}

@@ -130,7 +130,7 @@ func (r *rig) commit(id postrider.EndpointID, n int, key string) (made []postrid
 		made = append(made, d.ID)
 		waiting = append(waiting, store.DueLane{Endpoint: id, Lane: d.Lane})
 	}
-	changes, err := r.store.Changes(r.t.Context(), 0, 1000)
+	changes, err := r.store.Changes(r.t.Context(), 0, 10_000)
 	if err == nil {
 		_, err = r.store.Publish(r.t.Context(), store.Publish{Version: changes.Version, Batches: []store.Batch{batch}})
 	}

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -87,11 +88,11 @@ func (w *world) enrolled(n *simNode, r roster) {
 	}
 	if n.member.last.Sub(n.member.steady) > n.core.opts.Cluster.TTL {
 		for _, dead := range r.Dead {
-			if n, err := w.store.Reclaim(w.t.Context(), dead, 1000); err != nil {
+			if _, err := w.store.Reclaim(w.t.Context(), dead, 1000); err != nil {
 				w.t.Fatal(err)
-			} else if n > 0 {
-				clear(w.sending) // what the node had begun may be made again
 			}
+			// What it had begun may be made again.
+			maps.DeleteFunc(w.sending, func(_ postrider.DeliveryID, by uint32) bool { return by == dead })
 		}
 	}
 }

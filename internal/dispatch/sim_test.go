@@ -54,7 +54,7 @@ type world struct {
 	book   orderBook
 
 	published int
-	sending   map[postrider.DeliveryID]bool
+	sending   map[postrider.DeliveryID]uint32       // by which incarnation
 	sent      map[postrider.DeliveryID]map[int]bool // by attempt
 	accepted  map[postrider.DeliveryID]bool         // and the answer was read
 	crashes   int
@@ -74,7 +74,7 @@ type simNode struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		routed: map[postrider.EndpointID]store.Routed{}, sending: map[postrider.DeliveryID]bool{},
+		routed: map[postrider.EndpointID]store.Routed{}, sending: map[postrider.DeliveryID]uint32{},
 		sent: map[postrider.DeliveryID]map[int]bool{}, accepted: map[postrider.DeliveryID]bool{},
 	}
 	w.hangs = w.rng.IntN(10)
@@ -370,7 +370,7 @@ func (w *world) send(n *simNode, it *item) {
 	if h := n.core.endpoints[id].host; h.inFlight > n.core.opts.HostConcurrency {
 		w.t.Errorf("%d attempts in flight to a host, limit %d", h.inFlight, n.core.opts.HostConcurrency)
 	}
-	if w.sending[it.ID] {
+	if w.sending[it.ID] != 0 {
 		w.t.Errorf("delivery %s is being sent twice at once", it.ID)
 	}
 	if w.sent[it.ID] == nil {
@@ -384,14 +384,14 @@ func (w *world) send(n *simNode, it *item) {
 	}
 	w.sent[it.ID][it.Attempt] = true
 	w.checkOwner(n, it)
-	w.sending[it.ID] = true
+	w.sending[it.ID] = n.core.opts.Cluster.Incarnation
 	a := w.respond(it)
 	if a.Outcome == postrider.OutcomeAccepted {
 		w.at(a.Duration, func() { w.book.accepted(w.t, it) })
 	}
 	w.later(n, a.Duration, func() {
 		n.inFlight[id]--
-		w.sending[it.ID] = false
+		delete(w.sending, it.ID)
 		w.accepted[it.ID] = w.accepted[it.ID] || a.Outcome == postrider.OutcomeAccepted
 		it.attempt = a
 		w.step(n, attempted{it})

@@ -67,10 +67,12 @@ func (c *core) stored(now time.Time, in stored) {
 	for _, d := range in.waiting {
 		ep := c.mine(d.Endpoint)
 		if ep == nil {
-			c.do.news = append(c.do.news, d)
+			if d.In < c.opts.Cluster.Poll { // else its node will have polled
+				c.do.news = append(c.do.news, d)
+			}
 			continue
 		}
-		if d.In <= 0 {
+		if d.In <= 0 && !c.gated(now, ep) {
 			ep.backlog++
 		}
 		c.found(now, d)

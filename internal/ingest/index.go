@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -196,14 +197,14 @@ func (x *Index) matchNext(job *store.FanOut, n int) []*store.Routed {
 func (x *Index) apply(changes store.Changes) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	lists := edits{}
+	edits := map[subscribers]edit{}
 	for _, to := range changes.Endpoints {
 		id := to.Endpoint.ID
 		if old := x.endpoints[id]; old != nil {
 			account := x.account(old.Endpoint.Account)
 			delete(x.endpoints, id)
 			delete(account.ordered, id)
-			lists.each(account, old, func(e *edit) { e.dropped[old] = true })
+			note(edits, account, old, nil)
 			if to.Endpoint.Status == postrider.EndpointDeleted {
 				account.bury(&to)
 			}
@@ -216,10 +217,10 @@ func (x *Index) apply(changes store.Changes) {
 		if to.Endpoint.Policy.Order == postrider.OrderByKey {
 			account.ordered[id] = &to
 		}
-		lists.each(account, &to, func(e *edit) { e.added = append(e.added, &to) })
+		note(edits, account, &to, &to)
 	}
-	for list, e := range lists {
-		list.of.edit(list.pattern, e)
+	for of, e := range edits {
+		of.account.edit(of.pattern, e)
 	}
 	x.version = changes.Version
 }
@@ -236,52 +237,49 @@ func (x *Index) account(id postrider.AccountID) *subscriptions {
 	return s
 }
 
-// edits are how lists of subscribers change.
-type edits map[subscribers]*edit
-
-// subscribers names the list of those that subscribed with a pattern.
+// subscribers names the list of those of an account that subscribed with a
+// pattern.
 type subscribers struct {
-	of      *subscriptions
+	account *subscriptions
 	pattern postrider.Pattern
 }
 
-type edit struct {
-	dropped map[*store.Routed]bool
-	added   []*store.Routed
-}
+// edit is how a list changes: who is in it from now on, or with nil is not.
+type edit map[postrider.EndpointID]*store.Routed
 
-// each calls do for each of an account's lists that an endpoint belongs in.
-func (l edits) each(account *subscriptions, to *store.Routed, do func(*edit)) {
+// note notes what an endpoint becomes in the lists that it belongs in.
+func note(edits map[subscribers]edit, account *subscriptions, to, becomes *store.Routed) {
 	for _, p := range to.Endpoint.EventTypes {
-		list := subscribers{account, p}
-		if l[list] == nil {
-			l[list] = &edit{dropped: map[*store.Routed]bool{}}
+		of := subscribers{account, p}
+		if edits[of] == nil {
+			edits[of] = edit{}
 		}
-		do(l[list])
+		edits[of][to.Endpoint.ID] = becomes
 	}
 }
 
 // edit changes the list of those that subscribed with the pattern. What
-// readers have of it stays as it is: at most something is put behind it.
-func (s *subscriptions) edit(p postrider.Pattern, e *edit) {
+// readers have of it stays as it was.
+func (s *subscriptions) edit(p postrider.Pattern, e edit) {
 	lists, key := s.exact, string(p)
 	if prefix, ok := strings.CutSuffix(key, "*"); ok {
 		lists, key = s.prefix, prefix
 	}
-	list := lists[key]
-	dropped := func(to *store.Routed) bool { return e.dropped[to] }
-	if len(e.dropped) > 0 {
-		list = slices.DeleteFunc(slices.Clone(list), dropped)
+	rest := lists[key]
+	list := make([]*store.Routed, 0, len(rest)+len(e))
+	for _, id := range slices.SortedFunc(maps.Keys(e), postrider.EndpointID.Compare) {
+		at, found := slices.BinarySearchFunc(rest, id, byID)
+		list = append(list, rest[:at]...)
+		if rest = rest[at:]; found {
+			rest = rest[1:]
+		}
+		if to := e[id]; to != nil {
+			list = append(list, to)
+		}
 	}
-	added := slices.DeleteFunc(e.added, dropped)
-	slices.SortFunc(added, func(a, b *store.Routed) int { return byID(a, b.Endpoint.ID) })
-	added = slices.Compact(added) // a pattern may be there twice
-	if len(list) == 0 || len(added) == 0 || byID(list[len(list)-1], added[0].Endpoint.ID) < 0 {
-		list = append(list, added...)
+	if list = append(list, rest...); len(list) > 0 {
+		lists[key] = list
 	} else {
-		list = slices.Collect(merge([][]*store.Routed{list, added}))
-	}
-	if lists[key] = list; len(list) == 0 {
 		delete(lists, key)
 	}
 }

@@ -23,6 +23,7 @@ func TestIndexMatchesAsEachEndpointWould(t *testing.T) {
 		ids := store.NewIDs(func() time.Time { return time.Unix(1, 0) }, &[32]byte{})
 		accounts := []postrider.AccountID{store.NewID[postrider.AccountID](ids), store.NewID[postrider.AccountID](ids)}
 		var endpoints []postrider.Endpoint
+		var page []store.Routed
 		for range rapid.IntRange(1, 20).Draw(t, "changes") {
 			e := postrider.Endpoint{ID: store.NewID[postrider.EndpointID](ids), Account: rapid.SampledFrom(accounts).Draw(t, "account")}
 			at := rapid.IntRange(0, len(endpoints)).Draw(t, "which")
@@ -39,8 +40,12 @@ func TestIndexMatchesAsEachEndpointWould(t *testing.T) {
 				postrider.EndpointEnabled, postrider.EndpointDisabled, postrider.EndpointDeleted,
 			}).Draw(t, "status")
 			endpoints[at] = e
-			x.apply(store.Changes{Version: x.Version() + 1, Endpoints: []store.Routed{{Endpoint: e}}})
+			if page = append(page, store.Routed{Endpoint: e}); rapid.Bool().Draw(t, "the page ends") {
+				x.apply(store.Changes{Version: x.Version() + 1, Endpoints: page})
+				page = nil
+			}
 		}
+		x.apply(store.Changes{Version: x.Version() + 1, Endpoints: page})
 		for _, account := range accounts {
 			for _, eventType := range types {
 				var want, got []postrider.EndpointID

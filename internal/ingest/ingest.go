@@ -201,7 +201,7 @@ func (in *Ingest) flushWhatComes(ctx context.Context) {
 			in.mu.Unlock()
 		}
 		for waiting := in.size(); waiting > 0; waiting = in.size() {
-			if waiting < usual && time.Since(last) < company {
+			if usual >= many && waiting < usual && time.Since(last) < company {
 				pause(ctx, company)
 			}
 			in.holdBack(ctx)
@@ -226,7 +226,11 @@ func (in *Ingest) holdBack(ctx context.Context) {
 
 // company is how long a group that is smaller than the one just before it waits
 // for others: a commit costs the store much the same whatever its size.
-const company = 2 * time.Millisecond
+// Where only a few publish, each waits for its own answer, and none for company.
+const (
+	company = 2 * time.Millisecond
+	many    = 4
+)
 
 // pause waits for a while, or until ctx ends.
 func pause(ctx context.Context, while time.Duration) {

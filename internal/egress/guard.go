@@ -22,17 +22,26 @@ type guard struct {
 	guardian *ssrf.Guardian
 }
 
-// credentials are where clouds answer every machine with its credentials: no
-// range that an operator allows has them in it. Some are public, or private.
+// credentials are where clouds answer every machine with its credentials, as
+// far as their documents say: no range that an operator allows has them in it.
+// Some are public addresses, others private.
 var credentials = []netip.Addr{
-	netip.MustParseAddr("169.254.169.254"), // most clouds
-	netip.MustParseAddr("169.254.170.2"),   // AWS ECS
-	netip.MustParseAddr("169.254.170.23"),  // AWS EKS
-	netip.MustParseAddr("fd00:ec2::254"),   // AWS
-	netip.MustParseAddr("fd00:ec2::23"),    // AWS EKS
-	netip.MustParseAddr("fd20:ce::254"),    // Google Cloud
-	netip.MustParseAddr("100.100.100.200"), // Alibaba Cloud
-	netip.MustParseAddr("168.63.129.16"),   // Azure's wire server
+	netip.MustParseAddr("169.254.169.254"),    // most clouds
+	netip.MustParseAddr("169.254.170.2"),      // AWS ECS
+	netip.MustParseAddr("169.254.170.23"),     // AWS EKS
+	netip.MustParseAddr("fd00:ec2::254"),      // AWS
+	netip.MustParseAddr("fd00:ec2::23"),       // AWS EKS
+	netip.MustParseAddr("fd20:ce::254"),       // Google Cloud
+	netip.MustParseAddr("168.63.129.16"),      // Azure's wire server
+	netip.MustParseAddr("100.100.100.200"),    // Alibaba Cloud
+	netip.MustParseAddr("fd00:100::100:200"),  // Alibaba Cloud
+	netip.MustParseAddr("169.254.0.23"),       // Tencent Cloud
+	netip.MustParseAddr("169.254.42.42"),      // Scaleway
+	netip.MustParseAddr("fd00:42::42"),        // Scaleway
+	netip.MustParseAddr("192.0.0.192"),        // Oracle Cloud Classic
+	netip.MustParseAddr("fd00:c1::a9fe:a9fe"), // Oracle Cloud
+	netip.MustParseAddr("fd00:a9fe:a9fe::1"),  // Linode
+	netip.MustParseAddr("fe80::a9fe:a9fe"),    // OpenStack
 }
 
 func hasCredentials(ip netip.Addr) bool { return slices.Contains(credentials, ip.Unmap().WithZone("")) }

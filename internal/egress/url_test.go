@@ -99,11 +99,15 @@ func TestNoRangeAllowsCredentials(t *testing.T) {
 		netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0"), netip.MustParsePrefix("fd00:ec2::254/128"),
 	}}})
 	for _, host := range []string{
-		"169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "168.63.129.16",
-		"[fd00:ec2::254]", "[fd00:ec2::23]", "[fd20:ce::254]", "[::ffff:169.254.169.254]",
+		"169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "168.63.129.16", "169.254.0.23",
+		"169.254.42.42", "192.0.0.192", "[fd00:ec2::254]", "[fd00:ec2::23]", "[fd20:ce::254]", "[fd00:100::100:200]",
+		"[fd00:42::42]", "[fd00:c1::a9fe:a9fe]", "[fd00:a9fe:a9fe::1]", "[fe80::a9fe:a9fe]", "[::ffff:169.254.169.254]",
 	} {
 		if got, err := e.CheckURL("http://" + host + "/"); err == nil {
 			t.Errorf("%q is allowed", got)
+		}
+		if e.Judge(host+":80") == nil || e.Control(t.Context(), "tcp", host+":80") == nil {
+			t.Errorf("%s may be dialled", host)
 		}
 	}
 	for _, host := range []string{"169.254.169.253", "[fd00:ec2::1]", "10.0.0.1"} {

@@ -31,6 +31,13 @@ func textsAreTexts(w *world) {
 			w.Errorf("a key's name is %q, want %q", got, text)
 		}
 
+		w.eventType(text, text)
+		types, err := w.EventTypes(w.Context(), store.EventTypeQuery{Name: text})
+		w.ok(err)
+		if len(types.Items) != 1 || types.Items[0].Name != text || types.Items[0].Description != text {
+			w.Errorf("the event types are %+v, want %q", types.Items, text)
+		}
+
 		draft := w.draft(a.ID)
 		draft.UID, draft.URL, draft.Description, draft.StatusReason = text, "https://acme.example/"+text, text, text
 		draft.EventTypes = []postrider.Pattern{postrider.Pattern(text)}
@@ -62,6 +69,7 @@ func textsAreAskedFor(w *world) {
 	plain := w.draft(other.ID)
 	plain.UID, plain.EventTypes = "other", []postrider.Pattern{"other"}
 	e := w.put(plain)
+	w.eventType("other", "")
 	w.publish(store.Batch{w.keyed(e, "other", "1")})
 	for _, text := range evil {
 		w.same("the accounts", w.accounts(store.AccountQuery{UID: text}), []postrider.Account{})
@@ -81,4 +89,5 @@ func textsAreAskedFor(w *world) {
 			w.Errorf("the idempotency key %q means %s, want %s", text, id, mine.Event.ID)
 		}
 	}
+	w.ok(w.DeleteEventType(w.Context(), "other")) // it is still there
 }

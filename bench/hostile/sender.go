@@ -86,8 +86,8 @@ func (s *sender) sendLane(ctx context.Context, mine []*tally, lane int) error {
 	return nil
 }
 
-// play sends to all receivers of one misbehaviour, and starts no more after
-// that long.
+// play sends to all receivers of one misbehaviour, once at least, and starts no
+// more after that long.
 func (s *sender) play(ctx context.Context, t *tally, lane int, most time.Duration) error {
 	cast, err := s.theirs.ask(cue{Name: t.hostile.Name, Scheme: t.scheme, Count: s.opts.receivers})
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *sender) play(ctx context.Context, t *tally, lane int, most time.Duratio
 		left.Store(int64(s.opts.requests))
 		for range slots {
 			running.Go(func() {
-				for left.Add(-1) >= 0 && time.Since(began) < most && ctx.Err() == nil {
+				for n := 0; left.Add(-1) >= 0 && (n == 0 || time.Since(began) < most) && ctx.Err() == nil; n++ {
 					t.add(s.send(ctx, to))
 				}
 			})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/postrider/postrider/bench/internal/lab"
@@ -72,6 +73,7 @@ type world struct {
 // it has to be closed.
 func setUp(ctx context.Context, l *lab.Lab, store string, st stage) (*world, error) {
 	w := &world{stage: st, lab: l, first: map[string]client.Endpoint{}}
+	syscall.Sync() // what the last one left to be written must not be written in this one
 	var err error
 	if w.sink, err = l.StartSink(ctx, st.distinct); err != nil {
 		return w, err

@@ -257,6 +257,23 @@ func TestWhatPiledUpAtAnEndpointHoldsNoPublisherUp(t *testing.T) {
 	}
 }
 
+func TestNoneIsAdmittedPastWhatHasWaitedForLongerThanAClaimRests(t *testing.T) {
+	t.Parallel()
+	c, now := fixture(nil)
+	id := postrider.EndpointID{1}
+	take(c, now, stored{waiting: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}) // and the claim hangs
+	ep := c.endpoints[id]
+	c.credit(ep, -ep.credit)
+	for _, tt := range []struct {
+		after time.Duration
+		want  bool
+	}{{0, true}, {100 * time.Millisecond, true}, {101 * time.Millisecond, false}, {time.Minute, false}} {
+		if got := c.admits(now.Add(tt.after), ep, 0); got != tt.want {
+			t.Errorf("another is admitted %v after one had to wait: %t, want %t", tt.after, got, tt.want)
+		}
+	}
+}
+
 func TestAnEndpointThatVanishesDoesNotHoldTheLoop(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(func(p *postrider.Policy) { p.Concurrency = 1 })

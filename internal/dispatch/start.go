@@ -38,10 +38,11 @@ func (c *core) admit(now time.Time, in admit) {
 }
 
 // admits reports whether a new delivery may start before it was ever queued.
-// None may pass older ones of its lane, and none goes to an endpoint in
-// trouble.
+// None may pass those of its lane that have waited for longer than a claim
+// takes and rests, and none goes to an endpoint in trouble.
 func (c *core) admits(now time.Time, ep *endpoint, l int) bool {
-	older := ep.asked[l] > 0 || ep.lanes[l].isDue(now)
+	lane := &ep.lanes[l]
+	older := (ep.asked[l] > 0 || lane.waiting) && now.Sub(lane.due) > 4*mostRest
 	room := postrider.Lanes[l] != postrider.LaneBulk || c.roomForBulk(ep)
 	return room && !c.gated(now, ep) && !ep.suspect && !older && ep.credit < ep.room(c.opts.Prefetch)
 }

@@ -38,15 +38,16 @@ type core struct {
 	shards      shards                         // which endpoints are this node's
 	unknown     postrider.Policy
 
-	token     postrider.Token               // the last one given out
-	admitted  map[postrider.Token]time.Time // when the admissions under way were asked for
-	settles   int                           // settlements committed since the last look at the pressure
-	looked    time.Time                     // when that was
-	inHand    int                           // credit taken, over all endpoints
-	inFlight  int                           // attempts whose answer is not read yet
-	suspected int                           // of those, at endpoints in trouble
-	unsettled int                           // attempts answered, not yet committed
-	answered  []answers                     // when those were, in their order
+	token      postrider.Token               // the last one given out
+	admitted   map[postrider.Token]time.Time // when the admissions under way were asked for
+	settles    int                           // settlements committed since the last look at the pressure
+	settleRate float64                       // settlements a second, smoothed
+	looked     time.Time                     // when that was
+	inHand     int                           // credit taken, over all endpoints
+	inFlight   int                           // attempts whose answer is not read yet
+	suspected  int                           // of those, at endpoints in trouble
+	unsettled  int                           // attempts answered, not yet committed
+	answered   []answers                     // when those were, in their order
 
 	load load // of the processors
 

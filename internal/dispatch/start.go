@@ -367,8 +367,9 @@ func (c *core) feelPressure(now time.Time) {
 	}
 	c.networkBroken(now) // forgets hosts, too
 	c.bulk.adjust(now, c.load)
-	rate := max(float64(c.settles)/since.Seconds(), 100)
-	c.do.behind = time.Duration(float64(backlog) / rate * float64(time.Second))
+	rate := float64(c.settles) / since.Seconds()
+	c.settleRate += (rate - c.settleRate) / 4 // groups come in lumps
+	c.do.behind = time.Duration(float64(backlog) / max(rate, c.settleRate, 100) * float64(time.Second))
 	c.looked, c.settles = now, 0
 }
 

@@ -49,7 +49,7 @@ const (
 	verbRoster = "roster" // somebody joined, left or freed shards
 	verbNew    = "new"    // lanes, as endpoint/lane: something was published for them
 	verbPoll   = "poll"   // something was published for more lanes than can be named
-	verbLook   = "look"   // an endpoint: something of it is due that is not new
+	verbLook   = "look"   // endpoints: something of them is due that is not new
 )
 
 // join makes this node known before it starts anything.
@@ -281,16 +281,20 @@ func (c *cluster) take() (messages []string) {
 			messages = append(messages, string(text))
 		}
 	}
-	for _, id := range c.look {
-		messages = append(messages, verbLook+" "+id.String())
+	if len(c.look) > 0 {
+		text := []byte(verbLook)
+		for _, id := range c.look {
+			text = fmt.Appendf(text, " %s", id)
+		}
+		messages = append(messages, string(text))
 	}
 	clear(c.news)
 	c.look = nil
 	return messages
 }
 
-// wakeOthers tells other nodes what is due at theirs, at most twenty times a
-// second; the few endpoints that a person's hand made due are named besides.
+// wakeOthers tells other nodes what is due at theirs, in at most twenty messages
+// a second.
 func (d *Dispatcher) wakeOthers(ctx context.Context) {
 	const least = 50 * time.Millisecond
 	pause := time.NewTimer(0)
@@ -306,10 +310,11 @@ func (d *Dispatcher) wakeOthers(ctx context.Context) {
 		case <-d.done:
 			return
 		}
-		for _, message := range d.cluster.take() {
+		messages := d.cluster.take()
+		for _, message := range messages {
 			d.tell(ctx, message)
 		}
-		pause.Reset(least)
+		pause.Reset(time.Duration(len(messages)) * least)
 	}
 }
 
@@ -370,9 +375,12 @@ func (d *Dispatcher) heard(message string) {
 	case verbPoll:
 		signal(d.cluster.woken)
 	case verbLook:
-		id, err := postrider.ParseID[postrider.EndpointID](about)
-		if owned := d.cluster.owned.Load(); err == nil && owned != nil && owned[store.Shard(id)] {
-			d.post(woken{id})
+		owned := d.cluster.owned.Load()
+		for text := range strings.FieldsSeq(about) {
+			id, err := postrider.ParseID[postrider.EndpointID](text)
+			if err == nil && owned != nil && owned[store.Shard(id)] {
+				d.post(woken{id})
+			}
 		}
 	}
 }

@@ -237,7 +237,7 @@ func TestOnlyWhatIsDueIsBacklog(t *testing.T) {
 	}
 }
 
-func TestWhatPiledUpAtAnEndpointHoldsNoPublisherUp(t *testing.T) {
+func TestPromise5WhatPiledUpAtAnEndpointHoldsNoPublisherUp(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	ep := c.endpoint(postrider.EndpointID{1})

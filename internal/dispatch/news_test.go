@@ -26,8 +26,11 @@ func TestOthersHearWhatIsNewByName(t *testing.T) {
 	c.add(lanes, nil)
 	c.add(lanes[:5], []postrider.EndpointID{{7}, {7}, {8}}) // said twice, meant once
 	said := c.take()
-	if len(said) != maxNews/newsNamed+2 {
-		t.Fatalf("%d messages, want one for so many lanes and one for each of two endpoints", len(said))
+	if len(said) != maxNews/newsNamed+1 {
+		t.Fatalf("%d messages, want those of the lanes and one of two endpoints", len(said))
+	}
+	if about := strings.Fields(said[len(said)-1]); len(about) != 3 || about[0] != verbLook {
+		t.Errorf("%v is said of two endpoints", about)
 	}
 	heard := map[store.DueLane]bool{}
 	for _, message := range said[:maxNews/newsNamed] {

@@ -98,27 +98,26 @@ func PrivatePrefixes() []netip.Prefix {
 // control is the last word on every connection: it sees the concrete address,
 // after every name and odd spelling has been resolved.
 func (g *guard) control(_ context.Context, network, address string, c syscall.RawConn) error {
-	if err := g.judge(address); err != nil {
-		return err
-	}
-	if err := g.guardian.Safe(network, address, c); err != nil {
-		return errors.Join(errForbidden, err)
-	}
-	return nil
+	return forbid(address, g.guardian.Safe(network, address, c))
 }
 
 // judge is control for an address that another dials for us.
 func (g *guard) judge(address string) error {
 	to, err := netip.ParseAddrPort(address)
-	switch {
-	case err != nil:
-	case hasCredentials(to.Addr()):
-		err = fmt.Errorf("%s has credentials", to.Addr())
-	default:
+	if err == nil {
 		err = g.guardian.SafeAddrPort(to)
 	}
-	if err != nil {
-		return errors.Join(errForbidden, err)
+	return forbid(address, err)
+}
+
+// forbid completes what the guardian found of an address: credentials are
+// forbidden although a range may be allowed that has them in it.
+func forbid(address string, found error) error {
+	if to, err := netip.ParseAddrPort(address); err == nil && hasCredentials(to.Addr()) {
+		found = errors.Join(found, fmt.Errorf("%s has credentials", to.Addr()))
+	}
+	if found != nil {
+		return errors.Join(errForbidden, found)
 	}
 	return nil
 }

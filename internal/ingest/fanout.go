@@ -95,7 +95,7 @@ func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool
 		chunk.Deliveries = append(chunk.Deliveries, in.delivery(to, postrider.LaneBulk))
 	}
 	e := store.NewEvent{Event: job.Event, Deliveries: chunk.Deliveries}
-	admitted := in.admit([]store.Batch{{e}}, len(matched))
+	admitted := in.admit([]store.Batch{{e}})
 	if err := in.inbox.FanOut(ctx, chunk); err != nil {
 		in.dispatch.Stored(nil, nil, admittedOf(admitted))
 		return false, err

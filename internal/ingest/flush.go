@@ -12,9 +12,6 @@ import (
 )
 
 const (
-	// admittedPerEvent bounds how many of an event's deliveries start at once,
-	// so that a large event does not take the slots of many small ones.
-	admittedPerEvent = 64
 	// groupRows is how many deliveries a group commits, unless its first publish
 	// alone has more. A batch's events beyond it get fan-out jobs.
 	groupRows = 2000
@@ -60,7 +57,7 @@ func (in *Ingest) commit(ctx context.Context, group []*publish) (n int, err erro
 		if n = len(batches); err != nil && n == 0 {
 			return 1, err // after others it waits for its turn
 		}
-		admitted := in.admit(batches, admittedPerEvent)
+		admitted := in.admit(batches)
 		published, err := in.store(ctx, store.Publish{Version: version, Batches: batches})
 		if err == nil {
 			in.answer(group[:n], batches, published, len(admitted))
@@ -196,18 +193,16 @@ func (in *Ingest) delivery(to *store.Routed, lane postrider.Lane) store.NewDeliv
 	return d
 }
 
-// admit asks the dispatcher which deliveries, at most so many of an event, may
-// start at once, and returns those that it admitted.
-func (in *Ingest) admit(batches []store.Batch, perEvent int) []*store.NewDelivery {
+// admit asks the dispatcher which deliveries may start at once, and returns
+// those that it admitted.
+func (in *Ingest) admit(batches []store.Batch) []*store.NewDelivery {
 	var ask []*store.NewDelivery
 	for _, batch := range batches {
 		for i := range batch {
-			n := 0
 			for j := range batch[i].Deliveries {
 				d := &batch[i].Deliveries[j]
-				if n < perEvent && d.Skipped == "" && d.Wait == 0 && d.Ordered == "" {
+				if d.Skipped == "" && d.Wait == 0 && d.Ordered == "" {
 					ask = append(ask, d)
-					n++
 				}
 			}
 		}

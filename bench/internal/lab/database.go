@@ -19,10 +19,10 @@ import (
 
 // Settings is how the lab's cluster differs from a fresh one; it is durable, as
 // that is. README.md of bench and docs/operate recommend them.
-var Settings = []string{"shared_buffers=1GB", "max_wal_size=4GB"}
+var Settings = []string{"shared_buffers=1GB", "min_wal_size=1GB", "max_wal_size=4GB"}
 
 // postgres starts the lab's cluster if it does not run yet.
-func (l *Lab) postgres() (*testkit.Cluster, error) {
+func (l *Lab) postgres(ctx context.Context) (*testkit.Cluster, error) {
 	if l.cluster != nil {
 		return l.cluster, nil
 	}
@@ -32,9 +32,24 @@ func (l *Lab) postgres() (*testkit.Cluster, error) {
 	if err := errors.Join(os.Mkdir(home, 0o700), os.Chmod(home, 0o777)); err != nil {
 		return nil, fmt.Errorf("start postgres: %w", err)
 	}
-	var err error
-	l.cluster, err = testkit.StartPostgres(home, Settings...)
-	return l.cluster, err
+	cluster, err := testkit.StartPostgres(home, Settings...)
+	if err != nil {
+		return nil, err
+	}
+	l.cluster = cluster
+	return cluster, l.fillLog(ctx)
+}
+
+// fillLog writes a gigabyte to the cluster's log and lets a checkpoint keep its
+// segments for what comes, as a cluster of some age has them. A new segment is
+// written full of zeros and synced while commits wait, 20 to 70 ms every 16 MB.
+func (l *Lab) fillLog(ctx context.Context) error {
+	_, err := l.psql(ctx, l.cluster.DSN("postgres"),
+		"select count(pg_logical_emit_message(false, 'fill', repeat('x', 1000000))) from generate_series(1, 1000);\ncheckpoint;")
+	if err != nil {
+		return fmt.Errorf("fill postgres' log: %w", err)
+	}
+	return nil
 }
 
 func (l *Lab) clusterFile(path ...string) string {

@@ -45,7 +45,7 @@ type Server struct {
 func (l *Lab) StartServer(ctx context.Context, opts ServerOptions) (*Server, error) {
 	s := l.newServer(opts)
 	if opts.Store == "postgres" {
-		cluster, err := l.postgres()
+		cluster, err := l.postgres(ctx)
 		if err != nil {
 			return nil, err
 		}

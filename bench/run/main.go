@@ -78,19 +78,19 @@ func run(ctx context.Context, o options) (err error) {
 	return errors.Join(rep.faults, err, rep.write(o.out))
 }
 
-// measureRound runs every scenario once. One that fails does not end the
-// others.
+// measureRound runs every scenario once, each after what the machine can do at
+// that moment. One that fails does not end the others.
 func measureRound(ctx context.Context, l *lab.Lab, rep *report, wanted []chosen) error {
-	raw, err := measureRaw(ctx, l)
-	if err != nil {
-		return fmt.Errorf("raw: %w", err)
-	}
-	rep.addRaw(raw)
 	var errs []error
 	for _, c := range wanted {
 		if ctx.Err() != nil {
 			return errors.Join(append(errs, ctx.Err())...)
 		}
+		raw, err := measureRaw(ctx, l)
+		if err != nil {
+			return errors.Join(append(errs, fmt.Errorf("raw: %w", err))...)
+		}
+		rep.addRaw(raw)
 		began := time.Now()
 		shown, err := measure(ctx, l, c)
 		if err != nil {

@@ -207,17 +207,23 @@ func (s shown) flat(name string, phases []string) []figure {
 	return append(figures, ratio(name, slices.Min(rates), slices.Max(rates)))
 }
 
-// losses shows what went wrong in all phases together.
+// losses shows what went wrong in all phases together, and how much of the
+// machine was somebody else's in the worst of them.
 func (s shown) losses() []figure {
 	var refused, missing, surplus int64
+	var stolen float64
 	for _, r := range s.readings {
 		for _, load := range r.loads {
 			refused += load.Refused + load.Broken
 		}
 		missing += r.missing
 		surplus += r.surplus
+		stolen = max(stolen, r.stolen)
 	}
-	return []figure{count(notAnswered, refused), count(notArrived, missing), count("arrived again", surplus)}
+	return []figure{
+		count(notAnswered, refused), count(notArrived, missing), count("arrived again", surplus),
+		{"stolen from the machine, at most in a phase", "%.1f %%", stolen},
+	}
 }
 
 const (

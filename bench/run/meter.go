@@ -12,6 +12,7 @@ import (
 // meter is what was used up to a moment.
 type meter struct {
 	used     usages
+	machine  lab.Machine
 	resident int64 // the greatest of the servers', now
 	disk     int64
 	wal      int64
@@ -34,7 +35,7 @@ func (w *world) meter(ctx context.Context) (m meter, err error) {
 		}
 		m.resident = max(m.resident, resident)
 	}
-	var errs [5]error
+	var errs [6]error
 	m.used.sink, errs[0] = w.sink.Usage()
 	m.used.postgres, errs[1] = w.lab.PostgresUsage()
 	m.disk, errs[2] = w.lab.StoreBytes(w.nodes[0])
@@ -42,6 +43,7 @@ func (w *world) meter(ctx context.Context) (m meter, err error) {
 	if w.logged {
 		m.log, errs[4] = w.lab.LogLength()
 	}
+	m.machine, errs[5] = lab.MachineTime()
 	return m, errors.Join(errs[:]...)
 }
 
@@ -53,6 +55,7 @@ func (r *reading) note(before, after meter) {
 	r.used.sink.CPU = after.used.sink.CPU - before.used.sink.CPU
 	r.grew = after.used.server.Peak - before.resident
 	r.disk, r.wal = after.disk-before.disk, after.wal-before.wal
+	r.stolen = 100 * float64(after.machine.Stolen-before.machine.Stolen) / float64(max(1, after.machine.All-before.machine.All))
 }
 
 // raws is what this machine does without a server between load and sink.

@@ -44,11 +44,12 @@ type reading struct {
 	loads   map[string]lab.LoadStats
 	sinks   map[string]lab.SinkStats
 	used    usages
-	grew    int64 // the server's memory, at most, from the phase's begin
-	disk    int64 // bytes that the store grew by, without the log
-	wal     int64 // bytes
-	missing int64 // deliveries that did not arrive in time
-	surplus int64 // arrivals of what had arrived
+	grew    int64   // the server's memory, at most, from the phase's begin
+	disk    int64   // bytes that the store grew by, without the log
+	wal     int64   // bytes
+	missing int64   // deliveries that did not arrive in time
+	surplus int64   // arrivals of what had arrived
+	stolen  float64 // percent of the machine's time
 
 	shares []float64       // of the slots, sampled
 	claims []time.Duration // how long the claims took

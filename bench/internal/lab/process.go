@@ -209,3 +209,31 @@ func readStat(pid int) (stat, error) {
 		waited: time.Duration(number(16)+number(17)) * tick,
 	}, nil
 }
+
+// Machine is the time of all its processors since it started.
+type Machine struct {
+	All    time.Duration
+	Stolen time.Duration // wanted, and given to others by the host of a virtual machine
+}
+
+// MachineTime returns the first line of /proc/stat (proc(5)).
+func MachineTime() (Machine, error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return Machine{}, err
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return Machine{}, fmt.Errorf("/proc/stat begins with %q", line)
+	}
+	var m Machine
+	for i, field := range fields[1:9] { // those of guests are in the first two
+		n, _ := strconv.ParseInt(field, 10, 64)
+		m.All += time.Duration(n) * tick
+		if i == 7 {
+			m.Stolen = time.Duration(n) * tick
+		}
+	}
+	return m, nil
+}

@@ -145,7 +145,9 @@ func (c *core) claimed(now time.Time, in claimed) {
 		if ep.lanes[l].low.Equal(w.After) { // else a scan says to look at all meanwhile
 			ep.lanes[l].low = state.Low
 		}
-		ep.backlog = max(0, ep.backlog-state.Claimed)
+		if w.Lane != postrider.LaneBulk {
+			ep.backlog = max(0, ep.backlog-state.Claimed)
+		}
 		if state.Waiting {
 			c.expect(ep, l, now.Add(state.In))
 		}

@@ -205,19 +205,21 @@ func TestTheNodeIsBehindOnlyByItsOwnFault(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		saturated bool
-		latency   time.Duration
-		paced     time.Duration
+		change    func(ep *endpoint, now time.Time)
 		want      time.Duration
 	}{
-		{"a due backlog of a fast endpoint while the processors are taken", true, time.Millisecond, 0, 100 * time.Second},
-		{"not while processors are free", false, time.Millisecond, 0, 0},
-		{"not by an endpoint that is slow itself", true, time.Second, 0, 0},
-		{"not by an endpoint that asked to wait", true, time.Millisecond, time.Hour, 0},
+		{"a due backlog while the processors are taken", true, func(*endpoint, time.Time) {}, 100 * time.Second},
+		{"not while processors are free", false, func(*endpoint, time.Time) {}, 0},
+		{"not at an endpoint that has all it may have at once", true, func(ep *endpoint, _ time.Time) { ep.inFlight = ep.limit }, 0},
+		{"not at an endpoint that asked to wait", true, func(ep *endpoint, now time.Time) { ep.pacedUntil = now.Add(time.Hour) }, 0},
+		{"not at an endpoint whose rate is used up", true, func(ep *endpoint, now time.Time) { ep.restUntil = now.Add(time.Hour) }, 0},
+		{"not at an endpoint whose host has all it may have at once", true, func(ep *endpoint, _ time.Time) { ep.host.inFlight = 1 << 20 }, 0},
 	} {
 		c, now := fixture(nil)
 		take(c, now, load{saturated: tt.saturated}) // the first look
 		ep := c.endpoint(postrider.EndpointID{1})
-		ep.latency, ep.backlog, ep.pacedUntil = tt.latency, 10_000, now.Add(tt.paced)
+		ep.backlog = 10_000
+		tt.change(ep, now)
 		c.settles = 25
 		if do := take(c, now.Add(time.Second/4)); do.behind != tt.want {
 			t.Errorf("%s: %v behind, want %v", tt.name, do.behind, tt.want)
@@ -230,10 +232,12 @@ func TestOnlyWhatIsDueIsBacklog(t *testing.T) {
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}
 	take(c, now, stored{waiting: []store.DueLane{
-		{Endpoint: id, Lane: postrider.LaneFirst, In: time.Hour}, {Endpoint: id, Lane: postrider.LaneFirst},
+		{Endpoint: id, Lane: postrider.LaneFirst, In: time.Hour},
+		{Endpoint: id, Lane: postrider.LaneFirst},
+		{Endpoint: id, Lane: postrider.LaneBulk},
 	}})
 	if n := c.endpoints[id].backlog; n != 1 {
-		t.Errorf("a backlog of %d, want the one that is due", n)
+		t.Errorf("a backlog of %d, want the one that is due and no bulk", n)
 	}
 }
 
@@ -241,7 +245,7 @@ func TestPromise5WhatPiledUpAtAnEndpointHoldsNoPublisherUp(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	ep := c.endpoint(postrider.EndpointID{1})
-	ep.latency, ep.pacedUntil = time.Millisecond, now.Add(time.Second)
+	ep.pacedUntil = now.Add(time.Second)
 	hour := make([]store.DueLane, 10_000)
 	for i := range hour {
 		hour[i] = store.DueLane{Endpoint: ep.id, Lane: postrider.LaneFirst}

@@ -73,8 +73,8 @@ func (c *core) stored(now time.Time, in stored) {
 			}
 			continue
 		}
-		if d.In <= 0 && !c.gated(now, ep) {
-			ep.backlog++
+		if d.In <= 0 && d.Lane != postrider.LaneBulk && !c.gated(now, ep) {
+			ep.backlog++ // bulk has a pace instead
 		}
 		c.found(now, d)
 	}
@@ -344,14 +344,17 @@ func (c *core) late(now time.Time) bool {
 	return len(c.answered) > 0 && now.Sub(c.answered[0].at) > c.opts.LeaseMargin/3
 }
 
-// busyLatency is the answer time from which on an endpoint with a backlog is
-// held to keep itself waiting.
-const busyLatency = 100 * time.Millisecond
+// couldTake reports whether more of what is due for the endpoint could be
+// under way: neither it nor its host is at a limit of its own.
+func (c *core) couldTake(now time.Time, ep *endpoint) bool {
+	return !c.gated(now, ep) && ep.inFlight < ep.slots() && !now.Before(ep.restUntil) &&
+		(ep.host == nil || ep.host.inFlight < c.opts.HostConcurrency)
+}
 
 // feelPressure looks four times a second at how long this node would need for
 // the backlog that is its own fault: while its processors are taken, what is due
-// for endpoints that may be sent to and answer fast. On the way it forgets
-// endpoints of which there is nothing to know.
+// for endpoints that could take more. On the way it forgets endpoints of which
+// there is nothing to know.
 func (c *core) feelPressure(now time.Time) {
 	const every = 250 * time.Millisecond
 	since := now.Sub(c.looked)
@@ -360,7 +363,7 @@ func (c *core) feelPressure(now time.Time) {
 	}
 	backlog := 0
 	for _, ep := range c.endpoints {
-		if c.load.saturated && !c.gated(now, ep) && ep.latency < busyLatency {
+		if c.load.saturated && c.couldTake(now, ep) {
 			backlog += ep.backlog
 		}
 		c.forget(now, ep)

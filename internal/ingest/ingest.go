@@ -216,9 +216,10 @@ func (in *Ingest) flushWhatComes(ctx context.Context) {
 }
 
 // holdBack lets deliveries go first while they do not keep up: a twentieth of
-// what the node is behind over a second, and at most 100 ms.
+// what the node is behind over 50 ms, and at most 100 ms. What falls behind has
+// to be claimed and costs more, so a node that is let to does not catch up.
 func (in *Ingest) holdBack(ctx context.Context) {
-	hold := min((in.dispatch.Behind()-time.Second)/20, 100*time.Millisecond)
+	hold := min((in.dispatch.Behind()-50*time.Millisecond)/20, 100*time.Millisecond)
 	if hold > 0 {
 		pause(ctx, hold)
 	}

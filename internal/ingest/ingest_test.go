@@ -476,7 +476,7 @@ func TestPublishesWaitWhileDeliveriesAreBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, ingest.Options{})
-		r.behind = 2400 * time.Millisecond
+		r.behind = 1450 * time.Millisecond
 		stop := r.run()
 		start := time.Now()
 		r.publish(r.event("", `1`))

@@ -207,22 +207,28 @@ func (s shown) flat(name string, phases []string) []figure {
 	return append(figures, ratio(name, slices.Min(rates), slices.Max(rates)))
 }
 
-// losses shows what went wrong in all phases together, and how much of the
-// machine was somebody else's in the worst of them.
+// stolen returns the percentage of the machine that was somebody else's in the
+// phase that lost most.
+func (s shown) stolen() (most float64) {
+	for _, r := range s.readings {
+		most = max(most, r.stolen)
+	}
+	return most
+}
+
+// losses shows what went wrong in all phases together.
 func (s shown) losses() []figure {
 	var refused, missing, surplus int64
-	var stolen float64
 	for _, r := range s.readings {
 		for _, load := range r.loads {
 			refused += load.Refused + load.Broken
 		}
 		missing += r.missing
 		surplus += r.surplus
-		stolen = max(stolen, r.stolen)
 	}
 	return []figure{
 		count(notAnswered, refused), count(notArrived, missing), count("arrived again", surplus),
-		{"stolen from the machine, at most in a phase", "%.1f %%", stolen},
+		{"stolen from the machine, at most in a phase", "%.1f %%", s.stolen()},
 	}
 }
 

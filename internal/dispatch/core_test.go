@@ -200,7 +200,7 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-func TestTheNodeIsBehindOnlyByItsOwnFault(t *testing.T) {
+func TestPromise5TheNodeIsBehindOnlyByItsOwnFault(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name      string

@@ -348,7 +348,7 @@ func (c *core) late(now time.Time) bool {
 // under way: neither it nor its host is at a limit of its own.
 func (c *core) couldTake(now time.Time, ep *endpoint) bool {
 	return !c.gated(now, ep) && ep.inFlight < ep.slots() && !now.Before(ep.restUntil) &&
-		(ep.host == nil || ep.host.inFlight < c.opts.HostConcurrency)
+		ep.host.inFlight < c.opts.HostConcurrency
 }
 
 // feelPressure looks four times a second at how long this node would need for

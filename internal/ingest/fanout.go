@@ -64,6 +64,9 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 		}
 		in.holdBack(ctx)
 		in.letBulkThrough(ctx)
+		if ctx.Err() != nil {
+			return false, nil // the job's next chunk is due when its lease ends
+		}
 	}
 }
 
@@ -81,7 +84,9 @@ func (in *Ingest) letBulkThrough(ctx context.Context) {
 	}
 }
 
-// fanOutChunk commits one chunk of a job and moves its cursor.
+// fanOutChunk commits one chunk of a job and moves its cursor. The end of ctx
+// does not cut the commit: a chunk that is stored after its credit was given
+// back would leave leases that nobody serves.
 func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool, err error) {
 	matched := in.index.matchNext(job, in.opts.FanOutChunk)
 	chunk := store.FanOutChunk{
@@ -96,7 +101,9 @@ func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool
 	}
 	e := store.NewEvent{Event: job.Event, Deliveries: chunk.Deliveries}
 	admitted := in.admit([]store.Batch{{e}})
-	if err := in.inbox.FanOut(ctx, chunk); err != nil {
+	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	if err := in.inbox.FanOut(commit, chunk); err != nil {
 		in.dispatch.Stored(nil, nil, admittedOf(admitted))
 		return false, err
 	}

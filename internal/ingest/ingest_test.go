@@ -331,6 +331,47 @@ func TestInterruptedFanOutIsResumed(t *testing.T) {
 	})
 }
 
+// slowToAnswer stores a chunk, and answers once the context it was called with
+// or the given one has ended: what a database does whose client goes away.
+type slowToAnswer struct {
+	store.Inbox
+	stored chan struct{}
+	answer <-chan struct{}
+}
+
+func (s *slowToAnswer) FanOut(ctx context.Context, c store.FanOutChunk) error {
+	if err := s.Inbox.FanOut(ctx, c); err != nil {
+		return err
+	}
+	close(s.stored)
+	select {
+	case <-s.answer:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestAShutdownCutsNoChunkOfAFanOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, ingest.Options{FanOutAbove: 10, FanOutChunk: 7})
+		r.endpoints(20, postrider.EndpointEnabled)
+		answer := make(chan struct{})
+		slow := &slowToAnswer{Inbox: r.store, stored: make(chan struct{}), answer: answer}
+		r.inbox = slow
+		stop := r.run()
+		r.publish(r.event("", `1`))
+		<-slow.stored
+		time.AfterFunc(time.Second, func() { close(answer) }) // while it stops
+		stop()
+		if len(r.started) != 7 || r.credit != 7 {
+			t.Errorf("%d deliveries were handed over and %d keep their credit, want the 7 that were stored leased",
+				len(r.started), r.credit)
+		}
+	})
+}
+
 // blocked never commits until it is released.
 type blocked struct {
 	store.Inbox

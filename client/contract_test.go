@@ -50,7 +50,7 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 		return answered(c.CreateAccount(x, full[client.NewAccount]()))
 	},
 	"get-account": func(x ctx, c *client.Client) (any, error) { return answered(c.Account(x, "a")) },
-	"change-account": func(x ctx, c *client.Client) (any, error) {
+	"update-account": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.ChangeAccount(x, "a", full[client.AccountChange]()))
 	},
 
@@ -81,7 +81,7 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	},
 	"delete-endpoint": func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteEndpoint(x, ep) },
 	"get-endpoint":    func(x ctx, c *client.Client) (any, error) { return answered(c.Endpoint(x, ep)) },
-	"change-endpoint": func(x ctx, c *client.Client) (any, error) {
+	"update-endpoint": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.ChangeEndpoint(x, ep, full[client.EndpointChange]()))
 	},
 	"get-circuit": func(x ctx, c *client.Client) (any, error) { return answered(c.Circuit(x, ep)) },
@@ -112,7 +112,7 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	},
 	"delete-event-type": func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteEventType(x, "a") },
 	"get-event-type":    func(x ctx, c *client.Client) (any, error) { return answered(c.EventType(x, "a")) },
-	"change-event-type": func(x ctx, c *client.Client) (any, error) { return answered(c.DescribeEventType(x, "a", "d")) },
+	"update-event-type": func(x ctx, c *client.Client) (any, error) { return answered(c.DescribeEventType(x, "a", "d")) },
 
 	"list-events":   func(x ctx, c *client.Client) (any, error) { return answered(c.Events(x, full[client.EventFilter]())) },
 	"publish-event": func(x ctx, c *client.Client) (any, error) { return answered(c.Publish(x, full[client.NewEvent]())) },

@@ -29,12 +29,12 @@ func viewAccount(a postrider.Account) accountView {
 	return accountView{ID: a.ID.String(), UID: orNull(a.UID), Name: a.Name, CreatedAt: instant(a.CreatedAt)}
 }
 
-type newAccount struct {
+type accountCreate struct {
 	UID  string `json:"uid,omitempty" doc:"Your own name for it. It may be used wherever the id may."`
 	Name string `json:"name,omitempty"`
 }
 
-type accountPatch struct {
+type accountUpdate struct {
 	UID  *string `json:"uid,omitempty"`
 	Name *string `json:"name,omitempty"`
 }
@@ -48,7 +48,7 @@ func (rt *router) accounts() {
 	handle(rt, route{
 		name: "create-account", path: "POST /accounts",
 		about: "Create an account",
-		scope: admin, status: 201, body: newAccount{},
+		scope: admin, status: 201, body: accountCreate{},
 	}, rt.createAccount)
 	handle(rt, route{
 		name: "list-accounts", path: "GET /accounts",
@@ -61,14 +61,14 @@ func (rt *router) accounts() {
 		scope: admin,
 	}, rt.getAccount)
 	handle(rt, route{
-		name: "change-account", path: "PATCH /accounts/{account}",
+		name: "update-account", path: "PATCH /accounts/{account}",
 		about: "Change an account",
-		scope: admin, body: accountPatch{},
+		scope: admin, body: accountUpdate{},
 	}, rt.changeAccount)
 }
 
 func (s *server) createAccount(ctx context.Context, _ *none) (*reply[accountView], error) {
-	var body newAccount
+	var body accountCreate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (s *server) getAccount(ctx context.Context, in *accountPath) (*reply[accoun
 }
 
 func (s *server) changeAccount(ctx context.Context, in *accountPath) (*reply[accountView], error) {
-	var body accountPatch
+	var body accountUpdate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}

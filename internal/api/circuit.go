@@ -31,7 +31,7 @@ func viewCircuit(c postrider.Circuit) circuitView {
 	}
 }
 
-type circuitChange struct {
+type circuitUpdate struct {
 	Status string `json:"status" enum:"closed,open,half_open" doc:"open: for max_cooldown_ms. closed: go on. half_open: open, but probe as soon as something waits."`
 }
 
@@ -44,7 +44,7 @@ func (rt *router) circuits() {
 	handle(rt, route{
 		name: "set-circuit", path: "POST /endpoints/{endpoint}/circuit",
 		about: "Open, close or probe an endpoint's circuit by hand",
-		scope: postrider.ScopeWebhooksWrite, body: circuitChange{},
+		scope: postrider.ScopeWebhooksWrite, body: circuitUpdate{},
 	}, rt.setCircuit)
 }
 
@@ -70,7 +70,7 @@ func (s *server) circuit(ctx context.Context, id postrider.EndpointID) (postride
 }
 
 func (s *server) setCircuit(ctx context.Context, in *EndpointPath) (*reply[circuitView], error) {
-	var body circuitChange
+	var body circuitUpdate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func viewDeadLetter(d postrider.DeadLetter) deadLetterView {
 	}
 }
 
-type discardBody struct {
+type deadLetterDiscard struct {
 	Reason string `json:"reason,omitempty" doc:"Why, for whoever reads the record later."`
 }
 
@@ -56,7 +56,7 @@ func (rt *router) deadLetters() {
 	handle(rt, route{
 		name: "discard-dead-letter", path: "POST /dead-letters/{delivery}/discard",
 		about: "Lay a dead letter aside",
-		scope: write, body: discardBody{}, empty: true,
+		scope: write, body: deadLetterDiscard{}, empty: true,
 	}, rt.discardDeadLetter)
 }
 
@@ -95,7 +95,7 @@ func (s *server) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*reply
 }
 
 func (s *server) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[deadLetterView], error) {
-	var body discardBody
+	var body deadLetterDiscard
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}

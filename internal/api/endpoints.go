@@ -41,7 +41,7 @@ func viewEndpoint(e postrider.Endpoint) endpointView {
 	}
 }
 
-type newEndpoint struct {
+type endpointCreate struct {
 	Account     string   `json:"account,omitempty" doc:"Its id or uid. May be left out by a key that is bound to an account."`
 	UID         string   `json:"uid,omitempty" doc:"Your own name for it, unique in the account."`
 	URL         string   `json:"url" example:"https://acme.example/hooks"`
@@ -51,7 +51,7 @@ type newEndpoint struct {
 	NewSecrets
 }
 
-type endpointPatch struct {
+type endpointUpdate struct {
 	UID         *string  `json:"uid,omitempty"`
 	URL         *string  `json:"url,omitempty"`
 	Description *string  `json:"description,omitempty"`
@@ -64,7 +64,7 @@ type EndpointPath struct {
 	Endpoint string `path:"endpoint"`
 }
 
-type statusReason struct {
+type endpointReason struct {
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -73,7 +73,7 @@ func (rt *router) endpoints() {
 	handle(rt, route{
 		name: "create-endpoint", path: "POST /endpoints",
 		about: "Create an endpoint",
-		scope: write, status: 201, body: newEndpoint{},
+		scope: write, status: 201, body: endpointCreate{},
 	}, rt.createEndpoint)
 	handle(rt, route{
 		name: "list-endpoints", path: "GET /endpoints",
@@ -86,9 +86,9 @@ func (rt *router) endpoints() {
 		scope: read,
 	}, rt.getEndpoint)
 	handle(rt, route{
-		name: "change-endpoint", path: "PATCH /endpoints/{endpoint}",
+		name: "update-endpoint", path: "PATCH /endpoints/{endpoint}",
 		about: "Change an endpoint",
-		scope: write, body: endpointPatch{},
+		scope: write, body: endpointUpdate{},
 	}, rt.changeEndpoint)
 	handle(rt, route{
 		name: "delete-endpoint", path: "DELETE /endpoints/{endpoint}",
@@ -99,13 +99,13 @@ func (rt *router) endpoints() {
 		handle(rt, route{
 			name: c.verb + "-endpoint", path: "POST /endpoints/{endpoint}/" + c.verb,
 			about: c.about,
-			scope: write, body: statusReason{}, empty: true,
+			scope: write, body: endpointReason{}, empty: true,
 		}, rt.changeStatus(c))
 	}
 	handle(rt, route{
 		name: "verify-endpoint", path: "POST /endpoints/{endpoint}/verify",
 		about: "Ask the receiver whether it wants events, and go on sending if they waited for that",
-		scope: write, body: verification{}, empty: true,
+		scope: write, body: endpointVerification{}, empty: true,
 	}, rt.verifyEndpoint)
 	handle(rt, route{
 		name: "test-endpoint", path: "POST /endpoints/{endpoint}/test",
@@ -115,7 +115,7 @@ func (rt *router) endpoints() {
 }
 
 func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[endpointView], error) {
-	var body newEndpoint
+	var body endpointCreate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
@@ -245,7 +245,7 @@ func (s *server) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[endp
 }
 
 func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[endpointView], error) {
-	var body endpointPatch
+	var body endpointUpdate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
@@ -310,7 +310,7 @@ var statusChanges = []statusChange{{
 
 func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPath) (*reply[endpointView], error) {
 	return func(ctx context.Context, in *EndpointPath) (*reply[endpointView], error) {
-		var body statusReason
+		var body endpointReason
 		if err := decodeIfAny(ctx, &body); err != nil {
 			return nil, err
 		}

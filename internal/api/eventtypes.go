@@ -18,12 +18,12 @@ func viewEventType(t postrider.EventType) eventTypeView {
 	return eventTypeView{Name: t.Name, Description: t.Description, CreatedAt: instant(t.CreatedAt)}
 }
 
-type newEventType struct {
+type eventTypeCreate struct {
 	Name        string `json:"name" example:"order.created"`
 	Description string `json:"description,omitempty"`
 }
 
-type eventTypePatch struct {
+type eventTypeUpdate struct {
 	Description *string `json:"description,omitempty"`
 }
 
@@ -36,7 +36,7 @@ func (rt *router) eventTypes() {
 	handle(rt, route{
 		name: "create-event-type", path: "POST /event-types",
 		about: "Add an event type to the catalogue",
-		scope: admin, status: 201, body: newEventType{},
+		scope: admin, status: 201, body: eventTypeCreate{},
 	}, rt.createEventType)
 	handle(rt, route{
 		name: "list-event-types", path: "GET /event-types",
@@ -49,9 +49,9 @@ func (rt *router) eventTypes() {
 		scope: read,
 	}, rt.getEventType)
 	handle(rt, route{
-		name: "change-event-type", path: "PATCH /event-types/{name}",
+		name: "update-event-type", path: "PATCH /event-types/{name}",
 		about: "Change an event type",
-		scope: admin, body: eventTypePatch{},
+		scope: admin, body: eventTypeUpdate{},
 	}, rt.changeEventType)
 	handle(rt, route{
 		name: "delete-event-type", path: "DELETE /event-types/{name}",
@@ -61,7 +61,7 @@ func (rt *router) eventTypes() {
 }
 
 func (s *server) createEventType(ctx context.Context, _ *none) (*reply[eventTypeView], error) {
-	var body newEventType
+	var body eventTypeCreate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (s *server) getEventType(ctx context.Context, in *eventTypePath) (*reply[ev
 }
 
 func (s *server) changeEventType(ctx context.Context, in *eventTypePath) (*reply[eventTypeView], error) {
-	var body eventTypePatch
+	var body eventTypeUpdate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}

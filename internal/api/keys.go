@@ -34,7 +34,7 @@ func viewKey(k postrider.APIKey) keyView {
 	}
 }
 
-type newKey struct {
+type keyCreate struct {
 	Name      string   `json:"name"`
 	Scopes    []string `json:"scopes" enum:"events:write,webhooks:read,webhooks:write,admin"`
 	Account   string   `json:"account,omitempty" doc:"The id or uid of the one account that the key may reach."`
@@ -50,7 +50,7 @@ func (rt *router) keys() {
 	handle(rt, route{
 		name: "create-api-key", path: "POST /api-keys",
 		about: "Create an API key",
-		scope: admin, status: 201, body: newKey{},
+		scope: admin, status: 201, body: keyCreate{},
 	}, rt.createKey)
 	handle(rt, route{
 		name: "list-api-keys", path: "GET /api-keys",
@@ -70,7 +70,7 @@ func (rt *router) keys() {
 }
 
 func (s *server) createKey(ctx context.Context, _ *none) (*reply[keyView], error) {
-	var body newKey
+	var body keyCreate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (s *server) createKey(ctx context.Context, _ *none) (*reply[keyView], error
 }
 
 // fill sets the key's scopes and expiry, and returns every fault.
-func (b newKey) fill(key *postrider.APIKey, now time.Time) error {
+func (b keyCreate) fill(key *postrider.APIKey, now time.Time) error {
 	faults := []error{checkText("name", b.Name, maxName)}
 	if b.Name == "" {
 		faults = append(faults, invalid("name", "is required"))

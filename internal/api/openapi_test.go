@@ -57,8 +57,8 @@ func TestAnswersMayGrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, closed := range map[string]bool{
-		"Delivery": false, "PageDelivery": false, "Endpoint": false, "Retry": false, "CircuitPolicy": false, "Circuit": false, "Problem": false, "Fault": false,
-		"NewEvent": true, "NewEndpoint": true, "CircuitChange": true,
+		"Delivery": false, "DeliveryPage": false, "Endpoint": false, "Retry": false, "CircuitPolicy": false, "Circuit": false, "Problem": false, "Fault": false,
+		"EventCreate": true, "EndpointCreate": true, "CircuitUpdate": true,
 	} {
 		schema, ok := document.Components.Schemas[name]
 		if !ok || (schema.Closed != nil) != closed {

@@ -33,7 +33,7 @@ const hopsHeader = "Webhook-Hops"
 
 const maxHops = 8
 
-type newEvent struct {
+type eventCreate struct {
 	Account        string          `json:"account,omitempty" doc:"Its id or uid. May be left out by a key that is bound to an account."`
 	Type           string          `json:"type" example:"order.created"`
 	Data           json.RawMessage `json:"data" doc:"Any JSON. It is stored, signed and sent to the byte as it is here."`
@@ -42,8 +42,8 @@ type newEvent struct {
 	APIVersion     string          `json:"api_version,omitempty" maxLength:"64" doc:"The version of your own API that data follows."`
 }
 
-type newBatch struct {
-	Events []newEvent `json:"events" nullable:"false" minItems:"1" maxItems:"1000"`
+type eventBatch struct {
+	Events []eventCreate `json:"events" nullable:"false" minItems:"1" maxItems:"1000"`
 }
 
 type receiptView struct {
@@ -61,7 +61,7 @@ func viewReceipt(r postrider.Receipt) receiptView {
 	return view
 }
 
-type batchItem struct {
+type batchReceipt struct {
 	ID        string `json:"id"`
 	Duplicate bool   `json:"duplicate"`
 }
@@ -80,19 +80,19 @@ func (rt *router) publishing() {
 		name: "publish-event", path: "POST /events",
 		about: "Publish an event",
 		scope: postrider.ScopeEventsWrite, status: http.StatusAccepted,
-		body: newEvent{}, limit: int64(rt.opts.MaxData + envelopeRoom), again: true, headers: []*huma.Param{key, hops},
+		body: eventCreate{}, limit: int64(rt.opts.MaxData + envelopeRoom), again: true, headers: []*huma.Param{key, hops},
 	}, rt.publish)
-	plainly[list[batchItem]](rt, route{
+	plainly[list[batchReceipt]](rt, route{
 		name: "publish-events", path: "POST /events/batch",
 		about: "Publish up to 1,000 events, all or none; their idempotency keys are in the events, not in a header",
 		scope: postrider.ScopeEventsWrite, status: http.StatusAccepted,
-		body: newBatch{}, limit: rt.opts.MaxBatch, headers: []*huma.Param{hops},
+		body: eventBatch{}, limit: rt.opts.MaxBatch, headers: []*huma.Param{hops},
 	}, rt.publishBatch)
 }
 
 // publish answers 202, or 200 for a duplicate.
 func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
-	var body newEvent
+	var body eventCreate
 	if err := jsonx.Decode(buf.Bytes(), &body); err != nil {
 		return 0, err
 	}
@@ -134,7 +134,7 @@ func appendReceipt(text []byte, r postrider.Receipt) []byte {
 }
 
 // takeKey makes the key that the header has the event's own.
-func (b *newEvent) takeKey(header http.Header) error {
+func (b *eventCreate) takeKey(header http.Header) error {
 	keys := header[keyHeader]
 	switch {
 	case len(keys) == 0:
@@ -190,7 +190,7 @@ func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, erro
 	if err != nil {
 		return 0, err
 	}
-	var body newBatch
+	var body eventBatch
 	if err := jsonx.Decode(buf.Bytes(), &body); err != nil {
 		return 0, err
 	}
@@ -210,7 +210,7 @@ func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, erro
 	return http.StatusAccepted, nil
 }
 
-// appendBatch writes a list of batchItems.
+// appendBatch writes a list of batchReceipts.
 func appendBatch(text []byte, receipts []postrider.Receipt) []byte {
 	text = append(text, `{"data":[`...)
 	for i, r := range receipts {
@@ -224,7 +224,7 @@ func appendBatch(text []byte, receipts []postrider.Receipt) []byte {
 	return append(text, "]}\n"...)
 }
 
-func (s *server) batch(ctx context.Context, bodies []newEvent) ([]postrider.Event, error) {
+func (s *server) batch(ctx context.Context, bodies []eventCreate) ([]postrider.Event, error) {
 	if n := len(bodies); n < 1 || n > maxBatch {
 		return nil, invalid("events", fmt.Sprintf("must have 1 to %d events", maxBatch))
 	}
@@ -255,7 +255,7 @@ func within(at string, err error) error {
 }
 
 // event returns the event that a body asks for, or every fault of it.
-func (s *server) event(ctx context.Context, b *newEvent) (postrider.Event, error) {
+func (s *server) event(ctx context.Context, b *eventCreate) (postrider.Event, error) {
 	account, err := s.reachOne(ctx, "account", b.Account)
 	err = errors.Join(err,
 		postrider.CheckType("type", b.Type),

@@ -78,11 +78,18 @@ func (s *server) router() http.Handler {
 	return mux
 }
 
-// schemaName names a schema after its Go type: page[deliveryView] is
-// PageDelivery.
+// schemaName names a schema after its Go type: accountCreate is AccountCreate,
+// deliveryView is Delivery, page[deliveryView] is DeliveryPage. No name begins
+// with New, because generators of clients name constructors so.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
-	return strings.TrimSuffix(strings.TrimSuffix(name, "View"), "JSON")
+	name = strings.TrimSuffix(strings.TrimSuffix(name, "View"), "JSON")
+	for _, generic := range []string{"Page", "List"} {
+		if item, ok := strings.CutPrefix(name, generic); ok && strings.Contains(t.Name(), "[") {
+			return item + generic
+		}
+	}
+	return name
 }
 
 // document returns the OpenAPI document as it is served and committed.

@@ -59,7 +59,7 @@ type NewSecrets struct {
 	KeyType *string  `json:"key_type,omitempty" enum:"hmac,ed25519" doc:"What kind of secret to make; default hmac. Of ed25519 the receiver gets the public key."`
 }
 
-type rotation struct {
+type secretRotation struct {
 	Secret  *string `json:"secret,omitempty" doc:"A secret to bring along, as for a new endpoint; default: one is made."`
 	KeyType *string `json:"key_type,omitempty" enum:"hmac,ed25519" doc:"What kind of secret to make; default hmac."`
 	Overlap *int64  `json:"overlap_ms,omitempty" doc:"How long the old secrets go on signing; default 24 hours, at most 30 days, 0 revokes them at once."`
@@ -81,7 +81,7 @@ func (rt *router) secrets() {
 	handle(rt, route{
 		name: "rotate-secret", path: "POST /endpoints/{endpoint}/secrets/rotate",
 		about: "Give an endpoint a new secret",
-		scope: write, body: rotation{}, empty: true,
+		scope: write, body: secretRotation{}, empty: true,
 	}, rt.rotateSecret)
 	handle(rt, route{
 		name: "revoke-secret", path: "DELETE /endpoints/{endpoint}/secrets/{secret}",
@@ -113,7 +113,7 @@ func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[list
 }
 
 func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[secretView], error) {
-	var body rotation
+	var body secretRotation
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[sec
 }
 
 // field names what says of which kind the new secret is.
-func (r rotation) field() string {
+func (r secretRotation) field() string {
 	if r.Secret != nil {
 		return "secret"
 	}
@@ -151,7 +151,7 @@ func (r rotation) field() string {
 }
 
 // read returns how long the old secrets stay, and the new one.
-func (r rotation) read() (time.Duration, signature.Secret, error) {
+func (r secretRotation) read() (time.Duration, signature.Secret, error) {
 	overlap := defaultOverlap
 	if r.Overlap != nil {
 		overlap = millis(*r.Overlap)

@@ -14,7 +14,7 @@ import (
 // that it wants events.
 const reasonUnverified = "unverified"
 
-type verification struct {
+type endpointVerification struct {
 	Method *string `json:"method,omitempty" enum:"challenge,cloudevents" doc:"How the receiver is asked; default: the operator's choice, where there is one."`
 }
 
@@ -41,7 +41,7 @@ func (s *server) mayGo(e postrider.Endpoint, to postrider.EndpointStatus) error 
 // verifyEndpoint asks the receiver, and notes that it agreed, unless the URL is
 // another one by then.
 func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[endpointView], error) {
-	var body verification
+	var body endpointVerification
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[e
 
 // verifyMethod returns how to ask: as the operator wants it, or else as the
 // body says.
-func (s *server) verifyMethod(body verification) (string, error) {
+func (s *server) verifyMethod(body endpointVerification) (string, error) {
 	method := value(body.Method)
 	switch {
 	case s.opts.Verify != "" && (body.Method == nil || method == s.opts.Verify):

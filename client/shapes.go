@@ -42,7 +42,7 @@ type AccountChange struct {
 
 // NewEvent is an event to publish. Account is an id or your own uid.
 type NewEvent struct {
-	Account        string          `json:"account"`
+	Account        string          `json:"account,omitempty"` // empty: that of the key
 	Type           string          `json:"type"`
 	Data           json.RawMessage `json:"-"` // sent as it is, see encode
 	APIVersion     string          `json:"api_version,omitempty"`
@@ -147,7 +147,7 @@ type Endpoint struct {
 // NewEndpoint is an endpoint to create. What is left zero gets the server's
 // default. Account is an id or your own uid.
 type NewEndpoint struct {
-	Account      string     `json:"account"`
+	Account      string     `json:"account,omitempty"` // empty: that of the key
 	URL          string     `json:"url"`
 	EventTypes   []string   `json:"event_types"` // order.created, order.* or *
 	UID          string     `json:"uid,omitempty"`

@@ -30,8 +30,8 @@ func viewAccount(a postrider.Account) accountView {
 }
 
 type accountCreate struct {
-	UID  string `json:"uid,omitempty" doc:"Your own name for it. It may be used wherever the id may."`
-	Name string `json:"name,omitempty"`
+	UID  *string `json:"uid,omitempty" minLength:"1" doc:"Your own name for it. It may be used wherever the id may. A name or a uid is required."`
+	Name string  `json:"name,omitempty"`
 }
 
 type accountUpdate struct {
@@ -72,12 +72,18 @@ func (s *server) createAccount(ctx context.Context, _ *none) (*reply[accountView
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
+	if err := notEmpty("uid", body.UID); err != nil {
+		return nil, err
+	}
+	if body.UID == nil && body.Name == "" {
+		return nil, invalid("name", "is required where there is no uid")
+	}
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return s.putAccount(ctx, postrider.Account{
-		ID: store.NewID[postrider.AccountID](s.IDs), UID: body.UID, Name: body.Name, CreatedAt: now,
+		ID: store.NewID[postrider.AccountID](s.IDs), UID: value(body.UID), Name: body.Name, CreatedAt: now,
 	})
 }
 

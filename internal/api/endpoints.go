@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,8 +43,8 @@ func viewEndpoint(e postrider.Endpoint) endpointView {
 }
 
 type endpointCreate struct {
-	Account     string   `json:"account,omitempty" doc:"Its id or uid. May be left out by a key that is bound to an account."`
-	UID         string   `json:"uid,omitempty" doc:"Your own name for it, unique in the account."`
+	Account     *string  `json:"account,omitempty" minLength:"1" doc:"Its id or uid. May be left out by a key that is bound to an account."`
+	UID         *string  `json:"uid,omitempty" minLength:"1" doc:"Your own name for it, unique in the account."`
 	URL         string   `json:"url" example:"https://acme.example/hooks"`
 	Description string   `json:"description,omitempty"`
 	EventTypes  []string `json:"event_types" nullable:"false" example:"[\"order.*\"]" doc:"Types, prefixes like order.* or *; any that matches subscribes."`
@@ -119,12 +120,13 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[endpointVi
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
-	account, err := s.reachOne(ctx, "account", body.Account)
+	account, err := s.reachOne(ctx, "account", value(body.Account))
 	if err != nil && !errors.Is(err, postrider.ErrInvalid) {
 		return nil, err
 	}
+	err = errors.Join(cmp.Or(notEmpty("account", body.Account), err), notEmpty("uid", body.UID))
 	e := postrider.Endpoint{
-		ID: store.NewID[postrider.EndpointID](s.IDs), Account: account, UID: body.UID, URL: body.URL,
+		ID: store.NewID[postrider.EndpointID](s.IDs), Account: account, UID: value(body.UID), URL: body.URL,
 		Description: body.Description, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
 	}
 	e.EventTypes = patterns(body.EventTypes)

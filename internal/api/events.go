@@ -37,8 +37,8 @@ type EventPath struct {
 }
 
 type eventReplay struct {
-	Endpoint string `json:"endpoint,omitempty" doc:"Only to this endpoint."`
-	Status   string `json:"status,omitempty" enum:"delivered,dead,cancelled,skipped" doc:"Only where the last delivery has this status."`
+	Endpoint *string `json:"endpoint,omitempty" minLength:"1" doc:"Only to this endpoint."`
+	Status   *string `json:"status,omitempty" enum:"delivered,dead,cancelled,skipped" doc:"Only where the last delivery has this status."`
 }
 
 func (rt *router) events() {
@@ -176,8 +176,8 @@ func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[list[de
 // lastDeliveries returns the event's last delivery to each endpoint that the
 // body selects, without those that are pending.
 func (s *server) lastDeliveries(ctx context.Context, e postrider.Event, b eventReplay) ([]postrider.Delivery, error) {
-	endpoint, err := filtered[postrider.EndpointID]("endpoint", b.Endpoint)
-	if err := errors.Join(err, checkEnded("status", b.Status)); err != nil {
+	endpoint, err := filtered[postrider.EndpointID]("endpoint", value(b.Endpoint))
+	if err := errors.Join(notEmpty("endpoint", b.Endpoint), err, checkEnded("status", b.Status)); err != nil {
 		return nil, err
 	}
 	query := store.DeliveryQuery{Account: e.Account, Event: e.ID, Endpoint: endpoint, Paging: store.Paging{Limit: store.MaxLimit}}
@@ -189,7 +189,7 @@ func (s *server) lastDeliveries(ctx context.Context, e postrider.Event, b eventR
 			return nil, err
 		}
 		for _, d := range deliveries.Items { // newest first
-			if !seen[d.Endpoint] && d.Status != postrider.Pending && (b.Status == "" || string(d.Status) == b.Status) {
+			if !seen[d.Endpoint] && d.Status != postrider.Pending && (b.Status == nil || string(d.Status) == *b.Status) {
 				last = append(last, d)
 			}
 			seen[d.Endpoint] = true
@@ -203,9 +203,12 @@ func (s *server) lastDeliveries(ctx context.Context, e postrider.Event, b eventR
 	}
 }
 
-func checkEnded(field, status string) error {
-	switch postrider.Status(status) {
-	case "", postrider.Delivered, postrider.Dead, postrider.Cancelled, postrider.Skipped:
+func checkEnded(field string, status *string) error {
+	if status == nil {
+		return nil
+	}
+	switch postrider.Status(*status) {
+	case postrider.Delivered, postrider.Dead, postrider.Cancelled, postrider.Skipped:
 		return nil
 	case postrider.Pending:
 	}

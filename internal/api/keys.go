@@ -37,7 +37,7 @@ func viewKey(k postrider.APIKey) keyView {
 type keyCreate struct {
 	Name      string   `json:"name"`
 	Scopes    []string `json:"scopes" enum:"events:write,webhooks:read,webhooks:write,admin"`
-	Account   string   `json:"account,omitempty" doc:"The id or uid of the one account that the key may reach."`
+	Account   *string  `json:"account,omitempty" minLength:"1" doc:"The id or uid of the one account that the key may reach; absent: the key reaches every account."`
 	ExpiresAt *string  `json:"expires_at,omitempty" format:"date-time"`
 }
 
@@ -83,7 +83,7 @@ func (s *server) createKey(ctx context.Context, _ *none) (*reply[keyView], error
 	if err := body.fill(&key, now); err != nil {
 		return nil, err
 	}
-	if key.Account, err = s.reach(ctx, "account", body.Account); err != nil {
+	if key.Account, err = s.reach(ctx, "account", value(body.Account)); err != nil {
 		return nil, err
 	}
 	if err := s.Store.PutKey(ctx, key); err != nil {
@@ -96,7 +96,7 @@ func (s *server) createKey(ctx context.Context, _ *none) (*reply[keyView], error
 
 // fill sets the key's scopes and expiry, and returns every fault.
 func (b keyCreate) fill(key *postrider.APIKey, now time.Time) error {
-	faults := []error{checkText("name", b.Name, maxName)}
+	faults := []error{checkText("name", b.Name, maxName), notEmpty("account", b.Account)}
 	if b.Name == "" {
 		faults = append(faults, invalid("name", "is required"))
 	}
@@ -108,7 +108,7 @@ func (b keyCreate) fill(key *postrider.APIKey, now time.Time) error {
 		if !slices.Contains(postrider.Scopes, scope) {
 			faults = append(faults, invalid(field, "must be events:write, webhooks:read, webhooks:write or admin"))
 		}
-		if scope == postrider.ScopeAdmin && b.Account != "" {
+		if scope == postrider.ScopeAdmin && b.Account != nil {
 			faults = append(faults, invalid(field, "must not be admin for a key that is bound to an account"))
 		}
 		key.Scopes = append(key.Scopes, scope)

@@ -34,7 +34,7 @@ const hopsHeader = "Webhook-Hops"
 const maxHops = 8
 
 type eventCreate struct {
-	Account        string          `json:"account,omitempty" doc:"Its id or uid. May be left out by a key that is bound to an account."`
+	Account        *string         `json:"account,omitempty" minLength:"1" doc:"Its id or uid. May be left out by a key that is bound to an account."`
 	Type           string          `json:"type" example:"order.created"`
 	Data           json.RawMessage `json:"data" doc:"Any JSON. It is stored, signed and sent to the byte as it is here."`
 	IdempotencyKey *string         `json:"idempotency_key,omitempty" minLength:"1" maxLength:"256" doc:"The same key and content again publishes nothing and answers with the first event's id."`
@@ -256,7 +256,7 @@ func within(at string, err error) error {
 
 // event returns the event that a body asks for, or every fault of it.
 func (s *server) event(ctx context.Context, b *eventCreate) (postrider.Event, error) {
-	account, err := s.reachOne(ctx, "account", b.Account)
+	account, err := s.publisherAccount(ctx, b.Account)
 	err = errors.Join(err,
 		postrider.CheckType("type", b.Type),
 		checkKey("idempotency_key", b.IdempotencyKey),
@@ -267,6 +267,20 @@ func (s *server) event(ctx context.Context, b *eventCreate) (postrider.Event, er
 		Account: account, Type: b.Type, Data: b.Data, APIVersion: b.APIVersion,
 		OrderingKey: b.OrderingKey, IdempotencyKey: value(b.IdempotencyKey),
 	}, err
+}
+
+// publisherAccount returns the account that an event belongs to. An account that
+// does not exist is a fault of the field: the route of a publish names nothing,
+// so that a 404 would say that the route is missing.
+func (s *server) publisherAccount(ctx context.Context, name *string) (postrider.AccountID, error) {
+	if err := notEmpty("account", name); err != nil {
+		return postrider.AccountID{}, err
+	}
+	id, err := s.reachOne(ctx, "account", value(name))
+	if errors.Is(err, postrider.ErrNotFound) {
+		return id, invalid("account", "names no account")
+	}
+	return id, err
 }
 
 func (s *server) checkData(field string, data []byte) error {

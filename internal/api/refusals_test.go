@@ -20,7 +20,7 @@ import (
 func TestBadInputIsNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.tenant("acme")
+	acme := w.tenant("acme")
 	deep := strings.Repeat("[", 65) + strings.Repeat("]", 65)
 	for _, tt := range []struct {
 		name, route, body string
@@ -70,6 +70,22 @@ func TestBadInputIsNamed(t *testing.T) {
 		{"bytes in a filter", "GET /endpoints?account=%ff", "", []string{"account"}},
 		{"query that is none", "GET /events?a;b", "", []string{"query"}},
 		{"uid without account", "GET /endpoints?uid=x", "", []string{"account"}},
+		{"empty filter", "GET /endpoints?account=", "", []string{"account"}},
+		{"empty filters", "GET /deliveries?endpoint=", "", []string{"endpoint"}},
+		{"empty cursor", "GET /events?cursor=", "", []string{"cursor"}},
+		{"empty status", "GET /deliveries?status=", "", []string{"status"}},
+		{"empty time", "GET /dead-letters?from=", "", []string{"from"}},
+		{"empty account of an event", "POST /events", `{"account": "", "type": "a", "data": 1}`, []string{"account"}},
+		{"empty account in a batch", "POST /events/batch", `{"events": [{"account": "acme", "type": "a", "data": 1}, {"account": "", "type": "a", "data": 1}]}`, []string{"events[1].account"}},
+		{"unknown account", "POST /events", `{"account": "nobody", "type": "", "data": 1}`, []string{"account", "type"}},
+		{"unknown account in a batch", "POST /events/batch", `{"events": [{"account": "acme", "type": "", "data": 1}, {"account": "nobody", "type": "a", "data": 1}]}`, []string{"events[0].type", "events[1].account"}},
+		{"empty account of an endpoint", "POST /endpoints", `{"account": "", "url": "https://x", "event_types": ["*"]}`, []string{"account"}},
+		{"empty uid of an endpoint", "POST /endpoints", `{"account": "acme", "uid": "", "url": "https://x", "event_types": ["*"]}`, []string{"uid"}},
+		{"empty account of a key", "POST /api-keys", `{"name": "x", "scopes": ["webhooks:read"], "account": ""}`, []string{"account"}},
+		{"account without a name", "POST /accounts", `{}`, []string{"name"}},
+		{"account with an empty uid", "POST /accounts", `{"uid": "", "name": "x"}`, []string{"uid"}},
+		{"empty endpoint of a replay", "POST /events/" + acme.event + "/replay", `{"endpoint": ""}`, []string{"endpoint"}},
+		{"empty status of a replay", "POST /events/" + acme.event + "/replay", `{"status": ""}`, []string{"status"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +121,8 @@ func TestEveryKindOfErrorHasItsAnswer(t *testing.T) {
 		{"NUL in a path", w.request(w.admin, "GET /accounts/a%00", ""), 404, "not_found"},
 		{"malformed id", w.request(w.admin, "GET /events/evt_x", ""), 404, "not_found"},
 		{"id of another type", w.request(w.admin, "GET /events/"+acme.delivery, ""), 404, "not_found"},
-		{"no such account", w.request(w.admin, "POST /events", `{"account": "nobody", "type": "a", "data": 1}`), 404, "not_found"},
+		{"no such account", w.request(w.admin, "POST /events", `{"account": "nobody", "type": "a", "data": 1}`), 422, "invalid"},
+		{"no such account of an endpoint", w.request(w.admin, "POST /endpoints", `{"account": "nobody", "url": "https://x", "event_types": ["*"]}`), 404, "not_found"},
 		{"no such filter", w.request(w.admin, "GET /events?account=nobody", ""), 404, "not_found"},
 		{"media type", plain, 415, "unsupported_media_type"},
 		{"large data", w.request(w.admin, "POST /events", large), 413, "too_large"},

@@ -348,6 +348,9 @@ func checkURL(u *url.URL) error {
 		if len(values) > 1 {
 			return invalid(name, "must be there once")
 		}
+		if values[0] == "" { // a filter that is empty must not list everything
+			return invalid(name, "must not be empty")
+		}
 	}
 	return nil
 }

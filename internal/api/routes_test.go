@@ -44,7 +44,8 @@ func TestAccountsAreMadeListedAndChanged(t *testing.T) {
 	if got := w.want(200, "GET /accounts?uid=acme-2", "").data(); len(got) != 1 {
 		t.Errorf("list by uid = %v", got)
 	}
-	has(t, "an account without a name", w.want(201, "POST /accounts", `{}`).body, map[string]any{"uid": nil, "name": ""})
+	has(t, "an account without a name", w.want(201, "POST /accounts", `{"uid": "nameless"}`).body, map[string]any{"uid": "nameless", "name": ""})
+	has(t, "an account without a uid", w.want(201, "POST /accounts", `{"name": "Acme"}`).body, map[string]any{"uid": nil, "name": "Acme"})
 }
 
 func TestEventTypesAreKeptInACatalogue(t *testing.T) {

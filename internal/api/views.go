@@ -132,6 +132,15 @@ func millis(n int64) time.Duration {
 	return time.Duration(min(max(n, -most), most)) * time.Millisecond
 }
 
+// notEmpty returns the fault of a text that is there and empty. An empty id or
+// filter is a variable that nobody set; it must not mean that there is none.
+func notEmpty(field string, text *string) error {
+	if text != nil && *text == "" {
+		return invalid(field, "must not be empty")
+	}
+	return nil
+}
+
 // checkText returns the fault of a text that is too long.
 func checkText(field, text string, longest int) error {
 	if len(text) > longest {

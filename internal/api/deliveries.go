@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"strings"
 	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -55,6 +58,17 @@ type attemptView struct {
 	Stale         bool    `json:"stale" doc:"It settled after another node had taken the delivery over."`
 	StatusAfter   string  `json:"status_after"`
 	NextAttemptAt *string `json:"next_attempt_at" format:"date-time"`
+}
+
+// TransformSchema lists what an error may be.
+func (attemptView) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	names := make([]string, len(postrider.Failures))
+	for i, f := range postrider.Failures {
+		names[i] = string(f)
+	}
+	s.Properties["error"].Description = "What went wrong, and after a colon a detail; null: nothing. With the outcome none, the reason of the decision. " +
+		"Else one of " + strings.Join(names, ", ") + "."
+	return s
 }
 
 func viewAttempt(a postrider.Attempt) attemptView {

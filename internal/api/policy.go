@@ -213,7 +213,7 @@ type PolicyJSON struct {
 	OnDead          *string            `json:"on_dead,omitempty" enum:"skip,pause" doc:"With order by_key: after a dead letter its key goes on, or waits until the dead letter is replayed or discarded; default skip."`
 
 	Headers      *[]headerJSON `json:"headers,omitempty" nullable:"false" maxItems:"32" doc:"Sent with every request besides our own. A change replaces all of them."`
-	MaxRedirects *int          `json:"max_redirects,omitempty" minimum:"0" maximum:"3" doc:"Redirects that an attempt follows; default 0: one is a failure."`
+	MaxRedirects *int          `json:"max_redirects,omitempty" minimum:"0" maximum:"3" doc:"How many redirects an attempt follows: 307 and 308, which repeat the request; 301, 302 and 303 are failures. Default 0: every redirect is a failure."`
 	HTTP2        *bool         `json:"http2,omitempty" doc:"Speak HTTP/2 with a receiver that offers it; default false."`
 	Compression  *string       `json:"compression,omitempty" enum:"none,gzip" doc:"Of the body; signatures are over what it was before. Default none."`
 

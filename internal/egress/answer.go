@@ -10,9 +10,10 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// judgeAnswer says what an answer means. Its status alone decides: a 2xx whose
-// body is cut or never ends is accepted all the same, since the receiver said
-// that it has the event.
+// judgeAnswer says what an answer means. Its status decides. The body does
+// not: a 2xx is accepted also when its body is cut, or has not ended when the
+// attempt's time is over, since the receiver has said that it has the event. What
+// came of such a body is kept, and its connection is closed.
 func judgeAnswer(a *postrider.Attempt, h answerHead, now time.Time) {
 	code := h.status
 	a.StatusCode = code
@@ -23,36 +24,54 @@ func judgeAnswer(a *postrider.Attempt, h answerHead, now time.Time) {
 	switch {
 	case a.Outcome == postrider.OutcomeAccepted:
 	case code < 200:
-		a.Error = classBadResponse
+		a.Error = string(postrider.FailureBadResponse)
 	case code >= 300 && code <= 399:
-		a.Error = redirectError(string(h.location))
+		a.Error = string(postrider.FailureRedirect) + target(h.location)
 	default:
 		a.Error = statusError(code)
 	}
 }
 
 func statusError(code int) string {
-	text := classStatus + ": " + strconv.Itoa(code)
+	text := string(postrider.FailureStatus) + ": " + strconv.Itoa(code)
 	if name := http.StatusText(code); name != "" {
 		text += " " + name
 	}
 	return text
 }
 
-// redirectError names the host that the answer points to, and no more of it.
-func redirectError(location string) string {
-	u, err := url.Parse(location)
-	if err != nil || len(location) > maxURL {
-		return classRedirect
+// maxShown bounds what is shown of a location.
+const maxShown = 1024
+
+// target says where a redirect points, as the end of an error: ": to" and the
+// location without user, query and fragment, which may hold credentials. Of a
+// path with unusual characters only the host is shown, and of an unusual host
+// nothing.
+func target(location []byte) string {
+	u, err := url.Parse(string(location))
+	if err != nil || len(location) > maxURL || u.Opaque != "" || (u.Scheme != "" && u.Host == "") {
+		return ""
 	}
-	host := strings.ToLower(u.Hostname())
-	strange := func(r rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789-._:", r)
+	shown := finalURL(&url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host)})
+	if strings.ContainsFunc(shown, unlike(hostBytes)) {
+		return ""
 	}
-	if host == "" || len(host) > maxHost || strings.ContainsFunc(host, strange) {
-		return classRedirect
+	if whole := shown + u.EscapedPath(); len(whole) <= maxShown && !strings.ContainsFunc(whole, unlike(hostBytes+pathBytes)) {
+		shown = whole
 	}
-	return classRedirect + ": to " + host
+	if shown == "" {
+		return ""
+	}
+	return ": to " + shown
+}
+
+const (
+	hostBytes = "abcdefghijklmnopqrstuvwxyz0123456789-._:/[]"
+	pathBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZ~%@!$()*+,;="
+)
+
+func unlike(allowed string) func(rune) bool {
+	return func(r rune) bool { return !strings.ContainsRune(allowed, r) }
 }
 
 // ParseRetryAfter returns how long a Retry-After header asks to wait (RFC 9110,

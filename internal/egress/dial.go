@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/postrider/postrider"
 )
 
 // maxLookups is how many names are looked up at once. Who comes later waits.
@@ -21,26 +23,6 @@ type dialer struct {
 	net        net.Dialer    // asks the guard
 	proxy      *proxy        // nil: none
 	identities *identities
-}
-
-// stageError says at which stage before sending an attempt failed.
-type stageError struct {
-	class string
-	err   error
-}
-
-// Error says the class and its cause.
-func (e *stageError) Error() string { return e.class + ": " + e.err.Error() }
-
-// Unwrap returns the cause.
-func (e *stageError) Unwrap() error { return e.err }
-
-// stage returns err as one of the class, unless it knows its own.
-func stage(class string, err error) error {
-	if _, ok := errors.AsType[*stageError](err); ok {
-		return err
-	}
-	return &stageError{class, err}
 }
 
 // dial returns a new connection to the peer. It takes the deadline of the
@@ -58,7 +40,7 @@ func (d *dialer) dial(ctx context.Context, to peer) (*conn, error) {
 	if to.secure {
 		if err := c.secure(ctx, d.identities.config(to)); err != nil {
 			c.abort()
-			return nil, &stageError{classTLS, err}
+			return nil, handshakeError(err)
 		}
 	}
 	return c, nil
@@ -68,26 +50,32 @@ func (d *dialer) dial(ctx context.Context, to peer) (*conn, error) {
 func (d *dialer) connect(ctx context.Context, to peer) (*conn, error) {
 	host, port, err := net.SplitHostPort(to.address)
 	if err != nil {
-		return nil, &stageError{classConnect, err}
+		return nil, connectError(err)
 	}
 	ips, err := d.resolve(ctx, host)
 	if err != nil {
 		return nil, err
 	}
 	ips = ips[:min(len(ips), maxAddresses)]
+	var failed *stageError
 	for i, ip := range ips {
 		tcp, err := d.connectTo(ctx, net.JoinHostPort(ip.String(), port), len(ips)-i)
-		switch {
-		case err == nil:
+		if err == nil {
 			tcp.peer = to
 			return tcp, nil
-		case errors.Is(err, errForbidden):
-			return nil, &stageError{classForbidden, err}
-		case i == len(ips)-1 || ctx.Err() != nil:
-			return nil, stage(classConnect, err)
+		}
+		// That this machine has no IPv6 says less than what the others did.
+		if s := connectError(err); failed == nil || s.failure != postrider.FailureNoRoute {
+			failed = s
+		}
+		if failed.failure == postrider.FailureForbidden || ctx.Err() != nil {
+			break
 		}
 	}
-	return nil, &stageError{classDNS, errors.New("name has no address")}
+	if failed == nil {
+		return nil, &stageError{postrider.FailureDNSNotFound, errors.New("name has no address")}
+	}
+	return nil, failed
 }
 
 // connectTo leaves each of the addresses that are still to be tried its share
@@ -118,11 +106,11 @@ func (d *dialer) connectTo(ctx context.Context, address string, left int) (*conn
 func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	ips, err := d.addresses(ctx, host)
 	if err != nil {
-		return nil, &stageError{classDNS, err}
+		return nil, lookupError(err)
 	}
 	for i, ip := range ips {
 		if !d.guard.allows(ip) {
-			return nil, &stageError{classForbidden, fmt.Errorf("%w: %s", errForbidden, ip)}
+			return nil, &stageError{postrider.FailureForbidden, fmt.Errorf("%w: %s", errForbidden, ip)}
 		}
 		ips[i] = ip.Unmap()
 	}

@@ -197,7 +197,7 @@ func (e *Egress) Send(ctx context.Context, c postrider.Claimed, to store.Routed)
 	a.Duration = time.Since(started)
 	if cause != nil {
 		level := slog.LevelDebug
-		if a.Error == classSealed { // nothing but an operator can help here
+		if a.Error == string(postrider.FailureSealed) { // nothing but an operator can help here
 			level = slog.LevelError
 		}
 		e.log.Log(ctx, level, "attempt failed", "delivery", c, "outcome", string(a.Outcome), "class", a.Error, "cause", cause)
@@ -230,62 +230,44 @@ func (e *Egress) attempt(ctx context.Context, a *postrider.Attempt, c *postrider
 	return err
 }
 
-// The classes of failure that the owner of an endpoint sees. They tell nothing
-// of the network behind a name.
-const (
-	classForbidden   = "target_forbidden"
-	classUnsigned    = "no_active_secret"
-	classNoKey       = "no_key_for_scheme"  // there are active secrets, and one of the schemes can sign with none of them
-	classSealed      = "secret_unavailable" // what is sealed cannot be opened: ours to repair
-	classHeaders     = "invalid_headers"
-	classAuth        = "auth_error"
-	classDNS         = "dns_error"
-	classConnect     = "connect_error"
-	classProxy       = "proxy_error" // the operator's, which is between us and everybody
-	classTLS         = "tls_error"
-	classTimeout     = "timeout"
-	classCut         = "connection_cut"
-	classBadResponse = "bad_response"
-	classCanceled    = "canceled"
-	classStatus      = "http_status"
-	classRedirect    = "redirect"
-)
-
 // judgeError fills in what became of an attempt without a final answer. One
 // that was redirected, and went nowhere from there, has that answer.
 func judgeError(ctx context.Context, a *postrider.Attempt, err error, sent bool) {
 	if h, ok := errors.AsType[*hopError](err); ok && !ended(ctx) {
 		judgeAnswer(a, h.answer.answerHead, time.Now())
-		a.Error, a.ResponseBody = h.class(), h.answer.body
+		a.Error, a.ResponseBody = h.text(), h.answer.body
 		return
 	}
-	a.Outcome, a.Error = judgeFailure(ctx, err, sent)
+	outcome, failure := judgeFailure(ctx, err, sent)
+	a.Outcome, a.Error = outcome, string(failure)
 }
 
 // judgeFailure says what an exchange without an answer shows.
-func judgeFailure(ctx context.Context, err error, sent bool) (postrider.Outcome, string) {
+func judgeFailure(ctx context.Context, err error, sent bool) (postrider.Outcome, postrider.Failure) {
 	s, early := errors.AsType[*stageError](err)
 	switch {
-	case early && s.class == classForbidden && !sent:
-		return postrider.OutcomeBlocked, classForbidden
-	case early && s.class == classAuth && !sent && !errors.Is(ctx.Err(), context.Canceled):
-		return postrider.OutcomeUnreachable, classAuth
+	case early && s.failure == postrider.FailureForbidden && !sent:
+		return postrider.OutcomeBlocked, postrider.FailureForbidden
+	case early && s.failure == postrider.FailureAuth && !sent && !errors.Is(ctx.Err(), context.Canceled):
+		return postrider.OutcomeUnreachable, postrider.FailureAuth
+	case expired(ctx) && early && late(s.err) && s.failure != postrider.FailureProxy:
+		return postrider.OutcomeTimedOut, s.failure
 	case expired(ctx):
-		return postrider.OutcomeTimedOut, classTimeout
+		return postrider.OutcomeTimedOut, postrider.FailureTimeout
 	case ctx.Err() != nil && sent:
-		return postrider.OutcomeBroken, classCanceled
+		return postrider.OutcomeBroken, postrider.FailureCanceled
 	case ctx.Err() != nil:
-		return postrider.OutcomeUnreachable, classCanceled
+		return postrider.OutcomeUnreachable, postrider.FailureCanceled
 	case early:
-		return postrider.OutcomeUnreachable, s.class
+		return postrider.OutcomeUnreachable, s.failure
 	case !sent:
-		return postrider.OutcomeUnreachable, classConnect
+		return postrider.OutcomeUnreachable, connectFailure(err)
 	case errors.Is(err, errAnswer):
-		return postrider.OutcomeBroken, classBadResponse
+		return postrider.OutcomeBroken, postrider.FailureBadResponse
 	case isAlert(err):
-		return postrider.OutcomeBroken, classTLS
+		return postrider.OutcomeBroken, postrider.FailureTLSRefused
 	}
-	return postrider.OutcomeBroken, classCut
+	return postrider.OutcomeBroken, postrider.FailureCut
 }
 
 // ended reports whether an attempt in the context may not go on.

@@ -392,7 +392,7 @@ func TestStatusDecides(t *testing.T) {
 		{"302", func(w http.ResponseWriter, _ testkit.Request) {
 			w.Header().Set("Location", "https://u:p@Other.example/path?token=1")
 			w.WriteHeader(302)
-		}, postrider.Attempt{Outcome: postrider.OutcomeRejected, StatusCode: 302, Error: "redirect: to other.example"}},
+		}, postrider.Attempt{Outcome: postrider.OutcomeRejected, StatusCode: 302, Error: "redirect: to https://other.example/path"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

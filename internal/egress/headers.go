@@ -31,25 +31,25 @@ type ownLines struct {
 func (r *route) addOwn(e *postrider.Endpoint, c postrider.Credentials) error {
 	own := ownLines{taken: map[string]bool{}}
 	if err := own.takeSigned(r.signer); err != nil {
-		return &stageError{classUnsigned, err}
+		return &stageError{postrider.FailureUnsigned, err}
 	}
 	for _, h := range e.Policy.Headers {
 		value := h.Value
 		if h.Secret {
 			var ok bool
 			if value, ok = c.Headers[h.Name]; !ok {
-				return &stageError{classSealed, fmt.Errorf("header %s has no value among the credentials", h.Name)}
+				return &stageError{postrider.FailureSealed, fmt.Errorf("header %s has no value among the credentials", h.Name)}
 			}
 		}
 		if err := postrider.CheckHeaderName("header", h.Name); err != nil {
-			return &stageError{classHeaders, err}
+			return &stageError{postrider.FailureHeaders, err}
 		}
 		if err := own.add(h.Name, value, !h.Secret); err != nil {
-			return &stageError{classHeaders, err}
+			return &stageError{postrider.FailureHeaders, err}
 		}
 	}
 	if err := own.authenticate(e.Policy.Auth, c.Auth); err != nil {
-		return &stageError{classHeaders, err}
+		return &stageError{postrider.FailureHeaders, err}
 	}
 	r.own, r.shown = own.text, own.taken
 	return nil

@@ -146,7 +146,7 @@ func TestHostileRedirectsLeadNowhere(t *testing.T) {
 		}
 		a := send(t, e, routed(r.URL, func(to *store.Routed) { to.Endpoint.Policy.MaxRedirects = 3 }), testkit.Patience)
 		class, _, _ := strings.Cut(a.Error, ":")
-		if a.Outcome == postrider.OutcomeAccepted || !slices.Contains([]string{"redirect", "target_forbidden", "dns_error", "connect_error"}, class) {
+		if a.Outcome == postrider.OutcomeAccepted || !slices.Contains([]string{"redirect", "target_forbidden"}, class) {
 			t.Errorf("%s: outcome %s, error %q", h.Name, a.Outcome, a.Error)
 		}
 		if strings.ContainsFunc(a.Error+a.FinalURL, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`<>"`, r) }) {
@@ -200,8 +200,8 @@ func TestRefusedConnection(t *testing.T) {
 	}
 	listener.Close()
 	a := send(t, open(t, laptop()), routed("http://"+listener.Addr().String()), testkit.Patience)
-	if a.Outcome != postrider.OutcomeUnreachable || a.Error != "connect_error" || a.RequestHead != nil {
-		t.Errorf("outcome %s, error %q, head %q; want unreachable, connect_error, nothing sent", a.Outcome, a.Error, a.RequestHead)
+	if a.Outcome != postrider.OutcomeUnreachable || a.Error != "connection_refused" || a.RequestHead != nil {
+		t.Errorf("outcome %s, error %q, head %q; want unreachable, connection_refused, nothing sent", a.Outcome, a.Error, a.RequestHead)
 	}
 }
 

@@ -72,7 +72,7 @@ func (is *identities) find(own postrider.TLS, key string) (*identity, error) {
 	}
 	parts, err := parseTLS(own, key, time.Time{})
 	if err != nil {
-		return nil, &stageError{classTLS, err}
+		return nil, &stageError{postrider.FailureOwnTLS, err}
 	}
 	config := is.common.Clone()
 	// A session stands for the certificate it was begun with.

@@ -64,7 +64,7 @@ func (rs *routes) grantOf(e *postrider.Endpoint, c postrider.Credentials) (*gran
 	}
 	u, err := rs.guard.parse(auth.TokenURL)
 	if err != nil {
-		return nil, &stageError{classAuth, fmt.Errorf("token URL: %w", err)}
+		return nil, &stageError{postrider.FailureAuth, fmt.Errorf("token URL: %w", err)}
 	}
 	config := &clientcredentials.Config{
 		ClientID: auth.ClientID, ClientSecret: c.Auth, TokenURL: u.String(), Scopes: auth.Scopes,
@@ -97,13 +97,13 @@ func (g *grant) bearer(ctx context.Context) (string, error) {
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return "", &stageError{classAuth, ctx.Err()}
+			return "", &stageError{postrider.FailureAuth, ctx.Err()}
 		}
 		switch {
 		case f.err == nil:
 			return f.token, nil
 		case !errors.Is(f.err, errGivenUp) || ended(ctx):
-			return "", &stageError{classAuth, f.err}
+			return "", &stageError{postrider.FailureAuth, f.err}
 		}
 		token, f, ours = g.join(time.Now()) // somebody else's time was up
 	}

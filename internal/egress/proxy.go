@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	socks "golang.org/x/net/proxy"
+
+	"github.com/postrider/postrider"
 )
 
 // proxy is the operator's way to the outside. It is told addresses, never
@@ -78,7 +80,7 @@ func newProxy(u *url.URL, roots *x509.CertPool) *proxy {
 func (p *proxy) connect(ctx context.Context, address string) (*conn, error) {
 	c, err := p.begin(ctx, address)
 	if err != nil {
-		return nil, &stageError{classProxy, err}
+		return nil, &stageError{postrider.FailureProxy, err}
 	}
 	return c, nil
 }

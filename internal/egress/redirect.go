@@ -23,18 +23,17 @@ func (e *hopError) Error() string { return "follow redirect: " + e.err.Error() }
 // Unwrap returns the cause.
 func (e *hopError) Unwrap() error { return e.err }
 
-// class says it to the endpoint's owner.
-func (e *hopError) class() string {
-	if s, ok := errors.AsType[*stageError](e.err); ok {
-		return classRedirect + ": " + s.class
-	}
-	return classRedirect + ": " + classConnect
+// text says it to the endpoint's owner: why, and where the redirect points.
+func (e *hopError) text() string {
+	failure := connectError(e.err).failure
+	return string(postrider.FailureRedirect) + ": " + string(failure) + target(e.answer.location)
 }
 
-var errDowngrade = &stageError{"from https to http", errors.New("the redirect leaves TLS")}
+var errDowngrade = &stageError{postrider.FailureDowngrade, errors.New("the redirect leads from https to http")}
 
-// repeats reports whether the answer asks for the same request elsewhere. The
-// other redirects ask for another one, without a body.
+// repeats reports whether the answer asks for the same request elsewhere: 307
+// and 308 do. 303 asks for a GET, and after 301 and 302 clients may send one
+// (RFC 9110, 15.4): without the body, the event would be lost.
 func (h answerHead) repeats() bool {
 	return h.status == http.StatusTemporaryRedirect || h.status == http.StatusPermanentRedirect
 }
@@ -83,18 +82,18 @@ func (rs *routes) next(r *route, location string) (*route, error) {
 func (rs *routes) resolve(from *url.URL, location string) (*url.URL, error) {
 	strange := func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }
 	if location == "" || len(location) > maxURL || strings.ContainsFunc(location, strange) {
-		return nil, &stageError{classForbidden, errors.New("the location is none")}
+		return nil, &stageError{postrider.FailureForbidden, errors.New("the location is none")}
 	}
 	location, _, _ = strings.Cut(location, "#") // which is never sent
 	u, err := from.Parse(location)
 	if err != nil {
-		return nil, &stageError{classForbidden, errors.New("the location is no URL")}
+		return nil, &stageError{postrider.FailureForbidden, errors.New("the location is no URL")}
 	}
 	if from.Scheme == "https" && u.Scheme == "http" {
 		return nil, errDowngrade
 	}
 	if u, err = rs.guard.parse(u.String()); err != nil {
-		return nil, &stageError{classForbidden, err}
+		return nil, &stageError{postrider.FailureForbidden, err}
 	}
 	return u, nil
 }

@@ -63,26 +63,27 @@ func TestRedirects(t *testing.T) {
 	for _, tt := range []struct {
 		name, location string // FIRST and OTHER stand for the receivers
 		secure         bool
-		err            string // where it is followed
+		cause          string // why it is not followed; empty: it is
 		same, other    int    // requests that follow
-		unfollowed     string // the error where it is not
+		shown          string // of the location
 	}{
-		{"a path", "/there?canary=1", false, "", 1, 0, "redirect"},
-		{"a relative path", "there", false, "", 1, 0, "redirect"},
-		{"the same host", "FIRST/there?canary=1#part", false, "", 1, 0, "redirect: to 127.0.0.1"},
-		{"the same host over TLS", "FIRST/there", true, "", 1, 0, "redirect: to 127.0.0.1"},
-		{"another port", "OTHER/there?canary=1", false, "", 0, 1, "redirect: to 127.0.0.1"},
-		{"no scheme", "//OTHERHOST/there", false, "", 0, 1, "redirect: to 127.0.0.1"},
-		{"from https to http", "OTHER/there", true, "redirect: from https to http", 0, 0, "redirect: to 127.0.0.1"},
-		{"a private address", "http://10.0.0.1/there", false, "redirect: target_forbidden", 0, 0, "redirect: to 10.0.0.1"},
-		{"a name of a private address", "http://rebind.example/there", false, "redirect: target_forbidden", 0, 0, "redirect: to rebind.example"},
-		{"metadata", "http://169.254.169.254/latest", false, "redirect: target_forbidden", 0, 0, "redirect: to 169.254.169.254"},
-		{"a file", "file:///etc/passwd", false, "redirect: target_forbidden", 0, 0, "redirect"},
-		{"a user", "http://u:p@OTHERHOST/there", false, "redirect: target_forbidden", 0, 0, "redirect: to 127.0.0.1"},
-		{"a backslash", `http:\\OTHERHOST/there`, false, "redirect: target_forbidden", 0, 0, "redirect"},
-		{"a space", "/there or not", false, "redirect: target_forbidden", 0, 0, "redirect"},
-		{"nowhere", "", false, "redirect: target_forbidden", 0, 0, "redirect"},
-		{"a closed port", "http://127.0.0.1:1/there", false, "redirect: connect_error", 0, 0, "redirect: to 127.0.0.1"},
+		{"a path", "/there?canary=1", false, "", 1, 0, "/there"},
+		{"a relative path", "there", false, "", 1, 0, "there"},
+		{"the same host", "FIRST/there?canary=1#part", false, "", 1, 0, "FIRST/there"},
+		{"the same host over TLS", "FIRST/there", true, "", 1, 0, "FIRST/there"},
+		{"another port", "OTHER/there?canary=1", false, "", 0, 1, "OTHER/there"},
+		{"no scheme", "//OTHERHOST/there", false, "", 0, 1, "//OTHERHOST/there"},
+		{"from https to http", "OTHER/there", true, "tls_downgrade", 0, 0, "OTHER/there"},
+		{"a private address", "http://10.0.0.1/there", false, "target_forbidden", 0, 0, "http://10.0.0.1/there"},
+		{"a name of a private address", "http://rebind.example/there", false, "target_forbidden", 0, 0, "http://rebind.example/there"},
+		{"metadata", "http://169.254.169.254/latest", false, "target_forbidden", 0, 0, "http://169.254.169.254/latest"},
+		{"a file", "file:///etc/passwd", false, "target_forbidden", 0, 0, ""},
+		{"a user", "http://u:canary@OTHERHOST/there", false, "target_forbidden", 0, 0, "OTHER/there"},
+		{"a backslash", `http:\\OTHERHOST/there`, false, "target_forbidden", 0, 0, ""},
+		{"a space", "/there or not", false, "target_forbidden", 0, 0, "/there%20or%20not"},
+		{"a script", "http://127.0.0.1:1/<script>&'", false, "connection_refused", 0, 0, "http://127.0.0.1:1"},
+		{"nowhere", "", false, "target_forbidden", 0, 0, ""},
+		{"a closed port", "http://127.0.0.1:1/there", false, "connection_refused", 0, 0, "http://127.0.0.1:1/there"},
 	} {
 		for _, code := range []int{301, 302, 303, 307, 308} {
 			for hops := range 2 {
@@ -93,15 +94,18 @@ func TestRedirects(t *testing.T) {
 						config = nil
 					}
 					rs := newRedirects(t, config)
-					location := strings.NewReplacer("FIRST", rs.first.URL, "OTHERHOST", strings.TrimPrefix(rs.other.URL, "http://"),
-						"OTHER", rs.other.URL).Replace(tt.location)
-					rs.first.Answer(redirectTo(code, location))
+					names := strings.NewReplacer("FIRST", rs.first.URL, "OTHERHOST", strings.TrimPrefix(rs.other.URL, "http://"), "OTHER", rs.other.URL)
+					rs.first.Answer(redirectTo(code, names.Replace(tt.location)))
 					a := send(t, open(t, opts), routed(rs.first.URL+"/hooks", following(hops)), testkit.Patience)
-					want, same, other := tt.err, tt.same, tt.other
+					same, other := tt.same, tt.other
 					if code < 307 || hops == 0 {
-						want, same, other = tt.unfollowed, 0, 0
+						same, other = 0, 0
 					}
-					if (a.StatusCode == 200) != (want == "") || a.Error != want {
+					want := ""
+					if same+other == 0 {
+						want = redirectError(code >= 307 && hops > 0, tt.cause, names.Replace(tt.shown))
+					}
+					if (a.StatusCode == 200) != (want == "") || a.Error != want || strings.Contains(a.Error, "canary") {
 						t.Errorf("outcome %s, status %d, error %q; want %q", a.Outcome, a.StatusCode, a.Error, want)
 					}
 					if len(rs.first.Requests()) != 1+same || len(rs.other.Requests()) != other {
@@ -112,6 +116,19 @@ func TestRedirects(t *testing.T) {
 			}
 		}
 	}
+}
+
+// redirectError is the error of a redirect to that location: one that was to be
+// followed says why it was not.
+func redirectError(wanted bool, cause, location string) string {
+	text := "redirect"
+	if wanted {
+		text += ": " + cause
+	}
+	if location != "" {
+		text += ": to " + location
+	}
+	return text
 }
 
 // checkHop looks at what a second request carries.
@@ -161,7 +178,7 @@ func TestRedirectsAreCounted(t *testing.T) {
 		if n := len(ping.Requests()) + len(pong.Requests()); n != 1+hops {
 			t.Errorf("%d requests for %d hops", n, hops)
 		}
-		if a.Outcome != postrider.OutcomeRejected || a.Error != "redirect: to 127.0.0.1" || (a.FinalURL == "") != (hops == 0) {
+		if a.Outcome != postrider.OutcomeRejected || !strings.HasPrefix(a.Error, "redirect: to http://127.0.0.1:") || (a.FinalURL == "") != (hops == 0) {
 			t.Errorf("outcome %s, error %q, final URL %q", a.Outcome, a.Error, a.FinalURL)
 		}
 		for _, r := range append(ping.Requests()[1:], pong.Requests()...) {

@@ -71,7 +71,7 @@ func (d *draft) build(r *route, head []byte) (request, []byte, error) {
 	head, err := d.appendHead(r, head, m, len(body))
 	if err != nil {
 		q.release()
-		return q, head, &stageError{classUnsigned, err}
+		return q, head, &stageError{postrider.FailureUnsigned, err}
 	}
 	start := len(out)
 	out = append(out, head...)

@@ -134,11 +134,11 @@ func (rs *routes) makeWith(to *store.Routed, sign func(*route) error) (*route, e
 	endpoint := &to.Endpoint
 	u, err := rs.guard.parse(endpoint.URL)
 	if err != nil {
-		return nil, &stageError{classForbidden, err}
+		return nil, &stageError{postrider.FailureForbidden, err}
 	}
 	credentials, err := rs.vault.OpenCredentials(*endpoint)
 	if err != nil {
-		return nil, &stageError{classSealed, fmt.Errorf("open credentials: %w", err)}
+		return nil, &stageError{postrider.FailureSealed, fmt.Errorf("open credentials: %w", err)}
 	}
 	r := &route{
 		revision: endpoint.Revision, url: u, hops: endpoint.Policy.MaxRedirects,
@@ -169,11 +169,11 @@ func (rs *routes) sign(r *route, to *store.Routed, now time.Time) error {
 		}
 		text, err := rs.vault.OpenSecret(s)
 		if err != nil {
-			return &stageError{classSealed, fmt.Errorf("open secret %s: %w", s.ID, err)}
+			return &stageError{postrider.FailureSealed, fmt.Errorf("open secret %s: %w", s.ID, err)}
 		}
 		secret, err := secretOf(text)
 		if err != nil {
-			return &stageError{classSealed, fmt.Errorf("read secret %s: %w", s.ID, err)}
+			return &stageError{postrider.FailureSealed, fmt.Errorf("read secret %s: %w", s.ID, err)}
 		}
 		r.secrets = append(r.secrets, s.ID)
 		keys = append(keys, signature.Key{ID: s.ID.String(), Secret: secret})
@@ -183,7 +183,7 @@ func (rs *routes) sign(r *route, to *store.Routed, now time.Time) error {
 	for _, s := range to.Endpoint.Policy.Signatures {
 		if s.Header != "" {
 			if err := postrider.CheckHeaderName("signature header", s.Header); err != nil {
-				return &stageError{classHeaders, err}
+				return &stageError{postrider.FailureHeaders, err}
 			}
 		}
 		formats = append(formats, signature.Format{Scheme: signature.Scheme(s.Scheme), Header: s.Header, Prefix: s.Prefix})
@@ -194,9 +194,9 @@ func (rs *routes) sign(r *route, to *store.Routed, now time.Time) error {
 	r.signer, err = signature.NewSigner(keys, formats...)
 	switch {
 	case len(keys) > 0 && errors.Is(err, signature.ErrNoKey):
-		return &stageError{classNoKey, err}
+		return &stageError{postrider.FailureNoKey, err}
 	case err != nil:
-		return &stageError{classUnsigned, err}
+		return &stageError{postrider.FailureUnsigned, err}
 	}
 	return nil
 }

@@ -197,7 +197,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			w.WriteHeader(code)
 		})
 		a := send(t, e, routed(r.URL), testkit.Patience)
-		if a.Outcome != postrider.OutcomeRejected || a.StatusCode != code || a.Error != "redirect: to 127.0.0.1" {
+		if a.Outcome != postrider.OutcomeRejected || a.StatusCode != code || a.Error != "redirect: to http://127.0.0.1:"+port+"/" {
 			t.Errorf("%d: outcome %s, status %d, error %q", code, a.Outcome, a.StatusCode, a.Error)
 		}
 	}
@@ -214,10 +214,11 @@ func TestFailuresOfTheDNS(t *testing.T) {
 		outcome  postrider.Outcome
 		err      string
 	}{
-		{"no such name", &answers{err: &net.DNSError{Err: "no such host", IsNotFound: true}}, postrider.OutcomeUnreachable, "dns_error"},
-		{"no answer", &answers{err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}}, postrider.OutcomeUnreachable, "dns_error"},
-		{"an empty answer", &answers{list: [][]string{{}}}, postrider.OutcomeUnreachable, "dns_error"},
-		{"silence", silence{}, postrider.OutcomeTimedOut, "timeout"},
+		{"no such name", &answers{err: &net.DNSError{Err: "no such host", IsNotFound: true}}, postrider.OutcomeUnreachable, "dns_not_found"},
+		{"a server that fails", &answers{err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}}, postrider.OutcomeUnreachable, "dns_failed"},
+		{"a server that does not answer", &answers{err: &net.DNSError{Err: "i/o timeout", IsTimeout: true}}, postrider.OutcomeUnreachable, "dns_timeout"},
+		{"an empty answer", &answers{list: [][]string{{}}}, postrider.OutcomeUnreachable, "dns_not_found"},
+		{"silence", silence{}, postrider.OutcomeTimedOut, "dns_timeout"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

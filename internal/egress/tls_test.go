@@ -27,14 +27,14 @@ func TestTLS(t *testing.T) {
 		{"TLS 1.2", &tls.Config{Certificates: []tls.Certificate{good}, MaxVersion: tls.VersionTLS12}, postrider.OutcomeAccepted, ""},
 		{"TLS 1.1", &tls.Config{
 			Certificates: []tls.Certificate{good}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11,
-		}, postrider.OutcomeUnreachable, "tls_error"},
-		{"an expired certificate", with(ca.Certificate(t, time.Now().Add(-time.Hour), "127.0.0.1")), postrider.OutcomeUnreachable, "tls_error"},
-		{"another host's certificate", with(ca.Certificate(t, later, "receiver.example")), postrider.OutcomeUnreachable, "tls_error"},
-		{"an unknown authority", with(stranger.Certificate(t, later, "127.0.0.1")), postrider.OutcomeUnreachable, "tls_error"},
+		}, postrider.OutcomeUnreachable, "tls_refused"},
+		{"an expired certificate", with(ca.Certificate(t, time.Now().Add(-time.Hour), "127.0.0.1")), postrider.OutcomeUnreachable, "tls_expired"},
+		{"another host's certificate", with(ca.Certificate(t, later, "receiver.example")), postrider.OutcomeUnreachable, "tls_wrong_name"},
+		{"an unknown authority", with(stranger.Certificate(t, later, "127.0.0.1")), postrider.OutcomeUnreachable, "tls_unknown_authority"},
 		{"another protocol", &tls.Config{Certificates: []tls.Certificate{good}, NextProtos: []string{"h2"}}, postrider.OutcomeAccepted, ""},
 		{"a client certificate wanted", &tls.Config{
 			Certificates: []tls.Certificate{good}, ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12,
-		}, postrider.OutcomeUnreachable, "tls_error"},
+		}, postrider.OutcomeUnreachable, "tls_refused"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -57,7 +57,7 @@ func TestTLSHandshakeThatIsNone(t *testing.T) {
 	t.Parallel()
 	plain := testkit.NewReceiver(t, testkit.Status(200))
 	a := send(t, open(t, laptop()), routed(strings.Replace(plain.URL, "http:", "https:", 1)), testkit.Patience)
-	if a.Outcome != postrider.OutcomeUnreachable || a.Error != "tls_error" || len(plain.Requests()) != 0 {
+	if a.Outcome != postrider.OutcomeUnreachable || a.Error != "tls_handshake_failed" || len(plain.Requests()) != 0 {
 		t.Errorf("plain HTTP: outcome %s, error %q, %d requests", a.Outcome, a.Error, len(plain.Requests()))
 	}
 	for _, h := range testkit.Hostiles() {

@@ -168,13 +168,13 @@ func (e *Egress) put(ctx context.Context, x *exchange, d *draft, build func(*rou
 // unanswered tells what the receiver did from what is wrong with us.
 func unanswered(ctx context.Context, err error, sent bool) error {
 	s, early := errors.AsType[*stageError](err)
-	if early && (s.class == classUnsigned || s.class == classNoKey) {
+	if early && (s.failure == postrider.FailureUnsigned || s.failure == postrider.FailureNoKey) {
 		return &UnsignedError{s.Error()}
 	}
-	ours := early && (s.class == classSealed || s.class == classHeaders)
+	ours := early && (s.failure == postrider.FailureSealed || s.failure == postrider.FailureHeaders)
 	if ours || errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("verify endpoint: %w", err)
 	}
-	_, class := judgeFailure(ctx, err, sent)
-	return &UnverifiedError{class}
+	_, failure := judgeFailure(ctx, err, sent)
+	return &UnverifiedError{string(failure)}
 }

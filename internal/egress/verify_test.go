@@ -123,7 +123,7 @@ func TestVerifyWhatCannotBeAsked(t *testing.T) {
 	for url, want := range map[string]string{
 		"http://10.0.0.1/":       "the receiver did not agree: target_forbidden",
 		"http://rebind.example/": "the receiver did not agree: target_forbidden",
-		"http://127.0.0.1:1/":    "the receiver did not agree: connect_error",
+		"http://127.0.0.1:1/":    "the receiver did not agree: connection_refused",
 		silent.URL:               "the receiver did not agree: timeout",
 	} {
 		for _, method := range []string{egress.VerifyChallenge, egress.VerifyCloudEvents} {

@@ -83,8 +83,11 @@ func accepted(name string, acts ...act) Hostile {
 	return hostile(name, postrider.OutcomeAccepted, "", acts)
 }
 
-func timedOut(name string, acts ...act) Hostile {
-	return hostile(name, postrider.OutcomeTimedOut, "timeout", acts).slow()
+func timedOut(name string, acts ...act) Hostile { return timedOutAt("timeout", name, acts...) }
+
+// timedOutAt names the step at which the time is over.
+func timedOutAt(err, name string, acts ...act) Hostile {
+	return hostile(name, postrider.OutcomeTimedOut, err, acts).slow()
 }
 
 func cut(name string, acts ...act) Hostile {
@@ -92,7 +95,7 @@ func cut(name string, acts ...act) Hostile {
 }
 
 func alarmed(name string, acts ...act) Hostile {
-	return hostile(name, postrider.OutcomeBroken, "tls_error", acts)
+	return hostile(name, postrider.OutcomeBroken, "tls_refused", acts)
 }
 
 func garbled(name string, acts ...act) Hostile {

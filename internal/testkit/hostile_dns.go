@@ -46,32 +46,32 @@ func hostileNames() []Hostile {
 		h.name, h.lie, h.acts = name, z, answer
 		return h.over("http")
 	}
-	lost := func(what, name string, z lie) Hostile { return named(unreachable(what, "dns_error"), name, z) }
+	lost := func(err, what, name string, z lie) Hostile { return named(unreachable(what, err), name, z) }
 	// A lookup that many wait for gives up by itself, in the middle of somebody's
 	// attempt.
 	mute := func(what, name string, z lie) Hostile {
-		return named(timedOut(what).or(postrider.OutcomeUnreachable, "dns_error"), name, z)
+		return named(timedOutAt("dns_timeout", what).or(postrider.OutcomeUnreachable, "dns_timeout"), name, z)
 	}
 	code := func(c dnsmessage.RCode) lie { return func(question) reply { return reply{code: c} } }
 	return in("dns", "S-11",
-		lost("NXDOMAIN", "nxdomain", code(dnsmessage.RCodeNameError)),
-		lost("SERVFAIL", "servfail", code(dnsmessage.RCodeServerFailure)),
-		lost("REFUSED", "refused", code(dnsmessage.RCodeRefused)),
-		lost("no address", "empty", code(dnsmessage.RCodeSuccess)),
+		lost("dns_not_found", "NXDOMAIN", "nxdomain", code(dnsmessage.RCodeNameError)),
+		lost("dns_failed", "SERVFAIL", "servfail", code(dnsmessage.RCodeServerFailure)),
+		lost("dns_failed", "REFUSED", "refused", code(dnsmessage.RCodeRefused)),
+		lost("dns_not_found", "no address", "empty", code(dnsmessage.RCodeSuccess)),
 		mute("no answer", "mute", func(question) reply { return reply{mute: true} }),
 		mute("an answer that is none", "garbage", func(question) reply { return reply{garbage: "\x00\xff"} }),
-		named(unreachable("1,000 addresses where nobody is", "connect_error"), "many", addresses(manyAddresses()...)).rows("S-12 T-07"),
+		named(unreachable("1,000 addresses where nobody is", "connection_refused"), "many", addresses(manyAddresses()...)).rows("S-12 T-07"),
 		named(blocked("1,000 addresses, one of them private"), "many-one", addresses(append(manyAddresses(), private)...)).rows("S-12"),
 		named(blocked("a public A and a private AAAA"), "mixed", addresses(ours, metadata)).rows("S-12"),
 		named(blocked("a private A and a public AAAA"), "mixed6", addresses(private, netip.IPv6Loopback())).rows("S-12"),
 		named(blocked("an AAAA that is a private A"), "mapped", addresses(ours, netip.AddrFrom16(private.As16()))).rows("S-03 S-12"),
 		named(accepted("TTL 0, another address each time").or(postrider.OutcomeBlocked, "target_forbidden"), "flip", flip),
-		lost("a CNAME to itself", "loop", chain(0)).rows("S-15"),
+		lost("dns_not_found", "a CNAME to itself", "loop", chain(0)).rows("S-15"),
 		named(accepted("a chain of 20 CNAMEs"), "chain", chain(20)).rows("S-15"),
 		named(accepted("a CNAME as long as names get"), "long", longAlias).rows("S-15"),
 		named(accepted("a record that nobody can read, too"), "svcb", unreadable).rows("S-15"),
 		named(accepted("cut off over UDP, whole over TCP"), "short", cutOff(addresses(ours))),
-		lost("cut off over UDP, cut off over TCP", "shorter", cutOff(func(question) reply { return reply{garbage: "\x00\xff\x00"} })),
+		lost("dns_failed", "cut off over UDP, cut off over TCP", "shorter", cutOff(func(question) reply { return reply{garbage: "\x00\xff\x00"} })),
 		mute("cut off over UDP, silence over TCP", "shortest", cutOff(func(question) reply { return reply{mute: true} })),
 	)
 }

@@ -19,44 +19,44 @@ func hostileHandshakes() []Hostile {
 		h.config = config
 		return h.over("https")
 	}
-	refused := func(name string, config func(*wardrobe) (*tls.Config, error)) Hostile {
-		return wearing(unreachable(name, "tls_error", answer...), config)
+	refused := func(err, name string, config func(*wardrobe) (*tls.Config, error)) Hostile {
+		return wearing(unreachable(name, "tls_"+err, answer...), config)
 	}
 	below := func(h Hostile) Hostile {
 		h.raw = true
 		return h.over("https")
 	}
 	return in("tls", "T-40",
-		refused("an expired certificate", shows(func(w *wardrobe) (tls.Certificate, error) {
+		refused("expired", "an expired certificate", shows(func(w *wardrobe) (tls.Certificate, error) {
 			return w.plain(leaf(time.Now().Add(-time.Hour), "127.0.0.1"))
 		})),
-		refused("another host's certificate", shows(func(w *wardrobe) (tls.Certificate, error) {
+		refused("wrong_name", "another host's certificate", shows(func(w *wardrobe) (tls.Certificate, error) {
 			return w.plain(leaf(w.later, "receiver.example"))
 		})),
-		refused("a certificate signed by itself", shows(signedByItself)),
-		refused("an unknown authority", shows(signedByStrangers)),
-		refused("a certificate that may only sign e-mail", shows(func(w *wardrobe) (tls.Certificate, error) {
+		refused("unknown_authority", "a certificate signed by itself", shows(signedByItself)),
+		refused("unknown_authority", "an unknown authority", shows(signedByStrangers)),
+		refused("bad_certificate", "a certificate that may only sign e-mail", shows(func(w *wardrobe) (tls.Certificate, error) {
 			template := leaf(w.later, "127.0.0.1")
 			template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageEmailProtection}
 			return w.plain(template)
 		})),
 		// What takes CPU takes time, where a sender has many of them.
-		refused("a certificate of 1 MB", shows(huge)).or(postrider.OutcomeTimedOut, "timeout"),
-		refused("name constraints that burn CPU", shows(burner)).or(postrider.OutcomeTimedOut, "timeout"),
-		refused("only TLS 1.0", speaks(tls.VersionTLS10, tls.VersionTLS10)),
-		refused("only TLS 1.1", speaks(tls.VersionTLS10, tls.VersionTLS11)),
+		refused("handshake_failed", "a certificate of 1 MB", shows(huge)).or(postrider.OutcomeTimedOut, "tls_timeout"),
+		refused("bad_certificate", "name constraints that burn CPU", shows(burner)).or(postrider.OutcomeTimedOut, "tls_timeout"),
+		refused("refused", "only TLS 1.0", speaks(tls.VersionTLS10, tls.VersionTLS10)),
+		refused("refused", "only TLS 1.1", speaks(tls.VersionTLS10, tls.VersionTLS11)),
 		// Until 1.2 the handshake fails, since 1.3 what follows it.
-		refused("a client certificate demanded by TLS 1.2", demands(tls.RequireAnyClientCert, tls.VersionTLS12)),
+		refused("refused", "a client certificate demanded by TLS 1.2", demands(tls.RequireAnyClientCert, tls.VersionTLS12)),
 		wearing(alarmed("a client certificate demanded by TLS 1.3", answer...), demands(tls.RequireAnyClientCert, tls.VersionTLS13)),
 		wearing(accepted("a client certificate asked for", answer[:2]...).kept(), demands(tls.RequestClientCert, tls.VersionTLS13)),
-		below(unreachable("plain HTTP instead of TLS", "tls_error", say("HTTP/1.1 400 Bad Request\r\n\r\n"), linger)),
-		below(unreachable("an application protocol that nobody offered", "tls_error", some, helloWithALPN, linger)),
+		below(unreachable("plain HTTP instead of TLS", "tls_handshake_failed", say("HTTP/1.1 400 Bad Request\r\n\r\n"), linger)),
+		below(unreachable("an application protocol that nobody offered", "tls_handshake_failed", some, helloWithALPN, linger)),
 		wearing(accepted("only HTTP/2, to whom offers it", answer[:2]...).kept(), prefersHTTP2),
-		below(timedOut("stall before the handshake", stall)),
-		below(timedOut("stall in the handshake", some, say("\x16\x03\x03\x00\x7a\x02\x00\x00\x76\x03\x03"), stall)),
-		below(unreachable("close in the handshake", "tls_error", some, say("\x16\x03\x03\x00\x7a\x02"))),
-		below(unreachable("reset in the handshake", "tls_error", some, reset)),
-		below(unreachable("an alert in the handshake", "tls_error", some, say("\x15\x03\x03\x00\x02\x02\x28"), linger)),
+		below(timedOutAt("tls_timeout", "stall before the handshake", stall)),
+		below(timedOutAt("tls_timeout", "stall in the handshake", some, say("\x16\x03\x03\x00\x7a\x02\x00\x00\x76\x03\x03"), stall)),
+		below(unreachable("close in the handshake", "tls_handshake_failed", some, say("\x16\x03\x03\x00\x7a\x02"))),
+		below(unreachable("reset in the handshake", "tls_handshake_failed", some, reset)),
+		below(unreachable("an alert in the handshake", "tls_refused", some, say("\x15\x03\x03\x00\x02\x02\x28"), linger)),
 		wearing(alarmed("an alert in the head", request, say("HTTP/1.1 200 OK\r\nContent-"), alarm), nil),
 		wearing(accepted("an alert in the body", request, say(ok+"Content-Length: 100\r\n\r\nhalf"), alarm), nil),
 		wearing(cut("a record that is none", request, beneath("\x17\x03\x03\x00\x05hello"), linger), nil),

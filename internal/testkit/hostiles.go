@@ -24,15 +24,15 @@ func Hostiles() []Hostile {
 
 func hostileConnections() []Hostile {
 	const answer = ok + "Content-Length: 2\r\n\r\nok"
-	refused := unreachable("refuse the connection", "connect_error").over("http")
+	refused := unreachable("refuse the connection", "connection_refused").over("http")
 	refused.start = nobody
-	hole := timedOut("a black hole for SYN").over("http")
+	hole := timedOutAt("connect_timeout", "a black hole for SYN").over("http")
 	hole.start = blackHole
 	return in("tcp", "T-07",
 		refused,
 		hole,
 		// A sender that was fast enough has written before the reset came.
-		unreachable("accept and reset", "connect_error", reset).or(postrider.OutcomeBroken, "connection_cut").over("http"),
+		unreachable("accept and reset", "connection_reset", reset).or(postrider.OutcomeBroken, "connection_cut").over("http"),
 		timedOut("accept and never read", stall),
 		timedOut("never read, and let the window close", stall).big(),
 		timedOut("read and never answer", request, hold),

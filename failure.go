@@ -1,0 +1,54 @@
+package postrider
+
+// Failure is the class of what went wrong with an attempt. [Attempt].Error
+// begins with one; what stands after a colon is a detail of it.
+type Failure string
+
+// The failures. Each says what the owner of an endpoint may know: none has an
+// address, and what the guard refuses is [FailureForbidden], whatever the
+// reason.
+const (
+	FailureForbidden      Failure = "target_forbidden"
+	FailureDNSNotFound    Failure = "dns_not_found"
+	FailureDNSTimeout     Failure = "dns_timeout"
+	FailureDNS            Failure = "dns_failed"
+	FailureRefused        Failure = "connection_refused"
+	FailureNoRoute        Failure = "no_route"
+	FailureReset          Failure = "connection_reset"
+	FailureConnectTimeout Failure = "connect_timeout"
+	FailureConnect        Failure = "connect_failed"
+	FailureProxy          Failure = "proxy_error"
+	FailureTLSExpired     Failure = "tls_expired"
+	FailureTLSName        Failure = "tls_wrong_name"
+	FailureTLSAuthority   Failure = "tls_unknown_authority"
+	FailureTLSCertificate Failure = "tls_bad_certificate"
+	FailureTLSRefused     Failure = "tls_refused"
+	FailureTLSTimeout     Failure = "tls_timeout"
+	FailureTLS            Failure = "tls_handshake_failed"
+	FailureTimeout        Failure = "timeout"
+	FailureCut            Failure = "connection_cut"
+	FailureBadResponse    Failure = "bad_response"
+	FailureStatus         Failure = "http_status"
+	FailureRedirect       Failure = "redirect"
+	FailureDowngrade      Failure = "tls_downgrade"
+	FailureAuth           Failure = "auth_error"
+	FailureHeaders        Failure = "invalid_headers"
+	FailureOwnTLS         Failure = "invalid_tls"
+	FailureUnsigned       Failure = "no_active_secret"
+	FailureNoKey          Failure = "no_key_for_scheme"
+	FailureSealed         Failure = "secret_unavailable"
+	FailureCanceled       Failure = "canceled"
+	FailureInternal       Failure = "internal"
+	FailureNodeDied       Failure = "node_died"
+)
+
+// Failures lists every failure there is.
+var Failures = []Failure{
+	FailureForbidden,
+	FailureDNSNotFound, FailureDNSTimeout, FailureDNS,
+	FailureRefused, FailureNoRoute, FailureReset, FailureConnectTimeout, FailureConnect, FailureProxy,
+	FailureTLSExpired, FailureTLSName, FailureTLSAuthority, FailureTLSCertificate, FailureTLSRefused, FailureTLSTimeout, FailureTLS,
+	FailureTimeout, FailureCut, FailureBadResponse, FailureStatus, FailureRedirect, FailureDowngrade,
+	FailureAuth, FailureHeaders, FailureOwnTLS, FailureUnsigned, FailureNoKey, FailureSealed,
+	FailureCanceled, FailureInternal, FailureNodeDied,
+}

@@ -86,12 +86,14 @@ func (k *keyring) check(ctx context.Context, header http.Header) (*postrider.API
 	return key, nil
 }
 
-// bearer returns the token of the one Authorization header that there is.
+// bearer returns the token of the only Authorization header. The scheme is
+// matched in any case, and one or more spaces follow it (RFC 9110, 11.1 and 11.4).
 func bearer(headers []string) (string, bool) {
 	if len(headers) != 1 {
 		return "", false
 	}
 	scheme, token, _ := strings.Cut(headers[0], " ")
+	token = strings.TrimLeft(token, " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > maxToken {
 		return "", false
 	}

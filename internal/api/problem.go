@@ -27,6 +27,7 @@ var (
 	errForbidden    = errors.New("the key may not do this")
 	errTooLarge     = errors.New("the request is too large")
 	errMediaType    = errors.New("the body must be application/json")
+	errEncoding     = errors.New("the body must not be compressed")
 	errNoRoute      = errors.New("no such route")
 	errNoMethod     = errors.New("no such method on this route")
 	errSlowBody     = errors.New("the body took too long to arrive")
@@ -52,8 +53,9 @@ var kinds = []kind{
 	{errSlowBody, 408, "timeout", "the body took too long to arrive"},
 	{errTooLarge, 413, "too_large", "the request is too large"},
 	{errMediaType, 415, "unsupported_media_type", "the body must be application/json"},
+	{errEncoding, 415, "unsupported_media_type", "the body must be sent as it is, without a Content-Encoding"},
 	{errTooOften, 429, "too_often", "an endpoint is tested and verified at most five times at once, and then once every 12 seconds; see Retry-After"},
-	{errLoop, 508, "loop_detected", "the event has come through so many senders of webhooks that they must form a loop; see Webhook-Hops"},
+	{errLoop, 422, "loop_detected", "the event has come through so many senders of webhooks that they must form a loop; see Webhook-Hops"},
 	{postrider.ErrNotFound, 404, "not_found", "there is nothing of that name"},
 	{postrider.ErrGone, 410, "gone", "the bytes were deleted for good"},
 	{postrider.ErrInvalid, 422, "invalid", "the request can never succeed as it is; see errors"},
@@ -105,6 +107,7 @@ type problem struct {
 	RequestID string  `json:"request_id" doc:"Names the request in the log."`
 
 	retryAfter time.Duration
+	accept     http.Header // what a 415 would have taken
 }
 
 type fault struct {
@@ -127,6 +130,7 @@ func (p *problem) GetHeaders() http.Header {
 	if p.Status == http.StatusUnauthorized {
 		headers.Set("WWW-Authenticate", "Bearer")
 	}
+	maps.Copy(headers, p.accept)
 	return headers
 }
 
@@ -150,7 +154,13 @@ func problemOf(ctx context.Context, err error) *problem {
 		p.Errors = append(p.Errors, fault{f.Field, f.Reason})
 	}
 	p.particulars(err)
-	if p.Status >= 500 && k.err != errLoop { //nolint:errorlint // the table's own; a loop is no fault of ours
+	switch k.err { //nolint:errorlint // the table's own
+	case errMediaType:
+		p.accept = http.Header{"Accept": {"application/json"}} // RFC 9110, 15.5.16
+	case errEncoding:
+		p.accept = http.Header{"Accept-Encoding": {"identity"}}
+	}
+	if p.Status >= 500 {
 		c.err = err
 	}
 	return p

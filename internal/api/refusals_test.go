@@ -326,3 +326,43 @@ func (c *counting) Read(p []byte) (int, error) {
 	c.n += n
 	return n, err
 }
+
+func TestAPathAllowsItsOwnMethodsAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for route, allow := range map[string]string{
+		"PUT /events":                           "GET, HEAD, POST",
+		"GET /events/batch":                     "POST",
+		"DELETE /events/batch":                  "POST",
+		"PUT /events/evt_x":                     "GET, HEAD",
+		"DELETE /endpoints/ep_x/secrets/rotate": "POST",
+		"GET /endpoints/ep_x/secrets/rotate":    "POST",
+		"POST /endpoints/ep_x/secrets/sec_x":    "DELETE",
+		"POST /openapi.json":                    "GET, HEAD",
+	} {
+		got := w.do(w.admin, route, "")
+		if got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != allow {
+			t.Errorf("%s = %d, Allow %q; want 405 and %q", route, got.status, got.header.Get("Allow"), allow)
+		}
+		checkProblem(t, got)
+	}
+}
+
+func TestABodyThatIsEncodedIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant("acme")
+	for coding, status := range map[string]int{"": 202, "identity": 202, "Identity": 202, "gzip": 415, "identity, gzip": 415} {
+		r := w.request(w.admin, "POST /events", `{"account": "acme", "type": "a", "data": 1}`)
+		if coding != "" {
+			r.Header.Set("Content-Encoding", coding)
+		}
+		got := w.send(r)
+		if got.status != status {
+			t.Errorf("Content-Encoding %q = %d %s, want %d", coding, got.status, got.text, status)
+		}
+		if status == 415 && got.header.Get("Accept-Encoding") != "identity" {
+			t.Errorf("Content-Encoding %q: Accept-Encoding %q, want identity", coding, got.header.Get("Accept-Encoding"))
+		}
+	}
+}

@@ -59,7 +59,7 @@ func (s *server) router() http.Handler {
 		RejectUnknownQueryParameters: true, // a filter that is misspelt must not list everything
 		Transformers:                 []huma.Transformer{translate},
 	}
-	rt := &router{server: s, mux: mux, api: humago.New(mux, config), described: humago.New(nowhere{}, config)}
+	rt := &router{server: s, mux: mux, methods: newMethods(mux), api: humago.New(mux, config), described: humago.New(nowhere{}, config)}
 	rt.publishing()
 	rt.events()
 	rt.deliveries()
@@ -73,9 +73,15 @@ func (s *server) router() http.Handler {
 	rt.accounts()
 	rt.eventTypes()
 	rt.keys()
-	mux.HandleFunc("GET "+root+"/openapi.json", serveJSON(document(rt.api.OpenAPI())))
-	mux.HandleFunc("GET "+wellKnownKeys, s.servePublicKeys)
-	return mux
+	for pattern, handler := range map[string]http.HandlerFunc{
+		"GET " + root + "/openapi.json": serveJSON(document(rt.api.OpenAPI())),
+		"GET " + wellKnownKeys:          s.servePublicKeys,
+	} {
+		mux.HandleFunc(pattern, handler)
+		rt.methods.add(pattern)
+	}
+	rt.methods.close()
+	return rt.methods
 }
 
 // schemaName names a schema after its Go type: accountCreate is AccountCreate,
@@ -164,6 +170,7 @@ func serveJSON(body []byte) http.HandlerFunc {
 type router struct {
 	*server
 	mux       *http.ServeMux
+	methods   *methods
 	api       huma.API
 	described huma.API // of the same document, but serves nothing
 }
@@ -235,6 +242,7 @@ func plainly[A any](rt *router, r route, handler func(ctx context.Context, buf *
 // operation describes a route to huma.
 func (rt *router) operation(r route) huma.Operation {
 	method, path, _ := strings.Cut(r.path, " ")
+	rt.methods.add(method + " " + root + path)
 	tag, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	op := huma.Operation{
 		OperationID:   r.name,
@@ -394,8 +402,13 @@ func (s *server) readBody(a *answer, b body) error {
 	if r.ContentLength > limit {
 		return tooLarge(limit)
 	}
-	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type")) {
-		return errMediaType
+	if r.ContentLength != 0 {
+		if !isJSON(r.Header.Get("Content-Type")) {
+			return errMediaType
+		}
+		if !isPlain(r.Header["Content-Encoding"]) {
+			return errEncoding
+		}
 	}
 	var from io.Reader = r.Body
 	if r.ContentLength < 0 { // otherwise there cannot be more than was announced
@@ -435,6 +448,11 @@ func isJSON(contentType string) bool {
 	}
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	return err == nil && mediaType == "application/json"
+}
+
+// isPlain reports whether a body with these content codings is not coded.
+func isPlain(codings []string) bool {
+	return !slices.ContainsFunc(codings, func(coding string) bool { return !strings.EqualFold(coding, "identity") })
 }
 
 // jsonType is shared by the headers of many answers, which do not change it.

@@ -145,9 +145,7 @@ func (c *core) claimed(now time.Time, in claimed) {
 		if ep.lanes[l].low.Equal(w.After) { // else a scan says to look at all meanwhile
 			ep.lanes[l].low = state.Low
 		}
-		if w.Lane != postrider.LaneBulk {
-			ep.backlog = max(0, ep.backlog-state.Claimed)
-		}
+		ep.recount(w.Lane, state)
 		if state.Waiting {
 			c.expect(ep, l, now.Add(state.In))
 		}
@@ -161,6 +159,19 @@ func (c *core) claimed(now time.Time, in claimed) {
 		c.review(now, c.endpoint(w.Endpoint))
 	}
 	c.backOff(now, in.err)
+}
+
+// recount lowers the backlog by the first attempts that a claim took. Where the
+// claim found that no more of them are due, nothing is left of it, unless some
+// were published while the claim was under way.
+func (ep *endpoint) recount(lane postrider.Lane, state store.LaneState) {
+	switch {
+	case lane != postrider.LaneFirst:
+	case (!state.Waiting || state.In > 0) && !ep.lanes[laneIndex(lane)].waiting:
+		ep.backlog = 0
+	default:
+		ep.backlog = max(0, ep.backlog-state.Claimed)
+	}
 }
 
 // backOff waits 0.1 s after a claim that failed, and twice as long after each

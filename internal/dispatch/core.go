@@ -114,7 +114,7 @@ type endpoint struct {
 	unsettled int           // attempts answered, not yet committed
 	asked     [3]int        // by the claim under way
 	turn      int           // counts starts, to share them among the lanes
-	backlog   int           // rows but for bulk that were committed without a lease while it could be served, and not claimed since, about
+	backlog   int           // about how many first attempts were committed without a lease, while they could be sent, and not claimed since
 	latency   time.Duration // of its answers, smoothed
 
 	startable, claimable, starved, patient bool // it is in that ring

@@ -241,6 +241,37 @@ func TestOnlyWhatIsDueIsBacklog(t *testing.T) {
 	}
 }
 
+func TestAClaimThatFindsNothingMoreEndsTheBacklog(t *testing.T) {
+	t.Parallel()
+	due := store.DueLane{Endpoint: postrider.EndpointID{1}, Lane: postrider.LaneFirst}
+	for _, tt := range []struct {
+		name  string
+		lane  postrider.Lane
+		since []store.DueLane // published while the claim was under way
+		state store.LaneState
+		want  int
+	}{
+		{"none is left", postrider.LaneFirst, nil, store.LaneState{Claimed: 1}, 0},
+		{"none is due", postrider.LaneFirst, nil, store.LaneState{Waiting: true, In: time.Hour}, 0},
+		{"some are left", postrider.LaneFirst, nil, store.LaneState{Claimed: 1, Waiting: true}, 4},
+		{"some came since", postrider.LaneFirst, []store.DueLane{due}, store.LaneState{Claimed: 1}, 5},
+		{"retries were claimed", postrider.LaneRetry, nil, store.LaneState{Claimed: 1}, 5},
+	} {
+		c, now := fixture(nil)
+		take(c, now, stored{waiting: []store.DueLane{due, due, due, due, due}})
+		if tt.since != nil {
+			take(c, now, stored{waiting: tt.since})
+		}
+		ep := c.endpoint(due.Endpoint)
+		claim := &store.Claim{Wants: []store.Want{{Endpoint: ep.id, Lane: tt.lane, N: 1}}}
+		ep.lanes[0].waiting = tt.since != nil
+		take(c, now, claimed{claim: claim, got: store.Claims{Lanes: []store.LaneState{tt.state}}, asked: now})
+		if ep.backlog != tt.want {
+			t.Errorf("%s: a backlog of %d, want %d", tt.name, ep.backlog, tt.want)
+		}
+	}
+}
+
 func TestPromise5WhatPiledUpAtAnEndpointHoldsNoPublisherUp(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)

@@ -73,7 +73,7 @@ func (c *core) stored(now time.Time, in stored) {
 			}
 			continue
 		}
-		if d.In <= 0 && d.Lane != postrider.LaneBulk && !c.gated(now, ep) {
+		if d.In <= 0 && d.Lane == postrider.LaneFirst && !c.gated(now, ep) {
 			ep.backlog++ // bulk has a pace instead
 		}
 		c.found(now, d)

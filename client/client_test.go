@@ -166,6 +166,7 @@ func TestAnEndpointsChangeHasOnlyWhatChanges(t *testing.T) {
 		{client.EndpointChange{Rate: &client.Rate{}}, `{"rate":null}`},
 		{client.EndpointChange{Circuit: &client.CircuitPolicy{Preset: "strict"}}, `{"circuit":{"preset":"strict"}}`},
 		{client.EndpointChange{AdaptiveTimeout: &off, UID: &none}, `{"uid":"","adaptive_timeout":false}`},
+		{client.EndpointChange{Concurrency: 3, Reset: []string{"retry", "timeout_ms"}}, `{"concurrency":3,"retry":null,"timeout_ms":null}`},
 		{client.EndpointChange{Order: postrider.OrderByKey, OnDead: postrider.PauseOnDead}, `{"order":"by_key","on_dead":"pause"}`},
 	} {
 		c, seen := answering(t, 200, `{"adaptive_timeout":true,"circuit":{"preset":"strict","failures":5},"rate":null,"order":"by_key","on_dead":"pause"}`)
@@ -176,6 +177,15 @@ func TestAnEndpointsChangeHasOnlyWhatChanges(t *testing.T) {
 		if want := "PATCH /v1/webhooks/endpoints/" + id.String(); seen.Line != want || seen.Body != tt.body {
 			t.Errorf("request = %s %s, want %s %s", seen.Line, seen.Body, want, tt.body)
 		}
+	}
+}
+
+func TestAFieldThatIsResetHasNoValue(t *testing.T) {
+	t.Parallel()
+	c, _ := answering(t, 200, `{}`)
+	_, err := c.ChangeEndpoint(t.Context(), postrider.EndpointID{}, client.EndpointChange{Payload: "raw", Reset: []string{"payload"}})
+	if err == nil || !strings.Contains(err.Error(), "payload has a value and is to be reset") {
+		t.Errorf("a field that is reset and has a value: %v", err)
 	}
 }
 

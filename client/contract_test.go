@@ -82,7 +82,7 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"delete-endpoint": func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteEndpoint(x, ep) },
 	"get-endpoint":    func(x ctx, c *client.Client) (any, error) { return answered(c.Endpoint(x, ep)) },
 	"update-endpoint": func(x ctx, c *client.Client) (any, error) {
-		return answered(c.ChangeEndpoint(x, ep, full[client.EndpointChange]()))
+		return answered(c.ChangeEndpoint(x, ep, fullChange()))
 	},
 	"get-circuit": func(x ctx, c *client.Client) (any, error) { return answered(c.Circuit(x, ep)) },
 	"set-circuit": func(x ctx, c *client.Client) (any, error) {
@@ -418,6 +418,13 @@ func goKind(is reflect.Type) string {
 func full[T any]() (v T) {
 	fill(reflect.ValueOf(&v).Elem())
 	return v
+}
+
+// fullChange is a change of every field; one that is reset has no value.
+func fullChange() client.EndpointChange {
+	change := full[client.EndpointChange]()
+	change.Reset = nil
+	return change
 }
 
 func fill(v reflect.Value) {

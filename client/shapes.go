@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -178,9 +179,13 @@ type NewEndpoint struct {
 	KeyType string   `json:"key_type,omitempty"` // of the secret to make: hmac, which is the default, or ed25519
 }
 
-// EndpointChange is what to change of an endpoint. What is left zero stays as
-// it is.
+// EndpointChange is a change of an endpoint. A field that is zero keeps its
+// value.
 type EndpointChange struct {
+	// Reset names fields to set back to their defaults, as the API calls them:
+	// "retry", "timeout_ms". A field cannot be here and have a value.
+	Reset []string `json:"-"`
+
 	URL          string     `json:"url,omitempty"`
 	EventTypes   []string   `json:"event_types,omitempty"`
 	UID          *string    `json:"uid,omitempty"`
@@ -205,6 +210,26 @@ type EndpointChange struct {
 	MaxRedirects *int                  `json:"max_redirects,omitempty"` // 0 to 3
 	HTTP2        *bool                 `json:"http2,omitempty"`
 	Compression  postrider.Compression `json:"compression,omitempty"`
+}
+
+// MarshalJSON writes null for the fields to reset.
+func (c EndpointChange) MarshalJSON() ([]byte, error) {
+	type plain EndpointChange
+	text, err := json.Marshal(plain(c))
+	if err != nil || len(c.Reset) == 0 {
+		return text, err
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, err
+	}
+	for _, name := range c.Reset {
+		if _, there := fields[name]; there {
+			return nil, fmt.Errorf("change of an endpoint: %s has a value and is to be reset", name)
+		}
+		fields[name] = json.RawMessage("null")
+	}
+	return json.Marshal(fields)
 }
 
 // CircuitPolicy says when an endpoint's circuit opens: the name of a preset,

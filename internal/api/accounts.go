@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -35,8 +34,8 @@ type accountCreate struct {
 }
 
 type accountUpdate struct {
-	UID  *string `json:"uid,omitempty"`
-	Name *string `json:"name,omitempty"`
+	UID  optional[string] `json:"uid,omitzero" doc:"Your own name for it; null: none."`
+	Name optional[string] `json:"name,omitzero" doc:"Null: none."`
 }
 
 type accountPath struct {
@@ -74,9 +73,6 @@ func (s *server) createAccount(ctx context.Context, _ *none) (*reply[accountView
 	}
 	if err := notEmpty("uid", body.UID); err != nil {
 		return nil, err
-	}
-	if body.UID == nil && body.Name == "" {
-		return nil, invalid("name", "is required where there is no uid")
 	}
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -116,13 +112,16 @@ func (s *server) changeAccount(ctx context.Context, in *accountPath) (*reply[acc
 	if err != nil {
 		return nil, err
 	}
-	account.UID = *cmp.Or(body.UID, &account.UID)
-	account.Name = *cmp.Or(body.Name, &account.Name)
+	set(&account.UID, body.UID, "")
+	set(&account.Name, body.Name, "")
 	return s.putAccount(ctx, account)
 }
 
 func (s *server) putAccount(ctx context.Context, a postrider.Account) (*reply[accountView], error) {
 	err := errors.Join(checkUID(a.UID), checkText("name", a.Name, maxName))
+	if a.UID == "" && a.Name == "" {
+		err = invalid("name", "is required where there is no uid")
+	}
 	if err != nil {
 		return nil, err
 	}

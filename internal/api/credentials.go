@@ -24,17 +24,17 @@ const (
 
 // headerJSON is a header of the endpoint's own.
 type headerJSON struct {
-	Name      string  `json:"name" example:"X-Tenant"`
-	Value     *string `json:"value,omitempty" nullable:"true" doc:"Null in answers where it is sensitive. Left out of a sensitive header, it stays as it is."`
-	Sensitive bool    `json:"sensitive,omitempty" doc:"The value is kept encrypted and never shown."`
+	Name      string           `json:"name" example:"X-Tenant"`
+	Value     optional[string] `json:"value,omitzero" doc:"In an answer, null for a sensitive header. In a request, null or left out keeps the value of a sensitive header."`
+	Sensitive bool             `json:"sensitive,omitempty" doc:"The value is stored encrypted and never shown; default false."`
 }
 
-// MarshalJSON writes a value that is not shown as null.
+// MarshalJSON writes all three fields.
 func (h headerJSON) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		Name      string  `json:"name"`
-		Value     *string `json:"value"`
-		Sensitive bool    `json:"sensitive"`
+		Name      string           `json:"name"`
+		Value     optional[string] `json:"value"`
+		Sensitive bool             `json:"sensitive"`
 	}(h))
 }
 
@@ -62,28 +62,29 @@ type tlsJSON struct {
 
 // namesCredentials reports whether the request says something of what is kept
 // encrypted.
-func (j PolicyJSON) namesCredentials() bool { return j.Headers != nil || j.Auth != nil || j.TLS != nil }
+func (j PolicyJSON) namesCredentials() bool { return j.Headers.given || j.Auth.given || j.TLS.given }
 
 // applyHeaders sets the headers. c has what is kept of them, and then what
 // they need.
 func (j PolicyJSON) applyHeaders(p *postrider.Policy, c *postrider.Credentials) error {
-	if j.Headers == nil {
+	if !j.Headers.given {
 		return nil
 	}
 	kept := c.Headers
 	p.Headers, c.Headers = nil, map[string]string{}
 	var faults []error
-	for i, h := range *j.Headers {
+	for i, h := range j.Headers.value {
 		header := postrider.Header{Name: h.Name, Secret: h.Sensitive}
+		there := h.Value.given && !h.Value.null
 		switch {
-		case !h.Sensitive && h.Value == nil: // a value that was sensitive is not shown by saying that it is not
+		case !h.Sensitive && !there: // a value that was sensitive is not shown by saying that it is not
 			faults = append(faults, invalid(fmt.Sprintf("headers[%d].value", i), "is required"))
 		case !h.Sensitive:
-			header.Value = *h.Value
-		case h.Value == nil:
+			header.Value = h.Value.value
+		case !there:
 			c.Headers[h.Name] = keptHeader(kept, h.Name)
 		default:
-			c.Headers[h.Name] = *h.Value
+			c.Headers[h.Name] = h.Value.value
 		}
 		p.Headers = append(p.Headers, header)
 	}
@@ -102,18 +103,13 @@ func keptHeader(kept map[string]string, name string) string {
 // applyAuth sets the authentication. c has what is kept of it, and then what
 // it needs.
 func (j PolicyJSON) applyAuth(p *postrider.Policy, c *postrider.Credentials) error {
-	if j.Auth == nil {
+	if !j.Auth.given {
 		return nil
 	}
-	was := p.Auth
-	p.Auth = postrider.Auth{Kind: postrider.AuthNone}
-	if string(j.Auth) == "null" {
-		c.Auth = ""
+	was, a := p.Auth, j.Auth.value
+	if j.Auth.null {
+		p.Auth, c.Auth = postrider.Auth{Kind: postrider.AuthNone}, ""
 		return nil
-	}
-	var a authJSON
-	if err := decodePart("auth", j.Auth, &a); err != nil {
-		return err
 	}
 	p.Auth = postrider.Auth{
 		Kind: postrider.AuthKind(a.Type), User: a.Username, Header: a.Header,
@@ -154,17 +150,13 @@ var authSecrets = map[postrider.AuthKind]string{
 // applyTLS sets the endpoint's own TLS. c has the key that is kept, and then
 // the one that it needs.
 func (j PolicyJSON) applyTLS(p *postrider.Policy, c *postrider.Credentials) error {
-	if j.TLS == nil {
+	if !j.TLS.given {
 		return nil
 	}
-	kept := c.TLSKey
+	kept, t := c.TLSKey, j.TLS.value
 	p.TLS, c.TLSKey = postrider.TLS{}, ""
-	if string(j.TLS) == "null" {
+	if j.TLS.null {
 		return nil
-	}
-	var t tlsJSON
-	if err := decodePart("tls", j.TLS, &t); err != nil {
-		return err
 	}
 	p.TLS = postrider.TLS{Certificate: t.Certificate, Authorities: t.Authorities}
 	switch {
@@ -192,7 +184,7 @@ func required(given bool) string {
 // none.
 func (s *server) checkCredentials(was, p postrider.Policy, c postrider.Credentials, j PolicyJSON) error {
 	faults := []error{checkHeaderSecrets(was, p, c), checkAuthSecret(p.Auth.Kind, c.Auth, was.Auth.Kind == p.Auth.Kind)}
-	if j.TLS == nil || p.TLS == (postrider.TLS{}) && c.TLSKey == "" { // a certificate that has ended stops no other change
+	if !j.TLS.given || p.TLS == (postrider.TLS{}) && c.TLSKey == "" { // a certificate that has ended stops no other change
 		return errors.Join(faults...)
 	}
 	err := checkTLS(p.TLS, c.TLSKey)
@@ -263,31 +255,21 @@ func host(raw string) string {
 	return strings.ToLower(u.Scheme + "://" + u.Host)
 }
 
-func viewHeaders(list []postrider.Header) *[]headerJSON {
+func viewHeaders(list []postrider.Header) []headerJSON {
 	views := make([]headerJSON, 0, len(list))
 	for _, h := range list {
-		view := headerJSON{Name: h.Name, Sensitive: h.Secret}
-		if !h.Secret {
-			view.Value = &h.Value
-		}
-		views = append(views, view)
+		views = append(views, headerJSON{Name: h.Name, Value: nullUnless(!h.Secret, h.Value), Sensitive: h.Secret})
 	}
-	return &views
+	return views
 }
 
-func viewAuth(a postrider.Auth) json.RawMessage {
-	if a.Kind == postrider.AuthNone {
-		return null
-	}
-	return textOf(authJSON{
+func viewAuth(a postrider.Auth) optional[authJSON] {
+	return nullUnless(a.Kind != postrider.AuthNone, authJSON{
 		Type: string(a.Kind), Username: a.User, Header: a.Header,
 		TokenURL: a.TokenURL, ClientID: a.ClientID, Scopes: a.Scopes, Audience: a.Audience,
 	})
 }
 
-func viewTLS(t postrider.TLS) json.RawMessage {
-	if t == (postrider.TLS{}) {
-		return null
-	}
-	return textOf(tlsJSON{Certificate: t.Certificate, Authorities: t.Authorities})
+func viewTLS(t postrider.TLS) optional[tlsJSON] {
+	return nullUnless(t != postrider.TLS{}, tlsJSON{Certificate: t.Certificate, Authorities: t.Authorities})
 }

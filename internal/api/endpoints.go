@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -28,6 +30,12 @@ type endpointView struct {
 	CreatedAt  string       `json:"created_at" format:"date-time"`
 	UpdatedAt  string       `json:"updated_at" format:"date-time"`
 	Secrets    []secretView `json:"secrets,omitempty" nullable:"false" doc:"Only in the answer that creates the endpoint."`
+}
+
+// TransformSchema describes the policy as an answer has it.
+func (v endpointView) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	v.describeAnswer(s)
+	return s
 }
 
 func viewEndpoint(e postrider.Endpoint) endpointView {
@@ -53,10 +61,10 @@ type endpointCreate struct {
 }
 
 type endpointUpdate struct {
-	UID         *string  `json:"uid,omitempty"`
-	URL         *string  `json:"url,omitempty"`
-	Description *string  `json:"description,omitempty"`
-	EventTypes  []string `json:"event_types,omitempty" nullable:"false"`
+	UID         optional[string] `json:"uid,omitzero" doc:"Your own name for it, unique in the account; null: none."`
+	URL         *string          `json:"url,omitempty"`
+	Description optional[string] `json:"description,omitzero" doc:"Null: none."`
+	EventTypes  []string         `json:"event_types,omitempty" nullable:"false"`
 	PolicyJSON
 }
 
@@ -253,22 +261,16 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[e
 	}
 	return s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
 		was := *e
-		if body.UID != nil {
-			e.UID = *body.UID
-		}
-		if body.URL != nil {
-			e.URL = *body.URL
-		}
-		if body.Description != nil {
-			e.Description = *body.Description
-		}
+		set(&e.UID, body.UID, "")
+		set(&e.Description, body.Description, "")
+		override(&e.URL, body.URL)
 		if body.EventTypes != nil {
 			e.EventTypes = patterns(body.EventTypes)
 		}
 		if err := s.complete(e, was, body.PolicyJSON); err != nil {
 			return err
 		}
-		if body.Signature != nil {
+		if body.Signature.given {
 			if err := s.checkSigns(ctx, *e); err != nil {
 				return err
 			}

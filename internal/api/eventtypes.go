@@ -24,7 +24,7 @@ type eventTypeCreate struct {
 }
 
 type eventTypeUpdate struct {
-	Description *string `json:"description,omitempty"`
+	Description optional[string] `json:"description,omitzero" doc:"Null: none."`
 }
 
 type eventTypePath struct {
@@ -106,9 +106,7 @@ func (s *server) changeEventType(ctx context.Context, in *eventTypePath) (*reply
 	if err != nil {
 		return nil, err
 	}
-	if body.Description != nil {
-		t.Description = *body.Description
-	}
+	set(&t.Description, body.Description, "")
 	return s.putEventType(ctx, t)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -83,8 +84,8 @@ func (signatureJSON) TransformSchema(r huma.Registry, s *huma.Schema) *huma.Sche
 	return s
 }
 
-// apply sets the policy's signatures, if the schemes can be read.
-func (j signatureJSON) apply(p *postrider.Policy) error {
+// signatures returns the schemes, or the faults of those that cannot be read.
+func (j signatureJSON) signatures() ([]postrider.Signature, error) {
 	var list []postrider.Signature
 	var faults []error
 	for i, text := range j.Schemes {
@@ -97,14 +98,10 @@ func (j signatureJSON) apply(p *postrider.Policy) error {
 		}
 		list = append(list, postrider.Signature{Scheme: postrider.Scheme(scheme.Scheme), Header: scheme.Header, Prefix: scheme.Prefix})
 	}
-	err := errors.Join(faults...)
-	if err == nil {
-		p.Signatures = list
-	}
-	return err
+	return list, errors.Join(faults...)
 }
 
-func viewSignatures(list []postrider.Signature) *signatureJSON {
+func viewSignatures(list []postrider.Signature) signatureJSON {
 	j := signatureJSON{Schemes: []json.RawMessage{}}
 	for _, s := range list {
 		if s.Header == "" {
@@ -113,7 +110,7 @@ func viewSignatures(list []postrider.Signature) *signatureJSON {
 			j.Schemes = append(j.Schemes, textOf(schemeJSON{Scheme: string(s.Scheme), Header: s.Header, Prefix: s.Prefix}))
 		}
 	}
-	return &j
+	return j
 }
 
 // circuitPolicyJSON is a circuit's policy: the name of a preset, or numbers. An answer
@@ -141,12 +138,12 @@ func (j circuitPolicyJSON) policy() (postrider.CircuitPolicy, error) {
 		base = preset
 	}
 	p := base
-	set(&p.Failures, j.Failures)
-	set(&p.Percent, j.Percent)
-	set(&p.Attempts, j.Attempts)
-	setMillis(&p.Window, j.Window)
-	setMillis(&p.Cooldown, j.Cooldown)
-	setMillis(&p.MaxCooldown, j.MaxCooldown)
+	override(&p.Failures, j.Failures)
+	override(&p.Percent, j.Percent)
+	override(&p.Attempts, j.Attempts)
+	overrideMillis(&p.Window, j.Window)
+	overrideMillis(&p.Cooldown, j.Cooldown)
+	overrideMillis(&p.MaxCooldown, j.MaxCooldown)
 	if j.Preset != nil && p != base {
 		return standard, invalid("circuit.preset", "has other numbers; leave out the one or the others")
 	}
@@ -173,15 +170,8 @@ type rateJSON struct {
 	Per      int64 `json:"per_ms" doc:"1000 to 3600000."`
 }
 
-// readRate returns the rate that text asks for; null is unlimited.
-func readRate(text json.RawMessage) (postrider.Rate, error) {
-	if string(text) == "null" {
-		return postrider.Rate{}, nil
-	}
-	var j rateJSON
-	if err := decodePart("rate", text, &j); err != nil {
-		return postrider.Rate{}, err
-	}
+// rate returns the rate that j asks for.
+func (j rateJSON) rate() (postrider.Rate, error) {
 	r := postrider.Rate{Attempts: j.Attempts, Per: millis(j.Per)}
 	if r == (postrider.Rate{}) {
 		return r, invalid("rate", "must be null where there is no limit")
@@ -189,101 +179,114 @@ func readRate(text json.RawMessage) (postrider.Rate, error) {
 	return r, nil
 }
 
-func viewRate(r postrider.Rate) json.RawMessage {
-	if r == (postrider.Rate{}) {
-		return null
-	}
-	return textOf(rateJSON{Attempts: r.Attempts, Per: r.Per.Milliseconds()})
+func viewRate(r postrider.Rate) optional[rateJSON] {
+	return nullUnless(r != postrider.Rate{}, rateJSON{Attempts: r.Attempts, Per: r.Per.Milliseconds()})
 }
 
-// PolicyJSON are the fields of an endpoint that make up its policy. One that is
-// left out keeps its value, or its default in a new endpoint.
+// PolicyJSON are the fields of an endpoint that make up its policy. In a new
+// endpoint, a field that is left out or null has its default. In a change, a
+// field that is left out keeps its value, and null sets it back to its default.
+// An answer has all of them.
 type PolicyJSON struct {
-	Retry        *retryJSON     `json:"retry,omitempty"`
-	Timeout      *int64         `json:"timeout_ms,omitempty" doc:"Of a whole attempt, 1000 to 30000; default 10000."`
-	ClientErrors *string        `json:"client_errors,omitempty" enum:"retry,dead_letter" doc:"What a 4xx does; default retry."`
-	Concurrency  *int           `json:"concurrency,omitempty" doc:"Attempts in flight at once, 1 to 1000; default 10."`
-	Expiry       *int64         `json:"expiry_ms,omitempty" doc:"How long a delivery may be pending; default 7 days."`
-	Signature    *signatureJSON `json:"signature,omitempty"`
-	Payload      *string        `json:"payload,omitempty" enum:"envelope,raw" doc:"Default envelope."`
+	Retry        optional[retryJSON]     `json:"retry,omitzero" doc:"When failed deliveries are attempted again; default: the preset seven-step."`
+	Timeout      optional[int64]         `json:"timeout_ms,omitzero" doc:"Timeout of a whole attempt, 1000 to 30000; default 10000."`
+	ClientErrors optional[string]        `json:"client_errors,omitzero" enum:"retry,dead_letter" doc:"What an answer of 4xx causes: another attempt, or a dead letter at once; default retry."`
+	Concurrency  optional[int]           `json:"concurrency,omitzero" doc:"Most attempts in flight at once, 1 to 1000; default 10. A node limits one endpoint to a quarter of its own attempts."`
+	Expiry       optional[int64]         `json:"expiry_ms,omitzero" doc:"How long a delivery may be pending before it becomes a dead letter; default 7 days."`
+	Signature    optional[signatureJSON] `json:"signature,omitzero" doc:"How requests are signed; default: the scheme standard."`
+	Payload      optional[string]        `json:"payload,omitzero" enum:"envelope,raw" doc:"What the body of a request is: data in an envelope with id, type and timestamp, or data alone; default envelope."`
 
-	AdaptiveTimeout *bool              `json:"adaptive_timeout,omitempty" doc:"Shorten timeout_ms while the endpoint keeps timing out, down to 1000; default false."`
-	Circuit         *circuitPolicyJSON `json:"circuit,omitempty"`
-	Order           *string            `json:"order,omitempty" enum:"none,by_key" doc:"by_key: the events of one ordering key one at a time, in sequence; default none. A change counts for what is published after it."`
-	OnDead          *string            `json:"on_dead,omitempty" enum:"skip,pause" doc:"With order by_key: after a dead letter its key goes on, or waits until the dead letter is replayed or discarded; default skip."`
+	AdaptiveTimeout optional[bool]              `json:"adaptive_timeout,omitzero" doc:"Shorten the timeout, down to 1000 ms, while the endpoint keeps timing out; default false."`
+	Circuit         optional[circuitPolicyJSON] `json:"circuit,omitzero" doc:"When failures stop requests to the endpoint; default: the preset default."`
+	Order           optional[string]            `json:"order,omitzero" enum:"none,by_key" doc:"by_key: events with the same ordering key are delivered one at a time, in sequence; default none. A change applies to events that are published after it."`
+	OnDead          optional[string]            `json:"on_dead,omitzero" enum:"skip,pause" doc:"With order by_key, what follows a dead letter. skip: the next event of its key is delivered. pause: the key waits until the dead letter is replayed or discarded. Default skip."`
 
-	Headers      *[]headerJSON `json:"headers,omitempty" nullable:"false" maxItems:"32" doc:"Sent with every request besides our own. A change replaces all of them."`
-	MaxRedirects *int          `json:"max_redirects,omitempty" minimum:"0" maximum:"3" doc:"How many redirects an attempt follows: 307 and 308, which repeat the request; 301, 302 and 303 are failures. Default 0: every redirect is a failure."`
-	HTTP2        *bool         `json:"http2,omitempty" doc:"Speak HTTP/2 with a receiver that offers it; default false."`
-	Compression  *string       `json:"compression,omitempty" enum:"none,gzip" doc:"Of the body; signatures are over what it was before. Default none."`
+	Headers      optional[[]headerJSON] `json:"headers,omitzero" maxItems:"32" doc:"Extra headers of every request; default: none. A change replaces all of them."`
+	MaxRedirects optional[int]          `json:"max_redirects,omitzero" minimum:"0" maximum:"3" doc:"How many redirects an attempt follows: 307 and 308, which repeat the request; 301, 302 and 303 are failures. Default 0: every redirect is a failure."`
+	HTTP2        optional[bool]         `json:"http2,omitzero" doc:"Use HTTP/2 with a receiver that offers it; default false."`
+	Compression  optional[string]       `json:"compression,omitzero" enum:"none,gzip" doc:"Compression of the body. Signatures are made before it. Default none."`
 
-	// These are raw because their null is not the same as leaving them out.
-	Rate json.RawMessage `json:"rate,omitempty" doc:"How many attempts may start in a span of time; null is unlimited, the default."`
-	Auth json.RawMessage `json:"auth,omitempty" doc:"How requests authenticate; null: by their signatures alone, the default. A change without the secret keeps the one of the same type, for the same host."`
-	TLS  json.RawMessage `json:"tls,omitempty" doc:"What connections have of their own; null: nothing, the default. A change without the key keeps it."`
+	Rate optional[rateJSON] `json:"rate,omitzero" doc:"How many attempts may start in a period. Null, the default: unlimited."`
+	Auth optional[authJSON] `json:"auth,omitzero" doc:"Credentials of every request. Null, the default: none, only signatures. A change without the secret keeps the secret of the same type for the same host."`
+	TLS  optional[tlsJSON]  `json:"tls,omitzero" doc:"Client certificate and certificate authorities of the endpoint's own. Null, the default: none. A change of the certificate without the key keeps the key."`
 }
 
-// TransformSchema describes what is raw, which Go's types do not.
-func (PolicyJSON) TransformSchema(r huma.Registry, s *huma.Schema) *huma.Schema {
-	for name, is := range map[string]reflect.Type{
-		"rate": reflect.TypeFor[rateJSON](), "auth": reflect.TypeFor[authJSON](), "tls": reflect.TypeFor[tlsJSON](),
-	} {
-		part := huma.SchemaFromType(r, is)
-		part.Nullable = true
-		part.Description = s.Properties[name].Description
-		s.Properties[name] = part
+// describeAnswer makes the schema of a change that of an answer: every field of
+// the policy is there, and only three of them can be null.
+func (PolicyJSON) describeAnswer(s *huma.Schema) {
+	for field := range reflect.TypeFor[PolicyJSON]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		s.Required = append(s.Required, name)
+		if name == "rate" || name == "auth" || name == "tls" {
+			continue
+		}
+		property := s.Properties[name]
+		property.Nullable = false
+		if len(property.AnyOf) > 0 {
+			s.Properties[name] = &huma.Schema{Ref: property.AnyOf[0].Ref, Description: property.Description}
+		}
 	}
-	return s
 }
 
 // apply sets the policy's fields that are there, and returns the faults that
-// [postrider.Policy.Check] cannot know of. c has what may be kept of the
-// policy's secrets, and then what the policy needs of them.
+// [postrider.Policy.Check] does not know of. Credentials c hold the secrets that
+// the policy may keep, and afterwards the secrets that it needs.
 func (j PolicyJSON) apply(p *postrider.Policy, c *postrider.Credentials) error {
-	if j.Retry != nil {
-		p.Retry = j.Retry.policy()
-	}
-	setMillis(&p.Timeout, j.Timeout)
-	setText(&p.ClientErrors, j.ClientErrors)
-	set(&p.Concurrency, j.Concurrency)
-	setMillis(&p.Expiry, j.Expiry)
-	setText(&p.Payload, j.Payload)
-	set(&p.AdaptiveTimeout, j.AdaptiveTimeout)
-	setText(&p.Order, j.Order)
-	setText(&p.OnDead, j.OnDead)
-	set(&p.MaxRedirects, j.MaxRedirects)
-	set(&p.HTTP2, j.HTTP2)
-	setText(&p.Compression, j.Compression)
+	standard := postrider.DefaultPolicy()
+	setMillis(&p.Timeout, j.Timeout, standard.Timeout)
+	setText(&p.ClientErrors, j.ClientErrors, standard.ClientErrors)
+	set(&p.Concurrency, j.Concurrency, standard.Concurrency)
+	setMillis(&p.Expiry, j.Expiry, standard.Expiry)
+	setText(&p.Payload, j.Payload, standard.Payload)
+	set(&p.AdaptiveTimeout, j.AdaptiveTimeout, standard.AdaptiveTimeout)
+	setText(&p.Order, j.Order, standard.Order)
+	setText(&p.OnDead, j.OnDead, standard.OnDead)
+	set(&p.MaxRedirects, j.MaxRedirects, standard.MaxRedirects)
+	set(&p.HTTP2, j.HTTP2, standard.HTTP2)
+	setText(&p.Compression, j.Compression, standard.Compression)
+	return errors.Join(j.applyParts(p, standard), j.applyHeaders(p, c), j.applyAuth(p, c), j.applyTLS(p, c))
+}
+
+// applyParts sets the fields that are objects of their own.
+func (j PolicyJSON) applyParts(p *postrider.Policy, standard postrider.Policy) error {
+	var signatures []postrider.Signature
+	var circuit postrider.CircuitPolicy
+	var rate postrider.Rate
 	var signatureErr, circuitErr, rateErr error
-	if j.Signature != nil {
-		signatureErr = j.Signature.apply(p)
+	if j.Signature.given && !j.Signature.null {
+		signatures, signatureErr = j.Signature.value.signatures()
 	}
-	if j.Circuit != nil {
-		p.Circuit, circuitErr = j.Circuit.policy()
+	if j.Circuit.given && !j.Circuit.null {
+		circuit, circuitErr = j.Circuit.value.policy()
 	}
-	if j.Rate != nil {
-		p.Rate, rateErr = readRate(j.Rate)
+	if j.Rate.given && !j.Rate.null {
+		rate, rateErr = j.Rate.value.rate()
 	}
-	return errors.Join(signatureErr, circuitErr, rateErr, j.applyHeaders(p, c), j.applyAuth(p, c), j.applyTLS(p, c))
+	set(&p.Retry, as(j.Retry, j.Retry.value.policy()), standard.Retry)
+	if signatureErr == nil {
+		set(&p.Signatures, as(j.Signature, signatures), standard.Signatures)
+	}
+	set(&p.Circuit, as(j.Circuit, circuit), standard.Circuit)
+	set(&p.Rate, as(j.Rate, rate), standard.Rate)
+	return errors.Join(signatureErr, circuitErr, rateErr)
+}
+
+// as returns what the request says of a field, with the value as the domain has
+// it.
+func as[J, T any](o optional[J], v T) optional[T] {
+	return optional[T]{given: o.given, null: o.null, value: v}
 }
 
 func viewPolicy(p postrider.Policy) PolicyJSON {
-	retry, timeout, expiry := viewRetry(p.Retry), p.Timeout.Milliseconds(), p.Expiry.Milliseconds()
-	clientErrors, payload := string(p.ClientErrors), string(p.Payload)
-	circuit := viewCircuitPolicy(p.Circuit)
-	order, onDead := string(p.Order), string(p.OnDead)
-	compression := string(p.Compression)
 	return PolicyJSON{
-		Retry: &retry, Timeout: &timeout, ClientErrors: &clientErrors, Concurrency: &p.Concurrency,
-		Expiry: &expiry, Signature: viewSignatures(p.Signatures), Payload: &payload, AdaptiveTimeout: &p.AdaptiveTimeout,
-		Circuit: &circuit, Rate: viewRate(p.Rate), Order: &order, OnDead: &onDead,
-		Headers: viewHeaders(p.Headers), Auth: viewAuth(p.Auth), TLS: viewTLS(p.TLS),
-		MaxRedirects: &p.MaxRedirects, HTTP2: &p.HTTP2, Compression: &compression,
+		Retry: given(viewRetry(p.Retry)), Timeout: given(p.Timeout.Milliseconds()), ClientErrors: given(string(p.ClientErrors)),
+		Concurrency: given(p.Concurrency), Expiry: given(p.Expiry.Milliseconds()), Signature: given(viewSignatures(p.Signatures)),
+		Payload: given(string(p.Payload)), AdaptiveTimeout: given(p.AdaptiveTimeout), Circuit: given(viewCircuitPolicy(p.Circuit)),
+		Rate: viewRate(p.Rate), Order: given(string(p.Order)), OnDead: given(string(p.OnDead)),
+		Headers: given(viewHeaders(p.Headers)), Auth: viewAuth(p.Auth), TLS: viewTLS(p.TLS),
+		MaxRedirects: given(p.MaxRedirects), HTTP2: given(p.HTTP2), Compression: given(string(p.Compression)),
 	}
 }
-
-// null is JSON's.
-var null = json.RawMessage("null")
 
 // textOf returns the JSON of a part of an answer.
 func textOf(part any) json.RawMessage {
@@ -308,20 +311,14 @@ func decodePart(at string, text json.RawMessage, v any) error {
 	return err
 }
 
-// set sets a field of a policy to what the request has for it, if anything.
-func set[T any](field, to *T) {
+// override sets a field to the number that the request has for it, if any.
+func override[T any](field, to *T) {
 	if to != nil {
 		*field = *to
 	}
 }
 
-func setText[T ~string](field *T, to *string) {
-	if to != nil {
-		*field = T(*to)
-	}
-}
-
-func setMillis(field *time.Duration, to *int64) {
+func overrideMillis(field *time.Duration, to *int64) {
 	if to != nil {
 		*field = millis(*to)
 	}

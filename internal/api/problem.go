@@ -101,7 +101,7 @@ type problem struct {
 	Status    int     `json:"status" example:"422"`
 	Detail    string  `json:"detail" doc:"For people."`
 	Code      string  `json:"code" example:"invalid" doc:"For programs; stable."`
-	Errors    []fault `json:"errors,omitempty" doc:"The fields at fault, as the request wrote them."`
+	Errors    []fault `json:"errors,omitempty" nullable:"false" doc:"The fields at fault, as the request wrote them."`
 	Index     *int    `json:"index,omitempty" doc:"Of the event in its batch, with idempotency_conflict."`
 	Replay    string  `json:"replay,omitempty" doc:"The delivery that is under way, with replay_pending."`
 	RequestID string  `json:"request_id" doc:"Names the request in the log."`

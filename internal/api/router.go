@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"maps"
 	"mime"
 	"net"
@@ -82,80 +80,6 @@ func (s *server) router() http.Handler {
 	}
 	rt.methods.close()
 	return rt.methods
-}
-
-// schemaName names a schema after its Go type: accountCreate is AccountCreate,
-// deliveryView is Delivery, page[deliveryView] is DeliveryPage. No name begins
-// with New, because generators of clients name constructors so.
-func schemaName(t reflect.Type, hint string) string {
-	name := huma.DefaultSchemaNamer(t, hint)
-	name = strings.TrimSuffix(strings.TrimSuffix(name, "View"), "JSON")
-	for _, generic := range []string{"Page", "List"} {
-		if item, ok := strings.CutPrefix(name, generic); ok && strings.Contains(t.Name(), "[") {
-			return item + generic
-		}
-	}
-	return name
-}
-
-// document returns the OpenAPI document as it is served and committed.
-func document(openAPI *huma.OpenAPI) []byte {
-	delete(openAPI.Components.Schemas.Map(), "ErrorModel")  // huma's own form of
-	delete(openAPI.Components.Schemas.Map(), "ErrorDetail") // errors, which we never send
-	openAnswers(openAPI)
-	compact, err := json.Marshal(openAPI)
-	if err != nil {
-		panic("encode the OpenAPI document: " + err.Error()) // it is made of constants
-	}
-	var indented bytes.Buffer
-	_ = json.Indent(&indented, compact, "", "  ") // it was just marshalled
-	indented.WriteByte('\n')
-	return indented.Bytes()
-}
-
-// openAnswers lets the schemas of answers have fields that the document does
-// not know, so that adding one breaks no client that was made from it.
-func openAnswers(openAPI *huma.OpenAPI) {
-	seen := map[*huma.Schema]bool{}
-	var open func(s *huma.Schema)
-	open = func(s *huma.Schema) {
-		if s != nil && s.Ref != "" {
-			s = openAPI.Components.Schemas.SchemaFromRef(s.Ref)
-		}
-		if s == nil || seen[s] {
-			return
-		}
-		seen[s] = true
-		if s.AdditionalProperties == false {
-			s.AdditionalProperties = nil
-		}
-		open(s.Items)
-		for _, property := range s.Properties {
-			open(property)
-		}
-		for _, form := range s.OneOf {
-			open(form)
-		}
-	}
-	for op := range operations(openAPI) {
-		for _, answer := range op.Responses {
-			for _, media := range answer.Content {
-				open(media.Schema)
-			}
-		}
-	}
-}
-
-func operations(openAPI *huma.OpenAPI) iter.Seq[*huma.Operation] {
-	return func(yield func(*huma.Operation) bool) {
-		for _, item := range openAPI.Paths {
-			for _, op := range []*huma.Operation{item.Get, item.Post, item.Patch, item.Delete} {
-				if op != nil && !yield(op) {
-					return
-				}
-			}
-		}
-	}
 }
 
 func serveJSON(body []byte) http.HandlerFunc {

@@ -42,16 +42,16 @@ const maxFaults = 100
 // Decode fills v, a pointer to a struct that is empty, from body, which must be
 // one JSON object. The error joins the faults that were found.
 //
-// A field without omitempty is required. Null is the same as leaving a field
-// out, but for a json.RawMessage, which takes it. Fields may be strings,
-// integers, floats, booleans, json.RawMessage, and structs, slices and pointers
-// of these; any other type panics. v is not to be used after a fault.
+// A field without omitempty or omitzero is required. Null is a fault, except for
+// a json.RawMessage and for an [Optional]. Fields may be strings, integers,
+// floats, booleans, json.RawMessage, Optional, and structs, slices and pointers
+// of these; any other type panics. Do not use v after a fault.
 func Decode(body []byte, v any) error {
 	target := reflect.ValueOf(v).Elem()
 	if decodePlain(body, target) {
 		return nil
 	}
-	target.SetZero() // a null would leave standing what decodePlain made for it
+	target.SetZero() // decodePlain may have filled some of it
 	return decode(body, target)
 }
 
@@ -66,7 +66,7 @@ func decode(body []byte, target reflect.Value) error {
 	if d.json.PeekKind() == 'n' {
 		return &postrider.InvalidError{Field: "body", Reason: "must be an object"}
 	}
-	_, err := d.value(nil, target)
+	err := d.value(nil, target)
 	if err == nil {
 		err = d.end()
 	}
@@ -130,29 +130,56 @@ func (d *decoder) fault(field, reason string) {
 
 var rawType = reflect.TypeFor[json.RawMessage]()
 
-// value fills v from the value ahead and reports whether there was one, a null
-// being none. Errors are those of the text; what is wrong for v is a fault.
-func (d *decoder) value(at *place, v reflect.Value) (bool, error) {
-	if v.Type() == rawType {
-		return true, d.raw(at, v)
+// Optional is a field that tells null from being left out. The pointer to a
+// struct implements it.
+type Optional interface {
+	// SetNull notes that the field is null.
+	SetNull()
+
+	// SetValue notes that the field has a value, and returns a pointer to the
+	// variable that [Decode] fills with it.
+	SetValue() any
+}
+
+// optionalOf returns v as an Optional; nil: it is none.
+func optionalOf(v reflect.Value) Optional {
+	if v.Kind() != reflect.Struct {
+		return nil
 	}
-	if d.json.PeekKind() == 'n' {
-		return false, d.json.SkipValue()
+	o, _ := v.Addr().Interface().(Optional)
+	return o
+}
+
+// value fills v from the value ahead. Errors are those of the text; a value
+// that v cannot hold is a fault.
+func (d *decoder) value(at *place, v reflect.Value) error {
+	if v.Type() == rawType {
+		return d.raw(at, v)
+	}
+	o := optionalOf(v)
+	switch null := d.json.PeekKind() == 'n'; {
+	case null && o != nil:
+		o.SetNull()
+		return d.json.SkipValue()
+	case null:
+		return d.refuse(at, "must not be null")
+	case o != nil:
+		return d.value(at, reflect.ValueOf(o.SetValue()).Elem())
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		return d.value(at, v.Elem())
 	case reflect.Struct:
-		return true, d.object(at, v)
+		return d.object(at, v)
 	case reflect.Slice:
-		return true, d.list(at, v)
+		return d.list(at, v)
 	case reflect.String:
-		return true, d.text(at, v)
+		return d.text(at, v)
 	case reflect.Bool:
-		return true, d.boolean(at, v)
+		return d.boolean(at, v)
 	case reflect.Int, reflect.Int64, reflect.Float64:
-		return true, d.number(at, v)
+		return d.number(at, v)
 	default:
 		panic("jsonx: cannot decode into " + v.Type().String())
 	}
@@ -176,7 +203,8 @@ func (d *decoder) object(at *place, v reflect.Value) error {
 		if !known {
 			err = d.refuse(&place{parent: at, name: name}, "is not a field of this request")
 		} else {
-			err = d.member(at, v, member{field: plan.fields[i], bit: 1 << i, seen: &seen})
+			seen |= 1 << i
+			err = d.value(&place{parent: at, name: name}, v.FieldByIndex(plan.fields[i].index))
 		}
 		if err != nil {
 			return err
@@ -188,20 +216,6 @@ func (d *decoder) object(at *place, v reflect.Value) error {
 		}
 	}
 	_, err := d.json.ReadToken()
-	return err
-}
-
-type member struct {
-	field
-	bit  uint64
-	seen *uint64
-}
-
-func (d *decoder) member(at *place, v reflect.Value, m member) error {
-	present, err := d.value(&place{parent: at, name: m.name}, v.FieldByIndex(m.index))
-	if present {
-		*m.seen |= m.bit
-	}
 	return err
 }
 
@@ -228,12 +242,8 @@ func (d *decoder) list(at *place, v reflect.Value) error {
 	for i := 0; d.json.PeekKind() != ']'; i++ {
 		item := place{parent: at, index: i}
 		items = reflect.Append(items, reflect.Zero(v.Type().Elem()))
-		present, err := d.value(&item, items.Index(i))
-		if err != nil {
+		if err := d.value(&item, items.Index(i)); err != nil {
 			return err
-		}
-		if !present {
-			d.fault(item.String(), "must not be null")
 		}
 	}
 	v.Set(items)

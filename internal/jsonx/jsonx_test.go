@@ -24,7 +24,29 @@ type event struct {
 	Retry   *retry          `json:"retry,omitempty"`
 	Tags    []string        `json:"tags,omitempty"`
 	Events  []retry         `json:"events,omitempty"`
+	Note    note            `json:"note,omitzero"`
+	Policy  policy          `json:"policy,omitzero"`
 }
+
+// note is an optional text.
+type note struct {
+	Given, Null bool
+	Text        string
+}
+
+func (n *note) SetNull()                   { n.Given, n.Null = true, true }
+func (n *note) SetValue() any              { n.Given = true; return &n.Text }
+func (n *note) UnmarshalJSON([]byte) error { return nil } // encoding/json does not know Optional
+
+// policy is an optional object.
+type policy struct {
+	Given, Null bool
+	Retry       retry
+}
+
+func (p *policy) SetNull()                   { p.Given, p.Null = true, true }
+func (p *policy) SetValue() any              { p.Given = true; return &p.Retry }
+func (p *policy) UnmarshalJSON([]byte) error { return nil }
 
 type retry struct {
 	Delays []int64 `json:"delays_ms"`
@@ -42,7 +64,7 @@ func TestDecodeFillsEveryKind(t *testing.T) {
 	t.Parallel()
 	var got event
 	err := jsonx.Decode([]byte(`{"acc\u006funt": "a\"b\né", "data": {"b": 1e400,  "a":"\u0041"} ,
-		"key": null, "limit": 7, "factor": 1.5, "on": true, "retry": {"delays_ms": []},
+		"limit": 7, "factor": 1.5, "on": true, "retry": {"delays_ms": []},
 		"tags": ["x", "y"], "events": [{"delays_ms": [1, -2]}]}`), &got)
 	if err != nil {
 		t.Fatal(err)
@@ -57,33 +79,52 @@ func TestDecodeFillsEveryKind(t *testing.T) {
 	}
 }
 
-// TestNullIsLeftOut makes each optional field null, alone and with the others,
-// before and behind those that are there.
-func TestNullIsLeftOut(t *testing.T) {
+// TestNullIsAFault makes each field null that cannot be, before and behind the
+// others, so that both ways to decode meet it.
+func TestNullIsAFault(t *testing.T) {
 	t.Parallel()
-	const there = `"account":"a","data":1`
-	nulls := []string{
-		`"key":null`, `"limit":null`, `"factor":null`, `"on":null`, `"retry":null`, `"tags":null`, `"events":null`,
-	}
-	check := func(members ...string) {
-		body := "{" + strings.Join(members, ",") + "}"
-		var got event
-		if err := jsonx.Decode([]byte(body), &got); err != nil {
-			t.Errorf("Decode(%s): %v", body, err)
-		}
-		if diff := cmp.Diff(event{Account: "a", Data: json.RawMessage("1")}, got); diff != "" {
-			t.Errorf("Decode(%s) (-want +got):\n%s", body, diff)
+	for _, name := range []string{"key", "limit", "factor", "on", "retry", "tags", "events"} {
+		for _, body := range []string{
+			`{"account":"a","data":1,"` + name + `":null}`, `{"` + name + `":null,"account":"a","data":1}`,
+		} {
+			got := faults(jsonx.Decode([]byte(body), new(event)))
+			if want := []string{name + " must not be null"}; !cmp.Equal(got, want) {
+				t.Errorf("Decode(%s) = %q, want %q", body, got, want)
+			}
 		}
 	}
-	for i, one := range nulls {
-		check(there, one)
-		check(one, there)
-		all := append(append([]string{}, nulls[i:]...), nulls[:i]...)
-		check(append(all, there)...)
-		check(append([]string{there}, all...)...)
-		for j, other := range nulls {
-			if i != j {
-				check(one, there, other)
+}
+
+func TestAnOptionalTellsNullFromAbsence(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		members string
+		want    event
+		faults  []string
+	}{
+		{members: ``},
+		{members: `,"note":null`, want: event{Note: note{Given: true, Null: true}}},
+		{members: `,"note":"n"`, want: event{Note: note{Given: true, Text: "n"}}},
+		{members: `,"note":""`, want: event{Note: note{Given: true}}},
+		{members: `,"policy":null`, want: event{Policy: policy{Given: true, Null: true}}},
+		{members: `,"policy":{"delays_ms":[1]}`, want: event{Policy: policy{Given: true, Retry: retry{Delays: []int64{1}}}}},
+		{members: `,"note":1`, faults: []string{"note must be a string"}},
+		{members: `,"note":nul`, faults: []string{"note must be JSON"}},
+		{members: `,"policy":{"delays_ms":[1,"x"]}`, faults: []string{"policy.delays_ms[1] must be a whole number"}},
+		{members: `,"policy":{}`, faults: []string{"policy.delays_ms is required"}},
+	} {
+		for _, way := range []string{`"data":1`, `"d\u0061ta":1`} { // an escape in a name needs the longer way
+			var got event
+			body := `{"account":"a",` + way + tt.members + `}`
+			texts := faults(jsonx.Decode([]byte(body), &got))
+			for i := range min(len(texts), len(tt.faults)) {
+				texts[i] = texts[i][:min(len(texts[i]), len(tt.faults[i]))]
+			}
+			if !cmp.Equal(texts, tt.faults) {
+				t.Errorf("Decode(%s): %q, want %q", body, texts, tt.faults)
+			}
+			if tt.want.Account, tt.want.Data = "a", json.RawMessage("1"); texts == nil && !cmp.Equal(got, tt.want) {
+				t.Errorf("Decode(%s) = %+v, want %+v", body, got, tt.want)
 			}
 		}
 	}
@@ -110,7 +151,7 @@ func TestDecodeNamesEveryFault(t *testing.T) {
 		want       []string // prefixes
 	}{
 		{"missing fields", `{}`, []string{"account is required", "data is required"}},
-		{"null is missing", `{"account": null, "data": 1}`, []string{"account is required"}},
+		{"null for what is required", `{"account": null, "data": 1}`, []string{"account must not be null"}},
 		{"null data is data", `{"account": "a", "data": null}`, nil},
 		{"unknown field", `{"account": "a", "data": 1, "rate": {}}`, []string{"rate is not a field"}},
 		{"another case", `{"Account": "a", "data": 1}`, []string{"Account is not a field", "account is required"}},
@@ -179,6 +220,7 @@ func FuzzEvent(f *testing.F) {
 		`{"account":"a","data":{"x":-0.5E+10,"y":[true,false,null,"\/\u00e9\ud83d\ude00\n\u007f"],"\u0079":{"z":{},"z":0}}}`,
 		`{"account":"é","data":[01,1.,1e,-,+1,.5,tru,"\x","\u00g0",{"a":1,},[1,],[,],{,}]}`, `{"account":"a","data":1,"events":[{"delays_ms":[]}]}`,
 		`{"account":"a","data":1,"limit":null}`, `{"account":"a","data":1,"retry":null}`, `{"account":"a","data":1,"tags":null}`,
+		`{"account":"a","data":1,"note":null,"policy":null}`, `{"account":"a","data":1,"note":"n","policy":{"delays_ms":[]}}`,
 	} {
 		f.Add([]byte(seed))
 	}

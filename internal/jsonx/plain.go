@@ -60,12 +60,23 @@ func (p *plain) value(v reflect.Value) bool {
 		v.Set(reflect.New(v.Type().Elem()))
 		return p.value(v.Elem())
 	case reflect.Struct:
+		if o := optionalOf(v); o != nil {
+			return p.optional(o)
+		}
 		return p.object(v)
 	case reflect.Slice:
 		return p.list(v)
 	default:
 		return false
 	}
+}
+
+func (p *plain) optional(o Optional) bool {
+	if p.peek() != 'n' {
+		return p.value(reflect.ValueOf(o.SetValue()).Elem())
+	}
+	o.SetNull()
+	return p.word("null")
 }
 
 func (p *plain) object(v reflect.Value) bool {

@@ -34,7 +34,7 @@ func planOf(t reflect.Type) *plan {
 		if name == "" || name == "-" {
 			continue
 		}
-		required := !strings.Contains(options, "omitempty")
+		required := !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero")
 		if required {
 			p.required |= 1 << len(p.fields)
 		}

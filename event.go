@@ -19,8 +19,9 @@ type Event struct {
 	Hops        int    // how many senders it has come through before, by their Webhook-Hops
 	CreatedAt   time.Time
 
-	// IdempotencyKey makes a repeated publish harmless. It is kept apart from
-	// the event, for some days, and empty in an event that was read back.
+	// IdempotencyKey makes a repeated publish harmless: for some days, 7 by
+	// default, the key stands for the first event that was published with it.
+	// Empty: the producer gave none.
 	IdempotencyKey string
 }
 

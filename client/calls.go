@@ -68,10 +68,11 @@ func (c *Client) PublishBatch(ctx context.Context, events []NewEvent) ([]BatchRe
 	return out.Items, err
 }
 
-// Events lists events, newest first, without their data.
+// Events lists events, without their data.
 func (c *Client) Events(ctx context.Context, f EventFilter) (Page[Event], error) {
 	return get[Page[Event]](ctx, c, "/events"+query(f.Paging,
-		"account", f.Account, "type", f.Type, "from", instant(f.From), "to", instant(f.To)))
+		"account", f.Account, "type", f.Type, "idempotency_key", f.IdempotencyKey,
+		"from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
 // Event returns one event, with its data for as long as its bytes are kept.
@@ -213,7 +214,7 @@ func (c *Client) PublicKeys(ctx context.Context, endpoint postrider.EndpointID, 
 		Keys []PublicKey `json:"keys"`
 		Next string      `json:"next_cursor"`
 	}
-	err := c.call(ctx, request{method: http.MethodGet, path: wellKnown + "webhook-keys" + query(p, "endpoint", text(endpoint))}, &answer)
+	err := c.call(ctx, request{method: http.MethodGet, path: wellKnown + "webhook-keys" + query(p, "endpoint", idText(endpoint))}, &answer)
 	return Page[PublicKey]{Items: answer.Keys, Next: answer.Next}, err
 }
 
@@ -223,19 +224,20 @@ func (c *Client) Reseal(ctx context.Context) (Resealed, error) {
 	return post[Resealed](ctx, c, "/secrets/reseal", nil)
 }
 
-// Deliveries lists deliveries, newest first.
+// Deliveries lists deliveries.
 func (c *Client) Deliveries(ctx context.Context, f DeliveryFilter) (Page[Delivery], error) {
 	return get[Page[Delivery]](ctx, c, "/deliveries"+query(f.Paging,
-		"account", f.Account, "endpoint", text(f.Endpoint), "event_type", f.EventType, "status", string(f.Status),
-		"from", instant(f.From), "to", instant(f.To)))
+		"account", f.Account, "endpoint", idText(f.Endpoint), "event", idText(f.Event), "event_type", f.EventType,
+		"status", string(f.Status), "from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
-// EndpointDeliveries lists the deliveries of an endpoint, newest first: those
-// with the status, if it is not empty.
+// EndpointDeliveries lists the deliveries of an endpoint.
 func (c *Client) EndpointDeliveries(
 	ctx context.Context, id postrider.EndpointID, f EndpointDeliveryFilter,
 ) (Page[Delivery], error) {
-	return get[Page[Delivery]](ctx, c, "/endpoints/"+id.String()+"/deliveries"+query(f.Paging, "status", string(f.Status)))
+	return get[Page[Delivery]](ctx, c, "/endpoints/"+id.String()+"/deliveries"+query(f.Paging,
+		"event", idText(f.Event), "event_type", f.EventType, "status", string(f.Status),
+		"from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
 // EventDeliveries lists the deliveries of an event.
@@ -265,15 +267,15 @@ func (c *Client) CancelDelivery(ctx context.Context, id postrider.DeliveryID) (D
 }
 
 // DeadLetters lists the dead letters that wait for a person, and with
-// f.Resolved those that did, newest first.
+// f.Resolved those that did.
 func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) (Page[DeadLetter], error) {
 	resolved := ""
 	if f.Resolved {
 		resolved = "true"
 	}
 	return get[Page[DeadLetter]](ctx, c, "/dead-letters"+query(f.Paging,
-		"account", f.Account, "endpoint", text(f.Endpoint), "event_type", f.EventType, "resolved", resolved,
-		"from", instant(f.From), "to", instant(f.To)))
+		"account", f.Account, "endpoint", idText(f.Endpoint), "event_type", f.EventType, "reason", f.Reason,
+		"resolved", resolved, "from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
 // DiscardDeadLetter lays a dead letter aside, for the reason, which may be
@@ -372,12 +374,24 @@ func query(p Paging, pairs ...string) string {
 	return "?" + values.Encode()
 }
 
-// text returns the text of an endpoint's id; of none, nothing.
-func text(id postrider.EndpointID) string {
+// idText returns the text of an id; of the zero id, nothing.
+func idText[I interface {
+	IsZero() bool
+	String() string
+}](id I) string {
 	if id.IsZero() {
 		return ""
 	}
 	return id.String()
+}
+
+// order returns the order of a list of history as the API takes it; of the
+// default, nothing.
+func order(oldestFirst bool) string {
+	if oldestFirst {
+		return "asc"
+	}
+	return ""
 }
 
 // instant returns a time as the API takes it; of none, nothing.

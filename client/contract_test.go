@@ -136,6 +136,7 @@ var without = map[string]string{
 var unsent = map[string]string{
 	"list-accounts uid":             "Account takes a uid",
 	"publish-event Idempotency-Key": "the key is in the body",
+	"list-event-deliveries order":   "Deliveries takes an event and an order",
 	"resume-endpoint reason":        "a reason says why an endpoint is not enabled",
 	"enable-endpoint reason":        "a reason says why an endpoint is not enabled",
 }

@@ -57,15 +57,16 @@ type NewEvent struct {
 
 // Event is what was published.
 type Event struct {
-	ID          postrider.EventID   `json:"id"`
-	Account     postrider.AccountID `json:"account"`
-	Type        string              `json:"type"`
-	APIVersion  string              `json:"api_version"`
-	OrderingKey string              `json:"ordering_key"`
-	Sequence    *int64              `json:"sequence"` // among the events of its ordering key, from 1
-	Hops        int                 `json:"hops"`     // senders it had come through before
-	CreatedAt   time.Time           `json:"created_at"`
-	Data        json.RawMessage     `json:"data,omitempty"` // of one event, while its bytes are kept
+	ID             postrider.EventID   `json:"id"`
+	Account        postrider.AccountID `json:"account"`
+	Type           string              `json:"type"`
+	APIVersion     string              `json:"api_version"`
+	OrderingKey    string              `json:"ordering_key"`
+	Sequence       *int64              `json:"sequence"`        // among the events of its ordering key, from 1
+	Hops           int                 `json:"hops"`            // senders it had come through before
+	IdempotencyKey string              `json:"idempotency_key"` // empty: it was published without one
+	CreatedAt      time.Time           `json:"created_at"`
+	Data           json.RawMessage     `json:"data,omitempty"` // of one event, while its bytes are kept
 }
 
 // BatchReceipt is the server's word that an event of a batch is stored.
@@ -404,17 +405,24 @@ type DeadLetter struct {
 
 // DeliveryFilter selects deliveries; a zero field does not.
 type DeliveryFilter struct {
-	Account   string // an id or your own uid
-	Endpoint  postrider.EndpointID
-	EventType string
-	Status    postrider.Status
-	From, To  time.Time // made at From or later, and before To
+	Account     string // an id or your own uid
+	Endpoint    postrider.EndpointID
+	Event       postrider.EventID
+	EventType   string
+	Status      postrider.Status
+	From, To    time.Time // made at From or later, and before To
+	OldestFirst bool
 	Paging
 }
 
-// EndpointDeliveryFilter selects deliveries of one endpoint.
+// EndpointDeliveryFilter selects deliveries of one endpoint; a zero field does
+// not.
 type EndpointDeliveryFilter struct {
-	Status postrider.Status // empty: any
+	Event       postrider.EventID
+	EventType   string
+	Status      postrider.Status
+	From, To    time.Time // made at From or later, and before To
+	OldestFirst bool
 	Paging
 }
 
@@ -423,6 +431,12 @@ type EventFilter struct {
 	Account  string // an id or your own uid
 	Type     string
 	From, To time.Time // made at From or later, and before To
+
+	// IdempotencyKey selects the event that the key stands for, while the server
+	// remembers the key. It needs the Account, unless the API key is bound to one.
+	IdempotencyKey string
+
+	OldestFirst bool
 	Paging
 }
 
@@ -439,8 +453,11 @@ type DeadLetterFilter struct {
 	Account   string
 	Endpoint  postrider.EndpointID
 	EventType string
+	Reason    string    // why it died, as in [postrider.ReasonExhausted]
 	Resolved  bool      // the resolved ones too
-	From, To  time.Time // died at From or later, and before To
+	From, To  time.Time // the delivery was made at From or later, and before To
+
+	OldestFirst bool
 	Paging
 }
 

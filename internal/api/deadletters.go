@@ -45,7 +45,7 @@ func (rt *router) deadLetters() {
 	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
 	handle(rt, route{
 		name: "list-dead-letters", path: "GET /dead-letters",
-		about: "List dead letters, newest first; only the unresolved unless asked",
+		about: "List dead letters; only the unresolved unless asked",
 		scope: read,
 	}, rt.listDeadLetters)
 	handle(rt, route{
@@ -62,10 +62,12 @@ func (rt *router) deadLetters() {
 
 func (s *server) listDeadLetters(ctx context.Context, in *struct {
 	Account   string `query:"account" doc:"Its id or uid."`
-	Endpoint  string `query:"endpoint"`
+	Endpoint  string `query:"endpoint" doc:"Its id; where the account is known, its uid too."`
 	EventType string `query:"event_type"`
+	Reason    string `query:"reason" enum:"exhausted,gone,client_error,expired,system"`
 	Resolved  bool   `query:"resolved" doc:"The resolved ones too."`
 	Span
+	Order
 	Paging
 },
 ) (*reply[page[deadLetterView]], error) {
@@ -74,8 +76,8 @@ func (s *server) listDeadLetters(ctx context.Context, in *struct {
 		return nil, err
 	}
 	letters, err := s.Store.DeadLetters(ctx, store.DeadLetterQuery{
-		Account: account, Endpoint: endpoint, EventType: in.EventType, Resolved: in.Resolved,
-		Span: in.Span.of(), Paging: in.Paging.of(),
+		Account: account, Endpoint: endpoint, EventType: in.EventType, Reason: in.Reason, Resolved: in.Resolved,
+		Span: in.Span.of(), Paging: in.page(in.Paging),
 	})
 	if err != nil {
 		return nil, err

@@ -96,7 +96,7 @@ func (rt *router) deliveries() {
 	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
 	handle(rt, route{
 		name: "list-deliveries", path: "GET /deliveries",
-		about: "List deliveries, newest first",
+		about: "List deliveries",
 		scope: read,
 	}, rt.listDeliveries)
 	handle(rt, route{
@@ -121,7 +121,7 @@ func (rt *router) deliveries() {
 	}, rt.cancelDelivery)
 	handle(rt, route{
 		name: "list-endpoint-deliveries", path: "GET /endpoints/{endpoint}/deliveries",
-		about: "List an endpoint's deliveries, newest first",
+		about: "List an endpoint's deliveries",
 		scope: read,
 	}, rt.listEndpointDeliveries)
 	handle(rt, route{
@@ -131,12 +131,19 @@ func (rt *router) deliveries() {
 	}, rt.replayEndpointDelivery)
 }
 
-func (s *server) listDeliveries(ctx context.Context, in *struct {
-	Account   string `query:"account" doc:"Its id or uid."`
-	Endpoint  string `query:"endpoint"`
+// DeliveryFilter selects deliveries.
+type DeliveryFilter struct {
+	Event     string `query:"event"`
 	EventType string `query:"event_type"`
 	Status    string `query:"status" enum:"pending,delivered,dead,cancelled,skipped"`
+}
+
+func (s *server) listDeliveries(ctx context.Context, in *struct {
+	Account  string `query:"account" doc:"Its id or uid."`
+	Endpoint string `query:"endpoint" doc:"Its id; where the account is known, its uid too."`
+	DeliveryFilter
 	Span
+	Order
 	Paging
 },
 ) (*reply[page[deliveryView]], error) {
@@ -144,9 +151,13 @@ func (s *server) listDeliveries(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+	event, err := filtered[postrider.EventID]("event", in.Event)
+	if err != nil {
+		return nil, err
+	}
 	deliveries, err := s.Store.Deliveries(ctx, store.DeliveryQuery{
-		Account: account, Endpoint: endpoint, EventType: in.EventType, Status: postrider.Status(in.Status),
-		Span: in.Span.of(), Paging: in.Paging.of(),
+		Account: account, Endpoint: endpoint, Event: event, EventType: in.EventType, Status: postrider.Status(in.Status),
+		Span: in.Span.of(), Paging: in.page(in.Paging),
 	})
 	if err != nil {
 		return nil, err
@@ -161,20 +172,18 @@ func (s *server) scope(ctx context.Context, account, endpoint string) (postrider
 	if err != nil || endpoint == "" {
 		return accountID, postrider.EndpointID{}, err
 	}
-	id, err := filtered[postrider.EndpointID]("endpoint", endpoint)
-	if err != nil {
-		return accountID, id, err
-	}
-	found, err := s.Store.Endpoints(ctx, store.EndpointQuery{Account: accountID, ID: id})
-	if err == nil && len(found.Items) == 0 {
+	found, err := s.endpointOf(ctx, accountID, endpoint)
+	if errors.Is(err, postrider.ErrNotFound) {
 		err = missing("endpoint", "names nothing")
 	}
-	return accountID, id, err
+	return accountID, found.ID, err
 }
 
 func (s *server) listEndpointDeliveries(ctx context.Context, in *struct {
 	EndpointPath
-	Status string `query:"status" enum:"pending,delivered,dead,cancelled,skipped"`
+	DeliveryFilter
+	Span
+	Order
 	Paging
 },
 ) (*reply[page[deliveryView]], error) {
@@ -182,8 +191,13 @@ func (s *server) listEndpointDeliveries(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+	event, err := filtered[postrider.EventID]("event", in.Event)
+	if err != nil {
+		return nil, err
+	}
 	deliveries, err := s.Store.Deliveries(ctx, store.DeliveryQuery{
-		Account: e.Account, Endpoint: e.ID, Status: postrider.Status(in.Status), Paging: in.Paging.of(),
+		Account: e.Account, Endpoint: e.ID, Event: event, EventType: in.EventType, Status: postrider.Status(in.Status),
+		Span: in.Span.of(), Paging: in.page(in.Paging),
 	})
 	if err != nil {
 		return nil, err

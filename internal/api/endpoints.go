@@ -70,7 +70,7 @@ type endpointUpdate struct {
 
 // EndpointPath names an endpoint.
 type EndpointPath struct {
-	Endpoint string `path:"endpoint"`
+	Endpoint string `path:"endpoint" doc:"Its id; by a key that is bound to an account, its uid too."`
 }
 
 type endpointReason struct {
@@ -367,11 +367,23 @@ func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[rec
 
 // findEndpoint returns the endpoint if the key may see it; a deleted one too.
 func (s *server) findEndpoint(ctx context.Context, text string) (postrider.Endpoint, error) {
-	id, err := named[postrider.EndpointID](text)
-	if err != nil {
-		return postrider.Endpoint{}, err
+	return s.endpointOf(ctx, callOf(ctx).key.Account, text)
+}
+
+// endpointOf returns the endpoint that has the name as its id or, where the
+// account is known, as its uid.
+func (s *server) endpointOf(ctx context.Context, account postrider.AccountID, name string) (postrider.Endpoint, error) {
+	query := store.EndpointQuery{Account: account}
+	id, err := named[postrider.EndpointID](name)
+	switch {
+	case err == nil:
+		query.ID = id
+	case account.IsZero():
+		return postrider.Endpoint{}, postrider.ErrNotFound
+	default:
+		query.UID = name
 	}
-	return only(s.Store.Endpoints(ctx, store.EndpointQuery{Account: callOf(ctx).key.Account, ID: id}))
+	return only(s.Store.Endpoints(ctx, query))
 }
 
 // findLive returns an endpoint that is not deleted.

@@ -13,21 +13,23 @@ import (
 const maxReplays = 256
 
 type eventView struct {
-	ID          string          `json:"id"`
-	Account     string          `json:"account"`
-	Type        string          `json:"type"`
-	APIVersion  *string         `json:"api_version"`
-	OrderingKey *string         `json:"ordering_key"`
-	Sequence    *int64          `json:"sequence" doc:"Its place among the account's events of its ordering key, from 1."`
-	Hops        int             `json:"hops" doc:"How many senders of webhooks it had come through, by the Webhook-Hops of its publish."`
-	CreatedAt   string          `json:"created_at" format:"date-time"`
-	Data        json.RawMessage `json:"data,omitempty" doc:"Only in the answer about one event, and only while its bytes are kept."`
+	ID             string          `json:"id"`
+	Account        string          `json:"account"`
+	Type           string          `json:"type"`
+	APIVersion     *string         `json:"api_version"`
+	OrderingKey    *string         `json:"ordering_key"`
+	Sequence       *int64          `json:"sequence" doc:"Its place among the account's events of its ordering key, from 1."`
+	IdempotencyKey *string         `json:"idempotency_key" doc:"What the producer published it with; null: no key."`
+	Hops           int             `json:"hops" doc:"How many senders of webhooks it had come through, by the Webhook-Hops of its publish."`
+	CreatedAt      string          `json:"created_at" format:"date-time"`
+	Data           json.RawMessage `json:"data,omitempty" doc:"Only in the answer about one event, and only while its bytes are kept."`
 }
 
 func viewEvent(e postrider.Event) eventView {
 	return eventView{
 		ID: e.ID.String(), Account: e.Account.String(), Type: e.Type, APIVersion: orNull(e.APIVersion),
-		OrderingKey: orNull(e.OrderingKey), Sequence: orNull(e.Sequence), Hops: e.Hops, CreatedAt: instant(e.CreatedAt), Data: e.Data,
+		OrderingKey: orNull(e.OrderingKey), Sequence: orNull(e.Sequence), IdempotencyKey: orNull(e.IdempotencyKey),
+		Hops: e.Hops, CreatedAt: instant(e.CreatedAt), Data: e.Data,
 	}
 }
 
@@ -45,7 +47,7 @@ func (rt *router) events() {
 	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
 	handle(rt, route{
 		name: "list-events", path: "GET /events",
-		about: "List events, newest first",
+		about: "List events",
 		scope: read,
 	}, rt.listEvents)
 	handle(rt, route{
@@ -71,9 +73,11 @@ func (rt *router) events() {
 }
 
 func (s *server) listEvents(ctx context.Context, in *struct {
-	Account string `query:"account" doc:"Its id or uid."`
-	Type    string `query:"type"`
+	Account        string `query:"account" doc:"Its id or uid."`
+	Type           string `query:"type"`
+	IdempotencyKey string `query:"idempotency_key" maxLength:"256" doc:"The event that the key stands for, for as long as keys are remembered; needs the account."`
 	Span
+	Order
 	Paging
 },
 ) (*reply[page[eventView]], error) {
@@ -81,8 +85,11 @@ func (s *server) listEvents(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+	if in.IdempotencyKey != "" && account.IsZero() {
+		return nil, invalid("account", "is required with idempotency_key")
+	}
 	events, err := s.Store.Events(ctx, store.EventQuery{
-		Account: account, Type: in.Type, Span: in.Span.of(), Paging: in.Paging.of(),
+		Account: account, Type: in.Type, IdempotencyKey: in.IdempotencyKey, Span: in.Span.of(), Paging: in.page(in.Paging),
 	})
 	if err != nil {
 		return nil, err
@@ -108,6 +115,7 @@ func (s *server) findEvent(ctx context.Context, text string) (postrider.Event, e
 
 func (s *server) listEventDeliveries(ctx context.Context, in *struct {
 	EventPath
+	Order
 	Paging
 },
 ) (*reply[page[deliveryView]], error) {
@@ -115,7 +123,7 @@ func (s *server) listEventDeliveries(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	deliveries, err := s.Store.Deliveries(ctx, store.DeliveryQuery{Account: e.Account, Event: e.ID, Paging: in.Paging.of()})
+	deliveries, err := s.Store.Deliveries(ctx, store.DeliveryQuery{Account: e.Account, Event: e.ID, Paging: in.page(in.Paging)})
 	if err != nil {
 		return nil, err
 	}

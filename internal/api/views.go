@@ -48,6 +48,18 @@ type Paging struct {
 
 func (p Paging) of() store.Paging { return store.Paging{Limit: p.Limit, Cursor: p.Cursor} }
 
+// Order is what lists of history take beside it.
+type Order struct {
+	Order string `query:"order" enum:"asc,desc" default:"desc" doc:"desc: newest first. asc: oldest first."`
+}
+
+// page asks for a page in the order.
+func (o Order) page(p Paging) store.Paging {
+	page := p.of()
+	page.OldestFirst = o.Order == "asc"
+	return page
+}
+
 // Span filters by time.
 type Span struct {
 	From time.Time `query:"from" doc:"Made at this time or later."`

@@ -11,6 +11,9 @@ type EventQuery struct {
 	Account postrider.AccountID
 	ID      postrider.EventID
 	Type    string
+	// IdempotencyKey selects the event that the key stands for, while the key is
+	// remembered; it needs the Account.
+	IdempotencyKey string
 	Span
 	Paging
 }
@@ -42,6 +45,7 @@ type DeadLetterQuery struct {
 	Delivery  postrider.DeliveryID
 	Endpoint  postrider.EndpointID
 	EventType string
+	Reason    string
 	Resolved  bool // the resolved ones too
 	Span
 	Paging

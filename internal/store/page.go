@@ -16,6 +16,10 @@ const (
 type Paging struct {
 	Limit  int    // 0: DefaultLimit; at most MaxLimit
 	Cursor string // a [Page.Next]; empty: from the start
+
+	// OldestFirst turns the order of Events, Deliveries and DeadLetters; other
+	// lists do not know it.
+	OldestFirst bool
 }
 
 // Page is one page of a list.
@@ -57,6 +61,24 @@ func IDKey[I ~[16]byte](p Paging) (id I, ok bool, err error) {
 		return id, false, errCursor
 	}
 	return I([]byte(key)), true, nil
+}
+
+// NextID returns the least id that is greater than the given one.
+func NextID[I ~[16]byte](id I) I {
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i]++; id[i] != 0 {
+			break
+		}
+	}
+	return id
+}
+
+// Later returns the greater of two ids.
+func Later[I ~[16]byte](a, b I) I {
+	if string(a[:]) < string(b[:]) {
+		return b
+	}
+	return a
 }
 
 // Cut makes a page of items, of which one more than the page may have were

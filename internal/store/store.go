@@ -435,7 +435,8 @@ type EventTypeQuery struct {
 }
 
 // Ledger answers for what happened, and takes a person's decisions on it.
-// Lists are newest first, by id.
+// Lists are newest first, by id; Events, Deliveries and DeadLetters are oldest
+// first where [Paging.OldestFirst] asks for it.
 type Ledger interface {
 	// Events lists events. Only an event found by ID carries its Data; nil Data
 	// then means that the bytes are gone.

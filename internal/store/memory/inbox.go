@@ -70,7 +70,6 @@ func (s *Store) storeLocked(e store.NewEvent, now time.Time) {
 	stored := e.Event
 	stored.Data = slices.Clone(stored.Data)
 	stored.CreatedAt = stored.ID.Time()
-	stored.IdempotencyKey = ""
 	if stored.OrderingKey != "" {
 		order := orderKey{stored.Account, stored.OrderingKey}
 		s.sequences[order]++

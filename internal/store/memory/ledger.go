@@ -23,7 +23,9 @@ func (s *Store) Events(_ context.Context, q store.EventQuery) (store.Page[postri
 		if !q.ID.IsZero() {
 			item.Data = bytes.Clone(e.Data)
 		}
-		return item, selects(q.Account, e.Account) && selects(q.Type, e.Type) && within(q.Span, e.ID.Time())
+		holder, remembered := s.held[store.Key{Account: e.Account, Key: q.IdempotencyKey}]
+		byKey := q.IdempotencyKey == "" || remembered && holder.Event == e.ID
+		return item, byKey && selects(q.Account, e.Account) && selects(q.Type, e.Type) && within(q.Span, e.ID.Time())
 	})
 }
 
@@ -154,7 +156,7 @@ func (s *Store) DeadLetters(_ context.Context, q store.DeadLetterQuery) (store.P
 			return postrider.DeadLetter{}, false
 		}
 		l := *d.letter
-		return l, selects(q.Account, l.Account) && selects(q.Endpoint, l.Endpoint) && selects(q.EventType, l.EventType) &&
+		return l, selects(q.Account, l.Account) && selects(q.Endpoint, l.Endpoint) && selects(q.EventType, l.EventType) && selects(q.Reason, l.Reason) &&
 			(q.Resolved || l.Resolution == "") && within(q.Span, l.Delivery.Time())
 	})
 }

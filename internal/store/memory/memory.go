@@ -135,20 +135,23 @@ func (t *table[I, R]) after(id I) []R {
 	return t.rows[i:]
 }
 
-// list makes the page of a list, newest first, of the rows that match. only,
+// list makes the page of a list, in the order it asks for, of the rows that match. only,
 // when it is an id, is the one row to look at.
 func list[I id[I], R, T any](t *table[I, R], p store.Paging, only I, read func(R) (item T, matches bool)) (store.Page[T], error) {
-	before, ok, err := store.IDKey[I](p)
+	cursor, ok, err := store.IDKey[I](p)
 	if err != nil {
 		return store.Page[T]{}, err
 	}
 	from, end := 0, len(t.ids)
-	if ok {
-		end, _ = t.find(before)
+	switch {
+	case ok && p.OldestFirst:
+		from, _ = t.find(store.NextID(cursor))
+	case ok:
+		end, _ = t.find(cursor)
 	}
 	if only != (I{}) {
 		i, found := t.find(only)
-		if !found || i >= end {
+		if !found || i < from || i >= end {
 			return store.Page[T]{}, nil
 		}
 		from, end = i, i+1
@@ -158,7 +161,11 @@ func list[I id[I], R, T any](t *table[I, R], p store.Paging, only I, read func(R
 		item T
 	}
 	var found []keyed
-	for i := end - 1; i >= from && len(found) <= p.Size(); i-- {
+	for n := 0; n < end-from && len(found) <= p.Size(); n++ {
+		i := end - 1 - n
+		if p.OldestFirst {
+			i = from + n
+		}
 		if item, matches := read(t.rows[i]); matches {
 			found = append(found, keyed{t.ids[i], item})
 		}

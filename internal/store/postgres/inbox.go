@@ -343,7 +343,8 @@ const claimFanOutsSQL = `
 		returning f.event, f.account, f.type, f.up_to, f.cursor
 	)
 	select c.event, c.account, c.type, c.up_to, c.cursor, e.data,
-		coalesce(e.api_version, ''), coalesce(e.ordering_key, ''), coalesce(e.sequence, 0), coalesce(e.hops, 0)
+		coalesce(e.api_version, ''), coalesce(e.ordering_key, ''), coalesce(e.sequence, 0), coalesce(e.hops, 0),
+		coalesce(e.idempotency_key, '')
 	from claimed c
 	left join lateral (
 		select e.*
@@ -363,7 +364,8 @@ func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store
 		jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.FanOut, error) {
 			f := store.FanOut{Token: c.Token}
 			err := row.Scan(toID(&f.Event.ID), toID(&f.Event.Account), &f.Event.Type, toID(&f.UpTo), toID(&f.Cursor),
-				&f.Event.Data, &f.Event.APIVersion, &f.Event.OrderingKey, &f.Event.Sequence, &f.Event.Hops)
+				&f.Event.Data, &f.Event.APIVersion, &f.Event.OrderingKey, &f.Event.Sequence, &f.Event.Hops,
+				&f.Event.IdempotencyKey)
 			f.Event.CreatedAt = f.Event.ID.Time()
 			return f, err
 		})

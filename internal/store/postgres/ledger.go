@@ -14,16 +14,19 @@ import (
 )
 
 // Walks events_pkey by id and for all, events_account by account, backwards.
-// Only one event carries its bytes.
+// Only one event carries its bytes. Of an idempotency key, by
+// idempotency_keys_pkey and then events_pkey.
 const eventsSQL = `
 	select e.id, e.account, e.type, case when @id::uuid is not null then e.data end, e.api_version, e.ordering_key,
-		e.sequence, e.hops, @type::text is null or e.type = @type as matches, e.n = 10000 as last
+		e.sequence, e.hops, coalesce(e.idempotency_key, ''), @type::text is null or e.type = @type as matches, e.n = 10000 as last
 	from (
 		select e.*, row_number() over (order by e.id desc) as n
 		from events e
 		where e.id >= @from and e.id < @before
 			and (@id::uuid is null or e.id = @id)
 			and (@account::uuid is null or e.account = @account)
+			and (@key::text is null or e.id = (
+				select k.event from idempotency_keys k where k.account = @account and k.key = @key))
 		order by e.id desc
 		limit 10000
 	) e
@@ -37,9 +40,10 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[post
 	if err != nil {
 		return store.Page[postrider.Event]{}, err
 	}
-	rows, err := list(ctx, s, query{eventsSQL, pgx.NamedArgs{
-		"from": from, "before": before, "id": uuid(q.ID), "account": uuid(q.Account), "type": text(q.Type), "limit": q.Size() + 1,
-	}}, scanEvent)
+	rows, err := list(ctx, s, inOrder(query{eventsSQL, pgx.NamedArgs{
+		"from": from, "before": before, "id": uuid(q.ID), "account": uuid(q.Account), "type": text(q.Type),
+		"key": text(q.IdempotencyKey), "limit": q.Size() + 1,
+	}}, q.Paging), scanEvent)
 	if err != nil {
 		return store.Page[postrider.Event]{}, fmt.Errorf("list events: %w", err)
 	}
@@ -49,14 +53,15 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[post
 func scanEvent(row pgx.CollectableRow) (r examined[postrider.Event], err error) {
 	e := &r.item
 	err = row.Scan(toID(&e.ID), toID(&e.Account), &e.Type, &e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence, &e.Hops,
-		&r.matches, &r.last)
+		&e.IdempotencyKey, &r.matches, &r.last)
 	r.id, e.CreatedAt = e.ID, e.ID.Time()
 	return r, err
 }
 
 // Each branch walks one index from its young end and stops by itself: the
 // queue, queue_event or queue_pkey; attempts and dead letters, the one of
-// their indexes that fits the filter. Measured at 3 M rows in 30 partitions:
+// their indexes that fits the filter; what was skipped or cancelled is found by
+// the attempts_decided indexes. Measured at 3 M rows in 30 partitions:
 // under 1 ms; a view over the union, 276 ms. What is filtered outside of a
 // branch's inner limit is examined and skipped; the queue has no index for
 // accounts, which every delivery would pay for. What a pending or cancelled
@@ -119,6 +124,8 @@ const deliveriesSQL = `
 					and (@event::uuid is null or a.event = @event)
 					and (@account::uuid is null or a.account = @account)
 					and (@endpoint::uuid is null or a.endpoint = @endpoint)
+					and (@status::text is null or @status not in ('cancelled', 'skipped')
+						or (a.outcome = 'none' and a.status_after = @status))
 				order by a.delivery desc, a.number desc
 				limit 10000
 			) a
@@ -158,10 +165,10 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Pa
 	if err != nil {
 		return store.Page[postrider.Delivery]{}, err
 	}
-	rows, err := list(ctx, s, query{deliveriesSQL, pgx.NamedArgs{
+	rows, err := list(ctx, s, inOrder(query{deliveriesSQL, pgx.NamedArgs{
 		"from": from, "before": before, "id": uuid(q.ID), "event": uuid(q.Event), "account": uuid(q.Account),
 		"endpoint": uuid(q.Endpoint), "type": text(q.EventType), "status": text(string(q.Status)), "limit": q.Size() + 1,
-	}}, scanDelivery)
+	}}, q.Paging), scanDelivery)
 	if err != nil {
 		return store.Page[postrider.Delivery]{}, fmt.Errorf("list deliveries: %w", err)
 	}
@@ -246,8 +253,9 @@ func scanAttempt(row pgx.CollectableRow) (a postrider.Attempt, err error) {
 	return a, err
 }
 
-// Walks dead_letters_endpoint, dead_letters_account or dead_letters_pkey,
-// whichever fits the filter, backwards.
+// Walks dead_letters_endpoint, dead_letters_account, dead_letters_reason,
+// dead_letters_reason_account or dead_letters_pkey, whichever fits the filter,
+// backwards.
 const deadLettersSQL = `
 	select l.delivery, l.event, l.endpoint, l.account, l.type, l.reason, l.attempts, l.last_status_code, l.last_error,
 		l.replayed_from, l.died_at, l.resolved_at, coalesce(l.resolution, ''), l.resolved_by, l.note, l.replay,
@@ -260,6 +268,7 @@ const deadLettersSQL = `
 			and (@id::uuid is null or l.delivery = @id)
 			and (@endpoint::uuid is null or l.endpoint = @endpoint)
 			and (@account::uuid is null or l.account = @account)
+			and (@reason::text is null or l.reason = @reason)
 		order by l.delivery desc
 		limit 10000
 	) l
@@ -273,10 +282,10 @@ func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store
 	if err != nil {
 		return store.Page[postrider.DeadLetter]{}, err
 	}
-	rows, err := list(ctx, s, query{deadLettersSQL, pgx.NamedArgs{
+	rows, err := list(ctx, s, inOrder(query{deadLettersSQL, pgx.NamedArgs{
 		"from": from, "before": before, "id": uuid(q.Delivery), "endpoint": uuid(q.Endpoint), "account": uuid(q.Account),
-		"type": text(q.EventType), "resolved": q.Resolved, "limit": q.Size() + 1,
-	}}, scanDeadLetter)
+		"type": text(q.EventType), "reason": text(q.Reason), "resolved": q.Resolved, "limit": q.Size() + 1,
+	}}, q.Paging), scanDeadLetter)
 	if err != nil {
 		return store.Page[postrider.DeadLetter]{}, fmt.Errorf("list dead letters: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -75,15 +76,32 @@ func cutExamined[T any](rows []examined[T], p store.Paging) store.Page[T] {
 	return page
 }
 
-// within returns the ids of a page as a half-open range: the span's, and below
+// within returns the ids of a page as a half-open range: the span's, and behind
 // the cursor.
 func within[I ~[16]byte](span store.Span, p store.Paging) (from, before pgtype.UUID, err error) {
 	from, before = floor(span.From, 0), floor(span.To, math.MaxUint64)
 	cursor, ok, err := store.IDKey[I](p)
-	if ok && string(cursor[:]) < string(before.Bytes[:]) {
+	switch {
+	case ok && p.OldestFirst:
+		from = someUUID(store.Later(I(from.Bytes), store.NextID(cursor)))
+	case ok && string(cursor[:]) < string(before.Bytes[:]):
 		before = someUUID(cursor)
 	}
 	return from, before, err
+}
+
+// oldestFirst turns the order of a list that is written newest first.
+var oldestFirst = strings.NewReplacer(
+	"order by e.id desc", "order by e.id", "order by q.id desc", "order by q.id", "order by d.id desc", "order by d.id",
+	"order by a.delivery desc, a.number desc", "order by a.delivery, a.number",
+	"order by l.delivery desc", "order by l.delivery", "order by 1 desc", "order by 1")
+
+// inOrder returns the query of a list in the order that the page asks for.
+func inOrder(q query, p store.Paging) query {
+	if p.OldestFirst {
+		q.statement = oldestFirst.Replace(q.statement)
+	}
+	return q
 }
 
 // floor returns the least id made at the instant or later; of the zero time,

@@ -84,10 +84,17 @@ select id(i, 'delivery'), 1, id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20,
     now(), 1000, false, 'delivered'
 from generate_series(1, 20000) i;
 
+insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after, started_at,
+    duration, stale, status_after)
+select id(i, 'skipped'), 0, id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', 'none', 0, '', 0,
+    now(), 0, false, 'skipped'
+from generate_series(1, 2000) i;
+
 insert into attempt_bodies (delivery, number, response_body) select id(i, 'delivery'), 1, 'x' from generate_series(1, 5000) i;
 
 insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code, last_error, died_at)
-select id(i, 'dead'), id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', 'exhausted', 10, 500, '', now()
+select id(i, 'dead'), id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created',
+    case when i % 3 = 0 then 'gone' else 'exhausted' end, 10, 500, '', now()
 from generate_series(1, 5000) i;
 
 insert into idempotency_keys (account, key, event, hash, created_at)
@@ -173,6 +180,7 @@ func TestPlansOfLists(t *testing.T) {
 		args := pgx.NamedArgs{
 			"from": from, "before": before, "limit": 51, "id": nil, "event": nil, "account": nil,
 			"endpoint": nil, "type": nil, "status": nil, "delivery": nil, "after": 1, "resolved": false,
+			"reason": nil, "key": nil,
 		}
 		maps.Copy(args, filter)
 		return args
@@ -181,21 +189,28 @@ func TestPlansOfLists(t *testing.T) {
 		sql    string
 		filter pgx.NamedArgs
 	}{
-		"deliveries":              {deliveriesSQL, nil},
-		"deliveries_by_account":   {deliveriesSQL, pgx.NamedArgs{"account": uuid(account)}},
-		"deliveries_by_endpoint":  {deliveriesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "status": "delivered"}},
-		"deliveries_by_event":     {deliveriesSQL, pgx.NamedArgs{"event": uuid(event)}},
-		"deliveries_by_id":        {deliveriesSQL, pgx.NamedArgs{"id": uuid(event)}},
-		"events_by_account":       {eventsSQL, pgx.NamedArgs{"account": uuid(account)}},
-		"events_by_id":            {eventsSQL, pgx.NamedArgs{"id": uuid(event)}},
-		"attempts_by_delivery":    {attemptsSQL, pgx.NamedArgs{"delivery": uuid(event), "account": uuid(account)}},
-		"attempts_by_event":       {attemptsSQL, pgx.NamedArgs{"event": uuid(event), "account": uuid(account)}},
-		"dead_letters":            {deadLettersSQL, pgx.NamedArgs{"account": uuid(account)}},
-		"ordered_keys":            {orderedKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "after": ""}},
-		"public_keys":             {publicKeysSQL, pgx.NamedArgs{"before": before}},
-		"public_keys_by_endpoint": {publicKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint)}},
-		"sealed":                  {sealedSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "secret": uuid(event)}},
-		"standings":               {standingsSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "before": 1 << 40}},
+		"deliveries":                     {deliveriesSQL, nil},
+		"deliveries_by_account":          {deliveriesSQL, pgx.NamedArgs{"account": uuid(account)}},
+		"deliveries_by_endpoint":         {deliveriesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "status": "delivered"}},
+		"deliveries_by_event":            {deliveriesSQL, pgx.NamedArgs{"event": uuid(event)}},
+		"deliveries_skipped":             {deliveriesSQL, pgx.NamedArgs{"status": "skipped"}},
+		"deliveries_skipped_by_account":  {deliveriesSQL, pgx.NamedArgs{"account": uuid(account), "status": "skipped"}},
+		"deliveries_skipped_by_endpoint": {deliveriesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "status": "skipped"}},
+		"deliveries_oldest":              {inOrder(query{statement: deliveriesSQL}, store.Paging{OldestFirst: true}).statement, pgx.NamedArgs{"account": uuid(account)}},
+		"events_of_key":                  {eventsSQL, pgx.NamedArgs{"account": uuid(account), "key": "k"}},
+		"dead_letters_of_reason":         {deadLettersSQL, pgx.NamedArgs{"reason": "gone"}},
+		"dead_letters_of_reason_account": {deadLettersSQL, pgx.NamedArgs{"account": uuid(account), "reason": "gone"}},
+		"deliveries_by_id":               {deliveriesSQL, pgx.NamedArgs{"id": uuid(event)}},
+		"events_by_account":              {eventsSQL, pgx.NamedArgs{"account": uuid(account)}},
+		"events_by_id":                   {eventsSQL, pgx.NamedArgs{"id": uuid(event)}},
+		"attempts_by_delivery":           {attemptsSQL, pgx.NamedArgs{"delivery": uuid(event), "account": uuid(account)}},
+		"attempts_by_event":              {attemptsSQL, pgx.NamedArgs{"event": uuid(event), "account": uuid(account)}},
+		"dead_letters":                   {deadLettersSQL, pgx.NamedArgs{"account": uuid(account)}},
+		"ordered_keys":                   {orderedKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "after": ""}},
+		"public_keys":                    {publicKeysSQL, pgx.NamedArgs{"before": before}},
+		"public_keys_by_endpoint":        {publicKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint)}},
+		"sealed":                         {sealedSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "secret": uuid(event)}},
+		"standings":                      {standingsSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "before": 1 << 40}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rows, _ := conn.Query(t.Context(), `explain (costs off) `+statement.sql, deliveries(statement.filter))

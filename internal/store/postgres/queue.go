@@ -60,7 +60,7 @@ const claimSQL = `
 	select c.place, c.due_at, c.id, c.event, c.endpoint, c.account, c.type, c.lane, c.claims, c.step, c.losses,
 		c.expires_at, c.replayed_from,
 		e.data, coalesce(e.api_version, ''), coalesce(e.ordering_key, c.ordering_key, ''), coalesce(e.sequence, c.sequence, 0),
-		coalesce(e.hops, 0)
+		coalesce(e.hops, 0), coalesce(e.idempotency_key, '')
 	from claimed c
 	left join lateral (
 		select e.*
@@ -152,7 +152,7 @@ func collectClaimed(rows pgx.Rows, t postrider.Token, claims *store.Claims) erro
 	_, err := pgx.ForEachRow(rows, []any{
 		&place, toTime(&due), toID(&c.ID), toID(&event.ID), toID(&c.Endpoint), toID(&event.Account), &event.Type,
 		toLane(&c.Lane), &c.Attempt, &c.Step, &c.Losses, toTime(&c.ExpiresAt), toID(&c.ReplayedFrom),
-		&event.Data, &event.APIVersion, &event.OrderingKey, &event.Sequence, &event.Hops,
+		&event.Data, &event.APIVersion, &event.OrderingKey, &event.Sequence, &event.Hops, &event.IdempotencyKey,
 	}, func() error {
 		shared, known := events[event.ID]
 		if !known {

@@ -68,16 +68,19 @@ func (r *newRows) queue(b *pgx.Batch) {
 // must be noticed. The events' bytes come in one piece, to be cut here: an
 // array of them would be copied five times on its way.
 const insertEventsSQL = `
-	insert into events (id, account, type, data, api_version, ordering_key, hops, sequence, created_at)
+	insert into events (id, account, type, data, api_version, ordering_key, hops, sequence, idempotency_key,
+		created_at)
 	select n.id, n.account, n.type, substring(@bytes::bytea from n.first for n.length), n.api_version, n.ordering_key,
-		n.hops, n.sequence, n.created_at
+		n.hops, n.sequence, nullif(n.idempotency_key, ''), n.created_at
 	from unnest(@ids::uuid[], @accounts::uuid[], @types::text[], @firsts::int[], @lengths::int[], @api_versions::text[],
-		@ordering_keys::text[], @hops::smallint[], @sequences::bigint[], @created_at::timestamptz[])
-		as n (id, account, type, first, length, api_version, ordering_key, hops, sequence, created_at)`
+		@ordering_keys::text[], @hops::smallint[], @sequences::bigint[], @idempotency_keys::text[],
+		@created_at::timestamptz[])
+		as n (id, account, type, first, length, api_version, ordering_key, hops, sequence, idempotency_key, created_at)`
 
 type eventColumns struct {
 	ids, accounts                    uuids
 	types, apiVersions, orderingKeys []string
+	idempotencyKeys                  []string
 	bytes                            []byte  // of all events,
 	firsts, lengths                  []int32 // and where each one's are, from 1
 	hops                             []int16
@@ -94,6 +97,7 @@ func (c *eventColumns) add(e postrider.Event, sequence int64) {
 	c.ids, c.accounts = append(c.ids, someUUID(e.ID)), append(c.accounts, someUUID(e.Account))
 	c.types, c.apiVersions = append(c.types, e.Type), append(c.apiVersions, e.APIVersion)
 	c.orderingKeys, c.sequences = append(c.orderingKeys, e.OrderingKey), append(c.sequences, sequence)
+	c.idempotencyKeys = append(c.idempotencyKeys, e.IdempotencyKey)
 	c.hops, c.createdAt = append(c.hops, int16(min(e.Hops, math.MaxInt16))), append(c.createdAt, e.ID.Time())
 }
 
@@ -101,7 +105,8 @@ func (c *eventColumns) args() pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"ids": c.ids, "accounts": c.accounts, "types": c.types, "bytes": c.bytes, "firsts": c.firsts,
 		"lengths": c.lengths, "api_versions": c.apiVersions,
-		"ordering_keys": c.orderingKeys, "hops": c.hops, "sequences": c.sequences, "created_at": c.createdAt,
+		"ordering_keys": c.orderingKeys, "hops": c.hops, "sequences": c.sequences,
+		"idempotency_keys": c.idempotencyKeys, "created_at": c.createdAt,
 	}
 }
 

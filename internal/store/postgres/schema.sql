@@ -243,13 +243,17 @@ CREATE TABLE public.events (
     ordering_key text NOT NULL,
     hops smallint NOT NULL,
     sequence bigint NOT NULL,
+    idempotency_key text,
     created_at timestamp with time zone NOT NULL,
     CONSTRAINT events_hops_check CHECK ((hops >= 0)),
+    CONSTRAINT events_idempotency_key_check CHECK ((idempotency_key <> ''::text)),
     CONSTRAINT events_order CHECK (((ordering_key = ''::text) = (sequence = 0)))
 )
 PARTITION BY RANGE (id);
 
 COMMENT ON TABLE public.events IS 'What producers published: immutable bytes. A partition for each day of the ids.';
+
+COMMENT ON COLUMN public.events.idempotency_key IS 'Null: the producer gave none. It is found by idempotency_keys_pkey.';
 
 CREATE TABLE public.fanouts (
     event uuid NOT NULL,
@@ -497,6 +501,18 @@ CREATE INDEX attempts_account ON ONLY public.attempts USING btree (account, deli
 
 COMMENT ON INDEX public.attempts_account IS 'Deliveries of an account, newest first.';
 
+CREATE INDEX attempts_decided ON ONLY public.attempts USING btree (status_after, delivery) WHERE (outcome = 'none'::text);
+
+COMMENT ON INDEX public.attempts_decided IS 'Deliveries that were skipped or cancelled. Requests are not in it.';
+
+CREATE INDEX attempts_decided_account ON ONLY public.attempts USING btree (account, status_after, delivery) WHERE (outcome = 'none'::text);
+
+COMMENT ON INDEX public.attempts_decided_account IS 'Deliveries of an account that were skipped or cancelled. Requests are not in it.';
+
+CREATE INDEX attempts_decided_endpoint ON ONLY public.attempts USING btree (endpoint, status_after, delivery) WHERE (outcome = 'none'::text);
+
+COMMENT ON INDEX public.attempts_decided_endpoint IS 'Deliveries of an endpoint that were skipped or cancelled. Requests are not in it.';
+
 CREATE INDEX attempts_endpoint ON ONLY public.attempts USING btree (endpoint, delivery);
 
 COMMENT ON INDEX public.attempts_endpoint IS 'Deliveries of an endpoint, newest first.';
@@ -530,6 +546,14 @@ CREATE INDEX dead_letters_event ON public.dead_letters USING btree (event);
 COMMENT ON INDEX public.dead_letters_event IS 'Deliveries of an event.';
 
 COMMENT ON INDEX public.dead_letters_pkey IS 'DeadLetters and Deliveries: one, and the list, newest first. Replay, Discard.';
+
+CREATE INDEX dead_letters_reason ON public.dead_letters USING btree (reason, delivery);
+
+COMMENT ON INDEX public.dead_letters_reason IS 'DeadLetters of a reason.';
+
+CREATE INDEX dead_letters_reason_account ON public.dead_letters USING btree (account, reason, delivery);
+
+COMMENT ON INDEX public.dead_letters_reason_account IS 'DeadLetters of an account and a reason.';
 
 CREATE INDEX endpoint_secrets_endpoint ON public.endpoint_secrets USING btree (endpoint, id);
 
@@ -581,7 +605,7 @@ CREATE INDEX idempotency_keys_created_at ON public.idempotency_keys USING btree 
 
 COMMENT ON INDEX public.idempotency_keys_created_at IS 'ForgetKeys: the oldest keys.';
 
-COMMENT ON INDEX public.idempotency_keys_pkey IS 'Publish: taking a key and reading its holder.';
+COMMENT ON INDEX public.idempotency_keys_pkey IS 'Publish: taking a key and reading its holder. Events of one idempotency key.';
 
 COMMENT ON INDEX public.nodes_pkey IS 'Beat, Reclaim, Forget: one node; the roster of all.';
 

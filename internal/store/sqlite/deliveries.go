@@ -89,14 +89,21 @@ const (
 
 // By the keys; by the indexes on event; by queue_due, dead_letters_endpoint
 // and attempts_endpoint; from the end of the queue's key and by
-// dead_letters_account and attempts_account; from the ends of the keys.
+// dead_letters_account and attempts_account; from the ends of the keys. What was
+// skipped or cancelled is found by the attempts_decided indexes.
 const (
 	deliverySQL             = selectPending + `id = @id` + filterPending + selectDead + `delivery = @id` + filterDead + selectEnded + `delivery = @id` + filterEnded
 	deliveriesOfEventSQL    = selectPending + `event = @event` + filterPending + selectDead + `event = @event` + filterDead + selectEnded + `event = @event` + filterEnded
 	deliveriesOfEndpointSQL = selectPending + `endpoint = @endpoint` + filterPending + selectDead + `endpoint = @endpoint` + filterDead + selectEnded + `endpoint = @endpoint` + filterEnded
 	deliveriesOfAccountSQL  = selectPending + `account = @account` + filterPending + selectDead + `account = @account` + filterDead + selectEnded + `account = @account` + filterEnded
+	decidedOfEndpointSQL    = selectPending + `endpoint = @endpoint` + filterPending + selectDead + `endpoint = @endpoint` + filterDead + selectEnded + decided + ` and endpoint = @endpoint` + filterEnded
+	decidedOfAccountSQL     = selectPending + `account = @account` + filterPending + selectDead + `account = @account` + filterDead + selectEnded + decided + ` and account = @account` + filterEnded
+	decidedSQL              = selectPending + `true` + filterPending + selectDead + `true` + filterDead + selectEnded + decided + filterEnded
 	deliveriesSQL           = selectPending + `true` + filterPending + selectDead + `true` + filterDead + selectEnded + `true` + filterEnded
 )
+
+// decided selects what ended as @status without a request.
+const decided = `outcome = 'none' and status_after = @status`
 
 // Deliveries lists deliveries; see [store.Ledger].
 func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error) {
@@ -115,20 +122,27 @@ func deliveriesQuery(q store.DeliveryQuery) (query, error) {
 	if err != nil {
 		return query{}, err
 	}
+	decided := q.Status == postrider.Skipped || q.Status == postrider.Cancelled
 	statement := deliveriesSQL
 	switch {
 	case !q.ID.IsZero():
 		statement = deliverySQL
 	case !q.Event.IsZero():
 		statement = deliveriesOfEventSQL
+	case !q.Endpoint.IsZero() && decided:
+		statement = decidedOfEndpointSQL
 	case !q.Endpoint.IsZero():
 		statement = deliveriesOfEndpointSQL
+	case !q.Account.IsZero() && decided:
+		statement = decidedOfAccountSQL
 	case !q.Account.IsZero():
 		statement = deliveriesOfAccountSQL
+	case decided:
+		statement = decidedSQL
 	}
-	return query{statement, append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("event", blobOrNull(q.Event)),
+	return inOrder(query{statement, append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("event", blobOrNull(q.Event)),
 		sql.Named("endpoint", blobOrNull(q.Endpoint)), sql.Named("account", blobOrNull(q.Account)),
-		sql.Named("type", q.EventType), sql.Named("status", string(q.Status)))}, nil
+		sql.Named("type", q.EventType), sql.Named("status", string(q.Status)))}, q.Paging), nil
 }
 
 func scanDelivery(rows *sql.Rows, d *postrider.Delivery) error {

@@ -179,7 +179,8 @@ type intake struct {
 
 func (in *intake) event(ctx context.Context, tx *tx, event postrider.Event, e *store.NewEvent) error {
 	in.events = append(in.events, blob(event.ID), blob(event.Account), event.Type, someBytes(event.Data),
-		event.APIVersion, event.OrderingKey, event.Sequence, event.Hops, micros(event.ID.Time()))
+		event.APIVersion, event.OrderingKey, event.Sequence, event.Hops, textOrNull(event.IdempotencyKey),
+		micros(event.ID.Time()))
 	if !e.FanOutUpTo.IsZero() {
 		in.fanOuts = append(in.fanOuts, blob(event.ID), blob(event.Account), event.Type, blob(e.FanOutUpTo),
 			blob(postrider.EndpointID{}), micros(tx.now), micros(event.ID.Time()))
@@ -235,7 +236,7 @@ func (in *intake) takeTurn(ctx context.Context, tx *tx, k orderedKey) (busy bool
 
 const (
 	insertEventsSQL = `
-	insert into events (id, account, type, data, api_version, ordering_key, sequence, hops, created_at) values `
+	insert into events (id, account, type, data, api_version, ordering_key, sequence, hops, idempotency_key, created_at) values `
 	insertQueueSQL = `
 	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, token, ordering_key, sequence, pauses, expires_at) values `
 	insertFanOutsSQL = `
@@ -246,7 +247,7 @@ const (
 
 func (in *intake) insert(ctx context.Context, tx *tx) error {
 	return errors.Join(
-		tx.execAll(ctx, bulk{insertEventsSQL, "", 9}, in.events),
+		tx.execAll(ctx, bulk{insertEventsSQL, "", 10}, in.events),
 		tx.execAll(ctx, bulk{insertQueueSQL, "", 13}, in.queue),
 		tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, in.skipped),
 		tx.execAll(ctx, bulk{insertFanOutsSQL, "", 7}, in.fanOuts),
@@ -263,7 +264,7 @@ const claimFanOutsSQL = `
 
 // By the events' key.
 const fanOutEventSQL = `
-	select account, type, data, api_version, ordering_key, sequence, hops, created_at from events where id = @id`
+	select account, type, data, api_version, ordering_key, sequence, hops, idempotency_key, created_at from events where id = @id`
 
 // ClaimFanOuts leases fan-out jobs; see [store.Inbox].
 func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store.FanOut, error) {
@@ -282,7 +283,7 @@ func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store
 		for i := range jobs {
 			e := &jobs[i].Event
 			err := tx.row(ctx, fanOutEventSQL, sql.Named("id", blob(e.ID))).Scan(toID(&e.Account), &e.Type,
-				&e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence, &e.Hops, toTime(&e.CreatedAt))
+				&e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence, &e.Hops, toString(&e.IdempotencyKey), toTime(&e.CreatedAt))
 			if err != nil {
 				return nil, err
 			}

@@ -13,18 +13,21 @@ const eventsFilter = ` and id < @below and id >= @from
 		and (@type = '' or type = @type)
 	order by id desc limit @limit`
 
-// One by the key, with its bytes; those of an account by events_account; all
-// from the end of the key.
+const eventsSelect = `
+	select id, account, type, null, api_version, ordering_key, sequence, hops, idempotency_key, created_at
+	from events where `
+
+// One by the key, with its bytes; one by the key of idempotency_keys, then by
+// its own; those of an account by events_account; all from the end of the key.
 const (
 	eventSQL = `
-	select id, account, type, data, api_version, ordering_key, sequence, hops, created_at
-	from events where id = @id and (@account is null or account = @account)` + eventsFilter
-	eventsOfAccountSQL = `
-	select id, account, type, null, api_version, ordering_key, sequence, hops, created_at
-	from events where account = @account` + eventsFilter
-	eventsSQL = `
-	select id, account, type, null, api_version, ordering_key, sequence, hops, created_at
-	from events where true` + eventsFilter
+	select id, account, type, data, api_version, ordering_key, sequence, hops, idempotency_key, created_at
+	from events where id = @id and (@account is null or account = @account)
+		and (@key = '' or idempotency_key = @key)` + eventsFilter
+	eventOfKeySQL = eventsSelect + `account = @account
+		and id = (select event from idempotency_keys where account = @account and key = @key)` + eventsFilter
+	eventsOfAccountSQL = eventsSelect + `account = @account` + eventsFilter
+	eventsSQL          = eventsSelect + `true` + eventsFilter
 )
 
 // Events lists events; see [store.Ledger].
@@ -37,11 +40,14 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[post
 	switch {
 	case !q.ID.IsZero():
 		statement = eventSQL
+	case q.IdempotencyKey != "":
+		statement = eventOfKeySQL
 	case !q.Account.IsZero():
 		statement = eventsOfAccountSQL
 	}
-	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("account", blobOrNull(q.Account)), sql.Named("type", q.Type))
-	events, err := list(ctx, s, query{statement, args}, scanEvent)
+	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("account", blobOrNull(q.Account)),
+		sql.Named("type", q.Type), sql.Named("key", q.IdempotencyKey))
+	events, err := list(ctx, s, inOrder(query{statement, args}, q.Paging), scanEvent)
 	return store.Cut(events, q.Paging, func(e postrider.Event) string { return key(e.ID) }), s.explain("list events", err)
 }
 
@@ -123,15 +129,19 @@ const deadLettersFilter = `
 		and (@account is null or account = @account)
 		and (@endpoint is null or endpoint = @endpoint)
 		and (@type = '' or type = @type)
+		and (@reason = '' or reason = @reason)
 		and (@resolved or resolved_at is null)
 	order by delivery desc limit @limit`
 
 // One by the key, those of an endpoint or an account by the index of that
-// name, all from the end of the key.
+// name, those of a reason by dead_letters_reason or, of an account, by
+// dead_letters_reason_account, all from the end of the key.
 const (
 	deadLetterSQL            = deadLettersSelect + `delivery = @delivery` + deadLettersFilter
 	deadLettersOfEndpointSQL = deadLettersSelect + `endpoint = @endpoint` + deadLettersFilter
 	deadLettersOfAccountSQL  = deadLettersSelect + `account = @account` + deadLettersFilter
+	deadLettersOfReasonSQL   = deadLettersSelect + `reason = @reason` + deadLettersFilter
+	accountsDeadOfReasonSQL  = deadLettersSelect + `account = @account and reason = @reason` + deadLettersFilter
 	deadLettersSQL           = deadLettersSelect + `true` + deadLettersFilter
 )
 
@@ -147,12 +157,17 @@ func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store
 		statement = deadLetterSQL
 	case !q.Endpoint.IsZero():
 		statement = deadLettersOfEndpointSQL
+	case !q.Account.IsZero() && q.Reason != "":
+		statement = accountsDeadOfReasonSQL
 	case !q.Account.IsZero():
 		statement = deadLettersOfAccountSQL
+	case q.Reason != "":
+		statement = deadLettersOfReasonSQL
 	}
 	args = append(args, sql.Named("delivery", blob(q.Delivery)), sql.Named("endpoint", blobOrNull(q.Endpoint)),
-		sql.Named("account", blobOrNull(q.Account)), sql.Named("type", q.EventType), sql.Named("resolved", q.Resolved))
-	letters, err := list(ctx, s, query{statement, args}, scanDeadLetter)
+		sql.Named("account", blobOrNull(q.Account)), sql.Named("type", q.EventType), sql.Named("reason", q.Reason),
+		sql.Named("resolved", q.Resolved))
+	letters, err := list(ctx, s, inOrder(query{statement, args}, q.Paging), scanDeadLetter)
 	return store.Cut(letters, q.Paging, func(l postrider.DeadLetter) string { return key(l.Delivery) }), s.explain("list dead letters", err)
 }
 

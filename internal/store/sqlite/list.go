@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -105,9 +106,19 @@ var last = [16]byte{
 	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 }
 
-// window returns the arguments @from, @below and @limit of a list of ids,
-// newest first: those made in the span and older than the cursor, and one more
-// than the page has.
+// oldestFirst turns the order of a list that is written newest first.
+var oldestFirst = strings.NewReplacer("order by id desc", "order by id", "order by delivery desc", "order by delivery")
+
+// inOrder returns the query of a list in the order that the page asks for.
+func inOrder(q query, p store.Paging) query {
+	if p.OldestFirst {
+		q.text = oldestFirst.Replace(q.text)
+	}
+	return q
+}
+
+// window returns the arguments @from, @below and @limit of a list of ids: those
+// made in the span and behind the cursor, and one more than the page has.
 func window[I ~[16]byte](span store.Span, p store.Paging) ([]any, error) {
 	below := I(last)
 	if !span.To.IsZero() {
@@ -117,12 +128,15 @@ func window[I ~[16]byte](span store.Span, p store.Paging) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ok && string(cursor[:]) < string(below[:]) {
-		below = cursor
-	}
 	from := I{}
 	if !span.From.IsZero() {
 		from = firstID[I](span.From)
+	}
+	switch {
+	case ok && p.OldestFirst:
+		from = store.Later(from, store.NextID(cursor))
+	case ok && string(cursor[:]) < string(below[:]):
+		below = cursor
 	}
 	return []any{
 		sql.Named("from", blob(from)), sql.Named("below", blob(below)), sql.Named("limit", p.Size()+1),

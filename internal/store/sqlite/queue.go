@@ -164,7 +164,7 @@ func laneState(ctx context.Context, tx *tx, want store.Want) (store.LaneState, e
 
 // By the events' key.
 const claimedEventsSQL = `
-	select id, account, type, data, api_version, ordering_key, sequence, hops, created_at
+	select id, account, type, data, api_version, ordering_key, sequence, hops, idempotency_key, created_at
 	from events where id in (values `
 
 // attachEvents gives the items their events, one for all deliveries of an
@@ -192,7 +192,7 @@ func attachEvents(ctx context.Context, tx *tx, items []postrider.Claimed) error 
 
 func scanEvent(rows *sql.Rows, e *postrider.Event) error {
 	return rows.Scan(toID(&e.ID), toID(&e.Account), &e.Type, &e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence,
-		&e.Hops, toTime(&e.CreatedAt))
+		&e.Hops, toString(&e.IdempotencyKey), toTime(&e.CreatedAt))
 }
 
 // By the key of queue. A lease that is no longer held finds no row.

@@ -58,6 +58,12 @@ CREATE TABLE attempts (
 
 CREATE INDEX attempts_account on attempts (account, delivery);
 
+CREATE INDEX attempts_decided on attempts (status_after, delivery) where outcome = 'none';
+
+CREATE INDEX attempts_decided_account on attempts (account, status_after, delivery) where outcome = 'none';
+
+CREATE INDEX attempts_decided_endpoint on attempts (endpoint, status_after, delivery) where outcome = 'none';
+
 CREATE INDEX attempts_endpoint on attempts (endpoint, delivery);
 
 CREATE INDEX attempts_event on attempts (event);
@@ -103,6 +109,10 @@ CREATE INDEX dead_letters_died_at on dead_letters (endpoint, died_at);
 CREATE INDEX dead_letters_endpoint on dead_letters (endpoint, delivery);
 
 CREATE INDEX dead_letters_event on dead_letters (event);
+
+CREATE INDEX dead_letters_reason on dead_letters (reason, delivery);
+
+CREATE INDEX dead_letters_reason_account on dead_letters (account, reason, delivery);
 
 CREATE TABLE endpoint_secrets (
     id         blob primary key check (length(id) = 16),
@@ -160,6 +170,7 @@ CREATE TABLE events (
     ordering_key text not null,
     sequence     integer not null,
     hops         integer not null check (hops >= 0),
+    idempotency_key text check (idempotency_key <> ''),
     created_at   integer not null,
     constraint events_order check ((ordering_key = '') = (sequence = 0))
 ) strict;

@@ -12,6 +12,8 @@ import (
 var ledger = []verb{
 	{"Events", []sentence{
 		{"they are listed newest first, page by page", eventsPages},
+		{"with OldestFirst they are listed oldest first, page by page", eventsOldestFirst},
+		{"an idempotency key selects the event that it stands for, while it is remembered", eventsOfKey},
 		{"each filter selects", eventsFilters},
 		{"only an event found by ID carries its data", eventsData},
 		{"another account's are not listed", eventsForeign},
@@ -19,6 +21,8 @@ var ledger = []verb{
 	}},
 	{"Deliveries", []sentence{
 		{"those of every status are listed newest first, page by page", deliveriesPages},
+		{"with OldestFirst those of every status are listed oldest first, page by page", deliveriesOldestFirst},
+		{"each filter selects in pages that are full", deliveriesFilteredPages},
 		{"each filter selects", deliveriesFilters},
 		{"a leased delivery counts no attempt until it settles", deliveriesLeased},
 		{"another account's are not listed", deliveriesForeign},
@@ -33,6 +37,7 @@ var ledger = []verb{
 	}},
 	{"DeadLetters", []sentence{
 		{"they are listed newest first, page by page", deadLettersPages},
+		{"with OldestFirst they are listed oldest first, page by page", deadLettersOldestFirst},
 		{"each filter selects", deadLettersFilters},
 		{"only the unresolved are listed unless the query says else", deadLettersResolved},
 		{"another account's are not listed", deadLettersForeign},
@@ -109,6 +114,39 @@ func eventsPages(w *world) {
 	}), reversed(want))
 }
 
+func eventsOldestFirst(w *world) {
+	account := w.account()
+	var want []postrider.EventID
+	for range 5 {
+		e := w.event(account)
+		want = append(want, e.Event.ID)
+		w.publish(store.Batch{e})
+	}
+	w.same("the events", pages(w, eventID, func(p store.Paging) (store.Page[postrider.Event], error) {
+		p.OldestFirst = true
+		return w.Events(w.Context(), store.EventQuery{Account: account, Paging: p})
+	}), want)
+}
+
+func eventsOfKey(w *world) {
+	account := w.account()
+	keyed, other, foreign := w.event(account), w.event(account), w.event(w.account())
+	keyed.Event.IdempotencyKey, other.Event.IdempotencyKey, foreign.Event.IdempotencyKey = "order-42", "order-43", "order-42"
+	w.publish(store.Batch{keyed, other}, store.Batch{foreign}, store.Batch{w.event(account)})
+	w.same("the event", w.stored(keyed.Event.ID), keyed.Event)
+	list := by(eventID, func(q store.EventQuery) (store.Page[postrider.Event], error) { return w.Events(w.Context(), q) })
+	query := store.EventQuery{Account: account, IdempotencyKey: "order-42"}
+	selects(w, query, list, []postrider.EventID{keyed.Event.ID})
+	selects(w, store.EventQuery{Account: account, IdempotencyKey: "order-44"}, list, nil)
+	selects(w, store.EventQuery{Account: account, IdempotencyKey: "order-42", Type: "order.paid"}, list, nil)
+	w.passed(time.Millisecond)
+	if _, err := w.ForgetKeys(w.Context(), 0, 10); err != nil {
+		w.Fatal(err)
+	}
+	selects(w, query, list, nil)
+	w.same("the event whose key is forgotten", w.stored(keyed.Event.ID), keyed.Event)
+}
+
 func eventsFilters(w *world) {
 	account := w.account()
 	a := w.event(account)
@@ -180,6 +218,56 @@ func deliveriesPages(w *world) {
 	w.same("the deliveries", pages(w, deliveryID, func(p store.Paging) (store.Page[postrider.Delivery], error) {
 		return w.Deliveries(w.Context(), store.DeliveryQuery{Account: s.account, Paging: p})
 	}), reversed(s.deliveries))
+}
+
+func deliveriesOldestFirst(w *world) {
+	s := w.scene()
+	w.same("the deliveries", pages(w, deliveryID, func(p store.Paging) (store.Page[postrider.Delivery], error) {
+		p.OldestFirst = true
+		return w.Deliveries(w.Context(), store.DeliveryQuery{Account: s.account, Paging: p})
+	}), s.deliveries)
+	page, err := w.Deliveries(w.Context(), store.DeliveryQuery{
+		Account: s.account, Span: store.Span{To: at(s.deliveries[0]).Add(-time.Second)}, Paging: store.Paging{OldestFirst: true},
+	})
+	w.ok(err)
+	w.same("those made before", deliveryIDs(page.Items, deliveryID), []postrider.DeliveryID{})
+}
+
+// deliveriesFilteredPages puts what is looked for among others, and fails the
+// test unless every page that is not the last is full.
+func deliveriesFilteredPages(w *world) {
+	e := w.endpoint()
+	want := map[postrider.Status][]postrider.DeliveryID{}
+	for range 5 {
+		event := w.event(e.Account, w.to(e), w.to(e), w.to(e))
+		event.Deliveries[1].Skipped = postrider.ReasonEndpointDisabled
+		w.publish(store.Batch{event})
+		d := event.Deliveries
+		w.cancel(d[2].ID)
+		w.settle(delivered(w.claimOne(e, postrider.LaneFirst)))
+		for i, status := range []postrider.Status{postrider.Delivered, postrider.Skipped, postrider.Cancelled} {
+			want[status] = append(want[status], d[i].ID)
+		}
+	}
+	for status, ids := range want {
+		for _, q := range []store.DeliveryQuery{{}, {Account: e.Account}, {Endpoint: e.ID}, {Account: e.Account, Endpoint: e.ID}} {
+			q.Status = status
+			for _, oldestFirst := range []bool{false, true} {
+				got := pages(w, deliveryID, func(p store.Paging) (store.Page[postrider.Delivery], error) {
+					q.Paging, q.OldestFirst = p, oldestFirst
+					page, err := w.Deliveries(w.Context(), q)
+					if page.Next != "" && len(page.Items) != p.Size() {
+						w.Errorf("a page of %+v has %d items and a next one", q, len(page.Items))
+					}
+					return page, err
+				})
+				if !oldestFirst {
+					slices.Reverse(got)
+				}
+				w.same(fmt.Sprintf("the deliveries of %+v", q), got, ids)
+			}
+		}
+	}
 }
 
 func deliveriesFilters(w *world) {
@@ -378,10 +466,22 @@ func deadLettersPages(w *world) {
 	}), reversed(want))
 }
 
+func deadLettersOldestFirst(w *world) {
+	e := w.endpoint()
+	want := w.buried(e, 5)
+	w.same("the dead letters", pages(w, letterID, func(p store.Paging) (store.Page[postrider.DeadLetter], error) {
+		p.OldestFirst = true
+		return w.DeadLetters(w.Context(), store.DeadLetterQuery{Account: e.Account, Paging: p})
+	}), want)
+}
+
 func deadLettersFilters(w *world) {
 	s := w.scene()
 	w.apart()
-	late := w.buried(s.a, 1)[0]
+	late := w.pending(s.a, 1)[0]
+	gone := dead(w.claimOne(s.a, postrider.LaneFirst))
+	gone.Transition.Reason = postrider.ReasonGone
+	w.settle(gone)
 	d := s.deliveries[1]
 	list := by(letterID, func(q store.DeadLetterQuery) (store.Page[postrider.DeadLetter], error) {
 		return w.DeadLetters(w.Context(), q)
@@ -398,6 +498,11 @@ func deadLettersFilters(w *world) {
 		{store.DeadLetterQuery{Delivery: d, Endpoint: s.a.ID}, nil},
 		{store.DeadLetterQuery{EventType: "order.created"}, []postrider.DeliveryID{late, d}},
 		{store.DeadLetterQuery{EventType: "order.paid"}, nil},
+		{store.DeadLetterQuery{Reason: postrider.ReasonGone}, []postrider.DeliveryID{late}},
+		{store.DeadLetterQuery{Account: s.account, Reason: postrider.ReasonExhausted}, []postrider.DeliveryID{d}},
+		{store.DeadLetterQuery{Endpoint: s.a.ID, Reason: postrider.ReasonGone}, []postrider.DeliveryID{late}},
+		{store.DeadLetterQuery{Endpoint: s.a.ID, Reason: postrider.ReasonExhausted}, nil},
+		{store.DeadLetterQuery{Delivery: d, Reason: postrider.ReasonGone}, nil},
 		{store.DeadLetterQuery{Span: store.Span{From: at(late)}}, []postrider.DeliveryID{late}},
 		{store.DeadLetterQuery{Span: store.Span{To: at(late)}}, []postrider.DeliveryID{d}},
 	} {

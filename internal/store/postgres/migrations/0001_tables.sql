@@ -170,12 +170,14 @@ create table events (
     ordering_key text not null,
     hops         smallint not null check (hops >= 0),
     sequence     bigint not null,
+    idempotency_key text check (idempotency_key <> ''),
     created_at   timestamptz not null,
     constraint events_order check ((ordering_key = '') = (sequence = 0))
 ) partition by range (id);
 create index events_account on events (account, id);
 alter table events add primary key (id);
 comment on table events is 'What producers published: immutable bytes. A partition for each day of the ids.';
+comment on column events.idempotency_key is 'Null: the producer gave none. It is found by idempotency_keys_pkey.';
 comment on index events_pkey is 'Claim and Events: one by id; a publish whose reply was lost waits here for its first try.';
 comment on index events_account is 'Events of an account, newest first.';
 
@@ -189,7 +191,7 @@ create table idempotency_keys (
 );
 create index idempotency_keys_created_at on idempotency_keys (created_at);
 comment on table idempotency_keys is 'Which event a key stands for, and the hash of its content. Not partitioned: a key is unique across days.';
-comment on index idempotency_keys_pkey is 'Publish: taking a key and reading its holder.';
+comment on index idempotency_keys_pkey is 'Publish: taking a key and reading its holder. Events of one idempotency key.';
 comment on index idempotency_keys_created_at is 'ForgetKeys: the oldest keys.';
 
 create table order_heads (
@@ -307,6 +309,9 @@ create table attempts (
 create index attempts_endpoint on attempts (endpoint, delivery);
 create index attempts_account on attempts (account, delivery);
 create index attempts_event on attempts (event);
+create index attempts_decided_endpoint on attempts (endpoint, status_after, delivery) where outcome = 'none';
+create index attempts_decided_account on attempts (account, status_after, delivery) where outcome = 'none';
+create index attempts_decided on attempts (status_after, delivery) where outcome = 'none';
 alter table attempts add primary key (delivery, number);
 comment on table attempts is 'One row for each request, and for each decision without one (outcome none). Append-only; only a lost attempt whose node comes back is rewritten. A partition for each day of the delivery''s id.';
 comment on column attempts.error is 'A class of error; of a decision, its reason.';
@@ -318,6 +323,9 @@ comment on index attempts_pkey is 'Settle: a settlement that is repeated meets i
 comment on index attempts_endpoint is 'Deliveries of an endpoint, newest first.';
 comment on index attempts_account is 'Deliveries of an account, newest first.';
 comment on index attempts_event is 'Deliveries and Attempts of an event.';
+comment on index attempts_decided_endpoint is 'Deliveries of an endpoint that were skipped or cancelled. Requests are not in it.';
+comment on index attempts_decided_account is 'Deliveries of an account that were skipped or cancelled. Requests are not in it.';
+comment on index attempts_decided is 'Deliveries that were skipped or cancelled. Requests are not in it.';
 
 create table attempt_bodies (
     delivery      uuid not null,
@@ -353,12 +361,16 @@ create table dead_letters (
 create index dead_letters_endpoint on dead_letters (endpoint, delivery);
 create index dead_letters_account on dead_letters (account, delivery);
 create index dead_letters_event on dead_letters (event);
+create index dead_letters_reason_account on dead_letters (account, reason, delivery);
+create index dead_letters_reason on dead_letters (reason, delivery);
 create index dead_letters_died_at on dead_letters (endpoint, died_at desc);
 comment on table dead_letters is 'Deliveries that wait for a person, and what the person did. A row is never deleted by its resolution.';
 comment on index dead_letters_pkey is 'DeadLetters and Deliveries: one, and the list, newest first. Replay, Discard.';
 comment on index dead_letters_endpoint is 'DeadLetters and Deliveries of an endpoint, newest first.';
 comment on index dead_letters_account is 'DeadLetters and Deliveries of an account, newest first.';
 comment on index dead_letters_event is 'Deliveries of an event.';
+comment on index dead_letters_reason_account is 'DeadLetters of an account and a reason.';
+comment on index dead_letters_reason is 'DeadLetters of a reason.';
 comment on index dead_letters_died_at is 'Records: a skip scan of the endpoints, and the dead letters of a day.';
 
 -- +goose StatementBegin

@@ -102,7 +102,8 @@ create table ring (
 -- What came in.
 
 -- What producers published: immutable bytes. Its rows are long, so they have
--- rowids and stand in the order they came in.
+-- rowids and stand in the order they came in. idempotency_key is null where the
+-- producer gave none; it is found by the key of idempotency_keys.
 create table events (
     id           blob primary key check (length(id) = 16),
     account      blob not null check (length(account) = 16),
@@ -112,13 +113,15 @@ create table events (
     ordering_key text not null,
     sequence     integer not null,
     hops         integer not null check (hops >= 0),
+    idempotency_key text check (idempotency_key <> ''),
     created_at   integer not null,
     constraint events_order check ((ordering_key = '') = (sequence = 0))
 ) strict;
 -- Events of an account, newest first.
 create index events_account on events (account, id);
 
--- Which event a key stands for, and the hash of its content.
+-- Which event a key stands for, and the hash of its content. Its key serves
+-- Publish, and Events of one idempotency key.
 create table idempotency_keys (
     account    blob not null check (length(account) = 16),
     key        text not null,
@@ -263,6 +266,12 @@ create index attempts_endpoint on attempts (endpoint, delivery);
 create index attempts_account on attempts (account, delivery);
 -- Deliveries and Attempts of an event.
 create index attempts_event on attempts (event);
+-- Deliveries that were skipped or cancelled: of an endpoint, of an account, all.
+-- Among many others they would be found only by looking at each one. Requests
+-- are not in these indexes.
+create index attempts_decided_endpoint on attempts (endpoint, status_after, delivery) where outcome = 'none';
+create index attempts_decided_account on attempts (account, status_after, delivery) where outcome = 'none';
+create index attempts_decided on attempts (status_after, delivery) where outcome = 'none';
 
 -- Heads and bytes of attempts, where there is more than
 -- attempts.response_start keeps. Long rows, so with rowids.
@@ -303,6 +312,9 @@ create index dead_letters_endpoint on dead_letters (endpoint, delivery);
 create index dead_letters_account on dead_letters (account, delivery);
 -- Deliveries of an event.
 create index dead_letters_event on dead_letters (event);
+-- DeadLetters of a reason: of an account, and all.
+create index dead_letters_reason_account on dead_letters (account, reason, delivery);
+create index dead_letters_reason on dead_letters (reason, delivery);
 -- Records: the dead letters of an endpoint that are young.
 create index dead_letters_died_at on dead_letters (endpoint, died_at);
 

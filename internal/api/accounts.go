@@ -29,17 +29,17 @@ func viewAccount(a postrider.Account) accountView {
 }
 
 type accountCreate struct {
-	UID  *string `json:"uid,omitempty" minLength:"1" doc:"Your own name for it. It may be used wherever the id may. A name or a uid is required."`
+	UID  *string `json:"uid,omitempty" minLength:"1" doc:"Your own name for the account. It can be used wherever its id can. A name or a uid is required."`
 	Name string  `json:"name,omitempty"`
 }
 
 type accountUpdate struct {
-	UID  optional[string] `json:"uid,omitzero" doc:"Your own name for it; null: none."`
-	Name optional[string] `json:"name,omitzero" doc:"Null: none."`
+	UID  optional[string] `json:"uid,omitzero" doc:"Your own name for the account. Null removes it."`
+	Name optional[string] `json:"name,omitzero" doc:"Null removes it."`
 }
 
 type accountPath struct {
-	Account string `path:"account" doc:"The account's id or uid."`
+	Account string `path:"account" doc:"Id or uid of the account."`
 }
 
 func (rt *router) accounts() {
@@ -47,6 +47,7 @@ func (rt *router) accounts() {
 	handle(rt, route{
 		name: "create-account", path: "POST /accounts",
 		about: "Create an account",
+		codes: []string{"conflict"},
 		scope: admin, status: 201, body: accountCreate{},
 	}, rt.createAccount)
 	handle(rt, route{
@@ -62,6 +63,8 @@ func (rt *router) accounts() {
 	handle(rt, route{
 		name: "update-account", path: "PATCH /accounts/{account}",
 		about: "Change an account",
+		tells: "A field that is left out keeps its value. Null removes it.",
+		codes: []string{"conflict"},
 		scope: admin, body: accountUpdate{},
 	}, rt.changeAccount)
 }

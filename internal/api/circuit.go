@@ -14,13 +14,13 @@ import (
 const circuitTries = 5
 
 type circuitView struct {
-	Status       string  `json:"status" enum:"closed,open,half_open" doc:"closed: attempts are made. open: none is until probe_at. half_open: one is, the probe."`
-	Reason       *string `json:"reason" doc:"Why it opened the last time: failures_in_row, failure_ratio, probe_failed or manual; null: it never did."`
+	Status       string  `json:"status" enum:"closed,open,half_open" doc:"closed: attempts are made. open: no attempt is made before probe_at. half_open: one attempt, the probe, is under way."`
+	Reason       *string `json:"reason" enum:"failures_in_row,failure_ratio,probe_failed,manual" doc:"Why the circuit opened the last time. Null: it never opened."`
 	OpenedAt     *string `json:"opened_at" format:"date-time"`
-	ProbeAt      *string `json:"probe_at" format:"date-time" doc:"Open: when it is probed. Half open: until when the probe has time."`
-	Cooldown     int64   `json:"cooldown_ms" doc:"Between opening and probe, the last time it opened; 0: it has recovered since."`
-	FailingSince *string `json:"failing_since" format:"date-time" doc:"Since when nothing was accepted, once it opened or that was an hour ago; null: something was."`
-	Generation   int64   `json:"generation" doc:"Counts its changes; 0: it never changed."`
+	ProbeAt      *string `json:"probe_at" format:"date-time" doc:"Open: time of the next probe. Half open: time by which the probe ends."`
+	Cooldown     int64   `json:"cooldown_ms" doc:"Time from the last opening to its probe. 0: the circuit has recovered since."`
+	FailingSince *string `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak. Set when the circuit opens, or after one hour of failures without opening. Null: the last attempt succeeded."`
+	Generation   int64   `json:"generation" doc:"Number of changes of this circuit. 0: it never changed."`
 }
 
 func viewCircuit(c postrider.Circuit) circuitView {
@@ -32,18 +32,20 @@ func viewCircuit(c postrider.Circuit) circuitView {
 }
 
 type circuitUpdate struct {
-	Status string `json:"status" enum:"closed,open,half_open" doc:"open: for max_cooldown_ms. closed: go on. half_open: open, but probe as soon as something waits."`
+	Status string `json:"status" enum:"closed,open,half_open" doc:"open: make no attempt for max_cooldown_ms. closed: make attempts. half_open: make one attempt, the probe, as soon as a delivery is due; until then the circuit stays open."`
 }
 
 func (rt *router) circuits() {
 	handle(rt, route{
 		name: "get-circuit", path: "GET /endpoints/{endpoint}/circuit",
-		about: "Get an endpoint's circuit; one that never changed is closed, generation 0",
+		about: "Get an endpoint's circuit",
+		tells: "A circuit that never changed is closed, with generation 0.",
 		scope: postrider.ScopeWebhooksRead,
 	}, rt.getCircuit)
 	handle(rt, route{
 		name: "set-circuit", path: "POST /endpoints/{endpoint}/circuit",
 		about: "Open, close or probe an endpoint's circuit by hand",
+		codes: []string{"conflict"},
 		scope: postrider.ScopeWebhooksWrite, body: circuitUpdate{},
 	}, rt.setCircuit)
 }

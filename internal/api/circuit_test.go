@@ -85,7 +85,7 @@ func TestFaultsOfAPolicyAreNamed(t *testing.T) {
 		`{"order": "fifo"}`:                                                        {"order"},
 		`{"order": "by_key", "on_dead": "stop"}`:                                   {"on_dead"},
 		`{"on_dead": "pause"}`:                                                     {"on_dead"},
-		`{"circuit": {"preset": "x"}, "rate": {"attempts": 0, "per_ms": 0}, "order": "x", "timeout_ms": 1}`:   {"timeout_ms", "order", "circuit.preset", "rate"},
+		`{"circuit": {"preset": "x"}, "rate": {"attempts": 0, "per_ms": 0}, "order": "x", "timeout_ms": 1}`: {"timeout_ms", "order", "circuit.preset", "rate"},
 	} {
 		got := w.do(w.admin, path, body)
 		if got.status != 422 || !slices.Equal(got.fields(), fields) {

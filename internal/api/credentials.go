@@ -44,9 +44,9 @@ type authJSON struct {
 	Username     string   `json:"username,omitempty" doc:"With basic."`
 	Password     *string  `json:"password,omitempty" writeOnly:"true" doc:"With basic."`
 	Token        *string  `json:"token,omitempty" writeOnly:"true" doc:"With bearer."`
-	Header       string   `json:"header,omitempty" doc:"With api_key: the header that the key goes into."`
+	Header       string   `json:"header,omitempty" doc:"With api_key: name of the header that holds the key."`
 	Key          *string  `json:"key,omitempty" writeOnly:"true" doc:"With api_key."`
-	TokenURL     string   `json:"token_url,omitempty" doc:"With oauth2, whose client credentials get a token here."`
+	TokenURL     string   `json:"token_url,omitempty" doc:"With oauth2: URL of the token endpoint."`
 	ClientID     string   `json:"client_id,omitempty" doc:"With oauth2."`
 	ClientSecret *string  `json:"client_secret,omitempty" writeOnly:"true" doc:"With oauth2."`
 	Scopes       []string `json:"scopes,omitempty" nullable:"false" doc:"With oauth2."`
@@ -55,9 +55,9 @@ type authJSON struct {
 
 // tlsJSON is what an endpoint's connections have of their own, in PEM.
 type tlsJSON struct {
-	Certificate string  `json:"certificate,omitempty" doc:"Shown to the receiver, the leaf first. PEM."`
-	Key         *string `json:"key,omitempty" writeOnly:"true" doc:"Of the certificate. PEM."`
-	Authorities string  `json:"authorities,omitempty" doc:"Whom the receiver's certificate must come from, instead of the system's. PEM."`
+	Certificate string  `json:"certificate,omitempty" doc:"Client certificate chain, the leaf first, in PEM."`
+	Key         *string `json:"key,omitempty" writeOnly:"true" doc:"Private key of the certificate, in PEM."`
+	Authorities string  `json:"authorities,omitempty" doc:"Certificate authorities that must have issued the receiver's certificate, instead of the system's, in PEM."`
 }
 
 // namesCredentials reports whether the request says something of what is kept

@@ -14,17 +14,17 @@ type deadLetterView struct {
 	Endpoint       string  `json:"endpoint"`
 	Account        string  `json:"account"`
 	EventType      string  `json:"event_type"`
-	Reason         string  `json:"reason" enum:"exhausted,gone,client_error,expired,system"`
+	Reason         string  `json:"reason" enum:"exhausted,gone,client_error,expired,system" doc:"exhausted: the last attempt failed. gone: the receiver answered 410. client_error: it answered 4xx, and client_errors is dead_letter. expired: it was pending for longer than expiry_ms. system: the server could not attempt it."`
 	Attempts       int     `json:"attempts"`
 	LastStatusCode *int    `json:"last_status_code"`
 	LastError      *string `json:"last_error"`
 	ReplayedFrom   *string `json:"replayed_from"`
 	DiedAt         string  `json:"died_at" format:"date-time"`
-	ResolvedAt     *string `json:"resolved_at" format:"date-time" doc:"Null: it waits for a person."`
+	ResolvedAt     *string `json:"resolved_at" format:"date-time" doc:"Null: the dead letter is not resolved."`
 	Resolution     *string `json:"resolution" enum:"replayed,discarded"`
-	ResolvedBy     *string `json:"resolved_by" doc:"The name of the API key."`
+	ResolvedBy     *string `json:"resolved_by" doc:"Name of the API key that resolved it."`
 	Note           *string `json:"note"`
-	Replay         *string `json:"replay" doc:"The delivery that replays it."`
+	Replay         *string `json:"replay" doc:"Id of the delivery that replays the dead letter. Null: it was not replayed."`
 }
 
 func viewDeadLetter(d postrider.DeadLetter) deadLetterView {
@@ -38,7 +38,7 @@ func viewDeadLetter(d postrider.DeadLetter) deadLetterView {
 }
 
 type deadLetterDiscard struct {
-	Reason string `json:"reason,omitempty" doc:"Why, for whoever reads the record later."`
+	Reason string `json:"reason,omitempty" doc:"Why the dead letter is discarded. It is kept as the note of the dead letter."`
 }
 
 func (rt *router) deadLetters() {
@@ -46,26 +46,30 @@ func (rt *router) deadLetters() {
 	handle(rt, route{
 		name: "list-dead-letters", path: "GET /dead-letters",
 		about: "List dead letters; only the unresolved unless asked",
+		tells: "Resolved dead letters are listed only on request.",
+		codes: []string{"not_found"},
 		scope: read,
 	}, rt.listDeadLetters)
 	handle(rt, route{
 		name: "replay-dead-letter", path: "POST /dead-letters/{delivery}/replay",
-		about: "Deliver a dead letter again, as a new delivery",
+		about: "Replay a dead letter as a new delivery",
+		codes: []string{"conflict", "replay_pending", "gone"},
 		scope: write, status: 202,
 	}, rt.replayDeadLetter)
 	handle(rt, route{
 		name: "discard-dead-letter", path: "POST /dead-letters/{delivery}/discard",
-		about: "Lay a dead letter aside",
+		about: "Discard a dead letter",
+		codes: []string{"conflict"},
 		scope: write, body: deadLetterDiscard{}, empty: true,
 	}, rt.discardDeadLetter)
 }
 
 func (s *server) listDeadLetters(ctx context.Context, in *struct {
-	Account   string `query:"account" doc:"Its id or uid."`
+	Account   string `query:"account" doc:"Id or uid of the account."`
 	Endpoint  string `query:"endpoint" doc:"Its id; where the account is known, its uid too."`
 	EventType string `query:"event_type"`
-	Reason    string `query:"reason" enum:"exhausted,gone,client_error,expired,system"`
-	Resolved  bool   `query:"resolved" doc:"The resolved ones too."`
+	Reason    string `query:"reason" enum:"exhausted,gone,client_error,expired,system" doc:"Why the delivery died."`
+	Resolved  bool   `query:"resolved" doc:"Whether to list resolved dead letters too; default false."`
 	Span
 	Order
 	Paging

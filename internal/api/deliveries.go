@@ -19,15 +19,15 @@ type deliveryView struct {
 	Endpoint       string  `json:"endpoint"`
 	Account        string  `json:"account"`
 	EventType      string  `json:"event_type"`
-	Status         string  `json:"status" enum:"pending,delivered,dead,cancelled,skipped"`
-	Reason         *string `json:"reason" doc:"Why it is dead, cancelled or skipped."`
+	Status         string  `json:"status" enum:"pending,delivered,dead,cancelled,skipped" doc:"pending: it is attempted until it is accepted. dead: it is a dead letter. skipped: its endpoint was disabled when the event was published. Only pending changes."`
+	Reason         *string `json:"reason" enum:"exhausted,gone,client_error,expired,system,endpoint_disabled,endpoint_deleted,cancelled" doc:"Why the delivery is dead, cancelled or skipped. Null: it is not."`
 	Attempts       int     `json:"attempts"`
 	NextAttemptAt  *string `json:"next_attempt_at" format:"date-time"`
 	CreatedAt      string  `json:"created_at" format:"date-time"`
 	FinishedAt     *string `json:"finished_at" format:"date-time"`
 	LastStatusCode *int    `json:"last_status_code"`
 	LastError      *string `json:"last_error"`
-	ReplayedFrom   *string `json:"replayed_from" doc:"The delivery that this one repeats."`
+	ReplayedFrom   *string `json:"replayed_from" doc:"Id of the delivery that this one replays. Null: it is no replay."`
 }
 
 func viewDelivery(d postrider.Delivery) deliveryView {
@@ -44,18 +44,18 @@ type attemptView struct {
 	Event         string  `json:"event"`
 	Endpoint      string  `json:"endpoint"`
 	Attempt       int     `json:"attempt" doc:"From 1."`
-	Outcome       string  `json:"outcome" enum:"accepted,rejected,gone,throttled,unreachable,timed_out,broken,blocked,lost,none"`
-	StatusCode    *int    `json:"status_code" doc:"Null: nothing was answered."`
+	Outcome       string  `json:"outcome" enum:"accepted,rejected,gone,throttled,unreachable,timed_out,broken,blocked,lost,none" doc:"accepted: 2xx. gone: 410. throttled: the answer asked for fewer requests. rejected: any other answer. unreachable: no connection. broken: the connection was cut. blocked: the address is forbidden. lost: the node died, and it is unknown whether the request left. none: no request was made."`
+	StatusCode    *int    `json:"status_code" doc:"Status code of the answer. Null: there was no answer."`
 	RetryAfter    *int64  `json:"retry_after_ms"`
 	StartedAt     string  `json:"started_at" format:"date-time"`
 	Duration      int64   `json:"duration_ms"`
 	Error         *string `json:"error"`
-	FinalURL      *string `json:"final_url" doc:"Where redirects led to, without its query; null: there were none."`
-	RequestHead   *string `json:"request_head" doc:"Without signatures and credentials. Heads and bodies come with the attempts of one delivery only."`
+	FinalURL      *string `json:"final_url" doc:"URL that the redirects led to, without its query. Null: no redirect was followed."`
+	RequestHead   *string `json:"request_head" doc:"First lines and headers of the request, without signatures and credentials. Lists of an event's attempts leave out heads and bodies."`
 	ResponseHead  *string `json:"response_head"`
-	ResponseBody  *string `json:"response_body" doc:"At most its first 16 KiB."`
-	ResponseBytes *string `json:"response_body_base64,omitempty" contentEncoding:"base64" doc:"Instead of response_body, when that is not UTF-8."`
-	Stale         bool    `json:"stale" doc:"It settled after another node had taken the delivery over."`
+	ResponseBody  *string `json:"response_body" doc:"At most the first 16 KiB of the answer's body. Null: there was none, or it is in response_body_base64."`
+	ResponseBytes *string `json:"response_body_base64,omitempty" contentEncoding:"base64" doc:"The body in base64 where it is not UTF-8."`
+	Stale         bool    `json:"stale" doc:"The attempt ended after another node had taken the delivery over. It did not change the delivery."`
 	StatusAfter   string  `json:"status_after"`
 	NextAttemptAt *string `json:"next_attempt_at" format:"date-time"`
 }
@@ -97,6 +97,7 @@ func (rt *router) deliveries() {
 	handle(rt, route{
 		name: "list-deliveries", path: "GET /deliveries",
 		about: "List deliveries",
+		codes: []string{"not_found"},
 		scope: read,
 	}, rt.listDeliveries)
 	handle(rt, route{
@@ -111,12 +112,14 @@ func (rt *router) deliveries() {
 	}, rt.listAttempts)
 	handle(rt, route{
 		name: "replay-delivery", path: "POST /deliveries/{delivery}/replay",
-		about: "Deliver again, as a new delivery",
+		about: "Replay a delivery as a new delivery",
+		codes: []string{"conflict", "replay_pending", "gone"},
 		scope: write, status: 202,
 	}, rt.replayDelivery)
 	handle(rt, route{
 		name: "cancel-delivery", path: "POST /deliveries/{delivery}/cancel",
-		about: "End a pending delivery",
+		about: "Cancel a pending delivery",
+		codes: []string{"conflict"},
 		scope: write,
 	}, rt.cancelDelivery)
 	handle(rt, route{
@@ -126,7 +129,8 @@ func (rt *router) deliveries() {
 	}, rt.listEndpointDeliveries)
 	handle(rt, route{
 		name: "replay-endpoint-delivery", path: "POST /endpoints/{endpoint}/deliveries/{delivery}/replay",
-		about: "Deliver to this endpoint again, as a new delivery",
+		about: "Replay a delivery of this endpoint as a new delivery",
+		codes: []string{"conflict", "replay_pending", "gone"},
 		scope: write, status: 202,
 	}, rt.replayEndpointDelivery)
 }
@@ -139,7 +143,7 @@ type DeliveryFilter struct {
 }
 
 func (s *server) listDeliveries(ctx context.Context, in *struct {
-	Account  string `query:"account" doc:"Its id or uid."`
+	Account  string `query:"account" doc:"Id or uid of the account."`
 	Endpoint string `query:"endpoint" doc:"Its id; where the account is known, its uid too."`
 	DeliveryFilter
 	Span

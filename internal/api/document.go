@@ -3,10 +3,13 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"maps"
+	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -26,11 +29,134 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
+// description returns the document without its operations.
+func description(registry huma.Registry) *huma.OpenAPI {
+	return &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{
+			Title: "Postrider", Version: "1",
+			Description: "Publish events, manage the endpoints that receive them, and read what became of each delivery.",
+			Contact:     &huma.Contact{Name: "Postrider", URL: "https://github.com/postrider/postrider"},
+			License:     &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"},
+		},
+		Servers: []*huma.Server{{URL: "/", Description: "The server that this document comes from."}},
+		Tags: []*huma.Tag{
+			{Name: "accounts", Description: "An account is a customer of your platform. Endpoints and events belong to an account."},
+			{Name: "api-keys", Description: "API keys authenticate requests. A key has scopes and may be bound to one account."},
+			{Name: "dead-letters", Description: "A dead letter is a delivery that is not attempted any more. A person replays or discards it."},
+			{Name: "deliveries", Description: "A delivery is one event on its way to one endpoint. An attempt is one request made for it."},
+			{Name: "endpoints", Description: "An endpoint is a URL that receives the events of an account, with its secrets and its policy."},
+			{Name: "event-types", Description: "The catalogue of event types describes what your platform publishes."},
+			{Name: "events", Description: "An event is published once and delivered to each endpoint that subscribes to its type."},
+			{Name: "secrets", Description: "Secrets and credentials are stored encrypted with sealing keys."},
+		},
+		Components: &huma.Components{
+			Schemas:   registry,
+			Responses: map[string]*huma.Response{},
+			Headers: map[string]*huma.Header{
+				"RequestID":    {Description: "Id of the request in the server's log.", Schema: &huma.Schema{Type: huma.TypeString}, Required: true},
+				"RetryAfter":   {Description: "Seconds to wait before the request is repeated.", Schema: &huma.Schema{Type: huma.TypeInteger}, Required: true},
+				"Authenticate": {Description: "The authentication scheme: Bearer.", Schema: &huma.Schema{Type: huma.TypeString}, Required: true},
+			},
+			SecuritySchemes: map[string]*huma.SecurityScheme{
+				"key": {Type: "http", Scheme: "bearer", Description: "An API key, pr_…"},
+			},
+		},
+	}
+}
+
+// exactKinds are the kinds of problems that have a more exact code than that of the
+// error behind them.
+var exactKinds = []kind{
+	{nil, 409, "idempotency_conflict", "the idempotency key was used for other content"},
+	{nil, 409, "replay_pending", "a replay of this dead letter is under way"},
+	{nil, 409, "unverified", "the endpoint's receiver has not agreed to events at this URL"},
+	{nil, 409, "verification_failed", "the receiver did not agree"},
+	{nil, 429, "overloaded", "more is published than the server can take; see Retry-After"},
+}
+
+// problems returns the responses for the problems of an operation, by status.
+// Operations with the same codes share a component.
+func (rt *router) problems(r route) map[string]*huma.Response {
+	codes := append([]string{"unauthorized", "forbidden", "invalid", "internal", "unavailable"}, r.codes...)
+	if strings.Contains(r.path, "{") {
+		codes = append(codes, "not_found")
+	}
+	if r.body != nil {
+		codes = append(codes, "timeout", "too_large", "unsupported_media_type")
+	}
+	byStatus := map[int][]kind{}
+	for _, k := range slices.Concat(kinds, exactKinds, []kind{internalKind}) {
+		if same := byStatus[k.status]; slices.Contains(codes, k.code) && !slices.ContainsFunc(same, func(o kind) bool { return o.code == k.code }) {
+			byStatus[k.status] = append(same, k)
+		}
+	}
+	responses := map[string]*huma.Response{}
+	for status, kinds := range byStatus {
+		responses[strconv.Itoa(status)] = rt.problem(kinds)
+	}
+	return responses
+}
+
+// problem returns a reference to the component for problems of these kinds,
+// which have the same status.
+func (rt *router) problem(kinds []kind) *huma.Response {
+	var names, codes, texts []string
+	for _, k := range kinds {
+		names = append(names, camelCase(k.code))
+		codes = append(codes, k.code)
+		texts = append(texts, fmt.Sprintf("`%s`: %s.", k.code, k.detail))
+	}
+	name := strings.Join(names, "Or")
+	rt.api.OpenAPI().Components.Responses[name] = &huma.Response{
+		Description: strings.Join(texts, "\n\n"),
+		Headers:     headers(kinds[0].status),
+		Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: rt.schema(reflect.TypeFor[problem]())}},
+		Extensions:  map[string]any{"x-codes": codes},
+	}
+	return &huma.Response{Ref: "#/components/responses/" + name}
+}
+
+// headers describes the headers of an answer with the status.
+func headers(status int) map[string]*huma.Header {
+	described := map[string]*huma.Header{"Request-Id": {Ref: "#/components/headers/RequestID"}}
+	switch status {
+	case http.StatusUnauthorized:
+		described["WWW-Authenticate"] = &huma.Header{Ref: "#/components/headers/Authenticate"}
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		described["Retry-After"] = &huma.Header{Ref: "#/components/headers/RetryAfter"}
+	}
+	return described
+}
+
+// camelCase returns the name with underscores in camel case: not_found is
+// NotFound.
+func camelCase(name string) string {
+	var text strings.Builder
+	for word := range strings.SplitSeq(name, "_") {
+		text.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return text.String()
+}
+
 // document returns the OpenAPI document as it is served and committed.
 func document(openAPI *huma.OpenAPI) []byte {
 	delete(openAPI.Components.Schemas.Map(), "ErrorModel")  // huma's own form of
 	delete(openAPI.Components.Schemas.Map(), "ErrorDetail") // errors, which we never send
 	openAnswers(openAPI)
+	for op := range operations(openAPI) {
+		for _, answer := range op.Responses {
+			if answer.Ref == "" {
+				answer.Headers = headers(http.StatusOK)
+			}
+		}
+	}
+	code := openAPI.Components.Schemas.Map()["Problem"].Properties["code"]
+	for _, k := range slices.Concat(kinds, exactKinds, []kind{internalKind}) {
+		if !slices.Contains(code.Enum, any(k.code)) {
+			code.Enum = append(code.Enum, k.code)
+		}
+	}
 	for s := range schemas(openAPI) {
 		if s.Nullable && len(s.Enum) > 0 {
 			s.Enum = append(s.Enum, nil) // an enum lists every value, null too
@@ -68,6 +194,9 @@ func openAnswers(openAPI *huma.OpenAPI) {
 	}
 	for op := range operations(openAPI) {
 		for _, answer := range op.Responses {
+			if answer.Ref != "" {
+				answer = openAPI.Components.Responses[strings.TrimPrefix(answer.Ref, "#/components/responses/")]
+			}
 			for _, media := range answer.Content {
 				open(media.Schema)
 			}

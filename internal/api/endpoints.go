@@ -26,10 +26,10 @@ type endpointView struct {
 	Status       string   `json:"status" enum:"enabled,paused,disabled,deleted"`
 	StatusReason *string  `json:"status_reason"`
 	PolicyJSON
-	VerifiedAt *string      `json:"verified_at" format:"date-time" doc:"When its receiver agreed to events at this URL; null: never."`
+	VerifiedAt *string      `json:"verified_at" format:"date-time" doc:"Time when the receiver agreed to events at this URL. Null: it never did."`
 	CreatedAt  string       `json:"created_at" format:"date-time"`
 	UpdatedAt  string       `json:"updated_at" format:"date-time"`
-	Secrets    []secretView `json:"secrets,omitempty" nullable:"false" doc:"Only in the answer that creates the endpoint."`
+	Secrets    []secretView `json:"secrets,omitempty" nullable:"false" doc:"Secrets of the new endpoint. Only in the answer that creates it."`
 }
 
 // TransformSchema describes the policy as an answer has it.
@@ -51,19 +51,19 @@ func viewEndpoint(e postrider.Endpoint) endpointView {
 }
 
 type endpointCreate struct {
-	Account     *string  `json:"account,omitempty" minLength:"1" doc:"Its id or uid. May be left out by a key that is bound to an account."`
-	UID         *string  `json:"uid,omitempty" minLength:"1" doc:"Your own name for it, unique in the account."`
+	Account     *string  `json:"account,omitempty" minLength:"1" doc:"Id or uid of the account. A key that is bound to an account may leave it out."`
+	UID         *string  `json:"uid,omitempty" minLength:"1" doc:"Your own name for the endpoint, unique in the account."`
 	URL         string   `json:"url" example:"https://acme.example/hooks"`
 	Description string   `json:"description,omitempty"`
-	EventTypes  []string `json:"event_types" nullable:"false" example:"[\"order.*\"]" doc:"Types, prefixes like order.* or *; any that matches subscribes."`
+	EventTypes  []string `json:"event_types" nullable:"false" example:"[\"order.*\"]" doc:"Event types that the endpoint receives: a type, a prefix like order.*, or *."`
 	PolicyJSON
 	NewSecrets
 }
 
 type endpointUpdate struct {
-	UID         optional[string] `json:"uid,omitzero" doc:"Your own name for it, unique in the account; null: none."`
+	UID         optional[string] `json:"uid,omitzero" doc:"Your own name for the endpoint, unique in the account. Null removes it."`
 	URL         *string          `json:"url,omitempty"`
-	Description optional[string] `json:"description,omitzero" doc:"Null: none."`
+	Description optional[string] `json:"description,omitzero" doc:"Null removes it."`
 	EventTypes  []string         `json:"event_types,omitempty" nullable:"false"`
 	PolicyJSON
 }
@@ -82,43 +82,58 @@ func (rt *router) endpoints() {
 	handle(rt, route{
 		name: "create-endpoint", path: "POST /endpoints",
 		about: "Create an endpoint",
+		codes: []string{"not_found", "conflict"},
 		scope: write, status: 201, body: endpointCreate{},
 	}, rt.createEndpoint)
 	handle(rt, route{
 		name: "list-endpoints", path: "GET /endpoints",
 		about: "List endpoints, newest first",
+		codes: []string{"not_found"},
 		scope: read,
 	}, rt.listEndpoints)
 	handle(rt, route{
 		name: "get-endpoint", path: "GET /endpoints/{endpoint}",
-		about: "Get an endpoint, a deleted one too",
+		about: "Get an endpoint",
+		tells: "A deleted endpoint is found too.",
 		scope: read,
 	}, rt.getEndpoint)
 	handle(rt, route{
 		name: "update-endpoint", path: "PATCH /endpoints/{endpoint}",
 		about: "Change an endpoint",
+		tells: "A field that is left out keeps its value. Null sets a field back to its default.",
+		codes: []string{"conflict"},
 		scope: write, body: endpointUpdate{},
 	}, rt.changeEndpoint)
 	handle(rt, route{
 		name: "delete-endpoint", path: "DELETE /endpoints/{endpoint}",
-		about: "Delete an endpoint and cancel what waits for it",
+		about: "Delete an endpoint and cancel its pending deliveries",
+		codes: []string{"conflict"},
 		scope: write, status: 204,
 	}, rt.deleteEndpoint)
 	for _, c := range statusChanges {
+		codes := []string{"conflict"}
+		if c.to == postrider.EndpointEnabled {
+			codes = append(codes, "unverified")
+		}
 		handle(rt, route{
 			name: c.verb + "-endpoint", path: "POST /endpoints/{endpoint}/" + c.verb,
-			about: c.about,
+			about: c.about, tells: c.tells,
+			codes: codes,
 			scope: write, body: endpointReason{}, empty: true,
 		}, rt.changeStatus(c))
 	}
 	handle(rt, route{
 		name: "verify-endpoint", path: "POST /endpoints/{endpoint}/verify",
-		about: "Ask the receiver whether it wants events, and go on sending if they waited for that",
+		about: "Verify that an endpoint's receiver wants events",
+		tells: "If the endpoint is paused because its receiver has not agreed yet, an agreement resumes it.",
+		codes: []string{"conflict", "verification_failed", "too_often"},
 		scope: write, body: endpointVerification{}, empty: true,
 	}, rt.verifyEndpoint)
 	handle(rt, route{
 		name: "test-endpoint", path: "POST /endpoints/{endpoint}/test",
 		about: "Send a postrider.test event to this endpoint alone",
+		tells: "The event has the type postrider.test.",
+		codes: []string{"conflict", "too_often"},
 		scope: write, status: 202,
 	}, rt.testEndpoint)
 }
@@ -224,8 +239,8 @@ func patterns(texts []string) []postrider.Pattern {
 }
 
 func (s *server) listEndpoints(ctx context.Context, in *struct {
-	Account string `query:"account" doc:"Its id or uid."`
-	UID     string `query:"uid" doc:"The endpoint's own; needs the account."`
+	Account string `query:"account" doc:"Id or uid of the account."`
+	UID     string `query:"uid" doc:"Uid of the endpoint. It needs the account too."`
 	Status  string `query:"status" enum:"enabled,paused,disabled"`
 	Paging
 },
@@ -292,22 +307,23 @@ func (s *server) deleteEndpoint(ctx context.Context, in *EndpointPath) (*none, e
 
 // statusChange is a change of status that a person may ask for.
 type statusChange struct {
-	verb, about string
-	to          postrider.EndpointStatus
-	from        []postrider.EndpointStatus // to among them: that change is none, and answers like one
+	verb, about, tells string
+
+	to   postrider.EndpointStatus
+	from []postrider.EndpointStatus // to among them: that change is none, and answers like one
 }
 
 var statusChanges = []statusChange{{
-	verb: "pause", about: "Hold what is published for an endpoint",
+	verb: "pause", about: "Pause an endpoint", tells: "Its deliveries wait until it is resumed.",
 	to: postrider.EndpointPaused, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
 }, {
-	verb: "resume", about: "Go on sending to a paused endpoint",
+	verb: "resume", about: "Resume a paused endpoint",
 	to: postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
 }, {
 	verb: "enable", about: "Enable a disabled endpoint",
 	to: postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointDisabled},
 }, {
-	verb: "disable", about: "Skip what is published for an endpoint",
+	verb: "disable", about: "Disable an endpoint", tells: "Pending deliveries wait until it is enabled. Events that are published in the meantime are skipped.",
 	to:   postrider.EndpointDisabled,
 	from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled},
 }}

@@ -18,11 +18,11 @@ type eventView struct {
 	Type           string          `json:"type"`
 	APIVersion     *string         `json:"api_version"`
 	OrderingKey    *string         `json:"ordering_key"`
-	Sequence       *int64          `json:"sequence" doc:"Its place among the account's events of its ordering key, from 1."`
+	Sequence       *int64          `json:"sequence" doc:"Position among the account's events with the same ordering key, from 1. Null: it has no ordering key."`
 	IdempotencyKey *string         `json:"idempotency_key" doc:"What the producer published it with; null: no key."`
-	Hops           int             `json:"hops" doc:"How many senders of webhooks it had come through, by the Webhook-Hops of its publish."`
+	Hops           int             `json:"hops" doc:"Number of webhook senders that the event had passed before, from the header Webhook-Hops of its publish."`
 	CreatedAt      string          `json:"created_at" format:"date-time"`
-	Data           json.RawMessage `json:"data,omitempty" doc:"Only in the answer about one event, and only while its bytes are kept."`
+	Data           json.RawMessage `json:"data,omitempty" doc:"Data of the event. Lists leave it out, and so does every answer after the data was deleted."`
 }
 
 func viewEvent(e postrider.Event) eventView {
@@ -39,8 +39,8 @@ type EventPath struct {
 }
 
 type eventReplay struct {
-	Endpoint *string `json:"endpoint,omitempty" minLength:"1" doc:"Only to this endpoint."`
-	Status   *string `json:"status,omitempty" enum:"delivered,dead,cancelled,skipped" doc:"Only where the last delivery has this status."`
+	Endpoint *string `json:"endpoint,omitempty" minLength:"1" doc:"Replay to this endpoint alone."`
+	Status   *string `json:"status,omitempty" enum:"delivered,dead,cancelled,skipped" doc:"Replay only where the last delivery to an endpoint has this status."`
 }
 
 func (rt *router) events() {
@@ -48,6 +48,7 @@ func (rt *router) events() {
 	handle(rt, route{
 		name: "list-events", path: "GET /events",
 		about: "List events",
+		codes: []string{"not_found"},
 		scope: read,
 	}, rt.listEvents)
 	handle(rt, route{
@@ -67,13 +68,15 @@ func (rt *router) events() {
 	}, rt.listEventAttempts)
 	handle(rt, route{
 		name: "replay-event", path: "POST /events/{event}/replay",
-		about: "Deliver an event again, wherever it is not pending",
+		about: "Replay an event's deliveries that have ended",
+		tells: "The last delivery to each endpoint is replayed as a new delivery, unless it is pending.",
+		codes: []string{"conflict", "replay_pending", "gone"},
 		scope: write, status: 202, body: eventReplay{}, empty: true,
 	}, rt.replayEvent)
 }
 
 func (s *server) listEvents(ctx context.Context, in *struct {
-	Account        string `query:"account" doc:"Its id or uid."`
+	Account        string `query:"account" doc:"Id or uid of the account."`
 	Type           string `query:"type"`
 	IdempotencyKey string `query:"idempotency_key" maxLength:"256" doc:"The event that the key stands for, for as long as keys are remembered; needs the account."`
 	Span

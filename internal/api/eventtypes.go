@@ -24,7 +24,7 @@ type eventTypeCreate struct {
 }
 
 type eventTypeUpdate struct {
-	Description optional[string] `json:"description,omitzero" doc:"Null: none."`
+	Description optional[string] `json:"description,omitzero" doc:"Null removes it."`
 }
 
 type eventTypePath struct {
@@ -36,6 +36,7 @@ func (rt *router) eventTypes() {
 	handle(rt, route{
 		name: "create-event-type", path: "POST /event-types",
 		about: "Add an event type to the catalogue",
+		codes: []string{"conflict"},
 		scope: admin, status: 201, body: eventTypeCreate{},
 	}, rt.createEventType)
 	handle(rt, route{
@@ -51,11 +52,12 @@ func (rt *router) eventTypes() {
 	handle(rt, route{
 		name: "update-event-type", path: "PATCH /event-types/{name}",
 		about: "Change an event type",
+		tells: "A field that is left out keeps its value. Null removes it.",
 		scope: admin, body: eventTypeUpdate{},
 	}, rt.changeEventType)
 	handle(rt, route{
 		name: "delete-event-type", path: "DELETE /event-types/{name}",
-		about: "Take an event type out of the catalogue",
+		about: "Delete an event type from the catalogue",
 		scope: admin, status: 204,
 	}, rt.deleteEventType)
 }

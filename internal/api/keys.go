@@ -15,12 +15,12 @@ type keyView struct {
 	ID         string   `json:"id"`
 	Name       string   `json:"name"`
 	Scopes     []string `json:"scopes" nullable:"false"`
-	Account    *string  `json:"account" doc:"The one account that the key reaches; null: every one."`
+	Account    *string  `json:"account" doc:"The only account that the key reaches. Null: it reaches every account."`
 	CreatedAt  string   `json:"created_at" format:"date-time"`
 	ExpiresAt  *string  `json:"expires_at" format:"date-time"`
 	RevokedAt  *string  `json:"revoked_at" format:"date-time"`
-	LastUsedAt *string  `json:"last_used_at" format:"date-time" doc:"To the minute."`
-	Key        string   `json:"key,omitempty" doc:"Only in the answer that makes the key; nothing but its hash is kept."`
+	LastUsedAt *string  `json:"last_used_at" format:"date-time" doc:"Time of the last use, to the minute. Null: never used."`
+	Key        string   `json:"key,omitempty" doc:"Text of the key. Only in the answer that creates it; the server keeps its hash alone."`
 }
 
 func viewKey(k postrider.APIKey) keyView {
@@ -50,6 +50,7 @@ func (rt *router) keys() {
 	handle(rt, route{
 		name: "create-api-key", path: "POST /api-keys",
 		about: "Create an API key",
+		codes: []string{"not_found"},
 		scope: admin, status: 201, body: keyCreate{},
 	}, rt.createKey)
 	handle(rt, route{

@@ -10,12 +10,12 @@ import (
 
 type orderedKeyView struct {
 	Key      string  `json:"key"`
-	Waiting  int     `json:"waiting" doc:"Pending deliveries of the key, the head among them; counted up to 1000."`
-	Head     *string `json:"head" doc:"The delivery whose turn it is; null: none is pending."`
-	Sequence *int64  `json:"sequence" doc:"The head's."`
-	Since    *string `json:"since" format:"date-time" doc:"When the head was made; of a paused key, when it was paused."`
-	Lag      int64   `json:"lag_ms" doc:"How long ago that was."`
-	PausedBy *string `json:"paused_by" doc:"The dead letter that the key waits for; null: it is not paused."`
+	Waiting  int     `json:"waiting" doc:"Number of pending deliveries of the key, with the head. Counting stops at 1000."`
+	Head     *string `json:"head" doc:"Id of the next delivery of the key. Null: none is pending."`
+	Sequence *int64  `json:"sequence" doc:"Sequence of the head. Null: there is no head."`
+	Since    *string `json:"since" format:"date-time" doc:"Time when the head was created; for a paused key, time when it was paused."`
+	Lag      int64   `json:"lag_ms" doc:"Time since then."`
+	PausedBy *string `json:"paused_by" doc:"Id of the dead letter that pauses the key. Null: it is not paused."`
 }
 
 func viewOrderedKey(k store.OrderedKey, now time.Time) orderedKeyView {
@@ -32,7 +32,7 @@ func viewOrderedKey(k store.OrderedKey, now time.Time) orderedKeyView {
 func (rt *router) ordering() {
 	handle(rt, route{
 		name: "list-ordering-keys", path: "GET /endpoints/{endpoint}/ordering-keys",
-		about: "List the ordering keys of an endpoint that have something waiting or are paused, by key",
+		about: "List an endpoint's ordering keys that wait or are paused, by key",
 		scope: postrider.ScopeWebhooksRead,
 	}, rt.listOrderingKeys)
 }

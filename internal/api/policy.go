@@ -17,12 +17,12 @@ import (
 // retryJSON is a retry policy as the API writes it, in one of its three forms.
 type retryJSON struct {
 	Preset      *string  `json:"preset,omitempty" example:"seven-step"`
-	Delays      []int64  `json:"delays_ms,omitempty" nullable:"false" doc:"One delay per attempt, the first one included: [0, 30000] is two attempts."`
+	Delays      []int64  `json:"delays_ms,omitempty" nullable:"false" doc:"One delay for each attempt, with the first: [0, 30000] is two attempts."`
 	Base        *int64   `json:"base_ms,omitempty"`
 	Factor      *float64 `json:"factor,omitempty"`
 	Cap         *int64   `json:"cap_ms,omitempty"`
 	MaxAttempts *int     `json:"max_attempts,omitempty"`
-	Jitter      *string  `json:"jitter,omitempty" doc:"none, full, equal, or a percentage like 10%."`
+	Jitter      *string  `json:"jitter,omitempty" doc:"Random part of the delays: none, full, equal, or a percentage like 10%."`
 }
 
 func (r retryJSON) policy() postrider.RetryPolicy {
@@ -67,8 +67,8 @@ type signatureJSON struct {
 // schemeJSON is a scheme that writes into a header of the endpoint's choice.
 type schemeJSON struct {
 	Scheme string `json:"scheme"`
-	Header string `json:"header,omitempty" example:"X-Acme-Signature" doc:"Instead of the scheme's own; only with github, github-sha1, shopify and plain."`
-	Prefix string `json:"prefix,omitempty" example:"sha256=" doc:"In front of the signature, instead of the scheme's own; only with a header."`
+	Header string `json:"header,omitempty" example:"X-Acme-Signature" doc:"Name of the header, instead of the scheme's own. Only with github, github-sha1, shopify and plain."`
+	Prefix string `json:"prefix,omitempty" example:"sha256=" doc:"Text before the signature, instead of the scheme's own. Only with a header."`
 }
 
 // TransformSchema describes the schemes, which Go's types do not.
@@ -80,7 +80,7 @@ func (signatureJSON) TransformSchema(r huma.Registry, s *huma.Schema) *huma.Sche
 	bent := huma.SchemaFromType(r, reflect.TypeFor[schemeJSON]())
 	bent.Properties["scheme"].Enum = name.Enum
 	s.Properties["schemes"].Items = &huma.Schema{OneOf: []*huma.Schema{name, bent}}
-	s.Properties["schemes"].Description = "All of them are on every request. An object gives a scheme another header."
+	s.Properties["schemes"].Description = "Signature schemes; each request has the signatures of all. An object gives a scheme another header."
 	return s
 }
 
@@ -116,13 +116,13 @@ func viewSignatures(list []postrider.Signature) signatureJSON {
 // circuitPolicyJSON is a circuit's policy: the name of a preset, or numbers. An answer
 // has the numbers, and the name where there is one for them.
 type circuitPolicyJSON struct {
-	Preset      *string `json:"preset,omitempty" enum:"default,strict,windowed,never" doc:"Instead of numbers. Numbers beside it must be the preset's own, as in an answer."`
-	Failures    *int    `json:"failures,omitempty" minimum:"0" maximum:"1000" doc:"Failures in a row that open it; 0: they do not. Default 0."`
-	Percent     *int    `json:"percent,omitempty" minimum:"0" maximum:"100" doc:"Share of the window that opens it when it failed; 0: it does not. Needs attempts or window_ms. Default 0."`
-	Attempts    *int    `json:"attempts,omitempty" doc:"The window: the last so many attempts, 10 to 60. Default 0: none."`
-	Window      *int64  `json:"window_ms,omitempty" doc:"The window: the attempts of so long, at least 20 of them; 10000 to 86400000. Default 0: none."`
-	Cooldown    *int64  `json:"cooldown_ms,omitempty" doc:"From opening to the first probe, 1000 to 86400000; default 60000."`
-	MaxCooldown *int64  `json:"max_cooldown_ms,omitempty" doc:"A probe that fails doubles the cooldown, up to this, at most 86400000; default 1800000."`
+	Preset      *string `json:"preset,omitempty" enum:"default,strict,windowed,never" doc:"Name of a set of numbers. Where numbers are sent too, they must be those of the preset."`
+	Failures    *int    `json:"failures,omitempty" minimum:"0" maximum:"1000" doc:"Number of consecutive failures that opens the circuit. Default 0: consecutive failures do not open it."`
+	Percent     *int    `json:"percent,omitempty" minimum:"0" maximum:"100" doc:"Percentage of failures in the window that opens the circuit. It needs attempts or window_ms. Default 0: the percentage does not open it."`
+	Attempts    *int    `json:"attempts,omitempty" doc:"Size of the window in attempts, 10 to 60. Default 0: no such window."`
+	Window      *int64  `json:"window_ms,omitempty" doc:"Length of the window, 10000 to 86400000. It needs at least 20 attempts. Default 0: no such window."`
+	Cooldown    *int64  `json:"cooldown_ms,omitempty" doc:"Time from opening to the first probe, 1000 to 86400000; default 60000."`
+	MaxCooldown *int64  `json:"max_cooldown_ms,omitempty" doc:"Longest cooldown, at most 86400000; default 1800000. Each failed probe doubles the cooldown."`
 }
 
 // policy returns the policy that j asks for: its preset, or its numbers over
@@ -166,8 +166,8 @@ func viewCircuitPolicy(p postrider.CircuitPolicy) circuitPolicyJSON {
 
 // rateJSON is how many attempts may start in a span of time.
 type rateJSON struct {
-	Attempts int   `json:"attempts" doc:"1 to 100000."`
-	Per      int64 `json:"per_ms" doc:"1000 to 3600000."`
+	Attempts int   `json:"attempts" doc:"Number of attempts in the period, 1 to 100000."`
+	Per      int64 `json:"per_ms" doc:"Length of the period, 1000 to 3600000."`
 }
 
 // rate returns the rate that j asks for.

@@ -99,12 +99,12 @@ type problem struct {
 	Type      string  `json:"type" example:"about:blank"`
 	Title     string  `json:"title" example:"Unprocessable Entity"`
 	Status    int     `json:"status" example:"422"`
-	Detail    string  `json:"detail" doc:"For people."`
-	Code      string  `json:"code" example:"invalid" doc:"For programs; stable."`
-	Errors    []fault `json:"errors,omitempty" nullable:"false" doc:"The fields at fault, as the request wrote them."`
-	Index     *int    `json:"index,omitempty" doc:"Of the event in its batch, with idempotency_conflict."`
-	Replay    string  `json:"replay,omitempty" doc:"The delivery that is under way, with replay_pending."`
-	RequestID string  `json:"request_id" doc:"Names the request in the log."`
+	Detail    string  `json:"detail" doc:"Explanation of the error, for people."`
+	Code      string  `json:"code" example:"invalid" doc:"Stable name of the error, for programs."`
+	Errors    []fault `json:"errors,omitempty" nullable:"false" doc:"Faults of the request, at most 100."`
+	Index     *int    `json:"index,omitempty" doc:"With idempotency_conflict in a batch: position of the event in the batch, from 0."`
+	Replay    string  `json:"replay,omitempty" doc:"With replay_pending: id of the replay that is under way."`
+	RequestID string  `json:"request_id" doc:"Id of the request in the server's log."`
 
 	retryAfter time.Duration
 	accept     http.Header // what a 415 would have taken

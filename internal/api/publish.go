@@ -34,12 +34,12 @@ const hopsHeader = "Webhook-Hops"
 const maxHops = 8
 
 type eventCreate struct {
-	Account        *string         `json:"account,omitempty" minLength:"1" doc:"Its id or uid. May be left out by a key that is bound to an account."`
+	Account        *string         `json:"account,omitempty" minLength:"1" doc:"Id or uid of the account. A key that is bound to an account may leave it out."`
 	Type           string          `json:"type" example:"order.created"`
-	Data           json.RawMessage `json:"data" doc:"Any JSON. It is stored, signed and sent to the byte as it is here."`
-	IdempotencyKey *string         `json:"idempotency_key,omitempty" minLength:"1" maxLength:"256" doc:"The same key and content again publishes nothing and answers with the first event's id."`
-	OrderingKey    string          `json:"ordering_key,omitempty" maxLength:"256" doc:"Events of one key get a sequence, in the order they were accepted. Endpoints with order by_key get the events of one key in sequence."`
-	APIVersion     string          `json:"api_version,omitempty" maxLength:"64" doc:"The version of your own API that data follows."`
+	Data           json.RawMessage `json:"data" doc:"Any JSON value. Its bytes are stored, signed and sent unchanged."`
+	IdempotencyKey *string         `json:"idempotency_key,omitempty" minLength:"1" maxLength:"256" doc:"A repeat with the same key and content publishes nothing; the answer has the id of the first event."`
+	OrderingKey    string          `json:"ordering_key,omitempty" maxLength:"256" doc:"Events with the same key are numbered in the order in which they were accepted. Endpoints with order by_key receive them in this order."`
+	APIVersion     string          `json:"api_version,omitempty" maxLength:"64" doc:"Version of your own API that data follows."`
 }
 
 type eventBatch struct {
@@ -48,9 +48,9 @@ type eventBatch struct {
 
 type receiptView struct {
 	ID         string `json:"id" example:"evt_01h455vb4pex5vsknk084sn02q"`
-	Duplicate  bool   `json:"duplicate,omitempty" doc:"The event was published before; nothing is sent twice."`
-	Deliveries *int   `json:"deliveries" doc:"How many were made; null when a fan-out job makes them."`
-	FanOut     bool   `json:"fanout,omitempty"`
+	Duplicate  bool   `json:"duplicate,omitempty" doc:"True: the event was published before, and this request published nothing."`
+	Deliveries *int   `json:"deliveries" doc:"Number of deliveries that were created. Null: a fan-out job creates them."`
+	FanOut     bool   `json:"fanout,omitempty" doc:"True: more than 256 endpoints match, and a fan-out job creates the deliveries."`
 }
 
 func viewReceipt(r postrider.Receipt) receiptView {
@@ -69,22 +69,26 @@ type batchReceipt struct {
 func (rt *router) publishing() {
 	shortest, longest := 1, maxEventKey
 	key := &huma.Param{
-		Name: keyHeader, In: "header", Description: "Instead of idempotency_key in the body. Where both are there, they must be the same.",
+		Name: keyHeader, In: "header", Description: "Replaces idempotency_key in the body. If both are sent, they must be equal.",
 		Schema: &huma.Schema{Type: huma.TypeString, MinLength: &shortest, MaxLength: &longest},
 	}
 	hops := &huma.Param{
-		Name: hopsHeader, In: "header", Description: "Of the webhook that this publish passes on, if it does: pass it on as it came. At 8 the publish is refused: 508, loop_detected.",
+		Name: hopsHeader, In: "header", Description: "The header Webhook-Hops of the webhook that caused this publish, unchanged. From 8 on, the publish is refused with loop_detected.",
 		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,9}$"},
 	}
 	plainly[receiptView](rt, route{
 		name: "publish-event", path: "POST /events",
 		about: "Publish an event",
+		tells: "A 2xx means that the event is stored durably.",
+		codes: []string{"idempotency_conflict", "loop_detected", "overloaded"},
 		scope: postrider.ScopeEventsWrite, status: http.StatusAccepted,
 		body: eventCreate{}, limit: int64(rt.opts.MaxData + envelopeRoom), again: true, headers: []*huma.Param{key, hops},
 	}, rt.publish)
 	plainly[list[batchReceipt]](rt, route{
 		name: "publish-events", path: "POST /events/batch",
-		about: "Publish up to 1,000 events, all or none; their idempotency keys are in the events, not in a header",
+		about: "Publish up to 1,000 events, all or none",
+		tells: "The idempotency keys are in the events; the header Idempotency-Key is refused.",
+		codes: []string{"idempotency_conflict", "loop_detected", "overloaded"},
 		scope: postrider.ScopeEventsWrite, status: http.StatusAccepted,
 		body: eventBatch{}, limit: rt.opts.MaxBatch, headers: []*huma.Param{hops},
 	}, rt.publishBatch)

@@ -14,17 +14,18 @@ type Resealer interface {
 
 // Resealed is what a call of Reseal did.
 type Resealed struct {
-	Key        string `json:"key" doc:"The id of the newest sealing key."`
-	Sealed     int    `json:"sealed" doc:"How many secrets and credentials were looked at last."`
-	Resealed   int    `json:"resealed" doc:"How many were sealed with an older key, and are no longer."`
-	Unreadable int    `json:"unreadable" doc:"How many no sealing key opens; the log names them."`
-	Done       bool   `json:"done" doc:"Whether all the others are sealed with the newest key; false: ask again."`
+	Key        string `json:"key" doc:"Id of the newest sealing key."`
+	Sealed     int    `json:"sealed" doc:"Number of secrets and credentials that the last pass checked."`
+	Resealed   int    `json:"resealed" doc:"Number of them that this request sealed again with the newest key."`
+	Unreadable int    `json:"unreadable" doc:"Number of them that no sealing key opens. The server's log names them."`
+	Done       bool   `json:"done" doc:"Whether everything that can be read is sealed with the newest key. False: repeat the request."`
 }
 
 func (rt *router) sealing() {
 	handle(rt, route{
 		name: "reseal-secrets", path: "POST /secrets/reseal",
-		about: "Seal secrets and credentials with the newest sealing key",
+		about: "Seal secrets and credentials again with the newest sealing key",
+		tells: "One request works for some seconds. Repeat it until done is true.",
 		scope: postrider.ScopeAdmin,
 	}, rt.reseal)
 }

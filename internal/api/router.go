@@ -39,19 +39,7 @@ func (s *server) router() http.Handler {
 	mux := http.NewServeMux()
 	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
 	config := huma.Config{
-		OpenAPI: &huma.OpenAPI{
-			OpenAPI: "3.1.0",
-			Info: &huma.Info{
-				Title: "Postrider", Version: "1",
-				Description: "Publish events, manage the endpoints that receive them, and see what became of every delivery.",
-			},
-			Components: &huma.Components{
-				Schemas: registry,
-				SecuritySchemes: map[string]*huma.SecurityScheme{
-					"key": {Type: "http", Scheme: "bearer", Description: "An API key, pr_…"},
-				},
-			},
-		},
+		OpenAPI:                      description(registry),
 		Formats:                      huma.DefaultFormats,
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true, // a filter that is misspelt must not list everything
@@ -109,8 +97,10 @@ func (nowhere) HandleFunc(string, func(http.ResponseWriter, *http.Request)) {}
 type route struct {
 	name    string // of the operation: publish-event
 	path    string // METHOD and path below root
-	about   string
+	about   string // a summary in a few words
+	tells   string // more about it; empty: the summary says all
 	scope   postrider.Scope
+	codes   []string      // of the problems that this operation answers besides those of every one; see [problems]
 	status  int           // of success; 0: 200
 	body    any           // a value of the body's type; nil: none is read
 	empty   bool          // the body may be left out
@@ -168,24 +158,25 @@ func (rt *router) operation(r route) huma.Operation {
 	method, path, _ := strings.Cut(r.path, " ")
 	rt.methods.add(method + " " + root + path)
 	tag, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	tells := fmt.Sprintf("Requires an API key with the scope `%s`.", r.scope)
+	if r.tells != "" {
+		tells = r.tells + " " + tells
+	}
 	op := huma.Operation{
 		OperationID:   r.name,
 		Method:        method,
 		Path:          root + path,
 		Summary:       r.about,
-		Description:   fmt.Sprintf("Needs the scope `%s`.", r.scope),
+		Description:   tells,
 		Tags:          []string{tag},
 		Security:      []map[string][]string{{"key": {}}},
 		DefaultStatus: r.status,
-		Responses: map[string]*huma.Response{"default": {
-			Description: "A problem (RFC 9457)",
-			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: rt.schema(reflect.TypeFor[problem]())}},
-		}},
+		Responses:     rt.problems(r),
 	}
 	op.Parameters = r.headers
 	if r.again {
 		op.Responses["200"] = &huma.Response{
-			Description: "It was published before; the first event's id",
+			Description: "The event was published before. The answer has the id of the first event.",
 			Content:     map[string]*huma.MediaType{"application/json": {Schema: rt.schema(reflect.TypeFor[receiptView]())}},
 		}
 	}

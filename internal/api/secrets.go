@@ -31,10 +31,10 @@ const (
 type secretView struct {
 	ID        string  `json:"id"`
 	Type      string  `json:"type" enum:"hmac,text,ed25519"`
-	Secret    *string `json:"secret" example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" doc:"What the receiver verifies with; null: that is the public key."`
-	PublicKey *string `json:"public_key" example:"whpk_SzU1UMvz8UQGmFfiOFDIt5PPWL1YBVNcqaKlSF28kVM=" doc:"Of a private key, which nobody is shown; null: it is none."`
+	Secret    *string `json:"secret" example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" doc:"Text of the secret, which the receiver verifies with. Null for ed25519, whose receivers use public_key."`
+	PublicKey *string `json:"public_key" example:"whpk_SzU1UMvz8UQGmFfiOFDIt5PPWL1YBVNcqaKlSF28kVM=" doc:"Public key of an ed25519 secret. Null for other types."`
 	CreatedAt string  `json:"created_at" format:"date-time"`
-	ExpiresAt *string `json:"expires_at" format:"date-time" doc:"When it stops signing; null: not until it is rotated."`
+	ExpiresAt *string `json:"expires_at" format:"date-time" doc:"Time when the secret stops signing. Null: it signs until it is rotated."`
 }
 
 // viewSecret shows a secret whose text is known.
@@ -54,15 +54,15 @@ func viewSecret(s postrider.Secret, text string) secretView {
 
 // NewSecrets is how a new endpoint comes by its secrets.
 type NewSecrets struct {
-	Secret  *string  `json:"secret,omitempty" doc:"A secret to bring along: whsec_…, whsk_…, or the 24 to 64 visible ASCII characters of another kind; default: one is made."`
-	Secrets []string `json:"secrets,omitempty" nullable:"false" doc:"Several secrets to bring along, the newest first."`
-	KeyType *string  `json:"key_type,omitempty" enum:"hmac,ed25519" doc:"What kind of secret to make; default hmac. Of ed25519 the receiver gets the public key."`
+	Secret  *string  `json:"secret,omitempty" doc:"Secret to use: whsec_…, whsk_…, or 24 to 64 visible ASCII characters. Default: the server makes one."`
+	Secrets []string `json:"secrets,omitempty" nullable:"false" doc:"Several secrets to use, the newest first."`
+	KeyType *string  `json:"key_type,omitempty" enum:"hmac,ed25519" doc:"Type of the secret to make; default hmac. Receivers verify ed25519 with the public key."`
 }
 
 type secretRotation struct {
-	Secret  *string `json:"secret,omitempty" doc:"A secret to bring along, as for a new endpoint; default: one is made."`
-	KeyType *string `json:"key_type,omitempty" enum:"hmac,ed25519" doc:"What kind of secret to make; default hmac."`
-	Overlap *int64  `json:"overlap_ms,omitempty" doc:"How long the old secrets go on signing; default 24 hours, at most 30 days, 0 revokes them at once."`
+	Secret  *string `json:"secret,omitempty" doc:"Secret to use, as for a new endpoint. Default: the server makes one."`
+	KeyType *string `json:"key_type,omitempty" enum:"hmac,ed25519" doc:"Type of the secret to make; default hmac."`
+	Overlap *int64  `json:"overlap_ms,omitempty" doc:"How long the old secrets sign beside the new one, at most 30 days; default 24 hours. 0 revokes them at once."`
 }
 
 // SecretPath names a secret of an endpoint.
@@ -76,16 +76,19 @@ func (rt *router) secrets() {
 	handle(rt, route{
 		name: "list-secrets", path: "GET /endpoints/{endpoint}/secrets",
 		about: "Show an endpoint's secrets, newest first",
+		tells: "Secrets that have expired or were revoked are left out.",
 		scope: write,
 	}, rt.listSecrets)
 	handle(rt, route{
 		name: "rotate-secret", path: "POST /endpoints/{endpoint}/secrets/rotate",
-		about: "Give an endpoint a new secret",
+		about: "Rotate an endpoint's secret",
+		codes: []string{"conflict"},
 		scope: write, body: secretRotation{}, empty: true,
 	}, rt.rotateSecret)
 	handle(rt, route{
 		name: "revoke-secret", path: "DELETE /endpoints/{endpoint}/secrets/{secret}",
-		about: "End one of an endpoint's secrets at once",
+		about: "Revoke one of an endpoint's secrets",
+		codes: []string{"conflict"},
 		scope: write, status: 204,
 	}, rt.revokeSecret)
 }

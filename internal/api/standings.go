@@ -8,10 +8,10 @@ import (
 )
 
 type standingView struct {
-	Number   int64   `json:"number" doc:"Counts the endpoint's standings, from 1."`
-	Status   string  `json:"status" enum:"good,warned,disabled" doc:"disabled: it was, for its failures; a person enables it again."`
-	Reason   *string `json:"reason" doc:"Why it is not good: failing, dead_letters or gone."`
-	Warnings int     `json:"warnings" doc:"How many were given since it was good."`
+	Number   int64   `json:"number" doc:"Number of the standing, from 1."`
+	Status   string  `json:"status" enum:"good,warned,disabled" doc:"good: attempts succeed. warned: it has failed for hours. disabled: it was disabled for its failures, until a person enables it."`
+	Reason   *string `json:"reason" enum:"failing,dead_letters,gone" doc:"Why the endpoint is not in good standing. Null: it is."`
+	Warnings int     `json:"warnings" doc:"Number of warnings since the endpoint was last in good standing."`
 	Since    string  `json:"since" format:"date-time"`
 }
 
@@ -24,7 +24,8 @@ func viewStanding(s postrider.Standing) standingView {
 func (rt *router) standings() {
 	handle(rt, route{
 		name: "list-standings", path: "GET /endpoints/{endpoint}/standings",
-		about: "List how an endpoint has stood in the long run, newest first: when it was warned, disabled and good again",
+		about: "List an endpoint's standings, newest first",
+		tells: "A standing says since when an endpoint has done well, was warned, or was disabled for its failures.",
 		scope: postrider.ScopeWebhooksRead,
 	}, rt.listStandings)
 }

@@ -15,7 +15,7 @@ import (
 const reasonUnverified = "unverified"
 
 type endpointVerification struct {
-	Method *string `json:"method,omitempty" enum:"challenge,cloudevents" doc:"How the receiver is asked; default: the operator's choice, where there is one."`
+	Method *string `json:"method,omitempty" enum:"challenge,cloudevents" doc:"How the receiver is asked. Default: the method that the operator configured, if any; otherwise the field is required."`
 }
 
 // unverify makes an endpoint wait for its receiver's word, where the operator

@@ -28,7 +28,7 @@ type list[T any] struct {
 // page is one page of a list.
 type page[T any] struct {
 	Data       []T     `json:"data" nullable:"false"`
-	NextCursor *string `json:"next_cursor" doc:"Of the next page; null on the last."`
+	NextCursor *string `json:"next_cursor" doc:"Send it as cursor to get the next page. Null: this is the last page."`
 }
 
 // pageOf turns a page of the store into one of the API.
@@ -43,7 +43,7 @@ func pageOf[T, V any](p store.Page[T], view func(T) V) *reply[page[V]] {
 // Paging is what every list takes.
 type Paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"250" default:"50"`
-	Cursor string `query:"cursor" maxLength:"512" doc:"The next_cursor of the page before."`
+	Cursor string `query:"cursor" maxLength:"512" doc:"The next_cursor of the previous page."`
 }
 
 func (p Paging) of() store.Paging { return store.Paging{Limit: p.Limit, Cursor: p.Cursor} }
@@ -62,8 +62,8 @@ func (o Order) page(p Paging) store.Paging {
 
 // Span filters by time.
 type Span struct {
-	From time.Time `query:"from" doc:"Made at this time or later."`
-	To   time.Time `query:"to" doc:"Made before this time."`
+	From time.Time `query:"from" doc:"Created at this time or later."`
+	To   time.Time `query:"to" doc:"Created before this time."`
 }
 
 // Resolve refuses a span that can hold nothing.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -109,7 +110,60 @@ func (w *world) send(r *http.Request) response {
 			w.Fatalf("%s %s answers no JSON object: %q", r.Method, r.URL, got.text)
 		}
 	}
+	if code, problem := got.body["code"].(string); problem && r.Pattern != "" && !described(w).has(r.Pattern, got.status, code) {
+		w.Errorf("%s answers %d %s; the document does not say so", r.Pattern, got.status, code)
+	}
 	return got
+}
+
+// problems are the problems that the document has, by "METHOD /path".
+type problems map[string][]string
+
+// has reports whether the document has a problem, or does not have the route.
+func (p problems) has(route string, status int, code string) bool {
+	codes, there := p[route]
+	return !there || slices.Contains(codes, fmt.Sprint(status, " ", code))
+}
+
+var documented struct {
+	once sync.Once
+	problems
+}
+
+// described returns the problems of every operation of the document.
+func described(tb testing.TB) problems {
+	tb.Helper()
+	documented.once.Do(func() {
+		var document struct {
+			Paths map[string]map[string]struct {
+				Responses map[string]struct {
+					Ref string `json:"$ref"`
+				}
+			}
+			Components struct {
+				Responses map[string]struct {
+					Codes []string `json:"x-codes"`
+				}
+			}
+		}
+		rec := httptest.NewRecorder()
+		api.New(api.Deps{}, api.Options{}).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/v1/webhooks/openapi.json", nil))
+		if err := json.Unmarshal(rec.Body.Bytes(), &document); err != nil {
+			tb.Fatal(err)
+		}
+		documented.problems = problems{}
+		for path, methods := range document.Paths {
+			for method, op := range methods {
+				route := strings.ToUpper(method) + " " + path
+				for status, response := range op.Responses {
+					for _, code := range document.Components.Responses[strings.TrimPrefix(response.Ref, "#/components/responses/")].Codes {
+						documented.problems[route] = append(documented.problems[route], status+" "+code)
+					}
+				}
+			}
+		}
+	})
+	return documented.problems
 }
 
 // want sends a request as the admin and ends the test unless it answers with

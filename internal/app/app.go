@@ -121,10 +121,11 @@ func (a *App) wire(ctx context.Context) error {
 		Vault:     a.sealing,
 		Proxy:     proxy,
 		UserAgent: "Postrider/" + Version(),
+		Now:       a.store.Clock().Wall,
 		Log:       a.log,
 	})
 	a.clock = &clock{store: a.store, log: a.log}
-	a.ids = store.NewIDs(a.clock.now, nil)
+	a.ids = store.NewIDs(a.store.Clock().Wall, nil)
 	a.index = ingest.NewIndex(a.store, ingest.IndexOptions{
 		OnChange: func(to store.Routed) { a.dispatcher.Changed(to) },
 		Log:      a.log,
@@ -137,10 +138,10 @@ func (a *App) wire(ctx context.Context) error {
 		Cluster:         dispatch.Cluster{Nodes: nodes, PollOnly: a.config.PollOnly},
 		Log:             a.log,
 	})
-	a.ingest = ingest.New(a.store, a.index, a.dispatcher, ingest.Options{IDs: a.ids, Log: a.log})
+	a.ingest = ingest.New(a.store, a.index, a.dispatcher, ingest.Options{IDs: a.ids, Clock: a.store.Clock(), Log: a.log})
 	a.janitor = janitor.New(a.store, janitor.Options{KeysAge: a.config.IdempotencyTTL, Log: a.log})
 	a.waker = newWaker(a.index, a.dispatcher, a.log)
-	a.readiness = &readiness{store: a.store, dispatcher: a.dispatcher}
+	a.readiness = &readiness{store: a.store, dispatcher: a.dispatcher, clock: a.clock}
 	if err := a.clock.measure(ctx); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -12,60 +11,85 @@ import (
 )
 
 const (
-	// clockEvery is how often the store is asked for the time.
-	clockEvery = 10 * time.Second
-	// clockLimit is how far this machine's clock may be off. Ids carry the time,
-	// and decide in which partition a row lands.
-	clockLimit = time.Hour
+	// clockEvery is how often the store is asked for the time. A step of its
+	// clock is noticed, and signatures follow it, within that.
+	clockEvery = time.Second
+	// clockPatience is how long one question may take.
+	clockPatience = 5 * time.Second
+	// offsetWarned is the offset of this machine's clock from which on operators
+	// are warned.
+	offsetWarned = 30 * time.Second
+	// offsetLimit is the offset above which the server is not ready: receivers
+	// tolerate five minutes, and so far off something is wrong with the machine.
+	offsetLimit = 5 * time.Minute
 )
 
-// clock is the store's clock as this node knows it: its own, moved by the
-// offset that was measured last.
+// clock keeps the store's clock correct and watches how far this machine's
+// clock is from it. Nothing is decided or signed by this machine's clock.
 type clock struct {
-	store  store.Upkeep
+	store  store.Store
 	log    *slog.Logger
-	offset atomic.Int64 // nanoseconds
+	offset atomic.Int64 // nanoseconds that the store's time of day is ahead of this machine's
+	warned bool         // the offset was over offsetWarned when it was logged last
 }
 
-// now returns the time by the store's clock.
-func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
-
-// measure asks the store for the time. A clock that is off by over an hour is
-// an error: somebody must set it.
+// measure asks the store for the time.
 func (c *clock) measure(ctx context.Context) error {
-	asked := time.Now()
-	at, err := c.store.Now(ctx)
-	if err != nil {
+	ctx, cancel := context.WithTimeout(ctx, clockPatience)
+	defer cancel()
+	if _, err := c.store.Now(ctx); err != nil {
 		return fmt.Errorf("ask the store for the time: %w", err)
 	}
-	here := asked.Add(time.Since(asked) / 2)
-	offset := at.Sub(here)
-	if offset.Abs() > clockLimit {
-		return fmt.Errorf("the clock of this machine says %s and that of the store %s: %w",
-			here.UTC().Format(time.RFC3339), at.UTC().Format(time.RFC3339), errClock)
-	}
-	c.offset.Store(int64(offset))
+	c.watch(ctx, c.store.Clock().Offset())
 	return nil
 }
 
-// errClock ends a server whose clock is too far off.
-var errClock = fmt.Errorf("they are more than %v apart", clockLimit)
+// watch takes up the offset. It is logged when it passes offsetWarned, and when
+// it is back.
+func (c *clock) watch(ctx context.Context, offset time.Duration) {
+	c.offset.Store(int64(offset))
+	far := offset.Abs() > offsetWarned
+	if far == c.warned {
+		return
+	}
+	c.warned = far
+	if far {
+		c.log.WarnContext(ctx, "the clock of this machine is off", "offset", c.shown(), "limit", offsetLimit.String())
+		return
+	}
+	c.log.InfoContext(ctx, "the clock of this machine is right again", "offset", c.shown())
+}
 
-// Run measures until ctx ends, or the clock is too far off.
+// shown returns the offset as people read it: positive where the store's clock
+// is ahead of this machine's.
+func (c *clock) shown() string {
+	return time.Duration(c.offset.Load()).Round(time.Millisecond).String()
+}
+
+// reason returns why the server is not ready, and "" where the clock is no
+// reason.
+func (c *clock) reason() string {
+	if time.Duration(c.offset.Load()).Abs() <= offsetLimit {
+		return ""
+	}
+	return fmt.Sprintf("the clock of this machine is %s off the store's: set it", time.Duration(c.offset.Load()).Abs().Round(time.Second))
+}
+
+// Run measures until ctx ends.
 func (c *clock) Run(ctx context.Context) error {
 	tick := time.NewTicker(clockEvery)
 	defer tick.Stop()
+	failing := false
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		switch err := c.measure(ctx); {
-		case errors.Is(err, errClock):
-			return err
-		case err != nil && ctx.Err() == nil:
+		err := c.measure(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
 			c.log.WarnContext(ctx, "time not measured", "error", err)
 		}
+		failing = err != nil
 	}
 }

@@ -78,6 +78,7 @@ func (s *server) Run(ctx context.Context) error {
 type readiness struct {
 	store      store.Store
 	dispatcher *dispatch.Dispatcher
+	clock      *clock
 	draining   atomic.Bool
 }
 
@@ -95,6 +96,9 @@ func (r *readiness) reasons(ctx context.Context) []string {
 	if err := r.dispatcher.Progressing(); err != nil {
 		reasons = append(reasons, err.Error())
 	}
+	if reason := r.clock.reason(); reason != "" {
+		reasons = append(reasons, reason)
+	}
 	return reasons
 }
 
@@ -106,10 +110,10 @@ func opsHandler(ready *readiness) http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if reasons := ready.reasons(r.Context()); len(reasons) > 0 {
-			answer(w, http.StatusServiceUnavailable, map[string]any{"status": "not ready", "reasons": reasons})
+			answer(w, http.StatusServiceUnavailable, map[string]any{"status": "not ready", "reasons": reasons, "clock_offset": ready.clock.shown()})
 			return
 		}
-		answer(w, http.StatusOK, map[string]any{"status": "ready"})
+		answer(w, http.StatusOK, map[string]any{"status": "ready", "clock_offset": ready.clock.shown()})
 	})
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

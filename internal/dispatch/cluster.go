@@ -20,7 +20,6 @@ import (
 type cluster struct {
 	instance [16]byte
 	others   atomic.Bool              // there are some
-	ahead    atomic.Int64             // nanoseconds that the store's clock is
 	dead     chan []uint32            // to be reclaimed
 	owned    atomic.Pointer[shardSet] // as of the last beat
 	beatNow  chan struct{}            // the roster has changed
@@ -142,7 +141,6 @@ func (d *Dispatcher) beat(ctx context.Context, asked time.Time) ([]uint32, error
 	}
 	d.cluster.owned.Store(has)
 	d.cluster.others.Store(r.Nodes > 1)
-	d.cluster.ahead.Store(int64(r.Now.Sub(asked)))
 	d.post(roster{r, asked.Add(d.opts.Cluster.TTL), known})
 	if gained {
 		signal(d.cluster.gained)

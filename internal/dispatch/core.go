@@ -37,6 +37,7 @@ type core struct {
 	network     network                        // whether the node's own is broken
 	shards      shards                         // which endpoints are this node's
 	unknown     postrider.Policy
+	ahead, wall time.Duration // the store's Now and Wall are ahead of this node's clock; set before a step
 
 	token      postrider.Token               // the last one given out
 	admitted   map[postrider.Token]time.Time // when the admissions under way were asked for

@@ -24,6 +24,7 @@ func (d *Dispatcher) loop(ctx, commit context.Context, send func(*item)) int {
 	for {
 		select {
 		case in := <-d.inputs:
+			d.setClock(c)
 			c.step(time.Now(), in)
 			for range min(len(d.inputs), 256) { // decide once for all that is at hand
 				c.step(time.Now(), <-d.inputs)
@@ -33,10 +34,12 @@ func (d *Dispatcher) loop(ctx, commit context.Context, send func(*item)) int {
 			end = nil
 			d.ending.Store(true)
 			signal(d.cluster.beatNow)
+			d.setClock(c)
 			c.step(time.Now(), drain{})
 		case <-commit.Done():
 			return c.inFlight + c.unsettled
 		}
+		d.setClock(c)
 		now := time.Now()
 		do := c.act(now)
 		d.carryOut(do, send)
@@ -47,6 +50,12 @@ func (d *Dispatcher) loop(ctx, commit context.Context, send func(*item)) int {
 			return 0
 		}
 	}
+}
+
+// setClock tells the core how the store's clock and this node's stand.
+func (d *Dispatcher) setClock(c *core) {
+	now, clock := time.Now(), d.queue.Clock()
+	c.ahead, c.wall = clock.Now().Sub(now), clock.Wall().Sub(now)
 }
 
 // untilWake is at most a second, so that the pressure is felt when it ends.
@@ -94,7 +103,7 @@ func (d *Dispatcher) attempt(ctx context.Context, it *item) {
 		if p := recover(); p != nil {
 			d.opts.Log.ErrorContext(ctx, "attempt panicked", "delivery", it.Claimed, "panic", p, "stack", string(debug.Stack()))
 			it.attempt = postrider.Attempt{
-				Outcome: postrider.OutcomeBroken, Error: "internal", StartedAt: started, Duration: time.Since(started),
+				Outcome: postrider.OutcomeBroken, Error: "internal", StartedAt: d.queue.Clock().Wall(), Duration: time.Since(started),
 			}
 		}
 		d.post(attempted{it})
@@ -192,7 +201,12 @@ func (d *Dispatcher) pollOnce(ctx context.Context) error {
 		return nil
 	}
 	// Commits are seen a little out of the order of their ids.
-	since := time.Now().Add(time.Duration(d.cluster.ahead.Load()) - d.opts.Cluster.Poll - 10*time.Second)
+	const late = 10 * time.Second
+	clock := d.queue.Clock()
+	if clock.SteppedWithin(d.opts.Cluster.Poll + late) {
+		return d.scanOnce(ctx, store.Due{}) // ids of before the step may be older than those of now
+	}
+	since := clock.Wall().Add(-d.opts.Cluster.Poll - late)
 	return d.scanOnce(ctx, store.Due{NewerThan: postrider.MakeID[postrider.DeliveryID](since, [10]byte{})})
 }
 

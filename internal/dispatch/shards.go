@@ -20,7 +20,6 @@ type shards struct {
 	busy      [store.Shards]int       // what is in hand, not settled or not released
 	gainedAt  [store.Shards]time.Time // when this node got them
 	startedAt time.Time
-	ahead     time.Duration // the store's clock is, of this node's
 }
 
 // has reports whether the shard is this node's.
@@ -43,7 +42,6 @@ func (s *shards) lapsed(now time.Time) bool { return !s.alone && !now.Before(s.u
 func (c *core) share(now time.Time, in roster) {
 	before, leaving := c.shards.owned, c.shards.leaving
 	c.shards.owned, c.shards.until = shardSet{}, in.until
-	c.shards.ahead = in.Now.Sub(in.until.Add(-c.opts.Cluster.TTL))
 	for _, shard := range in.Shards {
 		c.shards.owned[shard] = true
 		if !before[shard] {

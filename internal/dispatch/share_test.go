@@ -170,7 +170,7 @@ func (d *desk) owns(shards ...uint8) { d.rosterOf(0, shards...) }
 
 func (d *desk) rosterOf(excess int, shards ...uint8) {
 	slices.Sort(shards)
-	d.step(roster{store.Roster{Now: d.now, Nodes: 2, Shards: shards, Excess: excess}, d.now.Add(d.c.opts.Cluster.TTL), nil})
+	d.step(roster{store.Roster{Nodes: 2, Shards: shards, Excess: excess}, d.now.Add(d.c.opts.Cluster.TTL), nil})
 }
 
 // hold waits, and says now and then that the shards are still the core's.
@@ -245,7 +245,7 @@ func TestAShardIsGivenUpOnceNothingOfItIsInHand(t *testing.T) {
 	if got := d.drained(); got != nil {
 		t.Errorf("%v are given up, want none of its share", got)
 	}
-	d.c.step(d.now, roster{store.Roster{Now: d.now, Nodes: 2, Shards: []uint8{store.Shard(id), store.Shard(free)}, Excess: 2}, d.now.Add(5 * time.Second), nil})
+	d.c.step(d.now, roster{store.Roster{Nodes: 2, Shards: []uint8{store.Shard(id), store.Shard(free)}, Excess: 2}, d.now.Add(5 * time.Second), nil})
 	do := *d.c.act(d.now)
 	d.c.do.send = nil
 	d.c.taken()
@@ -448,7 +448,8 @@ func TestTheStoresClockCountsForWhatIsStored(t *testing.T) {
 	d.slow = true
 	open, expired := d.endpoint("a.example", nil), d.endpoint("a.example", nil)
 	theirs := d.now.Add(ahead)
-	r := store.Roster{Now: theirs, Nodes: 2, Shards: []uint8{store.Shard(open), store.Shard(expired)}}
+	d.c.ahead = ahead
+	r := store.Roster{Nodes: 2, Shards: []uint8{store.Shard(open), store.Shard(expired)}}
 	d.step(roster{r, d.now.Add(d.c.opts.Cluster.TTL), []postrider.Circuit{{
 		Endpoint: open, Status: postrider.CircuitOpen, OpenedAt: theirs.Add(-time.Minute), ProbeAt: theirs.Add(2 * time.Second),
 		FailingSince: theirs.Add(-time.Hour), Cooldown: time.Minute, Generation: 3,

@@ -185,9 +185,9 @@ func (c *core) startOne(now time.Time, ep *endpoint) {
 	} else {
 		c.bulk.urgent = now
 	}
-	if t, refused := postrider.Refuse(it.Claimed, now.Add(c.shards.ahead)); refused {
+	if t, refused := postrider.Refuse(it.Claimed, now.Add(c.ahead)); refused {
 		c.credit(ep, -1)
-		it.attempt = postrider.Attempt{Outcome: postrider.OutcomeNone, StartedAt: now, Error: t.Reason}
+		it.attempt = postrider.Attempt{Outcome: postrider.OutcomeNone, StartedAt: now.Add(c.wall), Error: t.Reason}
 		c.settle(now, ep, it, t)
 		return
 	}

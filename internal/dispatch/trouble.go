@@ -130,12 +130,12 @@ func (c *core) storeCircuit(ep *endpoint) {
 		return
 	}
 	ep.storing = true
-	circuit := shift(ep.breaker.Circuit, c.shards.ahead)
+	circuit := shift(ep.breaker.Circuit, c.ahead)
 	circuit.Endpoint = ep.id
 	c.do.circuits = append(c.do.circuits, circuit)
 }
 
-// shift moves a circuit's times: those that are stored are by the store's
+// shift moves a circuit's times: stored circuits have times by the store's
 // clock.
 func shift(circuit postrider.Circuit, by time.Duration) postrider.Circuit {
 	for _, at := range []*time.Time{&circuit.OpenedAt, &circuit.ProbeAt, &circuit.FailingSince} {
@@ -203,7 +203,7 @@ func (c *core) learnCircuits(now time.Time, circuits []postrider.Circuit) {
 func (c *core) adopt(now time.Time, ep *endpoint, circuit postrider.Circuit) {
 	c.generations[ep.id] = circuit.Generation
 	was := ep.broken()
-	ep.breaker = postrider.Breaker{Circuit: shift(circuit, -c.shards.ahead)}
+	ep.breaker = postrider.Breaker{Circuit: shift(circuit, -c.ahead)}
 	if ep.stage != probeFlying {
 		ep.stage = noProbe
 	}

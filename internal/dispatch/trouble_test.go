@@ -440,7 +440,7 @@ func TestACircuitThatEverChangedIsStoredAtTheFirstTry(t *testing.T) {
 		},
 		"at the start": func(d *desk, id postrider.EndpointID) { d.step(circuits{closed(id)}) },
 		"with a shard": func(d *desk, id postrider.EndpointID) {
-			d.step(roster{store.Roster{Now: d.now, Nodes: 2, Shards: []uint8{store.Shard(id)}}, d.now.Add(d.c.opts.Cluster.TTL), closed(id)})
+			d.step(roster{store.Roster{Nodes: 2, Shards: []uint8{store.Shard(id)}}, d.now.Add(d.c.opts.Cluster.TTL), closed(id)})
 		},
 	} {
 		d := newDesk(t, Options{})

@@ -63,13 +63,14 @@ import (
 // Vault.
 type Options struct {
 	Reach
-	Vault     Vault          // default: one that opens nothing
-	Proxy     *url.URL       // from [ParseProxy]: makes every connection, to addresses that were vetted here; nil: none
-	Resolver  Resolver       // default: the pure Go resolver
-	RootCAs   *x509.CertPool // whom receivers' certificates must come from; nil: the system's
-	UserAgent string         // default: Postrider
-	Origin    string         // who asks receivers whether they want events; default: postrider
-	Log       *slog.Logger   // default: discard
+	Vault     Vault            // default: one that opens nothing
+	Proxy     *url.URL         // from [ParseProxy]: makes every connection, to addresses that were vetted here; nil: none
+	Resolver  Resolver         // default: the pure Go resolver
+	RootCAs   *x509.CertPool   // whom receivers' certificates must come from; nil: the system's
+	UserAgent string           // default: Postrider
+	Now       func() time.Time // the store's time of day, for what is signed or shown; default: the machine's
+	Origin    string           // who asks receivers whether they want events; default: postrider
+	Log       *slog.Logger     // default: discard
 }
 
 // Reach says what may be reached. The zero value is the production default:
@@ -112,6 +113,9 @@ func (o Options) withDefaults() Options {
 		// its lookups cannot be cancelled.
 		o.Resolver = &net.Resolver{PreferGo: true}
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	o.UserAgent = cmp.Or(strings.Map(printable, o.UserAgent), "Postrider")
 	o.Origin = cmp.Or(strings.Map(printable, o.Origin), "postrider")
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
@@ -133,6 +137,7 @@ type Egress struct {
 	pool   *pool
 	shared *sharedPool
 	dialer *dialer
+	now    func() time.Time
 	origin string
 	log    *slog.Logger
 }
@@ -157,6 +162,7 @@ func New(opts Options) *Egress {
 		pool:   newPool(),
 		shared: newSharedPool(),
 		dialer: d,
+		now:    opts.Now,
 		origin: opts.Origin,
 		log:    opts.Log,
 	}
@@ -191,7 +197,7 @@ func (e *Egress) Send(ctx context.Context, c postrider.Claimed, to store.Routed)
 		Event:     c.Event.ID,
 		Endpoint:  c.Endpoint,
 		Number:    c.Attempt,
-		StartedAt: started.UTC().Truncate(time.Microsecond),
+		StartedAt: e.now().UTC().Truncate(time.Microsecond),
 	}
 	cause := e.attempt(ctx, &a, &c, &to)
 	a.Duration = time.Since(started)
@@ -215,7 +221,7 @@ func (e *Egress) attempt(ctx context.Context, a *postrider.Attempt, c *postrider
 	defer x.release()
 	ans, err := e.exchange(ctx, x, draft{claimed: c, to: to, at: a.StartedAt})
 	if err == nil {
-		judgeAnswer(a, ans.answerHead, time.Now())
+		judgeAnswer(a, ans.answerHead, e.now())
 		a.ResponseBody = ans.body
 	} else {
 		judgeError(ctx, a, err, x.sent)
@@ -234,7 +240,7 @@ func (e *Egress) attempt(ctx context.Context, a *postrider.Attempt, c *postrider
 // that was redirected, and went nowhere from there, has that answer.
 func judgeError(ctx context.Context, a *postrider.Attempt, err error, sent bool) {
 	if h, ok := errors.AsType[*hopError](err); ok && !ended(ctx) {
-		judgeAnswer(a, h.answer.answerHead, time.Now())
+		judgeAnswer(a, h.answer.answerHead, a.StartedAt)
 		a.Error, a.ResponseBody = h.text(), h.answer.body
 		return
 	}

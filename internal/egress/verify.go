@@ -74,7 +74,7 @@ func (e *Egress) Verify(ctx context.Context, to store.Routed, method string) err
 func (e *Egress) challenge(ctx context.Context, to *store.Routed) error {
 	const kind = "postrider.challenge"
 	challenge := rand.Text()
-	now := time.Now()
+	now := e.now()
 	event := postrider.Event{
 		ID: newID[postrider.EventID](now), Type: kind, CreatedAt: now,
 		Data: fmt.Appendf(nil, `{"type":%q,"challenge":%q}`, kind, challenge),
@@ -110,7 +110,7 @@ func newID[I ~[16]byte](at time.Time) I {
 }
 
 func (e *Egress) handshake(ctx context.Context, to *store.Routed) error {
-	d := draft{to: to, at: time.Now()}
+	d := draft{to: to, at: e.now()}
 	ans, err := e.question(ctx, &d, func(r *route) (request, error) {
 		head := append([]byte("OPTIONS "), e.routes.target(r.url)...)
 		head = append(head, "WebHook-Request-Origin: "+e.origin+"\r\n"...)

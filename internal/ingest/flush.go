@@ -262,6 +262,7 @@ func (in *Ingest) receipt(e *store.NewEvent) postrider.Receipt {
 
 // sort adds an event's deliveries to those that start and those that wait.
 func (in *Ingest) sort(e *store.NewEvent, started []postrider.Claimed, waiting []store.DueLane) ([]postrider.Claimed, []store.DueLane) {
+	now := in.opts.Clock.Now()
 	for k := range e.Deliveries {
 		d := &e.Deliveries[k]
 		switch {
@@ -271,7 +272,7 @@ func (in *Ingest) sort(e *store.NewEvent, started []postrider.Claimed, waiting [
 		default:
 			started = append(started, postrider.Claimed{
 				ID: d.ID, Endpoint: d.Endpoint, Event: &e.Event, Lane: d.Lane,
-				Attempt: 1, Token: d.Token, ExpiresAt: d.ID.Time().Add(d.Expiry),
+				Attempt: 1, Token: d.Token, ExpiresAt: now.Add(d.Expiry),
 			})
 		}
 	}

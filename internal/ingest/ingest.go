@@ -59,6 +59,7 @@ type Options struct {
 	FanOutChunk     int           // endpoints a commit of a fan-out job; default 1,000
 	FanOutPoll      time.Duration // between two looks for fan-out jobs of others; default 1 s
 	IDs             *store.IDs    // default: the time of this machine
+	Clock           *store.Clock  // the store's; default: the time of this machine
 	Log             *slog.Logger  // default: discard
 }
 
@@ -71,6 +72,9 @@ func (o Options) withDefaults() Options {
 	o.FanOutPoll = cmp.Or(o.FanOutPoll, time.Second)
 	if o.IDs == nil {
 		o.IDs = store.NewIDs(time.Now, nil)
+	}
+	if o.Clock == nil {
+		o.Clock = store.NewClock(nil)
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o

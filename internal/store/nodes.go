@@ -63,9 +63,8 @@ type Beat struct {
 
 // Roster is how the shards are shared out.
 type Roster struct {
-	Nodes  int       // alive, and not leaving
-	Shards []uint8   // this node's, sorted
-	Excess int       // how many of them are above its share
-	Dead   []uint32  // incarnations to be reclaimed, sorted
-	Now    time.Time // by the store's clock
+	Nodes  int      // alive, and not leaving
+	Shards []uint8  // this node's, sorted
+	Excess int      // how many of them are above its share
+	Dead   []uint32 // incarnations to be reclaimed, sorted
 }

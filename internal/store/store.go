@@ -12,8 +12,9 @@
 //
 // What holds for every method of every store:
 //
-//   - Times are UTC microseconds by the store's clock; waits are durations, to
-//     which the store adds its own now.
+//   - Times are UTC microseconds by the store's [Clock]: Now decides what is due,
+//     leased or over, and Wall is what people see. Waits are durations, which the
+//     store adds to its own Now.
 //   - What does not exist, or belongs to another account, is
 //     [postrider.ErrNotFound].
 //   - A store that cannot be reached, is read-only, full or too busy answers
@@ -217,6 +218,9 @@ type Queue interface {
 	// Circuits lists circuits, ordered by endpoint, from the one after q.After:
 	// at most q.Limit. An endpoint whose circuit never changed has none.
 	Circuits(ctx context.Context, q CircuitQuery) ([]postrider.Circuit, error)
+
+	// Clock returns the store's time as this process knows it.
+	Clock() *Clock
 }
 
 // PutCircuit changes a circuit.
@@ -541,6 +545,6 @@ type Upkeep interface {
 	// A Number that is not the endpoint's next is postrider.ErrConflict.
 	PutStanding(ctx context.Context, s postrider.Standing) error
 
-	// Now returns the store's clock.
+	// Now returns the store's time of day, and corrects the Clock by it.
 	Now(ctx context.Context) (time.Time, error)
 }

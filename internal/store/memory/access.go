@@ -71,7 +71,7 @@ func (s *Store) RevokeKey(_ context.Context, key postrider.KeyID) error {
 		return fmt.Errorf("revoke key %s: %w", key, postrider.ErrNotFound)
 	}
 	if k.RevokedAt.IsZero() {
-		k.RevokedAt = s.now()
+		k.RevokedAt = s.wall()
 	}
 	s.keys.put(key, k)
 	return nil
@@ -96,7 +96,7 @@ func (s *Store) TouchKey(_ context.Context, key postrider.KeyID, at time.Time) e
 func (s *Store) PutEventType(_ context.Context, t postrider.EventType) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.CreatedAt = s.now()
+	t.CreatedAt = s.wall()
 	if old, ok := s.types[t.Name]; ok {
 		t.CreatedAt = old.CreatedAt
 	}

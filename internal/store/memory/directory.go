@@ -42,7 +42,7 @@ func (s *Store) PutEndpoint(_ context.Context, p store.PutEndpoint) (postrider.E
 		s.endpoints.put(next.ID, e)
 	}
 	next.Revision++
-	next.CreatedAt, next.UpdatedAt = next.ID.Time(), s.now()
+	next.CreatedAt, next.UpdatedAt = next.ID.Time(), s.wall()
 	next.VerifiedAt = stored(next.VerifiedAt)
 	e.Endpoint = next
 	for _, secret := range p.Secrets {
@@ -125,7 +125,7 @@ func (s *Store) Secrets(_ context.Context, id postrider.EndpointID) ([]postrider
 	if !ok {
 		return nil, nil
 	}
-	return e.active(s.now()), nil
+	return e.active(s.wall()), nil
 }
 
 // RotateSecret implements [store.Directory].
@@ -136,7 +136,7 @@ func (s *Store) RotateSecret(_ context.Context, r store.RotateSecret) error {
 	if !ok || e.deleted() {
 		return fmt.Errorf("rotate the secret of endpoint %s: %w", r.Secret.Endpoint, postrider.ErrNotFound)
 	}
-	until := s.now().Add(r.Overlap)
+	until := s.wall().Add(r.Overlap)
 	for i := range e.secrets {
 		if old := &e.secrets[i]; old.ActiveAt(until) {
 			old.ExpiresAt = until
@@ -151,7 +151,7 @@ func (s *Store) RotateSecret(_ context.Context, r store.RotateSecret) error {
 func (s *Store) RevokeSecret(_ context.Context, r store.RevokeSecret) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.revokeLocked(r, s.now()); err != nil {
+	if err := s.revokeLocked(r, s.wall()); err != nil {
 		return fmt.Errorf("revoke secret %s of endpoint %s: %w", r.Secret, r.Endpoint, err)
 	}
 	return nil
@@ -187,7 +187,7 @@ func (s *Store) PublicKeys(_ context.Context, q store.PublicKeyQuery) (store.Pag
 		if e.deleted() || !selects(q.Endpoint, e.ID) {
 			continue
 		}
-		for _, secret := range e.active(s.now()) {
+		for _, secret := range e.active(s.wall()) {
 			if secret.Sealed = nil; secret.Public != "" && (!paged || secret.ID.Compare(before) < 0) {
 				keys = append(keys, secret)
 			}
@@ -215,7 +215,7 @@ func (s *Store) Changes(_ context.Context, since int64, limit int) (store.Change
 		changed = changed[:limit]
 		changes.Version = changed[limit-1].version
 	}
-	now := s.now()
+	now := s.wall()
 	for _, e := range changed {
 		changes.Endpoints = append(changes.Endpoints, store.Routed{
 			Endpoint: ownEndpoint(e.Endpoint), Secrets: e.active(now), Circuit: e.circuit,

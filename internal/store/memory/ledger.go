@@ -30,14 +30,14 @@ func (s *Store) Events(_ context.Context, q store.EventQuery) (store.Page[postri
 }
 
 // read returns the delivery as a person sees it.
-func (d *delivery) read() postrider.Delivery {
+func (d *delivery) read(clock *store.Clock) postrider.Delivery {
 	read := postrider.Delivery{
 		ID: d.id, Event: d.event.ID, Endpoint: d.endpoint, Account: d.event.Account, EventType: d.event.Type,
 		Status: d.status, Reason: d.reason, Attempts: d.requests(), FinishedAt: d.finishedAt, ReplayedFrom: d.replayedFrom,
 	}
 	read.LastStatusCode, read.LastError = d.last()
 	if d.at >= 0 && d.token == 0 {
-		read.NextAttemptAt = d.due
+		read.NextAttemptAt = clock.Shown(d.due)
 	}
 	return read
 }
@@ -78,7 +78,7 @@ func (s *Store) Deliveries(_ context.Context, q store.DeliveryQuery) (store.Page
 		if !matches {
 			return postrider.Delivery{}, false
 		}
-		return d.read(), true
+		return d.read(s.clock), true
 	})
 }
 
@@ -191,7 +191,7 @@ func (s *Store) Replay(_ context.Context, r store.Replay) (postrider.Delivery, e
 		old.letter.ResolvedAt, old.letter.Resolution = now, postrider.Replayed
 		old.letter.ResolvedBy, old.letter.Replay = r.By, r.ID
 	}
-	return d.read(), nil
+	return d.read(s.clock), nil
 }
 
 func (s *Store) replayableLocked(r store.Replay) (*delivery, error) {
@@ -228,7 +228,7 @@ func (s *Store) Cancel(_ context.Context, c store.Cancel) (postrider.Delivery, e
 		return postrider.Delivery{}, fmt.Errorf("cancel delivery %s: %w", c.Delivery, err)
 	}
 	s.cancelLocked(d, postrider.ReasonCancelled, s.now())
-	return d.read(), nil
+	return d.read(s.clock), nil
 }
 
 func (s *Store) cancelLocked(d *delivery, reason string, now time.Time) {

@@ -28,19 +28,23 @@ import (
 
 // Options are how a [Store] is made.
 type Options struct {
-	Now func() time.Time // the store's clock; default time.Now
+	Now   func() time.Time // the machine's clock; default time.Now
+	Clock *store.Clock     // default: one that shows Now
 }
 
 func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Clock == nil {
+		o.Clock = store.NewClock(o.Now)
+	}
 	return o
 }
 
 // Store keeps everything in memory.
 type Store struct {
-	clock func() time.Time
+	clock *store.Clock
 
 	mu         sync.Mutex
 	version    int64 // of the subscriptions
@@ -69,7 +73,7 @@ var (
 // New returns an empty store.
 func New(opts Options) *Store {
 	return &Store{
-		clock:     opts.withDefaults().Now,
+		clock:     opts.withDefaults().Clock,
 		types:     map[string]postrider.EventType{},
 		lanes:     map[laneKey]*lane{},
 		held:      map[store.Key]heldKey{},
@@ -83,7 +87,14 @@ func New(opts Options) *Store {
 // Close does nothing: there is nothing to let go.
 func (s *Store) Close() error { return nil }
 
-func (s *Store) now() time.Time { return stored(s.clock()) }
+// Clock implements [store.Queue].
+func (s *Store) Clock() *store.Clock { return s.clock }
+
+// now decides what is due.
+func (s *Store) now() time.Time { return s.clock.Now() }
+
+// wall is what people see.
+func (s *Store) wall() time.Time { return s.clock.Wall() }
 
 // stored returns a time as stores keep it.
 func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

@@ -43,7 +43,6 @@ func (s *Store) Beat(_ context.Context, b store.Beat) (store.Roster, error) {
 // rosterLocked gives the node what it lacks of its share, and says how the
 // shards are shared out.
 func (s *Store) rosterLocked(n *node, now time.Time) (r store.Roster) {
-	r.Now = now
 	for incarnation, other := range s.nodes {
 		switch {
 		case !other.alive(now):

@@ -108,7 +108,7 @@ func (s *Store) PutStanding(_ context.Context, standing postrider.Standing) erro
 	if disables {
 		e.Status, e.StatusReason = postrider.EndpointDisabled, standing.Reason
 		e.Revision++
-		e.UpdatedAt = s.now()
+		e.UpdatedAt = s.wall()
 		s.changeLocked(e)
 	}
 	return nil
@@ -124,7 +124,7 @@ type settled struct {
 func (s *Store) Records(_ context.Context, after postrider.EndpointID, limit int) (records []postrider.Record, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	counts := s.settledLocked(s.now().Add(-postrider.StandingSpan))
+	counts := s.settledLocked(s.wall().Add(-postrider.StandingSpan))
 	for _, e := range s.endpoints.after(after) {
 		n, standing := counts[e.ID], e.standing()
 		bad := n.letters || !e.circuit.FailingSince.IsZero() || !isGood(standing)

@@ -90,4 +90,4 @@ func (s *Store) ForgetKeys(_ context.Context, age time.Duration, limit int) (int
 func (s *Store) MakePartitions(context.Context) error { return nil }
 
 // Now implements [store.Upkeep].
-func (s *Store) Now(context.Context) (time.Time, error) { return s.now(), nil }
+func (s *Store) Now(context.Context) (time.Time, error) { return s.wall(), nil }

@@ -51,7 +51,7 @@ const insertReplaySQL = `
 	)
 	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at, replayed_from,
 		ordering_key, sequence, pauses)
-	select @replay, @event, @endpoint, @of, @type, 2, clock_timestamp(), 0, 0, 0, now() + @expiry * interval '1 microsecond',
+	select @replay, @event, @endpoint, @of, @type, 2, @now::timestamptz, 0, 0, 0, @now::timestamptz + @expiry * interval '1 microsecond',
 		@id, r.ordering_key, r.sequence, case when r.sequence is not null then true end
 	from (select) replay
 	left join resumed r on true`
@@ -70,7 +70,7 @@ func (s *Store) Replay(ctx context.Context, r store.Replay) (postrider.Delivery,
 				return err // nil: the first try made it
 			}
 		}
-		return s.tx(ctx, func(tx pgx.Tx) error { return replay(ctx, tx, r) })
+		return s.tx(ctx, func(tx pgx.Tx) error { return s.replay(ctx, tx, r) })
 	})
 	if isCode(err, codeUnique) {
 		err = postrider.ErrConflict
@@ -81,7 +81,7 @@ func (s *Store) Replay(ctx context.Context, r store.Replay) (postrider.Delivery,
 	return s.delivery(ctx, r.ID, r.Account)
 }
 
-func replay(ctx context.Context, tx pgx.Tx, r store.Replay) error {
+func (s *Store) replay(ctx context.Context, tx pgx.Tx, r store.Replay) error {
 	args := pgx.NamedArgs{
 		"id": someUUID(r.Delivery), "account": uuid(r.Account), "replay": someUUID(r.ID),
 		"expiry": r.Expiry.Microseconds(), "by": r.By,
@@ -98,6 +98,7 @@ func replay(ctx context.Context, tx pgx.Tx, r store.Replay) error {
 	}
 	args["event"], args["endpoint"], args["of"], args["type"] =
 		someUUID(source.event), someUUID(source.endpoint), someUUID(source.account), source.eventType
+	args["now"] = s.clock.Now()
 	b = &pgx.Batch{}
 	b.Queue(insertReplaySQL, args)
 	b.Queue(resolveReplayedSQL, args)
@@ -182,7 +183,7 @@ func (s *Store) cancel(ctx context.Context, c store.Cancel) (ended bool, err err
 			ended = tag.RowsAffected() > 0
 			return nil
 		})
-		queueTurns(b, turns, nil)
+		s.queueTurns(b, turns, nil)
 		b.Queue(commitSQL)
 		return conn.SendBatch(ctx, b).Close()
 	})
@@ -251,7 +252,7 @@ func (s *Store) discard(ctx context.Context, d store.Discard) (resolved bool, er
 			return err
 		}
 		b = &pgx.Batch{}
-		queueTurns(b, resumed, nil)
+		s.queueTurns(b, resumed, nil)
 		b.Queue(commitSQL)
 		return conn.SendBatch(ctx, b).Close()
 	})

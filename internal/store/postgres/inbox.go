@@ -40,7 +40,7 @@ func (s *Store) Publish(ctx context.Context, p store.Publish) ([]store.Published
 func (s *Store) publish(ctx context.Context, p store.Publish, again bool) ([]store.Published, error) {
 	if again || needsQuestions(p.Batches) {
 		t := publishing{Publish: p, again: again}
-		err := s.exchange(ctx, func(conn *pgxpool.Conn) error { return t.run(ctx, conn) })
+		err := s.exchange(ctx, func(conn *pgxpool.Conn) error { return t.run(ctx, conn, s.clock) })
 		return t.accepted.Published, err
 	}
 	accepted := store.Accept(p.Batches, nil)
@@ -49,7 +49,7 @@ func (s *Store) publish(ctx context.Context, p store.Publish, again bool) ([]sto
 		rows.add(e, 0)
 	}
 	b := &pgx.Batch{}
-	rows.queue(b)
+	rows.queue(b, s.clock.Now())
 	b.Queue(checkVersionSQL, pgx.NamedArgs{"version": p.Version})
 	return accepted.Published, s.pool.SendBatch(ctx, b).Close()
 }
@@ -82,7 +82,7 @@ type publishing struct {
 	sequences map[postrider.EventID]int64
 }
 
-func (t *publishing) run(ctx context.Context, conn *pgxpool.Conn) error {
+func (t *publishing) run(ctx context.Context, conn *pgxpool.Conn, clock *store.Clock) error {
 	if err := t.takeKeys(ctx, conn); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (t *publishing) run(ctx context.Context, conn *pgxpool.Conn) error {
 	for _, e := range fresh {
 		rows.add(e, t.sequences[e.Event.ID])
 	}
-	rows.queue(b)
+	rows.queue(b, clock.Now())
 	if len(fresh) > 0 || len(t.accepted.Fresh) == 0 { // else all of it was stored, whatever moved since
 		b.Queue(checkVersionSQL, pgx.NamedArgs{"version": t.Version})
 	}
@@ -331,13 +331,13 @@ const claimFanOutsSQL = `
 	with due as materialized (
 		select f.ctid as at
 		from fanouts f
-		where f.due_at <= now()
+		where f.due_at <= @now
 		order by f.due_at
 		limit @max
 		for update skip locked
 	), claimed as (
 		update fanouts f
-		set token = @token, due_at = now() + @lease * interval '1 microsecond'
+		set token = @token, due_at = @now::timestamptz + @lease * interval '1 microsecond'
 		from due
 		where f.ctid = due.at
 		returning f.event, f.account, f.type, f.up_to, f.cursor
@@ -359,7 +359,7 @@ func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store
 	var jobs []store.FanOut
 	err := s.once(ctx, func() (err error) {
 		rows, _ := s.pool.Query(ctx, claimFanOutsSQL, pgx.NamedArgs{
-			"max": c.Max, "token": token(c.Token), "lease": c.Lease.Microseconds(),
+			"max": c.Max, "token": token(c.Token), "lease": c.Lease.Microseconds(), "now": s.clock.Now(),
 		})
 		jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.FanOut, error) {
 			f := store.FanOut{Token: c.Token}
@@ -382,7 +382,7 @@ func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store
 const moveFanOutSQL = `
 	with moved as (
 		update fanouts
-		set cursor = @to, due_at = now() + @lease * interval '1 microsecond'
+		set cursor = @to, due_at = @now::timestamptz + @lease * interval '1 microsecond'
 		where event = @event and token = @token and cursor = @from and not @done
 		returning account, type
 	), ended as (
@@ -405,7 +405,7 @@ const lockHeadSQL = `
 // FanOut stores a chunk of a fan-out job and moves its cursor.
 func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) error {
 	err := s.repeat(ctx, func(again bool) error {
-		err := s.exchange(ctx, func(conn *pgxpool.Conn) error { return fanOut(ctx, conn, c) })
+		err := s.exchange(ctx, func(conn *pgxpool.Conn) error { return s.fanOut(ctx, conn, c) })
 		if again && errors.Is(err, postrider.ErrFenced) {
 			return s.fannedOut(ctx, c)
 		}
@@ -417,13 +417,13 @@ func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) error {
 	return nil
 }
 
-func fanOut(ctx context.Context, conn *pgxpool.Conn, c store.FanOutChunk) error {
+func (s *Store) fanOut(ctx context.Context, conn *pgxpool.Conn, c store.FanOutChunk) error {
 	e := store.NewEvent{Event: postrider.Event{ID: c.Event}, Deliveries: c.Deliveries}
 	b := &pgx.Batch{}
 	b.Queue(beginSQL)
 	b.Queue(moveFanOutSQL, pgx.NamedArgs{
 		"event": someUUID(c.Event), "token": token(c.Token), "from": someUUID(c.From), "to": someUUID(c.To),
-		"done": c.Done, "lease": c.Lease.Microseconds(),
+		"done": c.Done, "lease": c.Lease.Microseconds(), "now": s.clock.Now(),
 	}).QueryRow(func(row pgx.Row) error {
 		return row.Scan(toID(&e.Event.Account), &e.Event.Type, &e.Event.OrderingKey, &e.Event.Sequence)
 	})
@@ -435,11 +435,14 @@ func fanOut(ctx context.Context, conn *pgxpool.Conn, c store.FanOutChunk) error 
 	}
 	var rows newRows
 	rows.addDeliveries(&e, e.Event.Sequence)
-	b = &pgx.Batch{}
 	if len(rows.ordered.keys) > 0 {
-		b.Queue(lockHeadSQL, pgx.NamedArgs{"account": someUUID(e.Event.Account), "key": e.Event.OrderingKey})
+		_, err := conn.Exec(ctx, lockHeadSQL, pgx.NamedArgs{"account": someUUID(e.Event.Account), "key": e.Event.OrderingKey})
+		if err != nil {
+			return err
+		}
 	}
-	rows.queue(b)
+	b = &pgx.Batch{}
+	rows.queue(b, s.clock.Now())
 	b.Queue(commitSQL)
 	return conn.SendBatch(ctx, b).Close()
 }

@@ -172,6 +172,9 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Pa
 	if err != nil {
 		return store.Page[postrider.Delivery]{}, fmt.Errorf("list deliveries: %w", err)
 	}
+	for i := range rows {
+		rows[i].item.NextAttemptAt = s.clock.Shown(rows[i].item.NextAttemptAt)
+	}
 	return cutExamined(rows, q.Paging), nil
 }
 

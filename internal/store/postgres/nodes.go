@@ -21,11 +21,10 @@ const lockSelfSQL = `select from nodes where incarnation = @incarnation for upda
 // lock is let go by the commit.
 const lockRosterSQL = `select pg_advisory_xact_lock(hashtext('postrider_nodes'))`
 
-// The clock's time, since the transaction's own is from before the lock. Walks
-// nodes_pkey.
+// @now is from after the wait for the locks. Walks nodes_pkey.
 const beatSQL = `
 	insert into nodes as n (incarnation, instance, seen_at, ttl, leaving, started_at)
-	values (@incarnation, @instance, clock_timestamp(), @ttl, @leaving, now())
+	values (@incarnation, @instance, @now, @ttl, @leaving, now())
 	on conflict (incarnation) do update
 	set seen_at = excluded.seen_at, ttl = excluded.ttl, leaving = excluded.leaving
 	where n.instance = excluded.instance`
@@ -38,7 +37,7 @@ const giveUpSQL = `
 
 // Reads all of a table of a few rows, the node itself among them.
 const rosterSQL = `
-	select n.incarnation, n.leaving, n.seen_at + n.ttl * interval '1 microsecond' <= clock_timestamp(), clock_timestamp()
+	select n.incarnation, n.leaving, n.seen_at + n.ttl * interval '1 microsecond' <= @now
 	from nodes n
 	order by n.incarnation`
 
@@ -71,7 +70,7 @@ func (s *Store) Beat(ctx context.Context, b store.Beat) (store.Roster, error) {
 	var roster store.Roster
 	err := s.repeat(ctx, func(bool) error {
 		return s.tx(ctx, func(tx pgx.Tx) (err error) {
-			roster, err = beat(ctx, tx, b)
+			roster, err = s.beat(ctx, tx, b)
 			return err
 		})
 	})
@@ -81,7 +80,7 @@ func (s *Store) Beat(ctx context.Context, b store.Beat) (store.Roster, error) {
 	return roster, nil
 }
 
-func beat(ctx context.Context, tx pgx.Tx, b store.Beat) (store.Roster, error) {
+func (s *Store) beat(ctx context.Context, tx pgx.Tx, b store.Beat) (store.Roster, error) {
 	args := pgx.NamedArgs{
 		"incarnation": int64(b.Incarnation), "instance": b.Instance[:], "ttl": b.TTL.Microseconds(),
 		"leaving": b.Leaving, "shards": shardNumbers(b.Release),
@@ -92,6 +91,7 @@ func beat(ctx context.Context, tx pgx.Tx, b store.Beat) (store.Roster, error) {
 	if err := tx.SendBatch(ctx, locks).Close(); err != nil {
 		return store.Roster{}, fmt.Errorf("lock the roster: %w", err)
 	}
+	args["now"] = s.clock.Now()
 	switch tag, err := tx.Exec(ctx, beatSQL, args); {
 	case err != nil:
 		return store.Roster{}, err
@@ -99,10 +99,10 @@ func beat(ctx context.Context, tx pgx.Tx, b store.Beat) (store.Roster, error) {
 		return store.Roster{}, fmt.Errorf("another instance has it: %w", postrider.ErrConflict)
 	}
 	var r store.Roster
-	rows, _ := tx.Query(ctx, rosterSQL)
+	rows, _ := tx.Query(ctx, rosterSQL, args)
 	var incarnation uint32
 	var leaving, dead bool
-	_, err := pgx.ForEachRow(rows, []any{&incarnation, &leaving, &dead, toTime(&r.Now)}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&incarnation, &leaving, &dead}, func() error {
 		switch {
 		case dead:
 			r.Dead = append(r.Dead, incarnation)
@@ -148,7 +148,7 @@ func shardNumbers(shards []uint8) []int16 {
 // transaction ends. All survivors hear of a death at once: one reclaims, and
 // the others do not wait for it. Walks nodes_pkey.
 const lockNodeSQL = `
-	select n.seen_at + n.ttl * interval '1 microsecond' <= clock_timestamp()
+	select n.seen_at + n.ttl * interval '1 microsecond' <= @now
 	from nodes n
 	where n.incarnation = @incarnation
 	for update skip locked`
@@ -170,7 +170,7 @@ const reclaimSQL = `
 		on conflict (delivery, number) do nothing
 	), freed as (
 		update queue q
-		set token = null, due_at = clock_timestamp(), losses = q.losses + 1
+		set token = null, due_at = @now::timestamptz, losses = q.losses + 1
 		from held
 		where q.ctid = held.at
 	)
@@ -188,6 +188,7 @@ func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (int
 	var n int
 	err := s.once(ctx, func() error {
 		n = 0
+		args["now"] = s.clock.Now()
 		return s.tx(ctx, func(tx pgx.Tx) (err error) {
 			n, err = reclaim(ctx, tx, args, limit)
 			return err

@@ -123,9 +123,8 @@ const pauseKeysSQL = `
 	order by d.place
 	on conflict (endpoint, ordering_key) do nothing`
 
-// Whoever is first now is due. The clock's time and not the transaction's,
-// which may have waited long for its lock: claims look back over a few seconds
-// only. Walks queue_order_key and paused_keys_pkey.
+// The first row of each key is due. @now is from after the wait for the key's
+// lock: claims look back over a few seconds only. Walks queue_order_key and paused_keys_pkey.
 const nextTurnsSQL = `
 	with next as materialized (
 		select k.place, q.at
@@ -141,7 +140,7 @@ const nextTurnsSQL = `
 			and not exists (select from paused_keys p where p.endpoint = k.endpoint and p.ordering_key = k.key)
 	)
 	update queue q
-	set due_at = clock_timestamp()
+	set due_at = @now::timestamptz
 	from next
 	where q.ctid = next.at
 	returning next.place - 1, q.lane`
@@ -155,7 +154,7 @@ type line struct {
 // queueTurns queues what lets the lines of ended deliveries go on. dead are
 // those that ended as dead letters, in the order of their sequences. The lanes
 // of those whose turn has come are in the map when the batch was sent.
-func queueTurns(b *pgx.Batch, ended, dead []turn) map[line]postrider.Lane {
+func (s *Store) queueTurns(b *pgx.Batch, ended, dead []turn) map[line]postrider.Lane {
 	var pauses struct {
 		endpoints, accounts, deliveries uuids
 		keys                            []string
@@ -190,7 +189,7 @@ func queueTurns(b *pgx.Batch, ended, dead []turn) map[line]postrider.Lane {
 	if len(lines) == 0 {
 		return lanes
 	}
-	b.Queue(nextTurnsSQL, pgx.NamedArgs{"endpoints": endpoints, "keys": keys}).Query(func(rows pgx.Rows) error {
+	b.Queue(nextTurnsSQL, pgx.NamedArgs{"endpoints": endpoints, "keys": keys, "now": s.clock.Now()}).Query(func(rows pgx.Rows) error {
 		var place int
 		var lane postrider.Lane
 		_, err := pgx.ForEachRow(rows, []any{&place, toLane(&lane)}, func() error {

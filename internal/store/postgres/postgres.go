@@ -11,7 +11,9 @@
 //   - A method is one transaction, nearly always one round trip: a pipeline
 //     that ends in one Sync is a transaction by itself, so that no begin and no
 //     commit is sent, and an error in it leaves nothing behind.
-//   - Every time is the database's now(); nodes contribute durations only.
+//   - What is due, leased or over is decided by the time of [store.Clock], which
+//     statements get as @now: it goes on steadily when the database's clock is
+//     stepped. What people see follows the database's clock: now().
 //   - Deadlocks and serialization failures are tried again. When the reply to
 //     a commit is lost, what is safe to repeat is repeated under the same ids;
 //     all else is postrider.ErrBusy.
@@ -29,6 +31,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -39,7 +42,10 @@ import (
 
 // Store is a [store.Store] in a PostgreSQL database.
 type Store struct {
-	pool *pgxpool.Pool
+	pool  *pgxpool.Pool
+	clock *store.Clock
+	log   *slog.Logger
+	self  atomic.Uint32 // this process's incarnation as a node; 0: it is none
 }
 
 var (
@@ -80,8 +86,8 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open postgres: %w", fault(err))
 	}
-	s := &Store{pool: pool}
-	if err := s.MakePartitions(ctx); err != nil {
+	s := &Store{pool: pool, clock: store.NewClock(nil), log: opts.Log}
+	if err := errors.Join(s.MakePartitions(ctx), s.followClock(ctx)); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}

@@ -35,7 +35,7 @@ const claimSQL = `
 			where q.endpoint = w.endpoint
 				and q.lane = w.lane
 				and q.due_at >= w.after
-				and q.due_at <= now()
+				and q.due_at <= @now
 				and q.due_at < 'infinity'
 			order by q.due_at, q.id
 			limit w.n
@@ -50,7 +50,7 @@ const claimSQL = `
 		on conflict (delivery, number) do nothing
 	), claimed as (
 		update queue q
-		set token = @token, due_at = now() + due.lease, claims = q.claims + 1,
+		set token = @token, due_at = @now::timestamptz + due.lease, claims = q.claims + 1,
 			losses = q.losses + (due.token is not null)::int
 		from due
 		where q.ctid = due.at
@@ -73,7 +73,7 @@ const claimSQL = `
 // In the claim's transaction, so that it sees what is left after it. Walks
 // queue_due, past what the claim itself took.
 const lanesSQL = `
-	select (extract(epoch from q.due_at - now()) * 1e6)::bigint
+	select (extract(epoch from q.due_at - @now::timestamptz) * 1e6)::bigint
 	from unnest(@endpoints::uuid[], @lanes::smallint[], @afters::timestamptz[])
 		with ordinality as w (endpoint, lane, after, place)
 	left join lateral (
@@ -99,6 +99,7 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 	args := claimColumns(c)
 	err := s.repeat(ctx, func(again bool) error {
 		claims = store.Claims{Lanes: make([]store.LaneState, len(c.Wants))}
+		args["now"] = s.clock.Now()
 		for i, w := range c.Wants {
 			claims.Lanes[i].Low = w.After
 		}
@@ -120,7 +121,7 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 // worker's hands. Walks queue_due.
 const unclaimSQL = `
 	update queue q
-	set token = null, due_at = now(), claims = q.claims - 1
+	set token = null, due_at = @now::timestamptz, claims = q.claims - 1
 	from unnest(@endpoints::uuid[], @lanes::smallint[]) as w (endpoint, lane)
 	where q.endpoint = w.endpoint and q.lane = w.lane and q.due_at < 'infinity' and q.token = @token`
 
@@ -186,7 +187,7 @@ func collectLanes(rows pgx.Rows, claims *store.Claims) error {
 // Walks queue_pkey, as settleSQL does. The attempt was never made, so its number is free again.
 const releaseSQL = `
 	update queue q
-	set token = null, due_at = now(), claims = q.claims - 1
+	set token = null, due_at = @now::timestamptz, claims = q.claims - 1
 	from unnest(@ids::uuid[], @tokens::bigint[]) as l (id, token)
 	cross join lateral (
 		select f.ctid as at
@@ -204,7 +205,7 @@ func (s *Store) Release(ctx context.Context, leases []store.Lease) error {
 		ids, tokens = append(ids, someUUID(l.Delivery)), append(tokens, int64(l.Token))
 	}
 	err := s.repeat(ctx, func(bool) error {
-		_, err := s.pool.Exec(ctx, releaseSQL, pgx.NamedArgs{"ids": ids, "tokens": tokens})
+		_, err := s.pool.Exec(ctx, releaseSQL, pgx.NamedArgs{"ids": ids, "tokens": tokens, "now": s.clock.Now()})
 		return err
 	})
 	if err != nil {
@@ -236,7 +237,7 @@ const dueSQL = `
 		) n
 		where l.endpoints + (n.endpoint <> l.endpoint)::int <= @max
 	)
-	select endpoint, lane, (extract(epoch from due_at - now()) * 1e6)::bigint
+	select endpoint, lane, (extract(epoch from due_at - @now::timestamptz) * 1e6)::bigint
 	from lane
 	where @max > 0
 	order by endpoint, lane`
@@ -249,7 +250,7 @@ const dueNewerSQL = `
 		from queue q
 		where q.id > @newer and q.due_at < 'infinity'
 	)
-	select endpoint, lane, (extract(epoch from due_at - now()) * 1e6)::bigint
+	select endpoint, lane, (extract(epoch from due_at - @now::timestamptz) * 1e6)::bigint
 	from (
 		select y.endpoint, y.lane, min(y.due_at) as due_at, dense_rank() over (order by y.endpoint) as endpoints
 		from young y
@@ -268,6 +269,7 @@ func (s *Store) Due(ctx context.Context, d store.Due) ([]store.DueLane, error) {
 	}
 	var lanes []store.DueLane
 	err := s.repeat(ctx, func(bool) (err error) {
+		args["now"] = s.clock.Now()
 		rows, _ := s.pool.Query(ctx, statement, args)
 		lanes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l store.DueLane, err error) {
 			err = row.Scan(toID(&l.Endpoint), toLane(&l.Lane), toWait(&l.In))

@@ -45,23 +45,30 @@ func (r *newRows) addDeliveries(e *store.NewEvent, sequence int64) {
 	}
 }
 
-// queue queues the statements of the tables that get rows.
-func (r *newRows) queue(b *pgx.Batch) {
+// queue queues the statements of the tables that get rows. now decides what is
+// due; it is taken after every lock that the transaction waited for.
+func (r *newRows) queue(b *pgx.Batch, now time.Time) {
 	if len(r.events.ids) > 0 {
 		b.Queue(insertEventsSQL, r.events.args())
 	}
 	if len(r.pending.ids) > 0 {
-		b.Queue(insertQueueSQL, r.pending.args())
+		b.Queue(insertQueueSQL, at(now, r.pending.args()))
 	}
 	if len(r.ordered.keys) > 0 {
-		b.Queue(insertOrderedSQL, r.ordered.args())
+		b.Queue(insertOrderedSQL, at(now, r.ordered.args()))
 	}
 	if len(r.skipped.ids) > 0 {
 		b.Queue(insertSkippedSQL, r.skipped.args())
 	}
 	if len(r.fanouts.events) > 0 {
-		b.Queue(insertFanoutsSQL, r.fanouts.args())
+		b.Queue(insertFanoutsSQL, at(now, r.fanouts.args()))
 	}
+}
+
+// at adds the time that decides what is due to the arguments of a statement.
+func at(now time.Time, args pgx.NamedArgs) pgx.NamedArgs {
+	args["now"] = now
+	return args
 }
 
 // Appends to the day's partition. No on conflict: an id that is there already
@@ -113,8 +120,8 @@ func (c *eventColumns) args() pgx.NamedArgs {
 // A delivery with a token is leased as attempt 1, and due when that lease ends.
 const insertQueueSQL = `
 	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, token, expires_at)
-	select n.id, n.event, n.endpoint, n.account, n.type, n.lane, now() + n.wait * interval '1 microsecond',
-		(n.token is not null)::int, 0, 0, n.token, now() + n.expiry * interval '1 microsecond'
+	select n.id, n.event, n.endpoint, n.account, n.type, n.lane, @now::timestamptz + n.wait * interval '1 microsecond',
+		(n.token is not null)::int, 0, 0, n.token, @now::timestamptz + n.expiry * interval '1 microsecond'
 	from unnest(@ids::uuid[], @events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[], @lanes::smallint[],
 		@waits::bigint[], @tokens::bigint[], @expiries::bigint[])
 		as n (id, event, endpoint, account, type, lane, wait, token, expiry)`
@@ -147,11 +154,9 @@ func (c *queueColumns) args() pgx.NamedArgs {
 }
 
 // The first of its key is due, unless the key has rows or is paused; the
-// transaction holds the key's row in order_heads. Where the transaction waited
-// long for that row it is due by the clock's time and not by the transaction's
-// own, since claims look back over claimSlack only; within a second all that one
-// publish stores is due at one instant, and claimed in the order of ids. The
-// limits keep the planner from reading all of a table into a hash. Walks
+// transaction holds the key's row in order_heads. @now is from after the wait
+// for that row, since claims look back over claimSlack only. All that one publish
+// stores is due at one instant, and claimed in the order of ids. The limits keep the planner from reading all of a table into a hash. Walks
 // queue_order_key and paused_keys_pkey.
 const insertOrderedSQL = `
 	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at,
@@ -160,9 +165,9 @@ const insertOrderedSQL = `
 		case when row_number() over (partition by n.endpoint, n.key order by n.sequence, n.id) = 1
 				and (select q.id from queue q where q.endpoint = n.endpoint and q.ordering_key = n.key limit 1) is null
 				and (select p.delivery from paused_keys p where p.endpoint = n.endpoint and p.ordering_key = n.key limit 1) is null
-			then greatest(now(), clock_timestamp() - interval '1 second') + n.wait * interval '1 microsecond'
+			then @now::timestamptz + n.wait * interval '1 microsecond'
 			else 'infinity' end,
-		0, 0, 0, now() + n.expiry * interval '1 microsecond', n.key, n.sequence, n.pauses
+		0, 0, 0, @now::timestamptz + n.expiry * interval '1 microsecond', n.key, n.sequence, n.pauses
 	from unnest(@ids::uuid[], @events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[], @lanes::smallint[],
 		@waits::bigint[], @expiries::bigint[], @keys::text[], @sequences::bigint[], @pauses::boolean[])
 		as n (id, event, endpoint, account, type, lane, wait, expiry, key, sequence, pauses)`
@@ -216,7 +221,7 @@ func (c *skippedColumns) args() pgx.NamedArgs {
 // The job begins before the first endpoint.
 const insertFanoutsSQL = `
 	insert into fanouts (event, account, type, up_to, cursor, due_at, created_at)
-	select n.event, n.account, n.type, n.up_to, '00000000-0000-0000-0000-000000000000', now(), now()
+	select n.event, n.account, n.type, n.up_to, '00000000-0000-0000-0000-000000000000', @now::timestamptz, now()
 	from unnest(@events::uuid[], @accounts::uuid[], @types::text[], @up_to::uuid[]) as n (event, account, type, up_to)`
 
 type fanoutColumns struct {

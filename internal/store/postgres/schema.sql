@@ -153,6 +153,17 @@ COMMENT ON TABLE public.circuits IS 'The breakers of endpoints; one whose breake
 
 COMMENT ON COLUMN public.circuits.cooldown IS 'Microseconds.';
 
+CREATE TABLE public.clock (
+    ahead bigint NOT NULL,
+    version bigint NOT NULL,
+    single boolean DEFAULT true NOT NULL,
+    CONSTRAINT clock_single_check CHECK (single)
+);
+
+COMMENT ON TABLE public.clock IS 'One row: the adjustment that keeps the time of the nodes steady when the clock of the database is stepped. Written by compare-and-swap of version.';
+
+COMMENT ON COLUMN public.clock.ahead IS 'Microseconds by which the time that decides what is due is ahead of the time of day.';
+
 CREATE TABLE public.dead_letters (
     delivery uuid NOT NULL,
     event uuid NOT NULL,
@@ -439,6 +450,9 @@ ALTER TABLE ONLY public.attempts
 ALTER TABLE ONLY public.circuits
     ADD CONSTRAINT circuits_pkey PRIMARY KEY (endpoint);
 
+ALTER TABLE ONLY public.clock
+    ADD CONSTRAINT clock_pkey PRIMARY KEY (single);
+
 ALTER TABLE ONLY public.dead_letters
     ADD CONSTRAINT dead_letters_pkey PRIMARY KEY (delivery);
 
@@ -528,6 +542,8 @@ CREATE INDEX circuits_failing ON public.circuits USING btree (endpoint) WHERE (f
 COMMENT ON INDEX public.circuits_failing IS 'Records: the endpoints that accept nothing.';
 
 COMMENT ON INDEX public.circuits_pkey IS 'PutCircuit and Changes: one. Circuits: the list.';
+
+COMMENT ON INDEX public.clock_pkey IS 'Now. Keeps the table to its one row.';
 
 CREATE INDEX dead_letters_account ON public.dead_letters USING btree (account, delivery);
 

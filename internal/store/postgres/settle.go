@@ -42,7 +42,7 @@ const judgeSQL = `
 		returning s.place
 	), moved as (
 		update queue q
-		set token = null, due_at = now() + s.after * interval '1 microsecond', step = s.step, losses = 0,
+		set token = null, due_at = @now::timestamptz + s.after * interval '1 microsecond', step = s.step, losses = 0,
 			lane = case q.lane when 2 then 2 else 1 end
 		from found s
 		where q.ctid = s.at and q.token = s.token and s.status = 'pending'
@@ -138,7 +138,7 @@ func (s *Store) settle(ctx context.Context, settlements []store.Settlement) ([]s
 		if slices.Contains(columns.statuses, string(postrider.Dead)) {
 			statement = settleDeadSQL
 		}
-		b.Queue(statement, columns.args()).Query(func(rows pgx.Rows) (err error) {
+		b.Queue(statement, at(s.clock.Now(), columns.args())).Query(func(rows pgx.Rows) (err error) {
 			settled, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s store.Settled, err error) {
 				return s, row.Scan(&s.Stale)
 			})
@@ -205,7 +205,7 @@ func (s *Store) settleOrdered(
 		}
 		b := &pgx.Batch{}
 		queue(b)
-		lanes := queueTurns(b, turns, dead)
+		lanes := s.queueTurns(b, turns, dead)
 		b.Queue(commitSQL)
 		if err := conn.SendBatch(ctx, b).Close(); err != nil {
 			return err

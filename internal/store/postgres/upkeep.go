@@ -18,8 +18,8 @@ const expireSQL = `
 	with over as materialized (
 		select q.ctid as at, q.*
 		from queue q
-		where q.expires_at <= now()
-			and (q.token is null or q.due_at <= now())
+		where q.expires_at <= @now
+			and (q.token is null or q.due_at <= @now)
 			and q.ordering_key is null
 		order by q.id
 		limit @limit
@@ -67,8 +67,8 @@ var expireOrdered = ending{
 	select q.id
 	from queue q
 	where q.ordering_key is not null
-		and q.expires_at <= now()
-		and (q.token is null or q.due_at <= now())
+		and q.expires_at <= @now
+		and (q.token is null or q.due_at <= @now)
 	order by q.expires_at
 	limit @limit`,
 	end: `
@@ -79,8 +79,8 @@ var expireOrdered = ending{
 			select q.ctid as at, q.*
 			from queue q
 			where q.id = d.id
-				and q.expires_at <= now()
-				and (q.token is null or q.due_at <= now())
+				and q.expires_at <= @now
+				and (q.token is null or q.due_at <= @now)
 			limit 1
 		) q
 	)` + buryOverSQL + `
@@ -90,7 +90,7 @@ var expireOrdered = ending{
 
 // Expire turns deliveries whose time is over into dead letters.
 func (s *Store) Expire(ctx context.Context, limit int) (int, error) {
-	n, err := s.upkeep(ctx, "expire deliveries", expireSQL, pgx.NamedArgs{"limit": limit})
+	n, err := s.upkeep(ctx, "expire deliveries", expireSQL, pgx.NamedArgs{"limit": limit, "now": s.clock.Now()})
 	if err != nil || n >= limit {
 		return n, err
 	}
@@ -111,24 +111,24 @@ type ending struct {
 func (s *Store) endOrdered(ctx context.Context, e ending, limit int) (n int, err error) {
 	err = s.once(ctx, func() error {
 		return s.exchange(ctx, func(conn *pgxpool.Conn) error {
-			rows, _ := conn.Query(ctx, e.find, pgx.NamedArgs{"limit": limit})
+			rows, _ := conn.Query(ctx, e.find, pgx.NamedArgs{"limit": limit, "now": s.clock.Now()})
 			ids, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
 			if err != nil || len(ids) == 0 {
 				return err
 			}
-			n, err = endOrdered(ctx, conn, e, ids)
+			n, err = s.endThose(ctx, conn, e, ids)
 			return err
 		})
 	})
 	return n, err
 }
 
-func endOrdered(ctx context.Context, conn *pgxpool.Conn, e ending, ids uuids) (int, error) {
+func (s *Store) endThose(ctx context.Context, conn *pgxpool.Conn, e ending, ids uuids) (int, error) {
 	turns, err := lockTurns(ctx, conn, ids, nil)
 	if err != nil {
 		return 0, err
 	}
-	rows, _ := conn.Query(ctx, e.end, pgx.NamedArgs{"ids": ids})
+	rows, _ := conn.Query(ctx, e.end, pgx.NamedArgs{"ids": ids, "now": s.clock.Now()})
 	ended, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
 	if err != nil {
 		return 0, err
@@ -139,7 +139,7 @@ func endOrdered(ctx context.Context, conn *pgxpool.Conn, e ending, ids uuids) (i
 		dead = turns
 	}
 	b := &pgx.Batch{}
-	queueTurns(b, turns, dead)
+	s.queueTurns(b, turns, dead)
 	b.Queue(commitSQL)
 	return len(ended), conn.SendBatch(ctx, b).Close()
 }
@@ -258,16 +258,4 @@ const makePartitionsSQL = `
 func (s *Store) MakePartitions(ctx context.Context) error {
 	_, err := s.upkeep(ctx, "make partitions", makePartitionsSQL, nil)
 	return err
-}
-
-// Now returns the database's clock.
-func (s *Store) Now(ctx context.Context) (time.Time, error) {
-	var now time.Time
-	err := s.repeat(ctx, func(bool) error {
-		return s.pool.QueryRow(ctx, `select clock_timestamp()`).Scan(toTime(&now))
-	})
-	if err != nil {
-		return time.Time{}, fmt.Errorf("read the clock: %w", err)
-	}
-	return now, nil
 }

@@ -119,7 +119,7 @@ const (
 // RevokeKey ends a key; see [store.Access].
 func (s *Store) RevokeKey(ctx context.Context, key postrider.KeyID) error {
 	return change(ctx, s, "revoke key", func(ctx context.Context, tx *tx) error {
-		return found(tx.count(ctx, revokeKeySQL, sql.Named("id", blob(key)), sql.Named("now", micros(tx.now))))
+		return found(tx.count(ctx, revokeKeySQL, sql.Named("id", blob(key)), sql.Named("now", micros(tx.wall))))
 	})
 }
 
@@ -147,7 +147,7 @@ const putEventTypeSQL = `
 func (s *Store) PutEventType(ctx context.Context, t postrider.EventType) error {
 	return change(ctx, s, "put event type", func(ctx context.Context, tx *tx) error {
 		return tx.exec(ctx, putEventTypeSQL, sql.Named("name", t.Name), sql.Named("description", t.Description),
-			sql.Named("created_at", micros(tx.now)))
+			sql.Named("created_at", micros(tx.wall)))
 	})
 }
 

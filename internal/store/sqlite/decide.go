@@ -55,7 +55,7 @@ func (s *Store) Replay(ctx context.Context, r store.Replay) (postrider.Delivery,
 		if err != nil {
 			return postrider.Delivery{}, err
 		}
-		err = tx.exec(ctx, resolveSQL, sql.Named("delivery", blob(d.ID)), sql.Named("now", micros(tx.now)),
+		err = tx.exec(ctx, resolveSQL, sql.Named("delivery", blob(d.ID)), sql.Named("now", micros(tx.wall)),
 			sql.Named("resolution", string(postrider.Replayed)), sql.Named("by", r.By), sql.Named("note", nil),
 			sql.Named("replay", blob(r.ID)))
 		if err != nil {
@@ -128,7 +128,7 @@ func cancel(ctx context.Context, tx *tx, id postrider.DeliveryID, reason string)
 	err = tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, record{
 		Attempt: postrider.Attempt{
 			Delivery: p.id, Event: p.event, Endpoint: p.endpoint, Number: p.claims + 1, Outcome: postrider.OutcomeNone,
-			Error: reason, StartedAt: tx.now, StatusAfter: postrider.Cancelled,
+			Error: reason, StartedAt: tx.wall, StatusAfter: postrider.Cancelled,
 		},
 		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom,
 	}))
@@ -152,7 +152,7 @@ func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLet
 		case !letter.ResolvedAt.IsZero():
 			return postrider.DeadLetter{}, fmt.Errorf("it is %s: %w", letter.Resolution, postrider.ErrConflict)
 		}
-		err = tx.exec(ctx, resolveSQL, ask, sql.Named("now", micros(tx.now)),
+		err = tx.exec(ctx, resolveSQL, ask, sql.Named("now", micros(tx.wall)),
 			sql.Named("resolution", string(postrider.Discarded)), sql.Named("by", d.By), sql.Named("note", d.Note),
 			sql.Named("replay", nil))
 		if err != nil {

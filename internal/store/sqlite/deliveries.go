@@ -112,6 +112,9 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Pa
 		return store.Page[postrider.Delivery]{}, err
 	}
 	deliveries, err := list(ctx, s, ask, scanDelivery)
+	for i := range deliveries {
+		deliveries[i].NextAttemptAt = s.clock.Shown(deliveries[i].NextAttemptAt)
+	}
 	return store.Cut(deliveries, q.Paging, func(d postrider.Delivery) string { return key(d.ID) }), s.explain("list deliveries", err)
 }
 
@@ -169,5 +172,6 @@ func delivery(ctx context.Context, tx *tx, account postrider.AccountID, id postr
 	if len(found) == 0 {
 		return postrider.Delivery{}, postrider.ErrNotFound
 	}
+	found[0].NextAttemptAt = tx.clock.Shown(found[0].NextAttemptAt)
 	return found[0], nil
 }

@@ -47,14 +47,14 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 			return postrider.Endpoint{}, err
 		}
 		e.Revision++
-		e.UpdatedAt, e.VerifiedAt = tx.now, e.VerifiedAt.UTC().Truncate(time.Microsecond)
+		e.UpdatedAt, e.VerifiedAt = tx.wall, e.VerifiedAt.UTC().Truncate(time.Microsecond)
 		err = tx.exec(ctx, statement, sql.Named("id", blob(e.ID)), sql.Named("account", blob(e.Account)),
 			sql.Named("uid", textOrNull(e.UID)), sql.Named("url", e.URL), sql.Named("description", e.Description),
 			sql.Named("event_types", string(types)), sql.Named("status", string(e.Status)),
 			sql.Named("status_reason", e.StatusReason), sql.Named("policy", string(policy)),
 			sql.Named("credentials", bytesOrNull(e.Credentials)), sql.Named("verified_at", microsOrNull(e.VerifiedAt)),
 			sql.Named("revision", e.Revision), sql.Named("version", version),
-			sql.Named("created_at", micros(e.CreatedAt)), sql.Named("now", micros(tx.now)))
+			sql.Named("created_at", micros(e.CreatedAt)), sql.Named("now", micros(tx.wall)))
 		if err != nil {
 			return postrider.Endpoint{}, err
 		}
@@ -193,7 +193,7 @@ func (s *Store) Changes(ctx context.Context, since int64, limit int) (store.Chan
 }
 
 func (s *Store) changes(ctx context.Context, since int64, limit int) (store.Changes, error) {
-	now := s.now()
+	now := s.wall()
 	snapshot, err := s.snapshot(ctx, versionSQL, changesSQL, secretsSQL)
 	if err != nil {
 		return store.Changes{}, err

@@ -54,7 +54,7 @@ func publish(ctx context.Context, tx *tx, batches []store.Batch) ([]store.Publis
 	}
 	for _, key := range keys {
 		if holder, ok := accepted.Taken[key]; ok && held[key] != holder {
-			rows.keys = append(rows.keys, blob(key.Account), key.Key, blob(holder.Event), holder.Hash[:], micros(tx.now))
+			rows.keys = append(rows.keys, blob(key.Account), key.Key, blob(holder.Event), holder.Hash[:], micros(tx.wall))
 		}
 	}
 	if err := rows.insert(ctx, tx); err != nil {
@@ -194,7 +194,7 @@ func (in *intake) deliveries(ctx context.Context, tx *tx, event postrider.Event,
 			in.skipped = appendAttempt(in.skipped, record{
 				Attempt: postrider.Attempt{
 					Delivery: d.ID, Event: event.ID, Endpoint: d.Endpoint, Outcome: postrider.OutcomeNone,
-					Error: d.Skipped, StartedAt: tx.now, StatusAfter: postrider.Skipped,
+					Error: d.Skipped, StartedAt: tx.wall, StatusAfter: postrider.Skipped,
 				},
 				account: event.Account, eventType: event.Type,
 			})

@@ -77,7 +77,7 @@ func (t turn) over(ctx context.Context, tx *tx, dead postrider.DeliveryID) (post
 	case t.key == "", t.waits:
 		return "", nil
 	case t.pauses && !dead.IsZero():
-		return "", tx.exec(ctx, pauseSQL, blob(t.endpoint), t.key, blob(dead), micros(tx.now))
+		return "", tx.exec(ctx, pauseSQL, blob(t.endpoint), t.key, blob(dead), micros(tx.wall))
 	}
 	return nextTurn(ctx, tx, t.orderedKey)
 }

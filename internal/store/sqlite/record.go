@@ -98,5 +98,5 @@ func (l letter) bury(ctx context.Context, tx *tx) error {
 		}
 	}
 	return tx.exec(ctx, insertDeadLetterSQL, blob(l.Delivery), blob(l.Event), blob(l.Endpoint), blob(l.account),
-		l.eventType, l.reason, l.attempts, code, text, blobOrNull(l.replayedFrom), micros(tx.now))
+		l.eventType, l.reason, l.attempts, code, text, blobOrNull(l.replayedFrom), micros(tx.wall))
 }

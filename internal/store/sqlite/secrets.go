@@ -28,7 +28,7 @@ const secretsSQL = `
 
 // Secrets returns an endpoint's secrets; see [store.Directory].
 func (s *Store) Secrets(ctx context.Context, endpoint postrider.EndpointID) ([]postrider.Secret, error) {
-	secrets, err := list(ctx, s, secretsOf(endpoint, s.now()), scanSecret)
+	secrets, err := list(ctx, s, secretsOf(endpoint, s.wall()), scanSecret)
 	return secrets, s.explain("list secrets", err)
 }
 
@@ -53,7 +53,7 @@ func (s *Store) RotateSecret(ctx context.Context, r store.RotateSecret) error {
 			return err
 		}
 		err := tx.exec(ctx, expireSecretsSQL, sql.Named("endpoint", blob(r.Secret.Endpoint)),
-			sql.Named("until", micros(tx.now.Add(r.Overlap))))
+			sql.Named("until", micros(tx.wall.Add(r.Overlap))))
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (s *Store) RevokeSecret(ctx context.Context, r store.RevokeSecret) error {
 		}
 		var active, others int
 		err := tx.row(ctx, activeSecretsSQL, sql.Named("endpoint", blob(r.Endpoint)), sql.Named("secret", blob(r.Secret)),
-			sql.Named("now", micros(tx.now))).Scan(&active, &others)
+			sql.Named("now", micros(tx.wall))).Scan(&active, &others)
 		switch {
 		case err != nil:
 			return err
@@ -86,7 +86,7 @@ func (s *Store) RevokeSecret(ctx context.Context, r store.RevokeSecret) error {
 		case others == 0:
 			return fmt.Errorf("it is the last one: %w", postrider.ErrConflict)
 		}
-		return tx.exec(ctx, revokeSecretSQL, sql.Named("secret", blob(r.Secret)), sql.Named("now", micros(tx.now)))
+		return tx.exec(ctx, revokeSecretSQL, sql.Named("secret", blob(r.Secret)), sql.Named("now", micros(tx.wall)))
 	})
 }
 
@@ -116,7 +116,7 @@ func (s *Store) PublicKeys(ctx context.Context, q store.PublicKeyQuery) (store.P
 	if !q.Endpoint.IsZero() {
 		statement = publicKeysOfEndpointSQL
 	}
-	args = append(args, sql.Named("endpoint", blob(q.Endpoint)), sql.Named("now", micros(s.now())))
+	args = append(args, sql.Named("endpoint", blob(q.Endpoint)), sql.Named("now", micros(s.wall())))
 	keys, err := list(ctx, s, query{statement, args}, func(rows *sql.Rows, k *postrider.Secret) error {
 		return rows.Scan(toID(&k.ID), toID(&k.Endpoint), &k.Public, toTime(&k.CreatedAt), toTime(&k.ExpiresAt))
 	})

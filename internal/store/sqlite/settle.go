@@ -101,12 +101,12 @@ func (o *outcome) settle(tx *tx, s store.Settlement, h held) {
 	}
 	switch s.Transition.To {
 	case postrider.Pending:
-		r.NextAt = tx.now.Add(s.Transition.After)
+		r.NextAt = tx.wall.Add(s.Transition.After)
 		lane := postrider.LaneRetry
 		if h.lane == postrider.LaneBulk {
 			lane = postrider.LaneBulk
 		}
-		o.moved = append(o.moved, []any{laneNumber(lane), micros(r.NextAt), s.Transition.Step, blob(h.id)})
+		o.moved = append(o.moved, []any{laneNumber(lane), micros(tx.now.Add(s.Transition.After)), s.Transition.Step, blob(h.id)})
 	case postrider.Dead:
 		attempts := r.Number
 		if r.Outcome == postrider.OutcomeNone {

@@ -37,7 +37,6 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/postrider/postrider/internal/store"
@@ -50,7 +49,8 @@ type Store struct {
 	writer *writer
 	reads  *sql.DB
 	lists  sync.Map // of *sql.Stmt on reads, by text
-	clock  func() time.Time
+	clock  *store.Clock
+	log    *slog.Logger
 
 	close func() error
 }
@@ -59,7 +59,7 @@ var _ store.Store = (*Store)(nil)
 
 // Options tunes a [Store]. The zero value is the production default.
 type Options struct {
-	Now      func() time.Time // the store's clock; default: the system's, which then never moves back
+	Now      func() time.Time // the machine's clock; default time.Now
 	Readers  int              // connections that lists share; default: one for each processor, at least 2
 	MaxBytes int64            // the database grows no further; default: as far as the disk
 	Log      *slog.Logger     // default: discard
@@ -73,29 +73,11 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Readers = cmp.Or(o.Readers, max(2, runtime.NumCPU()))
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	if o.Now == nil {
-		o.Now = ratchet()
-	}
 	if o.OnFatal == nil {
 		log := o.Log
 		o.OnFatal = func(err error) { log.Error("the store writes no more", "error", err) }
 	}
 	return o
-}
-
-// ratchet returns the system's clock, stopped while it moves back: what was
-// due stays due, and no lease lasts longer than it was given.
-func ratchet() func() time.Time {
-	var last atomic.Int64
-	return func() time.Time {
-		for {
-			was := last.Load()
-			now := max(was, time.Now().UnixMicro())
-			if last.CompareAndSwap(was, now) {
-				return time.UnixMicro(now).UTC()
-			}
-		}
-	}
 }
 
 // Open opens the store in the directory dir, which is made when there is none.
@@ -116,7 +98,7 @@ func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{lock: held, clock: opts.Now}
+	s := &Store{lock: held, clock: store.NewClock(opts.Now), log: opts.Log}
 	s.close = sync.OnceValue(s.end)
 	if err := s.open(ctx, file, opts); err != nil {
 		return nil, errors.Join(explained(err), s.abandon())
@@ -127,10 +109,22 @@ func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 // Close ends the store. Calls under way finish first.
 func (s *Store) Close() error { return s.close() }
 
-// Now returns the store's clock.
-func (s *Store) Now(context.Context) (time.Time, error) { return s.now(), nil }
+// Clock returns the store's time.
+func (s *Store) Clock() *store.Clock { return s.clock }
 
-func (s *Store) now() time.Time { return s.clock().UTC().Truncate(time.Microsecond) }
+// Now returns the machine's time of day, and corrects the Clock by it.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	if step := s.clock.FollowMachine(); step != 0 {
+		s.log.WarnContext(ctx, "the clock of the machine was stepped", "by", step.String())
+	}
+	return s.wall(), nil
+}
+
+// now decides what is due.
+func (s *Store) now() time.Time { return s.clock.Now() }
+
+// wall is what people see.
+func (s *Store) wall() time.Time { return s.clock.Wall() }
 
 // MakePartitions does nothing: there are none.
 func (s *Store) MakePartitions(context.Context) error { return nil }
@@ -201,7 +195,7 @@ func (s *Store) open(ctx context.Context, file string, opts Options) (err error)
 	if err != nil {
 		return err
 	}
-	s.writer = newWriter(conn, s.now, opts.OnFatal)
+	s.writer = newWriter(conn, s.clock, opts.OnFatal)
 	s.writer.start(context.WithoutCancel(ctx))
 	return nil
 }

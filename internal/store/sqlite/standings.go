@@ -88,7 +88,7 @@ func (s *Store) PutStanding(ctx context.Context, p postrider.Standing) error {
 				return err
 			}
 			err = tx.exec(ctx, disableSQL, sql.Named("id", blob(p.Endpoint)), sql.Named("reason", p.Reason),
-				sql.Named("version", version), sql.Named("now", micros(tx.now)))
+				sql.Named("version", version), sql.Named("now", micros(tx.wall)))
 			if err != nil {
 				return err
 			}
@@ -190,7 +190,7 @@ func (s *Store) Records(ctx context.Context, after postrider.EndpointID, limit i
 }
 
 func (s *Store) records(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.Record, error) {
-	since := s.now().Add(-postrider.StandingSpan)
+	since := s.wall().Add(-postrider.StandingSpan)
 	snapshot, err := s.snapshot(ctx, judgedSQL, deadSinceSQL, deliveredSinceSQL)
 	if err != nil {
 		return nil, err

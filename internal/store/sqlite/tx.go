@@ -6,13 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/postrider/postrider/internal/store"
 )
 
 // tx is the writer's connection with a transaction open on it.
 type tx struct {
 	conn       *sql.Conn
-	clock      func() time.Time
-	now        time.Time // of the unit that runs
+	clock      *store.Clock
+	now, wall  time.Time // of the unit that runs: what decides what is due, and what people see
 	statements map[statement]*sql.Stmt
 }
 

@@ -142,7 +142,7 @@ const forgetKeysSQL = `
 // ForgetKeys deletes old idempotency keys; see [store.Upkeep].
 func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
 	return write(ctx, s, "forget keys", func(ctx context.Context, tx *tx) (int, error) {
-		n, err := tx.count(ctx, forgetKeysSQL, sql.Named("before", micros(tx.now.Add(-age))), sql.Named("limit", limit))
+		n, err := tx.count(ctx, forgetKeysSQL, sql.Named("before", micros(tx.wall.Add(-age))), sql.Named("limit", limit))
 		return int(n), err
 	})
 }

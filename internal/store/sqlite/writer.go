@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
+
+	"github.com/postrider/postrider/internal/store"
 )
 
 // maxGroup bounds how many units share a transaction, and so how long the
@@ -39,9 +40,9 @@ type unit struct {
 	done  chan error
 }
 
-func newWriter(conn *sql.Conn, now func() time.Time, onFatal func(error)) *writer {
+func newWriter(conn *sql.Conn, clock *store.Clock, onFatal func(error)) *writer {
 	return &writer{
-		tx:      &tx{conn: conn, clock: now, statements: map[statement]*sql.Stmt{}},
+		tx:      &tx{conn: conn, clock: clock, statements: map[statement]*sql.Stmt{}},
 		onFatal: onFatal,
 		wake:    make(chan struct{}, 1),
 	}
@@ -227,7 +228,7 @@ func (w *writer) attempt(ctx context.Context, group []*unit) ([]error, error) {
 // one runs one unit of a group under a savepoint. Its own error undoes what it
 // did and nothing else; the second error ends the group.
 func (w *writer) one(ctx context.Context, u *unit, alone bool) (own, group error) {
-	w.tx.now = w.tx.clock()
+	w.tx.now, w.tx.wall = w.tx.clock.Now(), w.tx.clock.Wall()
 	if alone {
 		return split(u.run(ctx, w.tx))
 	}

@@ -148,6 +148,16 @@ comment on table nodes is 'The nodes that are alive, and the dead ones that nobo
 comment on column nodes.ttl is 'Microseconds after seen_at at which the node is dead.';
 comment on index nodes_pkey is 'Beat, Reclaim, Forget: one node; the roster of all.';
 
+create table clock (
+    ahead   bigint not null,
+    version bigint not null,
+    single  boolean primary key default true check (single)
+);
+comment on table clock is 'One row: the adjustment that keeps the time of the nodes steady when the clock of the database is stepped. Written by compare-and-swap of version.';
+comment on column clock.ahead is 'Microseconds by which the time that decides what is due is ahead of the time of day.';
+comment on index clock_pkey is 'Now. Keeps the table to its one row.';
+insert into clock (ahead, version) values (0, 1);
+
 create table shards (
     shard smallint primary key check (shard between 0 and 255),
     owner bigint

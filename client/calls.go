@@ -278,6 +278,11 @@ func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) (Page[Dead
 		"resolved", resolved, "from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
+// DeadLetter returns one dead letter, resolved or not.
+func (c *Client) DeadLetter(ctx context.Context, id postrider.DeliveryID) (DeadLetter, error) {
+	return get[DeadLetter](ctx, c, "/dead-letters/"+id.String())
+}
+
 // DiscardDeadLetter lays a dead letter aside, for the reason, which may be
 // empty.
 func (c *Client) DiscardDeadLetter(ctx context.Context, id postrider.DeliveryID, reason string) (DeadLetter, error) {

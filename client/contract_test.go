@@ -62,6 +62,7 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"list-dead-letters": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.DeadLetters(x, full[client.DeadLetterFilter]()))
 	},
+	"get-dead-letter":     func(x ctx, c *client.Client) (any, error) { return answered(c.DeadLetter(x, dlv)) },
 	"discard-dead-letter": func(x ctx, c *client.Client) (any, error) { return answered(c.DiscardDeadLetter(x, dlv, "r")) },
 	"replay-dead-letter":  func(x ctx, c *client.Client) (any, error) { return answered(c.ReplayDeadLetter(x, dlv)) },
 

@@ -27,10 +27,6 @@ var deliveryTable = tableOf[client.Delivery]{
 }
 
 func deliveryDetails(d client.Delivery) details {
-	replayed := ""
-	if d.ReplayedFrom != nil {
-		replayed = d.ReplayedFrom.String()
-	}
 	return details{
 		{"id", d.ID.String()},
 		{"event", d.Event.String()},
@@ -44,7 +40,7 @@ func deliveryDetails(d client.Delivery) details {
 		{"next attempt", moment(optional(d.NextAttemptAt))},
 		{"created", moment(d.CreatedAt)},
 		{"finished", moment(optional(d.FinishedAt))},
-		{"replayed from", replayed},
+		{"replayed from", idText(d.ReplayedFrom)},
 	}
 }
 
@@ -54,16 +50,6 @@ var attemptTable = tableOf[client.Attempt]{
 		return []string{
 			strconv.Itoa(a.Attempt), moment(a.StartedAt), string(a.Outcome), last(a.StatusCode, nil),
 			strconv.FormatInt(a.DurationMS, 10), optional(a.Error),
-		}
-	},
-}
-
-var deadLetterTable = tableOf[client.DeadLetter]{
-	[]string{"DELIVERY", "EVENT TYPE", "ENDPOINT", "REASON", "ATTEMPTS", "LAST", "DIED", "RESOLUTION"},
-	func(d client.DeadLetter) []string {
-		return []string{
-			d.Delivery.String(), d.EventType, d.Endpoint.String(), d.Reason, strconv.Itoa(d.Attempts),
-			last(d.LastStatusCode, d.LastError), moment(d.DiedAt), optional(d.Resolution),
 		}
 	},
 }
@@ -80,6 +66,7 @@ func last(code *int, failure *string) string {
 type deliveriesListCmd struct {
 	target `embed:""`
 	paging `embed:""`
+	within `embed:""`
 
 	Account   string               `help:"Only of this account, by id or uid."`
 	Event     postrider.EventID    `placeholder:"ID" help:"Only of this event, evt_…"`
@@ -90,28 +77,16 @@ type deliveriesListCmd struct {
 
 // Run lists deliveries.
 func (c *deliveriesListCmd) Run(ctx context.Context, t terminal) error {
-	filter := client.DeliveryFilter{Account: c.Account, Endpoint: c.Endpoint, EventType: c.EventType, Status: c.Status}
-	if !c.Event.IsZero() && filter != (client.DeliveryFilter{}) {
-		return misused("--event: cannot be combined with another filter")
-	}
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	page, err := c.list(ctx, api, filter)
-	if err != nil {
-		return err
-	}
-	return printPage(t, c.JSON, page, deliveryTable)
-}
-
-func (c *deliveriesListCmd) list(ctx context.Context, api *client.Client, filter client.DeliveryFilter) (client.Page[client.Delivery], error) {
-	if !c.Event.IsZero() {
-		return api.EventDeliveries(ctx, c.Event, c.page())
-	}
-	filter.Paging = c.page()
-	return api.Deliveries(ctx, filter)
+	return c.through(func(api *client.Client) error {
+		page, err := api.Deliveries(ctx, client.DeliveryFilter{
+			Account: c.Account, Event: c.Event, Endpoint: c.Endpoint, EventType: c.EventType, Status: c.Status,
+			From: c.From.Time, To: c.To.Time, OldestFirst: c.OldestFirst, Paging: c.page(),
+		})
+		if err != nil {
+			return err
+		}
+		return printPage(t, c.JSON, page, deliveryTable)
+	})
 }
 
 // single is a command for one delivery.
@@ -173,57 +148,6 @@ func (c *deliveriesAttemptsCmd) Run(ctx context.Context, t terminal) error {
 	return printPage(t, c.JSON, page, attemptTable)
 }
 
-type deadLettersCmd struct {
-	List    deadLettersListCmd    `cmd:"" help:"List the dead letters that wait for a person, newest first."`
-	Discard deadLettersDiscardCmd `cmd:"" help:"Lay a dead letter aside. Its record stays."`
-}
-
-type deadLettersListCmd struct {
-	target `embed:""`
-	paging `embed:""`
-
-	Account   string               `help:"Only of this account, by id or uid."`
-	Endpoint  postrider.EndpointID `placeholder:"ID" help:"Only to this endpoint, ep_…"`
-	EventType string               `help:"Only of events of this type."`
-	Resolved  bool                 `help:"Those too that were replayed or discarded."`
-}
-
-// Run lists dead letters.
-func (c *deadLettersListCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	page, err := api.DeadLetters(ctx, client.DeadLetterFilter{
-		Account: c.Account, Endpoint: c.Endpoint, EventType: c.EventType, Resolved: c.Resolved, Paging: c.page(),
-	})
-	if err != nil {
-		return err
-	}
-	return printPage(t, c.JSON, page, deadLetterTable)
-}
-
-type deadLettersDiscardCmd struct {
-	single
-
-	Reason string `help:"Why, for whoever reads the record."`
-}
-
-// Run lays the dead letter aside.
-func (c *deadLettersDiscardCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	letter, err := api.DiscardDeadLetter(ctx, c.ID, c.Reason)
-	if err != nil {
-		return err
-	}
-	return printOne(t, c.JSON, letter, deadLetterTable)
-}
-
 type replayCmd struct {
 	target `embed:""`
 
@@ -243,23 +167,26 @@ func (c *replayCmd) Run(ctx context.Context, t terminal) error {
 	if notDelivery == nil && only != (client.ReplayFilter{}) {
 		return misused("--endpoint, --status: select among the deliveries of an event, and ID is one delivery")
 	}
-	api, err := c.connect()
-	if err != nil {
-		return err
+	if notDelivery != nil {
+		return c.replayEvent(ctx, t, event, only)
 	}
-	defer api.Close()
-	if notDelivery == nil {
+	return c.through(func(api *client.Client) error {
 		made, err := api.ReplayDelivery(ctx, delivery)
 		if err != nil {
 			return err
 		}
 		return printOne(t, c.JSON, made, deliveryTable)
-	}
-	made, err := api.ReplayEvent(ctx, event, only)
-	if err != nil {
-		return err
-	}
-	return printPage(t, c.JSON, client.Page[client.Delivery]{Items: made}, deliveryTable)
+	})
+}
+
+func (t target) replayEvent(ctx context.Context, to terminal, event postrider.EventID, only client.ReplayFilter) error {
+	return t.through(func(api *client.Client) error {
+		made, err := api.ReplayEvent(ctx, event, only)
+		if err != nil {
+			return err
+		}
+		return printPage(to, t.JSON, client.Page[client.Delivery]{Items: made}, deliveryTable)
+	})
 }
 
 func shorten(text string) string {

@@ -82,6 +82,7 @@ type endpointsListCmd struct {
 	paging `embed:""`
 
 	Account string `help:"Only of this account, by id or uid."`
+	UID     string `help:"Only the one with this name of your own; needs --account."`
 	Status  string `enum:",enabled,paused,disabled" default:"" placeholder:"STATUS" help:"Only with this status: enabled, paused or disabled."`
 }
 
@@ -93,7 +94,7 @@ func (c *endpointsListCmd) Run(ctx context.Context, t terminal) error {
 	}
 	defer api.Close()
 	page, err := api.Endpoints(ctx, client.EndpointFilter{
-		Account: c.Account, Status: postrider.EndpointStatus(c.Status), Paging: c.page(),
+		Account: c.Account, UID: c.UID, Status: postrider.EndpointStatus(c.Status), Paging: c.page(),
 	})
 	if err != nil {
 		return err

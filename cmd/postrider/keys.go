@@ -17,6 +17,7 @@ import (
 type keysCmd struct {
 	Create keysCreateCmd `cmd:"" help:"Make an API key and print it; it is shown only this once."`
 	List   keysListCmd   `cmd:"" help:"List API keys, newest first."`
+	Get    keysGetCmd    `cmd:"" help:"Show one API key, without its text."`
 	Revoke keysRevokeCmd `cmd:"" help:"End an API key."`
 }
 
@@ -125,8 +126,16 @@ func (c *keysListCmd) Run(ctx context.Context, t terminal, sources *app.Sources)
 	if err := sources.Check(c.Validate); err != nil {
 		return err
 	}
-	var page client.Page[client.Key]
-	err := c.either(func() error {
+	page, err := c.keys(ctx)
+	if err != nil {
+		return err
+	}
+	return printPage(t, c.JSON, page, keyTable)
+}
+
+// keys returns all the keys.
+func (c onStore) keys(ctx context.Context) (page client.Page[client.Key], err error) {
+	err = c.either(func() error {
 		keys, err := app.Keys(ctx, c.StoreConfig)
 		for _, k := range keys {
 			page.Items = append(page.Items, keyOf(k))
@@ -136,10 +145,31 @@ func (c *keysListCmd) Run(ctx context.Context, t terminal, sources *app.Sources)
 		page, err = allKeys(ctx, api)
 		return err
 	})
+	return page, err
+}
+
+type keysGetCmd struct {
+	onStore
+
+	ID   postrider.KeyID `arg:"" help:"The key's id, key_…"`
+	JSON bool            `name:"json" help:"Print JSON."`
+}
+
+// Run shows the key.
+func (c *keysGetCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+	if err := sources.Check(c.Validate); err != nil {
+		return err
+	}
+	page, err := c.keys(ctx)
 	if err != nil {
 		return err
 	}
-	return printPage(t, c.JSON, page, keyTable)
+	for _, k := range page.Items {
+		if k.ID == c.ID {
+			return printOne(t, c.JSON, k, keyTable)
+		}
+	}
+	return fmt.Errorf("%s: %w", c.ID, postrider.ErrNotFound)
 }
 
 func allKeys(ctx context.Context, api *client.Client) (all client.Page[client.Key], err error) {

@@ -25,7 +25,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
-	"slices"
+	"reflect"
 	"strings"
 	"syscall"
 
@@ -44,15 +44,19 @@ type cli struct {
 	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, straight on the store."`
 	Secrets secretsCmd `cmd:"" help:"Look after the keys that secrets are sealed with at rest."`
 
-	Accounts    accountsCmd    `cmd:"" help:"Make and list accounts."`
+	Accounts    accountsCmd    `cmd:"" help:"Work with accounts."`
+	EventTypes  eventTypesCmd  `cmd:"" help:"Work with the catalogue of event types."`
 	Send        sendCmd        `cmd:"" help:"Publish an event."`
+	Events      eventsCmd      `cmd:"" help:"Look at events, replay them, and publish a file of them."`
 	Endpoints   endpointsCmd   `cmd:"" help:"Work with endpoints."`
 	Deliveries  deliveriesCmd  `cmd:"" help:"Look at deliveries and cancel them."`
-	DeadLetters deadLettersCmd `cmd:"" help:"Look at dead letters and discard them."`
+	DeadLetters deadLettersCmd `cmd:"" help:"Look at dead letters, replay and discard them."`
 	Replay      replayCmd      `cmd:"" help:"Deliver again: one delivery, or an event to all its endpoints."`
 
-	Verify  verifyCmd  `cmd:"" help:"Check the signature of a webhook that was received."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Verify     verifyCmd     `cmd:"" help:"Check the signature of a webhook that was received."`
+	Completion completionCmd `cmd:"" help:"Print a script that lets a shell complete this command line."`
+	Complete   completeCmd   `cmd:"" name:"__complete" hidden:"" passthrough:""`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
 
 	ShowVersion versionFlag `name:"version" help:"Print the version."`
 }
@@ -80,30 +84,51 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], terminal{os.Stdin, os.Stdout, os.Stderr}))
 }
 
-func run(ctx context.Context, args []string, t terminal) int {
-	sources := app.NewSources(os.Environ())
-	parser, err := kong.New(new(cli),
+// newParser returns the parser of command lines.
+func newParser(t terminal, more ...kong.Option) (*kong.Kong, error) {
+	return kong.New(new(cli), append([]kong.Option{
 		kong.Name("postrider"),
 		kong.Description("Postrider delivers webhooks."),
 		kong.Writers(t.out, t.err),
-		kong.Resolvers(sources),
 		kong.ValueFormatter(app.HelpText),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(t, sources))
+	}, more...)...)
+}
+
+func run(ctx context.Context, args []string, t terminal) int {
+	sources := app.NewSources(os.Environ())
+	parser, err := newParser(t, kong.Resolvers(sources), kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(t, sources))
 	if err != nil {
 		fmt.Fprintln(t.err, "postrider:", err)
 		return 1
 	}
 	parsed, err := parser.Parse(args)
+	if err == nil && !isAside(parsed) {
+		err = sources.CheckVariables()
+	}
 	if err == nil {
 		err = parsed.Run()
 	}
 	if err != nil {
-		fmt.Fprintln(t.err, "postrider:", explain(err, flagsOf(parsed)))
+		fmt.Fprintln(t.err, "postrider:", explain(err, wordsOf(parsed)))
 	}
 	return exitCode(err)
 }
+
+// aside are the commands that read no variable, so that a wrong one does not
+// stop them.
+type aside struct{}
+
+func isAside(parsed *kong.Context) bool {
+	node := parsed.Selected()
+	if node == nil {
+		return false
+	}
+	_, is := reflect.Indirect(node.Target).Interface().(interface{ isAside() })
+	return is
+}
+
+func (aside) isAside() {}
 
 // usageError is a command line that cannot be carried out.
 type usageError struct{ reason string }
@@ -130,16 +155,9 @@ func exitCode(err error) int {
 	return 1
 }
 
-// flagsOf returns a function that tells whether the command has a flag.
-func flagsOf(parsed *kong.Context) func(name string) bool {
-	return func(name string) bool {
-		return parsed != nil && slices.ContainsFunc(parsed.Flags(), func(f *kong.Flag) bool { return f.Name == name })
-	}
-}
-
 // explain returns the error's text with what a person may do about it, in the
-// words of the command: has tells its flags.
-func explain(err error, has func(flag string) bool) string {
+// words of the command.
+func explain(err error, command words) string {
 	var (
 		parse   *kong.ParseError
 		fault   *app.Fault
@@ -150,17 +168,17 @@ func explain(err error, has func(flag string) bool) string {
 		return choices.Replace(text) + "\n" + helpHint(parse)
 	case errors.As(err, &fault):
 		return "the configuration is wrong:\n  " + strings.ReplaceAll(text, "\n", "\n  ")
-	case errors.As(err, &problem) && problem.Status == 401 && has("key-file"):
+	case errors.As(err, &problem) && problem.Status == 401 && command.flags["key-file"]:
 		return text + "\nThe server does not know this API key; see POSTRIDER_API_KEY and --key-file."
 	case errors.As(err, &problem) && problem.Status == 401:
 		return text + "\nThe server does not know this API key; see POSTRIDER_API_KEY, POSTRIDER_KEY_FILE and admin.key of the data folder."
 	case errors.As(err, &problem) && problem.Status == 403:
 		return text + "\nThe API key lacks a scope; make another with: postrider keys create"
 	case errors.As(err, &problem) && problem.Status == 422 && len(problem.Fields) > 0:
-		return faults(problem.Fields)
+		return command.faults(problem.Fields)
 	case errors.As(err, &problem) && problem.Status == 429 && problem.RetryAfter > 0:
 		return fmt.Sprintf("%s\nTry again in %.0f s.", text, problem.RetryAfter.Seconds())
-	case errors.Is(err, syscall.ECONNREFUSED) && has("url"):
+	case errors.Is(err, syscall.ECONNREFUSED) && command.flags["url"]:
 		return text + "\nIs the server running? Its address is that of --url or POSTRIDER_URL."
 	default:
 		return text
@@ -170,16 +188,6 @@ func explain(err error, has func(flag string) bool) string {
 // choices takes the empty choice, which is that the flag is not given, out of
 // what the parser says.
 var choices = strings.NewReplacer(`must be one of "",`, "must be one of ")
-
-// faults returns what is wrong with a request, in one line: that it is wrong
-// says no more.
-func faults(fields []client.Field) string {
-	var texts []string
-	for _, f := range fields {
-		texts = append(texts, strings.TrimSpace(f.Name+" "+f.Reason))
-	}
-	return strings.Join(texts, "; ")
-}
 
 func helpHint(err *kong.ParseError) string {
 	command := "postrider"

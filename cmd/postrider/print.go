@@ -62,3 +62,11 @@ func optional[T any](p *T) T {
 	}
 	return *p
 }
+
+// idText returns the text of an id; of none, nothing.
+func idText[I fmt.Stringer](id *I) string {
+	if id == nil {
+		return ""
+	}
+	return (*id).String()
+}

@@ -10,56 +10,6 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-type accountsCmd struct {
-	List   accountsListCmd   `cmd:"" help:"List accounts, newest first."`
-	Create accountsCreateCmd `cmd:"" help:"Make an account."`
-}
-
-var accountTable = tableOf[client.Account]{
-	[]string{"ID", "UID", "NAME", "CREATED"},
-	func(a client.Account) []string { return []string{a.ID.String(), a.UID, a.Name, moment(a.CreatedAt)} },
-}
-
-type accountsListCmd struct {
-	target `embed:""`
-	paging `embed:""`
-}
-
-// Run lists accounts.
-func (c *accountsListCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	page, err := api.Accounts(ctx, c.page())
-	if err != nil {
-		return err
-	}
-	return printPage(t, c.JSON, page, accountTable)
-}
-
-type accountsCreateCmd struct {
-	target `embed:""`
-
-	UID  string `arg:"" help:"Your own name for the account, as in acme."`
-	Name string `help:"The account's name, for people."`
-}
-
-// Run makes the account.
-func (c *accountsCreateCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	account, err := api.CreateAccount(ctx, client.NewAccount{UID: c.UID, Name: c.Name})
-	if err != nil {
-		return err
-	}
-	return printOne(t, c.JSON, account, accountTable)
-}
-
 type sendCmd struct {
 	target `embed:""`
 

@@ -33,6 +33,16 @@ func (t target) connect() (*client.Client, error) {
 	return client.New(t.URL, key, client.Options{UserAgent: "postrider-cli", Attempts: 3}), nil
 }
 
+// through calls the server.
+func (t target) through(do func(*client.Client) error) error {
+	api, err := t.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	return do(api)
+}
+
 func (t target) key() (string, error) {
 	key, err := findKey(t.KeyFile, defaultKeyFile)
 	if errors.Is(err, errNoKey) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"runtime/debug"
 
@@ -11,6 +10,8 @@ import (
 )
 
 type versionCmd struct {
+	aside
+
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
@@ -29,7 +30,8 @@ func (versionFlag) BeforeReset(k *kong.Kong, t terminal) error {
 // build is what the toolchain noted of this binary.
 type build struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision,omitempty"`
+	Revision string `json:"revision,omitempty"` // of the repository; empty: not noted
+	Time     string `json:"time,omitempty"`     // of the revision
 	Modified bool   `json:"modified,omitempty"` // the tree had changes that were not committed
 	Go       string `json:"go"`
 }
@@ -43,6 +45,8 @@ func (c *versionCmd) Run(t terminal) error {
 			switch s.Key {
 			case "vcs.revision":
 				b.Revision = s.Value
+			case "vcs.time":
+				b.Time = s.Value
 			case "vcs.modified":
 				b.Modified = s.Value == "true"
 			}
@@ -51,6 +55,21 @@ func (c *versionCmd) Run(t terminal) error {
 	if c.JSON {
 		return printJSON(t.out, b)
 	}
-	_, err := fmt.Fprintf(t.out, "postrider %s, revision %s, %s\n", b.Version, cmp.Or(b.Revision, "unknown"), b.Go)
+	_, err := fmt.Fprintf(t.out, "postrider %s, revision %s, %s\n", b.Version, b.revision(), b.Go)
 	return err
+}
+
+// revision returns what was built, in a few words.
+func (b build) revision() string {
+	if b.Revision == "" {
+		return "unknown"
+	}
+	text := b.Revision
+	if b.Time != "" {
+		text += " of " + b.Time
+	}
+	if b.Modified {
+		text += " with changes"
+	}
+	return text
 }

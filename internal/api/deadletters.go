@@ -51,6 +51,11 @@ func (rt *router) deadLetters() {
 		scope: read,
 	}, rt.listDeadLetters)
 	handle(rt, route{
+		name: "get-dead-letter", path: "GET /dead-letters/{delivery}",
+		about: "Get a dead letter, resolved or not",
+		scope: read,
+	}, rt.getDeadLetter)
+	handle(rt, route{
 		name: "replay-dead-letter", path: "POST /dead-letters/{delivery}/replay",
 		about: "Replay a dead letter as a new delivery",
 		codes: []string{"conflict", "replay_pending", "gone"},
@@ -89,6 +94,24 @@ func (s *server) listDeadLetters(ctx context.Context, in *struct {
 	return pageOf(letters, viewDeadLetter), nil
 }
 
+func (s *server) getDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[deadLetterView], error) {
+	id, err := named[postrider.DeliveryID](in.Delivery)
+	if err != nil {
+		return nil, err
+	}
+	letter, err := s.findDeadLetter(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return answered(viewDeadLetter(letter)), nil
+}
+
+// findDeadLetter returns a dead letter that the key may see, resolved or not.
+func (s *server) findDeadLetter(ctx context.Context, id postrider.DeliveryID) (postrider.DeadLetter, error) {
+	query := store.DeadLetterQuery{Account: callOf(ctx).key.Account, Delivery: id, Resolved: true}
+	return only(s.Store.DeadLetters(ctx, query))
+}
+
 func (s *server) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[deliveryView], error) {
 	d, err := s.findDelivery(ctx, in.Delivery)
 	if err != nil {
@@ -117,8 +140,7 @@ func (s *server) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*repl
 		Account: caller.Account, Delivery: id, By: caller.Name, Note: body.Reason,
 	})
 	if errors.Is(err, postrider.ErrConflict) {
-		query := store.DeadLetterQuery{Account: caller.Account, Delivery: id, Resolved: true}
-		if letter, findErr := only(s.Store.DeadLetters(ctx, query)); findErr == nil {
+		if letter, findErr := s.findDeadLetter(ctx, id); findErr == nil {
 			err = conflict("the dead letter was " + string(letter.Resolution))
 		}
 	}

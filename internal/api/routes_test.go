@@ -342,6 +342,8 @@ func TestADeadLetterIsDiscarded(t *testing.T) {
 	letter := w.want(200, "POST /dead-letters/"+acme.delivery+"/discard", `{"reason": "no longer needed"}`)
 	has(t, "discarded", letter.body, map[string]any{"resolution": "discarded", "resolved_by": "test", "note": "no longer needed"})
 	w.want(409, "POST /dead-letters/"+acme.delivery+"/discard", "")
+	has(t, "get", w.want(200, "GET /dead-letters/"+acme.delivery, "").body, letter.body)
+	w.want(404, "GET /dead-letters/dlv_00000000000000000000000000", "")
 	for query, want := range map[string]int{"": 0, "?resolved=true": 1} {
 		if got := w.want(200, "GET /dead-letters"+query, "").data(); len(got) != want {
 			t.Errorf("dead letters%s = %v, want %d", query, got, want)

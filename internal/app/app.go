@@ -211,13 +211,18 @@ func Logger(c Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, opts))
 }
 
-// Version returns the version of this build, "(devel)" when it has none.
+// release is the version that is worked on: that of a build for which the
+// toolchain noted none, such as one of sources without their repository.
+const release = "v0.1.0-dev"
+
+// Version returns the version of this build: the module's, which the toolchain
+// takes from a tag or a revision, or else the release that is worked on.
 func Version() string {
 	noted, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(devel)"
+	if !ok || noted.Main.Version == "(devel)" {
+		return release
 	}
-	return cmp.Or(noted.Main.Version, "(devel)")
+	return cmp.Or(noted.Main.Version, release)
 }
 
 // Migrate brings the database up to this version.

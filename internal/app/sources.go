@@ -76,6 +76,16 @@ func (s *Sources) Check(validate func(named func(string) string) error) error {
 	return errors.Join(append(slices.Clone(s.faults), validate(s.named))...)
 }
 
+// CheckVariables returns what is wrong with the names of the POSTRIDER_*
+// variables, for commands without a [Config]: where there is one, Check says it
+// together with all else.
+func (s *Sources) CheckVariables() error {
+	if s.entries != nil {
+		return nil
+	}
+	return errors.Join(s.strangers()...)
+}
+
 // Origin returns how the operator typed a setting, or "default".
 func (s *Sources) Origin(setting string) string {
 	if origin, ok := s.origins[setting]; ok {
@@ -107,7 +117,7 @@ func (s *Sources) begin(ctx *kong.Context) {
 	if path == "" {
 		path = s.environ[variable("config")]
 	}
-	s.refuseVariables()
+	s.faults = append(s.faults, s.strangers()...)
 	if path == "" {
 		return
 	}
@@ -133,24 +143,27 @@ func (s *Sources) find(setting string) (entry, bool) {
 	return found, ok
 }
 
-// ofCommands are the variables of commands that talk to a server; they may be
-// set where a server runs, too.
-var ofCommands = []string{"POSTRIDER_URL", "POSTRIDER_API_KEY", "POSTRIDER_KEY_FILE", "POSTRIDER_SECRET"}
+// ofCommands are the variables of commands that talk to a server, by the names
+// that settings would have. They may be
+// set where a server runs, and the server's where commands run: both take one env file.
+var ofCommands = []string{"url", "api-key", "key-file", "secret"}
 
-// refuseVariables finds the POSTRIDER_* variables that nothing reads.
-func (s *Sources) refuseVariables() {
+// strangers returns a fault for each POSTRIDER_* variable that nothing reads.
+func (s *Sources) strangers() (faults []error) {
+	names := slices.Concat(settingNames(), ofCommands)
 	for _, name := range slices.Sorted(maps.Keys(s.environ)) {
 		rest, ours := strings.CutPrefix(name, variable(""))
-		known := slices.ContainsFunc(settingNames(), func(setting string) bool { return variable(setting) == name })
-		if !ours || known || slices.Contains(ofCommands, name) || s.environ[name] == "" || ofCluster(name, s.environ[name]) {
+		known := slices.ContainsFunc(names, func(n string) bool { return variable(n) == name })
+		if !ours || known || s.environ[name] == "" || ofCluster(name, s.environ[name]) {
 			continue
 		}
 		reason := "is no setting"
-		if like := closest(rest); like != "" {
+		if like := closest(rest, names); like != "" {
 			reason += "; is " + variable(like) + " meant?"
 		}
-		s.faults = append(s.faults, &Fault{Key: name, Reason: reason})
+		faults = append(faults, &Fault{Key: name, Reason: reason})
 	}
+	return faults
 }
 
 var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)$`)
@@ -228,18 +241,18 @@ func textOf(value *yaml.Node) string {
 
 // suggestion asks for the setting that may be meant.
 func suggestion(unknown string) string {
-	if like := closest(unknown); like != "" {
+	if like := closest(unknown, settingNames()); like != "" {
 		return "; is " + like + " meant?"
 	}
 	return ""
 }
 
-// closest returns the setting whose beginning is most like the unknown one;
-// empty: none is.
-func closest(unknown string) string {
+// closest returns the name whose beginning is most like the unknown one; empty:
+// none is.
+func closest(unknown string, names []string) string {
 	unknown = strings.ToLower(strings.ReplaceAll(unknown, "_", "-"))
 	best, same := "", 3 // fewer letters say nothing
-	for _, name := range settingNames() {
+	for _, name := range names {
 		n := 0
 		for n < min(len(name), len(unknown)) && name[n] == unknown[n] {
 			n++

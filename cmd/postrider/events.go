@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/client"
+)
+
+type eventsCmd struct {
+	List       eventsListCmd       `cmd:"" help:"List events, newest first."`
+	Get        eventsGetCmd        `cmd:"" help:"Show one event with its data."`
+	Deliveries eventsDeliveriesCmd `cmd:"" help:"List the deliveries of an event."`
+	Attempts   eventsAttemptsCmd   `cmd:"" help:"List the attempts of all of an event's deliveries."`
+	Replay     eventsReplayCmd     `cmd:"" help:"Deliver an event again, wherever it is not pending."`
+	Publish    eventsPublishCmd    `cmd:"" help:"Publish up to 1,000 events of a file, all or none."`
+}
+
+var eventTable = tableOf[client.Event]{
+	[]string{"ID", "TYPE", "ACCOUNT", "ORDERING KEY", "CREATED"},
+	func(e client.Event) []string {
+		return []string{e.ID.String(), e.Type, e.Account.String(), e.OrderingKey, moment(e.CreatedAt)}
+	},
+}
+
+func eventDetails(e client.Event) details {
+	sequence := ""
+	if e.Sequence != nil {
+		sequence = strconv.FormatInt(*e.Sequence, 10)
+	}
+	return details{
+		{"id", e.ID.String()},
+		{"account", e.Account.String()},
+		{"type", e.Type},
+		{"api version", e.APIVersion},
+		{"idempotency key", e.IdempotencyKey},
+		{"ordering key", e.OrderingKey},
+		{"sequence", sequence},
+		{"hops", strconv.Itoa(e.Hops)},
+		{"created", moment(e.CreatedAt)},
+		{"data", string(e.Data)},
+	}
+}
+
+type eventsListCmd struct {
+	target `embed:""`
+	paging `embed:""`
+	within `embed:""`
+
+	Account        string `help:"Only of this account, by id or uid."`
+	Type           string `help:"Only of this type."`
+	IdempotencyKey string `help:"Only the one that this key stands for; needs --account."`
+}
+
+// Run lists events.
+func (c *eventsListCmd) Run(ctx context.Context, t terminal) error {
+	return c.through(func(api *client.Client) error {
+		page, err := api.Events(ctx, client.EventFilter{
+			Account: c.Account, Type: c.Type, From: c.From.Time, To: c.To.Time,
+			IdempotencyKey: c.IdempotencyKey, OldestFirst: c.OldestFirst, Paging: c.page(),
+		})
+		if err != nil {
+			return err
+		}
+		return printPage(t, c.JSON, page, eventTable)
+	})
+}
+
+// event is a command for one event.
+type event struct {
+	target `embed:""`
+
+	ID postrider.EventID `arg:"" help:"The event's id, evt_…"`
+}
+
+type eventsGetCmd struct{ event }
+
+// Run shows the event.
+func (c *eventsGetCmd) Run(ctx context.Context, t terminal) error {
+	return c.through(func(api *client.Client) error {
+		found, err := api.Event(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		return printDetails(t, c.JSON, found, eventDetails)
+	})
+}
+
+type eventsDeliveriesCmd struct {
+	event
+	paging `embed:""`
+}
+
+// Run lists the event's deliveries.
+func (c *eventsDeliveriesCmd) Run(ctx context.Context, t terminal) error {
+	return c.through(func(api *client.Client) error {
+		page, err := api.EventDeliveries(ctx, c.ID, c.page())
+		if err != nil {
+			return err
+		}
+		return printPage(t, c.JSON, page, deliveryTable)
+	})
+}
+
+type eventsAttemptsCmd struct {
+	event
+	paging `embed:""`
+}
+
+var eventAttemptTable = tableOf[client.Attempt]{
+	append([]string{"DELIVERY", "ENDPOINT"}, attemptTable.head...),
+	func(a client.Attempt) []string {
+		return append([]string{a.Delivery.String(), a.Endpoint.String()}, attemptTable.row(a)...)
+	},
+}
+
+// Run lists the attempts of the event's deliveries.
+func (c *eventsAttemptsCmd) Run(ctx context.Context, t terminal) error {
+	return c.through(func(api *client.Client) error {
+		page, err := api.EventAttempts(ctx, c.ID, c.page())
+		if err != nil {
+			return err
+		}
+		return printPage(t, c.JSON, page, eventAttemptTable)
+	})
+}
+
+type eventsReplayCmd struct {
+	event
+
+	Endpoint postrider.EndpointID `placeholder:"ID" help:"Only to this endpoint, ep_…"`
+	Status   postrider.Status     `enum:",delivered,dead,cancelled,skipped" default:"" placeholder:"STATUS" help:"Only where the last delivery is delivered, dead, cancelled or skipped."`
+}
+
+// Run makes the new deliveries and prints them.
+func (c *eventsReplayCmd) Run(ctx context.Context, t terminal) error {
+	return c.replayEvent(ctx, t, c.ID, client.ReplayFilter{Endpoint: c.Endpoint, Status: c.Status})
+}
+
+type eventsPublishCmd struct {
+	target `embed:""`
+
+	File string `arg:"" default:"-" help:"File with one event a line, JSON; - reads stdin."`
+}
+
+// Help is what the help of the command says besides its flags.
+func (eventsPublishCmd) Help() string {
+	return `An event is an object with the fields of POST /v1/webhooks/events, as in
+{"account": "acme", "type": "order.created", "data": {"order_id": 1}, "idempotency_key": "order-1"}`
+}
+
+// Run publishes the events.
+func (c *eventsPublishCmd) Run(ctx context.Context, t terminal) error {
+	text, err := readSource(t, c.File)
+	if err != nil {
+		return fmt.Errorf("read events: %w", err)
+	}
+	events, err := parseEvents(text)
+	if err != nil {
+		return err
+	}
+	return c.through(func(api *client.Client) error {
+		receipts, err := api.PublishBatch(ctx, events)
+		if problem := (*client.Error)(nil); errors.As(err, &problem) && problem.Index != nil {
+			return fmt.Errorf("event %d: %w", *problem.Index+1, err)
+		}
+		if err != nil {
+			return err
+		}
+		return printPage(t, c.JSON, client.Page[client.BatchReceipt]{Items: receipts}, receiptTable)
+	})
+}
+
+var receiptTable = tableOf[client.BatchReceipt]{
+	[]string{"ID", "DUPLICATE"},
+	func(r client.BatchReceipt) []string { return []string{r.ID.String(), strconv.FormatBool(r.Duplicate)} },
+}
+
+// parseEvents reads one JSON object after the other, as the API takes events.
+func parseEvents(text []byte) ([]client.NewEvent, error) {
+	var events []client.NewEvent
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	for {
+		var e struct {
+			client.NewEvent
+			Data json.RawMessage `json:"data"`
+		}
+		switch err := d.Decode(&e); {
+		case errors.Is(err, io.EOF) && len(events) > 0:
+			return events, nil
+		case errors.Is(err, io.EOF):
+			return nil, misused("FILE: has no event")
+		case err != nil:
+			return nil, misused("FILE: event %d: %v", len(events)+1, err)
+		case e.Data == nil:
+			return nil, misused("FILE: event %d: has no data", len(events)+1)
+		}
+		e.NewEvent.Data = e.Data
+		events = append(events, e.NewEvent)
+	}
+}

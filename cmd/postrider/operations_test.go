@@ -1,0 +1,162 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+// commandOf has the command for each operation of the API. One operation may
+// be a flag of a command.
+var commandOf = map[string]string{
+	"list-accounts":  "accounts list",
+	"create-account": "accounts create",
+	"get-account":    "accounts get",
+	"update-account": "accounts update",
+
+	"list-api-keys":  "keys list",
+	"create-api-key": "keys create",
+	"get-api-key":    "keys get",
+	"revoke-api-key": "keys revoke",
+
+	"list-dead-letters":   "dead-letters list",
+	"get-dead-letter":     "dead-letters get",
+	"discard-dead-letter": "dead-letters discard",
+	"replay-dead-letter":  "dead-letters replay",
+
+	"list-deliveries":          "deliveries list",
+	"get-delivery":             "deliveries get",
+	"list-attempts":            "deliveries attempts",
+	"cancel-delivery":          "deliveries cancel",
+	"replay-delivery":          "replay",
+	"list-endpoint-deliveries": "deliveries list --endpoint",
+	"replay-endpoint-delivery": "replay",
+
+	"list-endpoints":     "endpoints list",
+	"create-endpoint":    "endpoints create",
+	"get-endpoint":       "endpoints get",
+	"update-endpoint":    "endpoints update",
+	"delete-endpoint":    "endpoints delete",
+	"get-circuit":        "endpoints circuit",
+	"set-circuit":        "endpoints circuit --set",
+	"disable-endpoint":   "endpoints disable",
+	"enable-endpoint":    "endpoints enable",
+	"pause-endpoint":     "endpoints pause",
+	"resume-endpoint":    "endpoints resume",
+	"test-endpoint":      "endpoints test",
+	"verify-endpoint":    "endpoints verify",
+	"list-ordering-keys": "endpoints ordering-keys",
+	"list-standings":     "endpoints standings",
+	"list-secrets":       "endpoints secrets",
+	"rotate-secret":      "endpoints rotate",
+	"revoke-secret":      "endpoints revoke-secret",
+	"reseal-secrets":     "secrets rotate-key",
+
+	"list-event-types":  "event-types list",
+	"get-event-type":    "event-types get",
+	"create-event-type": "event-types put",
+	"update-event-type": "event-types put",
+	"delete-event-type": "event-types delete",
+
+	"publish-event":         "send",
+	"publish-events":        "events publish",
+	"list-events":           "events list",
+	"get-event":             "events get",
+	"list-event-deliveries": "events deliveries",
+	"list-event-attempts":   "events attempts",
+	"replay-event":          "events replay",
+}
+
+// flagOfParameter has the flags of parameters with another name.
+var flagOfParameter = map[string]string{"order": "oldest-first"}
+
+// flagless are parameters of lists that no flag sends, and why.
+var flagless = map[string]string{
+	"list-accounts uid":             "accounts get takes a uid",
+	"list-api-keys limit":           "all are listed",
+	"list-api-keys cursor":          "all are listed",
+	"list-event-deliveries order":   "deliveries list --event has it",
+	"publish-event Idempotency-Key": "--idempotency-key puts it into the body",
+	"publish-event Webhook-Hops":    "a person passes no webhook on",
+	"publish-events Webhook-Hops":   "a person passes no webhook on",
+}
+
+// TestEveryOperationOfTheOpenAPIDocumentHasACommand finds the command of each
+// operation in the program, with a flag or an argument for each parameter.
+func TestEveryOperationOfTheOpenAPIDocumentHasACommand(t *testing.T) {
+	t.Parallel()
+	parser, err := newParser(terminal{strings.NewReader(""), io.Discard, io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../docs/api/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		Paths map[string]map[string]struct {
+			ID         string `json:"operationId"`
+			Parameters []struct{ Name, In string }
+		}
+	}
+	if err := json.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, methods := range document.Paths {
+		for _, op := range methods {
+			known[op.ID] = true
+			command := commandOf[op.ID]
+			if command == "" {
+				t.Errorf("operation %s has no command", op.ID)
+				continue
+			}
+			node := parser.Model.Node
+			for word := range strings.FieldsSeq(command) {
+				if name, isFlag := strings.CutPrefix(word, "--"); isFlag {
+					if !hasFlag(node, name) {
+						t.Errorf("operation %s: there is no flag %s", op.ID, command)
+					}
+				} else if node = childOf(node, word); node == nil {
+					t.Fatalf("operation %s: there is no command %s", op.ID, command)
+				}
+			}
+			for _, p := range op.Parameters {
+				flag := cmp.Or(flagOfParameter[p.Name], strings.ReplaceAll(p.Name, "_", "-"))
+				if p.In != "path" && !hasFlag(node, flag) && flagless[op.ID+" "+p.Name] == "" {
+					t.Errorf("operation %s: %s has no flag for %s", op.ID, command, p.Name)
+				}
+			}
+		}
+	}
+	for id := range commandOf {
+		if !known[id] {
+			t.Errorf("%s is no operation of the document", id)
+		}
+	}
+}
+
+func childOf(node *kong.Node, name string) *kong.Node {
+	for _, child := range node.Children {
+		if child.Name == name {
+			return child
+		}
+	}
+	return nil
+}
+
+func hasFlag(node *kong.Node, name string) bool {
+	for _, flags := range node.AllFlags(true) {
+		for _, f := range flags {
+			if f.Name == name {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -16,6 +16,8 @@ type Delivery struct {
 	Reason         string    // why it is dead, cancelled or skipped
 	Attempts       int       // requests that left or may have left; decisions without one do not count
 	NextAttemptAt  time.Time // zero: none is due, or one is under way
+	Suspected      bool      // several nodes in a row died while they leased it; few such deliveries are attempted at a time
+	Parked         bool      // and it was alone in that too often: it waits until a person releases it
 	FinishedAt     time.Time // zero: pending
 	LastStatusCode int       // of the last attempt that was answered; 0: none was
 	LastError      string    // of the last attempt, empty when it was accepted
@@ -43,25 +45,26 @@ const (
 	ReasonGone             = "gone"              // the endpoint answered 410
 	ReasonClientError      = "client_error"      // a 4xx, and the policy sends those to the dead letters
 	ReasonExpired          = "expired"           // it was pending for longer than the policy's Expiry
-	ReasonSystem           = "system"            // our fault: five nodes in a row died holding it, or its bytes are gone
+	ReasonSystem           = "system"            // the bytes of its event are gone
 	ReasonEndpointDisabled = "endpoint_disabled" // skipped
 	ReasonEndpointDeleted  = "endpoint_deleted"  // cancelled, or skipped by a fan-out job that came later
 	ReasonCancelled        = "cancelled"         // cancelled by a person
 )
 
-// Lane is which of an endpoint's three queues a pending delivery waits in.
+// Lane is which of an endpoint's four queues a pending delivery waits in.
 type Lane string
 
-// The lanes, in the order they are served; each of the later two always keeps
-// a share.
+// The lanes. The retry and bulk lanes always keep a share of an endpoint's
+// attempts.
 const (
-	LaneFirst Lane = "first"
-	LaneRetry Lane = "retry"
-	LaneBulk  Lane = "bulk" // fan-out jobs and replays
+	LaneFirst   Lane = "first"
+	LaneRetry   Lane = "retry"
+	LaneBulk    Lane = "bulk"    // fan-out jobs and replays
+	LaneSuspect Lane = "suspect" // what may be killing nodes, see [SuspectedAfter]
 )
 
-// Lanes lists every lane, in the order they are served.
-var Lanes = []Lane{LaneFirst, LaneRetry, LaneBulk}
+// Lanes lists every lane.
+var Lanes = []Lane{LaneFirst, LaneRetry, LaneBulk, LaneSuspect}
 
 // Token fences a lease: a settlement counts only while its token is the row's.
 // The high 32 bits are the incarnation of the node that leased, the low 32 its
@@ -76,7 +79,7 @@ type Claimed struct {
 	Lane         Lane
 	Attempt      int // the number of the attempt that the lease is for, from 1
 	Step         int // its place in the retry schedule, from 0
-	Losses       int // leases in a row, up to now, that ended with their node
+	Losses       int // leases in a row, up to now, that ended without a settlement
 	Token        Token
 	ExpiresAt    time.Time
 	ReplayedFrom DeliveryID

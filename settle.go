@@ -5,9 +5,19 @@ import (
 	"time"
 )
 
-// MaxLosses is how many nodes in a row may die with a delivery in hand before
-// it is set aside: it may be what kills them.
-const MaxLosses = 5
+// A delivery whose node died again and again while it was leased may be what
+// killed the node. Nodes that die for other reasons must cost no delivery, so
+// the store sets such a delivery apart instead of ending it, in the statement
+// that takes its lease over.
+const (
+	// SuspectedAfter is how many nodes in a row may die while they lease a
+	// delivery before it moves to [LaneSuspect].
+	SuspectedAfter = 3
+	// ParkedAfter is how many nodes may die while a delivery is the only one in
+	// [LaneSuspect] that they lease, before it is parked: it stays pending and is
+	// attempted again only when a person releases it.
+	ParkedAfter = 5
+)
 
 // MaxRetryAfter is the longest Retry-After that is honoured.
 const MaxRetryAfter = 24 * time.Hour
@@ -33,7 +43,7 @@ func Settle(c Claimed, a Attempt, p Policy) Transition {
 	case a.Outcome == OutcomeGone:
 		return Transition{To: Dead, Reason: ReasonGone, DisableEndpoint: true}
 	case a.Outcome == OutcomeLost:
-		return settleLost(c)
+		return Transition{To: Pending, Step: c.Step} // it says nothing of the endpoint
 	case isClientError(a.StatusCode) && p.ClientErrors == DeadLetterClientErrors:
 		return Transition{To: Dead, Reason: ReasonClientError}
 	}
@@ -52,21 +62,12 @@ func Settle(c Claimed, a Attempt, p Policy) Transition {
 // may not, the transition sets it aside without a request.
 func Refuse(c Claimed, now time.Time) (t Transition, refused bool) {
 	switch {
-	case c.Losses >= MaxLosses, c.Event.Data == nil:
+	case c.Event.Data == nil:
 		return Transition{To: Dead, Reason: ReasonSystem}, true
 	case !now.Before(c.ExpiresAt):
 		return Transition{To: Dead, Reason: ReasonExpired}, true
 	}
 	return Transition{}, false
-}
-
-// settleLost keeps the delivery's place in the schedule: its node died, which
-// says nothing of the endpoint.
-func settleLost(c Claimed) Transition {
-	if c.Losses >= MaxLosses {
-		return Transition{To: Dead, Reason: ReasonSystem}
-	}
-	return Transition{To: Pending, Step: c.Step}
 }
 
 // isClientError reports whether the code blames the request for good: a 4xx

@@ -33,6 +33,12 @@ type Nodes interface {
 
 	// Reclaim takes what a dead node held: up to limit deliveries that it had
 	// leased are due at once, their attempts recorded as lost, as Claim does.
+	// Those whose Losses reach postrider.SuspectedAfter by that are due in the
+	// suspect lane.
+	// What it had leased in the suspect lane is taken first and in one call,
+	// whatever the limit. Where that is exactly one delivery, it died alone; after
+	// postrider.ParkedAfter such deaths in a row it is parked: pending, and never
+	// due.
 	// It returns how many; when they are fewer than limit, nothing is left for
 	// the caller to do: the node is forgotten and its shards are nobody's. A node
 	// that is alive, or not known, is left alone: 0. A node that another is

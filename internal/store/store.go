@@ -173,6 +173,9 @@ type Queue interface {
 	// A lease that ended without a settlement is taken over: the old attempt is
 	// recorded as lost, with the Error "node_died" and no NextAt; Losses grows by
 	// one, and so does the attempt's number.
+	// A delivery whose Losses reach postrider.SuspectedAfter by that is not
+	// returned: it is due in the suspect lane, and its old lane's Suspects counts
+	// it. In the suspect lane a lease that ended is taken over like any other.
 	// Rows of an endpoint are claimed whatever the endpoint's status is.
 	// Items carry their event; its Data is nil when the bytes are gone.
 	// Each want has its answer in Lanes, in the order of the wants.
@@ -188,7 +191,7 @@ type Queue interface {
 	// Where an ordered delivery ends, the next of its key is due at once, unless
 	// it is dead and pauses its key; the answer's Next is the lane of that one.
 	// Pending frees the lease, moves the delivery to the retry lane (bulk stays
-	// bulk) and to Transition.Step, and sets Losses to 0.
+	// bulk) and to Transition.Step, and sets Losses and the deaths alone to 0.
 	// Settled again, a settlement changes nothing and is not stale.
 	Settle(ctx context.Context, settlements []Settlement) ([]Settled, error)
 
@@ -197,11 +200,17 @@ type Queue interface {
 	// alone.
 	Release(ctx context.Context, leases []Lease) error
 
+	// Unpark lets a parked delivery be attempted again: it is due at once in the
+	// suspect lane, and its Losses and deaths alone are counted from 0. One that
+	// is not parked is postrider.ErrConflict.
+	Unpark(ctx context.Context, u Unpark) (postrider.Delivery, error)
+
 	// Due says which lanes have something waiting and when the first of it is
 	// due, leases that end included, ordered by endpoint: at most d.Max
 	// endpoints after d.After.
 	// With d.NewerThan only deliveries with a greater id are looked at.
-	// Ordered deliveries whose turn has not come are not looked at.
+	// Ordered deliveries whose turn has not come are not looked at, nor are
+	// parked ones.
 	Due(ctx context.Context, d Due) ([]DueLane, error)
 
 	// PutCircuit stores a change of an endpoint's circuit and returns it as
@@ -259,10 +268,11 @@ type Claims struct {
 
 // LaneState says how a lane stands after a claim.
 type LaneState struct {
-	Claimed int
-	Waiting bool          // something is left, due now or later
-	In      time.Duration // Waiting: until the next is due; 0 or less: now
-	Low     time.Time     // for the next Want's After
+	Claimed  int
+	Suspects int           // deliveries that this claim moved to the suspect lane
+	Waiting  bool          // something is left, due now or later
+	In       time.Duration // Waiting: until the next is due; 0 or less: now
+	Low      time.Time     // for the next Want's After
 }
 
 // Settlement is what became of one claimed delivery.
@@ -282,6 +292,12 @@ type Settled struct {
 type Lease struct {
 	Delivery postrider.DeliveryID
 	Token    postrider.Token
+}
+
+// Unpark asks for a parked delivery to be attempted again.
+type Unpark struct {
+	Account  postrider.AccountID // zero: any
+	Delivery postrider.DeliveryID
 }
 
 // Due asks which lanes have work.

@@ -35,6 +35,7 @@ func (d *delivery) read(clock *store.Clock) postrider.Delivery {
 		ID: d.id, Event: d.event.ID, Endpoint: d.endpoint, Account: d.event.Account, EventType: d.event.Type,
 		Status: d.status, Reason: d.reason, Attempts: d.requests(), FinishedAt: d.finishedAt, ReplayedFrom: d.replayedFrom,
 	}
+	read.Suspected, read.Parked = d.status == postrider.Pending && d.lane == postrider.LaneSuspect, d.parked
 	read.LastStatusCode, read.LastError = d.last()
 	if d.at >= 0 && d.token == 0 {
 		read.NextAttemptAt = clock.Shown(d.due)

@@ -59,6 +59,7 @@ type Store struct {
 	held       map[store.Key]heldKey
 	sequences  map[orderKey]int64
 	lines      map[lineKey]*line
+	parked     map[*delivery]struct{}
 	fanOuts    table[postrider.EventID, *fanOut]
 	nodes      map[uint32]*node // by incarnation
 	owners     [store.Shards]*node
@@ -79,6 +80,7 @@ func New(opts Options) *Store {
 		held:      map[store.Key]heldKey{},
 		sequences: map[orderKey]int64{},
 		lines:     map[lineKey]*line{},
+		parked:    map[*delivery]struct{}{},
 		nodes:     map[uint32]*node{},
 		listeners: map[chan string]struct{}{},
 	}

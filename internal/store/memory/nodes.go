@@ -88,15 +88,45 @@ func (s *Store) Reclaim(_ context.Context, incarnation uint32, limit int) (int, 
 	if n == nil || n.alive(now) {
 		return 0, nil
 	}
-	held := s.queuedLocked(limit, func(d *delivery) bool { return d.token != 0 && uint32(d.token>>32) == incarnation })
+	var suspects, others []*delivery
+	for _, d := range s.queuedLocked(len(s.deliveries.rows), func(d *delivery) bool {
+		return d.token != 0 && uint32(d.token>>32) == incarnation
+	}) {
+		if d.lane == postrider.LaneSuspect {
+			suspects = append(suspects, d)
+		} else {
+			others = append(others, d)
+		}
+	}
+	if len(suspects) == 1 {
+		suspects[0].alone++
+	}
+	held := slices.Concat(suspects, others[:min(len(others), limit)])
 	for _, d := range held {
 		d.lose(now)
-		s.requeueLocked(d, func() { d.token, d.due = 0, now })
+		s.reclaimLocked(d, now)
 	}
 	if len(held) < limit {
 		s.forgetLocked(incarnation)
 	}
 	return len(held), nil
+}
+
+// reclaimLocked makes a delivery due whose node died, in the lane where it
+// belongs by now, or parks it.
+func (s *Store) reclaimLocked(d *delivery, now time.Time) {
+	if d.alone >= postrider.ParkedAfter {
+		s.endLocked(d)
+		d.parked = true
+		s.parked[d] = struct{}{}
+		return
+	}
+	s.requeueLocked(d, func() {
+		d.token, d.due = 0, now
+		if d.losses >= postrider.SuspectedAfter {
+			d.lane = postrider.LaneSuspect
+		}
+	})
 }
 
 // Forget implements [store.Nodes].

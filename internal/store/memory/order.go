@@ -46,8 +46,8 @@ func (l *line) remove(d *delivery) {
 	}
 }
 
-// moving reports whether it is somebody's turn.
-func (l *line) moving() bool { return len(l.rows) > 0 && l.rows[0].at >= 0 }
+// moving reports whether the first of the line has its turn, parked or not.
+func (l *line) moving() bool { return len(l.rows) > 0 && (l.rows[0].at >= 0 || l.rows[0].parked) }
 
 // blocked returns those whose turn has not come.
 func (l *line) blocked() []*delivery {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -25,6 +26,8 @@ type delivery struct {
 	claims       int              // the number of the attempt under way or made last
 	step         int
 	losses       int
+	alone        int  // nodes in a row that died with it as the only suspect they leased
+	parked       bool // it is in no lane
 	token        postrider.Token
 	expires      time.Time
 	replayedFrom postrider.DeliveryID
@@ -97,6 +100,8 @@ func (s *Store) endLocked(d *delivery) {
 		s.laneOf(d).remove(d)
 	}
 	d.token = 0
+	delete(s.parked, d)
+	d.parked = false
 }
 
 // Claim implements [store.Queue].
@@ -111,7 +116,9 @@ func (s *Store) Claim(_ context.Context, c store.Claim) (store.Claims, error) {
 			l = &lane{}
 		}
 		taken := l.take(want, now)
-		state := store.LaneState{Claimed: len(taken), Low: now}
+		suspects := s.suspectLocked(taken, now)
+		taken = slices.DeleteFunc(taken, func(d *delivery) bool { return slices.Contains(suspects, d) })
+		state := store.LaneState{Claimed: len(taken), Suspects: len(suspects), Low: now}
 		if len(*l) > 0 {
 			first := (*l)[0].due
 			state.Waiting, state.In = true, first.Sub(now)
@@ -125,6 +132,20 @@ func (s *Store) Claim(_ context.Context, c store.Claim) (store.Claims, error) {
 		claims.Lanes = append(claims.Lanes, state)
 	}
 	return claims, nil
+}
+
+// suspectLocked moves to the suspect lane those of the taken deliveries whose
+// lease ended once too often, and returns them.
+func (s *Store) suspectLocked(taken []*delivery, now time.Time) (suspects []*delivery) {
+	for _, d := range taken {
+		if d.token != 0 && d.lane != postrider.LaneSuspect && d.losses+1 >= postrider.SuspectedAfter {
+			d.lose(now)
+			d.token, d.due, d.lane = 0, now, postrider.LaneSuspect
+			s.laneOf(d).push(d)
+			suspects = append(suspects, d)
+		}
+	}
+	return suspects
 }
 
 // take takes what is due out of the lane.
@@ -239,7 +260,7 @@ func (s *Store) settleLocked(settlement store.Settlement, now time.Time) store.S
 	a.NextAt = now.Add(t.After)
 	d.record(a)
 	s.requeueLocked(d, func() {
-		d.token, d.due, d.step, d.losses = 0, a.NextAt, t.Step, 0
+		d.token, d.due, d.step, d.losses, d.alone = 0, a.NextAt, t.Step, 0, 0
 		if d.lane != postrider.LaneBulk {
 			d.lane = postrider.LaneRetry
 		}
@@ -295,6 +316,23 @@ func (s *Store) Release(_ context.Context, leases []store.Lease) error {
 		}
 	}
 	return nil
+}
+
+// Unpark implements [store.Queue].
+func (s *Store) Unpark(_ context.Context, u store.Unpark) (postrider.Delivery, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, err := s.findLocked(u.Account, u.Delivery)
+	if err == nil && !d.parked {
+		err = fmt.Errorf("it is not parked: %w", postrider.ErrConflict)
+	}
+	if err != nil {
+		return postrider.Delivery{}, fmt.Errorf("release delivery %s: %w", u.Delivery, err)
+	}
+	delete(s.parked, d)
+	d.parked, d.losses, d.alone, d.due = false, 0, 0, s.now()
+	s.laneOf(d).push(d)
+	return d.read(s.clock), nil
 }
 
 // Due implements [store.Queue].

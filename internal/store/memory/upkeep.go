@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// queuedLocked returns up to limit queued deliveries that match, those that
-// wait for their turn too, oldest first.
+// queuedLocked returns up to limit pending deliveries that match, those that
+// wait for their turn and the parked ones too, oldest first.
 func (s *Store) queuedLocked(limit int, matches func(*delivery) bool) (found []*delivery) {
 	look := func(d *delivery) {
 		if matches(d) {
@@ -25,6 +25,9 @@ func (s *Store) queuedLocked(limit int, matches func(*delivery) bool) (found []*
 		for _, d := range l.blocked() {
 			look(d)
 		}
+	}
+	for d := range s.parked {
+		look(d)
 	}
 	slices.SortFunc(found, func(a, b *delivery) int { return a.id.Compare(b.id) })
 	return found[:min(limit, len(found))]

@@ -80,13 +80,13 @@ const deliveriesSQL = `
 			where a.delivery = d.id and a.outcome <> 'none'
 			order by a.number desc
 			limit 1), ''),
-		d.replayed_from, d.matches, d.last
+		d.replayed_from, d.suspected, d.parked, d.matches, d.last
 	from (
 		(
 			select q.id, q.event, q.endpoint, q.account, q.type, 'pending' as status, '' as reason,
 				q.claims - (q.token is not null)::int as attempts, case when q.token is null then q.due_at end as next_at,
 				null::timestamptz as finished_at, null::smallint as status_code, null as error, q.replayed_from,
-				q.matches, q.n = 10000 as last
+				q.lane = 3 as suspected, q.parked, q.matches, q.n = 10000 as last
 			from (
 				select q.*, row_number() over (order by q.id desc) as n,
 					(@account::uuid is null or q.account = @account)
@@ -111,7 +111,7 @@ const deliveriesSQL = `
 				a.number - (a.outcome = 'none' and a.number > 0)::int, null,
 				a.started_at + a.duration * interval '1 microsecond',
 				case when a.outcome <> 'none' then a.status_code end, case when a.outcome <> 'none' then a.error end,
-				a.replayed_from, a.matches, a.n = 10000
+				a.replayed_from, false, false, a.matches, a.n = 10000
 			from (
 				select a.*, row_number() over (order by a.delivery desc, a.number desc) as n,
 					a.status_after in ('delivered', 'cancelled', 'skipped') and not a.stale
@@ -136,7 +136,7 @@ const deliveriesSQL = `
 		union all
 		(
 			select l.delivery, l.event, l.endpoint, l.account, l.type, 'dead', l.reason, l.attempts, null, l.died_at,
-				l.last_status_code, l.last_error, l.replayed_from, l.matches, l.n = 10000
+				l.last_status_code, l.last_error, l.replayed_from, false, false, l.matches, l.n = 10000
 			from (
 				select l.*, row_number() over (order by l.delivery desc) as n,
 					@type::text is null or l.type = @type as matches
@@ -182,7 +182,7 @@ func scanDelivery(row pgx.CollectableRow) (r examined[postrider.Delivery], err e
 	d := &r.item
 	err = row.Scan(toID(&d.ID), toID(&d.Event), toID(&d.Endpoint), toID(&d.Account), &d.EventType, &d.Status, &d.Reason,
 		&d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), &d.LastStatusCode, &d.LastError,
-		toID(&d.ReplayedFrom), &r.matches, &r.last)
+		toID(&d.ReplayedFrom), &d.Suspected, &d.Parked, &r.matches, &r.last)
 	r.id = d.ID
 	return r, err
 }

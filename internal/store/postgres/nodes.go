@@ -154,14 +154,24 @@ const lockNodeSQL = `
 	for update skip locked`
 
 // Reads all of the queue: deaths are rare, and an index on tokens would cost
-// every delivery. As claimSQL takes a lease over, but for nobody.
+// every delivery. As claimSQL takes a lease over, but for nobody. What the node
+// leased of the suspect lane is taken whole, so that it is known whether that
+// was one row alone.
 const reclaimSQL = `
-	with held as materialized (
+	with suspects as materialized (
 		select q.ctid as at, q.*
 		from queue q
-		where q.token between @first and @last
+		where q.lane = 3 and q.token between @first and @last
+		for update
+	), others as materialized (
+		select q.ctid as at, q.*
+		from queue q
+		where q.lane <> 3 and q.token between @first and @last
 		limit @limit
 		for update
+	), held as materialized (
+		select h.*, h.deaths_alone + (h.lane = 3 and (select count(*) from suspects) = 1)::int as deaths
+		from (select * from suspects union all select * from others) h
 	), lost as (
 		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, replayed_from)
@@ -170,7 +180,9 @@ const reclaimSQL = `
 		on conflict (delivery, number) do nothing
 	), freed as (
 		update queue q
-		set token = null, due_at = @now::timestamptz, losses = q.losses + 1
+		set token = null, losses = q.losses + 1, deaths_alone = held.deaths, parked = held.deaths >= @parked,
+			lane = case when q.losses + 1 >= @suspected then 3 else q.lane end,
+			due_at = case when held.deaths >= @parked then 'infinity' else @now::timestamptz end
 		from held
 		where q.ctid = held.at
 	)
@@ -184,6 +196,7 @@ func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (int
 	first := int64(uint64(incarnation) << 32)
 	args := pgx.NamedArgs{
 		"incarnation": int64(incarnation), "first": first, "last": first | (1<<32 - 1), "limit": limit, "shards": nil,
+		"suspected": postrider.SuspectedAfter, "parked": postrider.ParkedAfter,
 	}
 	var n int
 	err := s.once(ctx, func() error {

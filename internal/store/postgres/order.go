@@ -130,13 +130,13 @@ const nextTurnsSQL = `
 		select k.place, q.at
 		from unnest(@endpoints::uuid[], @keys::text[]) with ordinality as k (endpoint, key, place)
 		cross join lateral (
-			select q.ctid as at, q.due_at
+			select q.ctid as at, q.due_at, q.parked
 			from queue q
 			where q.endpoint = k.endpoint and q.ordering_key = k.key
 			order by q.sequence
 			limit 1
 		) q
-		where q.due_at = 'infinity'
+		where q.due_at = 'infinity' and not q.parked
 			and not exists (select from paused_keys p where p.endpoint = k.endpoint and p.ordering_key = k.key)
 	)
 	update queue q

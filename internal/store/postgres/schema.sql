@@ -357,6 +357,8 @@ CREATE TABLE public.queue (
     claims integer NOT NULL,
     step integer NOT NULL,
     losses integer NOT NULL,
+    deaths_alone smallint DEFAULT 0 NOT NULL,
+    parked boolean DEFAULT false NOT NULL,
     token bigint,
     expires_at timestamp with time zone NOT NULL,
     replayed_from uuid,
@@ -364,11 +366,13 @@ CREATE TABLE public.queue (
     sequence bigint,
     pauses boolean,
     CONSTRAINT queue_claims_check CHECK ((claims >= 0)),
-    CONSTRAINT queue_lane_check CHECK (((lane >= 0) AND (lane <= 2))),
+    CONSTRAINT queue_deaths_alone_check CHECK ((deaths_alone >= 0)),
+    CONSTRAINT queue_lane_check CHECK (((lane >= 0) AND (lane <= 3))),
     CONSTRAINT queue_leased CHECK (((token IS NULL) OR (claims >= 1))),
     CONSTRAINT queue_losses_check CHECK ((losses >= 0)),
     CONSTRAINT queue_order CHECK ((num_nulls(ordering_key, sequence, pauses) = ANY (ARRAY[0, 3]))),
     CONSTRAINT queue_ordering_key_check CHECK ((ordering_key <> ''::text)),
+    CONSTRAINT queue_parked CHECK (((NOT parked) OR ((token IS NULL) AND (lane = 3) AND (due_at = 'infinity'::timestamp with time zone)))),
     CONSTRAINT queue_sequence_check CHECK ((sequence >= 1)),
     CONSTRAINT queue_step_check CHECK ((step >= 0)),
     CONSTRAINT queue_token_check CHECK ((token <> 0))
@@ -377,13 +381,17 @@ WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_thr
 
 COMMENT ON TABLE public.queue IS 'One narrow row for each pending delivery; it goes when the delivery ends.';
 
-COMMENT ON COLUMN public.queue.lane IS '0 first, 1 retry, 2 bulk.';
+COMMENT ON COLUMN public.queue.lane IS '0 first, 1 retry, 2 bulk, 3 suspect.';
 
-COMMENT ON COLUMN public.queue.due_at IS 'When the delivery is due; with a token, until when it is leased; infinity: its turn in the order has not come.';
+COMMENT ON COLUMN public.queue.due_at IS 'When the delivery is due; with a token, until when it is leased; infinity: its turn in the order has not come, or it is parked.';
 
 COMMENT ON COLUMN public.queue.claims IS 'The number of the attempt under way, or else of the last one made.';
 
-COMMENT ON COLUMN public.queue.losses IS 'Leases in a row that ended with their node.';
+COMMENT ON COLUMN public.queue.losses IS 'Leases in a row that ended without a settlement.';
+
+COMMENT ON COLUMN public.queue.deaths_alone IS 'Nodes in a row that died while this was the only row of lane 3 that they leased.';
+
+COMMENT ON COLUMN public.queue.parked IS 'Whether it waits until a person releases it.';
 
 COMMENT ON COLUMN public.queue.ordering_key IS 'Of ordered deliveries alone, as sequence and pauses; a key orders nothing at an endpoint that did not ask for it.';
 
@@ -635,7 +643,7 @@ COMMENT ON INDEX public.paused_keys_pkey IS 'Publish, Settle: whether a key is p
 
 CREATE INDEX queue_due ON public.queue USING btree (endpoint, lane, due_at, id) WHERE (due_at < 'infinity'::timestamp with time zone);
 
-COMMENT ON INDEX public.queue_due IS 'Claim: the longest due of an endpoint''s lane. Due: a skip scan of the lanes. What waits for its turn is not in it.';
+COMMENT ON INDEX public.queue_due IS 'Claim: the longest due of an endpoint''s lane. Due: a skip scan of the lanes. What waits for its turn or is parked is not in it.';
 
 CREATE INDEX queue_event ON public.queue USING btree (event);
 
@@ -648,6 +656,10 @@ COMMENT ON INDEX public.queue_order_key IS 'The lowest row of an ordering key. C
 CREATE INDEX queue_ordered_expires_at ON public.queue USING btree (expires_at) WHERE (ordering_key IS NOT NULL);
 
 COMMENT ON INDEX public.queue_ordered_expires_at IS 'Expire: the ordered rows whose time is over. Those without an order pay for no such index.';
+
+CREATE INDEX queue_parked ON public.queue USING btree (endpoint) WHERE parked;
+
+COMMENT ON INDEX public.queue_parked IS 'CancelDeleted: the parked rows of an endpoint, which queue_due does not have.';
 
 COMMENT ON INDEX public.queue_pkey IS 'Settle, Release, Cancel: one delivery. Expire: those without an order. Deliveries: by age.';
 

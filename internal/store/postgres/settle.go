@@ -42,7 +42,7 @@ const judgeSQL = `
 		returning s.place
 	), moved as (
 		update queue q
-		set token = null, due_at = @now::timestamptz + s.after * interval '1 microsecond', step = s.step, losses = 0,
+		set token = null, due_at = @now::timestamptz + s.after * interval '1 microsecond', step = s.step, losses = 0, deaths_alone = 0,
 			lane = case q.lane when 2 then 2 else 1 end
 		from found s
 		where q.ctid = s.at and q.token = s.token and s.status = 'pending'

@@ -144,11 +144,11 @@ func (s *Store) endThose(ctx context.Context, conn *pgxpool.Conn, e ending, ids 
 	return len(ended), conn.SendBatch(ctx, b).Close()
 }
 
-// Walks endpoints_deleted, and for each endpoint queue_due. What is in a
-// worker's hands goes too; it settles as stale. No key of theirs is paused any
-// longer, by paused_keys_pkey.
+// Walks endpoints_deleted, and for each endpoint queue_due and queue_parked.
+// What is in a worker's hands goes too; it settles as stale. No key of theirs is
+// paused any longer, by paused_keys_pkey.
 const cancelDeletedSQL = `
-	with gone as materialized (
+	with waiting as materialized (
 		select d.*
 		from endpoints e
 		cross join lateral (
@@ -159,6 +159,23 @@ const cancelDeletedSQL = `
 			for update skip locked
 		) d
 		where e.status = 'deleted'
+		limit @limit
+	), parked as materialized (
+		select d.*
+		from endpoints e
+		cross join lateral (
+			select q.ctid as at, q.*
+			from queue q
+			where q.endpoint = e.id and q.parked and q.ordering_key is null
+			limit @limit
+			for update skip locked
+		) d
+		where e.status = 'deleted'
+		limit @limit
+	), gone as materialized (
+		select * from waiting
+		union all
+		select * from parked
 		limit @limit
 	), resumed as (
 		delete from paused_keys p

@@ -17,6 +17,21 @@ import (
 
 func TestContract(t *testing.T) { storetest.Run(t, migrated(t).open) }
 
+func TestDeaths(t *testing.T) {
+	file := migrated(t)
+	storetest.RunDeaths(t, func(t *testing.T) (store.Store, func() store.Store) {
+		dir := file.copy(t)
+		opened := open(t, dir, sqlite.Options{})
+		return opened, func() store.Store {
+			if err := opened.Close(); err != nil {
+				t.Fatal(err)
+			}
+			opened = open(t, dir, sqlite.Options{})
+			return opened
+		}
+	})
+}
+
 func TestModel(t *testing.T) { storetest.Model(t, migrated(t).open) }
 
 // database is the file of an empty store. To copy it is much faster than to
@@ -45,11 +60,17 @@ func migrated(t *testing.T) database {
 // that no test of it has to wait for a disk.
 func (d database) open(t *testing.T) store.Store {
 	t.Helper()
+	return open(t, d.copy(t), sqlite.Options{})
+}
+
+// copy writes a copy, and returns its directory.
+func (d database) copy(t *testing.T) string {
+	t.Helper()
 	dir := inMemory(t)
 	if err := os.WriteFile(filepath.Join(dir, "postrider.db"), d, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return open(t, dir, sqlite.Options{})
+	return dir
 }
 
 // inMemory returns a directory for the test, on a file system in memory where

@@ -28,15 +28,16 @@ const (
 
 // The columns of the outermost select, in each branch's inner one in this
 // order: id, event, endpoint, account, type, status, reason, attempts,
-// next_at, finished_at, replayed_from, last_code, last_error.
+// next_at, finished_at, replayed_from, last_code, last_error, suspected, parked.
 const (
 	selectPending = `
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
-		` + lastCode + ` as last_code, ` + lastError + ` as last_error
+		` + lastCode + ` as last_code, ` + lastError + ` as last_error, suspected, parked
 	from (
 		select id, event, endpoint, account, type, 'pending' as status, '' as reason,
 			claims - (token is not null) as attempts,
-			case when token is null and due_at < ` + neverSQL + ` then due_at end as next_at, null as finished_at, replayed_from
+			case when token is null and due_at < ` + neverSQL + ` then due_at end as next_at, null as finished_at, replayed_from,
+			lane = 3 as suspected, parked
 		from queue where `
 	filterPending = `
 			and id < @below and id >= @from and @status in ('', 'pending')
@@ -50,7 +51,7 @@ const (
 	selectDead = `
 	union all
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
-		last_code, last_error
+		last_code, last_error, 0, 0
 	from (
 		select delivery as id, event, endpoint, account, type, 'dead' as status, reason, attempts, null as next_at,
 			died_at as finished_at, replayed_from, last_status_code as last_code, last_error
@@ -67,7 +68,7 @@ const (
 	selectEnded = `
 	union all
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
-		` + lastCode + `, ` + lastError + `
+		` + lastCode + `, ` + lastError + `, 0, 0
 	from (
 		select delivery as id, event, endpoint, account, type, status_after as status,
 			case outcome when 'none' then error else '' end as reason,
@@ -151,7 +152,7 @@ func deliveriesQuery(q store.DeliveryQuery) (query, error) {
 func scanDelivery(rows *sql.Rows, d *postrider.Delivery) error {
 	return rows.Scan(toID(&d.ID), toID(&d.Event), toID(&d.Endpoint), toID(&d.Account), &d.EventType, toString(&d.Status),
 		&d.Reason, &d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), toID(&d.ReplayedFrom),
-		&d.LastStatusCode, &d.LastError)
+		&d.LastStatusCode, &d.LastError, toFlag(&d.Suspected), toFlag(&d.Parked))
 }
 
 // delivery reads one delivery inside the writer's transaction; it is

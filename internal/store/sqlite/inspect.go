@@ -3,11 +3,9 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // oldest is the first SQLite whose log cannot lose a commit when a checkpoint
@@ -63,23 +61,6 @@ func check(ctx context.Context, db *sql.DB) error {
 	}
 	if finding != "ok" {
 		return fmt.Errorf("the database is damaged (%s): restore it from a backup", finding)
-	}
-	return nil
-}
-
-// There is no index for either: it runs once, before anything else does.
-const (
-	releaseDeliveriesSQL = `update queue set due_at = @now where token is not null and due_at > @now`
-	releaseFanOutsSQL    = `update fanouts set due_at = @now where token is not null and due_at > @now`
-)
-
-// releaseLeases lets every lease end now: the lock of the directory proves
-// that whoever held them is gone. [Store.Claim] then records them as lost.
-func releaseLeases(ctx context.Context, db *sql.DB, now time.Time) error {
-	_, deliveries := db.ExecContext(ctx, releaseDeliveriesSQL, sql.Named("now", micros(now)))
-	_, fanOuts := db.ExecContext(ctx, releaseFanOutsSQL, sql.Named("now", micros(now)))
-	if err := errors.Join(deliveries, fanOuts); err != nil {
-		return fmt.Errorf("release leases: %w", err)
 	}
 	return nil
 }

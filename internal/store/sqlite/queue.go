@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -27,6 +28,18 @@ const leaseTail = `)
 	set token = leased.token, due_at = leased.until, claims = claims + 1, losses = losses + (queue.token is not null)
 	from leased
 	where queue.id = leased.id`
+
+// By the key of queue: takes the lease away from rows that may be what killed
+// their node, and moves them to the suspect lane.
+const (
+	suspectSQL = `
+	with suspect (id, due) as (values `
+	suspectTail = `)
+	update queue
+	set token = null, due_at = suspect.due, lane = 3, losses = losses + 1
+	from suspect
+	where queue.id = suspect.id`
+)
 
 // Walks queue_due, stepping over leases that last: never many, an endpoint's
 // concurrency and what was prefetched for it. It ends before the rows whose
@@ -65,7 +78,7 @@ type removed struct {
 }
 
 const removedColumns = `id, event, endpoint, account, type, claims, step, losses, token, due_at, expires_at, replayed_from,
-		ordering_key, pauses, due_at = ` + neverSQL
+		ordering_key, pauses, due_at = ` + neverSQL + ` and not parked`
 
 func scanRemoved(rows *sql.Rows, r *removed) error {
 	p, t := &r.pending, &r.turn
@@ -94,9 +107,12 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 		var claims store.Claims
 		var lost []any
 		for _, want := range c.Wants {
-			rows, err := claimLane(ctx, tx, want, c.Token)
+			rows, suspects, err := claimLane(ctx, tx, want, c.Token)
 			if err != nil {
 				return store.Claims{}, err
+			}
+			for _, p := range suspects {
+				lost = appendAttempt(lost, p.lost())
 			}
 			for _, p := range rows {
 				if p.token != 0 {
@@ -113,7 +129,7 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 			if err != nil {
 				return store.Claims{}, err
 			}
-			state.Claimed = len(rows)
+			state.Claimed, state.Suspects = len(rows), len(suspects)
 			claims.Lanes = append(claims.Lanes, state)
 		}
 		err := tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, lost)
@@ -124,8 +140,9 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 	})
 }
 
-// claimLane leases what one want asks for and returns the rows as they were.
-func claimLane(ctx context.Context, tx *tx, want store.Want, token postrider.Token) ([]pending, error) {
+// claimLane leases what one want asks for and returns the rows as they were:
+// those that it leased, and those that it moved to the suspect lane instead.
+func claimLane(ctx context.Context, tx *tx, want store.Want, token postrider.Token) (leased, suspects []pending, err error) {
 	after := int64(0)
 	if !want.After.IsZero() {
 		after = micros(want.After)
@@ -133,17 +150,24 @@ func claimLane(ctx context.Context, tx *tx, want store.Want, token postrider.Tok
 	rows, err := tx.query(ctx, claimSQL, sql.Named("endpoint", blob(want.Endpoint)), sql.Named("lane", laneNumber(want.Lane)),
 		sql.Named("after", after), sql.Named("now", micros(tx.now)), sql.Named("n", want.N))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	due, err := collect(rows, scanPending)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	args := make([]any, 0, 3*len(due))
+	lease, suspect := make([]any, 0, 3*len(due)), []any(nil)
 	for _, p := range due {
-		args = append(args, blob(p.id), int64(token), micros(tx.now.Add(want.Lease)))
+		if p.token != 0 && want.Lane != postrider.LaneSuspect && p.losses+1 >= postrider.SuspectedAfter {
+			suspects, suspect = append(suspects, p), append(suspect, blob(p.id), micros(tx.now))
+			continue
+		}
+		leased, lease = append(leased, p), append(lease, blob(p.id), int64(token), micros(tx.now.Add(want.Lease)))
 	}
-	return due, tx.execAll(ctx, bulk{leaseSQL, leaseTail, 3}, args)
+	return leased, suspects, errors.Join(
+		tx.execAll(ctx, bulk{leaseSQL, leaseTail, 3}, lease),
+		tx.execAll(ctx, bulk{suspectSQL, suspectTail, 2}, suspect),
+	)
 }
 
 // laneState says what is left of a lane once it was claimed from.
@@ -211,6 +235,29 @@ func (s *Store) Release(ctx context.Context, leases []store.Lease) error {
 			}
 		}
 		return nil
+	})
+}
+
+// By the key of queue.
+const unparkSQL = `
+	update queue set parked = 0, losses = 0, deaths_alone = 0, due_at = @now
+	where id = @id and parked`
+
+// Unpark lets a parked delivery be attempted again; see [store.Queue].
+func (s *Store) Unpark(ctx context.Context, u store.Unpark) (postrider.Delivery, error) {
+	return write(ctx, s, "release delivery", func(ctx context.Context, tx *tx) (postrider.Delivery, error) {
+		d, err := delivery(ctx, tx, u.Account, u.Delivery)
+		if err != nil {
+			return postrider.Delivery{}, err
+		}
+		n, err := tx.count(ctx, unparkSQL, sql.Named("now", micros(tx.now)), sql.Named("id", blob(u.Delivery)))
+		if err == nil && n == 0 {
+			err = fmt.Errorf("it is not parked: %w", postrider.ErrConflict)
+		}
+		if err != nil {
+			return postrider.Delivery{}, err
+		}
+		return delivery(ctx, tx, d.Account, d.ID)
 	})
 }
 

@@ -220,11 +220,13 @@ CREATE TABLE queue (
     endpoint      blob not null check (length(endpoint) = 16),
     account       blob not null check (length(account) = 16),
     type          text not null,
-    lane          integer not null check (lane between 0 and 2),
+    lane          integer not null check (lane between 0 and 3),
     due_at        integer not null,
     claims        integer not null check (claims >= 0),
     step          integer not null default 0 check (step >= 0),
     losses        integer not null default 0 check (losses >= 0),
+    deaths_alone  integer not null default 0 check (deaths_alone >= 0),
+    parked        integer not null default 0 check (parked in (0, 1)),
     token         integer check (token <> 0),
     ordering_key  text check (ordering_key <> ''),
     sequence      integer check (sequence >= 1),
@@ -232,6 +234,7 @@ CREATE TABLE queue (
     expires_at    integer not null,
     replayed_from blob check (length(replayed_from) = 16),
     constraint queue_leased check (token is null or claims >= 1),
+    constraint queue_parked check (not parked or token is null and lane = 3),
     constraint queue_order check ((ordering_key is null) = (sequence is null) and (ordering_key is null) = (pauses is null))
 ) strict, without rowid;
 

@@ -144,7 +144,7 @@ func recordOf(s store.Settlement) record {
 const (
 	endSQL  = `delete from queue where id in (values `
 	moveSQL = `
-	update queue set token = null, lane = ?, due_at = ?, step = ?, losses = 0
+	update queue set token = null, lane = ?, due_at = ?, step = ?, losses = 0, deaths_alone = 0
 	where id = ?`
 )
 

@@ -15,9 +15,9 @@
 //     one sync and one that fails takes no other with it.
 //   - What a decision rests on is read inside the transaction that carries it
 //     out. Lists are read beside it, on connections that cannot write.
-//   - A directory belongs to one process. Leases that a process left behind
-//     are due as soon as the next one opens the directory, and are taken over
-//     like any lease that ended.
+//   - A directory belongs to one process. What a process that died had leased
+//     is due as soon as the next one opens the directory, its attempts recorded
+//     as lost.
 //   - After an error that leaves it open what is on the disk, nothing is
 //     written any more; Options.OnFatal hears of it.
 //
@@ -182,7 +182,7 @@ func (s *Store) open(ctx context.Context, file string, opts Options) (err error)
 	if err := migrate(ctx, s.writes, opts.Log); err != nil {
 		return err
 	}
-	if err := releaseLeases(ctx, s.writes, s.now()); err != nil {
+	if err := recoverLeases(ctx, s.writes, s.clock); err != nil {
 		return err
 	}
 	s.reads, err = sql.Open("sqlite", source(file, reading))

@@ -63,6 +63,8 @@ func Statements() map[string]string {
 		"secrets":                            secretsSQL,
 		"sequences":                          two(bulk{sequencesSQL, ")", 1}),
 		"standings":                          standingsSQL,
+		"suspect":                            two(bulk{suspectSQL, suspectTail, 2}),
+		"unpark":                             unparkSQL,
 		"unpause":                            unpauseSQL,
 		"waiting":                            waitingSQL,
 	}

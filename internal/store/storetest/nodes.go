@@ -26,7 +26,7 @@ var nodes = []verb{
 		{"a node that beats again owns nothing of what others took", beatBackTooLate},
 		{"no shard ever has two owners while nodes come, hand over and go", beatInParallel},
 	}},
-	{"Reclaim", []sentence{
+	{"Reclaim", slices.Concat([]sentence{
 		{"what a dead node had leased is due at once, its attempts recorded as lost", reclaimFrees},
 		{"at most limit deliveries, and the node is forgotten when nothing is left", reclaimLimit},
 		{"what others have leased is left alone", reclaimOthers},
@@ -34,7 +34,8 @@ var nodes = []verb{
 		{"of parallel reclaims each lost attempt is recorded once, and one that finds another at it does nothing", reclaimInParallel},
 		{"the settlement of what was reclaimed is stale", reclaimStale},
 		{"the first of an ordering key keeps its turn", reclaimOrdered},
-	}},
+		{"what it had leased in the suspect lane is taken in one call, whatever the limit", reclaimSuspectsWhole},
+	}, deaths)},
 	{"Forget", []sentence{
 		{"the node is not known any more and its shards are nobody's", forgetFrees},
 		{"its incarnation is free", forgetIncarnation},
@@ -337,6 +338,24 @@ func reclaimFrees(w *world) {
 		}
 		if got := attempts[0]; got.Number != 1 || got.Outcome != postrider.OutcomeLost || got.Error != "node_died" || !got.NextAt.IsZero() || got.Stale {
 			w.Errorf("recorded %+v, want attempt 1 as lost", got)
+		}
+	}
+}
+
+func reclaimSuspectsWhole(w *world) {
+	e, ids := w.suspects(2)
+	w.pending(e, 2)
+	for range postrider.ParkedAfter {
+		w.claim(e, postrider.LaneFirst, 10)
+		w.claim(e, postrider.LaneSuspect, 10)
+		w.member(1).dies()
+		for n := w.reclaim(1, 1); n > 0; {
+			n = w.reclaim(1, 1)
+		}
+	}
+	for _, id := range ids {
+		if d := w.delivery(id); d.Parked {
+			w.Errorf("the delivery is parked, and never died alone: %+v", d)
 		}
 	}
 }

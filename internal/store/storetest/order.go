@@ -451,7 +451,7 @@ func claimBlocked(w *world) {
 	w.publish(store.Batch{first, second})
 	claims, err := w.claimAll(e)
 	w.ok(err)
-	w.same("the lanes", claims.Lanes, []store.LaneState{{Claimed: 1}, {}, {}},
+	w.same("the lanes", claims.Lanes, []store.LaneState{{Claimed: 1}, {}, {}, {}},
 		cmpopts.IgnoreFields(store.LaneState{}, "In", "Low"))
 }
 

@@ -27,6 +27,8 @@ var queue = []verb{
 		{"a lease that ended at publish is taken over", claimTakesOverPublished},
 		{"an attempt that is taken over is recorded as lost, with the error node_died", claimRecordsLost},
 		{"losses in a row are counted", claimCountsLosses},
+		{"a delivery whose Losses reach SuspectedAfter is not returned, and due in the suspect lane", claimSuspects},
+		{"a lease that ended in the suspect lane is taken over like any other", claimTakesOverSuspect},
 		{"of parallel claimers exactly one takes a lease over", claimTakesOverOnce},
 		{"rows are claimed whatever the endpoint's status", claimAnyStatus},
 		{"items carry all that a worker needs", claimItems},
@@ -275,14 +277,62 @@ func claimCountsLosses(w *world) {
 	e := w.endpoint()
 	w.pending(e, 1)
 	c := w.take(store.Want{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 1, Lease: brief})[0]
-	for losses := 1; losses <= 3; losses++ {
+	for losses := 1; losses < postrider.SuspectedAfter; losses++ {
 		c = w.takeOver(c, brief)
 		if c.Losses != losses || c.Attempt != losses+1 {
 			w.Errorf("after %d losses the claim has %d and is attempt %d", losses, c.Losses, c.Attempt)
 		}
 	}
-	if n := len(w.attempts(w.delivery(c.ID))); n != 3 {
-		w.Errorf("recorded %d lost attempts, want 3", n)
+	if n := len(w.attempts(w.delivery(c.ID))); n != postrider.SuspectedAfter-1 {
+		w.Errorf("recorded %d lost attempts, want %d", n, postrider.SuspectedAfter-1)
+	}
+}
+
+// suspected publishes a delivery and lets its leases end until the claim that
+// finds the last of them moves it to the suspect lane.
+func (w *world) suspected() (e postrider.Endpoint, id postrider.DeliveryID) {
+	w.Helper()
+	e = w.endpoint()
+	id = w.pending(e, 1)[0]
+	want := store.Want{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 2, Lease: brief}
+	c := w.take(want)[0]
+	for range postrider.SuspectedAfter - 1 {
+		c = w.takeOver(c, brief)
+	}
+	w.passed(brief)
+	claims, err := w.Claim(w.Context(), store.Claim{Wants: []store.Want{want}, Token: w.token()})
+	w.ok(err)
+	if len(claims.Items) != 0 || claims.Lanes[0].Claimed != 0 || claims.Lanes[0].Suspects != 1 {
+		w.Fatalf("claimed %+v, want one that became a suspect", claims)
+	}
+	return e, id
+}
+
+func claimSuspects(w *world) {
+	e, id := w.suspected()
+	d := w.delivery(id)
+	if !d.Suspected || d.NextAttemptAt.IsZero() || d.Attempts != postrider.SuspectedAfter {
+		w.Errorf("the delivery is %+v, want a suspect that is due", d)
+	}
+	attempts := w.attempts(d)
+	if len(attempts) != postrider.SuspectedAfter || attempts[postrider.SuspectedAfter-1].Outcome != postrider.OutcomeLost {
+		w.Errorf("recorded %+v, want %d lost attempts", attempts, postrider.SuspectedAfter)
+	}
+	c := w.claimOne(e, postrider.LaneSuspect)
+	if c.ID != id || c.Losses != postrider.SuspectedAfter || c.Attempt != postrider.SuspectedAfter+1 {
+		w.Errorf("claimed %+v", c)
+	}
+}
+
+func claimTakesOverSuspect(w *world) {
+	e, id := w.suspected()
+	c := w.take(store.Want{Endpoint: e.ID, Lane: postrider.LaneSuspect, N: 1, Lease: brief})[0]
+	c = w.takeOver(c, long)
+	if c.ID != id || c.Losses != postrider.SuspectedAfter+1 || c.Attempt != postrider.SuspectedAfter+2 {
+		w.Errorf("claimed %+v", c)
+	}
+	if d := w.delivery(id); d.Parked {
+		w.Errorf("the delivery is parked, and no node died: %+v", d)
 	}
 }
 

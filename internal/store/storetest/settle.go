@@ -435,11 +435,12 @@ func dueLanes(w *world) {
 		}
 		got[lane.Lane] = lane.In
 	}
-	if len(got) != 3 || got[postrider.LaneFirst] > 0 {
-		w.Errorf("lanes are due in %v, want three, the first now", got)
+	if len(got) != len(postrider.Lanes) || got[postrider.LaneFirst] > 0 {
+		w.Errorf("lanes are due in %v, want every lane, the first now", got)
 	}
 	w.near("the retry lane", got[postrider.LaneRetry], long)
 	w.near("the bulk lane", got[postrider.LaneBulk], 2*long)
+	w.near("the suspect lane", got[postrider.LaneSuspect], 3*long)
 }
 
 func dueLeases(w *world) {

@@ -104,6 +104,7 @@ type world struct {
 	store.Nodes // nil unless the store has the role
 	ids         *store.IDs
 	tokens      atomic.Int64
+	restart     func() // lets the process that uses the store die; nil where nodes die
 }
 
 func newID[I ~[16]byte](w *world) I { return store.NewID[I](w.ids) }

@@ -253,11 +253,13 @@ create table queue (
     endpoint      uuid not null,
     account       uuid not null,
     type          text not null,
-    lane          smallint not null check (lane between 0 and 2),
+    lane          smallint not null check (lane between 0 and 3),
     due_at        timestamptz not null,
     claims        integer not null check (claims >= 0),
     step          integer not null check (step >= 0),
     losses        integer not null check (losses >= 0),
+    deaths_alone  smallint not null default 0 check (deaths_alone >= 0),
+    parked        boolean not null default false,
     token         bigint check (token <> 0),
     expires_at    timestamptz not null,
     replayed_from uuid,
@@ -265,6 +267,7 @@ create table queue (
     sequence      bigint check (sequence >= 1),
     pauses        boolean,
     constraint queue_leased check (token is null or claims >= 1),
+    constraint queue_parked check (not parked or token is null and lane = 3 and due_at = 'infinity'),
     constraint queue_order check (num_nulls(ordering_key, sequence, pauses) in (0, 3))
 ) with (
     fillfactor = 70,
@@ -276,18 +279,22 @@ create table queue (
 create index queue_due on queue (endpoint, lane, due_at, id) where due_at < 'infinity';
 create index queue_event on queue (event);
 create index queue_ordered_expires_at on queue (expires_at) where ordering_key is not null;
+create index queue_parked on queue (endpoint) where parked;
 create index queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
 alter table queue add primary key (id);
 comment on table queue is 'One narrow row for each pending delivery; it goes when the delivery ends.';
-comment on column queue.lane is '0 first, 1 retry, 2 bulk.';
-comment on column queue.due_at is 'When the delivery is due; with a token, until when it is leased; infinity: its turn in the order has not come.';
+comment on column queue.lane is '0 first, 1 retry, 2 bulk, 3 suspect.';
+comment on column queue.due_at is 'When the delivery is due; with a token, until when it is leased; infinity: its turn in the order has not come, or it is parked.';
 comment on column queue.claims is 'The number of the attempt under way, or else of the last one made.';
-comment on column queue.losses is 'Leases in a row that ended with their node.';
+comment on column queue.losses is 'Leases in a row that ended without a settlement.';
+comment on column queue.deaths_alone is 'Nodes in a row that died while this was the only row of lane 3 that they leased.';
+comment on column queue.parked is 'Whether it waits until a person releases it.';
 comment on column queue.ordering_key is 'Of ordered deliveries alone, as sequence and pauses; a key orders nothing at an endpoint that did not ask for it.';
 comment on column queue.pauses is 'Whether its end as a dead letter pauses the key.';
 comment on index queue_pkey is 'Settle, Release, Cancel: one delivery. Expire: those without an order. Deliveries: by age.';
-comment on index queue_due is 'Claim: the longest due of an endpoint''s lane. Due: a skip scan of the lanes. What waits for its turn is not in it.';
+comment on index queue_due is 'Claim: the longest due of an endpoint''s lane. Due: a skip scan of the lanes. What waits for its turn or is parked is not in it.';
 comment on index queue_event is 'Deliveries of an event.';
+comment on index queue_parked is 'CancelDeleted: the parked rows of an endpoint, which queue_due does not have.';
 comment on index queue_order_key is 'The lowest row of an ordering key. CancelDeleted: the ordered rows. OrderedKeys: a skip scan of the keys.';
 comment on index queue_ordered_expires_at is 'Expire: the ordered rows whose time is over. Those without an order pay for no such index.';
 

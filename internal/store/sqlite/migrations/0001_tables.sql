@@ -160,8 +160,11 @@ create table fanouts (
 -- One narrow row for each pending delivery; it goes when the delivery ends.
 -- due_at is when the delivery is due; with a token, until when it is leased.
 -- claims is the number of the attempt under way, or else of the last one made;
--- losses counts leases in a row that ended with their node. lane: 0 first,
--- 1 retry, 2 bulk. Its key serves Settle, Release and Cancel.
+-- losses counts leases in a row that ended without a settlement. lane: 0 first,
+-- 1 retry, 2 bulk, 3 suspect. deaths_alone counts the processes in a row that
+-- died while this was the only row of lane 3 that they leased; after the last of
+-- them it is parked, with the greatest due_at there is. Its key serves Settle,
+-- Release, Unpark and Cancel.
 -- Rows with an ordering_key are delivered in its order. One whose turn has not
 -- come has the greatest due_at there is, so that no claim meets it; pauses says
 -- whether its end as a dead letter pauses the key.
@@ -171,11 +174,13 @@ create table queue (
     endpoint      blob not null check (length(endpoint) = 16),
     account       blob not null check (length(account) = 16),
     type          text not null,
-    lane          integer not null check (lane between 0 and 2),
+    lane          integer not null check (lane between 0 and 3),
     due_at        integer not null,
     claims        integer not null check (claims >= 0),
     step          integer not null default 0 check (step >= 0),
     losses        integer not null default 0 check (losses >= 0),
+    deaths_alone  integer not null default 0 check (deaths_alone >= 0),
+    parked        integer not null default 0 check (parked in (0, 1)),
     token         integer check (token <> 0),
     ordering_key  text check (ordering_key <> ''),
     sequence      integer check (sequence >= 1),
@@ -183,6 +188,7 @@ create table queue (
     expires_at    integer not null,
     replayed_from blob check (length(replayed_from) = 16),
     constraint queue_leased check (token is null or claims >= 1),
+    constraint queue_parked check (not parked or token is null and lane = 3),
     constraint queue_order check ((ordering_key is null) = (sequence is null) and (ordering_key is null) = (pauses is null))
 ) strict, without rowid;
 -- Claim: the longest due of an endpoint's lane. Due: a skip scan of the lanes.

@@ -1,0 +1,133 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// A process that finds rows leased when it opens the directory knows that the
+// one before it died: the lock of the directory proves that it is gone. No
+// index leads to these rows, since it would cost every delivery: each statement
+// runs once for an open, and after it rows are found by their key.
+const (
+	leftSQL           = `select id, lane from queue where token is not null`
+	releaseFanOutsSQL = `update fanouts set due_at = @now where token is not null and due_at > @now`
+	recordLostSQL     = `
+	insert or replace into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
+		started_at, duration, stale, status_after, replayed_from)
+	select id, claims, event, endpoint, account, type, 'lost', 0, 'node_died', 0, @wall, 0, 0, 'pending', replayed_from
+	from queue where id = @id`
+	recoverSQL = `
+	update queue
+	set token = null, losses = losses + 1, deaths_alone = deaths_alone + @alone, parked = deaths_alone + @alone >= @park,
+		lane = case when losses + 1 >= @suspect then 3 else lane end,
+		due_at = case when deaths_alone + @alone >= @park then ` + neverSQL + ` else @now end
+	where id = @id`
+)
+
+// recoverChunk is how many rows one transaction recovers.
+const recoverChunk = 2000
+
+// recoverLeases makes due what a process that died had leased, and records its
+// attempts as lost, as [store.Nodes.Reclaim] does for a dead node.
+func recoverLeases(ctx context.Context, db *sql.DB, clock *store.Clock) error {
+	suspects, others, err := leftLeased(ctx, db)
+	if err != nil {
+		return fmt.Errorf("find the leases of a process that died: %w", err)
+	}
+	if _, err := db.ExecContext(ctx, releaseFanOutsSQL, sql.Named("now", micros(clock.Now()))); err != nil {
+		return fmt.Errorf("release fan-out jobs: %w", err)
+	}
+	alone := 0
+	if len(suspects) == 1 {
+		alone = 1
+	}
+	// All suspects are in the first transaction: a process that dies between two
+	// of them must not find fewer.
+	if len(suspects) > 0 {
+		if err := (recovery{clock, suspects, alone}).run(ctx, db); err != nil {
+			return err
+		}
+	}
+	for chunk := range slices.Chunk(others, recoverChunk) {
+		if err := (recovery{clock, chunk, 0}).run(ctx, db); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leftLeased returns the rows that are leased: those of the suspect lane, and
+// the others.
+func leftLeased(ctx context.Context, db *sql.DB) (suspects, others []postrider.DeliveryID, err error) {
+	rows, err := db.QueryContext(ctx, leftSQL)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var id postrider.DeliveryID
+		var lane postrider.Lane
+		if err := rows.Scan(toID(&id), toLane(&lane)); err != nil {
+			return nil, nil, err
+		}
+		if lane == postrider.LaneSuspect {
+			suspects = append(suspects, id)
+		} else {
+			others = append(others, id)
+		}
+	}
+	return suspects, others, rows.Err()
+}
+
+// recovery is a piece of work of recoverLeases.
+type recovery struct {
+	clock *store.Clock
+	ids   []postrider.DeliveryID
+	alone int // 1: the one delivery of it is a suspect that was leased alone
+}
+
+func (r recovery) run(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err == nil {
+		if err = r.rows(ctx, tx); err == nil {
+			err = tx.Commit()
+		} else {
+			err = errors.Join(err, tx.Rollback())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("recover the leases of a process that died: %w", err)
+	}
+	return nil
+}
+
+func (r recovery) rows(ctx context.Context, tx *sql.Tx) error {
+	lost, err := tx.PrepareContext(ctx, recordLostSQL)
+	if err != nil {
+		return err
+	}
+	free, err := tx.PrepareContext(ctx, recoverSQL)
+	if err != nil {
+		return err
+	}
+	now, wall := sql.Named("now", micros(r.clock.Now())), sql.Named("wall", micros(r.clock.Wall()))
+	for _, id := range r.ids {
+		row := sql.Named("id", blob(id))
+		if _, err := lost.ExecContext(ctx, wall, row); err != nil {
+			return err
+		}
+		_, err := free.ExecContext(ctx, now, row, sql.Named("alone", r.alone), sql.Named("park", postrider.ParkedAfter),
+			sql.Named("suspect", postrider.SuspectedAfter))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

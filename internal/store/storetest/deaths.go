@@ -1,0 +1,255 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// deaths is what becomes of deliveries whose nodes die. Of stores that several
+// nodes share it is part of Reclaim.
+var deaths = []sentence{
+	{"those whose Losses reach SuspectedAfter are due in the suspect lane", deathSuspects},
+	{"the only suspect that was leased died alone, and is parked after ParkedAfter deaths in a row", deathParks},
+	{"suspects that were leased together did not die alone", deathTogether},
+	{"a settlement forgets how often a suspect died alone", deathSettled},
+	{"a suspect that was given back did not die", deathReleased},
+	{"Unpark makes a parked delivery due at once, its deaths counted from 0", unparkCountsAnew},
+	{"Unpark of what is not parked is ErrConflict, and of another account's ErrNotFound", unparkRefuses},
+	{"a parked delivery expires", parkedExpires},
+	{"a parked delivery can be cancelled", parkedCancelled},
+	{"a parked delivery is cancelled with its endpoint", parkedOrphan},
+	{"a parked delivery of an ordering key keeps its turn until it ends", parkedOrdered},
+}
+
+// RunDeaths tests what becomes of the deliveries of a process that died, of a
+// store that only one process can open. open returns a store, and what lets its
+// process die and returns the store of the next.
+func RunDeaths(t *testing.T, open func(*testing.T) (s store.Store, next func() store.Store)) {
+	for _, s := range deaths {
+		t.Run(s.text, func(t *testing.T) {
+			t.Parallel()
+			opened, next := open(t)
+			w := &world{T: t, Store: opened, ids: store.NewIDs(time.Now, nil)}
+			w.restart = func() { w.Store = next() }
+			s.check(w)
+		})
+	}
+}
+
+// die ends the node that leased what is leased; another takes over.
+func (w *world) die() {
+	w.Helper()
+	if w.restart != nil {
+		w.restart()
+		return
+	}
+	w.member(1).dies()
+	w.reclaim(1, 1000)
+}
+
+// dieWith lets n nodes die, each while it leases all that is due at the
+// endpoint.
+func (w *world) dieWith(e postrider.Endpoint, n int) {
+	w.Helper()
+	for range n {
+		claims, err := w.claimAll(e)
+		w.ok(err)
+		if len(claims.Items) == 0 {
+			w.Fatal("nothing is due, and so nothing can die with its node")
+		}
+		w.die()
+	}
+}
+
+// suspects publishes n deliveries and lets them become suspects.
+func (w *world) suspects(n int) (e postrider.Endpoint, ids []postrider.DeliveryID) {
+	w.Helper()
+	e = w.endpoint()
+	ids = w.pending(e, n)
+	w.dieWith(e, postrider.SuspectedAfter)
+	return e, ids
+}
+
+// parked publishes one delivery and lets it be parked.
+func (w *world) parked() (postrider.Endpoint, postrider.Delivery) {
+	w.Helper()
+	e, ids := w.suspects(1)
+	w.dieWith(e, postrider.ParkedAfter)
+	return e, w.isParked(ids[0])
+}
+
+func (w *world) isParked(id postrider.DeliveryID) postrider.Delivery {
+	w.Helper()
+	d := w.delivery(id)
+	if d.Status != postrider.Pending || !d.Suspected || !d.Parked || !d.NextAttemptAt.IsZero() {
+		w.Fatalf("the delivery is %+v, want it pending and parked", d)
+	}
+	return d
+}
+
+func deathSuspects(w *world) {
+	e := w.endpoint()
+	ids := w.pending(e, 2)
+	w.dieWith(e, postrider.SuspectedAfter-1)
+	for _, id := range ids {
+		if d := w.delivery(id); d.Suspected || d.Parked {
+			w.Errorf("the delivery is %+v before its last node dies", d)
+		}
+	}
+	w.dieWith(e, 1)
+	if items := w.claim(e, postrider.LaneFirst, 10); len(items) != 0 {
+		w.Errorf("%d suspects are still due in the first lane", len(items))
+	}
+	due := w.due(store.Due{Max: 10})
+	if len(due) != 1 || due[0].Lane != postrider.LaneSuspect || due[0].In > 0 {
+		w.Errorf("due is %+v, want the suspect lane at once", due)
+	}
+	for _, id := range ids {
+		d := w.delivery(id)
+		if !d.Suspected || d.Parked || d.NextAttemptAt.IsZero() || d.Attempts != postrider.SuspectedAfter {
+			w.Errorf("the delivery is %+v, want a suspect that is due", d)
+		}
+		if n := len(w.attempts(d)); n != postrider.SuspectedAfter {
+			w.Errorf("%d attempts are on record, want %d that were lost", n, postrider.SuspectedAfter)
+		}
+	}
+	for _, c := range w.claim(e, postrider.LaneSuspect, 10) {
+		if c.Lane != postrider.LaneSuspect || c.Losses != postrider.SuspectedAfter || c.Attempt != postrider.SuspectedAfter+1 {
+			w.Errorf("claimed %+v", c)
+		}
+	}
+}
+
+func deathParks(w *world) {
+	e, ids := w.suspects(1)
+	w.dieWith(e, postrider.ParkedAfter-1)
+	if d := w.delivery(ids[0]); d.Parked || !d.Suspected {
+		w.Fatalf("the delivery is %+v after one death alone too few", d)
+	}
+	w.dieWith(e, 1)
+	d := w.isParked(ids[0])
+	if want := postrider.SuspectedAfter + postrider.ParkedAfter; d.Attempts != want || len(w.attempts(d)) != want {
+		w.Errorf("%d attempts are counted and %d on record, want %d", d.Attempts, len(w.attempts(d)), want)
+	}
+	w.same("what is due", w.due(store.Due{Max: 10}), []store.DueLane{})
+	w.turn(e)
+}
+
+func deathTogether(w *world) {
+	e, ids := w.suspects(2)
+	w.dieWith(e, postrider.ParkedAfter+1)
+	for _, id := range ids {
+		if d := w.delivery(id); d.Parked {
+			w.Errorf("the delivery is parked, and never died alone: %+v", d)
+		}
+	}
+}
+
+func deathSettled(w *world) {
+	e, ids := w.suspects(1)
+	w.dieWith(e, postrider.ParkedAfter-1)
+	w.settle(retry(w.claimOne(e, postrider.LaneSuspect), 0))
+	if d := w.delivery(ids[0]); d.Suspected {
+		w.Errorf("the delivery is %+v after it was settled", d)
+	}
+	c := w.claimOne(e, postrider.LaneRetry)
+	if c.Losses != 0 {
+		w.Errorf("claimed with %d losses after it was settled", c.Losses)
+	}
+	w.die()
+	w.dieWith(e, postrider.SuspectedAfter-1+postrider.ParkedAfter-1)
+	if d := w.delivery(ids[0]); !d.Suspected || d.Parked {
+		w.Errorf("the delivery is %+v, want a suspect that may die once more", d)
+	}
+}
+
+func deathReleased(w *world) {
+	e, ids := w.suspects(2)
+	for range postrider.ParkedAfter {
+		claims, err := w.claimAll(e)
+		w.ok(err)
+		w.release(claims.Items...)
+		w.die()
+	}
+	w.turn(e, ids...)
+	if d := w.delivery(ids[0]); d.Parked || d.Attempts != postrider.SuspectedAfter {
+		w.Errorf("the delivery is %+v, want no more than its first deaths counted", d)
+	}
+}
+
+func unparkCountsAnew(w *world) {
+	e, d := w.parked()
+	got, err := w.Unpark(w.Context(), store.Unpark{Account: e.Account, Delivery: d.ID})
+	w.ok(err)
+	if got.Parked || !got.Suspected || got.NextAttemptAt.IsZero() || got.Attempts != d.Attempts {
+		w.Errorf("Unpark = %+v, want a suspect that is due", got)
+	}
+	w.near("when it is due", got.NextAttemptAt.Sub(w.now()), 0)
+	c := w.claimOne(e, postrider.LaneSuspect)
+	if c.ID != d.ID || c.Losses != 0 || c.Attempt != d.Attempts+1 {
+		w.Errorf("claimed %+v, want the next attempt without losses", c)
+	}
+	w.die()
+	w.dieWith(e, postrider.ParkedAfter-2)
+	if d := w.delivery(d.ID); d.Parked {
+		w.Error("it is parked one death too early")
+	}
+	w.dieWith(e, 1)
+	w.isParked(d.ID)
+}
+
+func unparkRefuses(w *world) {
+	e, d := w.parked()
+	_, err := w.Unpark(w.Context(), store.Unpark{Account: newID[postrider.AccountID](w), Delivery: d.ID})
+	w.refuses(err, postrider.ErrNotFound)
+	w.isParked(d.ID)
+	_, err = w.Unpark(w.Context(), store.Unpark{Delivery: w.pending(e, 1)[0]})
+	w.refuses(err, postrider.ErrConflict)
+	_, err = w.Unpark(w.Context(), store.Unpark{Delivery: newID[postrider.DeliveryID](w)})
+	w.refuses(err, postrider.ErrNotFound)
+}
+
+func parkedExpires(w *world) {
+	e := w.endpoint()
+	d := w.to(e)
+	d.Expiry = time.Second
+	w.publish(store.Batch{w.event(e.Account, d)})
+	w.dieWith(e, postrider.SuspectedAfter+postrider.ParkedAfter)
+	w.passed(d.Expiry)
+	w.same("Expire", w.expire(10), 1)
+	if letter := w.letter(d.ID); letter.Reason != postrider.ReasonExpired {
+		w.Errorf("the dead letter is %+v", letter)
+	}
+}
+
+func parkedCancelled(w *world) {
+	_, d := w.parked()
+	if got := w.cancel(d.ID); got.Status != postrider.Cancelled || got.Parked || got.Suspected {
+		w.Errorf("Cancel = %+v", got)
+	}
+}
+
+func parkedOrphan(w *world) {
+	e, d := w.parked()
+	w.become(e, postrider.EndpointDeleted)
+	w.same("CancelDeleted", w.cancelDeleted(10), 1)
+	if got := w.delivery(d.ID); got.Status != postrider.Cancelled {
+		w.Errorf("the delivery is %+v", got)
+	}
+}
+
+func parkedOrdered(w *world) {
+	e := w.endpoint()
+	ids := w.line(e, "k", postrider.SkipDead, 3)
+	w.dieWith(e, postrider.SuspectedAfter+postrider.ParkedAfter)
+	w.isParked(ids[0])
+	w.turn(e)
+	w.cancel(ids[1]) // one whose turn has not come moves nothing
+	w.isParked(ids[0])
+	w.turn(e)
+	w.cancel(ids[0])
+	w.goes(e, ids[2])
+}

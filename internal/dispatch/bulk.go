@@ -62,7 +62,7 @@ func (p *pace) adjust(now time.Time, l load) {
 // starts: of all, as many as start within their leases at the slowest pace, and
 // of an endpoint half of its credit, so that first attempts find some.
 func (c *core) roomForBulk(ep *endpoint) bool {
-	return c.leased[2] < bulkAhead && len(ep.held[2])+ep.asked[2] < max(1, ep.room(c.opts.Prefetch)/2)
+	return c.leased[bulkLane] < bulkAhead && len(ep.held[bulkLane])+ep.asked[bulkLane] < max(1, ep.room(c.opts.Prefetch)/2)
 }
 
 // wait lines an endpoint up whose bulk is due, until the pace allows it.

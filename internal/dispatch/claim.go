@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -52,8 +53,14 @@ func (c *core) claimsAt() time.Time {
 // lane is due, and half of its credit is free or it holds nothing. Retries wait
 // for the budget, unless one of them is a probe.
 func (c *core) wantsClaim(now time.Time, ep *endpoint) bool {
-	if c.gated(now, ep) || ep.asked != [3]int{} {
+	if c.gated(now, ep) || ep.asked != [laneCount]int{} {
 		return false
+	}
+	if c.suspectsNow(now, ep) > 0 {
+		return true
+	}
+	if ep.lanes[suspectLane].isDue(now) {
+		c.isolate(ep)
 	}
 	room := ep.room(c.opts.Prefetch)
 	free := room - ep.credit
@@ -66,7 +73,7 @@ func (c *core) wantsClaim(now time.Time, ep *endpoint) bool {
 	if ep.lanes[1].isDue(now) {
 		c.starve(ep)
 	}
-	if ep.lanes[2].isDue(now) {
+	if ep.lanes[bulkLane].isDue(now) {
 		c.wait(ep)
 	}
 	return false
@@ -85,7 +92,7 @@ func (c *core) laneDue(now time.Time, ep *endpoint, l int) bool {
 		return ep.probing() || c.budget.allows(now) && int(c.budget.tokens) > c.leased[1]
 	case postrider.LaneBulk:
 		return ep.probing() || c.roomForBulk(ep)
-	case postrider.LaneFirst:
+	case postrider.LaneFirst, postrider.LaneSuspect:
 	}
 	return true
 }
@@ -94,13 +101,17 @@ func (l *lane) isDue(now time.Time) bool { return l.waiting && !l.due.After(now)
 
 // isDue reports whether something of the endpoint is due.
 func (ep *endpoint) isDue(now time.Time) bool {
-	return ep.lanes[0].isDue(now) || ep.lanes[1].isDue(now) || ep.lanes[2].isDue(now)
+	return slices.ContainsFunc(ep.lanes[:], func(l lane) bool { return l.isDue(now) })
 }
 
 // wants shares the endpoint's free credit among its lanes that are due, as
-// laneTurns shares the starts, and spends it.
+// laneTurns shares the starts, and spends it. Suspects go before all others.
 func (c *core) wants(now time.Time, ep *endpoint) []store.Want {
-	free := min(ep.room(c.opts.Prefetch)-ep.credit, maxAsked)
+	suspects := c.suspectsNow(now, ep)
+	ep.asked[suspectLane] = suspects
+	c.leased[suspectLane] += suspects
+	c.isolation.left -= suspects
+	free := min(ep.room(c.opts.Prefetch)-ep.credit-suspects, maxAsked)
 	for turn := ep.turn + 1; free > 0; turn++ {
 		for _, l := range laneTurns[turn%len(laneTurns)] {
 			if c.laneDue(now, ep, l) {
@@ -137,11 +148,17 @@ func (c *core) claimed(now time.Time, in claimed) {
 			c.credit(ep, -w.N)
 			c.leased[l] -= w.N
 			c.expect(ep, l, now)
+			c.unused(l, w.N)
 			continue
 		}
 		state := in.got.Lanes[i]
 		c.credit(ep, state.Claimed-w.N)
 		c.leased[l] += state.Claimed - w.N
+		c.unused(l, w.N-state.Claimed)
+		if state.Suspects > 0 {
+			c.isolation.restart()
+			c.expect(ep, suspectLane, now)
+		}
 		if ep.lanes[l].low.Equal(w.After) { // else a scan says to look at all meanwhile
 			ep.lanes[l].low = state.Low
 		}

@@ -33,7 +33,8 @@ type core struct {
 	timers      timeHeap                       // endpoints whose next change comes with time alone
 	budget      budget                         // for retries
 	bulk        pace                           // for the bulk lanes
-	leased      [3]int                         // by lane: asked for, admitted or held
+	isolation   isolation                      // for the suspect lanes
+	leased      [laneCount]int                 // by lane: asked for, admitted or held
 	network     network                        // whether the node's own is broken
 	shards      shards                         // which endpoints are this node's
 	unknown     postrider.Policy
@@ -108,17 +109,18 @@ type endpoint struct {
 	granted time.Duration // the shortest lease given since it had no credit taken
 	trouble
 
-	lanes     [3]lane
-	held      [3][]*item
+	lanes     [laneCount]lane
+	held      [laneCount][]*item
 	credit    int // taken: held, in flight, asked for and admitted
 	inFlight  int
-	unsettled int           // attempts answered, not yet committed
-	asked     [3]int        // by the claim under way
-	turn      int           // counts starts, to share them among the lanes
-	backlog   int           // about how many first attempts were committed without a lease, while they could be sent, and not claimed since
-	latency   time.Duration // of its answers, smoothed
+	unsettled int            // attempts answered, not yet committed
+	asked     [laneCount]int // by the claim under way
+	turn      int            // counts starts, to share them among the lanes
+	backlog   int            // about how many first attempts were committed without a lease, while they could be sent, and not claimed since
+	latency   time.Duration  // of its answers, smoothed
 
 	startable, claimable, starved, patient bool // it is in that ring
+	isolated                               bool // likewise in isolation.wait
 	idle                                   bool // there was nothing to know of it lately
 	timer                                  int  // its place in the heap and one; 0: none
 	wakeAt                                 time.Time
@@ -220,10 +222,7 @@ func (c *core) step(now time.Time, input any) {
 		c.released(in)
 	case due:
 		for _, d := range in.lanes {
-			if ep := c.mine(d.Endpoint); ep != nil && !in.young {
-				ep.lanes[laneIndex(d.Lane)].low = time.Time{} // it may be older than what was claimed
-			}
-			c.found(now, d)
+			c.foundDue(now, d, in.young)
 		}
 	case notDisabled:
 		if ep := c.endpoints[in.endpoint]; ep != nil {
@@ -261,10 +260,11 @@ func (c *core) act(now time.Time) *actions {
 	}
 	c.feed(now)
 	c.feedBulk(now)
+	c.nextRound(now)
 	c.start(now)
 	c.claim(now)
 	c.feelPressure(now)
-	c.do.bulk = max(c.patient.len(), c.leased[2])
+	c.do.bulk = max(c.patient.len(), c.leased[bulkLane])
 	c.do.wakeAt = c.timers.next()
 	if at := c.claimsAt(); c.claimable.len() > 0 && now.Before(at) {
 		c.do.wakeAt = sooner(c.do.wakeAt, at)
@@ -274,6 +274,9 @@ func (c *core) act(now time.Time) *actions {
 	}
 	if c.patient.len() > 0 {
 		c.do.wakeAt = sooner(c.do.wakeAt, now.Add(bulkStep))
+	}
+	if at := c.nextRoundAt(now); !at.IsZero() {
+		c.do.wakeAt = sooner(c.do.wakeAt, at)
 	}
 	return &c.do
 }
@@ -319,7 +322,7 @@ func (c *core) configure(ep *endpoint) {
 	ep.known = ok
 	if !ok {
 		ep.open, ep.gone, ep.limit, ep.policy = false, false, 1, &c.unknown
-		ep.lanes = [3]lane{}
+		ep.lanes = [laneCount]lane{}
 		return
 	}
 	enabled := to.Endpoint.Status == postrider.EndpointEnabled
@@ -408,7 +411,7 @@ func (c *core) review(now time.Time, ep *endpoint) {
 // forget drops an endpoint about which there has been nothing to know since
 // the last time it was asked.
 func (c *core) forget(now time.Time, ep *endpoint) {
-	idle := ep.credit+ep.unsettled == 0 && !ep.startable && !ep.claimable && !ep.starved && !ep.patient && !ep.gone &&
+	idle := ep.credit+ep.unsettled == 0 && !ep.startable && !ep.claimable && !ep.starved && !ep.patient && !ep.isolated && !ep.gone &&
 		(ep.calm(now) || !ep.known || !c.shards.has(ep.shard)) &&
 		!slices.ContainsFunc(ep.lanes[:], func(l lane) bool { return l.waiting })
 	if idle && ep.idle {
@@ -417,6 +420,22 @@ func (c *core) forget(now time.Time, ep *endpoint) {
 		delete(c.endpoints, ep.id)
 	}
 	ep.idle = idle
+}
+
+// foundDue notes what a look at the queue found; young: only its new rows were
+// looked at.
+func (c *core) foundDue(now time.Time, d store.DueLane, young bool) {
+	ep := c.mine(d.Endpoint)
+	if ep == nil {
+		return
+	}
+	if !young {
+		ep.lanes[laneIndex(d.Lane)].low = time.Time{} // it may be older than what was claimed
+	}
+	if d.Lane == postrider.LaneSuspect && d.In <= 0 {
+		c.foundSuspects(now, ep)
+	}
+	c.found(now, d)
 }
 
 // found notes that a lane has something waiting.
@@ -508,7 +527,12 @@ func (c *core) gated(now time.Time, ep *endpoint) bool {
 	return !c.mayServe(ep) || now.Before(ep.pacedUntil) || ep.broken() && !ep.probing()
 }
 
-func (ep *endpoint) holds() int { return len(ep.held[0]) + len(ep.held[1]) + len(ep.held[2]) }
+func (ep *endpoint) holds() (n int) {
+	for _, items := range ep.held {
+		n += len(items)
+	}
+	return n
+}
 
 // expect notes that something in the lane is due at the instant, or before.
 func (c *core) expect(ep *endpoint, l int, at time.Time) {
@@ -546,7 +570,9 @@ func laneIndex(l postrider.Lane) int {
 		return 0
 	case postrider.LaneRetry:
 		return 1
+	case postrider.LaneSuspect:
+		return suspectLane
 	case postrider.LaneBulk:
 	}
-	return 2
+	return bulkLane
 }

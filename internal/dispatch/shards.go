@@ -82,7 +82,7 @@ func (c *core) lose(now time.Time, ep *endpoint) {
 		c.suspected -= ep.inFlight
 	}
 	ep.trouble = trouble{}
-	ep.lanes = [3]lane{}
+	ep.lanes = [laneCount]lane{}
 	c.review(now, ep)
 }
 

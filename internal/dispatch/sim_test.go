@@ -401,10 +401,10 @@ func (w *world) send(n *simNode, it *item) {
 // checkAccounts demands that every unit of credit is accounted for.
 func (w *world) checkAccounts(c *core) {
 	inHand, inFlight, suspected := 0, 0, 0
-	leased := [3]int{}
+	leased := [laneCount]int{}
 	hosts := map[*host]int{}
 	for _, ep := range c.endpoints {
-		known := ep.holds() + ep.inFlight + ep.asked[0] + ep.asked[1] + ep.asked[2]
+		known := ep.holds() + ep.inFlight + ep.asked[0] + ep.asked[1] + ep.asked[2] + ep.asked[3]
 		if ep.credit < known || len(c.admitted) == 0 && ep.credit != known {
 			w.t.Errorf("endpoint %s has spent %d credit, of which %d is known", ep.id, ep.credit, known)
 		}

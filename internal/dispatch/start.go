@@ -158,6 +158,8 @@ func (c *core) roomForSuspects() bool { return c.suspected < max(1, c.opts.Concu
 func (c *core) line(ep *endpoint) {
 	ep.startable = true
 	switch {
+	case !ep.suspect && len(ep.held[suspectLane]) > 0:
+		c.startable.pushFront(ep) // it was claimed to start at once
 	case !ep.suspect:
 		c.startable.push(ep)
 	case ep.breaker.Failures() <= 1 && !ep.broken():
@@ -197,6 +199,9 @@ func (c *core) startOne(now time.Time, ep *endpoint) {
 	} else {
 		it.timeout = ep.patience.Timeout(it.timeout)
 	}
+	if l == suspectLane {
+		c.isolation.started(it.ID, now)
+	}
 	c.budget.started(it.Step)
 	c.fly(ep, 1)
 	c.do.send = append(c.do.send, it)
@@ -213,13 +218,16 @@ func (c *core) fly(ep *endpoint, n int) {
 	}
 }
 
-// laneTurns says which lane a start prefers: of five, three are the first
-// lane's and one each the other two's. An empty lane leaves its turn to the
-// next in order.
+// laneTurns says which lane a start prefers, unless there is a suspect: of five,
+// three are the first lane's and one each the retry and bulk lanes'. An empty
+// lane leaves its turn to the next in order.
 var laneTurns = [5][3]int{{0, 1, 2}, {1, 0, 2}, {0, 1, 2}, {2, 0, 1}, {0, 1, 2}}
 
 // laneOfNext returns the lane whose first item starts next; -1: none may now.
 func (c *core) laneOfNext(now time.Time, ep *endpoint) int {
+	if len(ep.held[suspectLane]) > 0 {
+		return suspectLane
+	}
 	for _, l := range laneTurns[(ep.turn+1)%len(laneTurns)] {
 		if items := ep.held[l]; len(items) > 0 && (ep.probing() || c.mayStart(now, items[0])) {
 			return l
@@ -249,7 +257,7 @@ func (c *core) letWait(ep *endpoint) {
 	if slices.ContainsFunc(ep.held[:], func(items []*item) bool { return len(items) > 0 && items[0].Step > 0 }) {
 		c.starve(ep)
 	}
-	if len(ep.held[2]) > 0 {
+	if len(ep.held[bulkLane]) > 0 {
 		c.wait(ep)
 	}
 }
@@ -302,6 +310,7 @@ func (c *core) settled(now time.Time, in settled) {
 		c.unsettled--
 		ep := c.endpoint(s.Claimed.Endpoint)
 		ep.unsettled--
+		delete(c.isolation.young, s.Claimed.ID)
 		c.shards.busy[ep.shard]--
 		result := in.results[i]
 		switch {

@@ -111,7 +111,7 @@ func (ep *endpoint) gateOpens() time.Time {
 // probe asks for the right to probe an endpoint whose cooldown is over, once
 // there is something to send. The store grants it, to one node.
 func (c *core) probe(now time.Time, ep *endpoint) {
-	if ep.stage == probeGranted && ep.holds() == 0 && ep.asked == [3]int{} && !now.Before(ep.breaker.ProbeAt) {
+	if ep.stage == probeGranted && ep.holds() == 0 && ep.asked == [laneCount]int{} && !now.Before(ep.breaker.ProbeAt) {
 		ep.stage = noProbe // what it was meant for has gone
 	}
 	if ep.stage != noProbe || ep.storing || c.draining || now.Before(ep.pacedUntil) || !ep.isDue(now) {

@@ -23,6 +23,14 @@ type Circuit struct {
 // changed does.
 func (c Circuit) Closed() bool { return c.Status == CircuitClosed || c.Status == "" }
 
+// ClosedByHand returns the circuit as a person leaves it who closes it, and
+// whether that changes it.
+func (c Circuit) ClosedByHand() (Circuit, bool) {
+	b := Breaker{Circuit: c}
+	b.Set(CircuitClosed, time.Time{}, CircuitPolicy{})
+	return b.Circuit, b.Circuit != c
+}
+
 // CircuitStatus is whether a circuit lets attempts through.
 type CircuitStatus string
 

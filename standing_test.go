@@ -110,9 +110,38 @@ func TestStanding(t *testing.T) {
 			if want.Status == "" {
 				want.Status = postrider.StandingGood
 			}
-			got, changed := r.Judge(noon)
+			got, changed := r.Judge(noon, postrider.DefaultStandingLimits())
 			if diff := cmp.Diff(want, got); diff != "" || changed != wantChange {
 				t.Errorf("Judge = %t, want %t, and differs (-want +got):\n%s", changed, wantChange, diff)
+			}
+		})
+	}
+}
+
+func TestStandingLimits(t *testing.T) {
+	t.Parallel()
+	never := postrider.StandingLimits{WarnPercent: 100, DisablePercent: 100}
+	tenHours := postrider.StandingLimits{DisableAfter: 10 * hour, WarnPercent: 10, DisablePercent: 80}
+	for _, tt := range []struct {
+		name   string
+		limits postrider.StandingLimits
+		record postrider.Record
+		want   postrider.StandingStatus
+	}{
+		{"failure alone never disables", never, failingFor(90*days, warned(3, failing, 3, 80*days)), postrider.StandingGood},
+		{"nor do dead letters", never, ended(0, 30, unrecorded), postrider.StandingGood},
+		{"a twentieth of the time is not over", tenHours, failingFor(hour/2-1, unrecorded), postrider.StandingGood},
+		{"a twentieth of the time is", tenHours, failingFor(hour/2, unrecorded), postrider.StandingWarned},
+		{"the whole time disables", tenHours, failingFor(10*hour, warned(3, failing, 3, 4*hour)), postrider.StandingDisabled},
+		{"a tenth dead is nothing yet", tenHours, ended(18, 2, unrecorded), postrider.StandingGood},
+		{"more than a tenth dead is", tenHours, ended(17, 3, unrecorded), postrider.StandingWarned},
+		{"four fifths do not disable", tenHours, ended(4, 16, warned(1, letters, 1, hour)), postrider.StandingWarned},
+		{"more than four fifths do", tenHours, ended(3, 17, warned(1, letters, 1, hour)), postrider.StandingDisabled},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if got, _ := tt.record.Judge(noon, tt.limits); got.Status != tt.want {
+				t.Errorf("Judge = %+v, want %s", got, tt.want)
 			}
 		})
 	}
@@ -212,8 +241,8 @@ func (m *standingMachine) watch(t *rapid.T) {
 
 func (m *standingMachine) judge(t *rapid.T) {
 	r := m.record()
-	s, changed := r.Judge(m.now)
-	if again, _ := r.Judge(m.now); again != s {
+	s, changed := r.Judge(m.now, postrider.DefaultStandingLimits())
+	if again, _ := r.Judge(m.now, postrider.DefaultStandingLimits()); again != s {
 		t.Errorf("judged %+v, and %+v for the same record", s, again)
 	}
 	if !changed {
@@ -225,7 +254,7 @@ func (m *standingMachine) judge(t *rapid.T) {
 		m.enabled = false
 	}
 	m.delivered, m.dead = before(m.delivered, m.now), before(m.dead, m.now)
-	if again, changed := m.record().Judge(m.now); changed {
+	if again, changed := m.record().Judge(m.now, postrider.DefaultStandingLimits()); changed {
 		t.Errorf("judged twice at %v: %+v, then %+v", m.now, s, again)
 	}
 }
@@ -290,7 +319,7 @@ func TestAnEndpointThatFailsIsWarnedThriceAndDisabledAfterFiveDays(t *testing.T)
 	got := map[string]time.Duration{}
 	r := postrider.Record{Enabled: true, FailingSince: noon}
 	for now := noon; r.Enabled; now = now.Add(mins) {
-		s, changed := r.Judge(now)
+		s, changed := r.Judge(now, postrider.DefaultStandingLimits())
 		if !changed {
 			continue
 		}

@@ -140,6 +140,7 @@ type Endpoint struct {
 	HTTP2        bool                  `json:"http2"`
 	Compression  postrider.Compression `json:"compression"`
 
+	Warnings   []string   `json:"warnings"`    // what keeps it from being sent to: no_secret, secrets_expire
 	VerifiedAt *time.Time `json:"verified_at"` // when its receiver agreed to events at this URL
 	CreatedAt  time.Time  `json:"created_at"`
 	UpdatedAt  time.Time  `json:"updated_at"`

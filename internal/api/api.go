@@ -104,6 +104,12 @@ type Waker interface {
 	Wake(endpoint postrider.EndpointID)
 }
 
+// Canceller cancels what waits for endpoints that are deleted.
+type Canceller interface {
+	// CancelDeleted begins with it. It must not block.
+	CancelDeleted()
+}
+
 // Deps are the parts that the API works with. None may be nil.
 type Deps struct {
 	Store     Store
@@ -113,6 +119,7 @@ type Deps struct {
 	Vault     Vault
 	Resealer  Resealer
 	Waker     Waker
+	Canceller Canceller
 	IDs       *store.IDs
 }
 

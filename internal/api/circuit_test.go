@@ -171,12 +171,70 @@ func TestACircuitIsSetWhileItChanges(t *testing.T) {
 	w := newWorld(t)
 	path := "POST /endpoints/" + w.tenant("acme").endpoint + "/circuit"
 	s := &contested{Store: w.store}
-	w.handler = api.New(api.Deps{Store: s, Publisher: w.publisher, Guard: guard{}, Verifier: new(receiver), Vault: vault{}, Waker: deaf{}, IDs: w.ids}, api.Options{})
+	w.handler = api.New(api.Deps{Store: s, Publisher: w.publisher, Guard: guard{}, Verifier: new(receiver), Vault: vault{}, Waker: deaf{}, Canceller: deaf{}, IDs: w.ids}, api.Options{})
 	s.left.Store(3)
 	has(t, "at the fourth try", w.want(200, path, `{"status": "open"}`).body, map[string]any{"status": "open", "generation": 4.0})
 	s.left.Store(100)
 	if got := w.want(409, path, `{"status": "open"}`); got.body["detail"] != "the circuit is being changed by others" {
 		t.Errorf("without an end = %s", got.text)
+	}
+}
+
+// halfway is a store that fails between the two changes that enabling an
+// endpoint once was.
+type halfway struct {
+	store.Store
+	fails atomic.Bool
+}
+
+func (h *halfway) PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error) {
+	if h.fails.Load() {
+		return postrider.Circuit{}, postrider.ErrBusy
+	}
+	return h.Store.PutCircuit(ctx, p)
+}
+
+func TestEnablingClosesTheCircuitInOneStep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	path := "/endpoints/" + w.tenant("acme").endpoint
+	s := &halfway{Store: w.store}
+	w.handler = api.New(api.Deps{Store: s, Publisher: w.publisher, Guard: guard{}, Verifier: new(receiver), Vault: vault{}, Waker: deaf{}, Canceller: deaf{}, IDs: w.ids}, api.Options{})
+	w.want(200, "POST "+path+"/circuit", `{"status": "open"}`)
+	w.want(200, "POST "+path+"/disable", "")
+	s.fails.Store(true)
+	has(t, "enabled", w.want(200, "POST "+path+"/enable", "").body, map[string]any{"status": "enabled"})
+	closed := map[string]any{"status": "closed", "cooldown_ms": 0.0, "failing_since": nil, "probe_at": nil}
+	has(t, "its circuit", w.want(200, "GET "+path+"/circuit", "").body, closed)
+
+	s.fails.Store(false)
+	w.want(200, "POST "+path+"/circuit", `{"status": "open"}`)
+	has(t, "enabled again", w.want(200, "POST "+path+"/enable", "").body, map[string]any{"status": "enabled"})
+	has(t, "its circuit", w.want(200, "GET "+path+"/circuit", "").body, closed)
+}
+
+// cancelling counts how often it is asked to cancel.
+type cancelling struct {
+	deaf
+	asked atomic.Int32
+}
+
+func (c *cancelling) CancelDeleted() { c.asked.Add(1) }
+
+func TestWhatWaitsForADeletedEndpointIsCancelledAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	path := "/endpoints/" + w.tenant("acme").endpoint
+	c := new(cancelling)
+	w.handler = api.New(api.Deps{Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: new(receiver), Vault: vault{}, Waker: deaf{}, Canceller: c, IDs: w.ids}, api.Options{})
+	w.want(200, "PATCH "+path, `{"description": "x"}`)
+	if n := c.asked.Load(); n != 0 {
+		t.Errorf("a change asked %d times", n)
+	}
+	w.want(204, "DELETE "+path, "")
+	w.want(404, "DELETE "+path, "")
+	if n := c.asked.Load(); n != 1 {
+		t.Errorf("a deletion asked %d times, want once", n)
 	}
 }
 
@@ -190,7 +248,7 @@ func TestTheDispatcherHearsOfACircuit(t *testing.T) {
 	w := newWorld(t)
 	endpoint := w.tenant("acme").endpoint
 	waker := heard{make(chan string, 10)}
-	w.handler = api.New(api.Deps{Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: new(receiver), Vault: vault{}, Waker: waker, IDs: w.ids}, api.Options{})
+	w.handler = api.New(api.Deps{Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: new(receiver), Vault: vault{}, Waker: waker, Canceller: deaf{}, IDs: w.ids}, api.Options{})
 	before, err := w.store.Changes(t.Context(), 0, 10)
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,7 @@ type endpointView struct {
 	Status       string   `json:"status" enum:"enabled,paused,disabled,deleted"`
 	StatusReason *string  `json:"status_reason"`
 	PolicyJSON
+	Warnings   []string     `json:"warnings" nullable:"false" enum:"no_secret,secrets_expire" doc:"What is wrong with the endpoint. no_secret: no secret is in force; nothing can be sent until one is rotated in. secrets_expire: each secret will expire, and then nothing can be sent; rotate one."`
 	VerifiedAt *string      `json:"verified_at" format:"date-time" doc:"Time when the receiver agreed to events at this URL. Null: it never did."`
 	CreatedAt  string       `json:"created_at" format:"date-time"`
 	UpdatedAt  string       `json:"updated_at" format:"date-time"`
@@ -38,7 +39,8 @@ func (v endpointView) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Sch
 	return s
 }
 
-func viewEndpoint(e postrider.Endpoint) endpointView {
+// viewEndpoint shows an endpoint whose secrets are known.
+func viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) endpointView {
 	patterns := make([]string, 0, len(e.EventTypes))
 	for _, p := range e.EventTypes {
 		patterns = append(patterns, string(p))
@@ -46,8 +48,22 @@ func viewEndpoint(e postrider.Endpoint) endpointView {
 	return endpointView{
 		ID: e.ID.String(), Account: e.Account.String(), UID: orNull(e.UID), URL: e.URL, Description: e.Description,
 		EventTypes: patterns, Status: string(e.Status), StatusReason: orNull(e.StatusReason),
-		PolicyJSON: viewPolicy(e.Policy), VerifiedAt: instantOrNull(e.VerifiedAt), CreatedAt: instant(e.CreatedAt), UpdatedAt: instant(e.UpdatedAt),
+		PolicyJSON: viewPolicy(e.Policy), Warnings: warnings(e, secrets), VerifiedAt: instantOrNull(e.VerifiedAt), CreatedAt: instant(e.CreatedAt), UpdatedAt: instant(e.UpdatedAt),
 	}
+}
+
+// warnings returns what keeps, or will keep, requests to the endpoint from being
+// signed.
+func warnings(e postrider.Endpoint, secrets []postrider.Secret) []string {
+	lasts := func(s postrider.Secret) bool { return s.ExpiresAt.IsZero() }
+	switch {
+	case e.Status == postrider.EndpointDeleted:
+	case len(secrets) == 0:
+		return []string{"no_secret"}
+	case !slices.ContainsFunc(secrets, lasts):
+		return []string{"secrets_expire"}
+	}
+	return []string{}
 }
 
 type endpointCreate struct {
@@ -166,7 +182,7 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[endpointVi
 	if err != nil {
 		return nil, err
 	}
-	view := viewEndpoint(e)
+	view := viewEndpoint(e, secrets)
 	view.Secrets = shown
 	return answered(view), nil
 }
@@ -258,7 +274,19 @@ func (s *server) listEndpoints(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(endpoints, viewEndpoint), nil
+	ids := make([]postrider.EndpointID, 0, len(endpoints.Items))
+	for _, e := range endpoints.Items {
+		ids = append(ids, e.ID)
+	}
+	secrets, err := s.Store.Secrets(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+	of := map[postrider.EndpointID][]postrider.Secret{}
+	for _, secret := range secrets {
+		of[secret.Endpoint] = append(of[secret.Endpoint], secret)
+	}
+	return pageOf(endpoints, func(e postrider.Endpoint) endpointView { return viewEndpoint(e, of[e.ID]) }), nil
 }
 
 func (s *server) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[endpointView], error) {
@@ -266,7 +294,11 @@ func (s *server) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[endp
 	if err != nil {
 		return nil, err
 	}
-	return answered(viewEndpoint(e)), nil
+	secrets, err := s.Store.Secrets(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	return answered(viewEndpoint(e, secrets)), nil
 }
 
 func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[endpointView], error) {
@@ -302,6 +334,9 @@ func (s *server) deleteEndpoint(ctx context.Context, in *EndpointPath) (*none, e
 		e.Status, e.StatusReason = postrider.EndpointDeleted, ""
 		return nil
 	})
+	if err == nil {
+		s.Canceller.CancelDeleted()
+	}
 	return nil, err
 }
 
@@ -309,8 +344,9 @@ func (s *server) deleteEndpoint(ctx context.Context, in *EndpointPath) (*none, e
 type statusChange struct {
 	verb, about, tells string
 
-	to   postrider.EndpointStatus
-	from []postrider.EndpointStatus // to among them: that change is none, and answers like one
+	to     postrider.EndpointStatus
+	from   []postrider.EndpointStatus // to among them: that change is none, and answers like one
+	closes bool                       // the circuit too: the endpoint gets another chance, as if it had never failed
 }
 
 var statusChanges = []statusChange{{
@@ -320,8 +356,9 @@ var statusChanges = []statusChange{{
 	verb: "resume", about: "Resume a paused endpoint",
 	to: postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
 }, {
-	verb: "enable", about: "Enable a disabled endpoint",
+	verb: "enable", about: "Enable a disabled endpoint", tells: "Its circuit is closed, too. Repeated, it changes nothing more.",
 	to: postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointDisabled},
+	closes: true,
 }, {
 	verb: "disable", about: "Disable an endpoint", tells: "Pending deliveries wait until it is enabled. Events that are published in the meantime are skipped.",
 	to:   postrider.EndpointDisabled,
@@ -334,25 +371,21 @@ func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPat
 		if err := decodeIfAny(ctx, &body); err != nil {
 			return nil, err
 		}
-		var before postrider.Endpoint
-		answer, err := s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
+		return s.put(ctx, in.Endpoint, func(p *store.PutEndpoint) error {
+			e := &p.Endpoint
 			if !slices.Contains(c.from, e.Status) {
 				return conflict("the endpoint is " + string(e.Status))
 			}
 			if err := s.mayGo(*e, c.to); err != nil {
 				return err
 			}
-			before = *e
 			e.Status, e.StatusReason = c.to, body.Reason
+			p.CloseCircuit = c.closes
 			if c.to == postrider.EndpointEnabled {
 				e.StatusReason = ""
 			}
 			return checkText("reason", body.Reason, maxDescription)
 		})
-		if err == nil && before.Status == postrider.EndpointDisabled && c.to == postrider.EndpointEnabled {
-			_, err = s.putCircuit(ctx, before, postrider.CircuitClosed) // it gets another chance, as if it had never failed
-		}
-		return answer, err
 	}
 }
 
@@ -413,17 +446,27 @@ func (s *server) findLive(ctx context.Context, text string) (postrider.Endpoint,
 
 // modify changes an endpoint, and begins anew if another change came between.
 func (s *server) modify(ctx context.Context, text string, change func(*postrider.Endpoint) error) (*reply[endpointView], error) {
+	return s.put(ctx, text, func(p *store.PutEndpoint) error { return change(&p.Endpoint) })
+}
+
+// put is modify for a change that is more than the endpoint's own.
+func (s *server) put(ctx context.Context, text string, change func(*store.PutEndpoint) error) (*reply[endpointView], error) {
 	for range 3 {
 		e, err := s.findLive(ctx, text)
 		if err != nil {
 			return nil, err
 		}
-		if err := change(&e); err != nil {
+		p := store.PutEndpoint{Endpoint: e}
+		if err := change(&p); err != nil {
 			return nil, err
 		}
-		e, err = s.putEndpoint(ctx, store.PutEndpoint{Endpoint: e})
+		secrets, err := s.Store.Secrets(ctx, e.ID) // before the change, which an error after it would hide
+		if err != nil {
+			return nil, err
+		}
+		e, err = s.putEndpoint(ctx, p)
 		if err == nil {
-			return answered(viewEndpoint(e)), nil
+			return answered(viewEndpoint(e, secrets)), nil
 		}
 		if !errors.Is(err, postrider.ErrConflict) {
 			return nil, err

@@ -214,7 +214,7 @@ func (s *server) revokeSecret(ctx context.Context, in *SecretPath) (*none, error
 	}
 	err = s.Store.RevokeSecret(ctx, store.RevokeSecret{Endpoint: e.ID, Secret: secret})
 	if errors.Is(err, postrider.ErrConflict) {
-		return nil, conflict("it is the endpoint's last secret; a rotation with an overlap_ms of 0 replaces it")
+		return nil, conflict("it is the endpoint's last secret that does not expire; rotate it, with an overlap_ms of 0 to end it at once, or revoke one that expires")
 	}
 	if err != nil {
 		return nil, err

@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/signature"
 )
 
@@ -174,6 +176,68 @@ func TestNoEndpointIsLeftThatCannotSign(t *testing.T) {
 	w.want(200, "POST "+standard+"/secrets/rotate", `{"key_type": "ed25519"}`)
 }
 
+// TestARotationCannotStrandAnEndpoint revokes the new secret of a rotation,
+// after which the old one would expire and nothing could be signed any more.
+func TestARotationCannotStrandAnEndpoint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	endpoint := "/endpoints/" + w.tenant("acme").endpoint
+	path := endpoint + "/secrets"
+	old := w.want(200, "GET "+path, "").data()[0]["id"].(string)
+	rotated := w.want(200, "POST "+path+"/rotate", `{"overlap_ms": 60000}`).id("id")
+	got := w.want(409, "DELETE "+path+"/"+rotated, "")
+	if detail := got.id("detail"); got.body["code"] != "conflict" || !strings.Contains(detail, "rotate it") || !strings.Contains(detail, "revoke one that expires") {
+		t.Errorf("revoking the new secret = %s, which does not say what to do", got.text)
+	}
+	has(t, "the endpoint", w.want(200, "GET "+endpoint, "").body, map[string]any{"warnings": []any{}})
+	w.want(204, "DELETE "+path+"/"+old, "")
+	w.want(409, "DELETE "+path+"/"+rotated, "")
+}
+
+// TestAnEndpointSaysThatItCannotSign reads endpoints as a store may have them
+// from before.
+func TestAnEndpointSaysThatItCannotSign(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.tenant("acme")
+	account, err := postrider.ParseID[postrider.AccountID](acme.account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(secrets ...postrider.Secret) string {
+		e := postrider.Endpoint{
+			ID: store.NewID[postrider.EndpointID](w.ids), Account: account, URL: "https://acme.example/hooks",
+			EventTypes: []postrider.Pattern{"order.*"}, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
+		}
+		for i := range secrets {
+			secrets[i].ID, secrets[i].Endpoint, secrets[i].Sealed = store.NewID[postrider.SecretID](w.ids), e.ID, []byte("x")
+		}
+		if _, err := w.store.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: e, Secrets: secrets}); err != nil {
+			t.Fatal(err)
+		}
+		return e.ID.String()
+	}
+	want := map[string]any{
+		acme.endpoint: []any{},
+		put():         []any{"no_secret"},
+		put(postrider.Secret{ExpiresAt: time.Now().Add(-time.Minute)}): []any{"no_secret"},
+		put(postrider.Secret{ExpiresAt: time.Now().Add(time.Minute)}):  []any{"secrets_expire"},
+	}
+	got := map[string]any{}
+	for _, e := range w.want(200, "GET /endpoints", "").data() {
+		got[e["id"].(string)] = e["warnings"]
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("warnings of the list (-want +got):\n%s", diff)
+	}
+	for id, warnings := range want {
+		has(t, "the endpoint", w.want(200, "GET /endpoints/"+id, "").body, map[string]any{"warnings": warnings})
+		has(t, "the changed one", w.want(200, "PATCH /endpoints/"+id, `{"description": "x"}`).body, map[string]any{"warnings": warnings})
+	}
+	w.want(204, "DELETE /endpoints/"+acme.endpoint, "")
+	has(t, "a deleted one", w.want(200, "GET /endpoints/"+acme.endpoint, "").body, map[string]any{"warnings": []any{}})
+}
+
 func TestTheLastSecretOfASchemeIsNotRevoked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -296,7 +360,7 @@ func TestOnlyAnAdminReseals(t *testing.T) {
 	w := newWorld(t)
 	with := func(s sealer) {
 		w.handler = api.New(api.Deps{
-			Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Resealer: s, Waker: deaf{}, IDs: w.ids,
+			Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Resealer: s, Waker: deaf{}, Canceller: deaf{}, IDs: w.ids,
 		}, api.Options{})
 	}
 	with(sealer{done: api.Resealed{Key: "0102030405060708", Sealed: 3, Resealed: 2, Done: true}})
@@ -323,7 +387,7 @@ func TestAPanicShowsNoSecret(t *testing.T) {
 	w := newWorld(t)
 	w.want(201, "POST /accounts", `{"uid": "acme"}`)
 	w.handler = api.New(api.Deps{
-		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: panicking{}, Waker: deaf{}, IDs: w.ids,
+		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: panicking{}, Waker: deaf{}, Canceller: deaf{}, IDs: w.ids,
 	}, api.Options{Log: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	got := w.want(500, "POST /endpoints", `{"account": "acme", "url": "https://a.example/?key=hush-hush", "event_types": ["*"],
 		"secret": "hush-hush-hush-hush-hush-hush", "auth": {"type": "bearer", "token": "hush-hush"}}`)

@@ -48,7 +48,7 @@ func newWorldOf(tb testing.TB, opts api.Options) *world {
 	w.publisher = &publisher{store: w.store, ids: w.ids}
 	opts.Log = slog.New(slog.NewJSONHandler(w.log, nil))
 	w.handler = api.New(api.Deps{
-		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Waker: deaf{}, IDs: w.ids,
+		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Waker: deaf{}, Canceller: deaf{}, IDs: w.ids,
 	}, opts)
 	w.admin = w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeAdmin}})
 	return w
@@ -426,6 +426,8 @@ func unseal(id string, sealed []byte) (string, error) {
 type deaf struct{}
 
 func (deaf) Wake(postrider.EndpointID) {}
+
+func (deaf) CancelDeleted() {}
 
 // buffer is a log that a test may read while it is written.
 type buffer struct {

@@ -89,7 +89,7 @@ func (a *App) prepare(ctx context.Context) error {
 	}
 	handler := api.New(api.Deps{
 		Store: a.store, Publisher: a.ingest, Guard: a.egress, Verifier: a.egress, Vault: a.sealing, Resealer: a.sealing,
-		Waker: a.waker, IDs: a.ids,
+		Waker: a.waker, Canceller: a.janitor, IDs: a.ids,
 	}, api.Options{MaxData: a.config.MaxData, Verify: a.config.verify(), Log: a.log})
 	if a.api, err = listen(ctx, a.config.Listen, handler, a.log.With("server", "api")); err != nil {
 		return fmt.Errorf("api: %w", err)
@@ -139,7 +139,9 @@ func (a *App) wire(ctx context.Context) error {
 		Log:             a.log,
 	})
 	a.ingest = ingest.New(a.store, a.index, a.dispatcher, ingest.Options{IDs: a.ids, Clock: a.store.Clock(), Log: a.log})
-	a.janitor = janitor.New(a.store, janitor.Options{KeysAge: a.config.IdempotencyTTL, Log: a.log})
+	a.janitor = janitor.New(a.store, janitor.Options{
+		KeysAge: a.config.IdempotencyTTL, Limits: a.config.standingLimits(), Log: a.log,
+	})
 	a.waker = newWaker(a.index, a.dispatcher, a.log)
 	a.readiness = &readiness{store: a.store, dispatcher: a.dispatcher, clock: a.clock}
 	if err := a.clock.measure(ctx); err != nil {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/egress"
 )
@@ -35,6 +36,10 @@ type Config struct {
 	DrainTimeout    time.Duration `name:"drain-timeout" setting:"" group:"Delivery" default:"35s" help:"At the end, how long attempts in flight may take to finish, 1s to 10m."`
 	MaxData         int           `name:"max-data" setting:"" group:"Delivery" default:"262144" help:"Largest data of an event, in bytes, 1024 to 1048576."`
 	IdempotencyTTL  time.Duration `name:"idempotency-ttl" setting:"" group:"Delivery" default:"168h" help:"How long an idempotency key is remembered, 1m to 2160h."`
+
+	DisableAfter       time.Duration `name:"disable-after" setting:"" group:"Delivery" default:"120h" help:"How long an endpoint may accept nothing before it is disabled, 1h to 2160h; it is warned after a twentieth, a fifth and three fifths of that. 0: never."`
+	WarnDeadPercent    int           `name:"warn-dead-percent" setting:"" group:"Delivery" default:"25" help:"Share of an endpoint's deliveries of a day, of 20 at least, that may be dead letters before it is warned, 1 to 100. 100: never."`
+	DisableDeadPercent int           `name:"disable-dead-percent" setting:"" group:"Delivery" default:"50" help:"The same before it is disabled, an hour after the warning at the earliest; at least --warn-dead-percent."`
 
 	EgressHTTP  bool           `name:"egress-http" setting:"" group:"Egress" help:"Allow endpoints with http URLs. Default: https only."`
 	EgressAllow []netip.Prefix `name:"egress-allow" setting:"" group:"Egress" placeholder:"CIDR" help:"Networks to send to besides the public Internet. Default: none."`
@@ -85,6 +90,10 @@ func (c Config) Validate(named func(setting string) string) error {
 	refuse(c.DrainTimeout < time.Second || c.DrainTimeout > 10*time.Minute, "drain-timeout", "must be 1s to 10m")
 	refuse(c.MaxData < 1<<10 || c.MaxData > 1<<20, "max-data", "must be 1024 to 1048576 bytes")
 	refuse(c.IdempotencyTTL < time.Minute || c.IdempotencyTTL > 90*24*time.Hour, "idempotency-ttl", "must be 1m to 2160h")
+	refuse(c.DisableAfter != 0 && (c.DisableAfter < time.Hour || c.DisableAfter > 90*24*time.Hour), "disable-after", "must be 0, or 1h to 2160h")
+	refuse(c.WarnDeadPercent < 1 || c.WarnDeadPercent > 100, "warn-dead-percent", "must be 1 to 100")
+	refuse(c.DisableDeadPercent < c.WarnDeadPercent || c.DisableDeadPercent > 100, "disable-dead-percent",
+		"must be at least "+named("warn-dead-percent")+", and at most 100")
 	refuse(c.EgressHTTP && c.Dev, "egress-http", "is already part of --dev")
 	_, _, err := c.ports()
 	refuse(err != nil, "egress-ports", "must be any, or ports from 1 to 65535 with commas between")
@@ -162,6 +171,13 @@ func (c Config) verify() string {
 		return ""
 	}
 	return c.VerifyEndpoints
+}
+
+// standingLimits returns when endpoints are warned about and disabled.
+func (c Config) standingLimits() *postrider.StandingLimits {
+	return &postrider.StandingLimits{
+		DisableAfter: c.DisableAfter, WarnPercent: cmp.Or(c.WarnDeadPercent, 100), DisablePercent: cmp.Or(c.DisableDeadPercent, 100),
+	}
 }
 
 // ports returns the ports to send to, or that any will do.

@@ -35,6 +35,9 @@ type Options struct {
 	Chunk   int           // rows a transaction; default 500
 	Log     *slog.Logger  // default: discard
 
+	// Limits are the bounds of a good standing; nil: the default ones.
+	Limits *postrider.StandingLimits
+
 	// OnStanding hears of each standing that this janitor recorded, once; not at
 	// all if the process ends in between. Default: nobody does.
 	OnStanding func(context.Context, postrider.Standing)
@@ -44,6 +47,10 @@ func (o Options) withDefaults() Options {
 	o.Every = cmp.Or(o.Every, time.Minute)
 	o.KeysAge = cmp.Or(o.KeysAge, 7*24*time.Hour)
 	o.Chunk = cmp.Or(o.Chunk, 500)
+	if o.Limits == nil {
+		limits := postrider.DefaultStandingLimits()
+		o.Limits = &limits
+	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.OnStanding == nil {
 		o.OnStanding = func(context.Context, postrider.Standing) {}
@@ -55,18 +62,29 @@ func (o Options) withDefaults() Options {
 type Janitor struct {
 	upkeep store.Upkeep
 	opts   Options
+	cancel chan struct{} // holds one: deliveries of deleted endpoints are to be cancelled now
 }
 
 // New returns a janitor of the store.
 func New(upkeep store.Upkeep, opts Options) *Janitor {
-	return &Janitor{upkeep: upkeep, opts: opts.withDefaults()}
+	return &Janitor{upkeep: upkeep, opts: opts.withDefaults(), cancel: make(chan struct{}, 1)}
+}
+
+// CancelDeleted begins to cancel the deliveries of deleted endpoints now, where
+// Run is under way, instead of in the next round. It does not block.
+func (j *Janitor) CancelDeleted() {
+	select {
+	case j.cancel <- struct{}{}:
+	default: // it is about to begin
+	}
 }
 
 // chore is one kind of work. do does a chunk of it and says whether there may
-// be more.
+// be more. now, where it is not nil, ends the wait for the next round.
 type chore struct {
 	name string
 	do   func(ctx context.Context) (more bool, err error)
+	now  <-chan struct{}
 }
 
 // Run does every chore at once and then every Options.Every, until ctx ends.
@@ -88,19 +106,19 @@ func (j *Janitor) chores() []chore {
 		}
 	}
 	return []chore{
-		{"make partitions", func(ctx context.Context) (bool, error) {
+		{name: "make partitions", do: func(ctx context.Context) (bool, error) {
 			return false, j.upkeep.MakePartitions(ctx)
 		}},
-		{"expire deliveries", counted(func(ctx context.Context) (int, error) {
+		{name: "expire deliveries", do: counted(func(ctx context.Context) (int, error) {
 			return j.upkeep.Expire(ctx, j.opts.Chunk)
 		})},
-		{"cancel deliveries of deleted endpoints", counted(func(ctx context.Context) (int, error) {
+		{name: "cancel deliveries of deleted endpoints", now: j.cancel, do: counted(func(ctx context.Context) (int, error) {
 			return j.upkeep.CancelDeleted(ctx, j.opts.Chunk)
 		})},
-		{"forget idempotency keys", counted(func(ctx context.Context) (int, error) {
+		{name: "forget idempotency keys", do: counted(func(ctx context.Context) (int, error) {
 			return j.upkeep.ForgetKeys(ctx, j.opts.KeysAge, j.opts.Chunk)
 		})},
-		{"judge endpoints", (&judge{upkeep: j.upkeep, opts: j.opts}).chunk},
+		{name: "judge endpoints", do: (&judge{upkeep: j.upkeep, opts: j.opts}).chunk},
 	}
 }
 
@@ -120,18 +138,21 @@ func (j *Janitor) repeat(ctx context.Context, c chore) {
 		default:
 			retry = firstRetry
 		}
-		if !sleep(ctx, wait) {
+		if !sleep(ctx, wait, c.now) {
 			return
 		}
 	}
 }
 
-// sleep waits for d and reports whether ctx is still alive after it.
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleep waits for d, or until now, and reports whether ctx is still alive after
+// it.
+func sleep(ctx context.Context, d time.Duration, now <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
+	case <-now:
 		return true
 	case <-ctx.Done():
 		return false

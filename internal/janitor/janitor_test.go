@@ -125,6 +125,37 @@ func TestAChunkThatIsFullIsFollowedByTheNext(t *testing.T) {
 	})
 }
 
+func TestADeletedEndpointsDeliveriesAreCancelledAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpkeep()
+		j := janitor.New(u, janitor.Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), 70*time.Second)
+		defer cancel()
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := j.Run(ctx); err != nil {
+				t.Errorf("Run = %v, want nil", err)
+			}
+		})
+		time.Sleep(5 * time.Second)
+		for range 3 {
+			j.CancelDeleted()
+		}
+		running.Wait()
+		for range 3 {
+			j.CancelDeleted() // nobody listens any more, and it does not block
+		}
+
+		if got := u.calls["cancel"]; len(got) < 3 || got[1] != 5 || got[len(got)-1] != 65 {
+			t.Errorf("CancelDeleted was called at %v s, want 0, 5 and 65", got)
+		}
+		if want := []float64{0, 60}; !slices.Equal(u.calls["expire"], want) {
+			t.Errorf("Expire was called at %v s, want %v", u.calls["expire"], want)
+		}
+	})
+}
+
 func TestAFailureIsRetriedWithGrowingWaitsAndHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

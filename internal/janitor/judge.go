@@ -3,6 +3,7 @@ package janitor
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -26,7 +27,7 @@ func (j *judge) chunk(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	for _, r := range records {
-		standing, changed := r.Judge(now)
+		standing, changed := r.Judge(now, *j.opts.Limits)
 		if changed {
 			if err := j.record(ctx, standing); err != nil {
 				return false, err
@@ -51,7 +52,11 @@ func (j *judge) record(ctx context.Context, s postrider.Standing) error {
 	if err != nil {
 		return err
 	}
-	j.opts.Log.InfoContext(ctx, "endpoint standing changed",
+	level := slog.LevelInfo
+	if s.Status != postrider.StandingGood { // its owner has to do something
+		level = slog.LevelWarn
+	}
+	j.opts.Log.Log(ctx, level, "endpoint standing changed",
 		"endpoint", s.Endpoint.String(), "status", string(s.Status), "reason", s.Reason, "warnings", s.Warnings)
 	j.opts.OnStanding(ctx, s)
 	return nil

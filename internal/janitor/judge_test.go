@@ -157,7 +157,7 @@ func TestAnEndpointWithDeadLettersIsWarnedAndAnHourLaterDisabled(t *testing.T) {
 		e = w.found(e.ID)
 		w.same("the endpoint's status", e.Status, postrider.EndpointDisabled)
 		w.same("its reason", e.StatusReason, postrider.ReasonDeadLetters)
-		line := `level=INFO msg="endpoint standing changed" endpoint=` + e.ID.String() + " status=disabled reason=dead_letters warnings=1\n"
+		line := `level=WARN msg="endpoint standing changed" endpoint=` + e.ID.String() + " status=disabled reason=dead_letters warnings=1\n"
 		if !strings.HasSuffix(w.log.String(), line) || strings.Count(w.log.String(), "\n") != 2 {
 			t.Errorf("two lines should be logged, the last %s; got\n%s", line, w.log.String())
 		}

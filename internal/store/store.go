@@ -324,23 +324,27 @@ type Directory interface {
 	// is not deleted, is postrider.ErrConflict.
 	// An endpoint that is deleted stays so: postrider.ErrNotFound.
 	// Secrets are added to those that the endpoint has.
+	// With CloseCircuit it closes the endpoint's circuit in the same transaction,
+	// as a person does who closes it.
 	PutEndpoint(ctx context.Context, p PutEndpoint) (postrider.Endpoint, error)
 
 	// Endpoints lists endpoints, newest first. Deleted ones are not listed,
 	// but found by ID.
 	Endpoints(ctx context.Context, q EndpointQuery) (Page[postrider.Endpoint], error)
 
-	// Secrets returns the endpoint's secrets that have not expired, newest
-	// first; none for an endpoint that does not exist.
-	Secrets(ctx context.Context, endpoint postrider.EndpointID) ([]postrider.Secret, error)
+	// Secrets returns the secrets of the endpoints that have not expired, of each
+	// endpoint the newest first; none for an endpoint that does not exist.
+	Secrets(ctx context.Context, endpoints ...postrider.EndpointID) ([]postrider.Secret, error)
 
 	// RotateSecret adds a secret and lets the others expire after r.Overlap,
 	// or before, if they were to.
+	// Repeated with the same secret, it leaves that secret as it is.
 	RotateSecret(ctx context.Context, r RotateSecret) error
 
 	// RevokeSecret lets a secret expire now. One that is unknown to the endpoint,
-	// or has expired, is postrider.ErrNotFound, as is any of a deleted endpoint;
-	// the last one that has not expired is postrider.ErrConflict.
+	// or has expired, is postrider.ErrNotFound, as is any of a deleted endpoint.
+	// It is postrider.ErrConflict where no other secret would be left, or only
+	// secrets that are to expire: each endpoint keeps a secret that lasts.
 	RevokeSecret(ctx context.Context, r RevokeSecret) error
 
 	// PublicKeys lists the secrets that have a public key, have not expired and
@@ -359,8 +363,9 @@ type Directory interface {
 
 // PutEndpoint creates or changes an endpoint.
 type PutEndpoint struct {
-	Endpoint postrider.Endpoint
-	Secrets  []postrider.Secret
+	Endpoint     postrider.Endpoint
+	Secrets      []postrider.Secret
+	CloseCircuit bool
 }
 
 // EndpointQuery filters endpoints; a zero field does not.
@@ -553,6 +558,10 @@ type Upkeep interface {
 	// circuit that has been failing, or a standing that is not good; ordered by
 	// id, at most limit after the given one. What is counted is of that span,
 	// and of the time since the standing was last recorded as good.
+	// A delivery counts by when it ended, and not by when it was made, as long as
+	// that is within [postrider.StandingReach]; for delivered ones the
+	// [postrider.StandingLook] attempts of the endpoint's newest deliveries are
+	// looked at.
 	Records(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.Record, error)
 
 	// PutStanding records a standing. One that is disabled disables the

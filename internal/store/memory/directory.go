@@ -48,6 +48,9 @@ func (s *Store) PutEndpoint(_ context.Context, p store.PutEndpoint) (postrider.E
 	for _, secret := range p.Secrets {
 		e.add(secret)
 	}
+	if p.CloseCircuit {
+		e.closeCircuit()
+	}
 	s.changeLocked(e)
 	return ownEndpoint(e.Endpoint), nil
 }
@@ -68,6 +71,14 @@ func (s *Store) checkPutLocked(next postrider.Endpoint) error {
 		}
 	}
 	return nil
+}
+
+// closeCircuit closes the endpoint's circuit, if that changes it.
+func (e *endpoint) closeCircuit() {
+	if closed, changed := e.circuit.ClosedByHand(); changed {
+		e.circuit = closed
+		e.circuit.Generation++
+	}
 }
 
 // add keeps a secret; one that is there already, because a call is repeated,
@@ -118,14 +129,15 @@ func (s *Store) Endpoints(_ context.Context, q store.EndpointQuery) (store.Page[
 }
 
 // Secrets implements [store.Directory].
-func (s *Store) Secrets(_ context.Context, id postrider.EndpointID) ([]postrider.Secret, error) {
+func (s *Store) Secrets(_ context.Context, endpoints ...postrider.EndpointID) (secrets []postrider.Secret, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, ok := s.endpoints.get(id)
-	if !ok {
-		return nil, nil
+	for _, id := range endpoints {
+		if e, ok := s.endpoints.get(id); ok {
+			secrets = append(secrets, e.active(s.wall())...)
+		}
 	}
-	return e.active(s.wall()), nil
+	return secrets, nil
 }
 
 // RotateSecret implements [store.Directory].
@@ -138,7 +150,7 @@ func (s *Store) RotateSecret(_ context.Context, r store.RotateSecret) error {
 	}
 	until := s.wall().Add(r.Overlap)
 	for i := range e.secrets {
-		if old := &e.secrets[i]; old.ActiveAt(until) {
+		if old := &e.secrets[i]; old.ActiveAt(until) && old.ID != r.Secret.ID {
 			old.ExpiresAt = until
 		}
 	}
@@ -166,8 +178,8 @@ func (s *Store) revokeLocked(r store.RevokeSecret, now time.Time) error {
 	switch {
 	case at < 0:
 		return postrider.ErrNotFound
-	case len(e.active(now)) == 1:
-		return fmt.Errorf("it is the last one: %w", postrider.ErrConflict)
+	case !slices.ContainsFunc(e.secrets, func(s postrider.Secret) bool { return s.ID != r.Secret && s.ExpiresAt.IsZero() }):
+		return fmt.Errorf("no other one lasts: %w", postrider.ErrConflict)
 	}
 	e.secrets[at].ExpiresAt = now
 	s.changeLocked(e)

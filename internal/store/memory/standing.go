@@ -142,10 +142,13 @@ func (s *Store) Records(_ context.Context, after postrider.EndpointID, limit int
 func isGood(s postrider.Standing) bool { return s.Number == 0 || s.Status == postrider.StandingGood }
 
 // settledLocked counts what has ended since the span began, and since the
-// endpoint's standing became good.
+// endpoint's standing became good: the dead letters, and of what was delivered
+// as much as [store.Upkeep] looks at.
 func (s *Store) settledLocked(span time.Time) map[postrider.EndpointID]settled {
 	counts := map[postrider.EndpointID]settled{}
-	for _, d := range s.deliveries.rows {
+	reach, looked := s.wall().Add(-postrider.StandingReach), map[postrider.EndpointID]int{}
+	for _, d := range slices.Backward(s.deliveries.rows) {
+		looked[d.endpoint] += len(d.attempts)
 		ended := d.finishedAt
 		if d.letter != nil {
 			ended = d.letter.DiedAt
@@ -161,7 +164,7 @@ func (s *Store) settledLocked(span time.Time) map[postrider.EndpointID]settled {
 		case again && ended.Before(standing.Since):
 		case d.status == postrider.Dead:
 			n.dead++
-		case d.status == postrider.Delivered:
+		case d.status == postrider.Delivered && !d.id.Time().Before(reach) && looked[d.endpoint] <= postrider.StandingLook:
 			n.delivered++
 		}
 		counts[d.endpoint] = n

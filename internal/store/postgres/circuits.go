@@ -38,11 +38,7 @@ const announceSQL = `update endpoints set version = @version where id = @endpoin
 // PutCircuit stores a change of an endpoint's circuit.
 func (s *Store) PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error) {
 	c := p.Circuit
-	args := pgx.NamedArgs{
-		"endpoint": someUUID(c.Endpoint), "status": string(cmp.Or(c.Status, postrider.CircuitClosed)), "reason": c.Reason,
-		"opened_at": instant(c.OpenedAt), "probe_at": instant(c.ProbeAt), "cooldown": c.Cooldown.Microseconds(),
-		"failing_since": instant(c.FailingSince), "generation": c.Generation,
-	}
+	args := circuitArgs(c)
 	err := s.once(ctx, func() error {
 		return s.tx(ctx, func(tx pgx.Tx) (err error) {
 			c, err = putCircuit(ctx, tx, p, args)
@@ -56,6 +52,35 @@ func (s *Store) PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.C
 		return c, fmt.Errorf("put circuit of endpoint %s: %w", p.Circuit.Endpoint, err)
 	}
 	return c, nil
+}
+
+func circuitArgs(c postrider.Circuit) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"endpoint": someUUID(c.Endpoint), "status": string(cmp.Or(c.Status, postrider.CircuitClosed)), "reason": c.Reason,
+		"opened_at": instant(c.OpenedAt), "probe_at": instant(c.ProbeAt), "cooldown": c.Cooldown.Microseconds(),
+		"failing_since": instant(c.FailingSince), "generation": c.Generation,
+	}
+}
+
+// Walks circuits_pkey.
+const lockCircuitSQL = `select ` + circuitColumns + ` from circuits where endpoint = @endpoint for update`
+
+// closeCircuit closes the circuit of an endpoint, if that changes it.
+func closeCircuit(ctx context.Context, tx pgx.Tx, endpoint postrider.EndpointID) error {
+	rows, _ := tx.Query(ctx, lockCircuitSQL, pgx.NamedArgs{"endpoint": someUUID(endpoint)})
+	was, err := pgx.CollectExactlyOneRow(rows, scanCircuit)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	closed, changed := was.ClosedByHand()
+	if !changed {
+		return nil
+	}
+	_, err = putCircuit(ctx, tx, store.PutCircuit{Circuit: closed}, circuitArgs(closed))
+	return err
 }
 
 func putCircuit(ctx context.Context, tx pgx.Tx, p store.PutCircuit, args pgx.NamedArgs) (postrider.Circuit, error) {

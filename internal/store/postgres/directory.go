@@ -57,6 +57,11 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 			if err := putEndpoint(ctx, tx, &e, args); err != nil {
 				return err
 			}
+			if p.CloseCircuit {
+				if err := closeCircuit(ctx, tx, e.ID); err != nil {
+					return err
+				}
+			}
 			return insertSecrets(ctx, tx, e.ID, p.Secrets)
 		})
 	})

@@ -157,7 +157,7 @@ func TestPlans(t *testing.T) {
 		"cancel_end":       {cancelOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
 		"reseal":           {resealSQL, pgx.NamedArgs{"endpoints": uuids{}, "secrets": uuids{}, "was": [][]byte{}, "now": [][]byte{}}},
 		"revoke_active":    {activeSecretsSQL, pgx.NamedArgs{"id": nil, "secret": nil}},
-		"records":          {recordsSQL, pgx.NamedArgs{"after": nil, "limit": 1, "span": 1}},
+		"records":          {recordsSQL, pgx.NamedArgs{"after": nil, "limit": 1, "span": 1, "reach": 1, "look": 1}},
 	} {
 		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, statement.sql, statement.args)) })
 	}

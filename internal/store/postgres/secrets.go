@@ -38,11 +38,15 @@ const secretsSQL = `
 	where s.expires_at is null or s.expires_at > now()
 	order by s.endpoint, s.id desc`
 
-// Secrets returns an endpoint's secrets that have not expired, newest first.
-func (s *Store) Secrets(ctx context.Context, endpoint postrider.EndpointID) ([]postrider.Secret, error) {
-	secrets, err := s.secrets(ctx, uuids{someUUID(endpoint)})
+// Secrets returns the secrets of endpoints that have not expired, newest first.
+func (s *Store) Secrets(ctx context.Context, endpoints ...postrider.EndpointID) ([]postrider.Secret, error) {
+	ids := uuids{}
+	for _, endpoint := range endpoints {
+		ids = append(ids, someUUID(endpoint))
+	}
+	secrets, err := s.secrets(ctx, ids)
 	if err != nil {
-		return nil, fmt.Errorf("secrets of %s: %w", endpoint, err)
+		return nil, fmt.Errorf("list secrets: %w", err)
 	}
 	return secrets, nil
 }
@@ -64,11 +68,13 @@ func (s *Store) secrets(ctx context.Context, endpoints uuids) ([]postrider.Secre
 const expireSecretsSQL = `
 	update endpoint_secrets
 	set expires_at = least(expires_at, now() + @overlap * interval '1 microsecond')
-	where endpoint = @id`
+	where endpoint = @id and id <> @secret`
 
 // RotateSecret adds a secret and lets the others expire.
 func (s *Store) RotateSecret(ctx context.Context, r store.RotateSecret) error {
-	args := pgx.NamedArgs{"id": someUUID(r.Secret.Endpoint), "overlap": r.Overlap.Microseconds()}
+	args := pgx.NamedArgs{
+		"id": someUUID(r.Secret.Endpoint), "secret": someUUID(r.Secret.ID), "overlap": r.Overlap.Microseconds(),
+	}
 	err := s.once(ctx, func() error {
 		return s.tx(ctx, func(tx pgx.Tx) error { return rotate(ctx, tx, r.Secret, args) })
 	})
@@ -94,7 +100,7 @@ func rotate(ctx context.Context, tx pgx.Tx, secret postrider.Secret, args pgx.Na
 // By the clock's time: who waited for the lock on the version must see what
 // expired while it did. Walks endpoint_secrets_endpoint.
 const activeSecretsSQL = `
-	select count(*) filter (where s.id = @secret), count(*) filter (where s.id <> @secret)
+	select count(*) filter (where s.id = @secret), count(*) filter (where s.id <> @secret and s.expires_at is null)
 	from endpoint_secrets s
 	where s.endpoint = @id and (s.expires_at is null or s.expires_at > clock_timestamp())`
 
@@ -117,14 +123,14 @@ func revoke(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 	if err := touchEndpoint(ctx, tx, args); err != nil {
 		return err
 	}
-	var active, others int
-	switch err := tx.QueryRow(ctx, activeSecretsSQL, args).Scan(&active, &others); {
+	var active, lasting int
+	switch err := tx.QueryRow(ctx, activeSecretsSQL, args).Scan(&active, &lasting); {
 	case err != nil:
 		return err
 	case active == 0:
 		return postrider.ErrNotFound
-	case others == 0:
-		return fmt.Errorf("it is the last one: %w", postrider.ErrConflict)
+	case lasting == 0:
+		return fmt.Errorf("no other one lasts: %w", postrider.ErrConflict)
 	}
 	_, err := tx.Exec(ctx, revokeSecretSQL, args)
 	return err

@@ -130,8 +130,8 @@ func putStanding(ctx context.Context, tx pgx.Tx, status postrider.StandingStatus
 // standings_pkey, find the endpoints; each ends at the limit, and steps over the
 // deleted ones, which count for nothing, by endpoints_pkey. What an endpoint
 // costs has bounds too: its deliveries are counted from the youngest on, by
-// attempts_endpoint, at most 10,000 attempts of what was made in the last eight
-// days; rows are compared, since no other index of an empty partition can seem
+// attempts_endpoint, at most StandingLook attempts of what was made within
+// StandingReach; rows are compared, since no other index of an empty partition can seem
 // as good then.
 const recordsSQL = `
 	with recursive dying (endpoint, recent, found) as (
@@ -242,10 +242,10 @@ const recordsSQL = `
 			from (
 				select a.status_after, a.stale, a.started_at, a.duration
 				from attempts a
-				where (a.endpoint, a.delivery) >= (e.id, postrider_id_floor(now() - interval '8 days'))
+				where (a.endpoint, a.delivery) >= (e.id, postrider_id_floor(now() - @reach * interval '1 microsecond'))
 					and (a.endpoint, a.delivery) <= (e.id, postrider_id_floor('9999-12-31'))
 				order by a.endpoint desc, a.delivery desc
-				limit 10000
+				limit @look
 			) a
 			where a.status_after = 'delivered' and not a.stale
 				and a.started_at + a.duration * interval '1 microsecond' >= span.began
@@ -261,6 +261,7 @@ func (s *Store) Records(ctx context.Context, after postrider.EndpointID, limit i
 	err := s.repeat(ctx, func(bool) (err error) {
 		rows, _ := s.pool.Query(ctx, recordsSQL, pgx.NamedArgs{
 			"after": someUUID(after), "limit": limit, "span": postrider.StandingSpan.Microseconds(),
+			"reach": postrider.StandingReach.Microseconds(), "look": postrider.StandingLook,
 		})
 		records, err = pgx.CollectRows(rows, scanRecord)
 		return err

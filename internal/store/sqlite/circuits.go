@@ -71,6 +71,20 @@ func putCircuit(ctx context.Context, tx *tx, c postrider.Circuit) error {
 		sql.Named("failing_since", microsOrNull(c.FailingSince)), sql.Named("generation", c.Generation))
 }
 
+// closeCircuit closes the circuit of an endpoint, if that changes it.
+func closeCircuit(ctx context.Context, tx *tx, endpoint postrider.EndpointID) error {
+	was, err := circuitOf(ctx, tx, endpoint)
+	if err != nil {
+		return err
+	}
+	closed, changed := was.ClosedByHand()
+	if !changed {
+		return nil
+	}
+	closed.Generation++
+	return putCircuit(ctx, tx, closed)
+}
+
 func scanCircuit(rows *sql.Rows, c *postrider.Circuit) error { return rows.Scan(circuitInto(c)...) }
 
 // circuitInto returns where the columns of a circuit go, or nulls where there is

@@ -63,6 +63,9 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 				return postrider.Endpoint{}, err
 			}
 		}
+		if p.CloseCircuit {
+			return e, closeCircuit(ctx, tx, e.ID)
+		}
 		return e, nil
 	})
 }

@@ -12,8 +12,11 @@ import (
 
 const addSecretSQL = `
 	insert into endpoint_secrets (id, endpoint, sealed, public, created_at, expires_at)
-	values (@id, @endpoint, @sealed, @public, @created_at, @expires_at)`
+	values (@id, @endpoint, @sealed, @public, @created_at, @expires_at)
+	on conflict (id) do nothing`
 
+// addSecret keeps a secret; one that is there already, because a call is
+// repeated, stays as it is.
 func addSecret(ctx context.Context, tx *tx, s postrider.Secret) error {
 	return tx.exec(ctx, addSecretSQL, sql.Named("id", blob(s.ID)), sql.Named("endpoint", blob(s.Endpoint)),
 		sql.Named("sealed", someBytes(s.Sealed)), sql.Named("public", textOrNull(s.Public)),
@@ -27,9 +30,16 @@ const secretsSQL = `
 	order by id desc`
 
 // Secrets returns an endpoint's secrets; see [store.Directory].
-func (s *Store) Secrets(ctx context.Context, endpoint postrider.EndpointID) ([]postrider.Secret, error) {
-	secrets, err := list(ctx, s, secretsOf(endpoint, s.wall()), scanSecret)
-	return secrets, s.explain("list secrets", err)
+func (s *Store) Secrets(ctx context.Context, endpoints ...postrider.EndpointID) (all []postrider.Secret, err error) {
+	now := s.wall()
+	for _, endpoint := range endpoints {
+		secrets, err := list(ctx, s, secretsOf(endpoint, now), scanSecret)
+		if err != nil {
+			return nil, s.explain("list secrets", err)
+		}
+		all = append(all, secrets...)
+	}
+	return all, nil
 }
 
 func secretsOf(endpoint postrider.EndpointID, now time.Time) query {
@@ -43,7 +53,7 @@ func scanSecret(rows *sql.Rows, s *postrider.Secret) error {
 // By endpoint_secrets_endpoint.
 const expireSecretsSQL = `
 	update endpoint_secrets set expires_at = @until
-	where endpoint = @endpoint and (expires_at is null or expires_at > @until)`
+	where endpoint = @endpoint and id <> @secret and (expires_at is null or expires_at > @until)`
 
 // RotateSecret adds a secret and lets the others expire; see
 // [store.Directory].
@@ -53,7 +63,7 @@ func (s *Store) RotateSecret(ctx context.Context, r store.RotateSecret) error {
 			return err
 		}
 		err := tx.exec(ctx, expireSecretsSQL, sql.Named("endpoint", blob(r.Secret.Endpoint)),
-			sql.Named("until", micros(tx.wall.Add(r.Overlap))))
+			sql.Named("secret", blob(r.Secret.ID)), sql.Named("until", micros(tx.wall.Add(r.Overlap))))
 		if err != nil {
 			return err
 		}
@@ -64,7 +74,7 @@ func (s *Store) RotateSecret(ctx context.Context, r store.RotateSecret) error {
 // By endpoint_secrets_endpoint, then by the key of endpoint_secrets.
 const (
 	activeSecretsSQL = `
-	select count(*) filter (where id = @secret), count(*) filter (where id <> @secret) from endpoint_secrets
+	select count(*) filter (where id = @secret), count(*) filter (where id <> @secret and expires_at is null) from endpoint_secrets
 	where endpoint = @endpoint and (expires_at is null or expires_at > @now)`
 	revokeSecretSQL = `update endpoint_secrets set expires_at = @now where id = @secret`
 )
@@ -75,16 +85,16 @@ func (s *Store) RevokeSecret(ctx context.Context, r store.RevokeSecret) error {
 		if err := touchEndpoint(ctx, tx, r.Endpoint); err != nil {
 			return err
 		}
-		var active, others int
+		var active, lasting int
 		err := tx.row(ctx, activeSecretsSQL, sql.Named("endpoint", blob(r.Endpoint)), sql.Named("secret", blob(r.Secret)),
-			sql.Named("now", micros(tx.wall))).Scan(&active, &others)
+			sql.Named("now", micros(tx.wall))).Scan(&active, &lasting)
 		switch {
 		case err != nil:
 			return err
 		case active == 0:
 			return postrider.ErrNotFound
-		case others == 0:
-			return fmt.Errorf("it is the last one: %w", postrider.ErrConflict)
+		case lasting == 0:
+			return fmt.Errorf("no other one lasts: %w", postrider.ErrConflict)
 		}
 		return tx.exec(ctx, revokeSecretSQL, sql.Named("secret", blob(r.Secret)), sql.Named("now", micros(tx.wall)))
 	})

@@ -176,14 +176,15 @@ const (
 	select count(*) from dead_letters where endpoint = @endpoint and died_at >= @since`
 	deliveredSinceSQL = `
 	select count(*) from (
-		select 1 from attempts
-		where endpoint = @endpoint and delivery >= @from and status_after = 'delivered' and started_at + duration >= @since
+		select 1 from (
+			select status_after, stale, started_at + duration as ended_at from attempts
+			where endpoint = @endpoint and delivery >= @from
+			order by delivery desc limit @look)
+		where status_after = 'delivered' and not stale and ended_at >= @since
 		limit @limit)`
 )
 
-// Records returns what is needed to judge endpoints; see [store.Upkeep]. Of
-// what was delivered only that counts which was also made within the span: the
-// rest would take a walk through all that the endpoint ever got.
+// Records returns what is needed to judge endpoints; see [store.Upkeep].
 func (s *Store) Records(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.Record, error) {
 	records, err := s.records(ctx, after, limit)
 	return records, s.explain("list records", err)
@@ -226,6 +227,7 @@ const leastCounted = 20
 // count counts an endpoint's deliveries of the span, those since its standing
 // became good.
 func (v snapshot) count(ctx context.Context, r *postrider.Record, span time.Time) error {
+	reach := span.Add(postrider.StandingSpan - postrider.StandingReach)
 	since := span
 	if st := r.Standing; st.Status == postrider.StandingGood && st.Since.After(since) {
 		since = st.Since
@@ -236,7 +238,7 @@ func (v snapshot) count(ctx context.Context, r *postrider.Record, span time.Time
 		return err
 	}
 	delivered, err := v.number(ctx, query{deliveredSinceSQL, []any{
-		endpoint, at, sql.Named("from", blob(firstID[postrider.DeliveryID](span))),
+		endpoint, at, sql.Named("from", blob(firstID[postrider.DeliveryID](reach))), sql.Named("look", postrider.StandingLook),
 		sql.Named("limit", max(leastCounted, 3*dead)),
 	}})
 	r.Dead, r.Delivered = int(dead), int(delivered)

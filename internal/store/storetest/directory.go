@@ -24,6 +24,7 @@ var directory = []verb{
 		{"a deleted endpoint stays so", putEndpointDeleted},
 		{"an endpoint that does not exist or is another account's is ErrNotFound", putEndpointNotFound},
 		{"secrets are added to those that the endpoint has", putEndpointSecrets},
+		{"with CloseCircuit it closes the circuit in the same transaction", putEndpointClosesCircuit},
 		{"a policy of every form comes back", putEndpointPolicy},
 		{"credentials and the time of verification come back, and go", putEndpointCredentials},
 	}},
@@ -37,10 +38,12 @@ var directory = []verb{
 		{"they come newest first", secretsNewestFirst},
 		{"those that have expired do not", secretsExpired},
 		{"an endpoint that does not exist has none", secretsNone},
+		{"those of several endpoints come at once", secretsOfSeveral},
 	}},
 	{"RotateSecret", []sentence{
 		{"the others expire after the overlap", rotateSecretOverlap},
 		{"a secret that expires before the overlap keeps its time", rotateSecretKeepsEarlier},
+		{"repeated with the same secret, it leaves that secret as it is", rotateSecretRepeated},
 		{"an endpoint that does not exist is ErrNotFound", rotateSecretNotFound},
 	}},
 	{"RevokeSecret", []sentence{
@@ -48,6 +51,8 @@ var directory = []verb{
 		{"one that is unknown to the endpoint is ErrNotFound", revokeSecretUnknown},
 		{"one that has expired is ErrNotFound", revokeSecretExpired},
 		{"the last one that has not expired is ErrConflict", revokeSecretLast},
+		{"one without which only secrets that are to expire would be left is ErrConflict", revokeSecretLasting},
+		{"of a rotation and a revocation at once one lasting secret is left", revokeSecretWhileRotating},
 		{"of parallel revocations of all secrets one is refused", revokeSecretInParallel},
 	}},
 	{"PublicKeys", []sentence{
@@ -388,7 +393,7 @@ func changesVersion(w *world) {
 	raised("a rotation")
 	w.ok(w.RotateSecret(w.Context(), store.RotateSecret{Secret: w.secret(e.ID), Overlap: long}))
 	raised("another")
-	w.ok(w.RevokeSecret(w.Context(), store.RevokeSecret{Endpoint: e.ID, Secret: w.secrets(e.ID)[0].ID}))
+	w.ok(w.RevokeSecret(w.Context(), store.RevokeSecret{Endpoint: e.ID, Secret: w.secrets(e.ID)[1].ID}))
 	raised("a revocation")
 	w.become(e, postrider.EndpointDeleted)
 	raised("a deletion")

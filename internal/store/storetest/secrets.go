@@ -68,6 +68,113 @@ func revokeSecretLast(w *world) {
 	w.refusesRevocation(e.ID, b.ID, postrider.ErrConflict)
 }
 
+func revokeSecretLasting(w *world) {
+	e := w.draft(w.account())
+	a, b := w.secret(e.ID), w.secret(e.ID)
+	w.put(e, a)
+	w.ok(w.RotateSecret(w.Context(), store.RotateSecret{Secret: b, Overlap: long}))
+	w.refusesRevocation(e.ID, b.ID, postrider.ErrConflict)
+	w.ok(w.revoke(e.ID, a.ID))
+	w.refusesRevocation(e.ID, b.ID, postrider.ErrConflict)
+
+	c := w.secret(e.ID)
+	w.ok(w.RotateSecret(w.Context(), store.RotateSecret{Secret: c, Overlap: 0}))
+	w.refusesRevocation(e.ID, c.ID, postrider.ErrConflict)
+	w.eventually("the old secret expires", func() bool { return len(w.secrets(e.ID)) == 1 })
+
+	old := w.draft(w.account()) // as stores have it from before
+	only := w.secret(old.ID)
+	only.ExpiresAt = w.now().Add(long)
+	other := w.secret(old.ID)
+	other.ExpiresAt = w.now().Add(long)
+	w.put(old, only, other)
+	w.refusesRevocation(old.ID, only.ID, postrider.ErrConflict)
+}
+
+// lasting returns how many of the endpoint's secrets do not expire.
+func (w *world) lasting(e postrider.EndpointID) (n int) {
+	w.Helper()
+	for _, secret := range w.secrets(e) {
+		if secret.ExpiresAt.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+func revokeSecretWhileRotating(w *world) {
+	e := w.draft(w.account())
+	w.put(e, w.secret(e.ID))
+	for range 5 {
+		last := w.secrets(e.ID)[0]
+		var callers sync.WaitGroup
+		for _, overlap := range []time.Duration{0, long} {
+			next := w.secret(e.ID)
+			callers.Go(func() {
+				if err := w.RotateSecret(w.Context(), store.RotateSecret{Secret: next, Overlap: overlap}); err != nil {
+					w.Errorf("rotate: %v", err)
+				}
+			})
+			callers.Go(func() { _ = w.revoke(e.ID, next.ID) }) // refused, unless it lasts no longer
+		}
+		callers.Go(func() { _ = w.revoke(e.ID, last.ID) })
+		callers.Wait()
+		w.same("how many secrets last", w.lasting(e.ID), 1)
+	}
+}
+
+func rotateSecretRepeated(w *world) {
+	e := w.draft(w.account())
+	a, b := w.secret(e.ID), w.secret(e.ID)
+	w.put(e, a)
+	for range 2 {
+		w.ok(w.RotateSecret(w.Context(), store.RotateSecret{Secret: b, Overlap: long}))
+		w.same("the newest secret", w.secrets(e.ID)[0], b)
+	}
+	w.same("how many secrets there are", len(w.secrets(e.ID)), 2)
+}
+
+func secretsOfSeveral(w *world) {
+	a, b := w.draft(w.account()), w.draft(w.account())
+	ofA, ofB := []postrider.Secret{w.secret(a.ID), w.secret(a.ID)}, []postrider.Secret{w.secret(b.ID)}
+	w.put(a, ofA...)
+	w.put(b, ofB...)
+	got, err := w.Secrets(w.Context(), a.ID, newID[postrider.EndpointID](w), b.ID)
+	w.ok(err)
+	w.same("the secrets", got, []postrider.Secret{ofA[1], ofA[0], ofB[0]})
+	none, err := w.Secrets(w.Context())
+	w.ok(err)
+	w.same("those of no endpoint", none, []postrider.Secret{})
+}
+
+func putEndpointClosesCircuit(w *world) {
+	e, never := w.endpoint(), w.endpoint()
+	c := w.putCircuit(w.circuit(e))
+	disabled := w.become(e, postrider.EndpointDisabled)
+	enabled := disabled
+	enabled.Status = postrider.EndpointEnabled
+
+	stale := enabled
+	stale.Revision--
+	_, err := w.PutEndpoint(w.Context(), store.PutEndpoint{Endpoint: stale, CloseCircuit: true})
+	w.refuses(err, postrider.ErrConflict)
+	w.same("the circuit after a change that was refused", w.circuits(store.CircuitQuery{Endpoint: e.ID, Limit: 1}), []postrider.Circuit{c})
+
+	version := w.version()
+	want := postrider.Circuit{Endpoint: e.ID, Status: postrider.CircuitClosed, Reason: c.Reason, Generation: c.Generation + 1}
+	for range 2 { // repeated, it changes the circuit no more
+		enabled, err = w.PutEndpoint(w.Context(), store.PutEndpoint{Endpoint: enabled, CloseCircuit: true})
+		w.ok(err)
+		w.same("the circuit", w.circuits(store.CircuitQuery{Endpoint: e.ID, Limit: 1}), []postrider.Circuit{want})
+		version++
+		w.same("the version", w.version(), version)
+	}
+	w.same("what nodes hear", w.changes(version-1, 10).Endpoints, []store.Routed{{Endpoint: enabled, Circuit: want}})
+	_, err = w.PutEndpoint(w.Context(), store.PutEndpoint{Endpoint: never, CloseCircuit: true})
+	w.ok(err)
+	w.same("a circuit that never changed", w.circuits(store.CircuitQuery{Endpoint: never.ID, Limit: 1}), []postrider.Circuit{})
+}
+
 func revokeSecretInParallel(w *world) {
 	e := w.draft(w.account())
 	secrets := []postrider.Secret{w.secret(e.ID), w.secret(e.ID), w.secret(e.ID), w.secret(e.ID)}

@@ -46,6 +46,7 @@ var (
 		{"they are ordered by id, at most limit after the given one", recordsPages},
 		{"deliveries are counted, delivered ones as far as they matter", recordsCount},
 		{"what happened before a good standing is not counted", recordsSinceGood},
+		{"a delivery counts by when it ended, and not by when it was made", recordsByEnd},
 	}
 )
 
@@ -466,6 +467,40 @@ func (w *world) settleAll(e postrider.Endpoint, n int) {
 		settlements = append(settlements, s)
 	}
 	w.settle(settlements...)
+}
+
+// recordsByEnd ends deliveries now that were made before the span began, as a
+// receiver does that was away: they must count, or the endpoint looks as if
+// nearly all of its deliveries died.
+func recordsByEnd(w *world) {
+	made := w.now().Add(-postrider.StandingSpan - time.Second)
+	if yesterday := w.now().AddDate(0, 0, -1); made.Day() != yesterday.Day() { // of which stores have no partition
+		w.passed(2 * time.Second)
+		made = w.now().Add(-postrider.StandingSpan - time.Second)
+	}
+	e := w.endpoint()
+	var batch store.Batch
+	ids := store.NewIDs(func() time.Time { return made }, nil)
+	for range 7 {
+		event := w.event(e.Account, w.to(e))
+		event.Event.ID = store.NewID[postrider.EventID](ids)
+		event.Deliveries[0].ID = store.NewID[postrider.DeliveryID](ids)
+		batch = append(batch, event)
+	}
+	w.publish(batch)
+	var settlements []store.Settlement
+	for i, c := range w.claim(e, postrider.LaneFirst, 7) {
+		s := delivered(c)
+		if i < 2 {
+			s = dead(c)
+		}
+		s.Attempt.StartedAt, s.Attempt.Duration = w.now(), 0
+		settlements = append(settlements, s)
+	}
+	w.settle(settlements...)
+	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.Record{
+		{Endpoint: e.ID, Account: e.Account, Enabled: true, Delivered: 5, Dead: 2},
+	})
 }
 
 func recordsSinceGood(w *world) {

@@ -27,7 +27,16 @@ var senders = []struct {
 	{"stripe", []string{"stripe"}, []string{"hmac"}},
 	{"github", []string{"github"}, []string{"hmac"}},
 	{"github-sha1", []string{"github-sha1"}, []string{"hmac"}},
-	{"all on one request", []string{"standard", "svix", "stripe", "github", "github-sha1"}, []string{"hmac", "ed25519"}},
+	{"shopify", []string{"shopify"}, []string{"hmac"}},
+	{"all on one request", []string{"standard", "svix", "stripe", "github", "github-sha1", "shopify"}, []string{"hmac", "ed25519"}},
+}
+
+// shopifyHeaders are what Shopify's own library demands besides what the scheme
+// writes: they say whose shop it is, and in which version the data is, so they
+// are the endpoint's.
+var shopifyHeaders = []map[string]string{
+	{"name": "X-Shopify-Shop-Domain", "value": "acme.myshopify.com"},
+	{"name": "X-Shopify-API-Version", "value": "2026-04"},
 }
 
 // payloads are what is published: where a byte may get lost on its way to a
@@ -126,6 +135,9 @@ func (s *stage) create(t *testing.T, with settings) *endpoint {
 	body := map[string]any{
 		"account": "compat", "url": s.receiver.url + e.path, "event_types": []string{e.eventType},
 		"signature": map[string]any{"schemes": e.schemes}, "payload": e.payload,
+	}
+	if slices.Contains(e.schemes, "shopify") {
+		body["headers"] = shopifyHeaders
 	}
 	if e.form == "" {
 		// A private key first, while the only scheme is one that it can sign in.

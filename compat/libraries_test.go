@@ -63,13 +63,16 @@ var libraries = map[string][]library{
 		{scheme: "github", name: "go-github/v88", newestOnly: true, verify: verifyGitHub},
 		{scheme: "github", name: "@octokit/webhooks-methods", newestOnly: true},
 	},
+	"shopify": {
+		{scheme: "shopify", name: "@shopify/shopify-api", newestOnly: true},
+	},
 	"github-sha1": { // the npm package dropped SHA-1
 		{scheme: "github-sha1", name: "go-github/v88", newestOnly: true, ignores: []string{github.SHA256SignatureHeader}, verify: verifyGitHub},
 	},
 }
 
-// standardV1a is what is signed with private keys. No published library
-// verifies it, so the standard library of each language does, by the
+// standardV1a is what is signed with private keys. No released library of Go or
+// of Node.js verifies it, so the standard library of each does, by the
 // specification.
 const standardV1a = "standard v1a"
 

@@ -15,6 +15,8 @@ import { readFileSync } from 'node:fs';
 import { argv, stdout } from 'node:process';
 
 import { verify as verifyGitHub } from '@octokit/webhooks-methods';
+import '@shopify/shopify-api/adapters/web-api';
+import { ApiVersion, LogSeverity, shopifyApi } from '@shopify/shopify-api';
 import * as standardwebhooks from 'standardwebhooks';
 import Stripe from 'stripe';
 import * as svix from 'svix';
@@ -42,7 +44,19 @@ const libraries = {
     return verifyGitHub(secret, body.toString('utf8'), header['x-hub-signature-256']);
   },
 
-  // No package verifies v1a: this is all that a receiver needs instead.
+  // It demands headers besides the signature, and says which it misses.
+  async '@shopify/shopify-api'({ secret, header, body }) {
+    const shopify = shopifyApi({
+      apiKey: 'receiver', apiSecretKey: secret, apiVersion: ApiVersion.January25, hostName: 'receiver.example', isEmbeddedApp: false,
+      logger: { level: LogSeverity.Error, log: () => {} },
+    });
+    const rawRequest = new Request('https://receiver.example/hooks', { method: 'POST', headers: header });
+    const result = await shopify.webhooks.validate({ rawBody: body.toString('utf8'), rawRequest });
+    if (!result.valid && result.reason !== 'invalid_hmac') throw new Error(JSON.stringify(result));
+    return result.valid;
+  },
+
+  // No released package verifies v1a: this is all that a receiver needs instead.
   'node:crypto'({ secret, header, body }) {
     const x = Buffer.from(secret.replace(/^whpk_/, ''), 'base64').toString('base64url');
     const key = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x }, format: 'jwk' });

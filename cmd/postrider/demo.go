@@ -92,6 +92,8 @@ func (c *demoCmd) config(dir string) app.Config {
 		Listen:         net.JoinHostPort("127.0.0.1", fmt.Sprint(c.Port)),
 		OpsListen:      "127.0.0.1:0",
 		Dev:            true,
+		AnswerTimeout:  5 * time.Second,
+		BodyBudget:     64 << 20,
 		Concurrency:    256,
 		DrainTimeout:   5 * time.Second,
 		MaxData:        64 << 10,

@@ -11,7 +11,9 @@
 //   - A key that is bound to an account sees that account and nothing else:
 //     another account's rows answer 404, in paths, bodies and filters alike.
 //   - A body is read once and strictly, by [jsonx.Decode], within a bound of
-//     size and time, and every fault of it is named at once.
+//     size and time, and every fault of it is named at once. All bodies that are
+//     in memory have at most Options.BodyBudget bytes, those of a key a quarter.
+//   - A store that does not answer is a 503 within Options.AnswerTime.
 //   - The bytes of an event's data are handed on as they came.
 //   - No text of an internal error leaves; it is logged under the request id
 //     that the answer carries.
@@ -26,6 +28,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -125,37 +128,67 @@ type Deps struct {
 
 // Options tunes the API. The zero value is the production default.
 type Options struct {
-	MaxData  int           // of one event, in bytes; default 256 KiB, at most 1 MiB
-	MaxBatch int64         // of a batch's body, in bytes; default 8 MiB
-	BodyTime time.Duration // to read a body; default 30 s
-	Verify   string        // one of [VerifyMethods], by which new URLs must be verified; default: they need not be
-	Log      *slog.Logger  // default: discard
+	MaxData  int   // of one event, in bytes; default 256 KiB, at most 1 MiB
+	MaxBatch int64 // of a batch's body, in bytes; default 8 MiB
+	// BodyBudget bounds the bytes of all bodies in memory, until their requests
+	// are answered; a key has at most a quarter of it. Default 64 MiB.
+	BodyBudget int64
+	// AnswerTime is how long the store may take for a request, from its arrival
+	// or the end of its body, before it is answered 503. Default 5 s.
+	AnswerTime time.Duration
+	Verify     string       // one of [VerifyMethods], by which new URLs must be verified; default: they need not be
+	Log        *slog.Logger // default: discard
 }
 
 func (o Options) withDefaults() Options {
 	o.MaxData = min(cmp.Or(o.MaxData, 256<<10), 1<<20)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 8<<20)
-	o.BodyTime = cmp.Or(o.BodyTime, 30*time.Second)
+	o.BodyBudget = cmp.Or(o.BodyBudget, 64<<20)
+	o.AnswerTime = cmp.Or(o.AnswerTime, 5*time.Second)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }
 
+// Handler answers the requests to every route under /v1/webhooks.
+type Handler struct {
+	*boundary
+
+	bodies *bodies
+}
+
+// EndBodies gives up every body that has not arrived, and those of later
+// requests: they are answered 503, and their connections are closed. It is for
+// the end of the server.
+func (h *Handler) EndBodies() { h.bodies.end() }
+
 // New returns the handler of every route under /v1/webhooks.
-func New(deps Deps, opts Options) http.Handler {
+func New(deps Deps, opts Options) *Handler {
 	s := &server{
 		Deps:  deps,
 		opts:  opts.withDefaults(),
 		names: accountNames{known: map[string]accountName{}},
 		pokes: newPokes(),
 	}
-	s.keys = newKeyring(deps.Store, s.opts.Log)
-	return &boundary{next: s.router(), log: s.opts.Log}
+	s.bodies = newBodies(s.opts.BodyBudget, s.opts.MaxBatch)
+	s.decoding = make(chan struct{}, runtime.GOMAXPROCS(0))
+	s.keys = newKeyring(deps.Store, s.opts)
+	return &Handler{boundary: &boundary{next: s.router(), log: s.opts.Log}, bodies: s.bodies}
+}
+
+// Starting returns the handler of a server whose store is not open yet: every
+// request is answered 503 with Retry-After.
+func Starting(log *slog.Logger) http.Handler {
+	return &boundary{log: log, next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.(*answer).refuse(errStarting) //nolint:errcheck // the boundary's
+	})}
 }
 
 type server struct {
 	Deps
-	opts  Options
-	keys  *keyring
-	names accountNames
-	pokes *pokes
+	opts     Options
+	keys     *keyring
+	names    accountNames
+	pokes    *pokes
+	bodies   *bodies
+	decoding chan struct{} // as many as decode large bodies at a time
 }

@@ -20,6 +20,7 @@ const (
 	keyFresh   = 5 * time.Second // how long a key that was read is believed
 	noKeyFresh = time.Second     // and that there is none
 	keyTouched = time.Minute     // how exact LastUsedAt is
+	touchTime  = time.Second     // that noting the use of a key may take of a request
 	keysCached = 4096            // of each sort
 	maxToken   = 256             // in bytes
 )
@@ -37,8 +38,9 @@ func MakeKey() (key string, hash [32]byte) {
 // so that a check costs microseconds; both caches are bounded, and strangers'
 // guesses cannot push out the keys that are in use.
 type keyring struct {
-	store store.Access
-	log   *slog.Logger
+	store      store.Access
+	answerTime time.Duration // for the store to look a key up
+	log        *slog.Logger
 
 	mu      sync.Mutex
 	epoch   int                     // counts forget, so that what was read before it is not kept after it
@@ -53,13 +55,14 @@ type cachedKey struct {
 	epoch  int
 }
 
-func newKeyring(access store.Access, log *slog.Logger) *keyring {
+func newKeyring(access store.Access, opts Options) *keyring {
 	return &keyring{
-		store:   access,
-		log:     log,
-		known:   map[[32]byte]*cachedKey{},
-		unknown: map[[32]byte]time.Time{},
-		touched: map[postrider.KeyID]time.Time{},
+		store:      access,
+		answerTime: opts.AnswerTime,
+		log:        opts.Log,
+		known:      map[[32]byte]*cachedKey{},
+		unknown:    map[[32]byte]time.Time{},
+		touched:    map[postrider.KeyID]time.Time{},
 	}
 }
 
@@ -108,6 +111,8 @@ func bearer(headers []string) (string, bool) {
 func (k *keyring) find(ctx context.Context, hash [32]byte, now time.Time) (*postrider.APIKey, error) {
 	key, epoch := k.cached(hash, now)
 	if key == nil {
+		ctx, cancel := context.WithTimeoutCause(ctx, k.answerTime, errNoAnswer)
+		defer cancel()
 		found, err := only(k.store.Keys(ctx, store.KeyQuery{Hash: hash}))
 		if err != nil && !errors.Is(err, postrider.ErrNotFound) {
 			return nil, err
@@ -166,6 +171,8 @@ func (k *keyring) touch(ctx context.Context, key *postrider.APIKey, now time.Tim
 	if now.Sub(key.LastUsedAt) < keyTouched || !k.due(key.ID, now) {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, touchTime)
+	defer cancel()
 	if err := k.store.TouchKey(ctx, key.ID, now.UTC().Truncate(time.Microsecond)); err != nil {
 		k.log.WarnContext(ctx, "last use of a key not noted", "key", *key, "error", err)
 	}

@@ -32,6 +32,7 @@ type call struct {
 	err     error               // behind a 5xx answer; the log alone may have it
 	header  http.Header         // of the request
 	body    []byte              // valid until the handler returns
+	reading time.Duration       // that the body took to arrive
 }
 
 type callKey struct{}
@@ -56,6 +57,9 @@ func (b *boundary) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		id: requestID(), start: time.Now(), key: &noKey, header: r.Header,
 	}}
 	a.Header()["Request-Id"] = []string{a.call.id}
+	if r.ContentLength != 0 { // until a handler wants the body
+		_ = http.NewResponseController(w).SetReadDeadline(a.call.start.Add(restTime))
+	}
 	defer b.record(a) // of one that is cut short too
 	b.serve(a)
 }
@@ -94,7 +98,7 @@ func (b *boundary) recovered(a *answer, cause any) {
 func (b *boundary) record(a *answer) {
 	c, r := &a.call, a.request
 	level := slog.LevelInfo
-	if c.err != nil && !errors.Is(c.err, context.Canceled) {
+	if c.err != nil && !isClients(c.err) {
 		level = slog.LevelError
 	}
 	if !b.log.Enabled(r.Context(), level) {
@@ -115,14 +119,31 @@ func (b *boundary) record(a *answer) {
 	b.log.LogAttrs(r.Context(), level, "request answered", attrs...)
 }
 
-// answer notes the status of an answer, and holds back what the mux says by
+// isClients reports whether err, behind a 5xx answer, is no fault of this server.
+func isClients(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, errBroken) || errors.Is(err, errDraining) || errors.Is(err, errStarting)
+}
+
+const (
+	// answerSlack is how long a client may take to receive an answer, besides
+	// the time that its size takes at answerRate.
+	answerSlack = 30 * time.Second
+	// answerRate is the least rate at which an answer must be received, in bytes
+	// a second.
+	answerRate = 64 << 10
+)
+
+// answer notes the status of an answer, gives the client a time to receive it, and holds back what the mux says by
 // itself: plain text where no route matches, and redirects to cleaner paths.
 type answer struct {
 	http.ResponseWriter
 	call     call
 	request  *http.Request
+	intake   intake
 	status   int
 	unrouted bool
+	began    time.Time // when the first byte was written
+	size     int       // bytes written
 }
 
 // WriteHeader sends the status, unless it is the mux's own.
@@ -144,7 +165,19 @@ func (a *answer) Write(p []byte) (int, error) {
 	if a.unrouted {
 		return len(p), nil
 	}
+	a.sends(len(p))
 	return a.ResponseWriter.Write(p)
+}
+
+// sends moves the deadline on for n more bytes of the answer. A writer without
+// deadlines is that of a test.
+func (a *answer) sends(n int) {
+	if a.began.IsZero() {
+		a.began = time.Now()
+	}
+	a.size += n
+	within := answerSlack + time.Duration(a.size)*time.Second/answerRate
+	_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(a.began.Add(within))
 }
 
 // refuse answers with the problem that the error is.

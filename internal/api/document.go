@@ -72,7 +72,6 @@ var exactKinds = []kind{
 	{nil, 409, "replay_pending", "a replay of this dead letter is under way"},
 	{nil, 409, "unverified", "the endpoint's receiver has not agreed to events at this URL"},
 	{nil, 409, "verification_failed", "the receiver did not agree"},
-	{nil, 429, "overloaded", "more is published than the server can take; see Retry-After"},
 }
 
 // problems returns the responses for the problems of an operation, by status.
@@ -83,7 +82,7 @@ func (rt *router) problems(r route) map[string]*huma.Response {
 		codes = append(codes, "not_found")
 	}
 	if r.body != nil {
-		codes = append(codes, "timeout", "too_large", "unsupported_media_type")
+		codes = append(codes, "timeout", "too_large", "unsupported_media_type", "overloaded")
 	}
 	byStatus := map[int][]kind{}
 	for _, k := range slices.Concat(kinds, exactKinds, []kind{internalKind}) {

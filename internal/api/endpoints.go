@@ -143,7 +143,7 @@ func (rt *router) endpoints() {
 		about: "Verify that an endpoint's receiver wants events",
 		tells: "If the endpoint is paused because its receiver has not agreed yet, an agreement resumes it.",
 		codes: []string{"conflict", "verification_failed", "too_often"},
-		scope: write, body: endpointVerification{}, empty: true,
+		scope: write, body: endpointVerification{}, empty: true, asks: handshakeTime,
 	}, rt.verifyEndpoint)
 	handle(rt, route{
 		name: "test-endpoint", path: "POST /endpoints/{endpoint}/test",

@@ -31,6 +31,11 @@ var (
 	errNoRoute      = errors.New("no such route")
 	errNoMethod     = errors.New("no such method on this route")
 	errSlowBody     = errors.New("the body took too long to arrive")
+	errNoRoom       = errors.New("the bodies in memory leave no room for another")
+	errNoAnswer     = errors.New("the store has not answered in time")
+	errBroken       = errors.New("the body did not arrive")
+	errDraining     = errors.New("the server is stopping")
+	errStarting     = errors.New("the server is starting")
 	errLoop         = errors.New("the event goes round in circles")
 	errTooOften     = errors.New("the endpoint was tested or verified too often")
 )
@@ -55,13 +60,18 @@ var kinds = []kind{
 	{errMediaType, 415, "unsupported_media_type", "the body must be application/json"},
 	{errEncoding, 415, "unsupported_media_type", "the body must be sent as it is, without a Content-Encoding"},
 	{errTooOften, 429, "too_often", "an endpoint is tested and verified at most five times at once, and then once every 12 seconds; see Retry-After"},
+	{errNoRoom, 429, "overloaded", "more is sent than the server can take; see Retry-After"},
 	{errLoop, 422, "loop_detected", "the event has come through so many senders of webhooks that they must form a loop; see Webhook-Hops"},
 	{postrider.ErrNotFound, 404, "not_found", "there is nothing of that name"},
 	{postrider.ErrGone, 410, "gone", "the bytes were deleted for good"},
 	{postrider.ErrInvalid, 422, "invalid", "the request can never succeed as it is; see errors"},
 	{postrider.ErrConflict, 409, "conflict", "the request contradicts what is stored"},
 	{postrider.ErrBusy, 503, "unavailable", "not now; the same request may succeed later"},
-	{context.DeadlineExceeded, 503, "unavailable", "not now; the same request may succeed later"},
+	{errNoAnswer, 503, "unavailable", "there was no answer from the store in time, and what was asked for may still be done; repeat it, a publish with the same idempotency key"},
+	{errDraining, 503, "unavailable", "the server is stopping, and the request was not read to its end; repeat it"},
+	{errStarting, 503, "unavailable", "the server is starting, and its store is not open yet"},
+	{errBroken, 503, "unavailable", "the body did not arrive"},
+	{context.DeadlineExceeded, 503, "unavailable", "there was no answer from the store in time, and what was asked for may still be done; repeat it, a publish with the same idempotency key"},
 	{context.Canceled, 503, "unavailable", "the request was given up"},
 }
 
@@ -108,6 +118,7 @@ type problem struct {
 
 	retryAfter time.Duration
 	accept     http.Header // what a 415 would have taken
+	hangUp     bool        // the connection cannot be used again
 }
 
 type fault struct {
@@ -131,6 +142,9 @@ func (p *problem) GetHeaders() http.Header {
 		headers.Set("WWW-Authenticate", "Bearer")
 	}
 	maps.Copy(headers, p.accept)
+	if p.hangUp {
+		headers.Set("Connection", "close")
+	}
 	return headers
 }
 
@@ -146,7 +160,7 @@ func problemOf(ctx context.Context, err error) *problem {
 		Type: "about:blank", Title: http.StatusText(k.status), Status: k.status,
 		Detail: k.detail, Code: k.code, RequestID: c.id,
 	}
-	if k.status == http.StatusServiceUnavailable {
+	if k.status == http.StatusServiceUnavailable || k.err == errNoRoom { //nolint:errorlint // the table's own
 		p.retryAfter = time.Second
 	}
 	faults := postrider.Faults(err)
@@ -154,11 +168,13 @@ func problemOf(ctx context.Context, err error) *problem {
 		p.Errors = append(p.Errors, fault{f.Field, f.Reason})
 	}
 	p.particulars(err)
-	switch k.err { //nolint:errorlint // the table's own
-	case errMediaType:
-		p.accept = http.Header{"Accept": {"application/json"}} // RFC 9110, 15.5.16
-	case errEncoding:
+	switch { // the headers of RFC 9110, 15.5.16 and 15.5.9
+	case errors.Is(err, errMediaType):
+		p.accept = http.Header{"Accept": {"application/json"}}
+	case errors.Is(err, errEncoding):
 		p.accept = http.Header{"Accept-Encoding": {"identity"}}
+	case errors.Is(err, errSlowBody), errors.Is(err, errDraining), errors.Is(err, errBroken):
+		p.hangUp = true
 	}
 	if p.Status >= 500 {
 		c.err = err
@@ -203,7 +219,9 @@ func writeProblem(a *answer, p *problem) {
 	a.status, a.unrouted = p.Status, false
 	a.ResponseWriter.WriteHeader(p.Status)
 	if a.request.Method != http.MethodHead {
-		_ = json.NewEncoder(a.ResponseWriter).Encode(p) // a client that left is nobody to tell
+		text, _ := json.Marshal(p) // of texts and numbers alone
+		a.sends(len(text))
+		_, _ = a.ResponseWriter.Write(append(text, '\n')) // a client that left is nobody to tell
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/jsonx"
 )
 
 // The bounds of an event, in bytes, and of a batch, in events.
@@ -97,7 +96,7 @@ func (rt *router) publishing() {
 // publish answers 202, or 200 for a duplicate.
 func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	var body eventCreate
-	if err := jsonx.Decode(buf.Bytes(), &body); err != nil {
+	if err := s.unpack(buf, &body); err != nil {
 		return 0, err
 	}
 	header := callOf(ctx).header
@@ -195,7 +194,7 @@ func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, erro
 		return 0, err
 	}
 	var body eventBatch
-	if err := jsonx.Decode(buf.Bytes(), &body); err != nil {
+	if err := s.unpack(buf, &body); err != nil {
 		return 0, err
 	}
 	events, err := s.batch(ctx, body.Events)

@@ -306,29 +306,6 @@ func TestOneLineIsLoggedForARequest(t *testing.T) {
 	}
 }
 
-func TestABodyThatStallsIsGivenUp(t *testing.T) {
-	t.Parallel()
-	w := newWorldOf(t, api.Options{BodyTime: 20 * time.Millisecond})
-	server := httptest.NewServer(w.handler)
-	t.Cleanup(server.Close)
-	stalled, writer := io.Pipe()
-	t.Cleanup(func() { writer.Close() })
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/webhooks/events", stalled)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+w.admin)
-	r.Header.Set("Content-Type", "application/json")
-	got, err := server.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got.Body.Close()
-	if got.StatusCode != http.StatusRequestTimeout {
-		t.Errorf("a body that stalls = %d, want 408", got.StatusCode)
-	}
-}
-
 type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error) { return 0, b.err }

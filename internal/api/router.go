@@ -2,21 +2,16 @@ package api
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"mime"
-	"net"
 	"net/http"
 	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -32,6 +27,8 @@ const (
 	root         = "/v1/webhooks"
 	manageBody   = 256 << 10 // the body of a request that is no event, in bytes
 	envelopeRoom = 16 << 10  // what an event's body may have beside its data
+
+	listTime = 30 * time.Second // for the answer to a GET, which no publisher waits for
 )
 
 // router returns the mux of every route.
@@ -105,6 +102,7 @@ type route struct {
 	body    any           // a value of the body's type; nil: none is read
 	empty   bool          // the body may be left out
 	limit   int64         // of the body, in bytes; 0: manageBody
+	asks    time.Duration // how long the handler waits for a receiver, which the time to answer leaves out
 	again   bool          // a repeat answers 200, in the same form
 	headers []*huma.Param // that the handler reads from its call
 }
@@ -134,16 +132,19 @@ func plainly[A any](rt *router, r route, handler func(ctx context.Context, buf *
 	huma.Register(rt.described, op, func(context.Context, *none) (*reply[A], error) { return nil, nil })
 	rt.describeBody(op, r)
 	rt.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, req *http.Request) {
-		a := w.(*answer)                     //nolint:errcheck // the boundary's
-		buf := buffers.Get().(*bytes.Buffer) //nolint:errcheck // nothing else is stored
+		a := w.(*answer) //nolint:errcheck // the boundary's
+		buf := bufferOf(smallBuffer)
 		defer recycle(buf)
+		defer rt.bodies.release(&a.intake)
 		var status int
 		err := rt.letIn(a, body{r, buf})
 		if err == nil {
 			err = noQuery(req.URL)
 		}
 		if err == nil {
-			status, err = handler(a.call.in(req.Context()), buf)
+			ctx, cancel := rt.inTime(req.Context(), a, r)
+			defer cancel()
+			status, err = handler(a.call.in(ctx), buf)
 		}
 		if err != nil {
 			a.refuse(err)
@@ -209,8 +210,9 @@ func (s *server) admit(r route) func(huma.Context, func(huma.Context)) {
 		a := w.(*answer) //nolint:errcheck // the boundary's
 		b := body{route: r}
 		if r.body != nil {
-			b.buf = buffers.Get().(*bytes.Buffer) //nolint:errcheck // nothing else is stored
+			b.buf = bufferOf(smallBuffer)
 			defer recycle(b.buf)
+			defer s.bodies.release(&a.intake)
 		}
 		if err := s.letIn(a, b); err != nil {
 			a.refuse(err)
@@ -219,8 +221,20 @@ func (s *server) admit(r route) func(huma.Context, func(huma.Context)) {
 		if b.buf != nil {
 			a.call.body = b.buf.Bytes()
 		}
-		next(huma.WithContext(hctx, a.call.in(hctx.Context())))
+		ctx, cancel := s.inTime(hctx.Context(), a, r)
+		defer cancel()
+		next(huma.WithContext(hctx, a.call.in(ctx)))
 	}
+}
+
+// inTime returns ctx with the time that is left for the answer. The time that
+// the body took to arrive does not count.
+func (s *server) inTime(ctx context.Context, a *answer, r route) (context.Context, context.CancelFunc) {
+	within := s.opts.AnswerTime + r.asks
+	if strings.HasPrefix(r.path, http.MethodGet) {
+		within = max(within, listTime)
+	}
+	return context.WithDeadlineCause(ctx, a.call.start.Add(a.call.reading+within), errNoAnswer)
 }
 
 // letIn checks a request: first its headers, then its body, which it reads.
@@ -292,82 +306,6 @@ func noQuery(u *url.URL) error {
 
 func isText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
-}
-
-// buffers holds the memory that bodies are read into. Decoding copies what it
-// keeps, so that it can be used again.
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-func recycle(buf *bytes.Buffer) {
-	if buf.Cap() <= 1<<20 {
-		buf.Reset()
-		buffers.Put(buf)
-	}
-}
-
-type body struct {
-	route route
-	buf   *bytes.Buffer
-}
-
-// readBody reads the body within its bounds of size and time.
-func (s *server) readBody(a *answer, b body) error {
-	r := a.request
-	limit := cmp.Or(b.route.limit, manageBody)
-	if r.ContentLength > limit {
-		return tooLarge(limit)
-	}
-	if r.ContentLength != 0 {
-		if !isJSON(r.Header.Get("Content-Type")) {
-			return errMediaType
-		}
-		if !isPlain(r.Header["Content-Encoding"]) {
-			return errEncoding
-		}
-	}
-	var from io.Reader = r.Body
-	if r.ContentLength < 0 { // otherwise there cannot be more than was announced
-		from = http.MaxBytesReader(a, r.Body, limit)
-	}
-	// A writer without deadlines is that of a test. The deadline ends with the
-	// body: later it would cancel a handler that is still at work.
-	control := http.NewResponseController(a.ResponseWriter)
-	_ = control.SetReadDeadline(time.Now().Add(s.opts.BodyTime))
-	_, err := b.buf.ReadFrom(from)
-	_ = control.SetReadDeadline(time.Time{})
-	if err != nil {
-		return readFault(err, limit)
-	}
-	return nil
-}
-
-// readFault says whose fault it is that a body was not read.
-func readFault(err error, limit int64) error {
-	var timeout net.Error
-	switch {
-	case errors.As(err, new(*http.MaxBytesError)):
-		return tooLarge(limit)
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return errSlowBody
-	}
-	return fmt.Errorf("read body: %w: %w", context.Canceled, err)
-}
-
-func tooLarge(limit int64) error {
-	return &refusal{kind: errTooLarge, detail: fmt.Sprintf("the body may have at most %d bytes", limit)}
-}
-
-func isJSON(contentType string) bool {
-	if contentType == "application/json" {
-		return true
-	}
-	mediaType, _, err := mime.ParseMediaType(contentType)
-	return err == nil && mediaType == "application/json"
-}
-
-// isPlain reports whether a body with these content codings is not coded.
-func isPlain(codings []string) bool {
-	return !slices.ContainsFunc(codings, func(coding string) bool { return !strings.EqualFold(coding, "identity") })
 }
 
 // jsonType is shared by the headers of many answers, which do not change it.

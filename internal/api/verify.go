@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -37,6 +38,9 @@ func (s *server) mayGo(e postrider.Endpoint, to postrider.EndpointStatus) error 
 		detail: "its receiver has not agreed to events at this URL; see POST /endpoints/{endpoint}/verify",
 	}
 }
+
+// handshakeTime is what a receiver may take to say whether it wants events.
+const handshakeTime = 10 * time.Second
 
 // verifyEndpoint asks the receiver, and notes that it agreed, unless the URL is
 // another one by then.

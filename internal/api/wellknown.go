@@ -28,7 +28,9 @@ type publicKeyView struct {
 
 func (s *server) servePublicKeys(w http.ResponseWriter, r *http.Request) {
 	a := w.(*answer) //nolint:errcheck // the boundary's
-	view, err := s.publicKeys(r.Context(), r)
+	ctx, cancel := context.WithTimeoutCause(r.Context(), listTime, errNoAnswer)
+	defer cancel()
+	view, err := s.publicKeys(ctx, r)
 	if err != nil {
 		a.refuse(err)
 		return

@@ -30,6 +30,7 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/dispatch"
@@ -90,7 +91,10 @@ func (a *App) prepare(ctx context.Context) error {
 	handler := api.New(api.Deps{
 		Store: a.store, Publisher: a.ingest, Guard: a.egress, Verifier: a.egress, Vault: a.sealing, Resealer: a.sealing,
 		Waker: a.waker, Canceller: a.janitor, IDs: a.ids,
-	}, api.Options{MaxData: a.config.MaxData, Verify: a.config.verify(), Log: a.log})
+	}, api.Options{
+		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,
+		Verify: a.config.verify(), Log: a.log,
+	})
 	if a.api, err = listen(ctx, a.config.Listen, handler, a.log.With("server", "api")); err != nil {
 		return fmt.Errorf("api: %w", err)
 	}
@@ -98,6 +102,8 @@ func (a *App) prepare(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("ops: %w", err), a.api.Close())
 	}
+	a.api.ending = ending{cut: handler.EndBodies, within: a.config.AnswerTimeout + handshakeTime}
+	a.ops.ending = ending{within: opsEnd}
 	return nil
 }
 
@@ -192,6 +198,14 @@ func (a *App) Run(ctx context.Context) (err error) {
 		{"ops", a.ops.Run},
 	})
 }
+
+const (
+	// handshakeTime is how much longer than others a request may take that asks a
+	// receiver whether it wants events.
+	handshakeTime = 11 * time.Second
+	// opsEnd is how long requests to the operations listener may take at the end.
+	opsEnd = 5 * time.Second
+)
 
 // watchStore returns when the store writes no more: only a restart tells what
 // it holds.

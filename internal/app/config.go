@@ -30,6 +30,9 @@ type Config struct {
 	OpsListen string `name:"ops-listen" setting:"" group:"Server" default:"127.0.0.1:9090" help:"Address of the operations listener (/livez, /readyz, pprof), host:port."`
 	Dev       bool   `name:"dev" setting:"" group:"Server" help:"Allow what only a laptop may: http, loopback and private targets, any port, readable logs."`
 
+	AnswerTimeout time.Duration `name:"answer-timeout" setting:"" group:"Server" default:"5s" help:"How long the store may take before a publish, or another write, is answered 503, 100ms to 1m. What was asked for may still be done then."`
+	BodyBudget    int           `name:"body-budget" setting:"" group:"Server" default:"67108864" help:"Bytes of request bodies in memory at once, until they are answered, at least 33554432. A key has at most a quarter of it; over that its requests are answered 429."`
+
 	Concurrency     int           `name:"concurrency" setting:"" group:"Delivery" default:"1024" help:"Attempts in flight at once on this node, 1 to 100000. Each endpoint has a limit of its own besides."`
 	HostConcurrency int           `name:"host-concurrency" setting:"" group:"Delivery" placeholder:"N" help:"Attempts in flight at once to one host, whosever endpoints they are. Default: a quarter of --concurrency, at least 64."`
 	PollOnly        bool          `name:"poll-only" setting:"" group:"Delivery" help:"Neither send nor hear wake-ups between nodes (LISTEN/NOTIFY), which some networks do not let through: other nodes' events then start up to a second later."`
@@ -85,6 +88,8 @@ func (c Config) Validate(named func(setting string) string) error {
 	refuse(!isAddress(c.OpsListen), "ops-listen", "must be host:port, with a port from 0 to 65535")
 	refuse(c.Listen == c.OpsListen && isAddress(c.Listen) && !strings.HasSuffix(c.Listen, ":0"),
 		"ops-listen", "must not be the address of the API")
+	refuse(c.AnswerTimeout < 100*time.Millisecond || c.AnswerTimeout > time.Minute, "answer-timeout", "must be 100ms to 1m")
+	refuse(c.BodyBudget < 32<<20 || c.BodyBudget > 1<<40, "body-budget", "must be 33554432 to 1099511627776 bytes")
 	refuse(c.Concurrency < 1 || c.Concurrency > 100_000, "concurrency", "must be 1 to 100000")
 	refuse(c.HostConcurrency < 0 || c.HostConcurrency > 100_000, "host-concurrency", "must be 1 to 100000, or 0 for the default")
 	refuse(c.DrainTimeout < time.Second || c.DrainTimeout > 10*time.Minute, "drain-timeout", "must be 1s to 10m")

@@ -21,11 +21,21 @@ import (
 type server struct {
 	listener net.Listener
 	http     *http.Server
+	log      *slog.Logger
+	ending   ending // set before Run
 }
 
-// Requests that are read or answered when the server ends get this long; it is
-// more than the ReadTimeout, so that none is cut for being slow within bounds.
-const answerTime = 35 * time.Second
+// ending is how a server ends.
+type ending struct {
+	cut    func()        // called bodyGrace after the end began: gives up bodies that are still being read
+	within time.Duration // until the requests at hand must be answered
+}
+
+// bodyGrace is how long bodies that are being read when the server ends may go
+// on arriving. With half a second in which net/http keeps the connection of a
+// body that was cut, so that the client sees the answer, the end takes less than
+// a second.
+const bodyGrace = 250 * time.Millisecond
 
 // listen binds address; log is marked with the server's name.
 func listen(ctx context.Context, address string, handler http.Handler, log *slog.Logger) (*server, error) {
@@ -33,10 +43,11 @@ func listen(ctx context.Context, address string, handler http.Handler, log *slog
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	return &server{listener: listener, http: &http.Server{
+	return &server{listener: listener, log: log, http: &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second,
+		ReadTimeout:       30 * time.Second, // the API's handler sets one of its own for bodies,
+		WriteTimeout:      3 * time.Minute,  // and for answers: this one is longer than the slowest body may take
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
@@ -63,15 +74,33 @@ func (s *server) Run(ctx context.Context) error {
 	})
 	<-failed.Done()
 
-	answer, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
-	defer cancel()
-	if late := s.http.Shutdown(answer); late != nil {
-		late = fmt.Errorf("requests cut: %w", late)
-		serving.Wait()
-		return errors.Join(err, late, s.http.Close())
+	if s.ending.cut != nil {
+		cut := time.AfterFunc(bodyGrace, s.ending.cut)
+		defer cut.Stop()
+	}
+	if !s.shutdown(context.WithoutCancel(ctx)) {
+		s.log.WarnContext(ctx, "requests cut at the end", "after", s.ending.within)
+		err = errors.Join(err, s.http.Close())
 	}
 	serving.Wait()
 	return err
+}
+
+// shutdown reports whether all requests at hand were answered in time. It
+// begins again every 100 ms: Shutdown looks at first after a millisecond, and
+// then more and more seldom.
+func (s *server) shutdown(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, s.ending.within)
+	defer cancel()
+	for ctx.Err() == nil {
+		look, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+		err := s.http.Shutdown(look)
+		stop()
+		if err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // readiness says whether the server should get traffic.

@@ -28,6 +28,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -127,8 +128,9 @@ func New(inbox store.Inbox, index *Index, dispatch Dispatcher, opts Options) *In
 // Publish stores the events, all or none, and returns a receipt for each. It
 // gives them their ids and times. A [postrider.KeyTakenError] names the event
 // whose idempotency key stands for other content; a [postrider.OverloadError]
-// means that too many wait already. When ctx ends first, the events may be
-// stored or not.
+// means that too many wait already. When ctx ends first, the error wraps its
+// cause. Events that no commit has taken yet are not stored then; others may be,
+// and only the same publish again, with its idempotency keys, tells.
 func (in *Ingest) Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error) {
 	return in.publish(ctx, &publish{events: events})
 }
@@ -156,8 +158,28 @@ func (in *Ingest) publish(ctx context.Context, p *publish) ([]postrider.Receipt,
 		in.idle.Put(p.done)
 		return p.receipts, p.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("publish: %w", context.Cause(ctx))
 	}
+	if in.withdraw(p) {
+		in.idle.Put(p.done)
+		return nil, fmt.Errorf("publish: not stored: %w", context.Cause(ctx))
+	}
+	return nil, fmt.Errorf("publish: wait for the commit: %w", context.Cause(ctx))
+}
+
+// withdraw takes a publish out of the line for the next groups, and reports
+// whether it was still there. Those that give up are mostly the oldest, which
+// stand in front.
+func (in *Ingest) withdraw(p *publish) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	i := slices.Index(in.waiting, p)
+	if i < 0 {
+		return false
+	}
+	in.waiting = slices.Delete(in.waiting, i, i+1)
+	in.events -= len(p.events)
+	in.bytes -= p.bytes
+	return true
 }
 
 func (in *Ingest) enqueue(p *publish) error {

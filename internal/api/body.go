@@ -64,6 +64,7 @@ func recycle(buf *bytes.Buffer) {
 		if kept := &buffers[i]; buf.Cap() == kept.size {
 			buf.Reset()
 			kept.free.Put(buf)
+			return // it is another body's by now
 		}
 	}
 }

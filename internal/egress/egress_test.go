@@ -1,6 +1,7 @@
 package egress_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -10,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -321,6 +323,39 @@ func TestTimestampsHaveSixDigits(t *testing.T) {
 			t.Errorf("no %s in %s", want, built.Bytes)
 		}
 		built.Release()
+	}
+}
+
+// TestARetryHasTheSameIDAndATimeOfItsOwn compares the requests of two attempts
+// of a delivery.
+func TestARetryHasTheSameIDAndATimeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	e, to := open(t, laptop()), routed("http://127.0.0.1:1/")
+	c := claimed(event(`{}`))
+	var ids, times, bodies []string
+	for _, at := range []time.Time{time.Unix(1777863721, 0), time.Unix(1777863726, 999999999)} {
+		built, err := e.Build(&c, &to, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, body, _ := strings.Cut(string(built.Bytes), "\r\n\r\n")
+		request, err := http.ReadRequest(bufio.NewReader(strings.NewReader(head + "\r\n\r\n")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := signature.Verifier{Keys: []signature.Key{{Secret: secretOf(1)}}}
+		if err := v.Verify(request.Header, []byte(body), at); err != nil {
+			t.Error(err)
+		}
+		ids, times, bodies = append(ids, request.Header.Get("Webhook-Id")), append(times, request.Header.Get("Webhook-Timestamp")), append(bodies, body)
+		built.Release()
+		c.Attempt++
+	}
+	if ids[0] != c.Event.ID.String() || ids[1] != ids[0] || bodies[1] != bodies[0] {
+		t.Errorf("ids %q, bodies %q; want the event's and the same", ids, bodies)
+	}
+	if want := []string{"1777863721", "1777863726"}; !slices.Equal(times, want) {
+		t.Errorf("times %q, want %q", times, want)
 	}
 }
 

@@ -124,7 +124,7 @@ func isAside(parsed *kong.Context) bool {
 	if node == nil {
 		return false
 	}
-	_, is := reflect.Indirect(node.Target).Interface().(interface{ isAside() })
+	_, is := reflect.TypeAssert[interface{ isAside() }](reflect.Indirect(node.Target))
 	return is
 }
 

@@ -37,17 +37,15 @@ func (i *instant) Decode(ctx *kong.DecodeContext) (err error) {
 
 var errInstant = errors.New("must be a time like 2026-05-04T12:00:00Z, a date like 2026-05-04, or how long ago, as in -1h or -7d")
 
-// parseInstant reads a time; one that is relative is before now.
+// parseInstant reads a time; one that is relative is before now, with a hyphen
+// or without.
 func parseInstant(text string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if at, err := time.Parse(layout, text); err == nil {
 			return at, nil
 		}
 	}
-	ago, negative := strings.CutPrefix(text, "-")
-	if !negative || strings.HasPrefix(ago, "-") {
-		return time.Time{}, errInstant
-	}
+	ago := strings.TrimPrefix(text, "-")
 	if days, ok := strings.CutSuffix(ago, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
 		if err != nil {
@@ -56,7 +54,7 @@ func parseInstant(text string, now time.Time) (time.Time, error) {
 		return now.AddDate(0, 0, -int(n)), nil
 	}
 	span, err := time.ParseDuration(ago)
-	if err != nil || strings.HasPrefix(ago, "+") {
+	if err != nil || strings.ContainsAny(ago, "+-") {
 		return time.Time{}, errInstant
 	}
 	return now.Add(-span), nil

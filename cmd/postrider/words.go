@@ -49,6 +49,12 @@ func (w words) faults(fields []client.Field) string {
 
 func (w words) fault(f client.Field) string {
 	name, part := w.of(f.Name)
+	if event, ok := strings.CutPrefix(f.Name, "events["); ok && w.arguments["file"] {
+		n, field, _ := strings.Cut(event, "].")
+		if i, err := strconv.Atoi(n); err == nil {
+			return fmt.Sprintf("FILE: event %d: %s %s", i+1, field, f.Reason)
+		}
+	}
 	if name == "" {
 		return f.Name + " " + f.Reason
 	}

@@ -10,17 +10,18 @@ type pace struct {
 	at     time.Time
 	short  bool      // it was asked for more than it had
 	urgent time.Time // when something of another lane started last
+	asked  int       // deliveries that the claim under way asks for
 }
 
 // The bounds of the pace, in deliveries; how long endpoints that wait for it
-// are left alone when nothing else happens, which keeps bursts short; and how
-// much is leased ahead.
+// are left alone when nothing else happens, which keeps bursts short; and for
+// how long what is leased ahead lasts.
 const (
 	leastBulk = 300
 	firstBulk = 1500
 	mostBulk  = 20_000
 	bulkStep  = 2 * time.Millisecond
-	bulkAhead = 2000
+	bulkAhead = 100 * time.Millisecond
 )
 
 func (p *pace) refill(now time.Time) {
@@ -59,10 +60,18 @@ func (p *pace) adjust(now time.Time, l load) {
 }
 
 // roomForBulk reports whether one more of a bulk lane may be leased before it
-// starts: of all, as many as start within their leases at the slowest pace, and
-// of an endpoint half of its credit, so that first attempts find some.
+// starts: of an endpoint half of its credit, so that first attempts find some,
+// and no more than it leaves for others.
 func (c *core) roomForBulk(ep *endpoint) bool {
-	return c.leased[bulkLane] < bulkAhead && len(ep.held[bulkLane])+ep.asked[bulkLane] < max(1, ep.room(c.opts.Prefetch)/2)
+	room, has := c.roomOfBulk(), len(ep.held[bulkLane])+ep.asked[bulkLane]
+	return room > 0 && has < max(1, min(room, ep.room(c.opts.Prefetch)/2))
+}
+
+// roomOfBulk returns how many more of the bulk lanes may be leased: as many as
+// start soon at the present pace, and at most half of the stock.
+func (c *core) roomOfBulk() int {
+	soon := max(c.bulk.rate, leastBulk) * bulkAhead.Seconds()
+	return min(int(soon), max(1, c.opts.Concurrency/2)) - c.leased[bulkLane]
 }
 
 // wait lines an endpoint up whose bulk is due, until the pace allows it.

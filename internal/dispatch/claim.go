@@ -23,7 +23,7 @@ func (c *core) claim(now time.Time) {
 		return
 	}
 	claim := &store.Claim{Token: c.nextToken()}
-	for len(claim.Wants)+len(postrider.Lanes) <= maxWants && c.inHand < c.opts.MaxHeld {
+	for len(claim.Wants)+len(postrider.Lanes) <= maxWants && c.roomInStock() > 0 {
 		ep := c.claimable.pop()
 		if ep == nil {
 			break
@@ -68,6 +68,10 @@ func (c *core) wantsClaim(now time.Time, ep *endpoint) bool {
 		return false
 	}
 	if c.laneDue(now, ep, 0) || c.laneDue(now, ep, 1) || c.laneDue(now, ep, 2) {
+		if !c.mayStock(now, ep) {
+			c.setAside(ep)
+			return false
+		}
 		return true
 	}
 	if ep.lanes[1].isDue(now) {
@@ -111,7 +115,7 @@ func (c *core) wants(now time.Time, ep *endpoint) []store.Want {
 	ep.asked[suspectLane] = suspects
 	c.leased[suspectLane] += suspects
 	c.isolation.left -= suspects
-	free := min(ep.room(c.opts.Prefetch)-ep.credit-suspects, maxAsked)
+	free := min(ep.room(c.opts.Prefetch)-ep.credit-suspects, maxAsked, c.shareOfStock(ep)-suspects)
 	for turn := ep.turn + 1; free > 0; turn++ {
 		for _, l := range laneTurns[turn%len(laneTurns)] {
 			if c.laneDue(now, ep, l) {
@@ -131,6 +135,10 @@ func (c *core) wants(now time.Time, ep *endpoint) []store.Want {
 			Endpoint: ep.id, Lane: postrider.Lanes[l], N: n, Lease: c.grant(ep), After: ep.lanes[l].low,
 		})
 		c.credit(ep, n)
+		c.stocked(now, ep, n)
+		if l == bulkLane {
+			c.bulk.asked += n
+		}
 		// Whatever is found while the claim is under way sets it again.
 		ep.lanes[l].waiting = false
 	}
@@ -139,7 +147,7 @@ func (c *core) wants(now time.Time, ep *endpoint) []store.Want {
 
 // claimed takes up what a claim brought.
 func (c *core) claimed(now time.Time, in claimed) {
-	c.claiming = false
+	c.claiming, c.bulk.asked = false, 0
 	c.claimRest = now.Add(rest(now.Sub(in.asked)))
 	for i, w := range in.claim.Wants {
 		ep, l := c.endpoint(w.Endpoint), laneIndex(w.Lane)

@@ -34,6 +34,7 @@ type core struct {
 	budget      budget                         // for retries
 	bulk        pace                           // for the bulk lanes
 	isolation   isolation                      // for the suspect lanes
+	stock       stock                          // what is leased and not started
 	leased      [laneCount]int                 // by lane: asked for, admitted or held
 	network     network                        // whether the node's own is broken
 	shards      shards                         // which endpoints are this node's
@@ -120,7 +121,7 @@ type endpoint struct {
 	latency   time.Duration  // of its answers, smoothed
 
 	startable, claimable, starved, patient bool // it is in that ring
-	isolated                               bool // likewise in isolation.wait
+	isolated, aside                        bool // likewise in isolation.wait and stock.aside
 	idle                                   bool // there was nothing to know of it lately
 	timer                                  int  // its place in the heap and one; 0: none
 	wakeAt                                 time.Time
@@ -262,6 +263,7 @@ func (c *core) act(now time.Time) *actions {
 	c.feedBulk(now)
 	c.nextRound(now)
 	c.start(now)
+	c.restock(now)
 	c.claim(now)
 	c.feelPressure(now)
 	c.do.bulk = max(c.patient.len(), c.leased[bulkLane])
@@ -272,7 +274,7 @@ func (c *core) act(now time.Time) *actions {
 	if c.starved.len() > 0 {
 		c.do.wakeAt = sooner(c.do.wakeAt, now.Add(hungry))
 	}
-	if c.patient.len() > 0 {
+	if c.patient.len() > 0 && (c.roomOfBulk() > 0 || c.leased[bulkLane] > c.bulk.asked) {
 		c.do.wakeAt = sooner(c.do.wakeAt, now.Add(bulkStep))
 	}
 	if at := c.nextRoundAt(now); !at.IsZero() {
@@ -411,7 +413,7 @@ func (c *core) review(now time.Time, ep *endpoint) {
 // forget drops an endpoint about which there has been nothing to know since
 // the last time it was asked.
 func (c *core) forget(now time.Time, ep *endpoint) {
-	idle := ep.credit+ep.unsettled == 0 && !ep.startable && !ep.claimable && !ep.starved && !ep.patient && !ep.isolated && !ep.gone &&
+	idle := ep.credit+ep.unsettled == 0 && !ep.startable && !ep.claimable && !ep.starved && !ep.patient && !ep.isolated && !ep.aside && !ep.gone &&
 		(ep.calm(now) || !ep.known || !c.shards.has(ep.shard)) &&
 		!slices.ContainsFunc(ep.lanes[:], func(l lane) bool { return l.waiting })
 	if idle && ep.idle {

@@ -23,7 +23,9 @@
 //   - A request leaves only while its lease covers its deadline, so a delivery
 //     is attempted by one node at a time, and by another if that one dies.
 //   - Every request that left is settled, or its lease ends and it is recorded
-//     as lost.
+//     as lost. A node leases at most one delivery for each of its slots before
+//     it starts, so that a death records at most that many lost attempts that
+//     were not made.
 //   - Wake-ups may be lost: a scan of the queue finds what they would have
 //     named.
 //   - When Run returns, every attempt that it started is settled or abandoned
@@ -73,7 +75,6 @@ type Options struct {
 	Concurrency     int           // attempts in flight, of one endpoint 32 or a quarter of it at most; default 1,024
 	HostConcurrency int           // attempts in flight to one host, whosever endpoints they are; default a quarter of Concurrency, at least 64
 	Prefetch        int           // an endpoint's credit, in multiples of its limit; default 2
-	MaxHeld         int           // credit over all endpoints; default 8,192
 	MaxUnsettled    int           // attempts started and not committed; default 4,096
 	LeaseMargin     time.Duration // a lease is the endpoint's timeout and this; default 15 s
 	Scan            time.Duration // between two looks at the whole queue; default 30 s
@@ -96,7 +97,6 @@ func (o Options) withDefaults() Options {
 	o.Concurrency = cmp.Or(o.Concurrency, 1024)
 	o.HostConcurrency = cmp.Or(o.HostConcurrency, max(64, o.Concurrency/4))
 	o.Prefetch = cmp.Or(o.Prefetch, 2)
-	o.MaxHeld = cmp.Or(o.MaxHeld, 8192)
 	o.MaxUnsettled = cmp.Or(o.MaxUnsettled, 4096)
 	o.LeaseMargin = cmp.Or(o.LeaseMargin, 15*time.Second)
 	o.Scan = cmp.Or(o.Scan, 30*time.Second)

@@ -112,12 +112,12 @@ func (c *core) suspectsNow(now time.Time, ep *endpoint) int {
 	switch free := ep.slots() - ep.inFlight; {
 	case !ep.lanes[suspectLane].isDue(now), !c.mayIsolate(now), c.inFlight >= c.opts.Concurrency:
 		return 0
-	case ep.host.inFlight >= c.opts.HostConcurrency, now.Before(ep.restUntil):
+	case c.roomInStock() <= 0, ep.host.inFlight >= c.opts.HostConcurrency, now.Before(ep.restUntil):
 		return 0
 	case free <= 0 && ep.latency > soon:
 		return 0
 	default:
-		return min(max(1, free), c.isolation.left)
+		return min(max(1, free), c.isolation.left, c.roomInStock())
 	}
 }
 

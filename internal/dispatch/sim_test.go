@@ -425,6 +425,9 @@ func (w *world) checkAccounts(c *core) {
 	if len(c.admitted) == 0 && leased != c.leased || suspected != c.suspected {
 		w.t.Errorf("by lane %d leased and %d attempts suspected, counted as %d and %d", leased, suspected, c.leased, c.suspected)
 	}
+	if c.roomInStock() < 0 {
+		w.t.Errorf("%d deliveries are leased before they start, limit %d", inHand-inFlight, c.opts.Concurrency)
+	}
 	if inHand != c.inHand || inFlight != c.inFlight {
 		w.t.Errorf("%d in hand and %d in flight, counted as %d and %d", inHand, inFlight, c.inHand, c.inFlight)
 	}

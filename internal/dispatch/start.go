@@ -17,7 +17,7 @@ func (c *core) admit(now time.Time, in admit) {
 	}
 	var token postrider.Token
 	for _, d := range in.deliveries {
-		if c.inHand >= c.opts.MaxHeld || c.unsettled >= c.opts.MaxUnsettled {
+		if c.roomInStock() <= 0 || c.unsettled >= c.opts.MaxUnsettled {
 			break
 		}
 		ep := c.mine(d.Endpoint)
@@ -33,6 +33,7 @@ func (c *core) admit(now time.Time, in admit) {
 		}
 		d.Token, d.Lease = token, c.grant(ep)
 		c.credit(ep, 1)
+		c.stocked(now, ep, 1)
 		c.leased[laneIndex(d.Lane)]++
 	}
 }
@@ -44,6 +45,7 @@ func (c *core) admits(now time.Time, ep *endpoint, l int) bool {
 	lane := &ep.lanes[l]
 	older := (ep.asked[l] > 0 || lane.waiting) && now.Sub(lane.due) > 4*mostRest
 	room := postrider.Lanes[l] != postrider.LaneBulk || c.roomForBulk(ep)
+	room = room && c.mayStock(now, ep) && ep.credit-ep.inFlight < c.roomInStock()
 	return room && !c.gated(now, ep) && !ep.suspect && !older && ep.credit < ep.room(c.opts.Prefetch)
 }
 
@@ -181,6 +183,7 @@ func (c *core) startOne(now time.Time, ep *endpoint) {
 		return
 	}
 	it := ep.take(l)
+	c.stocked(now, ep, -1)
 	c.leased[l]--
 	if it.Lane == postrider.LaneBulk {
 		c.bulk.tokens--
@@ -377,6 +380,7 @@ func (c *core) feelPressure(now time.Time) {
 		}
 		c.forget(now, ep)
 	}
+	c.takeStock(now)
 	c.networkBroken(now) // forgets hosts, too
 	c.bulk.adjust(now, c.load)
 	rate := float64(c.settles) / since.Seconds()

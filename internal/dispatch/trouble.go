@@ -78,11 +78,14 @@ func (ep *endpoint) room(prefetch int) int {
 		prefetch = max(prefetch, int(min(maxPrefetch, time.Second/2/ep.latency)))
 	}
 	n := ep.slots() * prefetch
+	if ep.latency > time.Second { // there is time to claim the next before an answer
+		n = min(n, ep.slots()+1)
+	}
 	if ep.host != nil && ep.host.full {
 		n = min(n, ep.inFlight+1)
 	}
 	if r := ep.policy.Rate; r.Attempts > 0 {
-		n = min(n, ep.inFlight+1+int(5*perSecond(r)))
+		n = min(n, ep.inFlight+1+int(perSecond(r)/10))
 	}
 	return n
 }

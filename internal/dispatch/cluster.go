@@ -19,6 +19,7 @@ import (
 // cluster is what the rim knows of the other nodes.
 type cluster struct {
 	instance [16]byte
+	lock     nodeLock
 	others   atomic.Bool              // there are some
 	dead     chan []uint32            // to be reclaimed
 	owned    atomic.Pointer[shardSet] // as of the last beat
@@ -30,6 +31,8 @@ type cluster struct {
 	mu   sync.Mutex
 	news map[store.DueLane]struct{} // whose nodes are to hear of it
 	look []postrider.EndpointID
+
+	deadBefore []uint32 // at the last beat; of belong alone
 }
 
 func newCluster() *cluster {
@@ -38,8 +41,48 @@ func newCluster() *cluster {
 		beatNow: signal(), gained: signal(), woken: signal(), say: signal(), dead: make(chan []uint32, 1),
 		news: map[store.DueLane]struct{}{},
 	}
+	c.lock.tried, c.lock.since = make(chan struct{}), time.Now()
 	_, _ = rand.Read(c.instance[:]) // never fails
 	return c
+}
+
+// nodeLock is whether this node has its lock.
+type nodeLock struct {
+	tried chan struct{} // closed when the lock was taken, or could not be, for the first time
+
+	mu     sync.Mutex
+	once   bool      // tried is closed
+	held   bool      // the lock is held
+	since  time.Time // when that changed, or the node started
+	losses int       // how often it was lost
+}
+
+// set notes that the lock is held, or is not.
+func (l *nodeLock) set(held bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.once {
+		l.once = true
+		close(l.tried)
+	}
+	if l.held == held {
+		return
+	}
+	l.held, l.since = held, time.Now()
+	if !held {
+		l.losses++
+	}
+}
+
+// state returns how often the lock was lost, and since when it has not been
+// held; zero: it is.
+func (l *nodeLock) state() (losses int, without time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.held {
+		without = l.since
+	}
+	return l.losses, without
 }
 
 // The messages between nodes: the sender's incarnation, a verb, and what it is
@@ -51,10 +94,18 @@ const (
 	verbLook   = "look"   // endpoints: something of them is due that is not new
 )
 
-// join makes this node known before it starts anything.
+// join makes this node known before it starts anything; with its lock, so that
+// its death is seen from then on.
 func (d *Dispatcher) join(ctx context.Context) error {
 	if d.opts.Cluster.Nodes == nil {
 		return nil
+	}
+	patience := time.NewTimer(d.opts.Cluster.TTL)
+	defer patience.Stop()
+	select {
+	case <-d.cluster.lock.tried:
+	case <-patience.C:
+	case <-ctx.Done():
 	}
 	_, err := d.sayAlive(ctx, store.Beat{})
 	if errors.Is(err, postrider.ErrConflict) {
@@ -70,9 +121,9 @@ func (d *Dispatcher) sayAlive(ctx context.Context, b store.Beat) (store.Roster, 
 	return d.opts.Cluster.Nodes.Beat(ctx, b)
 }
 
-// belong says that this node lives, takes the shards it is given, gives up
-// those it is to, and takes over what the dead held; until the loop has ended.
-// Then it leaves, so that nobody waits for it.
+// belong sends heartbeats, takes the shards that it is given, gives up those that
+// it is to, and has dead nodes reclaimed; until the loop has ended. Then it
+// leaves, so that nobody waits for it.
 func (d *Dispatcher) belong(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -94,15 +145,19 @@ func (d *Dispatcher) belong(ctx context.Context) {
 		if asked.Sub(last) > d.opts.Cluster.TTL {
 			steady = asked
 		}
-		dead, err := d.beat(ctx, asked)
+		roster, err := d.beat(ctx, asked)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			d.opts.Log.WarnContext(ctx, "sign of life not given", "error", err)
+			d.opts.Log.WarnContext(ctx, "heartbeat not stored", "error", err)
 			d.health.failed(err)
 		case err == nil:
 			last = asked
+			dead := roster.Gone
 			// After the store was away for all, the others get the time to come back.
-			if len(dead) > 0 && asked.Sub(steady) > d.opts.Cluster.TTL {
+			if asked.Sub(steady) > d.opts.Cluster.TTL {
+				dead = append(dead, roster.Silent...)
+			}
+			if len(dead) > 0 {
 				select {
 				case d.cluster.dead <- dead:
 				default: // it is at work on them
@@ -113,8 +168,9 @@ func (d *Dispatcher) belong(ctx context.Context) {
 	}
 }
 
-// beat does one round and returns the nodes that are dead.
-func (d *Dispatcher) beat(ctx context.Context, asked time.Time) ([]uint32, error) {
+// beat sends one heartbeat and takes up the roster that it returns. A node that
+// has lost its lock owns nothing until a beat after it has the lock again.
+func (d *Dispatcher) beat(ctx context.Context, asked time.Time) (store.Roster, error) {
 	answer := make(chan []uint8, 1)
 	var drained []uint8
 	if d.post(beating{answer}) {
@@ -123,9 +179,17 @@ func (d *Dispatcher) beat(ctx context.Context, asked time.Time) ([]uint32, error
 		case <-d.done:
 		}
 	}
-	r, err := d.sayAlive(ctx, store.Beat{Release: drained, Leaving: d.ending.Load()})
+	losses, without := d.cluster.lock.state()
+	r, err := d.sayAlive(ctx, store.Beat{
+		Release: drained, Leaving: d.ending.Load(),
+		Unlocked: !without.IsZero() && asked.Sub(without) > d.opts.Cluster.TTL,
+	})
 	if err != nil {
-		return nil, err
+		return r, err
+	}
+	until := asked.Add(d.opts.Cluster.TTL)
+	if now, _ := d.cluster.lock.state(); r.Unlocked || now != losses {
+		until = time.Time{}
 	}
 	had, has := d.cluster.owned.Load(), new(shardSet)
 	gained := false
@@ -136,19 +200,28 @@ func (d *Dispatcher) beat(ctx context.Context, asked time.Time) ([]uint32, error
 	var known []postrider.Circuit
 	if gained {
 		if known, err = d.loadCircuits(ctx, has); err != nil {
-			return nil, err
+			return r, err
 		}
 	}
 	d.cluster.owned.Store(has)
 	d.cluster.others.Store(r.Nodes > 1)
-	d.post(roster{r, asked.Add(d.opts.Cluster.TTL), known})
-	if gained {
+	d.post(roster{r, until, known})
+	if gained || d.cluster.reclaimed(r) {
 		signal(d.cluster.gained)
 	}
 	if len(drained) > 0 || gained {
 		d.tell(ctx, verbRoster)
 	}
-	return r.Dead, nil
+	return r, nil
+}
+
+// reclaimed reports whether nodes that were dead at the last beat are no longer:
+// what they had leased is due then, at whatever node.
+func (c *cluster) reclaimed(r store.Roster) bool {
+	dead := slices.Concat(r.Gone, r.Silent)
+	some := slices.ContainsFunc(c.deadBefore, func(incarnation uint32) bool { return !slices.Contains(dead, incarnation) })
+	c.deadBefore = dead
+	return some
 }
 
 // loadCircuits returns the circuits that ever changed, of some shards or, with
@@ -328,28 +401,31 @@ func (d *Dispatcher) tell(ctx context.Context, message string) {
 	}
 }
 
-// listen hears the other nodes until ctx ends. When the connection is lost it
-// is made again, and what was missed is polled for.
-func (d *Dispatcher) listen(ctx context.Context) {
-	if d.opts.Cluster.PollOnly {
-		return
-	}
-	const most = 5 * time.Second
-	wait := 100 * time.Millisecond
+// hold holds this node's lock and hears the other nodes, until ctx ends. While
+// the connection is lost the node starts nothing, and what was missed is polled
+// for.
+func (d *Dispatcher) hold(ctx context.Context) {
+	const least, most = 50 * time.Millisecond, time.Second
+	var wait time.Duration
 	for ctx.Err() == nil {
-		err := d.opts.Cluster.Nodes.Listen(ctx, func(message string) {
-			wait = 100 * time.Millisecond
+		err := d.opts.Cluster.Nodes.Hold(ctx, d.opts.Cluster.Incarnation, func(message string) {
+			if message == "" {
+				wait = 0
+				d.cluster.lock.set(true)
+			}
 			d.heard(message)
 		})
+		d.cluster.lock.set(false)
+		d.post(unlocked{})
 		if ctx.Err() != nil {
 			return
 		}
-		d.opts.Log.WarnContext(ctx, "wake-ups not heard, polling meanwhile", "error", err, "again_in", wait.String())
+		d.opts.Log.WarnContext(ctx, "lock of this node not held", "error", err, "again_in", wait.String())
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
 		}
-		wait = min(2*wait, most)
+		wait = min(max(2*wait, least), most)
 	}
 }
 
@@ -361,7 +437,7 @@ func (d *Dispatcher) heard(message string) {
 		return
 	}
 	from, rest, _ := strings.Cut(message, " ")
-	if from == fmt.Sprintf("%08x", d.opts.Cluster.Incarnation) {
+	if d.opts.Cluster.PollOnly || from == fmt.Sprintf("%08x", d.opts.Cluster.Incarnation) {
 		return
 	}
 	verb, about, _ := strings.Cut(rest, " ")

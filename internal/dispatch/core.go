@@ -179,6 +179,7 @@ type (
 		until    time.Time           // what is said holds
 		circuits []postrider.Circuit // of shards that are new
 	}
+	unlocked    struct{}                                // this node has lost its lock, and may have lost its shards
 	notDisabled struct{ endpoint postrider.EndpointID } // it asked for no more, and is still enabled
 	woken       struct{ endpoint postrider.EndpointID } // something of it is due, on whatever node
 	beating     struct{ drained chan<- []uint8 }        // which shards can be given up now
@@ -241,6 +242,8 @@ func (c *core) step(now time.Time, input any) {
 		c.circuitStored(now, in)
 	case roster:
 		c.share(now, in)
+	case unlocked:
+		c.shards.until = time.Time{}
 	case beating:
 		in.drained <- c.drainedShards()
 	case load:

@@ -130,14 +130,14 @@ func (l *line) Wake(ctx context.Context, message string) error {
 	return l.Store.Wake(ctx, message)
 }
 
-func (l *line) Listen(ctx context.Context, heard func(string)) error {
-	if err := l.call("listen"); err != nil {
+func (l *line) Hold(ctx context.Context, incarnation uint32, heard func(string)) error {
+	if err := l.call("hold"); err != nil {
 		return err
 	}
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
 	l.set(func(l *line) { l.cut = cut })
-	return l.Store.Listen(ctx, heard)
+	return l.Store.Hold(ctx, incarnation, heard)
 }
 
 // node is one of several dispatchers.
@@ -243,7 +243,7 @@ func TestPromise7WhatAnotherNodePublishedIsFound(t *testing.T) {
 			if by[1]+by[2] != 3*tt.endpoints || by[1] == 0 || by[2] == 0 || last > tt.within || r.twice() > 0 {
 				t.Errorf("%s: requests by node %v, the last after %v; want %d by both, within %v", tt.name, by, last, 3*tt.endpoints, tt.within)
 			}
-			if tt.pollOnly && nodes[0].count("wake")+nodes[0].count("listen") > 0 {
+			if tt.pollOnly && nodes[0].count("wake") > 0 {
 				t.Errorf("%s: wake-ups are used", tt.name)
 			}
 			end(t, nodes...)
@@ -530,8 +530,8 @@ func TestNothingIsAskedForInAHurryAgain(t *testing.T) {
 		change func(*line)
 		most   map[string]int // calls in a minute
 	}{
-		"the store is away":    {func(l *line) { l.away = true; l.cut() }, map[string]int{"beat": 70, "due": 80, "claim": 20, "listen": 20, "settle": 20, "wake": 70}},
-		"wake-ups break":       {func(l *line) { l.fails["listen"] = true; l.cut() }, map[string]int{"beat": 70, "listen": 20, "due": 70}},
+		"the store is away":    {func(l *line) { l.away = true; l.cut() }, map[string]int{"beat": 70, "due": 80, "claim": 20, "hold": 70, "settle": 20, "wake": 70}},
+		"wake-ups break":       {func(l *line) { l.fails["hold"] = true; l.cut() }, map[string]int{"beat": 70, "hold": 70, "due": 70}},
 		"a node stays dead":    {func(l *line) { l.fails["reclaim"] = true }, map[string]int{"beat": 70, "reclaim": 70, "wake": 140}},
 		"circuits do not load": {func(l *line) { l.fails["circuits"] = true }, map[string]int{"beat": 70, "circuits": 70}},
 	}

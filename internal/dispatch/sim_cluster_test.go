@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,6 +17,39 @@ type member struct {
 	had     shardSet
 	last    time.Time // the last beat
 	steady  time.Time // since when they come in time
+	locked  bool      // it holds its lock
+	losses  int       // how often it lost it
+	dead    []uint32  // at the last beat
+}
+
+// lock lets the node take its lock, in worlds that have locks.
+func (w *world) lock(n *simNode) {
+	if w.locks && n.alive && !n.member.locked {
+		n.member.locked = true
+		w.store.Lock(n.core.opts.Cluster.Incarnation)
+	}
+}
+
+// unlock frees the node's lock, as the end of its process or of its connection
+// does.
+func (w *world) unlock(n *simNode) {
+	if n.member.locked {
+		n.member.locked = false
+		n.member.losses++
+		w.store.Unlock(n.core.opts.Cluster.Incarnation)
+	}
+}
+
+// cut ends the connection on which a node holds its lock. The node sees it, and
+// has its lock again before others may take it for dead.
+func (w *world) cut() {
+	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	if !w.shared || !n.serves(w.now) || !n.member.locked || w.healed {
+		return
+	}
+	w.unlock(n)
+	w.step(n, unlocked{})
+	w.later(n, time.Duration(w.rng.Int64N(int64(3*time.Second))), func() { w.lock(n) })
 }
 
 // serves reports whether the node takes publishes.
@@ -36,6 +70,7 @@ func (w *world) beat(n *simNode) {
 	}
 	drained := make(chan []uint8, 1)
 	w.step(n, beating{drained})
+	losses := n.member.losses
 	opts, asked := n.core.opts.Cluster, w.now
 	r, err := w.store.Beat(w.t.Context(), store.Beat{
 		Incarnation: opts.Incarnation, TTL: opts.TTL, Release: <-drained, Leaving: n.member.leaving,
@@ -51,12 +86,19 @@ func (w *world) beat(n *simNode) {
 		n.member.steady = asked
 	}
 	n.member.last = asked
-	w.later(n, w.moment(), func() { w.enrolled(n, roster{r, asked.Add(opts.TTL), nil}) })
+	w.later(n, w.moment(), func() {
+		until := asked.Add(opts.TTL)
+		if r.Unlocked || n.member.losses != losses {
+			until = time.Time{}
+		}
+		w.enrolled(n, roster{r, until, nil})
+	})
 	if n.member.leaving && n.core.drained() {
 		n.member.gone, n.alive = true, false
 		if err := w.store.Forget(w.t.Context(), opts.Incarnation); err != nil {
 			w.t.Fatal(err)
 		}
+		w.unlock(n)
 		return
 	}
 	again()
@@ -83,17 +125,24 @@ func (w *world) enrolled(n *simNode, r roster) {
 		}
 	}
 	w.step(n, r)
-	if gained {
+	dead := slices.Concat(r.Gone, r.Silent)
+	if gained || slices.ContainsFunc(n.member.dead, func(i uint32) bool { return !slices.Contains(dead, i) }) {
 		w.poll(n)
 	}
+	n.member.dead = dead
+	w.reclaim(r.Gone)
 	if n.member.last.Sub(n.member.steady) > n.core.opts.Cluster.TTL {
-		for _, dead := range r.Dead {
-			if _, err := w.store.Reclaim(w.t.Context(), dead, 1000); err != nil {
-				w.t.Fatal(err)
-			}
-			// What it had begun may be made again.
-			maps.DeleteFunc(w.sending, func(_ postrider.DeliveryID, by uint32) bool { return by == dead })
+		w.reclaim(r.Silent)
+	}
+}
+
+func (w *world) reclaim(dead []uint32) {
+	for _, incarnation := range dead {
+		if _, err := w.store.Reclaim(w.t.Context(), incarnation, 1000); err != nil {
+			w.t.Fatal(err)
 		}
+		// What it had begun may be made again.
+		maps.DeleteFunc(w.sending, func(_ postrider.DeliveryID, by uint32) bool { return by == incarnation })
 	}
 }
 

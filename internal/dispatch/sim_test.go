@@ -48,6 +48,7 @@ type world struct {
 	order  []postrider.EndpointID // of routed, so that a seed always draws the same
 	healed bool
 	shared bool      // nodes share the endpoints out
+	locks  bool      // nodes hold locks, whose freeing shows their death at once
 	keyed  bool      // every event has an ordering key
 	hangs  int       // how many in 16 requests hang
 	away   time.Time // the database is, until then
@@ -79,6 +80,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	}
 	w.hangs = w.rng.IntN(10)
 	w.shared = seed%2 == 1
+	w.locks = w.shared && seed%4 == 1
 	clock := func() time.Time { return w.now }
 	w.store = memory.New(memory.Options{Now: clock})
 	w.ids = store.NewIDs(clock, &[32]byte{byte(seed)})
@@ -121,6 +123,7 @@ func (w *world) run() {
 	for range w.rng.IntN(4) {
 		w.at(time.Duration(w.rng.Int64N(int64(2*time.Minute))), w.freeze)
 		w.at(time.Duration(w.rng.Int64N(int64(2*time.Minute))), w.leave)
+		w.at(time.Duration(w.rng.Int64N(int64(2*time.Minute))), w.cut)
 	}
 	w.at(3*time.Minute, w.heal)
 	end := w.now.Add(time.Hour)
@@ -149,6 +152,7 @@ func (w *world) boot() {
 	w.nodes = append(w.nodes, n)
 	w.scan(n)
 	if w.shared {
+		w.lock(n)
 		w.beat(n)
 	}
 }
@@ -168,6 +172,7 @@ func (w *world) crash() {
 		return
 	}
 	n.alive = false
+	w.unlock(n)
 	clear(w.sending) // what it was sending ends with it, and with two nodes we look away once
 	w.crashes++
 	w.at(time.Duration(w.rng.Int64N(int64(10*time.Second))), w.boot)

@@ -15,17 +15,34 @@ func Shard(id postrider.EndpointID) uint8 {
 	return id[len(id)-1] // random in every id
 }
 
+// LockGrace is how long the lock of a node that may be alive stays free before
+// what the node had leased is reclaimed: a node whose connection was terminated
+// has its lock again, or has beaten, long before.
+const LockGrace = 2 * time.Second
+
 // Nodes lets several nodes share a store: each endpoint belongs to a shard,
 // and each shard to one node. A store that only one process can open has no
 // such role.
+//
+// The store knows of a node's death in two ways. A node holds a lock, which the
+// store frees when the connection of its process is gone: then the node is dead
+// at once. Where a lock cannot be had, or says nothing because the database was
+// restarted, the node is dead when its last heartbeat is too old.
 type Nodes interface {
-	// Beat says that a node is alive, and answers what it owns.
+	// Beat is a node's heartbeat. It returns which shards the node owns.
 	//
 	// The first Beat of a node makes it known. An incarnation that another
 	// instance has, alive or not yet reclaimed, is postrider.ErrConflict.
-	// A node that has not beaten for b.TTL is dead: it is listed to all until it
-	// is reclaimed, and owns its shards until then. If it beats again, it owns
-	// nothing of what others took.
+	// A node that has not beaten for b.TTL is dead: it is listed as Silent to all
+	// until it is reclaimed, and owns its shards until then. If it beats again, it
+	// owns nothing of what others took.
+	// A node that beats while it has its lock is dead as soon as the lock is free
+	// and the database was not restarted since: its shards are nobody's at once.
+	// When the lock has been free for LockGrace, and the node has not beaten, it
+	// is listed as Gone.
+	// A node that had its lock at an earlier Beat, and has it no longer, gets no
+	// shards and is told that it is Unlocked, unless b.Unlocked says that it goes
+	// on by its heartbeat alone.
 	// Shards in b.Release are nobody's at once. Shards without an owner go to
 	// nodes that have fewer than their share; a node that leaves takes none.
 	// No shard ever has two owners.
@@ -41,8 +58,9 @@ type Nodes interface {
 	// due.
 	// It returns how many; when they are fewer than limit, nothing is left for
 	// the caller to do: the node is forgotten and its shards are nobody's. A node
-	// that is alive, or not known, is left alone: 0. A node that another is
-	// reclaiming is left alone: 0; it is forgotten when the other one is done.
+	// that is neither silent nor gone, or not known, is left alone: 0. A node that
+	// another is reclaiming is left alone: 0; it is forgotten when the other one
+	// is done.
 	Reclaim(ctx context.Context, incarnation uint32, limit int) (int, error)
 
 	// Forget ends a node that has released all it had: it is not known any more,
@@ -52,25 +70,30 @@ type Nodes interface {
 	// Wake sends a short message to every node that listens. It may be lost.
 	Wake(ctx context.Context, message string) error
 
-	// Listen calls heard with every message, also this node's own, until ctx
-	// ends or the connection is lost; and with "" once it listens, since
-	// messages before that were lost.
-	Listen(ctx context.Context, heard func(message string)) error
+	// Hold takes the node's lock and holds it until ctx ends or the connection is
+	// lost; then the lock is free. Behind a proxy that shares connections between
+	// transactions there is no lock, and the heartbeat decides.
+	// While it holds, it calls heard with every message, also this node's own; and
+	// with "" once it holds, since messages before that were lost.
+	Hold(ctx context.Context, incarnation uint32, heard func(message string)) error
 }
 
-// Beat is a sign of life.
+// Beat is a heartbeat.
 type Beat struct {
 	Incarnation uint32
 	Instance    [16]byte // drawn at start: tells two nodes of one incarnation apart
 	TTL         time.Duration
 	Release     []uint8 // shards that the node gives up; nothing of theirs is in its hands
 	Leaving     bool
+	Unlocked    bool // the node cannot get its lock: its heartbeat alone shows that it lives
 }
 
 // Roster is how the shards are shared out.
 type Roster struct {
-	Nodes  int      // alive, and not leaving
-	Shards []uint8  // this node's, sorted
-	Excess int      // how many of them are above its share
-	Dead   []uint32 // incarnations to be reclaimed, sorted
+	Nodes    int      // alive, and not leaving
+	Shards   []uint8  // this node's, sorted
+	Excess   int      // how many of them are above its share
+	Unlocked bool     // this node has lost its lock: nothing may start until it has it again
+	Gone     []uint32 // incarnations to be reclaimed, sorted: their locks are free
+	Silent   []uint32 // incarnations to be reclaimed, sorted: they have not beaten for too long
 }

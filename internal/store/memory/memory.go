@@ -63,6 +63,7 @@ type Store struct {
 	fanOuts    table[postrider.EventID, *fanOut]
 	nodes      map[uint32]*node // by incarnation
 	owners     [store.Shards]*node
+	locks      map[uint32]int // that are held, by incarnation
 	listeners  map[chan string]struct{}
 }
 
@@ -82,6 +83,7 @@ func New(opts Options) *Store {
 		lines:     map[lineKey]*line{},
 		parked:    map[*delivery]struct{}{},
 		nodes:     map[uint32]*node{},
+		locks:     map[uint32]int{},
 		listeners: map[chan string]struct{}{},
 	}
 }

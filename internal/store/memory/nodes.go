@@ -12,11 +12,34 @@ import (
 
 type node struct {
 	instance [16]byte
-	until    time.Time // it is alive
+	until    time.Time // its last heartbeat holds until then
 	leaving  bool
+	locked   bool      // it had its lock at its last Beat but for those since it lost it
+	free     time.Time // since when its lock was seen free, and it has not beaten; zero: it was not
 }
 
-func (n *node) alive(now time.Time) bool { return now.Before(n.until) }
+func (n *node) silent(now time.Time) bool { return !now.Before(n.until) }
+
+func (n *node) gone(now time.Time) bool {
+	return !n.free.IsZero() && now.Sub(n.free) >= store.LockGrace
+}
+
+// Lock takes a node's lock, as its process does when it starts. A simulator
+// that has no goroutine for [Store.Hold] calls it.
+func (s *Store) Lock(incarnation uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.locks[incarnation]++
+}
+
+// Unlock frees a node's lock, as the end of its process does.
+func (s *Store) Unlock(incarnation uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.locks[incarnation]--; s.locks[incarnation] == 0 {
+		delete(s.locks, incarnation)
+	}
+}
 
 // Beat implements [store.Nodes].
 func (s *Store) Beat(_ context.Context, b store.Beat) (store.Roster, error) {
@@ -31,32 +54,61 @@ func (s *Store) Beat(_ context.Context, b store.Beat) (store.Roster, error) {
 		return store.Roster{}, fmt.Errorf("beat of incarnation %d: another instance has it: %w", b.Incarnation, postrider.ErrConflict)
 	}
 	now := s.now()
-	n.until, n.leaving = now.Add(b.TTL), b.Leaving
+	n.until, n.leaving, n.free = now.Add(b.TTL), b.Leaving, time.Time{}
+	n.locked = s.locks[b.Incarnation] > 0 || n.locked && !b.Unlocked
 	for _, shard := range b.Release {
 		if s.owners[shard] == n {
 			s.owners[shard] = nil
 		}
 	}
-	return s.rosterLocked(n, now), nil
+	s.watchLocksLocked(n, now)
+	unlocked := n.locked && s.locks[b.Incarnation] == 0
+	return s.rosterLocked(n, unlocked, now), nil
+}
+
+// watchLocksLocked notes which nodes but one have lost their locks, and takes
+// their shards.
+func (s *Store) watchLocksLocked(but *node, now time.Time) {
+	for incarnation, n := range s.nodes {
+		switch lost := n.locked && s.locks[incarnation] == 0; {
+		case n == but:
+		case !lost:
+			n.free = time.Time{}
+		case n.free.IsZero():
+			n.free = now
+		}
+	}
+	for shard, owner := range s.owners {
+		if owner != nil && !owner.free.IsZero() {
+			s.owners[shard] = nil
+		}
+	}
 }
 
 // rosterLocked gives the node what it lacks of its share, and says how the
 // shards are shared out.
-func (s *Store) rosterLocked(n *node, now time.Time) (r store.Roster) {
+func (s *Store) rosterLocked(n *node, unlocked bool, now time.Time) (r store.Roster) {
+	r.Unlocked = unlocked
 	for incarnation, other := range s.nodes {
 		switch {
-		case !other.alive(now):
-			r.Dead = append(r.Dead, incarnation)
-		case !other.leaving:
+		case other.gone(now):
+			r.Gone = append(r.Gone, incarnation)
+		case other.silent(now):
+			r.Silent = append(r.Silent, incarnation)
+		case !other.leaving && other.free.IsZero():
 			r.Nodes++
 		}
 	}
-	slices.Sort(r.Dead)
+	slices.Sort(r.Gone)
+	slices.Sort(r.Silent)
 	share := 0
 	if !n.leaving {
 		share = (store.Shards + r.Nodes - 1) / max(r.Nodes, 1)
 	}
 	lacks := share - s.ownedLocked(n)
+	if unlocked {
+		lacks = 0
+	}
 	for shard, owner := range s.owners {
 		if owner == nil && lacks > 0 {
 			s.owners[shard], owner = n, n
@@ -85,7 +137,7 @@ func (s *Store) Reclaim(_ context.Context, incarnation uint32, limit int) (int, 
 	defer s.mu.Unlock()
 	now := s.now()
 	n := s.nodes[incarnation]
-	if n == nil || n.alive(now) {
+	if n == nil || !n.silent(now) && (!n.gone(now) || s.locks[incarnation] > 0) {
 		return 0, nil
 	}
 	var suspects, others []*delivery
@@ -160,8 +212,10 @@ func (s *Store) Wake(_ context.Context, message string) error {
 	return nil
 }
 
-// Listen implements [store.Nodes]. It returns when ctx ends.
-func (s *Store) Listen(ctx context.Context, heard func(message string)) error {
+// Hold implements [store.Nodes]. It returns when ctx ends.
+func (s *Store) Hold(ctx context.Context, incarnation uint32, heard func(message string)) error {
+	s.Lock(incarnation)
+	defer s.Unlock(incarnation)
 	messages := make(chan string, 256)
 	s.mu.Lock()
 	s.listeners[messages] = struct{}{}

@@ -211,14 +211,14 @@ func TestAServerThatIsGoneIsBusy(t *testing.T) {
 	}
 }
 
-func TestListenEndsWithItsConnection(t *testing.T) {
+func TestHoldEndsWithItsConnection(t *testing.T) {
 	t.Parallel()
 	dsn := freshDSN(t)
 	s, conn := openAt(t, dsn), connect(t, dsn)
 	heard, ended := make(chan string, 8), make(chan error, 1)
 	var listening sync.WaitGroup
 	defer listening.Wait()
-	listening.Go(func() { ended <- s.Listen(t.Context(), func(message string) { heard <- message }) })
+	listening.Go(func() { ended <- s.Hold(t.Context(), 1, func(message string) { heard <- message }) })
 	if first := <-heard; first != "" {
 		t.Errorf("heard %q first, want the empty message", first)
 	}
@@ -229,11 +229,11 @@ func TestListenEndsWithItsConnection(t *testing.T) {
 		t.Errorf("heard %q, want the message that was sent", message)
 	}
 	_, err := conn.Exec(t.Context(), `select pg_terminate_backend(pid) from pg_stat_activity
-		where application_name = 'postrider-listen' and datname = current_database()`)
+		where application_name = 'postrider-node' and datname = current_database()`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; !errors.Is(err, postrider.ErrBusy) {
-		t.Errorf("Listen = %v, want ErrBusy", err)
+		t.Errorf("Hold = %v, want ErrBusy", err)
 	}
 }

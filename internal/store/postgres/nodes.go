@@ -2,9 +2,9 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net"
-	"time"
+	"maps"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,11 +23,29 @@ const lockRosterSQL = `select pg_advisory_xact_lock(hashtext('postrider_nodes'))
 
 // @now is from after the wait for the locks. Walks nodes_pkey.
 const beatSQL = `
-	insert into nodes as n (incarnation, instance, seen_at, ttl, leaving, started_at)
-	values (@incarnation, @instance, @now, @ttl, @leaving, now())
+	insert into nodes as n (incarnation, instance, seen_at, ttl, leaving, started_at, locked_on)
+	values (@incarnation, @instance, @now, @ttl, @leaving, now(), case when @locked then pg_postmaster_start_time() end)
 	on conflict (incarnation) do update
-	set seen_at = excluded.seen_at, ttl = excluded.ttl, leaving = excluded.leaving
-	where n.instance = excluded.instance`
+	set seen_at = excluded.seen_at, ttl = excluded.ttl, leaving = excluded.leaving, free_since = null,
+		locked_on = case when @locked then excluded.locked_on when not @unlocked then n.locked_on end
+	where n.instance = excluded.instance
+	returning locked_on is not null and not @locked`
+
+// A free lock says that a node is dead while the server runs on which the node
+// took it; after a restart or a failover all locks are free. Changes what has
+// changed alone. Reads all of a table of a few rows.
+const watchLocksSQL = `
+	update nodes n
+	set free_since = case when n.free_since is null then @now::timestamptz end
+	where n.incarnation <> @incarnation
+		and (n.free_since is not null)
+			<> coalesce(n.locked_on = pg_postmaster_start_time() and n.incarnation <> all (@held::bigint[]), false)`
+
+// Reads all of a table of 256 rows.
+const freeShardsSQL = `
+	update shards
+	set owner = null
+	where owner in (select n.incarnation from nodes n where n.free_since is not null)`
 
 // Reads all of a table of 256 rows.
 const giveUpSQL = `
@@ -37,7 +55,8 @@ const giveUpSQL = `
 
 // Reads all of a table of a few rows, the node itself among them.
 const rosterSQL = `
-	select n.incarnation, n.leaving, n.seen_at + n.ttl * interval '1 microsecond' <= @now
+	select n.incarnation, n.leaving, n.seen_at + n.ttl * interval '1 microsecond' <= @now, n.free_since is not null,
+		coalesce(n.free_since + @grace * interval '1 microsecond' <= @now, false)
 	from nodes n
 	order by n.incarnation`
 
@@ -47,7 +66,7 @@ const takeShardsSQL = `
 	with free as materialized (
 		select s.shard
 		from shards s
-		where s.owner is null
+		where s.owner is null and @takes
 		order by s.shard
 		limit greatest(0, @share - (select count(*) from shards where owner = @incarnation))
 	), taken as (
@@ -65,7 +84,7 @@ const takeShardsSQL = `
 	where owner = @incarnation
 	order by shard`
 
-// Beat says that a node is alive, and answers what it owns.
+// Beat is a node's heartbeat.
 func (s *Store) Beat(ctx context.Context, b store.Beat) (store.Roster, error) {
 	var roster store.Roster
 	err := s.repeat(ctx, func(bool) error {
@@ -85,33 +104,26 @@ func (s *Store) beat(ctx context.Context, tx pgx.Tx, b store.Beat) (store.Roster
 		"incarnation": int64(b.Incarnation), "instance": b.Instance[:], "ttl": b.TTL.Microseconds(),
 		"leaving": b.Leaving, "shards": shardNumbers(b.Release),
 	}
+	s.self.Store(b.Incarnation)
+	var held heldLocks
 	locks := &pgx.Batch{}
 	locks.Queue(lockSelfSQL, args)
 	locks.Queue(lockRosterSQL)
+	locks.Queue(heldLocksSQL, lockArgs(b.Incarnation)).Query(held.collect)
 	if err := tx.SendBatch(ctx, locks).Close(); err != nil {
 		return store.Roster{}, fmt.Errorf("lock the roster: %w", err)
 	}
-	args["now"] = s.clock.Now()
-	switch tag, err := tx.Exec(ctx, beatSQL, args); {
+	locked, shared := s.sessions.state(b.Incarnation, held)
+	args["now"], args["locked"], args["unlocked"] = s.clock.Now(), locked, b.Unlocked || shared
+	args["held"], args["grace"] = held.incarnations, store.LockGrace.Microseconds()
+	var r store.Roster
+	switch err := tx.QueryRow(ctx, beatSQL, args).Scan(&r.Unlocked); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return store.Roster{}, fmt.Errorf("another instance has it: %w", postrider.ErrConflict)
 	case err != nil:
 		return store.Roster{}, err
-	case tag.RowsAffected() == 0:
-		return store.Roster{}, fmt.Errorf("another instance has it: %w", postrider.ErrConflict)
 	}
-	var r store.Roster
-	rows, _ := tx.Query(ctx, rosterSQL, args)
-	var incarnation uint32
-	var leaving, dead bool
-	_, err := pgx.ForEachRow(rows, []any{&incarnation, &leaving, &dead}, func() error {
-		switch {
-		case dead:
-			r.Dead = append(r.Dead, incarnation)
-		case !leaving:
-			r.Nodes++
-		}
-		return nil
-	})
-	if err != nil {
+	if err := readRoster(ctx, tx, args, &r); err != nil {
 		return store.Roster{}, fmt.Errorf("read the roster: %w", err)
 	}
 	share := 0
@@ -124,7 +136,8 @@ func (s *Store) beat(ctx context.Context, tx pgx.Tx, b store.Beat) (store.Roster
 			return store.Roster{}, fmt.Errorf("give up shards: %w", err)
 		}
 	}
-	rows, _ = tx.Query(ctx, takeShardsSQL, args)
+	args["takes"] = !r.Unlocked
+	rows, _ := tx.Query(ctx, takeShardsSQL, args)
 	owned, err := pgx.CollectRows(rows, pgx.RowTo[int16])
 	if err != nil {
 		return store.Roster{}, fmt.Errorf("take shards: %w", err)
@@ -134,6 +147,30 @@ func (s *Store) beat(ctx context.Context, tx pgx.Tx, b store.Beat) (store.Roster
 	}
 	r.Excess = max(0, len(r.Shards)-share)
 	return r, nil
+}
+
+// readRoster notes which locks are free, and reads who is alive.
+func readRoster(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, r *store.Roster) error {
+	b := &pgx.Batch{}
+	b.Queue(watchLocksSQL, args)
+	b.Queue(freeShardsSQL)
+	b.Queue(rosterSQL, args).Query(func(rows pgx.Rows) error {
+		var incarnation uint32
+		var leaving, silent, free, gone bool
+		_, err := pgx.ForEachRow(rows, []any{&incarnation, &leaving, &silent, &free, &gone}, func() error {
+			switch {
+			case gone:
+				r.Gone = append(r.Gone, incarnation)
+			case silent:
+				r.Silent = append(r.Silent, incarnation)
+			case !leaving && !free:
+				r.Nodes++
+			}
+			return nil
+		})
+		return err
+	})
+	return tx.SendBatch(ctx, b).Close()
 }
 
 func shardNumbers(shards []uint8) []int16 {
@@ -149,6 +186,8 @@ func shardNumbers(shards []uint8) []int16 {
 // the others do not wait for it. Walks nodes_pkey.
 const lockNodeSQL = `
 	select n.seen_at + n.ttl * interval '1 microsecond' <= @now
+		or coalesce(n.free_since + @grace * interval '1 microsecond' <= @now and n.locked_on = pg_postmaster_start_time(), false)
+			and not exists (` + heldLocksSQL + ` and l.objid = @objid)
 	from nodes n
 	where n.incarnation = @incarnation
 	for update skip locked`
@@ -197,7 +236,9 @@ func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (int
 	args := pgx.NamedArgs{
 		"incarnation": int64(incarnation), "first": first, "last": first | (1<<32 - 1), "limit": limit, "shards": nil,
 		"suspected": postrider.SuspectedAfter, "parked": postrider.ParkedAfter,
+		"grace": store.LockGrace.Microseconds(),
 	}
+	maps.Copy(args, lockArgs(incarnation))
 	var n int
 	err := s.once(ctx, func() error {
 		n = 0
@@ -258,46 +299,4 @@ func (s *Store) Wake(ctx context.Context, message string) error {
 		return fmt.Errorf("wake: %w", fault(err))
 	}
 	return nil
-}
-
-// A peer that is gone without a word is noticed within half a minute.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
-
-// Listen calls heard with every message. It has a connection of its own, which
-// is not one of the pool's: behind a proxy that shares connections between
-// transactions it hears nothing, and its caller polls.
-func (s *Store) Listen(ctx context.Context, heard func(message string)) error {
-	config := s.pool.Config().ConnConfig.Copy()
-	config.RuntimeParams["application_name"] = "postrider-listen"
-	dial := config.DialFunc
-	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dial(ctx, network, address)
-		if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
-			err = tcp.SetKeepAliveConfig(keepAlive)
-		}
-		return conn, err
-	}
-	if err := listen(ctx, config, heard); err != nil {
-		return fmt.Errorf("listen: %w", fault(err))
-	}
-	return nil
-}
-
-func listen(ctx context.Context, config *pgx.ConnConfig, heard func(string)) error {
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, `listen `+channel); err != nil {
-		return err
-	}
-	heard("")
-	for {
-		n, err := conn.WaitForNotification(ctx)
-		if err != nil {
-			return err
-		}
-		heard(n.Payload)
-	}
 }

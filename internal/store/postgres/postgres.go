@@ -46,6 +46,8 @@ type Store struct {
 	clock *store.Clock
 	log   *slog.Logger
 	self  atomic.Uint32 // this process's incarnation as a node; 0: it is none
+
+	sessions sessions
 }
 
 var (

@@ -299,6 +299,8 @@ CREATE TABLE public.nodes (
     ttl bigint NOT NULL,
     leaving boolean NOT NULL,
     started_at timestamp with time zone NOT NULL,
+    locked_on timestamp with time zone,
+    free_since timestamp with time zone,
     CONSTRAINT nodes_incarnation_check CHECK (((incarnation >= 0) AND (incarnation <= '4294967295'::bigint))),
     CONSTRAINT nodes_instance_check CHECK ((octet_length(instance) = 16)),
     CONSTRAINT nodes_ttl_check CHECK ((ttl > 0))
@@ -307,6 +309,10 @@ CREATE TABLE public.nodes (
 COMMENT ON TABLE public.nodes IS 'The nodes that are alive, and the dead ones that nobody has reclaimed yet.';
 
 COMMENT ON COLUMN public.nodes.ttl IS 'Microseconds after seen_at at which the node is dead.';
+
+COMMENT ON COLUMN public.nodes.locked_on IS 'When the server was started on which the node has its lock; null: it has none, and ttl alone decides.';
+
+COMMENT ON COLUMN public.nodes.free_since IS 'Since when other nodes have seen the lock free and the node has not beaten; null: they have not.';
 
 CREATE TABLE public.order_heads (
     account uuid NOT NULL,

@@ -21,7 +21,12 @@ var nodes = []verb{
 		{"a node that joins is given what is released, and never more than its share", beatHandsOver},
 		{"a shard that another owns is not released", beatReleasesOwn},
 		{"a node that leaves takes none and counts no more", beatLeaves},
-		{"a dead node is listed and owns its shards until it is reclaimed", beatDead},
+		{"a node that has not beaten for its TTL is silent and owns its shards until it is reclaimed", beatDead},
+		{"a node whose lock is free is dead, and its shards are nobody's at once", lockFreed},
+		{"a node whose lock has been free for LockGrace is gone", lockGone},
+		{"a node that beats without its lock is unlocked, gets no shards, and is not gone", lockLost},
+		{"a node that has its lock again gets shards", lockBack},
+		{"a node that says that it is unlocked goes on by its heartbeat", lockGivenUp},
 		{"a node that beats again keeps what nobody took", beatBack},
 		{"a node that beats again owns nothing of what others took", beatBackTooLate},
 		{"no shard ever has two owners while nodes come, hand over and go", beatInParallel},
@@ -31,6 +36,8 @@ var nodes = []verb{
 		{"at most limit deliveries, and the node is forgotten when nothing is left", reclaimLimit},
 		{"what others have leased is left alone", reclaimOthers},
 		{"a node that is alive or not known is left alone", reclaimAlive},
+		{"a node whose lock was free for a moment is left alone", reclaimLocked},
+		{"what a node that is gone had leased is due at once", reclaimGone},
 		{"of parallel reclaims each lost attempt is recorded once, and one that finds another at it does nothing", reclaimInParallel},
 		{"the settlement of what was reclaimed is stale", reclaimStale},
 		{"the first of an ordering key keeps its turn", reclaimOrdered},
@@ -43,8 +50,8 @@ var nodes = []verb{
 	{"Wake", []sentence{
 		{"every node that listens hears the message", wakeReaches},
 	}},
-	{"Listen", []sentence{
-		{"it is heard with an empty message once it listens, and returns when ctx ends", listenEnds},
+	{"Hold", []sentence{
+		{"it is heard with an empty message once it holds, and returns when ctx ends", holdEnds},
 	}},
 }
 
@@ -152,8 +159,8 @@ func beatShares(w *world) {
 			}
 		}
 		for _, m := range members[:n] {
-			if r := m.beats(); r.Nodes != n || r.Excess != 0 || len(r.Dead) != 0 {
-				w.Errorf("the roster has %d nodes, %d shards in excess and %d dead, want %d, 0 and 0", r.Nodes, r.Excess, len(r.Dead), n)
+			if r := m.beats(); r.Nodes != n || r.Excess != 0 || len(r.Silent) != 0 {
+				w.Errorf("the roster has %d nodes, %d shards in excess and %d dead, want %d, 0 and 0", r.Nodes, r.Excess, len(r.Silent), n)
 			}
 		}
 	}
@@ -209,8 +216,8 @@ func beatDead(w *world) {
 	for range 2 {
 		for _, m := range []*member{b, c} {
 			r := m.beats()
-			if r.Nodes != 2 || !slices.Equal(r.Dead, []uint32{1}) {
-				w.Errorf("the roster has %d nodes and the dead %v, want 2 and number 1", r.Nodes, r.Dead)
+			if r.Nodes != 2 || !slices.Equal(r.Silent, []uint32{1}) {
+				w.Errorf("the roster has %d nodes and the dead %v, want 2 and number 1", r.Nodes, r.Silent)
 			}
 			if slices.ContainsFunc(r.Shards, func(s uint8) bool { return slices.Contains(owned[0], s) }) {
 				w.Errorf("a dead node's shard was taken before it was reclaimed")
@@ -221,14 +228,14 @@ func beatDead(w *world) {
 	for _, shards := range w.shares(b, c) {
 		w.same("a survivor's share", len(shards), store.Shards/2)
 	}
-	w.same("the dead", b.beats().Dead, []uint32{})
+	w.same("the dead", b.beats().Silent, []uint32{})
 }
 
 func beatBack(w *world) {
 	a, b := w.member(1), w.member(2)
 	owned := w.shares(a, b)
 	a.dies()
-	w.same("the dead", b.beats().Dead, []uint32{1})
+	w.same("the dead", b.beats().Silent, []uint32{1})
 	a.TTL = long
 	w.same("the roster of one that is back", a.beats(), store.Roster{Nodes: 2, Shards: owned[0]})
 	w.same("the roster of the other", b.beats(), store.Roster{Nodes: 2, Shards: owned[1]})
@@ -366,7 +373,7 @@ func reclaimLimit(w *world) {
 	b.beats()
 	for _, want := range []int{2, 2} {
 		w.same("Reclaim", w.reclaim(1, 2), want)
-		w.same("the roster before the end", b.beats(), store.Roster{Nodes: 1, Dead: []uint32{1}})
+		w.same("the roster before the end", b.beats(), store.Roster{Nodes: 1, Silent: []uint32{1}})
 	}
 	w.same("the last Reclaim", w.reclaim(1, 2), 1)
 	w.same("the roster after the end", b.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
@@ -511,8 +518,8 @@ func wakeReaches(w *world) {
 	var listeners [2]listener
 	for i := range listeners {
 		listening.Go(func() {
-			if err := w.Listen(ctx, listeners[i].hear); err != nil && ctx.Err() == nil {
-				w.Errorf("Listen: %v", err)
+			if err := w.Hold(ctx, uint32(10+i), listeners[i].hear); err != nil && ctx.Err() == nil {
+				w.Errorf("Hold: %v", err)
 			}
 		})
 	}
@@ -528,15 +535,15 @@ func wakeReaches(w *world) {
 	}
 }
 
-func listenEnds(w *world) {
+func holdEnds(w *world) {
 	ctx, stop := context.WithCancel(w.Context())
 	defer stop()
 	var l listener
 	ended := make(chan error, 1)
 	var listening sync.WaitGroup
 	defer listening.Wait()
-	listening.Go(func() { ended <- w.Listen(ctx, l.hear) })
-	w.eventually("it listens", func() bool { return l.heard("") })
+	listening.Go(func() { ended <- w.Hold(ctx, 10, l.hear) })
+	w.eventually("it holds", func() bool { return l.heard("") })
 	w.ok(w.Wake(w.Context(), "one"))
 	stop()
 	deadline := time.NewTimer(30 * time.Second)
@@ -544,10 +551,10 @@ func listenEnds(w *world) {
 	select {
 	case err := <-ended:
 		if err != nil && !errors.Is(err, context.Canceled) {
-			w.Errorf("Listen = %v, want nil or the end of ctx", err)
+			w.Errorf("Hold = %v, want nil or the end of ctx", err)
 		}
 	case <-deadline.C:
-		w.Fatalf("Listen did not return within 30 s")
+		w.Fatalf("Hold did not return within 30 s")
 	}
 	w.ok(w.Wake(w.Context(), "nobody hears this"))
 }

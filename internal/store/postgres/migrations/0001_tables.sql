@@ -142,9 +142,13 @@ create table nodes (
     seen_at     timestamptz not null,
     ttl         bigint not null check (ttl > 0),
     leaving     boolean not null,
-    started_at  timestamptz not null
+    started_at  timestamptz not null,
+    locked_on   timestamptz,
+    free_since  timestamptz
 );
 comment on table nodes is 'The nodes that are alive, and the dead ones that nobody has reclaimed yet.';
+comment on column nodes.locked_on is 'When the server was started on which the node has its lock; null: it has none, and ttl alone decides.';
+comment on column nodes.free_since is 'Since when other nodes have seen the lock free and the node has not beaten; null: they have not.';
 comment on column nodes.ttl is 'Microseconds after seen_at at which the node is dead.';
 comment on index nodes_pkey is 'Beat, Reclaim, Forget: one node; the roster of all.';
 

@@ -13,6 +13,7 @@ type Account struct {
 	UID       string
 	Name      string
 	CreatedAt time.Time
+	DeletedAt time.Time // zero: it was not deleted
 }
 
 // EventType is an entry of the platform's catalogue. It documents a type; an

@@ -34,6 +34,12 @@ func (c *Client) ChangeAccount(ctx context.Context, account string, change Accou
 	return patch[Account](ctx, c, "/accounts/"+url.PathEscape(account), change)
 }
 
+// DeleteAccount deletes an account: its keys are revoked, its endpoints deleted,
+// what is queued for them cancelled. Its history stays.
+func (c *Client) DeleteAccount(ctx context.Context, account string) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: "/accounts/" + url.PathEscape(account)}, nil)
+}
+
 // Publish hands an event over. When it returns without an error, the event and
 // its deliveries are on disk.
 //

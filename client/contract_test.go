@@ -54,6 +54,8 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 		return answered(c.ChangeAccount(x, "a", full[client.AccountChange]()))
 	},
 
+	"delete-account": func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteAccount(x, "a") },
+
 	"list-api-keys":  func(x ctx, c *client.Client) (any, error) { return answered(c.Keys(x, pg)) },
 	"create-api-key": func(x ctx, c *client.Client) (any, error) { return answered(c.CreateKey(x, full[client.NewKey]())) },
 	"get-api-key":    func(x ctx, c *client.Client) (any, error) { return answered(c.Key(x, postrider.KeyID{})) },

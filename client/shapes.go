@@ -33,6 +33,7 @@ type Account struct {
 	UID       string              `json:"uid"`
 	Name      string              `json:"name"`
 	CreatedAt time.Time           `json:"created_at"`
+	DeletedAt *time.Time          `json:"deleted_at"` // nil: it is not deleted
 }
 
 // AccountChange is what to change of an account; nil stays as it is.

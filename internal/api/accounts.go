@@ -22,10 +22,12 @@ type accountView struct {
 	UID       *string `json:"uid"`
 	Name      string  `json:"name"`
 	CreatedAt string  `json:"created_at" format:"date-time"`
+	DeletedAt *string `json:"deleted_at" format:"date-time" doc:"Time of the deletion. Null: the account is not deleted."`
 }
 
 func viewAccount(a postrider.Account) accountView {
-	return accountView{ID: a.ID.String(), UID: orNull(a.UID), Name: a.Name, CreatedAt: instant(a.CreatedAt)}
+	return accountView{ID: a.ID.String(), UID: orNull(a.UID), Name: a.Name, CreatedAt: instant(a.CreatedAt),
+		DeletedAt: instantOrNull(a.DeletedAt)}
 }
 
 type accountCreate struct {
@@ -67,6 +69,12 @@ func (rt *router) accounts() {
 		codes: []string{"conflict"},
 		scope: admin, body: accountUpdate{},
 	}, rt.changeAccount)
+	handle(rt, route{
+		name: "delete-account", path: "DELETE /accounts/{account}",
+		about: "Delete an account",
+		tells: "Its API keys are revoked, its endpoints deleted and their pending deliveries cancelled. Its events, deliveries and dead letters stay, and are listed by the id of the account. Its uid is free.",
+		scope: admin, status: 204,
+	}, rt.deleteAccount)
 }
 
 func (s *server) createAccount(ctx context.Context, _ *none) (*reply[accountView], error) {
@@ -115,9 +123,28 @@ func (s *server) changeAccount(ctx context.Context, in *accountPath) (*reply[acc
 	if err != nil {
 		return nil, err
 	}
+	if !account.DeletedAt.IsZero() {
+		return nil, postrider.ErrNotFound
+	}
 	set(&account.UID, body.UID, "")
 	set(&account.Name, body.Name, "")
 	return s.putAccount(ctx, account)
+}
+
+// deleteAccount answers when the account is deleted for good. Its endpoints, of
+// which there may be many, follow.
+func (s *server) deleteAccount(ctx context.Context, in *accountPath) (*none, error) {
+	account, err := s.findAccount(ctx, in.Account)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Store.DeleteAccount(ctx, account.ID); err != nil {
+		return nil, err
+	}
+	s.names.forget()
+	s.keys.forget()
+	s.Canceller.CancelDeleted()
+	return nil, nil // 204
 }
 
 func (s *server) putAccount(ctx context.Context, a postrider.Account) (*reply[accountView], error) {
@@ -176,28 +203,43 @@ func only[T any](p store.Page[T], err error) (item T, _ error) {
 
 // reach returns the account that a request is about: the one it names in the
 // field, by id or uid, or else the one that the key is bound to. Zero means
-// every account. What the key may not see is not there.
+// every account. What the key may not see is not there. A deleted account is
+// there, by its id, since its history is.
 func (s *server) reach(ctx context.Context, field, name string) (postrider.AccountID, error) {
+	account, err := s.reachNamed(ctx, field, name)
+	return account.id, err
+}
+
+// reachLive is reach for what a deleted account can have no more.
+func (s *server) reachLive(ctx context.Context, field, name string) (postrider.AccountID, error) {
+	account, err := s.reachNamed(ctx, field, name)
+	if err == nil && account.deleted {
+		return postrider.AccountID{}, missing(field, "names no account")
+	}
+	return account.id, err
+}
+
+func (s *server) reachNamed(ctx context.Context, field, name string) (accountName, error) {
 	c := callOf(ctx)
 	bound := c.key.Account
 	if name == "" {
 		c.account = bound
-		return bound, nil
+		return accountName{id: bound}, nil
 	}
-	id, err := s.accountID(ctx, name)
-	c.account = id
-	if err == nil && !bound.IsZero() && id != bound {
+	account, err := s.accountNamed(ctx, name)
+	c.account = account.id
+	if err == nil && !bound.IsZero() && account.id != bound {
 		err = postrider.ErrNotFound
 	}
 	if errors.Is(err, postrider.ErrNotFound) {
-		return postrider.AccountID{}, missing(field, "names no account")
+		return accountName{}, missing(field, "names no account")
 	}
-	return id, err
+	return account, err
 }
 
-// reachOne is reach for a request that must be about one account.
+// reachOne is reachLive for a request that must be about one account.
 func (s *server) reachOne(ctx context.Context, field, name string) (postrider.AccountID, error) {
-	id, err := s.reach(ctx, field, name)
+	id, err := s.reachLive(ctx, field, name)
 	if err == nil && id.IsZero() {
 		return id, invalid(field, "is required")
 	}
@@ -213,23 +255,25 @@ type accountNames struct {
 }
 
 type accountName struct {
-	id     postrider.AccountID
-	readAt time.Time
-	epoch  int
+	id      postrider.AccountID
+	deleted bool
+	readAt  time.Time
+	epoch   int
 }
 
-func (s *server) accountID(ctx context.Context, name string) (postrider.AccountID, error) {
+func (s *server) accountNamed(ctx context.Context, name string) (accountName, error) {
 	now := time.Now()
 	known, ok := s.names.find(name, now)
 	if ok {
-		return known.id, nil
+		return known, nil
 	}
 	account, err := s.findAccount(ctx, name)
 	if err != nil {
-		return postrider.AccountID{}, err
+		return accountName{}, err
 	}
-	s.names.note(name, accountName{account.ID, now, known.epoch})
-	return account.ID, nil
+	found := accountName{account.ID, !account.DeletedAt.IsZero(), now, known.epoch}
+	s.names.note(name, found)
+	return found, nil
 }
 
 // find returns what is believed of a name; false: nothing, in this epoch.

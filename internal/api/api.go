@@ -39,6 +39,7 @@ import (
 type Store interface {
 	store.Directory
 	store.Access
+	store.Catalogue
 	store.Ledger
 
 	// Circuits is that of store.Queue.
@@ -107,7 +108,8 @@ type Waker interface {
 	Wake(endpoint postrider.EndpointID)
 }
 
-// Canceller cancels what waits for endpoints that are deleted.
+// Canceller deletes the endpoints of deleted accounts, and cancels what waits for
+// deleted endpoints.
 type Canceller interface {
 	// CancelDeleted begins with it. It must not block.
 	CancelDeleted()

@@ -84,7 +84,7 @@ func (s *server) createKey(ctx context.Context, _ *none) (*reply[keyView], error
 	if err := body.fill(&key, now); err != nil {
 		return nil, err
 	}
-	if key.Account, err = s.reach(ctx, "account", value(body.Account)); err != nil {
+	if key.Account, err = s.reachLive(ctx, "account", value(body.Account)); err != nil {
 		return nil, err
 	}
 	if err := s.Store.PutKey(ctx, key); err != nil {

@@ -1,6 +1,6 @@
 // Package janitor keeps a store in shape while the rest of the program works:
-// pending deliveries whose time is over become dead letters, the backlog of
-// deleted endpoints is cancelled, old idempotency keys are forgotten, the
+// pending deliveries whose time is over become dead letters, endpoints of
+// deleted accounts are deleted, the backlog of deleted endpoints is cancelled, old idempotency keys are forgotten, the
 // partitions of the coming days are made ahead, and endpoints that fail for
 // long are warned about and disabled.
 //
@@ -70,7 +70,8 @@ func New(upkeep store.Upkeep, opts Options) *Janitor {
 	return &Janitor{upkeep: upkeep, opts: opts.withDefaults(), cancel: make(chan struct{}, 1)}
 }
 
-// CancelDeleted begins to cancel the deliveries of deleted endpoints now, where
+// CancelDeleted begins to delete the endpoints of deleted accounts, and to
+// cancel the deliveries of deleted endpoints, now, where
 // Run is under way, instead of in the next round. It does not block.
 func (j *Janitor) CancelDeleted() {
 	select {
@@ -113,7 +114,12 @@ func (j *Janitor) chores() []chore {
 			return j.upkeep.Expire(ctx, j.opts.Chunk)
 		})},
 		{name: "cancel deliveries of deleted endpoints", now: j.cancel, do: counted(func(ctx context.Context) (int, error) {
-			return j.upkeep.CancelDeleted(ctx, j.opts.Chunk)
+			deleted, err := j.upkeep.DeleteEndpoints(ctx, j.opts.Chunk)
+			if err != nil {
+				return 0, err
+			}
+			cancelled, err := j.upkeep.CancelDeleted(ctx, j.opts.Chunk)
+			return max(deleted, cancelled), err
 		})},
 		{name: "forget idempotency keys", do: counted(func(ctx context.Context) (int, error) {
 			return j.upkeep.ForgetKeys(ctx, j.opts.KeysAge, j.opts.Chunk)

@@ -48,6 +48,8 @@ func (u *upkeep) Expire(_ context.Context, limit int) (int, error) {
 	return n, nil
 }
 
+func (u *upkeep) DeleteEndpoints(context.Context, int) (int, error) { return 0, nil }
+
 func (u *upkeep) CancelDeleted(context.Context, int) (int, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -1,9 +1,9 @@
 // Package store says what a store of events and deliveries must do.
 //
-// A [Store] is seven roles, each of them for one part of the program: [Inbox]
-// for ingest, [Queue] for dispatch, [Directory] and [Access] for the API,
+// A [Store] is eight roles, each of them for one part of the program: [Inbox]
+// for ingest, [Queue] for dispatch, [Directory], [Access] and [Catalogue] for the API,
 // [Seals] for whoever has the sealing keys, [Ledger] for whoever looks back,
-// [Upkeep] for the janitor. Stores that several nodes can share have an eighth,
+// [Upkeep] for the janitor. Stores that several nodes can share have a ninth,
 // [Nodes]. Every method is a verb and one transaction: it happens whole or not
 // at all, and is on disk when it returns. No transaction is ever handed out.
 //
@@ -39,6 +39,7 @@ type Store interface {
 	Queue
 	Directory
 	Access
+	Catalogue
 	Seals
 	Ledger
 	Upkeep
@@ -356,7 +357,8 @@ type Directory interface {
 	// they are now, in the order of their last change: at most limit, and the
 	// version up to which that is all of it. Every PutEndpoint, RotateSecret and
 	// RevokeSecret raises the version by one; so does PutStanding, where it
-	// disables, and PutCircuit, where it announces.
+	// disables, PutCircuit, where it announces, and DeleteEndpoints, for each
+	// endpoint.
 	// Deleted endpoints are among them, unless since is 0.
 	Changes(ctx context.Context, since int64, limit int) (Changes, error)
 }
@@ -408,13 +410,21 @@ type Routed struct {
 	Circuit  postrider.Circuit  // as it is now, announced or not; zero: it never changed
 }
 
-// Access keeps accounts, API keys and the catalogue of event types.
+// Access keeps accounts and API keys.
 type Access interface {
 	// PutAccount creates the account, or changes the uid and name of the one
-	// with this id. A uid that another account has is postrider.ErrConflict.
+	// with this id. A uid that another account has that is not deleted is
+	// postrider.ErrConflict.
+	// An account that is deleted stays so: postrider.ErrNotFound.
 	PutAccount(ctx context.Context, a postrider.Account) error
 
-	// Accounts lists accounts, newest first.
+	// DeleteAccount deletes the account and revokes its API keys. Its endpoints
+	// are for [Upkeep] to delete; its history stays. An account that does not
+	// exist, or is deleted, is postrider.ErrNotFound.
+	DeleteAccount(ctx context.Context, account postrider.AccountID) error
+
+	// Accounts lists accounts, newest first. Deleted ones are not listed, but
+	// found by ID.
 	Accounts(ctx context.Context, q AccountQuery) (Page[postrider.Account], error)
 
 	// PutKey creates an API key.
@@ -428,7 +438,10 @@ type Access interface {
 
 	// TouchKey notes when a key was last used. The time never moves back.
 	TouchKey(ctx context.Context, key postrider.KeyID, at time.Time) error
+}
 
+// Catalogue keeps the catalogue of event types.
+type Catalogue interface {
 	// PutEventType creates the event type or changes its description.
 	PutEventType(ctx context.Context, t postrider.EventType) error
 
@@ -540,6 +553,10 @@ type Upkeep interface {
 	// no worker holds, into dead letters with the reason expired, and returns
 	// how many.
 	Expire(ctx context.Context, limit int) (int, error)
+
+	// DeleteEndpoints deletes up to limit endpoints of deleted accounts, each as
+	// PutEndpoint would, and returns how many.
+	DeleteEndpoints(ctx context.Context, limit int) (int, error)
 
 	// CancelDeleted cancels up to limit pending deliveries of deleted
 	// endpoints, with a record each, and returns how many.

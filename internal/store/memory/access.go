@@ -15,13 +15,35 @@ import (
 func (s *Store) PutAccount(_ context.Context, a postrider.Account) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if was, ok := s.accounts.get(a.ID); ok && !was.DeletedAt.IsZero() {
+		return fmt.Errorf("put account %s: %w", a.ID, postrider.ErrNotFound)
+	}
 	for _, other := range s.accounts.rows {
-		if a.UID != "" && other.UID == a.UID && other.ID != a.ID {
+		if a.UID != "" && other.UID == a.UID && other.ID != a.ID && other.DeletedAt.IsZero() {
 			return fmt.Errorf("put account %s: uid %q: %w", a.ID, a.UID, postrider.ErrConflict)
 		}
 	}
-	a.CreatedAt = a.ID.Time()
+	a.CreatedAt, a.DeletedAt = a.ID.Time(), time.Time{}
 	s.accounts.put(a.ID, a)
+	return nil
+}
+
+// DeleteAccount implements [store.Access].
+func (s *Store) DeleteAccount(_ context.Context, id postrider.AccountID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, ok := s.accounts.get(id)
+	if !ok || !a.DeletedAt.IsZero() {
+		return fmt.Errorf("delete account %s: %w", id, postrider.ErrNotFound)
+	}
+	a.DeletedAt = s.wall()
+	s.accounts.put(id, a)
+	for _, k := range s.keys.rows {
+		if k.Account == id && k.RevokedAt.IsZero() {
+			k.RevokedAt = a.DeletedAt
+			s.keys.put(k.ID, k)
+		}
+	}
 	return nil
 }
 
@@ -30,7 +52,7 @@ func (s *Store) Accounts(_ context.Context, q store.AccountQuery) (store.Page[po
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return list(&s.accounts, q.Paging, q.ID, func(a postrider.Account) (postrider.Account, bool) {
-		return a, selects(q.UID, a.UID)
+		return a, selects(q.UID, a.UID) && (a.DeletedAt.IsZero() || !q.ID.IsZero())
 	})
 }
 
@@ -92,7 +114,7 @@ func (s *Store) TouchKey(_ context.Context, key postrider.KeyID, at time.Time) e
 	return nil
 }
 
-// PutEventType implements [store.Access].
+// PutEventType implements [store.Catalogue].
 func (s *Store) PutEventType(_ context.Context, t postrider.EventType) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +126,7 @@ func (s *Store) PutEventType(_ context.Context, t postrider.EventType) error {
 	return nil
 }
 
-// EventTypes implements [store.Access].
+// EventTypes implements [store.Catalogue].
 func (s *Store) EventTypes(_ context.Context, q store.EventTypeQuery) (store.Page[postrider.EventType], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +143,7 @@ func (s *Store) EventTypes(_ context.Context, q store.EventTypeQuery) (store.Pag
 	return store.Cut(types, q.Paging, func(t postrider.EventType) string { return t.Name }), nil
 }
 
-// DeleteEventType implements [store.Access].
+// DeleteEventType implements [store.Catalogue].
 func (s *Store) DeleteEventType(_ context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -53,6 +53,24 @@ func (s *Store) Expire(_ context.Context, limit int) (int, error) {
 	return len(expired), nil
 }
 
+// DeleteEndpoints implements [store.Upkeep].
+func (s *Store) DeleteEndpoints(_ context.Context, limit int) (deleted int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.endpoints.rows {
+		account, ok := s.accounts.get(e.Account)
+		if deleted == limit || e.deleted() || !ok || account.DeletedAt.IsZero() {
+			continue
+		}
+		e.Status, e.StatusReason = postrider.EndpointDeleted, ""
+		e.Revision++
+		e.UpdatedAt = s.wall()
+		s.changeLocked(e)
+		deleted++
+	}
+	return deleted, nil
+}
+
 // CancelDeleted implements [store.Upkeep].
 func (s *Store) CancelDeleted(_ context.Context, limit int) (int, error) {
 	s.mu.Lock()

@@ -14,7 +14,7 @@ import (
 const putAccountSQL = `
 	insert into accounts (id, uid, name, created_at)
 	values (@id, @uid, @name, @created_at)
-	on conflict (id) do update set uid = excluded.uid, name = excluded.name`
+	on conflict (id) do update set uid = excluded.uid, name = excluded.name where accounts.deleted_at is null`
 
 // PutAccount creates or changes an account.
 func (s *Store) PutAccount(ctx context.Context, a postrider.Account) error {
@@ -23,6 +23,37 @@ func (s *Store) PutAccount(ctx context.Context, a postrider.Account) error {
 	})
 	if err != nil {
 		return fmt.Errorf("put account %s: %w", a.ID, err)
+	}
+	return nil
+}
+
+// Walks accounts_pkey and api_keys_account.
+const deleteAccountSQL = `
+	with deleted as (
+		update accounts
+		set deleted_at = now()
+		where id = @id and deleted_at is null
+		returning id
+	), revoked as (
+		update api_keys k
+		set revoked_at = now()
+		from deleted d
+		where k.account = d.id and k.revoked_at is null
+	)
+	select count(*) from deleted`
+
+// DeleteAccount deletes an account and revokes its keys.
+func (s *Store) DeleteAccount(ctx context.Context, account postrider.AccountID) error {
+	err := s.repeat(ctx, func(again bool) error {
+		var deleted int
+		err := s.pool.QueryRow(ctx, deleteAccountSQL, pgx.NamedArgs{"id": someUUID(account)}).Scan(&deleted)
+		if err == nil && deleted == 0 && !again { // else the first try did it
+			err = postrider.ErrNotFound
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("delete account %s: %w", account, err)
 	}
 	return nil
 }
@@ -42,12 +73,13 @@ func (s *Store) write(ctx context.Context, statement string, args pgx.NamedArgs)
 	})
 }
 
-// Walks accounts_pkey, or accounts_uid_key by uid.
+// Walks accounts_pkey, or accounts_uid by uid.
 const accountsSQL = `
-	select a.id, coalesce(a.uid, ''), a.name, a.created_at
+	select a.id, coalesce(a.uid, ''), a.name, a.created_at, a.deleted_at
 	from accounts a
 	where a.id < @before
 		and (@id::uuid is null or a.id = @id)
+		and (@id::uuid is not null or a.deleted_at is null)
 		and (@uid::text is null or a.uid = @uid)
 	order by a.id desc
 	limit @limit`
@@ -61,7 +93,7 @@ func (s *Store) Accounts(ctx context.Context, q store.AccountQuery) (store.Page[
 	accounts, err := list(ctx, s, query{accountsSQL, pgx.NamedArgs{
 		"before": before, "id": uuid(q.ID), "uid": text(q.UID), "limit": q.Size() + 1,
 	}}, func(row pgx.CollectableRow) (a postrider.Account, err error) {
-		err = row.Scan(toID(&a.ID), &a.UID, &a.Name, toTime(&a.CreatedAt))
+		err = row.Scan(toID(&a.ID), &a.UID, &a.Name, toTime(&a.CreatedAt), toTime(&a.DeletedAt))
 		return a, err
 	})
 	if err != nil {

@@ -43,6 +43,12 @@ create function id(i int, kind text) returns uuid language sql immutable as $$
     select (lpad(to_hex(floor(extract(epoch from now()) * 1000)::bigint), 12, '0') || '7' || substr(md5(kind || i), 1, 19))::uuid
 $$;
 
+insert into accounts (id, uid, name, created_at, deleted_at)
+select id(i, 'account'), 'a' || i, '', now(), case when i % 40 = 0 then now() end from generate_series(0, 2000) i;
+
+insert into api_keys (id, name, hash, scopes, account, created_at)
+select id(i, 'key'), '', sha256(i::text::bytea), '{admin}', id(i % 500, 'account'), now() from generate_series(1, 2000) i;
+
 insert into endpoints (id, account, url, description, event_types, status, status_reason, policy, revision, version, created_at, updated_at)
 select id(i, 'endpoint'), id(i % 20, 'account'), 'https://acme.example', '', '{*}',
     case when i % 50 = 0 then 'deleted' else 'enabled' end, '', '{}', 1, i, now(), now()
@@ -140,6 +146,9 @@ func TestPlans(t *testing.T) {
 		"due_newer":        {dueNewerSQL, pgx.NamedArgs{"after": nil, "max": 1, "newer": nil}},
 		"expire":           {expireSQL, pgx.NamedArgs{"limit": 1}},
 		"cancel_deleted":   {cancelDeletedSQL, pgx.NamedArgs{"limit": 1}},
+		"delete_account":   {deleteAccountSQL, pgx.NamedArgs{"id": nil}},
+		"delete_find":      {orphanedSQL, pgx.NamedArgs{"limit": 1}},
+		"delete_endpoints": {deleteEndpointsSQL, pgx.NamedArgs{"ids": uuids{}, "version": 1}},
 		"changes":          {changesSQL, pgx.NamedArgs{"since": 1, "limit": 1}},
 		"claim_fanouts":    {claimFanOutsSQL, pgx.NamedArgs{"max": 1, "token": 1, "lease": 1}},
 		"forget_keys":      {forgetKeysSQL, pgx.NamedArgs{"age": 1, "limit": 1}},

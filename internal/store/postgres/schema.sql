@@ -56,12 +56,15 @@ CREATE TABLE public.accounts (
     uid text,
     name text NOT NULL,
     created_at timestamp with time zone NOT NULL,
+    deleted_at timestamp with time zone,
     CONSTRAINT accounts_uid_check CHECK ((uid <> ''::text))
 );
 
 COMMENT ON TABLE public.accounts IS 'The customers of the platform, whose endpoints and events these are.';
 
 COMMENT ON COLUMN public.accounts.uid IS 'The platform''s own name for the account; null: none.';
+
+COMMENT ON COLUMN public.accounts.deleted_at IS 'Null: it is not deleted. History names a deleted account for longer.';
 
 CREATE TABLE public.api_keys (
     id uuid NOT NULL,
@@ -446,9 +449,6 @@ COMMENT ON TABLE public.subscriptions IS 'One row: how often endpoints or secret
 ALTER TABLE ONLY public.accounts
     ADD CONSTRAINT accounts_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY public.accounts
-    ADD CONSTRAINT accounts_uid_key UNIQUE (uid);
-
 ALTER TABLE ONLY public.api_keys
     ADD CONSTRAINT api_keys_hash_key UNIQUE (hash);
 
@@ -515,9 +515,19 @@ ALTER TABLE ONLY public.standings
 ALTER TABLE ONLY public.subscriptions
     ADD CONSTRAINT subscriptions_pkey PRIMARY KEY (single);
 
+CREATE INDEX accounts_deleted ON public.accounts USING btree (id) WHERE (deleted_at IS NOT NULL);
+
+COMMENT ON INDEX public.accounts_deleted IS 'DeleteEndpoints: the accounts whose endpoints must be deleted.';
+
 COMMENT ON INDEX public.accounts_pkey IS 'Accounts: one by id, and the list, newest first.';
 
-COMMENT ON INDEX public.accounts_uid_key IS 'Accounts by uid, which is unique.';
+CREATE UNIQUE INDEX accounts_uid ON public.accounts USING btree (uid) WHERE ((uid IS NOT NULL) AND (deleted_at IS NULL));
+
+COMMENT ON INDEX public.accounts_uid IS 'Accounts by uid, which is unique among those that are not deleted.';
+
+CREATE INDEX api_keys_account ON public.api_keys USING btree (account) WHERE (account IS NOT NULL);
+
+COMMENT ON INDEX public.api_keys_account IS 'DeleteAccount: the keys of an account.';
 
 COMMENT ON INDEX public.api_keys_hash_key IS 'Keys by hash: every request that is not answered from the cache.';
 
@@ -595,9 +605,9 @@ CREATE INDEX endpoint_secrets_public ON public.endpoint_secrets USING btree (id)
 
 COMMENT ON INDEX public.endpoint_secrets_public IS 'PublicKeys: newest first.';
 
-CREATE INDEX endpoints_account ON public.endpoints USING btree (account, id);
+CREATE INDEX endpoints_account ON public.endpoints USING btree (account, id) WHERE (status <> 'deleted'::text);
 
-COMMENT ON INDEX public.endpoints_account IS 'Endpoints of an account, newest first.';
+COMMENT ON INDEX public.endpoints_account IS 'Endpoints of an account, newest first. DeleteEndpoints: those of a deleted one.';
 
 CREATE INDEX endpoints_credentials ON public.endpoints USING btree (id) WHERE (credentials IS NOT NULL);
 

@@ -144,6 +144,53 @@ func (s *Store) endThose(ctx context.Context, conn *pgxpool.Conn, e ending, ids 
 	return len(ended), conn.SendBatch(ctx, b).Close()
 }
 
+// Walks accounts_deleted, and for each account endpoints_account.
+const orphanedSQL = `
+	select d.id
+	from accounts a
+	cross join lateral (
+		select e.id
+		from endpoints e
+		where e.account = a.id and e.status <> 'deleted'
+		limit @limit
+	) d
+	where a.deleted_at is not null
+	limit @limit`
+
+// Versions are unique: each endpoint gets one of its own. Walks endpoints_pkey.
+const (
+	raiseVersionsSQL   = `update subscriptions set version = version + @n returning version - @n`
+	deleteEndpointsSQL = `
+	update endpoints e
+	set status = 'deleted', status_reason = '', revision = e.revision + 1, version = @version + n.place, updated_at = now()
+	from unnest(@ids::uuid[]) with ordinality as n (id, place)
+	where e.id = n.id and e.status <> 'deleted'`
+)
+
+// DeleteEndpoints deletes endpoints of deleted accounts.
+func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (deleted int, err error) {
+	err = s.repeat(ctx, func(bool) error {
+		rows, _ := s.pool.Query(ctx, orphanedSQL, pgx.NamedArgs{"limit": limit})
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		return s.tx(ctx, func(tx pgx.Tx) error {
+			var version int64
+			if err := tx.QueryRow(ctx, raiseVersionsSQL, pgx.NamedArgs{"n": len(ids)}).Scan(&version); err != nil {
+				return err
+			}
+			tag, err := tx.Exec(ctx, deleteEndpointsSQL, pgx.NamedArgs{"ids": uuids(ids), "version": version})
+			deleted = int(tag.RowsAffected())
+			return err
+		})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("delete endpoints of deleted accounts: %w", err)
+	}
+	return deleted, nil
+}
+
 // Walks endpoints_deleted, and for each endpoint queue_due and queue_parked.
 // What is in a worker's hands goes too; it settles as stale. No key of theirs is
 // paused any longer, by paused_keys_pkey.

@@ -10,28 +10,45 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// By the key of accounts; the unique index on uid refuses.
+// By the key of accounts; accounts_uid refuses.
 const putAccountSQL = `
 	insert into accounts (id, uid, name, created_at) values (@id, @uid, @name, @created_at)
-	on conflict (id) do update set uid = excluded.uid, name = excluded.name`
+	on conflict (id) do update set uid = excluded.uid, name = excluded.name where deleted_at is null`
 
 // PutAccount creates or changes an account; see [store.Access].
 func (s *Store) PutAccount(ctx context.Context, a postrider.Account) error {
 	return change(ctx, s, "put account", func(ctx context.Context, tx *tx) error {
-		return tx.exec(ctx, putAccountSQL, sql.Named("id", blob(a.ID)), sql.Named("uid", textOrNull(a.UID)),
-			sql.Named("name", a.Name), sql.Named("created_at", micros(a.ID.Time())))
+		return found(tx.count(ctx, putAccountSQL, sql.Named("id", blob(a.ID)), sql.Named("uid", textOrNull(a.UID)),
+			sql.Named("name", a.Name), sql.Named("created_at", micros(a.ID.Time()))))
 	})
 }
 
-// From the end of the key of accounts, or by the unique index on uid.
+// By the key of accounts, and by api_keys_account.
+const (
+	deleteAccountSQL = `update accounts set deleted_at = @now where id = @id and deleted_at is null`
+	revokeKeysSQL    = `update api_keys set revoked_at = @now where account = @id and revoked_at is null`
+)
+
+// DeleteAccount deletes an account and revokes its keys; see [store.Access].
+func (s *Store) DeleteAccount(ctx context.Context, account postrider.AccountID) error {
+	return change(ctx, s, "delete account", func(ctx context.Context, tx *tx) error {
+		id, now := sql.Named("id", blob(account)), sql.Named("now", micros(tx.wall))
+		if err := found(tx.count(ctx, deleteAccountSQL, id, now)); err != nil {
+			return err
+		}
+		return tx.exec(ctx, revokeKeysSQL, id, now)
+	})
+}
+
+// From the end of the key of accounts, or by accounts_uid.
 const (
 	accountsSQL = `
-	select id, uid, name, created_at from accounts
-	where id < @below and (@id is null or id = @id)
+	select id, uid, name, created_at, deleted_at from accounts
+	where id < @below and (@id is null or id = @id) and (@id is not null or deleted_at is null)
 	order by id desc limit @limit`
 	accountsByUIDSQL = `
-	select id, uid, name, created_at from accounts
-	where uid = @uid and id < @below and (@id is null or id = @id)
+	select id, uid, name, created_at, deleted_at from accounts
+	where uid = @uid and deleted_at is null and id < @below and (@id is null or id = @id)
 	order by id desc limit @limit`
 )
 
@@ -47,7 +64,7 @@ func (s *Store) Accounts(ctx context.Context, q store.AccountQuery) (store.Page[
 	}
 	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("uid", q.UID))
 	accounts, err := list(ctx, s, query{statement, args}, func(rows *sql.Rows, a *postrider.Account) error {
-		return rows.Scan(toID(&a.ID), toString(&a.UID), &a.Name, toTime(&a.CreatedAt))
+		return rows.Scan(toID(&a.ID), toString(&a.UID), &a.Name, toTime(&a.CreatedAt), toTime(&a.DeletedAt))
 	})
 	return store.Cut(accounts, q.Paging, func(a postrider.Account) string { return key(a.ID) }), s.explain("list accounts", err)
 }
@@ -143,7 +160,7 @@ const putEventTypeSQL = `
 	insert into event_types (name, description, created_at) values (@name, @description, @created_at)
 	on conflict (name) do update set description = excluded.description`
 
-// PutEventType creates or changes an event type; see [store.Access].
+// PutEventType creates or changes an event type; see [store.Catalogue].
 func (s *Store) PutEventType(ctx context.Context, t postrider.EventType) error {
 	return change(ctx, s, "put event type", func(ctx context.Context, tx *tx) error {
 		return tx.exec(ctx, putEventTypeSQL, sql.Named("name", t.Name), sql.Named("description", t.Description),
@@ -157,7 +174,7 @@ const eventTypesSQL = `
 	where name > @after and (@name = '' or name = @name)
 	order by name limit @limit`
 
-// EventTypes lists event types; see [store.Access].
+// EventTypes lists event types; see [store.Catalogue].
 func (s *Store) EventTypes(ctx context.Context, q store.EventTypeQuery) (store.Page[postrider.EventType], error) {
 	after, err := q.Key()
 	if err != nil {
@@ -175,7 +192,7 @@ func (s *Store) EventTypes(ctx context.Context, q store.EventTypeQuery) (store.P
 const deleteEventTypeSQL = `delete from event_types where name = @name`
 
 // DeleteEventType takes an event type out of the catalogue; see
-// [store.Access].
+// [store.Catalogue].
 func (s *Store) DeleteEventType(ctx context.Context, name string) error {
 	return change(ctx, s, "delete event type", func(ctx context.Context, tx *tx) error {
 		return found(tx.count(ctx, deleteEventTypeSQL, sql.Named("name", name)))

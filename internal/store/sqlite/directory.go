@@ -119,7 +119,7 @@ const (
 	endpointsSQL          = `select ` + endpointColumns + ` from endpoints where true` + endpointsFilter
 	endpointByIDSQL       = `select ` + endpointColumns + ` from endpoints where id = @id and (@account is null or account = @account)` + endpointsFilter
 	endpointByUIDSQL      = `select ` + endpointColumns + ` from endpoints where account = @account and uid = @uid and status <> 'deleted'` + endpointsFilter
-	endpointsOfAccountSQL = `select ` + endpointColumns + ` from endpoints where account = @account` + endpointsFilter
+	endpointsOfAccountSQL = `select ` + endpointColumns + ` from endpoints where account = @account and status <> 'deleted'` + endpointsFilter
 )
 
 // Endpoints lists endpoints; see [store.Directory].

@@ -2,10 +2,15 @@
 
 CREATE TABLE accounts (
     id         blob primary key check (length(id) = 16),
-    uid        text unique check (uid <> ''),
+    uid        text check (uid <> ''),
     name       text not null,
-    created_at integer not null
+    created_at integer not null,
+    deleted_at integer
 ) strict, without rowid;
+
+CREATE INDEX accounts_deleted on accounts (id) where deleted_at is not null;
+
+CREATE UNIQUE INDEX accounts_uid on accounts (uid) where uid is not null and deleted_at is null;
 
 CREATE TABLE api_keys (
     id           blob primary key check (length(id) = 16),
@@ -18,6 +23,8 @@ CREATE TABLE api_keys (
     revoked_at   integer,
     last_used_at integer
 ) strict, without rowid;
+
+CREATE INDEX api_keys_account on api_keys (account) where account is not null;
 
 CREATE TABLE attempt_bodies (
     delivery      blob not null check (length(delivery) = 16),
@@ -145,7 +152,7 @@ CREATE TABLE endpoints (
     updated_at    integer not null
 ) strict;
 
-CREATE INDEX endpoints_account on endpoints (account, id);
+CREATE INDEX endpoints_account on endpoints (account, id) where status <> 'deleted';
 
 CREATE INDEX endpoints_credentials on endpoints (id) where credentials is not null;
 

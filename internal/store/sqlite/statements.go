@@ -53,6 +53,7 @@ func Statements() map[string]string {
 		"next_sequence":                      nextSequenceSQL,
 		"next_turn":                          nextTurnSQL,
 		"ordered_keys":                       orderedKeysSQL,
+		"orphaned":                           orphanedSQL,
 		"pause":                              pauseSQL,
 		"pending_replay":                     pendingReplaySQL,
 		"public_keys":                        publicKeysSQL,

@@ -91,6 +91,44 @@ func expire(ctx context.Context, tx *tx, id postrider.DeliveryID) (bool, error) 
 	return true, err
 }
 
+// By accounts_deleted, then endpoints_account; by the key of endpoints.
+const (
+	orphanedSQL = `
+	select e.id
+	from accounts a cross join endpoints e on e.account = a.id
+	where a.deleted_at is not null and e.status <> 'deleted'
+	limit @limit`
+	deleteEndpointSQL = `
+	update endpoints
+	set status = 'deleted', status_reason = '', revision = revision + 1, version = @version, updated_at = @now
+	where id = @id and status <> 'deleted'`
+)
+
+// DeleteEndpoints deletes endpoints of deleted accounts; see [store.Upkeep].
+func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (int, error) {
+	const doing = "delete endpoints of deleted accounts"
+	ids, err := list(ctx, s, query{orphanedSQL, []any{sql.Named("limit", limit)}},
+		func(rows *sql.Rows, id *postrider.EndpointID) error { return rows.Scan(toID(id)) })
+	if err != nil || len(ids) == 0 {
+		return 0, s.explain(doing, err)
+	}
+	return write(ctx, s, doing, func(ctx context.Context, tx *tx) (deleted int, err error) {
+		for _, id := range ids {
+			version, err := raiseVersion(ctx, tx)
+			if err != nil {
+				return 0, err
+			}
+			n, err := tx.count(ctx, deleteEndpointSQL, sql.Named("id", blob(id)), sql.Named("version", version),
+				sql.Named("now", micros(tx.wall)))
+			if err != nil {
+				return 0, err
+			}
+			deleted += int(n)
+		}
+		return deleted, nil
+	})
+}
+
 // By endpoints_deleted, then queue_due, and by the key of paused_keys.
 const (
 	deletedSQL = `

@@ -19,6 +19,12 @@ var access = []verb{
 		{"a uid that another account has is ErrConflict", putAccountConflict},
 		{"of parallel accounts with one uid exactly one is created", putAccountInParallel},
 	}},
+	{"DeleteAccount", []sentence{
+		{"the account is deleted, and found by ID alone", deleteAccountFound},
+		{"its uid is free, and it stays deleted", deleteAccountStays},
+		{"its API keys are revoked, and no others", deleteAccountKeys},
+		{"one that does not exist, or is deleted, is ErrNotFound", deleteAccountNotFound},
+	}},
 	{"Accounts", []sentence{
 		{"they are listed newest first, page by page", accountsPages},
 		{"each filter selects", accountsFilters},
@@ -107,6 +113,63 @@ func putAccountInParallel(w *world) {
 	if n := len(w.accounts(store.AccountQuery{})); created.Load() != 1 || n != 1 {
 		w.Errorf("%d calls succeeded and %d accounts exist, want 1 and 1", created.Load(), n)
 	}
+}
+
+func deleteAccountFound(w *world) {
+	a, other := w.newAccount("acme"), w.newAccount("other")
+	w.ok(w.PutAccount(w.Context(), a))
+	w.ok(w.PutAccount(w.Context(), other))
+	w.ok(w.DeleteAccount(w.Context(), a.ID))
+	w.same("the accounts", w.accounts(store.AccountQuery{}), []postrider.Account{other})
+	w.same("those of its uid", w.accounts(store.AccountQuery{UID: "acme"}), []postrider.Account{})
+	got := w.accounts(store.AccountQuery{ID: a.ID})
+	w.same("the account by ID", got, []postrider.Account{a}, cmpopts.IgnoreFields(postrider.Account{}, "DeletedAt"))
+	w.near("when it was deleted", got[0].DeletedAt.Sub(w.now()), 0)
+}
+
+func deleteAccountStays(w *world) {
+	a, again := w.newAccount("acme"), w.newAccount("acme")
+	w.ok(w.PutAccount(w.Context(), a))
+	w.ok(w.DeleteAccount(w.Context(), a.ID))
+	w.refuses(w.PutAccount(w.Context(), a), postrider.ErrNotFound)
+	w.ok(w.PutAccount(w.Context(), again))
+	w.same("the account of the uid", w.accounts(store.AccountQuery{UID: "acme"}), []postrider.Account{again})
+	w.refuses(w.PutAccount(w.Context(), a), postrider.ErrNotFound)
+	if got := w.accounts(store.AccountQuery{ID: a.ID}); len(got) != 1 || got[0].DeletedAt.IsZero() {
+		w.Errorf("the deleted account is %+v", got)
+	}
+}
+
+func deleteAccountKeys(w *world) {
+	account := w.account()
+	revoked := func() (ids []postrider.KeyID) {
+		page, err := w.Keys(w.Context(), store.KeyQuery{})
+		w.ok(err)
+		for _, k := range page.Items {
+			if !k.RevokedAt.IsZero() {
+				ids = append(ids, k.ID)
+			}
+		}
+		return ids
+	}
+	var bound []postrider.KeyID
+	for i, of := range []postrider.AccountID{account, w.account(), {}, account} {
+		k := postrider.APIKey{ID: newID[postrider.KeyID](w), Name: "k", Hash: [32]byte{byte(i + 1)}, Scopes: postrider.Scopes[:1], Account: of}
+		w.ok(w.PutKey(w.Context(), k))
+		if of == account {
+			bound = append(bound, k.ID)
+		}
+	}
+	w.same("the revoked keys before", revoked(), []postrider.KeyID{})
+	w.ok(w.DeleteAccount(w.Context(), account))
+	w.same("the revoked keys", revoked(), reversed(bound))
+}
+
+func deleteAccountNotFound(w *world) {
+	account := w.account()
+	w.refuses(w.DeleteAccount(w.Context(), newID[postrider.AccountID](w)), postrider.ErrNotFound)
+	w.ok(w.DeleteAccount(w.Context(), account))
+	w.refuses(w.DeleteAccount(w.Context(), account), postrider.ErrNotFound)
 }
 
 func accountID(a postrider.Account) postrider.AccountID { return a.ID }

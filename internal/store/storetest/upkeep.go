@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"slices"
 	"time"
 
@@ -15,6 +16,10 @@ var upkeep = []verb{
 		{"one that a worker holds is left alone until its lease has ended", expireHeld},
 		{"the settlement of one that has expired is stale", expireStale},
 	}, expireOrderSentences)},
+	{"DeleteEndpoints", []sentence{
+		{"endpoints of deleted accounts are deleted, up to limit, and no others", deleteEndpointsDeletes},
+		{"each raises the version by one", deleteEndpointsAnnounces},
+	}},
 	{"CancelDeleted", []sentence{
 		{"pending deliveries of deleted endpoints are cancelled with a record each", cancelDeletedEnds},
 		{"at most limit of them, and it returns how many", cancelDeletedLimit},
@@ -117,6 +122,51 @@ func expireStale(w *world) {
 	if got := w.delivery(c.ID).Status; got != postrider.Dead {
 		w.Errorf("the delivery is %s, want dead", got)
 	}
+}
+
+func (w *world) deleteEndpoints(limit int) int {
+	w.Helper()
+	n, err := w.DeleteEndpoints(w.Context(), limit)
+	w.ok(err)
+	return n
+}
+
+func deleteEndpointsDeletes(w *world) {
+	account := w.account()
+	var gone []postrider.Endpoint
+	for _, status := range []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled} {
+		e := w.draft(account)
+		e.Status, e.StatusReason = status, "a reason"
+		gone = append(gone, w.put(e))
+	}
+	deleted := w.become(w.put(w.draft(account)), postrider.EndpointDeleted)
+	other := w.endpoint()
+	w.same("how many of a live account", w.deleteEndpoints(10), 0)
+	w.ok(w.DeleteAccount(w.Context(), account))
+	w.same("how many at first", w.deleteEndpoints(2), 2)
+	w.same("how many then", w.deleteEndpoints(2), 1)
+	w.same("how many at last", w.deleteEndpoints(2), 0)
+	for _, e := range gone {
+		want := e
+		want.Status, want.StatusReason, want.Revision = postrider.EndpointDeleted, "", e.Revision+1
+		w.same("the endpoint", w.found(e.ID), want, ignoreUpdated)
+	}
+	w.same("one that was deleted", w.found(deleted.ID), deleted)
+	w.same("another account's", w.found(other.ID), other)
+}
+
+func deleteEndpointsAnnounces(w *world) {
+	account := w.account()
+	want := []postrider.EndpointID{w.put(w.draft(account)).ID, w.put(w.draft(account)).ID, w.put(w.draft(account)).ID}
+	w.ok(w.DeleteAccount(w.Context(), account))
+	version := w.version()
+	w.same("how many", w.deleteEndpoints(10), 3)
+	got := w.changes(version, 10)
+	w.same("the version", got.Version, version+3)
+	w.same("what changed", routedIDs(got.Endpoints), want, cmpopts.SortSlices(func(a, b postrider.EndpointID) bool { return a.Compare(b) < 0 }))
+	w.same("what changed, page by page", len(w.changes(version, 2).Endpoints), 2)
+	w.same("how often again", w.deleteEndpoints(10), 0)
+	w.same("the version after nothing", w.version(), version+3)
 }
 
 func (w *world) cancelDeleted(limit int) int {

@@ -4,14 +4,19 @@
 
 create table accounts (
     id         uuid primary key,
-    uid        text unique check (uid <> ''),
+    uid        text check (uid <> ''),
     name       text not null,
-    created_at timestamptz not null
+    created_at timestamptz not null,
+    deleted_at timestamptz
 );
+create unique index accounts_uid on accounts (uid) where uid is not null and deleted_at is null;
+create index accounts_deleted on accounts (id) where deleted_at is not null;
 comment on table accounts is 'The customers of the platform, whose endpoints and events these are.';
 comment on column accounts.uid is 'The platform''s own name for the account; null: none.';
 comment on index accounts_pkey is 'Accounts: one by id, and the list, newest first.';
-comment on index accounts_uid_key is 'Accounts by uid, which is unique.';
+comment on column accounts.deleted_at is 'Null: it is not deleted. History names a deleted account for longer.';
+comment on index accounts_uid is 'Accounts by uid, which is unique among those that are not deleted.';
+comment on index accounts_deleted is 'DeleteEndpoints: the accounts whose endpoints must be deleted.';
 
 create table api_keys (
     id           uuid primary key,
@@ -24,9 +29,11 @@ create table api_keys (
     revoked_at   timestamptz,
     last_used_at timestamptz
 );
+create index api_keys_account on api_keys (account) where account is not null;
 comment on table api_keys is 'API keys; only the SHA-256 of a key is kept.';
 comment on column api_keys.account is 'Null: the key reaches every account.';
 comment on index api_keys_pkey is 'Keys: the list, newest first; RevokeKey, TouchKey.';
+comment on index api_keys_account is 'DeleteAccount: the keys of an account.';
 comment on index api_keys_hash_key is 'Keys by hash: every request that is not answered from the cache.';
 
 create table event_types (
@@ -66,7 +73,7 @@ create table endpoints (
 );
 create unique index endpoints_uid on endpoints (account, uid) where uid is not null and status <> 'deleted';
 create unique index endpoints_version on endpoints (version);
-create index endpoints_account on endpoints (account, id);
+create index endpoints_account on endpoints (account, id) where status <> 'deleted';
 create index endpoints_deleted on endpoints (id) where status = 'deleted';
 create index endpoints_credentials on endpoints (id) where credentials is not null;
 comment on table endpoints is 'Where to send, who subscribed to what, and how to treat it.';
@@ -77,7 +84,7 @@ comment on column endpoints.version is 'What subscriptions.version became with t
 comment on index endpoints_pkey is 'Endpoints: one by id, and the list of all, newest first.';
 comment on index endpoints_uid is 'Endpoints by uid, which is unique among those of an account that are not deleted.';
 comment on index endpoints_version is 'Changes: what changed after a version, in order.';
-comment on index endpoints_account is 'Endpoints of an account, newest first.';
+comment on index endpoints_account is 'Endpoints of an account, newest first. DeleteEndpoints: those of a deleted one.';
 comment on index endpoints_deleted is 'CancelDeleted: the endpoints whose queue must be emptied.';
 comment on index endpoints_credentials is 'Sealed: the endpoints that have credentials. Reseal: one.';
 

@@ -7,13 +7,19 @@
 -- Who may do what.
 
 -- The customers of the platform, whose endpoints and events these are.
--- Its key serves Accounts, newest first; the unique uid serves Accounts by uid.
+-- deleted_at is null until an account is deleted; its history names it for
+-- longer. Its key serves Accounts, newest first.
 create table accounts (
     id         blob primary key check (length(id) = 16),
-    uid        text unique check (uid <> ''),
+    uid        text check (uid <> ''),
     name       text not null,
-    created_at integer not null
+    created_at integer not null,
+    deleted_at integer
 ) strict, without rowid;
+-- Accounts by uid, which is unique among those that are not deleted.
+create unique index accounts_uid on accounts (uid) where uid is not null and deleted_at is null;
+-- DeleteEndpoints: the accounts whose endpoints must be deleted.
+create index accounts_deleted on accounts (id) where deleted_at is not null;
 
 -- API keys; only the SHA-256 of a key is kept. account null: every account.
 -- Its key serves Keys, RevokeKey and TouchKey; the unique hash serves every
@@ -29,6 +35,9 @@ create table api_keys (
     revoked_at   integer,
     last_used_at integer
 ) strict, without rowid;
+
+-- DeleteAccount: the keys of an account.
+create index api_keys_account on api_keys (account) where account is not null;
 
 -- The catalogue of event types. It documents; it does not restrict.
 create table event_types (
@@ -70,8 +79,8 @@ create table endpoints (
 create unique index endpoints_uid on endpoints (account, uid) where uid is not null and status <> 'deleted';
 -- Changes: what changed after a version, in order.
 create unique index endpoints_version on endpoints (version);
--- Endpoints of an account, newest first.
-create index endpoints_account on endpoints (account, id);
+-- Endpoints of an account, newest first. DeleteEndpoints: those of a deleted one.
+create index endpoints_account on endpoints (account, id) where status <> 'deleted';
 -- CancelDeleted: the endpoints whose queue must be emptied.
 create index endpoints_deleted on endpoints (id) where status = 'deleted';
 -- Sealed: the endpoints that have credentials.

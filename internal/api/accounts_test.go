@@ -1,0 +1,57 @@
+package api_test
+
+import (
+	"testing"
+
+	"github.com/postrider/postrider"
+)
+
+func TestAnAccountIsDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme, evil := w.tenant("acme"), w.tenant("evil")
+	bound := w.bound(acme)
+	w.settle(acme.endpoint, postrider.Attempt{StatusCode: 410})
+	w.want(202, "POST /events", `{"account": "acme", "type": "order.paid", "data": 1}`)
+	w.want(204, "DELETE /accounts/acme", "")
+	w.want(404, "DELETE /accounts/acme", "")
+	w.want(404, "DELETE /accounts/"+acme.account, "")
+
+	if got := w.do(bound, "GET /events", ""); got.status != 401 {
+		t.Errorf("a key of the deleted account = %d %s, want 401", got.status, got.text)
+	}
+	for _, name := range []string{"acme", acme.account} {
+		if got := w.do(w.admin, "POST /events", `{"account": "`+name+`", "type": "a", "data": 1}`); got.status != 422 {
+			t.Errorf("a publish to %s = %d %s, want 422", name, got.status, got.text)
+		}
+		w.want(404, "POST /endpoints", `{"account": "`+name+`", "url": "https://x", "event_types": ["*"]}`)
+		w.want(404, "POST /api-keys", `{"account": "`+name+`", "name": "x", "scopes": ["webhooks:read"]}`)
+		w.want(404, "PATCH /accounts/"+name, `{"name": "x"}`)
+	}
+	w.want(404, "GET /accounts/acme", "")
+	if got := w.want(200, "GET /accounts/"+acme.account, ""); got.body["deleted_at"] == nil {
+		t.Errorf("the deleted account = %s", got.text)
+	}
+	has(t, "another account", w.want(200, "GET /accounts/evil", "").body, map[string]any{"id": evil.account, "deleted_at": nil})
+
+	if n, err := w.store.DeleteEndpoints(t.Context(), 10); err != nil || n != 1 {
+		t.Errorf("deleted %d endpoints, %v", n, err)
+	}
+	if n, err := w.store.CancelDeleted(t.Context(), 10); err != nil || n != 1 {
+		t.Errorf("cancelled %d deliveries, %v", n, err)
+	}
+	has(t, "its endpoint", w.want(200, "GET /endpoints/"+acme.endpoint, "").body, map[string]any{"status": "deleted"})
+	for list, want := range map[string]int{"/events": 2, "/deliveries": 2, "/dead-letters": 1, "/deliveries?status=cancelled": 1, "/endpoints": 0} {
+		sign := "?"
+		if list == "/deliveries?status=cancelled" {
+			sign = "&"
+		}
+		if got := w.want(200, "GET "+list+sign+"account="+acme.account, "").data(); len(got) != want {
+			t.Errorf("%s of the deleted account = %v, want %d", list, got, want)
+		}
+	}
+	again := w.want(201, "POST /accounts", `{"uid": "acme"}`)
+	if again.id("id") == acme.account {
+		t.Error("the deleted account is back")
+	}
+}

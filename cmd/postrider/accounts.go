@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/postrider/postrider/client"
 )
@@ -11,6 +12,7 @@ type accountsCmd struct {
 	Create accountsCreateCmd `cmd:"" help:"Make an account."`
 	Get    accountsGetCmd    `cmd:"" help:"Show one account."`
 	Update accountsUpdateCmd `cmd:"" help:"Change an account. What no flag names stays as it is."`
+	Delete accountsDeleteCmd `cmd:"" help:"Delete an account: revoke its keys, delete its endpoints and cancel what is queued for them. Its history stays."`
 }
 
 var accountTable = tableOf[client.Account]{
@@ -91,5 +93,18 @@ func (c *accountsUpdateCmd) Run(ctx context.Context, t terminal) error {
 			return err
 		}
 		return printOne(t, c.JSON, changed, accountTable)
+	})
+}
+
+type accountsDeleteCmd struct{ account }
+
+// Run deletes the account.
+func (c *accountsDeleteCmd) Run(ctx context.Context, t terminal) error {
+	return c.through(func(api *client.Client) error {
+		if err := api.DeleteAccount(ctx, c.Account); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(t.out, "%s is deleted\n", c.Account)
+		return err
 	})
 }

@@ -17,6 +17,7 @@ var commandOf = map[string]string{
 	"list-accounts":  "accounts list",
 	"create-account": "accounts create",
 	"get-account":    "accounts get",
+	"delete-account": "accounts delete",
 	"update-account": "accounts update",
 
 	"list-api-keys":  "keys list",

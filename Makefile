@@ -59,6 +59,10 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s).
 	@grep -rnoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E 's,/[^/]*:[0-9]+:func , ,' | \
 		xargs -P 4 -L 1 bash -c 'tools/fuzz.sh "$$0" "$$1" $(FUZZTIME)'
 
+.PHONY: sim
+sim: ## Kill 100,000 simulated nodes, with large fan-outs and payloads that kill under way. Takes an hour.
+	go test ./internal/dispatch -count=1 -run CrashLoops -timeout 4h -args -kills 100000
+
 .PHONY: bench
 bench: ## Measure publish, delivery and latency on this machine; see bench/README.md.
 	go run ./bench/run

@@ -52,6 +52,9 @@ type world struct {
 	keyed  bool      // every event has an ordering key
 	hangs  int       // how many in 16 requests hang
 	away   time.Time // the database is, until then
+	lucky  bool      // no reply is lost
+	steps  int
+	onSend func(*simNode, *item, *postrider.Attempt) // nil: nothing more follows a request
 	book   orderBook
 
 	published int
@@ -136,8 +139,11 @@ func (w *world) run() {
 
 // boot starts a node; it scans the queue at once and every 30 seconds.
 func (w *world) boot() {
+	w.bootWith(Options{Concurrency: 1 + w.rng.IntN(8), HostConcurrency: 1 + w.rng.IntN(4), Cluster: Cluster{Incarnation: 1 + w.rng.Uint32N(1<<31-1)}})
+}
+
+func (w *world) bootWith(opts Options) {
 	n := &simNode{alive: true, inFlight: map[postrider.EndpointID]int{}}
-	opts := Options{Concurrency: 1 + w.rng.IntN(8), HostConcurrency: 1 + w.rng.IntN(4), Cluster: Cluster{Incarnation: 1 + w.rng.Uint32N(1<<31-1)}}
 	if w.shared {
 		opts.Cluster.Nodes = w.store
 	}
@@ -246,7 +252,7 @@ func (w *world) publish() {
 	} else {
 		w.step(n, admit{[]*store.NewDelivery{d}, make(chan struct{})})
 	}
-	changes, err := w.store.Changes(w.t.Context(), 0, 1000)
+	changes, err := w.store.Changes(w.t.Context(), 0, 10_000)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -274,7 +280,9 @@ func (w *world) step(n *simNode, input any) {
 	do := *n.core.act(w.now)
 	n.core.do.send = nil // this world keeps the actions
 	n.core.taken()
-	w.checkAccounts(n.core)
+	if w.steps++; len(n.core.endpoints) < 50 || w.steps%64 == 0 {
+		w.checkAccounts(n.core)
+	}
 	for _, it := range do.send {
 		w.send(n, it)
 	}
@@ -391,6 +399,9 @@ func (w *world) send(n *simNode, it *item) {
 	w.checkOwner(n, it)
 	w.sending[it.ID] = n.core.opts.Cluster.Incarnation
 	a := w.respond(it)
+	if w.onSend != nil {
+		w.onSend(n, it, &a)
+	}
 	if a.Outcome == postrider.OutcomeAccepted {
 		w.at(a.Duration, func() { w.book.accepted(w.t, it) })
 	}
@@ -503,7 +514,7 @@ func (w *world) checkLedger(d postrider.Delivery) {
 	}
 }
 
-func (w *world) unlucky() bool { return !w.healed && w.rng.IntN(20) == 0 }
+func (w *world) unlucky() bool { return !w.healed && !w.lucky && w.rng.IntN(20) == 0 }
 func (w *world) moment() time.Duration {
 	return time.Duration(1 + w.rng.Int64N(int64(20*time.Millisecond)))
 }

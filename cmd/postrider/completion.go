@@ -42,9 +42,14 @@ compdef _postrider postrider
 `,
 	"fish": `function __postrider_complete
   set -l words (commandline --tokenize --cut-at-cursor --current-process)
-  postrider __complete $words[2..-1] (commandline --current-token --cut-at-cursor) 2>/dev/null
+  set -l found (postrider __complete $words[2..-1] (commandline --current-token --cut-at-cursor) 2>/dev/null)
+  if set --query found[1]
+    printf '%s\n' $found
+  else
+    __fish_complete_path (commandline --current-token --cut-at-cursor)
+  end
 end
-complete --command postrider --arguments '(__postrider_complete)'
+complete --command postrider --no-files --arguments '(__postrider_complete)'
 `,
 }
 

@@ -246,6 +246,9 @@ func judgeError(ctx context.Context, a *postrider.Attempt, err error, sent bool)
 	}
 	outcome, failure := judgeFailure(ctx, err, sent)
 	a.Outcome, a.Error = outcome, string(failure)
+	if failure == postrider.FailureAuth {
+		a.Error += tokenDetail(err)
+	}
 }
 
 // judgeFailure says what an exchange without an answer shows.

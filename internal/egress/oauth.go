@@ -263,7 +263,41 @@ func (d *tokenDoor) fault(err error) error {
 	case !errors.As(err, &refusal):
 		return errors.New("token server answers without a token")
 	case slices.Contains(tokenErrors, refusal.ErrorCode):
-		return fmt.Errorf("token server answers %d, %s", refusal.Response.StatusCode, refusal.ErrorCode)
+		return &tokenRefusal{refusal.Response.StatusCode, refusal.ErrorCode}
 	}
-	return fmt.Errorf("token server answers %d", refusal.Response.StatusCode)
+	return &tokenRefusal{status: refusal.Response.StatusCode}
+}
+
+// tokenRefusal is an answer without a token.
+type tokenRefusal struct {
+	status int
+	code   string // one of tokenErrors; empty: the answer has none of them
+}
+
+// Error says what was answered.
+func (e *tokenRefusal) Error() string {
+	text := "token server answers " + strconv.Itoa(e.status)
+	if e.code != "" {
+		text += ", " + e.code
+	}
+	return text
+}
+
+// tokenDetail says in the error of an attempt why there was no token: what
+// failed on the way to its server, or what that answered.
+func tokenDetail(err error) string {
+	auth, ok := errors.AsType[*stageError](err)
+	if !ok {
+		return ""
+	}
+	if late(auth.err) || errors.Is(auth.err, errGivenUp) {
+		return ": " + string(postrider.FailureTimeout)
+	}
+	if way, ok := errors.AsType[*stageError](auth.err); ok {
+		return ": " + string(way.failure)
+	}
+	if refusal, ok := errors.AsType[*tokenRefusal](auth.err); ok {
+		return ": " + refusal.Error()
+	}
+	return ""
 }

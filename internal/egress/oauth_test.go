@@ -159,7 +159,7 @@ func TestOAuthOneFetchAtATime(t *testing.T) {
 			}
 		})
 	}
-	if a := send(t, e, to, 50*time.Millisecond); a.Outcome != postrider.OutcomeUnreachable || a.Error != "auth_error" || a.Duration > grace {
+	if a := send(t, e, to, 50*time.Millisecond); a.Outcome != postrider.OutcomeUnreachable || a.Error != "auth_error: timeout" || a.Duration > grace {
 		t.Errorf("one in a hurry: outcome %s, error %q after %v", a.Outcome, a.Error, a.Duration)
 	}
 	cancel()
@@ -193,12 +193,17 @@ func TestOAuthHostileTokenServers(t *testing.T) {
 	t.Parallel()
 	elsewhere := testkit.NewReceiver(t, tokens(time.Hour))
 	for name, answer := range map[string]testkit.Answer{
-		"a refusal that repeats the secret": echo(400),
-		"a 200 that is a refusal":           echo(200),
-		"an outage":                         echo(503),
-		"a redirect": func(w http.ResponseWriter, _ testkit.Request) {
+		"400, a refusal that repeats the secret": echo(400),
+		"200, which is a refusal":                echo(200),
+		"503, an outage":                         echo(503),
+		"307, a redirect": func(w http.ResponseWriter, _ testkit.Request) {
 			w.Header().Set("Location", elsewhere.URL)
 			w.WriteHeader(307)
+		},
+		"401, of a known kind": func(w http.ResponseWriter, _ testkit.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(401)
+			_, _ = io.WriteString(w, `{"error":"invalid_client","error_description":"canary-secret"}`)
 		},
 		"a huge body":             jsonAnswer(`{"access_token":"canary-token","x":"` + strings.Repeat("canary", 1<<20) + `"}`),
 		"a body of a page":        jsonAnswer("<html>canary-secret"),
@@ -218,18 +223,42 @@ func TestOAuthHostileTokenServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := testkit.NewReceiver(t, answer)
-			checkNoToken(t, server.URL+"/token?canary-query", testkit.Patience)
+			detail := ""
+			if status, _, numbered := strings.Cut(name, ", "); numbered {
+				detail = ": token server answers " + status
+			}
+			if strings.HasPrefix(name, "401") {
+				detail += ", invalid_client"
+			}
+			checkNoToken(t, server.URL+"/token?canary-query", testkit.Patience, detail)
 		})
 	}
 	t.Run("no HTTP", func(t *testing.T) {
 		t.Parallel()
 		address, _ := scripted(t, nil, "canary-secret canary-token\r\n\r\n", nothing)
-		checkNoToken(t, "http://"+address, testkit.Patience)
+		checkNoToken(t, "http://"+address, testkit.Patience, "")
 	})
+	for forbidden, detail := range map[string]string{
+		"http://10.0.0.1/token": "", "http://169.254.169.254/canary": "", "file:///canary": "",
+		"http://rebind.example/": ": target_forbidden", "http://127.0.0.1:1/": ": connection_refused",
+	} {
+		t.Run(forbidden, func(t *testing.T) {
+			t.Parallel()
+			checkNoToken(t, forbidden, testkit.Patience, detail)
+		})
+	}
+	if n := len(elsewhere.Requests()); n != 0 {
+		t.Errorf("%d requests came where a redirect pointed", n)
+	}
+}
+
+// TestOAuthSlowTokenServers has servers that give no token in time.
+func TestOAuthSlowTokenServers(t *testing.T) {
+	t.Parallel()
 	t.Run("no answer", func(t *testing.T) {
 		t.Parallel()
 		server := testkit.NewReceiver(t, func(http.ResponseWriter, testkit.Request) { <-t.Context().Done() })
-		checkNoToken(t, server.URL, slow)
+		checkNoToken(t, server.URL, slow, ": timeout")
 	})
 	t.Run("a body without an end", func(t *testing.T) {
 		t.Parallel()
@@ -238,7 +267,7 @@ func TestOAuthHostileTokenServers(t *testing.T) {
 			http.NewResponseController(w).Flush()
 			<-t.Context().Done()
 		})
-		checkNoToken(t, server.URL, slow)
+		checkNoToken(t, server.URL, slow, ": timeout")
 	})
 	t.Run("a handshake without an end", func(t *testing.T) {
 		t.Parallel()
@@ -250,23 +279,15 @@ func TestOAuthHostileTokenServers(t *testing.T) {
 			io.Copy(io.Discard, c)
 			c.Close()
 		})
-		checkNoToken(t, "https://"+listener.Addr().String(), slow)
+		checkNoToken(t, "https://"+listener.Addr().String(), slow, ": timeout")
 		listener.Close()
 		wait()
 	})
-	for _, forbidden := range []string{"http://10.0.0.1/token", "http://169.254.169.254/canary", "http://rebind.example/", "file:///canary", "http://127.0.0.1:1/"} {
-		t.Run(forbidden, func(t *testing.T) {
-			t.Parallel()
-			checkNoToken(t, forbidden, testkit.Patience)
-		})
-	}
-	if n := len(elsewhere.Requests()); n != 0 {
-		t.Errorf("%d requests came where a redirect pointed", n)
-	}
 }
 
-// checkNoToken makes an attempt whose token does not come.
-func checkNoToken(t *testing.T, tokenURL string, within time.Duration) {
+// checkNoToken makes an attempt whose token does not come, for the reason that
+// the detail says.
+func checkNoToken(t *testing.T, tokenURL string, within time.Duration, detail string) {
 	t.Helper()
 	r := testkit.NewReceiver(t, testkit.Status(200))
 	log := new(bytes.Buffer)
@@ -274,13 +295,13 @@ func checkNoToken(t *testing.T, tokenURL string, within time.Duration) {
 	opts.Resolver = &answers{list: [][]string{{"10.0.0.1"}}}
 	opts.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	a := send(t, open(t, opts), routed(r.URL, granted(tokenURL)), within)
-	if a.Outcome != postrider.OutcomeUnreachable || a.Error != "auth_error" || len(r.Requests()) != 0 || a.RequestHead != nil {
+	if a.Outcome != postrider.OutcomeUnreachable || a.Error != "auth_error"+detail || len(r.Requests()) != 0 || a.RequestHead != nil {
 		t.Errorf("outcome %s, error %q, head %q, %d requests", a.Outcome, a.Error, a.RequestHead, len(r.Requests()))
 	}
 	if a.Duration > within+grace {
 		t.Errorf("took %v of %v", a.Duration, within)
 	}
-	if text := log.String(); !strings.Contains(text, "class=auth_error") || strings.Contains(text, "canary") {
+	if text := log.String(); !strings.Contains(text, "auth_error") || strings.Contains(text, "canary") {
 		t.Errorf("log: %s", text)
 	}
 }

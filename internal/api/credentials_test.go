@@ -263,7 +263,7 @@ func TestFaultsOfAConnectionAreNamed(t *testing.T) {
 		{"redirects", `"max_redirects": 4, "compression": "br"`, []string{"max_redirects", "compression"}},
 		{"http2 is a boolean", `"http2": "yes"`, []string{"http2"}},
 		{"header of a scheme that has its own", `"signature": {"schemes": [{"scheme": "stripe", "header": "X-A"}]}`, []string{"signature.schemes[0].header"}},
-		{"prefix alone", `"signature": {"schemes": [{"scheme": "plain", "prefix": "x"}]}`, []string{"signature.schemes[0].prefix"}},
+		{"prefix alone", `"signature": {"schemes": [{"scheme": "plain", "prefix": "x"}]}`, []string{"signature.schemes[0].header"}},
 		{"scheme of no name", `"signature": {"schemes": [{"header": "X-A"}]}`, []string{"signature.schemes[0].scheme"}},
 		{"scheme is a number", `"signature": {"schemes": ["standard", 7]}`, []string{"signature.schemes[1]"}},
 		{"scheme is null", `"signature": {"schemes": [null]}`, []string{"signature.schemes[0]"}},

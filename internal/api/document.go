@@ -54,9 +54,11 @@ func description(registry huma.Registry) *huma.OpenAPI {
 			Schemas:   registry,
 			Responses: map[string]*huma.Response{},
 			Headers: map[string]*huma.Header{
-				"RequestID":    {Description: "Id of the request in the server's log.", Schema: &huma.Schema{Type: huma.TypeString}, Required: true},
-				"RetryAfter":   {Description: "Seconds to wait before the request is repeated.", Schema: &huma.Schema{Type: huma.TypeInteger}, Required: true},
-				"Authenticate": {Description: "The authentication scheme: Bearer.", Schema: &huma.Schema{Type: huma.TypeString}, Required: true},
+				"Accept":         {Description: "The media type of bodies: application/json. Only where the request's was another.", Schema: &huma.Schema{Type: huma.TypeString}},
+				"AcceptEncoding": {Description: "The encoding of bodies: identity. Only where the request's was another.", Schema: &huma.Schema{Type: huma.TypeString}},
+				"RequestID":      {Description: "Id of the request in the server's log.", Schema: &huma.Schema{Type: huma.TypeString}, Required: true},
+				"RetryAfter":     {Description: "Seconds to wait before the request is repeated.", Schema: &huma.Schema{Type: huma.TypeInteger}, Required: true},
+				"Authenticate":   {Description: "The authentication scheme: Bearer.", Schema: &huma.Schema{Type: huma.TypeString}, Required: true},
 			},
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				"key": {Type: "http", Scheme: "bearer", Description: "An API key, pr_…"},
@@ -122,6 +124,9 @@ func headers(status int) map[string]*huma.Header {
 	switch status {
 	case http.StatusUnauthorized:
 		described["WWW-Authenticate"] = &huma.Header{Ref: "#/components/headers/Authenticate"}
+	case http.StatusUnsupportedMediaType:
+		described["Accept"] = &huma.Header{Ref: "#/components/headers/Accept"}
+		described["Accept-Encoding"] = &huma.Header{Ref: "#/components/headers/AcceptEncoding"}
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		described["Retry-After"] = &huma.Header{Ref: "#/components/headers/RetryAfter"}
 	}

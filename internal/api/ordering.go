@@ -13,20 +13,16 @@ type orderedKeyView struct {
 	Waiting  int     `json:"waiting" doc:"Number of pending deliveries of the key, with the head. Counting stops at 1000."`
 	Head     *string `json:"head" doc:"Id of the next delivery of the key. Null: none is pending."`
 	Sequence *int64  `json:"sequence" doc:"Sequence of the head. Null: there is no head."`
-	Since    *string `json:"since" format:"date-time" doc:"Time when the head was created; for a paused key, time when it was paused."`
+	Since    string  `json:"since" format:"date-time" doc:"Time when the head was created; for a paused key, time when it was paused."`
 	Lag      int64   `json:"lag_ms" doc:"Time since then."`
 	PausedBy *string `json:"paused_by" doc:"Id of the dead letter that pauses the key. Null: it is not paused."`
 }
 
 func viewOrderedKey(k store.OrderedKey, now time.Time) orderedKeyView {
-	view := orderedKeyView{
+	return orderedKeyView{
 		Key: k.Key, Waiting: k.Waiting, Head: idOrNull(k.Head), Sequence: orNull(k.Sequence),
-		Since: instantOrNull(k.Since), PausedBy: idOrNull(k.PausedBy),
+		Since: instant(k.Since), Lag: max(0, now.Sub(k.Since).Milliseconds()), PausedBy: idOrNull(k.PausedBy),
 	}
-	if !k.Since.IsZero() {
-		view.Lag = max(0, now.Sub(k.Since).Milliseconds())
-	}
-	return view
 }
 
 func (rt *router) ordering() {

@@ -67,8 +67,8 @@ type signatureJSON struct {
 // schemeJSON is a scheme that writes into a header of the endpoint's choice.
 type schemeJSON struct {
 	Scheme string `json:"scheme"`
-	Header string `json:"header,omitempty" example:"X-Acme-Signature" doc:"Name of the header, instead of the scheme's own. Only with github, github-sha1, shopify and plain."`
-	Prefix string `json:"prefix,omitempty" example:"sha256=" doc:"Text before the signature, instead of the scheme's own. Only with a header."`
+	Header string `json:"header" example:"X-Acme-Signature" doc:"Name of the header, instead of the scheme's own."`
+	Prefix string `json:"prefix,omitempty" example:"sha256=" doc:"Text before the signature, instead of the scheme's own."`
 }
 
 // TransformSchema describes the schemes, which Go's types do not.
@@ -78,7 +78,11 @@ func (signatureJSON) TransformSchema(r huma.Registry, s *huma.Schema) *huma.Sche
 		name.Enum = append(name.Enum, string(scheme))
 	}
 	bent := huma.SchemaFromType(r, reflect.TypeFor[schemeJSON]())
-	bent.Properties["scheme"].Enum = name.Enum
+	for _, scheme := range postrider.Schemes {
+		if scheme.Bendable() {
+			bent.Properties["scheme"].Enum = append(bent.Properties["scheme"].Enum, string(scheme))
+		}
+	}
 	s.Properties["schemes"].Items = &huma.Schema{OneOf: []*huma.Schema{name, bent}}
 	s.Properties["schemes"].Description = "Signature schemes; each request has the signatures of all. An object gives a scheme another header."
 	return s

@@ -17,7 +17,7 @@ help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup ## All that CI runs: format, lint, module files, vet, tests with the race detector, fuzzing, receivers' libraries.
+test: setup ## All that CI runs: format, lint, module files, vet, tests with the race detector, fuzzing, receivers' libraries, the contract of the API.
 	$(LINT) fmt --diff
 	$(LINT) run
 	go mod tidy -diff
@@ -25,14 +25,18 @@ test: setup ## All that CI runs: format, lint, module files, vet, tests with the
 	go test -race -shuffle=on $(TESTFLAGS) ./...
 	$(MAKE) fuzz FUZZTIME=10s
 	$(MAKE) compat
+	$(MAKE) contract
 
 .PHONY: setup
-setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compiler for the race detector, curl, Python, Node.js.
+setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compiler for the race detector, curl, Python, Node.js, Java, Maven.
 	@missing=; \
 	[[ -x $(PGBIN)/postgres ]] || missing+=' postgresql-15'; \
 	command -v gcc >/dev/null || missing+=' gcc libc6-dev'; \
 	command -v curl >/dev/null || missing+=' curl'; \
 	command -v python3 >/dev/null || missing+=' python3-minimal'; \
+	python3 -c 'import ensurepip' 2>/dev/null || missing+=' python3-venv'; \
+	command -v java >/dev/null || missing+=' default-jre-headless'; \
+	command -v mvn >/dev/null || missing+=' maven'; \
 	command -v node >/dev/null || missing+=' nodejs'; \
 	command -v npm >/dev/null || missing+=' npm'; \
 	[[ -n $$missing ]] || exit 0; \
@@ -47,6 +51,11 @@ setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compile
 compat: ## Let receivers' own libraries verify what the server sends; see compat/README.md.
 	cd compat && go mod tidy -diff
 	cd compat && go test -count=1 -vet=all -v .
+
+.PHONY: contract
+contract: ## Hold the answers of the server to its OpenAPI document, and generate clients from it; see contract/README.md.
+	cd contract && go mod tidy -diff
+	cd contract && go test -count=1 -vet=all -v -parallel 8 .
 
 .PHONY: lint
 lint: ## Format the code, then lint it.

@@ -44,6 +44,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"bench/internal/lab", "~/client ~/internal/testkit", "what run and crash share: processes, a cluster, calls to the API"},
 
 	{"compat", "github.com/google/go-github github.com/standard-webhooks github.com/stripe/stripe-go github.com/svix/svix-webhooks", "a module of its own: other people's verifiers, and not one line of ours"},
+	{"contract", "github.com/santhosh-tekuri/jsonschema", "a module of its own: the API as its clients see it, and not one line of ours"},
 }
 
 // testImports are what a test file may import besides what its package may.

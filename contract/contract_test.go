@@ -1,0 +1,142 @@
+package contract_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// unseen are the states of the document that this test cannot cause, and why. A
+// key that ends with an asterisk stands for every state that begins so; one
+// that begins with an asterisk, for every state that ends so.
+var unseen = map[string]string{
+	"* 500":                     "no request makes the server fail",
+	"* 500 internal":            "no request makes the server fail",
+	"Problem.code = internal":   "no request makes the server fail",
+	"* 429 overloaded":          "a client alone is never faster than the server",
+	"* 429":                     "the same, besides endpoints that are tested too often",
+	"Problem.code = overloaded": "the same",
+
+	"* 410":               "the data of events is never deleted yet",
+	"* 410 gone":          "the same",
+	"Problem.code = gone": "the same",
+
+	"delete-endpoint 409*":            "another client has to change the endpoint at the same moment, three times",
+	"disable-endpoint 409*":           "the same",
+	"set-circuit 409*":                "the same, of the circuit",
+	"verify-endpoint 409 conflict":    "another client has to change the URL while the receiver is asked",
+	"replay-event 409 replay_pending": "another client has to replay the same dead letter at the same moment",
+	"Delivery.reason = system":        "it takes a store that lost data",
+	"DeadLetter.reason = system":      "it takes a store that lost data",
+	"Endpoint.warnings[]*":            "the last secret that does not expire cannot be revoked",
+	"Standing.reason = failing":       "an endpoint has to fail for six hours",
+}
+
+// unseenOnSQLite are the states that only a database in a process of its own
+// can cause.
+var unseenOnSQLite = map[string]string{
+	"* 503":                      "the store is in the process",
+	"* 503 unavailable":          "the store is in the process",
+	"Problem.code = unavailable": "the store is in the process",
+}
+
+// TestTheAnswersAreThoseOfTheDocument drives every operation of the document
+// into every state that the document names, on each store that the server has,
+// and holds each answer to the document: status, headers, media type and body.
+func TestTheAnswersAreThoseOfTheDocument(t *testing.T) {
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		c := newCaller(t, newServer(t))
+		c.drive()
+		c.judgeCoverage(unseen, unseenOnSQLite)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		db := newDatabase(t)
+		c := newCaller(t, newServer(t, "--database-url="+db.url()))
+		c.drive()
+		db.stop(c.T)
+		c.driveUnavailable()
+		c.judgeCoverage(unseen)
+	})
+}
+
+func newCaller(t *testing.T, s *server) *caller {
+	t.Helper()
+	return &caller{
+		T: t, server: s, document: readDocument(t), ledger: &ledger{seen: map[string]bool{}}, receiver: newReceiver(t),
+	}
+}
+
+// drive drives the server through all that a client can cause.
+func (c *caller) drive() {
+	c.Helper()
+	c.want(201, "POST /accounts", object{"uid": "acme", "name": "Acme Inc."})
+	slow := c.startSlow()
+	c.driveAccounts()
+	c.driveKeys()
+	c.driveEventTypes()
+	c.drivePublishing()
+	c.driveOptions()
+	c.driveSecrets()
+	c.driveDeliveries()
+	c.driveDeadLetters()
+	c.driveCircuits()
+	c.driveOrder()
+	c.driveStatuses()
+	c.driveProblems()
+	c.driveRestart()
+	c.finishSlow(slow)
+}
+
+// judgeCoverage fails for every state of the document that was not seen and has
+// no reason, and for every reason that is none.
+func (c *caller) judgeCoverage(reasons ...map[string]string) {
+	c.Helper()
+	wanted := c.document.wanted()
+	needed := map[string]bool{}
+	for _, state := range slices.Sorted(maps.Keys(wanted)) {
+		if c.ledger.has(state) {
+			continue
+		}
+		excused := false
+		for _, why := range reasons {
+			for pattern := range why {
+				if covers(pattern, state) {
+					needed[pattern], excused = true, true
+				}
+			}
+		}
+		if !excused {
+			c.Errorf("never seen: %s", state)
+		}
+	}
+	for _, why := range reasons {
+		for pattern := range why {
+			if !needed[pattern] {
+				c.Errorf("%q is excused, but there is no such state, or it was seen", pattern)
+			}
+		}
+	}
+	c.Logf("%d states of %d operations, %d excused", len(wanted), len(c.document.ops), len(needed))
+}
+
+func covers(pattern, state string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(state, prefix)
+	}
+	if suffix, ok := strings.CutPrefix(pattern, "*"); ok {
+		return strings.HasSuffix(state, suffix)
+	}
+	return pattern == state
+}
+
+// restart ends the server and starts it with more settings.
+func (c *caller) restart(by syscall.Signal, more ...string) {
+	c.Helper()
+	c.server.end(by)
+	c.server.start(c.T, more...)
+}

@@ -1,0 +1,192 @@
+package contract_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 100 * time.Second
+
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "contract")
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(dir, "postrider")
+	command := exec.Command("go", "build", "-o", program, "./cmd/postrider")
+	command.Dir = ".."
+	if out, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the server: %w\n%s", err, out)
+	}
+	return program, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if program, err := build(); err == nil {
+		os.RemoveAll(filepath.Dir(program))
+	}
+	os.Exit(code)
+}
+
+// server is the program of this repository as its users run it: built, in a
+// process of its own, on one store.
+type server struct {
+	settings []string
+	folder   string
+	url      string
+	key      string
+	process  *exec.Cmd
+	reading  *sync.WaitGroup
+	log      *bytes.Buffer
+}
+
+// newServer starts a server on an empty store. The test's end ends it.
+func newServer(t *testing.T, store ...string) *server {
+	t.Helper()
+	s := &server{settings: store, folder: t.TempDir()}
+	s.start(t, "--dev")
+	key, err := os.ReadFile(filepath.Join(s.folder, "admin.key"))
+	if err != nil {
+		t.Fatalf("read the server's key: %v", err)
+	}
+	s.key = strings.TrimSpace(string(key))
+	t.Cleanup(func() {
+		s.end(syscall.SIGKILL)
+		if t.Failed() {
+			t.Logf("the end of the server's log:\n%s", s.log.Bytes()[max(0, s.log.Len()-4000):])
+		}
+	})
+	return s
+}
+
+var listens = regexp.MustCompile(`postrider listens" api=(\S+)`)
+
+// start starts the process, with more settings.
+func (s *server) start(t *testing.T, more ...string) {
+	t.Helper()
+	program, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := slices.Concat([]string{"serve", "--log-format=text", "--data-dir", s.folder,
+		"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0"}, s.settings, more)
+	s.process, s.log, s.reading = exec.Command(program, args...), new(bytes.Buffer), new(sync.WaitGroup)
+	s.process.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "POSTRIDER_") })
+	log, err := s.process.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.process.Start(); err != nil {
+		t.Fatalf("start the server: %v", err)
+	}
+	address, buffer := make(chan string, 1), s.log
+	s.reading.Go(func() {
+		defer close(address)
+		for lines := bufio.NewScanner(log); lines.Scan(); {
+			fmt.Fprintln(buffer, lines.Text())
+			if found := listens.FindStringSubmatch(lines.Text()); found != nil {
+				address <- found[1]
+			}
+		}
+	})
+	select {
+	case found, ok := <-address:
+		if !ok {
+			t.Fatalf("the server ended at once:\n%s", buffer)
+		}
+		s.url = "http://" + found
+	case <-time.After(patience):
+		t.Fatal("the server does not listen")
+	}
+}
+
+// end ends the process and waits for it.
+func (s *server) end(by syscall.Signal) {
+	_ = s.process.Process.Signal(by)
+	s.reading.Wait()
+	_ = s.process.Wait() // it reports the signal
+}
+
+// database is a PostgreSQL server with an empty database.
+type database struct{ dir string }
+
+const postgresBin = "/usr/lib/postgresql/15/bin/"
+
+// newDatabase starts a PostgreSQL server; the test's end ends it.
+func newDatabase(t *testing.T) *database {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pg") // short: a socket's path has at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &database{dir: dir}
+	t.Cleanup(func() {
+		d.stop(t)
+		os.RemoveAll(dir)
+	})
+	if os.Getuid() == 0 {
+		owner := account(t)
+		if err := os.Chown(dir, int(owner.Uid), int(owner.Gid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	initdb := d.command(t, "initdb", "--pgdata="+dir+"/data", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v\n%s", err, out)
+	}
+	start := d.command(t, "pg_ctl", "--pgdata="+dir+"/data", "--log="+dir+"/log", "--wait", "--silent",
+		"--options=-c listen_addresses='' -c unix_socket_directories="+dir, "start")
+	if out, err := start.CombinedOutput(); err != nil {
+		t.Fatalf("start PostgreSQL: %v\n%s", err, out)
+	}
+	return d
+}
+
+func (d *database) command(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	command := exec.Command(postgresBin+name, args...)
+	command.Dir = d.dir
+	if os.Getuid() == 0 { // as which PostgreSQL refuses to run
+		owner := account(t)
+		command.SysProcAttr = &syscall.SysProcAttr{Credential: &owner}
+	}
+	return command
+}
+
+// stop ends the database at once. It may be called twice.
+func (d *database) stop(t *testing.T) {
+	t.Helper()
+	_ = d.command(t, "pg_ctl", "--pgdata="+d.dir+"/data", "--mode=immediate", "--silent", "stop").Run() // the second finds none
+}
+
+func (d *database) url() string { return "postgres://postgres@/postgres?host=" + d.dir }
+
+// account returns the system's account postgres.
+func account(t *testing.T) syscall.Credential {
+	t.Helper()
+	found, err := user.Lookup("postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, uidErr := strconv.ParseUint(found.Uid, 10, 32)
+	gid, gidErr := strconv.ParseUint(found.Gid, 10, 32)
+	if uidErr != nil || gidErr != nil {
+		t.Fatal(uidErr, gidErr)
+	}
+	return syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+}

@@ -1,0 +1,378 @@
+package contract_test
+
+import (
+	"strconv"
+	"syscall"
+	"time"
+)
+
+func (c *caller) driveAccounts() {
+	c.Helper()
+	unnamed := c.want(201, "POST /accounts", object{"name": "no uid"}).id("id")
+	c.want(409, "POST /accounts", object{"uid": "acme"})
+	c.want(200, "PATCH /accounts/"+unnamed, object{"name": "other"})
+	c.want(409, "PATCH /accounts/"+unnamed, object{"uid": "acme"})
+	c.want(200, "PATCH /accounts/"+unnamed, object{"uid": "other"})
+	c.want(200, "PATCH /accounts/other", object{"uid": nil})
+	c.want(204, "DELETE /accounts/"+unnamed, nil)
+	c.want(200, "GET /accounts/"+unnamed, nil)
+	c.want(200, "GET /accounts/acme", nil)
+	c.want(200, "GET /accounts", nil)
+	c.paged("GET /accounts?limit=1")
+}
+
+// paged reads two pages of a list, as soon as there are two.
+func (c *caller) paged(route string) {
+	c.Helper()
+	first := c.until("there is a second page", route, func(a answer) bool { return a.body["next_cursor"] != nil })
+	c.want(200, route+"&cursor="+first.id("next_cursor"), nil)
+}
+
+func (c *caller) driveKeys() {
+	c.Helper()
+	soon := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	made := c.want(201, "POST /api-keys", object{"name": "a", "scopes": []string{"events:write", "webhooks:read", "webhooks:write"}, "account": "acme", "expires_at": soon})
+	c.want(201, "POST /api-keys", object{"name": "b", "scopes": []string{"admin"}})
+	used := c.send(request{route: "GET /events", key: made.id("key")})
+	if used.status != 200 {
+		c.Errorf("a key's first use = %d %s", used.status, used.text)
+	}
+	c.want(200, "GET /api-keys/"+made.id("id"), nil)
+	c.want(204, "DELETE /api-keys/"+made.id("id"), nil)
+	c.want(200, "GET /api-keys/"+made.id("id"), nil)
+	c.want(200, "GET /api-keys", nil)
+	c.paged("GET /api-keys?limit=1")
+}
+
+func (c *caller) driveEventTypes() {
+	c.Helper()
+	for _, name := range []string{"order.created", "order.paid"} {
+		c.want(201, "POST /event-types", object{"name": name})
+	}
+	c.want(409, "POST /event-types", object{"name": "order.paid"})
+	c.want(200, "PATCH /event-types/order.paid", object{"description": "d"})
+	c.want(200, "GET /event-types/order.paid", nil)
+	c.paged("GET /event-types?limit=1")
+	c.want(204, "DELETE /event-types/order.paid", nil)
+	c.want(200, "GET /event-types", nil)
+}
+
+func (c *caller) drivePublishing() {
+	c.Helper()
+	event := object{"account": "acme", "type": "published", "data": 1, "idempotency_key": "k", "api_version": "v1", "ordering_key": "o"}
+	first := c.want(202, "POST /events", event)
+	c.want(200, "POST /events", event)
+	c.want(200, "GET /events/"+first.id("id"), nil)
+	event["data"] = 2
+	c.want(409, "POST /events", event)
+	c.want(202, "POST /events/batch", object{"events": []object{{"account": "acme", "type": "published", "data": nil}}})
+	c.want(409, "POST /events/batch", object{"events": []object{event}})
+	again := object{"account": "acme", "type": "published", "data": 1, "idempotency_key": "k", "api_version": "v1", "ordering_key": "o"}
+	c.want(202, "POST /events/batch", object{"events": []object{again}})
+	looping := map[string]string{"Webhook-Hops": "8"}
+	c.send(request{route: "POST /events", body: again, header: looping})
+	c.send(request{route: "POST /events/batch", body: object{"events": []object{again}}, header: looping})
+	c.paged("GET /events?limit=1")
+	c.want(200, "GET /events", nil)
+
+	for i := range 257 { // an event for more than 256 endpoints gets a fan-out job
+		c.endpoint("fanned.out", "/status/200", object{"uid": "fan-" + strconv.Itoa(i)})
+	}
+	fanned, _ := c.publish("fanned.out")
+	c.paged("GET /events/" + fanned + "/deliveries?limit=1")
+	c.paged("GET /events/" + fanned + "/attempts?limit=1")
+}
+
+// driveOptions gives an endpoint each option's every value.
+func (c *caller) driveOptions() {
+	c.Helper()
+	id := c.endpoint("options", "/status/200", object{"uid": "options", "description": "d"})
+	c.want(409, "POST /endpoints", object{"account": "acme", "url": c.receiver.url, "event_types": []string{"x"}, "uid": "options"})
+	for _, change := range []object{
+		{"client_errors": "dead_letter", "order": "by_key", "on_dead": "pause", "payload": "raw", "compression": "gzip"},
+		{"circuit": object{"preset": "default"}}, {"circuit": object{"preset": "strict"}}, {"circuit": object{"preset": "windowed"}},
+		{"circuit": object{"failures": 3, "attempts": 20, "percent": 50}}, {"http2": true, "adaptive_timeout": true, "max_redirects": 3},
+		{"rate": object{"attempts": 5, "per_ms": 1000}}, {"retry": object{"base_ms": 1000, "factor": 2, "cap_ms": 5000, "max_attempts": 3, "jitter": "10%"}},
+		{"headers": []object{{"name": "X-A", "value": "a"}, {"name": "X-B", "value": "b", "sensitive": true}}},
+		{"signature": object{"schemes": []any{"standard", "stripe", "github", "github-sha1", "slack", "svix", "timestamped", "plain"}}},
+		{"signature": object{"schemes": []any{"shopify"}}},
+		{"auth": object{"type": "basic", "username": "u", "password": "p"}}, {"auth": object{"type": "bearer", "token": "t"}},
+		{"auth": object{"type": "api_key", "header": "X-Key", "key": "k"}},
+		{"auth": object{"type": "oauth2", "token_url": c.receiver.url + "/token", "client_id": "c", "client_secret": "s", "scopes": []string{"a"}, "audience": "b"}},
+		{"tls": object{"authorities": authority(c.T)}}, {"auth": nil, "tls": nil, "retry": nil, "rate": nil, "signature": nil},
+		{"uid": nil, "description": nil, "url": c.receiver.url + "/other", "event_types": []string{"options", "more.*"}},
+	} {
+		c.want(200, "PATCH /endpoints/"+id, change)
+	}
+	for _, scheme := range []string{"github", "github-sha1", "shopify", "plain"} {
+		c.want(200, "PATCH /endpoints/"+id, object{"signature": object{"schemes": []any{object{"scheme": scheme, "header": "X-Signature", "prefix": "p="}}}})
+	}
+	other := c.endpoint("options", "/status/200", object{"uid": "other"})
+	c.want(409, "PATCH /endpoints/"+id, object{"uid": "other"})
+	c.want(200, "GET /endpoints?account=acme&uid=other", nil)
+	c.paged("GET /endpoints?limit=1")
+	c.want(204, "DELETE /endpoints/"+other, nil)
+	c.want(200, "GET /endpoints/"+other, nil)
+}
+
+func (c *caller) driveSecrets() {
+	c.Helper()
+	id := c.endpoint("secrets", "/status/200")
+	c.endpoint("secrets", "/status/200", object{"key_type": "ed25519"})
+	c.endpoint("secrets", "/status/200", object{"secret": "twenty-four-characters-ok"})
+	c.want(200, "POST /endpoints/"+id+"/secrets/rotate", object{"secret": "another-24-characters-long", "overlap_ms": 3600000})
+	private := c.want(200, "POST /endpoints/"+c.endpoint("secrets", "/status/200", object{"key_type": "ed25519"})+"/secrets/rotate", object{"key_type": "ed25519"})
+	if private.id("public_key") == "" {
+		c.Errorf("an ed25519 secret has no public key: %s", private.text)
+	}
+	secrets := c.want(200, "GET /endpoints/"+id+"/secrets", nil).items()
+	c.want(409, "POST /endpoints/"+id+"/secrets/rotate", object{"secret": "another-24-characters-long"})
+	c.want(204, "DELETE /endpoints/"+id+"/secrets/"+secrets[1]["id"].(string), nil)
+	c.want(409, "DELETE /endpoints/"+id+"/secrets/"+secrets[0]["id"].(string), nil)
+	c.want(200, "POST /secrets/reseal", nil)
+}
+
+// once makes one attempt and no second.
+var once = object{"retry": object{"delays_ms": []int{0}, "jitter": "none"}}
+
+// later makes a second attempt in an hour.
+var later = object{"retry": object{"delays_ms": []int{0, 3600000}, "jitter": "none"}}
+
+// driveDeliveries brings deliveries to every end, and attempts to every
+// outcome.
+func (c *caller) driveDeliveries() {
+	c.Helper()
+	c.endpoint("ok", "/status/200", once)
+	_, ok := c.publish("ok")
+	c.settled(ok, "delivered")
+	c.attempted(ok, "accepted")
+	c.endpoint("binary", "/binary", once)
+	_, binary := c.publish("binary")
+	c.settled(binary, "delivered")
+	c.want(200, "GET /deliveries/"+binary+"/attempts", nil)
+	for path, outcome := range map[string]string{
+		"/status/500": "rejected", "/status/429": "throttled", "http://127.0.0.1:1/": "unreachable", "/cut": "broken",
+	} {
+		kind := "is." + outcome
+		c.endpoint(kind, path, later)
+		_, delivery := c.publish(kind)
+		c.attempted(delivery, outcome)
+		c.settled(delivery, "pending")
+	}
+	c.endpoint("hangs", "/wait", later, object{"timeout_ms": 1000})
+	_, hangs := c.publish("hangs")
+	c.endpoint("moved", "/redirect?to="+c.receiver.url+"/status/200", once, object{"max_redirects": 1})
+	_, moved := c.publish("moved")
+	c.settled(moved, "delivered")
+	c.want(200, "GET /deliveries/"+moved+"/attempts", nil)
+	c.attempted(hangs, "timed_out")
+
+	c.paged("GET /deliveries/" + c.twice() + "/attempts?limit=1")
+	c.paged("GET /deliveries?limit=1")
+	for _, status := range []string{"pending", "delivered"} {
+		c.want(200, "GET /deliveries?status="+status, nil)
+	}
+	c.want(409, "POST /deliveries/"+hangs+"/replay", nil)
+	c.want(200, "POST /deliveries/"+hangs+"/cancel", nil)
+	c.want(409, "POST /deliveries/"+hangs+"/cancel", nil)
+	c.settled(hangs, "cancelled")
+	c.want(202, "POST /deliveries/"+ok+"/replay", nil)
+}
+
+// twice returns a delivery with two attempts.
+func (c *caller) twice() string {
+	c.Helper()
+	c.endpoint("twice", "/status/500", object{"retry": object{"delays_ms": []int{0, 0}, "jitter": "none"}})
+	event, delivery := c.publish("twice")
+	c.settled(delivery, "dead")
+	c.want(200, "GET /events/"+event+"/attempts", nil)
+	return delivery
+}
+
+// driveDeadLetters brings deliveries to the dead letters and resolves some.
+func (c *caller) driveDeadLetters() {
+	c.Helper()
+	failing := c.endpoint("dies", "/status/500", once)
+	dead := make([]string, 4)
+	var event string
+	for i := range dead {
+		event, dead[i] = c.publish("dies")
+		c.settled(dead[i], "dead")
+	}
+	c.want(200, "POST /dead-letters/"+dead[0]+"/discard", object{"reason": "known"})
+	c.want(409, "POST /dead-letters/"+dead[0]+"/discard", nil)
+	c.want(200, "POST /endpoints/"+failing+"/pause", nil) // so that replays are pending
+	c.want(202, "POST /dead-letters/"+dead[1]+"/replay", nil)
+	endpointReplay := "POST /endpoints/" + failing + "/deliveries/"
+	c.want(202, endpointReplay+dead[2]+"/replay", nil)
+	for _, route := range []string{"POST /dead-letters/" + dead[1], "POST /deliveries/" + dead[1], endpointReplay + dead[1]} {
+		c.want(409, route+"/replay", nil)
+	}
+	replay := c.want(202, "POST /events/"+event+"/replay", object{"endpoint": failing, "status": "dead"}).items()[0]["id"].(string)
+	c.want(409, endpointReplay+replay+"/replay", nil)
+	c.want(200, "GET /events/"+event+"/deliveries", nil)
+	c.paged("GET /events/" + event + "/deliveries?limit=1")
+	c.want(200, "GET /dead-letters/"+dead[0], nil)
+	c.want(200, "GET /dead-letters?resolved=true", nil)
+	c.paged("GET /dead-letters?resolved=true&limit=1")
+
+	refusing := c.endpoint("refused", "/status/404", object{"client_errors": "dead_letter"})
+	event, refused := c.publish("refused")
+	c.settled(refused, "dead")
+	again := c.want(202, "POST /dead-letters/"+refused+"/replay", nil).id("id")
+	c.settled(again, "dead")
+	c.want(200, "GET /dead-letters?reason=client_error", nil)
+	c.want(204, "DELETE /endpoints/"+refusing, nil)
+	c.want(409, "POST /dead-letters/"+again+"/replay", nil) // its endpoint is deleted
+	c.want(409, "POST /events/"+event+"/replay", nil)
+	gone := c.endpoint("gone", "/status/410")
+	_, left := c.publish("gone")
+	c.settled(left, "dead")
+	c.attempted(left, "gone")
+	c.until("it is disabled", "GET /endpoints/"+gone, func(a answer) bool { return a.id("status") == "disabled" })
+	c.until("its standing says so", "GET /endpoints/"+gone+"/standings", func(a answer) bool { return len(a.items()) > 0 })
+	c.want(200, "GET /dead-letters", nil)
+	c.want(200, "GET /endpoints/"+gone+"/deliveries", nil)
+	c.paged("GET /endpoints/" + failing + "/deliveries?limit=1")
+	c.want(200, "POST /endpoints/"+gone+"/enable", nil) // good again, when the next judgement is made
+}
+
+// driveCircuits brings circuits into every status, for every reason.
+func (c *caller) driveCircuits() {
+	c.Helper()
+	opened := func(id, reason string) {
+		c.until("the circuit is open", "GET /endpoints/"+id+"/circuit", func(a answer) bool { return a.body["reason"] == reason })
+	}
+	soon := object{"retry": object{"delays_ms": []int{0, 1000, 1000, 1000, 1000, 1000, 1000}, "jitter": "none"}}
+	row := c.endpoint("in.a.row", "/status/500", soon, object{"circuit": object{"failures": 1, "cooldown_ms": 1000}})
+	ratio := c.endpoint("too.many", "/status/500", soon, object{"circuit": object{"percent": 1, "attempts": 10}})
+	c.publish("in.a.row")
+	for range 10 {
+		c.publish("too.many")
+	}
+	opened(row, "failures_in_row")
+	opened(row, "probe_failed")
+	opened(ratio, "failure_ratio")
+
+	manual := c.endpoint("by.hand", "/wait", later, object{"timeout_ms": 30000})
+	c.want(200, "GET /endpoints/"+manual+"/circuit", nil)
+	c.want(200, "POST /endpoints/"+manual+"/circuit", object{"status": "open"})
+	opened(manual, "manual")
+	c.publish("by.hand")
+	c.want(200, "POST /endpoints/"+manual+"/circuit", object{"status": "half_open"})
+	half := func(a answer) bool { return a.id("status") == "half_open" }
+	c.until("the circuit is half open", "GET /endpoints/"+manual+"/circuit", half)
+	c.want(200, "POST /endpoints/"+manual+"/circuit", object{"status": "half_open"})
+	c.want(200, "POST /endpoints/"+manual+"/circuit", object{"status": "closed"})
+}
+
+func (c *caller) driveOrder() {
+	c.Helper()
+	id := c.endpoint("ordered", "/status/500", once, object{"order": "by_key", "on_dead": "pause"})
+	for _, key := range []string{"a", "a", "b"} {
+		c.publish("ordered", object{"ordering_key": key})
+	}
+	list := "GET /endpoints/" + id + "/ordering-keys"
+	c.until("a key is paused", list, func(a answer) bool {
+		return len(a.items()) == 2 && a.items()[0]["paused_by"] != nil && a.items()[1]["paused_by"] != nil
+	})
+	c.paged(list + "?limit=1")
+	held := c.endpoint("held", "/status/200", object{"order": "by_key"})
+	c.want(200, "POST /endpoints/"+held+"/pause", nil)
+	c.publish("held", object{"ordering_key": "k"})
+	c.want(200, "GET /endpoints/"+held+"/ordering-keys", nil)
+}
+
+// driveStatuses brings an endpoint into every status.
+func (c *caller) driveStatuses() {
+	c.Helper()
+	id := c.endpoint("statuses", "/status/200")
+	path := "POST /endpoints/" + id
+	c.want(202, path+"/test", nil)
+	c.want(409, path+"/verify", object{"method": "challenge"})
+	c.want(200, path+"/pause", object{"reason": "maintenance"})
+	c.publish("statuses")
+	c.want(409, path+"/enable", nil)
+	c.want(409, path+"/test", nil)
+	c.want(200, path+"/resume", nil)
+	c.want(200, path+"/disable", nil)
+	c.want(409, path+"/pause", nil)
+	c.want(409, path+"/resume", nil)
+	_, skipped := c.publish("statuses")
+	c.settled(skipped, "skipped")
+	c.want(200, path+"/enable", nil)
+	for range 6 { // five at once are the most
+		c.send(request{route: path + "/test"})
+		c.send(request{route: path + "/verify", body: object{"method": "challenge"}})
+	}
+	agreeing := c.endpoint("agrees", "/agree")
+	c.want(200, "POST /endpoints/"+agreeing+"/verify", object{"method": "challenge"})
+
+	deleted := c.endpoint("deleted", "/status/200")
+	c.want(200, "POST /endpoints/"+deleted+"/pause", nil)
+	_, waiting := c.publish("deleted")
+	c.want(204, "DELETE /endpoints/"+deleted, nil)
+	c.settled(waiting, "cancelled")
+	for _, status := range []string{"enabled", "paused", "disabled"} {
+		c.want(200, "GET /endpoints?status="+status, nil)
+	}
+}
+
+// driveRestart kills the server while an attempt is under way, and starts it
+// with another setting.
+func (c *caller) driveRestart() {
+	c.Helper()
+	c.endpoint("killed", "/wait/killed", later, object{"timeout_ms": 30000})
+	_, killed := c.publish("killed")
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); c.receiver.requests("/wait/killed") == 0; <-tick.C {
+		if time.Now().After(deadline) {
+			c.Fatal("no attempt is made")
+		}
+	}
+	c.endpoint("blocked", "/status/200", later)
+	c.restart(syscall.SIGKILL, "--verify-endpoints=challenge")
+	c.attempted(killed, "lost")
+	_, blocked := c.publish("blocked")
+	c.attempted(blocked, "blocked") // only --dev allows the receiver's address
+
+	id := c.endpoint("unverified", "https://example.com/")
+	c.want(409, "POST /endpoints/"+id+"/resume", nil)
+	c.want(200, "POST /endpoints/"+id+"/disable", nil)
+	c.want(409, "POST /endpoints/"+id+"/enable", nil)
+}
+
+// slow is what takes a minute.
+type slow struct {
+	expiring string // a delivery with an attempt, and one without
+	untried  string
+	dying    string // an endpoint most of whose deliveries are dead
+}
+
+func (c *caller) startSlow() slow {
+	c.Helper()
+	c.endpoint("expires", "/status/500", object{"expiry_ms": 60000, "retry": object{"delays_ms": []int{0, 70000}, "jitter": "none"}})
+	_, delivery := c.publish("expires")
+	held := c.endpoint("expires.untried", "/status/200", object{"expiry_ms": 60000})
+	c.want(200, "POST /endpoints/"+held+"/pause", nil)
+	_, untried := c.publish("expires.untried")
+	dying := c.endpoint("many.dead", "/status/500", once)
+	for range 25 {
+		c.publish("many.dead")
+	}
+	return slow{expiring: delivery, untried: untried, dying: dying}
+}
+
+func (c *caller) finishSlow(s slow) {
+	c.Helper()
+	c.until("the endpoint is warned", "GET /endpoints/"+s.dying+"/standings", func(a answer) bool { return len(a.items()) > 0 })
+	c.settled(s.expiring, "dead")
+	c.settled(s.untried, "dead")
+	c.attempted(s.expiring, "none")
+	c.want(200, "GET /dead-letters?limit=250", nil)
+	gone := c.want(200, "GET /dead-letters?reason=gone", nil).items()[0]["endpoint"].(string)
+	standings := "GET /endpoints/" + gone + "/standings"
+	c.until("the endpoint is in good standing", standings, func(a answer) bool { return len(a.items()) > 1 })
+	c.paged(standings + "?limit=1")
+}

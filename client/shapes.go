@@ -27,7 +27,7 @@ type NewAccount struct {
 	Name string `json:"name,omitempty"`
 }
 
-// Account is whose endpoints they are.
+// Account is a customer of your platform. Endpoints and events belong to an account.
 type Account struct {
 	ID        postrider.AccountID `json:"id"`
 	UID       string              `json:"uid"`

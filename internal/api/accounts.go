@@ -26,8 +26,10 @@ type accountView struct {
 }
 
 func viewAccount(a postrider.Account) accountView {
-	return accountView{ID: a.ID.String(), UID: orNull(a.UID), Name: a.Name, CreatedAt: instant(a.CreatedAt),
-		DeletedAt: instantOrNull(a.DeletedAt)}
+	return accountView{
+		ID: a.ID.String(), UID: orNull(a.UID), Name: a.Name, CreatedAt: instant(a.CreatedAt),
+		DeletedAt: instantOrNull(a.DeletedAt),
+	}
 }
 
 type accountCreate struct {

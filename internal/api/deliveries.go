@@ -43,7 +43,7 @@ type attemptView struct {
 	Delivery      string  `json:"delivery"`
 	Event         string  `json:"event"`
 	Endpoint      string  `json:"endpoint"`
-	Attempt       int     `json:"attempt" doc:"From 1."`
+	Attempt       int     `json:"attempt" doc:"Number of the attempt, from 1."`
 	Outcome       string  `json:"outcome" enum:"accepted,rejected,gone,throttled,unreachable,timed_out,broken,blocked,lost,none" doc:"accepted: 2xx. gone: 410. throttled: the answer asked for fewer requests. rejected: any other answer. unreachable: no connection. broken: the connection was cut. blocked: the address is forbidden. lost: the node died, and it is unknown whether the request left. none: no request was made."`
 	StatusCode    *int    `json:"status_code" doc:"Status code of the answer. Null: there was no answer."`
 	RetryAfter    *int64  `json:"retry_after_ms"`
@@ -144,7 +144,7 @@ type DeliveryFilter struct {
 
 func (s *server) listDeliveries(ctx context.Context, in *struct {
 	Account  string `query:"account" doc:"Id or uid of the account."`
-	Endpoint string `query:"endpoint" doc:"Its id; where the account is known, its uid too."`
+	Endpoint string `query:"endpoint" doc:"Id of the endpoint. With the account, its uid works too."`
 	DeliveryFilter
 	Span
 	Order

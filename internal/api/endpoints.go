@@ -86,7 +86,7 @@ type endpointUpdate struct {
 
 // EndpointPath names an endpoint.
 type EndpointPath struct {
-	Endpoint string `path:"endpoint" doc:"Its id; by a key that is bound to an account, its uid too."`
+	Endpoint string `path:"endpoint" doc:"Id of the endpoint. With a key that is bound to an account, its uid works too."`
 }
 
 type endpointReason struct {

@@ -19,7 +19,7 @@ type eventView struct {
 	APIVersion     *string         `json:"api_version"`
 	OrderingKey    *string         `json:"ordering_key"`
 	Sequence       *int64          `json:"sequence" doc:"Position among the account's events with the same ordering key, from 1. Null: it has no ordering key."`
-	IdempotencyKey *string         `json:"idempotency_key" doc:"What the producer published it with; null: no key."`
+	IdempotencyKey *string         `json:"idempotency_key" doc:"Idempotency key of its publish. Null: it had none."`
 	Hops           int             `json:"hops" doc:"Number of webhook senders that the event had passed before, from the header Webhook-Hops of its publish."`
 	CreatedAt      string          `json:"created_at" format:"date-time"`
 	Data           json.RawMessage `json:"data,omitempty" doc:"Data of the event. Lists leave it out, and so does every answer after the data was deleted."`
@@ -78,7 +78,7 @@ func (rt *router) events() {
 func (s *server) listEvents(ctx context.Context, in *struct {
 	Account        string `query:"account" doc:"Id or uid of the account."`
 	Type           string `query:"type"`
-	IdempotencyKey string `query:"idempotency_key" maxLength:"256" doc:"The event that the key stands for, for as long as keys are remembered; needs the account."`
+	IdempotencyKey string `query:"idempotency_key" maxLength:"256" doc:"Only the event that was published with this idempotency key, while the key is remembered. It needs the account."`
 	Span
 	Order
 	Paging

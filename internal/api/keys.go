@@ -37,7 +37,7 @@ func viewKey(k postrider.APIKey) keyView {
 type keyCreate struct {
 	Name      string   `json:"name"`
 	Scopes    []string `json:"scopes" nullable:"false" minItems:"1" enum:"events:write,webhooks:read,webhooks:write,admin"`
-	Account   *string  `json:"account,omitempty" minLength:"1" doc:"The id or uid of the one account that the key may reach; absent: the key reaches every account."`
+	Account   *string  `json:"account,omitempty" minLength:"1" doc:"Id or uid of the only account that the key reaches. Left out: it reaches every account."`
 	ExpiresAt *string  `json:"expires_at,omitempty" format:"date-time"`
 }
 

@@ -14,7 +14,7 @@ type orderedKeyView struct {
 	Head     *string `json:"head" doc:"Id of the next delivery of the key. Null: none is pending."`
 	Sequence *int64  `json:"sequence" doc:"Sequence of the head. Null: there is no head."`
 	Since    string  `json:"since" format:"date-time" doc:"Time when the head was created; for a paused key, time when it was paused."`
-	Lag      int64   `json:"lag_ms" doc:"Time since then."`
+	Lag      int64   `json:"lag_ms" doc:"Time since then, in milliseconds."`
 	PausedBy *string `json:"paused_by" doc:"Id of the dead letter that pauses the key. Null: it is not paused."`
 }
 

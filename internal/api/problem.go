@@ -51,20 +51,20 @@ type kind struct {
 // kinds is the only place where an error becomes an HTTP status. The first
 // that matches counts.
 var kinds = []kind{
-	{errUnauthorized, 401, "unauthorized", "a key in force is needed: Authorization: Bearer <key>"},
-	{errForbidden, 403, "forbidden", "the key lacks the scope that this needs"},
-	{errNoRoute, 404, "not_found", "there is no such route"},
+	{errUnauthorized, 401, "unauthorized", "a valid API key is required: Authorization: Bearer <key>"},
+	{errForbidden, 403, "forbidden", "the key lacks the required scope"},
 	{errNoMethod, 405, "method_not_allowed", "the route has no such method; see Allow"},
 	{errSlowBody, 408, "timeout", "the body took too long to arrive"},
 	{errTooLarge, 413, "too_large", "the request is too large"},
 	{errMediaType, 415, "unsupported_media_type", "the body must be application/json"},
 	{errEncoding, 415, "unsupported_media_type", "the body must be sent as it is, without a Content-Encoding"},
-	{errTooOften, 429, "too_often", "an endpoint is tested and verified at most five times at once, and then once every 12 seconds; see Retry-After"},
+	{errTooOften, 429, "too_often", "an endpoint is tested or verified at most five times at once, then once every 12 seconds; see Retry-After"},
 	{errNoRoom, 429, "overloaded", "more is sent than the server can take; see Retry-After"},
-	{errLoop, 422, "loop_detected", "the event has come through so many senders of webhooks that they must form a loop; see Webhook-Hops"},
-	{postrider.ErrNotFound, 404, "not_found", "there is nothing of that name"},
-	{postrider.ErrGone, 410, "gone", "the bytes were deleted for good"},
-	{postrider.ErrInvalid, 422, "invalid", "the request can never succeed as it is; see errors"},
+	{errLoop, 422, "loop_detected", "the event has passed so many webhook senders that they must form a loop; see Webhook-Hops"},
+	{postrider.ErrNotFound, 404, "not_found", "there is no resource with this id or name"},
+	{errNoRoute, 404, "not_found", "there is no such route"},
+	{postrider.ErrGone, 410, "gone", "the data of the event was deleted"},
+	{postrider.ErrInvalid, 422, "invalid", "the request is invalid; see errors"},
 	{postrider.ErrConflict, 409, "conflict", "the request contradicts what is stored"},
 	{postrider.ErrBusy, 503, "unavailable", "not now; the same request may succeed later"},
 	{errNoAnswer, 503, "unavailable", "there was no answer from the store in time, and what was asked for may still be done; repeat it, a publish with the same idempotency key"},
@@ -75,7 +75,7 @@ var kinds = []kind{
 	{context.Canceled, 503, "unavailable", "the request was given up"},
 }
 
-var internalKind = kind{nil, 500, "internal", "something broke on our side; it is logged under this request_id"}
+var internalKind = kind{nil, 500, "internal", "the server failed; its log has the cause under this request_id"}
 
 // refusal is an error of a kind, with words for the client.
 type refusal struct {

@@ -146,7 +146,7 @@ func optionalOf(v reflect.Value) Optional {
 	if v.Kind() != reflect.Struct {
 		return nil
 	}
-	o, _ := v.Addr().Interface().(Optional)
+	o, _ := reflect.TypeAssert[Optional](v.Addr())
 	return o
 }
 

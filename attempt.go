@@ -11,7 +11,7 @@ type Attempt struct {
 	Number       int // from 1, unique in its delivery
 	Outcome      Outcome
 	StatusCode   int           // 0: no answer
-	RetryAfter   time.Duration // what a 429 or 503 asked for; 0: nothing
+	RetryAfter   time.Duration // what a 429 or 5xx asked for; 0: nothing
 	StartedAt    time.Time
 	Duration     time.Duration // DNS to last body byte
 	Error        string        // a class and no more than its owner may see; empty when accepted
@@ -32,7 +32,7 @@ const (
 	OutcomeAccepted    Outcome = "accepted"    // 2xx
 	OutcomeRejected    Outcome = "rejected"    // any other answer
 	OutcomeGone        Outcome = "gone"        // 410
-	OutcomeThrottled   Outcome = "throttled"   // 429, or 503 with Retry-After
+	OutcomeThrottled   Outcome = "throttled"   // 429, 502, 503 or 504, or another 5xx with Retry-After
 	OutcomeUnreachable Outcome = "unreachable" // nothing was sent
 	OutcomeTimedOut    Outcome = "timed_out"   // the deadline passed
 	OutcomeBroken      Outcome = "broken"      // cut after sending began
@@ -47,16 +47,23 @@ var Outcomes = []Outcome{
 	OutcomeTimedOut, OutcomeBroken, OutcomeBlocked, OutcomeLost, OutcomeNone,
 }
 
-// Classify returns the outcome of an answer with the given status code. A 503
-// is throttled only when it says for how long.
+// Classify returns the outcome of an answer with the given status code and
+// Retry-After. 429, 502, 503 and 504 say that there is too much to do, at the
+// receiver or behind its proxy; so does every 5xx that says when to come again.
 func Classify(statusCode int, retryAfter time.Duration) Outcome {
 	switch {
 	case statusCode >= 200 && statusCode <= 299:
 		return OutcomeAccepted
 	case statusCode == 410:
 		return OutcomeGone
-	case statusCode == 429, statusCode == 503 && retryAfter > 0:
+	case statusCode == 429, statusCode >= 502 && statusCode <= 504, HonoursRetryAfter(statusCode) && retryAfter > 0:
 		return OutcomeThrottled
 	}
 	return OutcomeRejected
+}
+
+// HonoursRetryAfter reports whether a Retry-After counts in an answer with the
+// status code: in a 429 and in every 5xx.
+func HonoursRetryAfter(statusCode int) bool {
+	return statusCode == 429 || statusCode >= 500 && statusCode <= 599
 }

@@ -6,17 +6,30 @@ import (
 	"time"
 )
 
-// Circuit is an endpoint's breaker: while it is not closed, nothing is sent
-// but a probe now and then. What waits keeps waiting and loses no attempt.
+// Circuit is an endpoint's circuit breaker, with what else about the endpoint
+// must outlive the node that serves it. While the circuit is not closed,
+// nothing is sent but a probe now and then. Waiting deliveries keep waiting and
+// lose no attempt.
+//
+// The node that serves the endpoint stores it when the circuit changes, when
+// the endpoint asks for time, once a minute while every attempt fails, and
+// after each attempt of an endpoint with a rate of one a second or slower. A
+// stored Failures, LastAttemptAt and LastOutcome are as old as that.
 type Circuit struct {
 	Endpoint     EndpointID
 	Status       CircuitStatus
-	Reason       string        // why it opened; empty: it never did
+	Reason       string        // why it opened the last time; empty: it never did
 	OpenedAt     time.Time     // zero: it is closed
-	ProbeAt      time.Time     // open: when it is probed; half open: until when the probe has time
-	Cooldown     time.Duration // between opening and probe, the last time it opened; 0: it has recovered
-	FailingSince time.Time     // since when nothing was accepted, once it opened or that was an hour ago; zero: something was
+	ProbeAt      time.Time     // open: time of the next probe; half open: the probe's deadline
+	Cooldown     time.Duration // between opening and probe, the last time it opened; 0: the endpoint has recovered
+	FailingSince time.Time     // first failure since the last accepted attempt, once that is a minute ago or the circuit opened; zero: not failing
+	PacedUntil   time.Time     // nothing is sent before, by the receiver's Retry-After; zero: it never asked
+	RateFullAt   time.Time     // when the endpoint's [Bucket] is full again; zero: unknown
 	Generation   int64         // counts its stored changes
+
+	Failures      int       // attempts in a row that failed
+	LastAttemptAt time.Time // end of the last attempt; zero: none is known
+	LastOutcome   Outcome   // of that attempt
 }
 
 // Closed reports whether the circuit lets attempts through; one that never
@@ -54,79 +67,99 @@ const (
 type Breaker struct {
 	Circuit
 
-	failures int       // in a row
-	accepted int       // in a row
-	failing  time.Time // since when nothing was accepted
+	accepted int       // attempts in a row
+	failing  time.Time // first failure since the last accepted attempt
+	noted    time.Time // when Record last asked to store a failing endpoint
+	vouched  int       // of the next answers, how many still have an accepted one among the last 20
 	recent   tally
 }
 
-// recovery is how many attempts in a row must succeed before a circuit that
-// was open is trusted again: until then one failure opens it, for twice as
-// long.
-const recovery = 3
+const (
+	// recovery is how many attempts in a row must be accepted before a circuit
+	// that was open is trusted again. Until then one failure opens it.
+	recovery = 3
 
-// noteAfter is how long an endpoint fails before that is stored although its
-// circuit stays closed: one that never opens is to be found by [Record.Judge].
-const noteAfter = time.Hour
+	// noteEvery is how often a failing endpoint is stored although its circuit
+	// does not change, so that [Record.Judge] and the API know of it.
+	noteEvery = time.Minute
 
-// Record takes up what an attempt showed, and reports whether the circuit
-// changed and is to be stored. probe tells the attempt that [Breaker.Probe]
-// allowed from those that were on their way before.
-func (b *Breaker) Record(o Outcome, probe bool, now time.Time, p CircuitPolicy) bool {
-	probe = probe && b.Status == CircuitHalfOpen // else it was set meanwhile, or another probe came back first
-	switch o {
+	// steady is how long an endpoint fails before its cooldown doubles.
+	steady = 15 * time.Minute
+
+	// vouchedAnswers is among how many answers one must be accepted for
+	// throttling answers not to count as failures.
+	vouchedAnswers = 20
+)
+
+// Record takes up what an attempt showed, and reports whether the circuit is to
+// be stored. probe tells the attempt that [Breaker.Probe] allowed from those
+// that left before the circuit opened.
+//
+// A throttling answer is neither a failure nor a success while the endpoint
+// accepts something: one of its last 20 answers, this one included, was 2xx;
+// and never where it asks for time with Retry-After. Else it is a failure.
+func (b *Breaker) Record(a *Attempt, probe bool, now time.Time, p CircuitPolicy) bool {
+	probe = probe && b.Status == CircuitHalfOpen // else a person set it meanwhile, or an earlier probe came back
+	switch a.Outcome {
 	case OutcomeLost, OutcomeNone:
 		return false // it says nothing of the endpoint
-	case OutcomeThrottled:
-		return probe && b.close() // it is there, and wants less
 	case OutcomeAccepted:
-		return b.recordAccepted(probe, now, p)
-	case OutcomeRejected, OutcomeGone, OutcomeUnreachable, OutcomeTimedOut, OutcomeBroken, OutcomeBlocked:
+		b.vouched = vouchedAnswers
+	case OutcomeRejected, OutcomeGone, OutcomeThrottled:
+		b.vouched = max(0, b.vouched-1)
+	case OutcomeUnreachable, OutcomeTimedOut, OutcomeBroken, OutcomeBlocked:
 	}
-	return b.recordFailure(probe, now, p)
+	b.LastAttemptAt, b.LastOutcome = now, a.Outcome
+	switch {
+	case a.Outcome == OutcomeAccepted:
+		return b.recordAccepted(probe, now, p)
+	case a.Outcome == OutcomeThrottled && (a.RetryAfter > 0 || b.vouched > 0):
+		return probe && b.close() // it answers, and wants less
+	}
+	return b.recordFailure(a, probe, now, p)
 }
 
 func (b *Breaker) recordAccepted(probe bool, now time.Time, p CircuitPolicy) bool {
-	before := b.Circuit
-	if probe {
-		b.close()
-	}
-	b.FailingSince, b.failing = time.Time{}, time.Time{}
-	b.failures = 0
+	changed := probe && b.close() || !b.FailingSince.IsZero() && b.Closed()
+	b.FailingSince, b.failing, b.noted = time.Time{}, time.Time{}, time.Time{}
+	b.Failures = 0
 	b.accepted++
 	b.recent.add(false, now, p)
 	if !b.Closed() {
-		return false // it was on its way when the circuit opened: the probe decides
+		return false // the attempt left before the circuit opened: the probe decides
 	}
-	if b.accepted >= recovery {
-		b.Cooldown = 0
+	if b.accepted >= recovery && b.Cooldown > 0 {
+		b.Cooldown, changed = 0, true
 	}
-	return b.Circuit != before
+	return changed
 }
 
-func (b *Breaker) recordFailure(probe bool, now time.Time, p CircuitPolicy) bool {
+func (b *Breaker) recordFailure(a *Attempt, probe bool, now time.Time, p CircuitPolicy) bool {
 	if b.failing.IsZero() {
 		b.failing = now
 		if !b.FailingSince.IsZero() {
-			b.failing = b.FailingSince // as another node saw it
+			b.failing = b.FailingSince // another node saw it first
 		}
 	}
-	b.failures++
+	if b.noted.IsZero() {
+		b.noted = b.failing
+	}
+	b.Failures++
 	b.accepted = 0
 	b.recent.add(true, now, p)
 	switch {
 	case probe && p.never():
 		return b.close() // a person opened it, or the policy was another then
 	case probe, b.Closed() && b.Cooldown > 0 && !p.never():
-		return b.open(ReasonProbeFailed, now, p)
+		return b.open(ReasonProbeFailed, a, now, p)
 	case !b.Closed():
 		return false
-	case p.Failures > 0 && b.failures >= p.Failures:
-		return b.open(ReasonFailuresInRow, now, p)
+	case p.Failures > 0 && b.Failures >= p.Failures:
+		return b.open(ReasonFailuresInRow, a, now, p)
 	case p.Percent > 0 && b.recent.failing(p):
-		return b.open(ReasonFailureRatio, now, p)
-	case b.FailingSince.IsZero() && now.Sub(b.failing) >= noteAfter:
-		b.Status, b.FailingSince = CircuitClosed, b.failing
+		return b.open(ReasonFailureRatio, a, now, p)
+	case now.Sub(b.noted) >= noteEvery:
+		b.Status, b.FailingSince, b.noted = CircuitClosed, b.failing, now
 		return true
 	}
 	return false
@@ -145,14 +178,16 @@ func (b *Breaker) Probe(now time.Time, d time.Duration) bool {
 	return true
 }
 
-// Set is what a person asks for: open, for the longest cooldown; closed, as if
-// it had recovered and something was accepted; or half open, which is a probe as soon as there is
-// something to send.
+// Set carries out what a person asks for: open, for the longest cooldown;
+// closed, as if the endpoint had recovered and had not asked for time; or half
+// open, which is a probe as soon as there is something to send.
 func (b *Breaker) Set(s CircuitStatus, now time.Time, p CircuitPolicy) {
 	switch s {
 	case CircuitClosed:
 		b.close()
-		b.Cooldown, b.FailingSince = 0, time.Time{}
+		b.Cooldown, b.Failures = 0, 0
+		b.FailingSince, b.PacedUntil = time.Time{}, time.Time{}
+		b.failing, b.noted = time.Time{}, time.Time{}
 	case CircuitHalfOpen:
 		if b.Status == CircuitHalfOpen {
 			return // that probe is under way
@@ -172,28 +207,38 @@ func (b *Breaker) Set(s CircuitStatus, now time.Time, p CircuitPolicy) {
 // Quiet reports whether there is nothing to remember: the circuit is closed
 // and trusted, and the last attempt succeeded.
 func (b *Breaker) Quiet() bool {
-	return b.Closed() && b.failures == 0 && b.Cooldown == 0 && b.FailingSince.IsZero()
+	return b.Closed() && b.Failures == 0 && b.Cooldown == 0 && b.FailingSince.IsZero()
 }
 
-// Failures returns how many attempts in a row have failed.
-func (b *Breaker) Failures() int { return b.failures }
+// Vouched reports whether the last answer was accepted.
+func (b *Breaker) Vouched() bool { return b.vouched == vouchedAnswers }
+
+// Vouch says of a new breaker that the endpoint's last answer was accepted.
+func (b *Breaker) Vouch() { b.vouched = vouchedAnswers }
 
 func (b *Breaker) close() bool {
 	if b.Closed() {
 		return false
 	}
 	b.Status, b.OpenedAt, b.ProbeAt = CircuitClosed, time.Time{}, time.Time{}
-	b.failures, b.accepted, b.recent = 0, 0, tally{}
+	b.Failures, b.accepted, b.recent = 0, 0, tally{}
 	return true
 }
 
-func (b *Breaker) open(reason string, now time.Time, p CircuitPolicy) bool {
+// open opens the circuit after a failed attempt. The cooldown doubles only once
+// the endpoint has been failing for long: most outages are short, and an
+// endpoint that is back should not wait. It runs from the start of the attempt,
+// so that probes that time out are as frequent as others, but for half of it at
+// least the endpoint is left alone.
+func (b *Breaker) open(reason string, a *Attempt, now time.Time, p CircuitPolicy) bool {
 	b.hold(reason, now)
-	if b.FailingSince.IsZero() {
-		b.FailingSince = b.failing
+	b.FailingSince, b.noted = b.failing, now
+	if now.Sub(b.failing) < steady {
+		b.Cooldown = p.Cooldown
+	} else {
+		b.Cooldown = min(max(2*b.Cooldown, p.Cooldown), p.MaxCooldown)
 	}
-	b.Cooldown = min(max(2*b.Cooldown, p.Cooldown), p.MaxCooldown)
-	b.ProbeAt = now.Add(b.Cooldown)
+	b.ProbeAt = now.Add(max(b.Cooldown-a.Duration, b.Cooldown/2))
 	return true
 }
 
@@ -211,8 +256,8 @@ type CircuitPolicy struct {
 	Percent     int           // of the window that open it when they failed; 0: they do not
 	Attempts    int           // the window: so many attempts, 10 to 60; 0: Window
 	Window      time.Duration // the window: the attempts of so long, 20 at least; 10 s to a day
-	Cooldown    time.Duration // from opening to the first probe; 1 s to a day
-	MaxCooldown time.Duration // each probe that fails doubles it, up to this
+	Cooldown    time.Duration // from opening to the probe; 1 s to a day
+	MaxCooldown time.Duration // after 15 minutes of failing each failed probe doubles the cooldown, up to this
 }
 
 // CircuitPresets are the policies that have a name.

@@ -98,7 +98,7 @@ func (m *circuitMachine) probe(t *rapid.T) {
 		t.Error("two probes are under way")
 	case allowed && (m.closed() || m.now.Before(before.ProbeAt)):
 		t.Errorf("a probe was allowed at %v of %+v", m.now, before)
-	case allowed && m.b.Failures() != before.Failures():
+	case allowed && m.b.Failures != before.Failures:
 		t.Error("a probe that is under way counts already")
 	}
 	if allowed {
@@ -146,21 +146,29 @@ func (m *circuitMachine) set(t *rapid.T) {
 // record gives an outcome to both breakers, and checks the arrow it took.
 func (m *circuitMachine) record(t *rapid.T, o postrider.Outcome, probe bool) {
 	before := m.b.Circuit
-	changed := m.b.Record(o, probe, m.now, m.policy)
-	if twin := m.twin.Record(o, probe, m.now, m.policy); changed != twin {
+	a := &postrider.Attempt{Outcome: o}
+	if o == postrider.OutcomeThrottled && rapid.Bool().Draw(t, "it asks for time") {
+		a.RetryAfter = sec
+	}
+	changed := m.b.Record(a, probe, m.now, m.policy)
+	if twin := m.twin.Record(a, probe, m.now, m.policy); changed != twin {
 		t.Errorf("Record = %t, and %t for the same history", changed, twin)
 	}
 	after := m.b.Circuit
+	failed := after.Failures > before.Failures || after.Status == postrider.CircuitOpen && before.Status != after.Status
 	if after.Status != postrider.CircuitOpen && before.Status == postrider.CircuitOpen {
 		t.Errorf("%s took %+v to %+v without a probe", o, before, after)
 	}
-	if unchanged := notFailing(before) == notFailing(after); !changed && !unchanged {
+	if unchanged := notFailing(onlyCircuit(before)) == notFailing(onlyCircuit(after)); !changed && !unchanged {
 		t.Errorf("%s changed %+v to %+v, and it is not to be stored", o, before, after)
 	}
 	if changed && after == before {
 		t.Errorf("%s left %+v as it was, and it is to be stored", o, after)
 	}
-	m.checkRow(t, o, before.Cooldown)
+	if failed && o == postrider.OutcomeThrottled && a.RetryAfter > 0 {
+		t.Errorf("an answer that asks for time is a failure: %+v became %+v", before, after)
+	}
+	m.checkRow(t, o, failed, before.Cooldown)
 	if changed && after.Status == postrider.CircuitOpen {
 		m.checkOpening(t, before)
 	}
@@ -168,12 +176,11 @@ func (m *circuitMachine) record(t *rapid.T, o postrider.Outcome, probe bool) {
 
 // checkRow wants the cooldown to begin anew after three accepted in a row, and
 // not before.
-func (m *circuitMachine) checkRow(t *rapid.T, o postrider.Outcome, before time.Duration) {
-	switch o {
-	case postrider.OutcomeAccepted:
+func (m *circuitMachine) checkRow(t *rapid.T, o postrider.Outcome, failed bool, before time.Duration) {
+	switch {
+	case o == postrider.OutcomeAccepted:
 		m.row++
-	case postrider.OutcomeThrottled, postrider.OutcomeLost, postrider.OutcomeNone:
-	default:
+	case failed:
 		m.row = 0
 	}
 	if m.b.Cooldown == 0 && before > 0 && m.row < 3 {
@@ -182,7 +189,10 @@ func (m *circuitMachine) checkRow(t *rapid.T, o postrider.Outcome, before time.D
 }
 
 func (m *circuitMachine) checkOpening(t *rapid.T, before postrider.Circuit) {
-	want := min(max(2*before.Cooldown, m.policy.Cooldown), m.policy.MaxCooldown)
+	want := m.policy.Cooldown
+	if m.now.Sub(m.b.FailingSince) >= 15*mins {
+		want = min(max(2*before.Cooldown, m.policy.Cooldown), m.policy.MaxCooldown)
+	}
 	if m.b.Cooldown != want || !m.b.ProbeAt.Equal(m.now.Add(want)) {
 		t.Errorf("opened at %v after %v: %+v", m.now, before.Cooldown, m.b.Circuit)
 	}

@@ -2,6 +2,7 @@ package postrider_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,12 +29,16 @@ var circuitMoves = map[rune]func(*breakerRun){
 	'+': func(r *breakerRun) { r.record(postrider.OutcomeAccepted, false) },
 	'-': func(r *breakerRun) { r.record(postrider.OutcomeRejected, false) },
 	'~': func(r *breakerRun) { r.record(postrider.OutcomeThrottled, false) },
+	'?': func(r *breakerRun) { r.recordAttempt(asksForTime, false) },
+	'v': func(r *breakerRun) { r.recordAttempt(tenSeconds, false) },
 	'L': func(r *breakerRun) { r.record(postrider.OutcomeLost, false) },
 	'N': func(r *breakerRun) { r.record(postrider.OutcomeNone, false) },
 	'p': func(r *breakerRun) { r.allowed = r.b.Probe(r.now, 10*sec) },
 	'A': func(r *breakerRun) { r.record(postrider.OutcomeAccepted, true) },
 	'F': func(r *breakerRun) { r.record(postrider.OutcomeTimedOut, true) },
-	'T': func(r *breakerRun) { r.record(postrider.OutcomeThrottled, true) },
+	'T': func(r *breakerRun) { r.recordAttempt(asksForTime, true) },
+	't': func(r *breakerRun) { r.record(postrider.OutcomeThrottled, true) },
+	'V': func(r *breakerRun) { r.recordAttempt(tenSeconds, true) },
 	'X': func(r *breakerRun) { r.record(postrider.OutcomeLost, true) },
 	's': func(r *breakerRun) { r.now = r.now.Add(sec) },
 	'm': func(r *breakerRun) { r.now = r.now.Add(mins) },
@@ -55,8 +60,24 @@ type breakerRun struct {
 	changed bool // by the last Record
 }
 
+// Attempts that are more than an outcome.
+var (
+	asksForTime = postrider.Attempt{Outcome: postrider.OutcomeThrottled, RetryAfter: sec}
+	tenSeconds  = postrider.Attempt{Outcome: postrider.OutcomeTimedOut, Duration: 10 * sec}
+)
+
 func (r *breakerRun) record(o postrider.Outcome, probe bool) {
-	r.changed = r.b.Record(o, probe, r.now, r.policy)
+	r.recordAttempt(postrider.Attempt{Outcome: o}, probe)
+}
+
+func (r *breakerRun) recordAttempt(a postrider.Attempt, probe bool) {
+	r.changed = r.b.Record(&a, probe, r.now, r.policy)
+}
+
+// onlyCircuit is c without what is noted of attempts that did not change it.
+func onlyCircuit(c postrider.Circuit) postrider.Circuit {
+	c.Failures, c.LastAttemptAt, c.LastOutcome = 0, time.Time{}, ""
+	return c
 }
 
 func runBreaker(t *testing.T, p postrider.CircuitPolicy, script string) *breakerRun {
@@ -120,9 +141,16 @@ var circuitRows = []struct {
 	{"four failures in a row are too few for five", fiveInRow, "----", postrider.Circuit{}},
 	{"five failures in a row open it", fiveInRow, "-----", openCircuit(inRow, 0, mins, mins)},
 	{"an accepted attempt ends the row", fiveInRow, "----+----", postrider.Circuit{}},
-	{"a throttled attempt neither fails nor ends the row", fiveInRow, "----~-", openCircuit(inRow, 0, mins, mins)},
+	{"an answer that asks for time neither fails nor ends the row", fiveInRow, "----?-", openCircuit(inRow, 0, mins, mins)},
 	{"a lost node neither fails nor ends the row", fiveInRow, "----LN-", openCircuit(inRow, 0, mins, mins)},
-	{"throttling alone never opens it", oneInRow, "~~~~~~~~~~", postrider.Circuit{}},
+	{"answers that ask for time never open it", oneInRow, "??????????", postrider.Circuit{}},
+	{"throttling of an endpoint that accepted nothing opens it", fiveInRow, "~~~~~", openCircuit(inRow, 0, mins, mins)},
+	{"one accepted answer vouches for the next 19", oneInRow, "+~~~~~~~~~~~~~~~~~~~", postrider.Circuit{}},
+	{"but not for the 20th", oneInRow, "+~~~~~~~~~~~~~~~~~~~~", openCircuit(inRow, 0, mins, mins)},
+	{"every answer counts, whatever it says", oneInRow, "+???????????????????~", openCircuit(inRow, 0, mins, mins)},
+	{"and silence does not", halfOfTen, "+---~~~~", postrider.Circuit{}},
+	{"throttling that is vouched for is in no window", halfOfTen, "+++++~~~~~~~~~~", postrider.Circuit{}},
+	{"another node does not know what was accepted", oneInRow, "+n~", openCircuit(inRow, 0, mins, mins)},
 	{"it has been failing since the first of the row", fiveInRow, "--m---", openCircuit(inRow, mins, 2*mins, mins)},
 
 	{"a window that is not full says nothing", halfOfTen, "---------", postrider.Circuit{}},
@@ -141,12 +169,13 @@ var circuitRows = []struct {
 
 	{"a preset that never opens never does", neverOpened, "--------------------------------", postrider.Circuit{}},
 	{"an hour of failure is recorded though it stays closed", neverOpened, "-h-", failingSince(closedCircuit("", 0), 0)},
+	{"so is a minute of it", neverOpened, "-m-", failingSince(closedCircuit("", 0), 0)},
 	{"and forgotten once something is accepted", neverOpened, "-h-+", closedCircuit("", 0)},
 	{"and goes on at another node", fiveInRow, "-h-n-----", openCircuit(inRow, hour, hour+mins, mins)},
 
-	{"attempts under way do not change an open one", oneInRow, "----~", openCircuit(inRow, 0, mins, mins)},
+	{"attempts under way do not change an open one", oneInRow, "----?", openCircuit(inRow, 0, mins, mins)},
 	{"nor does one that is accepted", oneInRow, "-+", notFailing(openCircuit(inRow, 0, mins, mins))},
-	{"it has been failing since the last that was accepted", oneInRow, "-+mpF", failingSince(openCircuit(probeFailed, 0, 3*mins, 2*mins), mins)},
+	{"it has been failing since the last that was accepted", oneInRow, "-+mpF", failingSince(openCircuit(probeFailed, 0, 2*mins, mins), mins)},
 
 	{"a probe has to wait for the cooldown", oneInRow, "-sp", openCircuit(inRow, 0, mins, mins)},
 	{"a closed one is not probed", fiveInRow, "-mp", postrider.Circuit{}},
@@ -156,16 +185,21 @@ var circuitRows = []struct {
 	{"one whose node died says nothing", oneInRow, "-mpX", halfOpenCircuit(inRow, mins+10*sec, mins)},
 	{"a probe that is accepted closes it", oneInRow, "-mpA", closedCircuit(inRow, mins)},
 	{"a probe that is throttled closes it, for it is there", oneInRow, "-mpT", failingSince(closedCircuit(inRow, mins), 0)},
-	{"a probe that fails opens it for twice as long", oneInRow, "-mpF", openCircuit(probeFailed, 0, 3*mins, 2*mins)},
-	{"the cooldown doubles each time", oneInRow, "-mpFmmpF", openCircuit(probeFailed, 0, 7*mins, 4*mins)},
-	{"up to the greatest", oneInRow, "-mpFmmpFmmmmpFmmmmmmmmpF", openCircuit(probeFailed, 0, 23*mins, 8*mins)},
-	{"of two probes the first to come back counts", oneInRow, "-mpssssssssssspFA", notFailing(openCircuit(probeFailed, 0, 3*mins+11*sec, 2*mins))},
+	{"a throttled probe that asks for no time fails", oneInRow, "-mpt", openCircuit(probeFailed, 0, 2*mins, mins)},
+	{"a probe that fails opens it for as long again", oneInRow, "-mpF", openCircuit(probeFailed, 0, 2*mins, mins)},
+	{"the cooldown runs from the start of the attempt", oneInRow, "v", openCircuit(inRow, 0, 50*sec, mins)},
+	{"so it does from that of a probe", oneInRow, "-mpV", openCircuit(probeFailed, 0, 110*sec, mins)},
+	{"for fourteen minutes it stays the same", oneInRow, "-" + strings.Repeat("mpF", 14), openCircuit(probeFailed, 0, 15*mins, mins)},
+	{"from the fifteenth on it doubles", oneInRow, "-" + strings.Repeat("mpF", 15), openCircuit(probeFailed, 0, 17*mins, 2*mins)},
+	{"each time", oneInRow, "-hpFhpF", openCircuit(probeFailed, 0, 2*hour+4*mins, 4*mins)},
+	{"up to the greatest", oneInRow, "-hpFhpFhpFhpF", openCircuit(probeFailed, 0, 4*hour+8*mins, 8*mins)},
+	{"of two probes the first to come back counts", oneInRow, "-mpssssssssssspFA", notFailing(openCircuit(probeFailed, 0, 2*mins+11*sec, mins))},
 	{"other attempts say nothing while it is half open", oneInRow, "-mp-", halfOpenCircuit(inRow, mins+10*sec, mins)},
 	{"another node waits for the probe under way", oneInRow, "-mpnp", halfOpenCircuit(inRow, mins+10*sec, mins)},
 
-	{"one failure opens it again while it recovers", fiveInRow, "-----mpA+-", failingSince(openCircuit(probeFailed, mins, 3*mins, 2*mins), mins)},
-	{"so it does after a throttled probe", fiveInRow, "-----mpT-", openCircuit(probeFailed, mins, 3*mins, 2*mins)},
-	{"so it does at another node", fiveInRow, "-----mpAn-", failingSince(openCircuit(probeFailed, mins, 3*mins, 2*mins), mins)},
+	{"one failure opens it again while it recovers", fiveInRow, "-----mpA+-", failingSince(openCircuit(probeFailed, mins, 2*mins, mins), mins)},
+	{"so it does after a throttled probe", fiveInRow, "-----mpT-", openCircuit(probeFailed, mins, 2*mins, mins)},
+	{"so it does at another node", fiveInRow, "-----mpAn-", failingSince(openCircuit(probeFailed, mins, 2*mins, mins), mins)},
 	{"three in a row are a recovery", fiveInRow, "-----mpA++", closedCircuit(inRow, 0)},
 	{"after which it takes a row again", fiveInRow, "-----mpA++----", closedCircuit(inRow, 0)},
 	{"and the cooldown begins anew", fiveInRow, "-----mpA++-----", failingSince(openCircuit(inRow, mins, 2*mins, mins), mins)},
@@ -176,7 +210,7 @@ var circuitRows = []struct {
 	{"a person closes it, as if it had recovered", oneInRow, "-mpFc", closedCircuit(probeFailed, 0)},
 	{"also when it is half open, whatever the probe shows", fiveInRow, "-----mpcF", closedCircuit(inRow, 0)},
 	{"one that is closed stays so", fiveInRow, "c", postrider.Circuit{}},
-	{"a person has it probed at once", oneInRow, "-mpFx", openCircuit(probeFailed, 0, mins, 2*mins)},
+	{"a person has it probed at once", oneInRow, "-mpFx", openCircuit(probeFailed, 0, mins, mins)},
 	{"also when it is closed", fiveInRow, "x", notFailing(openCircuit(manual, 0, 0, mins))},
 	{"not while a probe is under way", oneInRow, "-mpsx", halfOpenCircuit(inRow, mins+10*sec, mins)},
 	{"one that a person opened closes, whatever the probe shows, where it never opens", neverOpened, "xpF", closedCircuit(manual, mins)},
@@ -189,7 +223,7 @@ func TestCircuit(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := runBreaker(t, tt.policy, tt.script)
-			if diff := cmp.Diff(tt.want, r.b.Circuit); diff != "" {
+			if diff := cmp.Diff(tt.want, onlyCircuit(r.b.Circuit)); diff != "" {
 				t.Errorf("after %s the circuit differs (-want +got):\n%s", tt.script, diff)
 			}
 		})
@@ -213,10 +247,11 @@ func TestACircuitIsStoredWhenItChanges(t *testing.T) {
 		{"when a throttled probe closes it", oneInRow, "-mpT", true},
 		{"not for a probe whose node died", oneInRow, "-mpX", false},
 		{"not while it recovers", oneInRow, "-mpA+", false},
+		{"when it has been failing for a minute", neverOpened, "-m-", true},
+		{"not in the next minute", neverOpened, "-m---s-", false},
+		{"once more after it", neverOpened, "-m---m-", true},
 		{"when it has recovered", oneInRow, "-mpA++", true},
 		{"not afterwards", oneInRow, "-mpA+++", false},
-		{"when it has been failing for an hour", neverOpened, "-h-", true},
-		{"not again", neverOpened, "-h-h-", false},
 		{"when that is over", neverOpened, "-h-+", true},
 	} {
 		if got := runBreaker(t, tt.policy, tt.script).changed; got != tt.want {
@@ -240,12 +275,12 @@ func TestABreakerRemembersTrouble(t *testing.T) {
 		{"an open one is", "-----", false, 5},
 		{"one that recovers is", "-----mpA+", false, 0},
 		{"one that recovered is not", "-----mpA++", true, 0},
-		{"a failure that is recorded is", "-h-n", false, 0},
+		{"a failure that is recorded is", "-h-n", false, 2},
 	} {
 		b := runBreaker(t, fiveInRow, tt.script).b
-		if b.Quiet() != tt.quiet || b.Failures() != tt.failures {
+		if b.Quiet() != tt.quiet || b.Failures != tt.failures {
 			t.Errorf("%s: after %q Quiet = %t, Failures = %d, want %t, %d",
-				tt.name, tt.script, b.Quiet(), b.Failures(), tt.quiet, tt.failures)
+				tt.name, tt.script, b.Quiet(), b.Failures, tt.quiet, tt.failures)
 		}
 	}
 }
@@ -267,7 +302,7 @@ func TestACircuitDoesNotFlap(t *testing.T) {
 			if random.IntN(2) == 0 {
 				o = postrider.OutcomeRejected
 			}
-			if b.Record(o, probe, now, policy); b.Status == postrider.CircuitOpen {
+			if b.Record(&postrider.Attempt{Outcome: o}, probe, now, policy); b.Status == postrider.CircuitOpen {
 				opened = append(opened, now)
 			}
 		}

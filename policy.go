@@ -18,7 +18,7 @@ type Policy struct {
 	Signatures   []Signature   // every one of them is on every request
 	Payload      Payload
 
-	AdaptiveTimeout bool // Timeout is shortened while the endpoint keeps timing out
+	AdaptiveTimeout bool // Timeout is shortened while the endpoint keeps timing out; see [Patience]
 	Circuit         CircuitPolicy
 	Rate            Rate
 	Order           Order
@@ -30,13 +30,6 @@ type Policy struct {
 	MaxRedirects int  // hops that an attempt follows; 0 to 3
 	HTTP2        bool // spoken with receivers that offer it
 	Compression  Compression
-}
-
-// Rate is how many attempts may start in a span of time. The zero Rate is
-// unlimited.
-type Rate struct {
-	Attempts int           // 1 to 100,000
-	Per      time.Duration // 1 s to an hour
 }
 
 // Order says in which order events reach an endpoint.
@@ -117,6 +110,7 @@ func (p Policy) Check() error {
 	faults.add(p.Payload != PayloadEnvelope && p.Payload != PayloadRaw, "payload", "must be envelope or raw")
 	faults.add(p.Rate != Rate{} && (p.Rate.Attempts < 1 || p.Rate.Attempts > 100_000), "rate.attempts", "must be 1 to 100000")
 	faults.add(p.Rate != Rate{} && (p.Rate.Per < time.Second || p.Rate.Per > time.Hour), "rate.per_ms", "must be 1000 to 3600000")
+	faults.add(p.Rate.Burst < 0 || p.Rate.Burst > max(1, p.Rate.Attempts), "rate.burst", "must be 1 to attempts")
 	faults.add(p.Order != OrderNone && p.Order != OrderByKey, "order", "must be none or by_key")
 	faults.add(p.OnDead != SkipDead && p.OnDead != PauseOnDead, "on_dead", "must be skip or pause")
 	faults.add(p.OnDead == PauseOnDead && p.Order != OrderByKey, "on_dead", "must be skip unless order is by_key")

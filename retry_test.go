@@ -13,6 +13,7 @@ import (
 )
 
 const (
+	ms   = time.Millisecond
 	sec  = time.Second
 	mins = time.Minute
 	hour = time.Hour

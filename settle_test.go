@@ -80,7 +80,7 @@ var settleRows = []settleRow{
 	{"a 409 is retried under strict client errors", firstStep, answered(409, 0), strict, pendingAt(1, time.Minute)},
 	{"a 425 is retried under strict client errors", firstStep, answered(425, 0), strict, pendingAt(1, time.Minute)},
 	{"a 429 is retried under strict client errors", firstStep, answered(429, 0), strict, pendingAt(1, time.Minute)},
-	{"a 5xx is retried under strict client errors", firstStep, answered(503, 0), strict, pendingAt(1, time.Minute)},
+	{"a 5xx is retried under strict client errors", firstStep, answered(500, 0), strict, pendingAt(1, time.Minute)},
 	{
 		"a 429 with a longer Retry-After waits that long and paces the endpoint", firstStep,
 		answered(429, time.Hour), retrying, paced(1, time.Hour, time.Hour),
@@ -98,8 +98,12 @@ var settleRows = []settleRow{
 		answered(429, 72*time.Hour), retrying, paced(1, postrider.MaxRetryAfter, postrider.MaxRetryAfter),
 	},
 	{
+		"so does every other 5xx", firstStep,
+		answered(500, time.Hour), retrying, paced(1, time.Hour, time.Hour),
+	},
+	{
 		"a Retry-After that comes with other codes is not honoured", firstStep,
-		answered(500, time.Hour), retrying, pendingAt(1, time.Minute),
+		answered(408, time.Hour), retrying, pendingAt(1, time.Minute),
 	},
 	{
 		"an endpoint that cannot be reached is tried again", firstStep,

@@ -12,14 +12,15 @@ type Window struct {
 	size      float64 // 0: wide open
 	threshold float64 // where doubling ends
 	cutAt     time.Time
-	pause     time.Duration // the last one, less what was accepted since
+	pause     time.Duration // after the last throttling answer with one slot left; 0: an accepted one came since
 }
 
-// The bounds of the pause that an endpoint gets which throttled with one slot
-// left, and does not say for how long.
+// The bounds of the pause after a throttling answer with one slot left that
+// does not say how long to wait. An endpoint that accepts half of its attempts
+// is hardly slowed, and one that throttles all of them gets one a second.
 const (
-	minPause = time.Second
-	maxPause = time.Minute
+	minPause = 5 * time.Millisecond
+	maxPause = time.Second
 )
 
 // Slots returns how many attempts may be in flight, of limit.
@@ -40,10 +41,7 @@ func (w *Window) Restart(limit int) {
 
 // Accepted makes room, up to limit, after an attempt was accepted.
 func (w *Window) Accepted(limit int) {
-	w.pause /= 2
-	if w.pause < minPause {
-		w.pause = 0
-	}
+	w.pause = 0
 	switch {
 	case w.size == 0:
 		return
@@ -53,36 +51,34 @@ func (w *Window) Accepted(limit int) {
 		w.size += 1 / w.size
 	}
 	if w.size >= float64(limit) {
-		*w = Window{pause: w.pause, cutAt: w.cutAt}
+		*w = Window{cutAt: w.cutAt}
 	}
 }
 
 // Throttled halves the room, once a second at most, since attempts that were
-// in flight together are throttled together. It returns how long the endpoint
-// is to be left alone: not at all while it has more than one slot; else for a
-// second at least, twice as long each time, and for a minute at most.
+// in flight together are throttled together. It returns how long nothing may
+// start: 0 while more than one slot is left; else 5 ms, doubled by each
+// throttling answer in a row, up to a second.
 func (w *Window) Throttled(limit int, now time.Time) time.Duration {
-	slots := w.Slots(limit)
 	if now.Sub(w.cutAt) >= time.Second {
 		w.cutAt = now
-		if slots == 1 {
-			w.pause = min(2*w.pause, maxPause)
-		}
-		w.size = max(1, float64(slots)/2)
+		w.size = max(1, float64(w.Slots(limit))/2)
 		w.threshold = w.size
 	}
 	if w.Slots(limit) > 1 {
 		return 0
 	}
-	w.pause = max(w.pause, minPause)
+	w.pause = min(max(2*w.pause, minPause), maxPause)
 	return w.pause
 }
 
 // Patience is how long an adaptive timeout is at the moment. An endpoint that
 // keeps timing out gets less and less, down to a second, so that it holds
-// fewer slots; one answer in time gives it all back. Now and then it has the
-// whole timeout, or one that became slow would never answer in time again. The
-// zero Patience is the whole timeout.
+// fewer slots; one answer in time gives it all back. An endpoint that answers,
+// however slowly, keeps the whole timeout: a shorter one would make failures of
+// attempts that succeed. Every tenth attempt has the whole timeout, or an
+// endpoint that became slow would never answer in time again. The zero Patience
+// is the whole timeout.
 type Patience struct {
 	timeouts int // in a row, but for what never got through
 }

@@ -254,6 +254,7 @@ type CircuitPolicy struct {
 type Rate struct {
 	Attempts int   `json:"attempts"`
 	PerMS    int64 `json:"per_ms"`
+	Burst    int   `json:"burst,omitempty"` // attempts that may start at once; 0: a tenth of Attempts, at least 1
 }
 
 // MarshalJSON returns null for the zero Rate.
@@ -274,7 +275,13 @@ type Circuit struct {
 	ProbeAt      *time.Time              `json:"probe_at"`
 	CooldownMS   int64                   `json:"cooldown_ms"`
 	FailingSince *time.Time              `json:"failing_since"`
-	Generation   int64                   `json:"generation"` // counts its changes; 0: it never changed
+	PacedUntil   *time.Time              `json:"paced_until"` // nothing is sent before, by the receiver's Retry-After; nil: it never asked
+	Generation   int64                   `json:"generation"`  // how often it was stored; 0: never
+
+	// As they were when the circuit was stored.
+	Failures      int               `json:"failures"` // in a row
+	LastAttemptAt *time.Time        `json:"last_attempt_at"`
+	LastOutcome   postrider.Outcome `json:"last_outcome"`
 }
 
 // OrderedKey is how far an ordering key has come at an endpoint with the order

@@ -16,6 +16,10 @@ func circuitDetails(c client.Circuit) details {
 		{"probe", moment(optional(c.ProbeAt))},
 		{"cooldown", span(c.CooldownMS)},
 		{"failing since", moment(optional(c.FailingSince))},
+		{"paced until", moment(optional(c.PacedUntil))},
+		{"failures", strconv.Itoa(c.Failures)},
+		{"last attempt", moment(optional(c.LastAttemptAt))},
+		{"last outcome", string(c.LastOutcome)},
 		{"generation", strconv.FormatInt(c.Generation, 10)},
 	}
 }

@@ -25,7 +25,7 @@ type policyFlags struct {
 	Payload      string           `enum:",envelope,raw" default:"" placeholder:"envelope|raw" help:"What is sent: envelope or raw. Default: envelope."`
 	Adaptive     *bool            `name:"adaptive-timeout" negatable:"" help:"Wait for less than the timeout while the endpoint keeps timing out. Default: no."`
 	Circuit      string           `placeholder:"PRESET|JSON" help:"When failures stop the sending for a while: default (5 in a row, or half of the last 20), strict (5 in a row), windowed (half of 10 minutes) or never, or JSON like {\"failures\":3,\"cooldown_ms\":10000}."`
-	Rate         string           `placeholder:"N/DURATION" help:"How many requests may start in a span of time, as in 100/1s; or unlimited, the default."`
+	Rate         string           `placeholder:"N/DURATION[+BURST]" help:"How many requests may start in a span of time, as in 100/1s, evenly spread but for a burst, a tenth of them or as in 100/1s+20; or unlimited, the default."`
 	Order        postrider.Order  `enum:",none,by_key" default:"" placeholder:"none|by_key" help:"by_key: events of one ordering key one at a time, in the order they were published. Default: none."`
 	OnDead       postrider.OnDead `enum:",skip,pause" default:"" placeholder:"skip|pause" help:"With --order by_key, after a dead letter: skip it, or pause its key until a person replays or discards it. Default: skip."`
 }
@@ -115,7 +115,7 @@ func decode(text string, to any) bool {
 // unlimited is the rate that is none.
 const unlimited = "unlimited"
 
-// parseRate reads a rate like 100/1s, or 100/s.
+// parseRate reads a rate like 100/1s, 100/s or 100/1s+20.
 func parseRate(text string) (*client.Rate, error) {
 	switch text {
 	case "":
@@ -123,16 +123,22 @@ func parseRate(text string) (*client.Rate, error) {
 	case unlimited:
 		return &client.Rate{}, nil
 	}
+	text, more, bursts := strings.Cut(text, "+")
 	count, span, _ := strings.Cut(text, "/")
 	if span != "" && (span[0] < '0' || span[0] > '9') {
 		span = "1" + span
 	}
 	attempts, err := strconv.Atoi(count)
 	per, spanErr := time.ParseDuration(span)
-	if err != nil || spanErr != nil || attempts < 1 || per < time.Millisecond {
-		return nil, misused("--rate: must be like 100/1s, or unlimited")
+	burst := 0
+	var burstErr error
+	if bursts {
+		burst, burstErr = strconv.Atoi(more)
 	}
-	return &client.Rate{Attempts: attempts, PerMS: per.Milliseconds()}, nil
+	if errors.Join(err, spanErr, burstErr) != nil || attempts < 1 || per < time.Millisecond || bursts && burst < 1 {
+		return nil, misused("--rate: must be like 100/1s, 100/1s+20, or unlimited")
+	}
+	return &client.Rate{Attempts: attempts, PerMS: per.Milliseconds(), Burst: burst}, nil
 }
 
 // rateText returns a rate as --rate takes it.
@@ -140,7 +146,11 @@ func rateText(r *client.Rate) string {
 	if r == nil {
 		return unlimited
 	}
-	return fmt.Sprintf("%d/%s", r.Attempts, span(r.PerMS))
+	text := fmt.Sprintf("%d/%s", r.Attempts, span(r.PerMS))
+	if r.Burst > 0 {
+		text += fmt.Sprintf("+%d", r.Burst)
+	}
+	return text
 }
 
 // retryText returns a policy as --retry takes it.

@@ -19,20 +19,25 @@ type circuitView struct {
 	OpenedAt     *string `json:"opened_at" format:"date-time"`
 	ProbeAt      *string `json:"probe_at" format:"date-time" doc:"Open: time of the next probe. Half open: time by which the probe ends."`
 	Cooldown     int64   `json:"cooldown_ms" doc:"Time from the last opening to its probe. 0: the circuit has recovered since."`
-	FailingSince *string `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak. Set when the circuit opens, or after one hour of failures without opening. Null: the last attempt succeeded."`
-	Generation   int64   `json:"generation" doc:"Number of changes of this circuit. 0: it never changed."`
+	FailingSince *string `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak. Set when the circuit opens, or after one minute of failures without opening. Null: the last attempt did not fail."`
+	PacedUntil   *string `json:"paced_until" format:"date-time" doc:"No attempt is made before this time: the receiver asked for it with Retry-After. Null: it never asked."`
+	Failures     int     `json:"failures" doc:"Number of attempts in a row that failed, when the circuit was last stored."`
+	LastAttempt  *string `json:"last_attempt_at" format:"date-time" doc:"End of the last attempt before the circuit was last stored. Null: none is known. The attempts of the endpoint's deliveries are complete."`
+	LastOutcome  *string `json:"last_outcome" doc:"Outcome of that attempt."`
+	Generation   int64   `json:"generation" doc:"Number of times that this circuit was stored: when it changed, when the receiver asked for time, once a minute while every attempt fails, and after each attempt at a rate of one a second or slower. 0: never."`
 }
 
 func viewCircuit(c postrider.Circuit) circuitView {
 	return circuitView{
 		Status: string(cmp.Or(c.Status, postrider.CircuitClosed)), Reason: orNull(c.Reason),
 		OpenedAt: instantOrNull(c.OpenedAt), ProbeAt: instantOrNull(c.ProbeAt), Cooldown: c.Cooldown.Milliseconds(),
-		FailingSince: instantOrNull(c.FailingSince), Generation: c.Generation,
+		FailingSince: instantOrNull(c.FailingSince), PacedUntil: instantOrNull(c.PacedUntil), Failures: c.Failures,
+		LastAttempt: instantOrNull(c.LastAttemptAt), LastOutcome: orNull(string(c.LastOutcome)), Generation: c.Generation,
 	}
 }
 
 type circuitUpdate struct {
-	Status string `json:"status" enum:"closed,open,half_open" doc:"open: make no attempt for max_cooldown_ms. closed: make attempts. half_open: make one attempt, the probe, as soon as a delivery is due; until then the circuit stays open."`
+	Status string `json:"status" enum:"closed,open,half_open" doc:"open: make no attempt for max_cooldown_ms. closed: make attempts, whatever the receiver asked for. half_open: make one attempt, the probe, as soon as a delivery is due; until then the circuit stays open."`
 }
 
 func (rt *router) circuits() {

@@ -172,11 +172,12 @@ func viewCircuitPolicy(p postrider.CircuitPolicy) circuitPolicyJSON {
 type rateJSON struct {
 	Attempts int   `json:"attempts" doc:"Number of attempts in the period, 1 to 100000."`
 	Per      int64 `json:"per_ms" doc:"Length of the period, 1000 to 3600000."`
+	Burst    int   `json:"burst,omitempty" doc:"Number of attempts that may start at once after a pause, 1 to attempts; default: a tenth of attempts, at least 1."`
 }
 
 // rate returns the rate that j asks for.
 func (j rateJSON) rate() (postrider.Rate, error) {
-	r := postrider.Rate{Attempts: j.Attempts, Per: millis(j.Per)}
+	r := postrider.Rate{Attempts: j.Attempts, Per: millis(j.Per), Burst: j.Burst}
 	if r == (postrider.Rate{}) {
 		return r, invalid("rate", "must be null where there is no limit")
 	}
@@ -184,7 +185,7 @@ func (j rateJSON) rate() (postrider.Rate, error) {
 }
 
 func viewRate(r postrider.Rate) optional[rateJSON] {
-	return nullUnless(r != postrider.Rate{}, rateJSON{Attempts: r.Attempts, Per: r.Per.Milliseconds()})
+	return nullUnless(r != postrider.Rate{}, rateJSON{Attempts: r.Attempts, Per: r.Per.Milliseconds(), Burst: r.Burst})
 }
 
 // PolicyJSON are the fields of an endpoint that make up its policy. In a new
@@ -210,7 +211,7 @@ type PolicyJSON struct {
 	HTTP2        optional[bool]         `json:"http2,omitzero" doc:"Use HTTP/2 with a receiver that offers it; default false."`
 	Compression  optional[string]       `json:"compression,omitzero" enum:"none,gzip" doc:"Compression of the body. Signatures are made before it. Default none."`
 
-	Rate optional[rateJSON] `json:"rate,omitzero" doc:"How many attempts may start in a period. Null, the default: unlimited."`
+	Rate optional[rateJSON] `json:"rate,omitzero" doc:"How many attempts may start in a period, evenly spread but for a burst. Null, the default: unlimited."`
 	Auth optional[authJSON] `json:"auth,omitzero" doc:"Credentials of every request. Null, the default: none, only signatures. A change without the secret keeps the secret of the same type for the same host."`
 	TLS  optional[tlsJSON]  `json:"tls,omitzero" doc:"Client certificate and certificate authorities of the endpoint's own. Null, the default: none. A change of the certificate without the key keeps the key."`
 }

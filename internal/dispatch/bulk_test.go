@@ -95,23 +95,24 @@ func TestBulkWaitsForItsPaceAndNothingElseDoes(t *testing.T) {
 	}
 }
 
-func TestBulkDoesNotWaitForRetriesThatWaitForTheBudget(t *testing.T) {
+func TestWhatWaitsForThePaceIsLeftAloneMeanwhile(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, Options{})
-	d.respond = func(*item) postrider.Attempt { return a500 }
-	ids := d.crowd(300)
-	for _, id := range ids {
-		d.publish(id, 2)
+	c, now := fixture(nil)
+	found := due{}
+	for i := range 5 {
+		found.lanes = append(found.lanes, store.DueLane{Endpoint: postrider.EndpointID{byte(i)}, Lane: postrider.LaneBulk})
 	}
-	d.c.budget = budget{at: d.now}
-	d.wait(5500 * time.Millisecond)
-	d.c.budget = budget{at: d.now}
-	n := len(d.sent)
-	for _, id := range ids {
-		d.replay(id, 1)
+	asked := false
+	do := take(c, now, found)
+	for range 20 { // the claim does not come back
+		asked = asked || do.claim != nil
+		if least := now.Add(5 * time.Millisecond); !do.wakeAt.IsZero() && do.wakeAt.Before(least) {
+			t.Errorf("the next step is %v after the last, want 5ms at least", do.wakeAt.Sub(now))
+		}
+		now = later(do.wakeAt, now.Add(time.Millisecond))
+		do = take(c, now)
 	}
-	d.wait(time.Second)
-	if first, _ := d.attempts(n); first != 300 {
-		t.Errorf("%d of 300 bulk first attempts left in a second, want all", first)
+	if !asked {
+		t.Error("nothing was claimed")
 	}
 }

@@ -50,10 +50,9 @@ func (c *core) claimsAt() time.Time {
 }
 
 // wantsClaim reports whether a claim for the endpoint is worth its cost: a
-// lane is due, and half of its credit is free or it holds nothing. Retries wait
-// for the budget, unless one of them is a probe.
+// lane is due, and half of its credit is free or it holds nothing.
 func (c *core) wantsClaim(now time.Time, ep *endpoint) bool {
-	if c.gated(now, ep) || ep.asked != [laneCount]int{} {
+	if c.gated(now, ep) || ep.resting(now) || ep.asked != [laneCount]int{} {
 		return false
 	}
 	if c.suspectsNow(now, ep) > 0 {
@@ -68,14 +67,15 @@ func (c *core) wantsClaim(now time.Time, ep *endpoint) bool {
 		return false
 	}
 	if c.laneDue(now, ep, 0) || c.laneDue(now, ep, 1) || c.laneDue(now, ep, 2) {
+		if !c.mayLease(ep) {
+			c.waitToLease(ep)
+			return false
+		}
 		if !c.mayStock(now, ep) {
 			c.setAside(ep)
 			return false
 		}
 		return true
-	}
-	if ep.lanes[1].isDue(now) {
-		c.starve(ep)
 	}
 	if ep.lanes[bulkLane].isDue(now) {
 		c.wait(ep)
@@ -83,22 +83,13 @@ func (c *core) wantsClaim(now time.Time, ep *endpoint) bool {
 	return false
 }
 
-// laneDue reports whether the lane has something to claim. A retry is claimed
-// when the budget has one for it, so that none takes the credit of first
-// attempts while it waits for the budget; bulk as far ahead as its pace is sure
-// to start it.
+// laneDue reports whether the lane has something to claim. Bulk is claimed as
+// far ahead as its pace is sure to start it.
 func (c *core) laneDue(now time.Time, ep *endpoint, l int) bool {
 	if !ep.lanes[l].isDue(now) {
 		return false
 	}
-	switch postrider.Lanes[l] {
-	case postrider.LaneRetry:
-		return ep.probing() || c.budget.allows(now) && int(c.budget.tokens) > c.leased[1]
-	case postrider.LaneBulk:
-		return ep.probing() || c.roomForBulk(ep)
-	case postrider.LaneFirst, postrider.LaneSuspect:
-	}
-	return true
+	return postrider.Lanes[l] != postrider.LaneBulk || ep.probing() || c.roomForBulk(ep)
 }
 
 func (l *lane) isDue(now time.Time) bool { return l.waiting && !l.due.After(now) }

@@ -24,20 +24,23 @@ type core struct {
 
 	endpoints   map[postrider.EndpointID]*endpoint
 	hosts       map[string]*host
-	generations map[postrider.EndpointID]int64 // of circuits that ever changed
-	startable   ring                           // endpoints with something held and a slot of their own free
-	suspects    ring                           // likewise, of those in trouble: they share a tenth of the slots
-	starved     ring                           // endpoints whose retries wait for the budget
-	patient     ring                           // endpoints whose bulk waits for its pace
-	claimable   ring                           // endpoints with something due and credit left
-	timers      timeHeap                       // endpoints whose next change comes with time alone
-	budget      budget                         // for retries
-	bulk        pace                           // for the bulk lanes
-	isolation   isolation                      // for the suspect lanes
-	stock       stock                          // what is leased and not started
-	leased      [laneCount]int                 // by lane: asked for, admitted or held
-	network     network                        // whether the node's own is broken
-	shards      shards                         // which endpoints are this node's
+	generations map[postrider.EndpointID]int64    // of circuits that ever changed
+	vouched     map[postrider.EndpointID]struct{} // that are forgotten, and accepted something last
+	lines       [classes]ring                     // endpoints with something held and a slot of their own free
+	flying      [classes]int                      // attempts in flight
+	inClass     [classes]int                      // credit taken
+	leaseLines  [classes]ring                     // degraded endpoints with something due, which wait for room in their class
+	probeLine   ring                              // endpoints whose circuit may be probed, once there is a slot
+	probes      int                               // asked for, granted or under way
+	silentLine  ring                              // endpoints that have to answer before they get another slot
+	patient     ring                              // endpoints whose bulk waits for its pace
+	claimable   ring                              // endpoints with something due and credit left
+	timers      timeHeap                          // endpoints whose next change comes with time alone
+	bulk        pace                              // for the bulk lanes
+	isolation   isolation                         // for the suspect lanes
+	stock       stock                             // what is leased and not started
+	leased      [laneCount]int                    // by lane: asked for, admitted or held
+	shards      shards                            // which endpoints are this node's
 	unknown     postrider.Policy
 	ahead, wall time.Duration // the store's Now and Wall are ahead of this node's clock; set before a step
 
@@ -48,7 +51,6 @@ type core struct {
 	looked     time.Time                     // when that was
 	inHand     int                           // credit taken, over all endpoints
 	inFlight   int                           // attempts whose answer is not read yet
-	suspected  int                           // of those, at endpoints in trouble
 	unsettled  int                           // attempts answered, not yet committed
 	answered   []answers                     // when those were, in their order
 
@@ -70,7 +72,7 @@ type actions struct {
 	settle   []store.Settlement
 	release  []release
 	claim    *store.Claim
-	circuits []postrider.Circuit    // to be stored
+	circuits []circuitChange        // to be stored
 	disable  []postrider.EndpointID // they answered 410
 	news     []store.DueLane        // of other nodes' endpoints, committed by this one
 	look     []postrider.EndpointID // of other nodes, have something due
@@ -83,7 +85,9 @@ type actions struct {
 type release struct {
 	store.Lease
 
-	shard uint8
+	endpoint postrider.EndpointID
+	lane     int
+	shard    uint8
 }
 
 // item is a delivery in hand.
@@ -120,11 +124,11 @@ type endpoint struct {
 	backlog   int            // about how many first attempts were committed without a lease, while they could be sent, and not claimed since
 	latency   time.Duration  // of its answers, smoothed
 
-	startable, claimable, starved, patient bool // it is in that ring
-	isolated, aside                        bool // likewise in isolation.wait and stock.aside
-	idle                                   bool // there was nothing to know of it lately
-	timer                                  int  // its place in the heap and one; 0: none
-	wakeAt                                 time.Time
+	startable, claimable, patient, probeWaits, silentWaits, leaseWaits bool // it is in that ring
+	isolated, aside                                                    bool // likewise in isolation.wait and stock.aside
+	idle                                                               bool // there was nothing to know of it lately
+	timer                                                              int  // its place in the heap and one; 0: none
+	wakeAt                                                             time.Time
 }
 
 // answers are attempts that were answered at the same time.
@@ -199,7 +203,7 @@ func newCore(opts Options, lookup func(postrider.EndpointID) (*store.Routed, boo
 		endpoints:   map[postrider.EndpointID]*endpoint{},
 		hosts:       map[string]*host{},
 		generations: map[postrider.EndpointID]int64{},
-		budget:      budget{tokens: maxBudget},
+		vouched:     map[postrider.EndpointID]struct{}{},
 		shards:      shards{alone: opts.Cluster.Nodes == nil},
 		admitted:    map[postrider.Token]time.Time{},
 		token:       postrider.Token(opts.Cluster.Incarnation) << 32,
@@ -221,7 +225,7 @@ func (c *core) step(now time.Time, input any) {
 	case settled:
 		c.settled(now, in)
 	case released:
-		c.released(in)
+		c.released(now, in)
 	case due:
 		for _, d := range in.lanes {
 			c.foundDue(now, d, in.young)
@@ -262,7 +266,9 @@ func (c *core) act(now time.Time) *actions {
 	for ep := c.timers.popDue(now); ep != nil; ep = c.timers.popDue(now) {
 		c.review(now, ep)
 	}
-	c.feed(now)
+	c.letProbe(now)
+	c.letLease(now)
+	c.letGoOn(now)
 	c.feedBulk(now)
 	c.nextRound(now)
 	c.start(now)
@@ -273,9 +279,6 @@ func (c *core) act(now time.Time) *actions {
 	c.do.wakeAt = c.timers.next()
 	if at := c.claimsAt(); c.claimable.len() > 0 && now.Before(at) {
 		c.do.wakeAt = sooner(c.do.wakeAt, at)
-	}
-	if c.starved.len() > 0 {
-		c.do.wakeAt = sooner(c.do.wakeAt, now.Add(hungry))
 	}
 	if c.patient.len() > 0 && (c.roomOfBulk() > 0 || c.leased[bulkLane] > c.bulk.asked) {
 		c.do.wakeAt = sooner(c.do.wakeAt, now.Add(bulkStep))
@@ -303,8 +306,17 @@ func (c *core) endpoint(id postrider.EndpointID) *endpoint {
 	if ep == nil {
 		ep = &endpoint{id: id, shard: store.Shard(id)}
 		ep.breaker.Generation = c.generations[id]
+		if to, ok := c.lookup(id); ok && to.Circuit.Generation > ep.breaker.Generation {
+			ep.breaker.Circuit = shift(to.Circuit, -c.ahead) // of an endpoint that is new to this node
+			ep.told = toldOf(to.Circuit)
+		}
+		if _, ok := c.vouched[id]; ok {
+			ep.breaker.Vouch()
+			delete(c.vouched, id)
+		}
 		c.endpoints[id] = ep
 		c.configure(ep)
+		c.judge(ep)
 	}
 	ep.idle = false
 	return ep
@@ -333,8 +345,9 @@ func (c *core) configure(ep *endpoint) {
 	enabled := to.Endpoint.Status == postrider.EndpointEnabled
 	ep.gone = ep.gone && enabled
 	ep.open = enabled && !ep.gone
-	if ep.policy == nil || ep.policy.Rate != to.Endpoint.Policy.Rate {
-		ep.limiter, ep.restUntil = nil, time.Time{}
+	if ep.policy != nil && ep.policy != &c.unknown && ep.policy.Rate != to.Endpoint.Policy.Rate {
+		ep.bucket, ep.metered, ep.restUntil = postrider.Bucket{}, false, time.Time{}
+		ep.breaker.RateFullAt = time.Time{}
 	}
 	ep.policy = &to.Endpoint.Policy
 	if !ep.policy.AdaptiveTimeout {
@@ -365,6 +378,9 @@ func (c *core) changed(now time.Time, id postrider.EndpointID) {
 		ep = c.mine(id)
 	}
 	if ep == nil {
+		if !ok {
+			delete(c.vouched, id)
+		}
 		return
 	}
 	was := ep.host
@@ -379,8 +395,8 @@ func (c *core) changed(now time.Time, id postrider.EndpointID) {
 }
 
 // review puts an endpoint where it belongs after anything about it changed:
-// among the startable, the claimable, those that wait for the budget or the
-// pace, the timers.
+// among those that may start, the claimable, those that wait for the pace or
+// for a probe, the timers.
 func (c *core) review(now time.Time, ep *endpoint) {
 	c.timers.remove(ep)
 	if ep.broken() && c.mayServe(ep) {
@@ -388,6 +404,9 @@ func (c *core) review(now time.Time, ep *endpoint) {
 	}
 	if c.gated(now, ep) {
 		c.giveBack(now, ep)
+		if ep.stage == probeGranted {
+			c.setStage(ep, noProbe) // others may have its slot meanwhile
+		}
 		if at := ep.gateOpens(); c.mayServe(ep) && at.After(now) {
 			c.timers.put(ep, at)
 		}
@@ -396,8 +415,13 @@ func (c *core) review(now time.Time, ep *endpoint) {
 	c.dropUncovered(now, ep)
 	switch {
 	case ep.startable || ep.inFlight >= ep.slots() || ep.holds() == 0 || now.Before(ep.restUntil):
+	case c.unproven(now, ep):
+		if !ep.silentWaits {
+			ep.silentWaits = true
+			c.silentLine.push(ep)
+		}
 	case c.laneOfNext(now, ep) < 0:
-		c.letWait(ep)
+		c.wait(ep) // only bulk waits for anything else
 	default:
 		c.line(ep)
 	}
@@ -416,13 +440,16 @@ func (c *core) review(now time.Time, ep *endpoint) {
 // forget drops an endpoint about which there has been nothing to know since
 // the last time it was asked.
 func (c *core) forget(now time.Time, ep *endpoint) {
-	idle := ep.credit+ep.unsettled == 0 && !ep.startable && !ep.claimable && !ep.starved && !ep.patient && !ep.isolated && !ep.aside && !ep.gone &&
+	idle := ep.credit+ep.unsettled == 0 && !ep.startable && !ep.claimable && !ep.patient && !ep.probeWaits && !ep.silentWaits && !ep.leaseWaits && !ep.isolated && !ep.aside && !ep.gone &&
 		(ep.calm(now) || !ep.known || !c.shards.has(ep.shard)) &&
 		!slices.ContainsFunc(ep.lanes[:], func(l lane) bool { return l.waiting })
 	if idle && ep.idle {
 		c.timers.remove(ep)
-		ep.leaveHost()
+		c.leaveHost(ep)
 		delete(c.endpoints, ep.id)
+		if ep.known && ep.breaker.Vouched() {
+			c.vouched[ep.id] = struct{}{}
+		}
 	}
 	ep.idle = idle
 }
@@ -470,66 +497,12 @@ func (c *core) drained() bool {
 	return c.draining && len(c.admitted) == 0 && !c.claiming && c.shards.busy == [store.Shards]int{}
 }
 
-// giveBack releases what an endpoint holds and has not started.
-func (c *core) giveBack(now time.Time, ep *endpoint) {
-	for l, items := range ep.held {
-		for _, it := range items {
-			c.release(ep, it)
-			c.expect(ep, l, now)
-		}
-		ep.held[l] = nil
-	}
-}
-
-// dropUncovered releases what an endpoint holds under leases that no longer
-// cover an attempt: another may have it before that one ends.
-func (c *core) dropUncovered(now time.Time, ep *endpoint) {
-	for l, items := range ep.held {
-		for len(items) > 0 && items[0].leasedUntil.Before(now.Add(ep.policy.Timeout)) {
-			c.release(ep, items[0])
-			c.expect(ep, l, now)
-			items = items[1:]
-		}
-		ep.held[l] = items
-	}
-}
-
-func (c *core) release(ep *endpoint, it *item) {
-	c.do.release = append(c.do.release, release{store.Lease{Delivery: it.ID, Token: it.Token}, ep.shard})
-	c.credit(ep, -1)
-	c.leased[laneIndex(it.Lane)]--
-	c.shards.busy[ep.shard]++ // until it is committed
-}
-
-func (c *core) credit(ep *endpoint, n int) {
-	ep.credit += n
-	c.inHand += n
-	c.shards.busy[ep.shard] += n
-}
-
-// grant returns how long the next lease of the endpoint is. Until all of its
-// credit is free again, its leases are taken to be as short as the shortest:
-// its timeout may change while they run.
-func (c *core) grant(ep *endpoint) time.Duration {
-	lease := ep.policy.Timeout + c.opts.LeaseMargin
-	if ep.credit == 0 {
-		ep.granted = lease
-	}
-	ep.granted = min(ep.granted, lease)
-	return lease
-}
-
-func (c *core) nextToken() postrider.Token {
-	c.token++
-	return c.token
-}
-
 // mayServe reports whether the endpoint is enabled and this node's to serve.
 func (c *core) mayServe(ep *endpoint) bool { return ep.open && c.shards.serves(ep.shard) }
 
 // gated reports whether nothing may start for the endpoint, nor be claimed.
 func (c *core) gated(now time.Time, ep *endpoint) bool {
-	return !c.mayServe(ep) || now.Before(ep.pacedUntil) || ep.broken() && !ep.probing()
+	return !c.mayServe(ep) || now.Before(ep.breaker.PacedUntil) || ep.broken() && !ep.probing()
 }
 
 func (ep *endpoint) holds() (n int) {
@@ -549,17 +522,22 @@ func (c *core) expect(ep *endpoint, l int, at time.Time) {
 	}
 }
 
-// nextDue returns the first instant after now at which a lane becomes due or
-// a lease that is held no longer covers an attempt.
+// nextDue returns the first instant after now at which a lane becomes due, the
+// endpoint may start something again, its probe is too old, or a lease that is
+// held no longer covers an attempt.
 func (ep *endpoint) nextDue(now time.Time) (next time.Time, ok bool) {
 	consider := func(at time.Time) {
 		if at.After(now) && (!ok || at.Before(next)) {
 			next, ok = at, true
 		}
 	}
+	if ep.stage == probeGranted {
+		consider(ep.breaker.ProbeAt)
+	}
 	for l, lane := range ep.lanes {
 		if lane.waiting {
 			consider(lane.due)
+			consider(ep.restUntil)
 		}
 		if len(ep.held[l]) > 0 {
 			consider(ep.held[l][0].leasedUntil.Add(-ep.policy.Timeout + 1))

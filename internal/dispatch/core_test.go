@@ -168,6 +168,7 @@ func TestEndpointsTakeTurns(t *testing.T) {
 		ids = append(ids, id)
 	}
 	in := stored{started: admitted(c, now, ids...)}
+	c.endpoints[postrider.EndpointID{1}].answeredAt = now
 	do := take(c, now, in)
 	sent := map[postrider.EndpointID]int{}
 	for _, it := range do.send {
@@ -211,7 +212,7 @@ func TestPromise5TheNodeIsBehindOnlyByItsOwnFault(t *testing.T) {
 		{"a due backlog while the processors are taken", true, func(*endpoint, time.Time) {}, 100 * time.Second},
 		{"not while processors are free", false, func(*endpoint, time.Time) {}, 0},
 		{"not at an endpoint that has all it may have at once", true, func(ep *endpoint, _ time.Time) { ep.inFlight = ep.limit }, 0},
-		{"not at an endpoint that asked to wait", true, func(ep *endpoint, now time.Time) { ep.pacedUntil = now.Add(time.Hour) }, 0},
+		{"not at an endpoint that asked to wait", true, func(ep *endpoint, now time.Time) { ep.breaker.PacedUntil = now.Add(time.Hour) }, 0},
 		{"not at an endpoint whose rate is used up", true, func(ep *endpoint, now time.Time) { ep.restUntil = now.Add(time.Hour) }, 0},
 		{"not at an endpoint whose host has all it may have at once", true, func(ep *endpoint, _ time.Time) { ep.host.inFlight = 1 << 20 }, 0},
 	} {
@@ -276,7 +277,7 @@ func TestPromise5WhatPiledUpAtAnEndpointHoldsNoPublisherUp(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	ep := c.endpoint(postrider.EndpointID{1})
-	ep.pacedUntil = now.Add(time.Second)
+	ep.breaker.PacedUntil = now.Add(time.Second)
 	hour := make([]store.DueLane, 10_000)
 	for i := range hour {
 		hour[i] = store.DueLane{Endpoint: ep.id, Lane: postrider.LaneFirst}

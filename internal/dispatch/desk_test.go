@@ -141,7 +141,7 @@ func (d *desk) step(inputs ...any) {
 		answers = append(answers, d.release(do.release))
 	}
 	for _, circuit := range do.circuits {
-		d.changes = append(d.changes, circuit)
+		d.changes = append(d.changes, circuit.Circuit)
 		if !d.slow {
 			answers = append(answers, d.grant())
 		}
@@ -274,6 +274,13 @@ func (d *desk) inFlight(ids ...postrider.EndpointID) (n int) {
 	return n
 }
 
+// proves lets the core know the endpoints as such that answer all the time.
+func (d *desk) proves(ids ...postrider.EndpointID) {
+	for _, id := range ids {
+		d.c.endpoint(id).answeredAt = d.now.Add(time.Hour)
+	}
+}
+
 // expect demands that so many requests to the endpoint are in flight.
 func (d *desk) expect(id postrider.EndpointID, n int, when string) {
 	d.t.Helper()
@@ -304,6 +311,6 @@ var (
 	a200    = postrider.Attempt{Outcome: postrider.OutcomeAccepted, StatusCode: 200, Duration: time.Millisecond}
 	a500    = postrider.Attempt{Outcome: postrider.OutcomeRejected, StatusCode: 500, Duration: time.Millisecond}
 	a429    = postrider.Attempt{Outcome: postrider.OutcomeThrottled, StatusCode: 429, Duration: time.Millisecond}
-	a503    = postrider.Attempt{Outcome: postrider.OutcomeRejected, StatusCode: 503, Duration: time.Millisecond}
+	a503    = postrider.Attempt{Outcome: postrider.OutcomeThrottled, StatusCode: 503, Duration: time.Millisecond}
 	silence = postrider.Attempt{Outcome: postrider.OutcomeTimedOut, Duration: 10 * time.Second}
 )

@@ -11,13 +11,15 @@
 //
 //   - At most Options.Concurrency attempts are in flight, to one host at most
 //     Options.HostConcurrency, and to one endpoint at most its own limit.
-//     Endpoints take turns; none waits for another's answer. Those in trouble
-//     share a tenth of the slots.
+//     Endpoints take turns; none waits for another's answer. Endpoints that do
+//     not answer share a tenth of the slots, and those that failed to once a
+//     tenth of their own. Probes of circuits have a quarter.
 //   - An endpoint whose circuit is open, that asked for time or whose rate is
-//     spent is left alone. What waits for it stays as it is and loses no
-//     attempt; of all nodes one probes it.
-//   - Retries that fail cost at most a fifth of the first attempts, and 10 a
-//     minute; at the start of a node 500 more.
+//     spent is left alone, also by the next node that serves it. Its waiting
+//     deliveries stay as they are and lose no attempt; one node probes it.
+//   - A retry leaves when it is due. Only its own endpoint's circuit, window,
+//     rate and share of the slots can hold it back, never other endpoints'
+//     retries.
 //   - Of several nodes one serves an endpoint, so that all limits hold for all
 //     of them together. A node that dies is replaced within a second
 //     where the store sees that its connection is gone, and else within ten.
@@ -130,7 +132,7 @@ type Dispatcher struct {
 	claims   chan *store.Claim
 	work     chan *item // to an attempt's goroutine that has nothing to do
 	settles  settleQueue
-	circuits *line[postrider.Circuit]
+	circuits *line[circuitChange]
 	gone     *line[postrider.EndpointID]
 	cluster  *cluster
 }
@@ -148,7 +150,7 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 		claims:    make(chan *store.Claim, 1),
 		work:      make(chan *item),
 		settles:   settleQueue{signal: make(chan struct{}, 1)},
-		circuits:  newLine[postrider.Circuit](),
+		circuits:  newLine[circuitChange](),
 		gone:      newLine[postrider.EndpointID](),
 		cluster:   newCluster(),
 	}
@@ -179,7 +181,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	d.running.Store(true)
 	d.health.progressed(time.Now())
 	parts.Go(func() { d.claimWhenAsked(ctx) })
-	parts.Go(func() { d.circuits.each(d.done, func(c postrider.Circuit) { d.storeCircuit(commit, c) }) })
+	parts.Go(func() { d.circuits.each(d.done, func(c circuitChange) { d.storeCircuit(commit, c) }) })
 	parts.Go(func() { d.scan(ctx) })
 	parts.Go(func() { d.settleWhatComes(commit) })
 	parts.Go(func() { d.gone.each(d.done, func(id postrider.EndpointID) { d.disable(commit, id) }) })

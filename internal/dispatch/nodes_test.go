@@ -486,7 +486,7 @@ func TestACircuitHoldsAfterAHandOverAndOneNodeProbes(t *testing.T) {
 		if got := len(r.requests()); got != sent+1 {
 			t.Errorf("%d attempts %v after it opened, want one probe", got-sent, time.Since(opened))
 		}
-		time.Sleep(2*time.Minute + 5*time.Second)
+		time.Sleep(time.Minute + 5*time.Second)
 		if got := len(r.requests()); got != sent+2 {
 			t.Errorf("%d attempts %v after it opened, want two probes", got-sent, time.Since(opened))
 		}

@@ -432,15 +432,16 @@ func (q *line[T]) each(done <-chan struct{}, do func(T)) {
 }
 
 // storeCircuit stores a circuit that changed.
-func (d *Dispatcher) storeCircuit(ctx context.Context, circuit postrider.Circuit) {
-	var is postrider.Circuit
+func (d *Dispatcher) storeCircuit(ctx context.Context, change circuitChange) {
+	is, circuit := postrider.Circuit{}, change.Circuit
 	err := d.insist(ctx, func(ctx context.Context) (err error) {
 		is, err = d.queue.PutCircuit(ctx, store.PutCircuit{Circuit: circuit})
 		return err
 	})
 	switch {
-	case err == nil:
+	case err == nil && change.news:
 		d.logCircuit(ctx, is)
+	case err == nil:
 	case !errors.Is(err, postrider.ErrConflict) && !errors.Is(err, postrider.ErrNotFound):
 		d.opts.Log.ErrorContext(ctx, "circuit not stored", "endpoint", circuit.Endpoint.String(), "error", err)
 	}
@@ -514,7 +515,7 @@ func (h *health) failed(err error) {
 
 // note takes it as progress when something was started, or nothing is due.
 func (h *health) note(c *core, now time.Time) {
-	idle := c.claimable.len()+c.startable.len()+c.unsettled == 0 && !c.claiming
+	idle := c.claimable.len()+c.lines[healthy].len()+c.unsettled == 0 && !c.claiming
 	if idle || len(c.do.send) > 0 || c.moved {
 		h.progressed(now)
 	}

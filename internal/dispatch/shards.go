@@ -78,8 +78,11 @@ func (c *core) share(now time.Time, in roster) {
 // lose forgets what was known of an endpoint that is another node's now. What
 // is in flight ends as it does: its token tells whether it counts.
 func (c *core) lose(now time.Time, ep *endpoint) {
-	if ep.suspect {
-		c.suspected -= ep.inFlight
+	c.setStage(ep, noProbe)
+	was := ep.class
+	c.reclass(ep, healthy)
+	if was != healthy && c.lines[was].remove(ep) {
+		ep.startable = false
 	}
 	ep.trouble = trouble{}
 	ep.lanes = [laneCount]lane{}

@@ -21,6 +21,7 @@ func TestAHostGetsItsShareWhosesoeverTheEndpointsAre(t *testing.T) {
 		ids = append(ids, id)
 	}
 	other := d.endpoint("b.example", nil)
+	d.proves(append(ids, other)...)
 	d.publish(other, 20)
 	d.expect(other, 8, "another host")
 	for range 192 {
@@ -48,7 +49,7 @@ func TestWhoWaitsForAHostGoesOnThoughTheNextInLineCannot(t *testing.T) {
 		d.publish(id, 1)
 	}
 	d.pause(paused)
-	d.c.endpoints[paced].pacedUntil = d.now.Add(time.Hour)
+	d.c.endpoints[paced].breaker.PacedUntil = d.now.Add(time.Hour)
 	d.over(one, a200)
 	d.expect(last, 1, "the host is free, and those before it in line may not start")
 }
@@ -57,6 +58,7 @@ func TestAnEndpointThatMovesTakesItsAttemptsAlong(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, Options{HostConcurrency: 4})
 	mover, waiting := d.endpoint("a.example", nil), d.endpoint("a.example", nil)
+	d.proves(mover, waiting)
 	d.publish(mover, 4)
 	d.publish(waiting, 4)
 	d.expect(mover, 4, "the whole host")
@@ -64,6 +66,7 @@ func TestAnEndpointThatMovesTakesItsAttemptsAlong(t *testing.T) {
 	d.alter(mover, func(to *store.Routed) { to.Endpoint.URL = "https://b.example/" })
 	d.expect(waiting, 4, "the host that was left")
 	busy := d.endpoint("b.example", nil)
+	d.proves(busy)
 	d.publish(busy, 4)
 	d.expect(busy, 0, "the host that was moved to is full")
 
@@ -96,7 +99,7 @@ func TestStartsAreSpacedByTheRate(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, Options{})
 	d.respond = func(*item) postrider.Attempt { return a200 }
-	slow := d.endpoint("a.example", func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 120, Per: time.Minute} })
+	slow := d.endpoint("a.example", func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 120, Per: time.Minute, Burst: 1} })
 	fast := d.endpoint("a.example", func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 100, Per: time.Second} })
 	d.publish(slow, 40)
 	d.publish(fast, 300)
@@ -115,7 +118,7 @@ func TestStartsAreSpacedByTheRate(t *testing.T) {
 			if want := time.Duration(n) * 500 * time.Millisecond; at < want || at > want+10*time.Millisecond {
 				t.Errorf("attempt %d at 2 a second left after %v, want %v", n, at, want)
 			}
-		case fast: // a tenth of a second's worth goes at once
+		case fast: // a tenth goes at once
 			if want := time.Duration(max(0, n-9)) * 10 * time.Millisecond; at < want || at > want+50*time.Millisecond {
 				t.Errorf("attempt %d at 100 a second left after %v, want %v", n, at, want)
 			}
@@ -127,25 +130,103 @@ func TestStartsAreSpacedByTheRate(t *testing.T) {
 	}
 }
 
-func TestARateIsSpentWhereAnotherNodeMayHaveSpentIt(t *testing.T) {
+func TestAFastRateIsSpentWhereAnotherNodeMayHaveSpentIt(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, shared())
-	id := d.endpoint("a.example", func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 10, Per: time.Minute} })
+	rate := func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 20, Per: 10 * time.Second} }
+	id := d.endpoint("a.example", rate)
 	d.owns(store.Shard(id))
-	d.publish(id, 2)
+	d.publish(id, 4)
 	d.expect(id, 0, "just taken over")
-	d.hold(6 * time.Second)
-	d.expect(id, 1, "after the time for one")
-	d.hold(5 * time.Second)
-	d.expect(id, 1, "before the time for another")
-	d.hold(2 * time.Second)
-	d.expect(id, 2, "after the time for another")
+	d.wait(499 * time.Millisecond)
+	d.expect(id, 0, "before an interval is over")
+	d.wait(time.Millisecond)
+	d.expect(id, 1, "after an interval")
 
-	longOurs := d.endpoint("a.example", func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 10, Per: time.Minute} })
-	d.owns(store.Shard(id), store.Shard(longOurs))
-	d.hold(61 * time.Second)
-	d.publish(longOurs, 2)
-	d.expect(longOurs, 1, "this node's for a minute")
+	long := d.endpoint("a.example", rate)
+	d.owns(store.Shard(id), store.Shard(long))
+	d.hold(5 * time.Second)
+	d.publish(long, 4)
+	d.expect(long, 2, "this node's for longer than its burst takes to come back")
+}
+
+func TestASlowRateGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	rate := func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 1, Per: time.Hour} }
+	d := newDesk(t, Options{})
+	d.respond = func(*item) postrider.Attempt { return a200 }
+	d.slow = true
+	id := d.endpoint("a.example", rate)
+	d.publish(id, 1)
+	if len(d.sent) != 1 || len(d.changes) != 1 || d.changes[0].RateFullAt != d.now.Add(time.Hour) {
+		t.Fatalf("%d sent, and %+v is to be stored; want one, and an hour", len(d.sent), d.changes)
+	}
+	stored := d.grant().circuit
+
+	next := newDesk(t, Options{}) // after a restart ten minutes later
+	next.respond = d.respond
+	next.now = d.now.Add(10 * time.Minute)
+	next.routed[id] = d.routed[id]
+	next.step(circuits{[]postrider.Circuit{stored}})
+	next.publish(id, 2)
+	for range 2 {
+		n := len(next.sent)
+		next.wait(50*time.Minute - time.Second)
+		if len(next.sent) > n {
+			t.Fatal("an attempt left before its time")
+		}
+		next.wait(time.Second)
+		if len(next.sent) != n+1 {
+			t.Fatal("no attempt left an hour after the last one")
+		}
+		next.wait(10 * time.Minute)
+	}
+	fresh := next.endpoint("b.example", rate)
+	next.publish(fresh, 1)
+	if next.sent[len(next.sent)-1].Endpoint != fresh {
+		t.Error("a fresh endpoint was not sent to at once")
+	}
+}
+
+func TestWhatWaitsForASlowRateLeavesAtItsTime(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	d.respond = func(*item) postrider.Attempt { return a200 }
+	id := d.endpoint("a.example", func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 3, Per: time.Minute} })
+	start := d.now
+	d.publish(id, 4)
+	d.wait(time.Minute + time.Second)
+	if len(d.sent) != 4 {
+		t.Fatalf("%d of 4 attempts left in a minute", len(d.sent))
+	}
+	for i, f := range d.sent {
+		if at, want := f.left.Sub(start), time.Duration(i)*20*time.Second; at != want {
+			t.Errorf("attempt %d left after %v, want %v", i, at, want)
+		}
+	}
+	if d.given > len(d.sent) {
+		t.Errorf("%d leases were given back, want no delivery leased again and again", d.given)
+	}
+}
+
+func TestALeaseThatIsGivenBackIsFoundThoughAClaimWasFaster(t *testing.T) {
+	t.Parallel()
+	c, now := fixture(func(p *postrider.Policy) { p.Concurrency = 1 })
+	id := postrider.EndpointID{1}
+	do := take(c, now, stored{started: admitted(c, now, id, id)})
+	now = now.Add(16 * time.Second) // the lease of the second covers no attempt any more
+	do = take(c, now, over(do.send[0], a200))
+	if len(do.release) != 1 || do.claim == nil {
+		t.Fatalf("%d released, and claims %t; want one, and that it does", len(do.release), do.claim != nil)
+	}
+	nothing := claimed{claim: do.claim, got: store.Claims{Lanes: make([]store.LaneState, len(do.claim.Wants))}, asked: now}
+	if again := take(c, now, nothing); again.claim != nil {
+		t.Fatal("claimed again before the release is committed")
+	}
+	now = now.Add(time.Second)
+	if again := take(c, now, released{do.release}); again.claim == nil {
+		t.Error("the delivery is not looked for once it can be claimed")
+	}
 }
 
 func TestANewRateCounts(t *testing.T) {
@@ -321,9 +402,9 @@ func TestWhatIsInFlightWhenAShardIsLostEndsAsItDoes(t *testing.T) {
 		d.over(id, silence)
 	}
 	d.hold(2 * time.Second)
-	if len(d.settled) != 10 || len(d.c.endpoints) != 0 || d.c.suspected != 0 || d.c.inHand != 0 {
+	if len(d.settled) != 10 || len(d.c.endpoints) != 0 || d.c.flying[chronic]+d.c.flying[failedOnce] != 0 || d.c.inHand != 0 {
 		t.Errorf("%d settled, %d endpoints, %d suspected, %d in hand; want 10, 0, 0, 0",
-			len(d.settled), len(d.c.endpoints), d.c.suspected, d.c.inHand)
+			len(d.settled), len(d.c.endpoints), d.c.flying[chronic]+d.c.flying[failedOnce], d.c.inHand)
 	}
 }
 
@@ -382,11 +463,15 @@ func TestNothingGrows(t *testing.T) {
 		d.step(changed{id})
 	}
 	d.wait(time.Minute)
-	if n := len(c.endpoints) + len(c.hosts) + len(c.timers) + len(c.admitted) + c.inHand + c.inFlight + c.suspected + c.unsettled; n > 0 {
-		t.Errorf("%d endpoints, %d hosts, %d timers, %d admissions, %d in hand, %d in flight, %d suspected, %d unsettled are left",
-			len(c.endpoints), len(c.hosts), len(c.timers), len(c.admitted), c.inHand, c.inFlight, c.suspected, c.unsettled)
+	if n := len(c.endpoints) + len(c.hosts) + len(c.timers) + len(c.admitted) + c.inHand + c.inFlight + c.probes + c.unsettled; n > 0 {
+		t.Errorf("%d endpoints, %d hosts, %d timers, %d admissions, %d in hand, %d in flight, %d probes, %d unsettled are left",
+			len(c.endpoints), len(c.hosts), len(c.timers), len(c.admitted), c.inHand, c.inFlight, c.probes, c.unsettled)
 	}
-	for name, r := range map[string]*ring{"startable": &c.startable, "suspects": &c.suspects, "starved": &c.starved, "patient": &c.patient, "claimable": &c.claimable} {
+	for name, r := range map[string]*ring{
+		"healthy": &c.lines[healthy], "failed once": &c.lines[failedOnce], "chronic": &c.lines[chronic],
+		"to be probed": &c.probeLine, "silent": &c.silentLine, "to lease once": &c.leaseLines[failedOnce], "to lease chronic": &c.leaseLines[chronic],
+		"patient": &c.patient, "claimable": &c.claimable,
+	} {
 		if r.len() > 0 || cap(r.eps) > 8192 {
 			t.Errorf("%d endpoints and room for %d are left among the %s", r.len(), cap(r.eps), name)
 		}

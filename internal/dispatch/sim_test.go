@@ -152,9 +152,6 @@ func (w *world) bootWith(opts Options) {
 		to, ok := w.routed[id]
 		return &to, ok
 	})
-	if w.rng.IntN(3) == 0 {
-		n.core.budget.tokens = 0
-	}
 	w.nodes = append(w.nodes, n)
 	w.scan(n)
 	if w.shared {
@@ -304,7 +301,7 @@ func (w *world) step(n *simNode, input any) {
 		})
 	}
 	for _, circuit := range do.circuits {
-		w.later(n, w.moment(), func() { w.storeCircuit(n, circuit) })
+		w.later(n, w.moment(), func() { w.storeCircuit(n, circuit.Circuit) })
 	}
 	if len(do.news) > 0 && w.rng.IntN(2) == 0 { // half of them are lost
 		for _, other := range w.nodes {
@@ -416,7 +413,8 @@ func (w *world) send(n *simNode, it *item) {
 
 // checkAccounts demands that every unit of credit is accounted for.
 func (w *world) checkAccounts(c *core) {
-	inHand, inFlight, suspected := 0, 0, 0
+	inHand, inFlight, probes := 0, 0, 0
+	flying, inClass := [classes]int{}, [classes]int{}
 	leased := [laneCount]int{}
 	hosts := map[*host]int{}
 	for _, ep := range c.endpoints {
@@ -424,8 +422,11 @@ func (w *world) checkAccounts(c *core) {
 		if ep.credit < known || len(c.admitted) == 0 && ep.credit != known {
 			w.t.Errorf("endpoint %s has spent %d credit, of which %d is known", ep.id, ep.credit, known)
 		}
-		if hosts[ep.host] += ep.inFlight; ep.suspect {
-			suspected += ep.inFlight
+		hosts[ep.host] += ep.inFlight
+		flying[ep.class] += ep.inFlight
+		inClass[ep.class] += ep.credit
+		if ep.stage != noProbe {
+			probes++
 		}
 		for l := range leased {
 			leased[l] += ep.asked[l] + len(ep.held[l])
@@ -438,8 +439,11 @@ func (w *world) checkAccounts(c *core) {
 			w.t.Errorf("%d attempts in flight to a host, counted as %d", n, h.inFlight)
 		}
 	}
-	if len(c.admitted) == 0 && leased != c.leased || suspected != c.suspected {
-		w.t.Errorf("by lane %d leased and %d attempts suspected, counted as %d and %d", leased, suspected, c.leased, c.suspected)
+	if len(c.admitted) == 0 && leased != c.leased {
+		w.t.Errorf("by lane %d leased, counted as %d", leased, c.leased)
+	}
+	if flying != c.flying || inClass != c.inClass || probes != c.probes {
+		w.t.Errorf("by class %d attempts in flight, %d credit and %d probes, counted as %d, %d and %d", flying, inClass, probes, c.flying, c.inClass, c.probes)
 	}
 	if c.roomInStock() < 0 {
 		w.t.Errorf("%d deliveries are leased before they start, limit %d", inHand-inFlight, c.opts.Concurrency)
@@ -462,6 +466,8 @@ func (w *world) respond(it *item) postrider.Attempt {
 		a.Outcome, a.StatusCode = postrider.OutcomeRejected, 500
 	case n < w.hangs+4:
 		a.Outcome, a.StatusCode, a.RetryAfter = postrider.OutcomeThrottled, 429, time.Duration(w.rng.IntN(20))*time.Second
+	case n < w.hangs+6:
+		a.Outcome, a.StatusCode = postrider.OutcomeThrottled, 503
 	}
 	return a
 }

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -40,13 +39,14 @@ func (c *core) admit(now time.Time, in admit) {
 
 // admits reports whether a new delivery may start before it was ever queued.
 // None may pass those of its lane that have waited for longer than a claim
-// takes and rests, and none goes to an endpoint in trouble.
+// takes and rests, and none goes to an endpoint that is degraded or rests for
+// longer than a lease is worth.
 func (c *core) admits(now time.Time, ep *endpoint, l int) bool {
 	lane := &ep.lanes[l]
 	older := (ep.asked[l] > 0 || lane.waiting) && now.Sub(lane.due) > 4*mostRest
 	room := postrider.Lanes[l] != postrider.LaneBulk || c.roomForBulk(ep)
 	room = room && c.mayStock(now, ep) && ep.credit-ep.inFlight < c.roomInStock()
-	return room && !c.gated(now, ep) && !ep.suspect && !older && ep.credit < ep.room(c.opts.Prefetch)
+	return room && !c.gated(now, ep) && ep.class == healthy && !ep.resting(now) && !older && ep.credit < ep.room(c.opts.Prefetch)
 }
 
 // stored takes up what ingest committed: admitted deliveries are held, those
@@ -109,8 +109,8 @@ func (c *core) start(now time.Time) {
 		}
 		ep.startable = false
 		switch {
-		case c.gated(now, ep), ep.inFlight >= ep.slots(), ep.holds() == 0:
-		case ep.suspect && !c.roomForSuspects():
+		case c.gated(now, ep), ep.inFlight >= ep.slots(), ep.holds() == 0, now.Before(ep.restUntil), c.unproven(now, ep):
+		case !c.hasRoom(ep.class):
 			c.line(ep)
 			continue
 		case ep.host.inFlight >= c.opts.HostConcurrency:
@@ -135,39 +135,9 @@ func (c *core) letIn(now time.Time, h *host) {
 		}
 		next.startable = false
 		c.review(now, next)
-		if next.startable && (!next.suspect || c.roomForSuspects()) {
+		if next.startable && c.hasRoom(next.class) {
 			return
 		}
-	}
-}
-
-// next takes the endpoint whose turn it is out of line.
-func (c *core) next() *endpoint {
-	if c.roomForSuspects() {
-		if ep := c.suspects.pop(); ep != nil {
-			return ep
-		}
-	}
-	return c.startable.pop()
-}
-
-// roomForSuspects reports whether endpoints in trouble have less than a tenth
-// of the slots.
-func (c *core) roomForSuspects() bool { return c.suspected < max(1, c.opts.Concurrency/10) }
-
-// line lets an endpoint wait for its turn: those in trouble in a line of their
-// own, whose first places go to those that may have failed by chance.
-func (c *core) line(ep *endpoint) {
-	ep.startable = true
-	switch {
-	case !ep.suspect && len(ep.held[suspectLane]) > 0:
-		c.startable.pushFront(ep) // it was claimed to start at once
-	case !ep.suspect:
-		c.startable.push(ep)
-	case ep.breaker.Failures() <= 1 && !ep.broken():
-		c.suspects.pushFront(ep)
-	default:
-		c.suspects.push(ep)
 	}
 }
 
@@ -198,27 +168,25 @@ func (c *core) startOne(now time.Time, ep *endpoint) {
 	}
 	it.to, it.timeout = to, ep.policy.Timeout
 	if ep.stage == probeGranted {
-		it.probe, ep.stage = true, probeFlying
+		it.probe = true
+		c.setStage(ep, probeFlying)
 	} else {
 		it.timeout = ep.patience.Timeout(it.timeout)
 	}
 	if l == suspectLane {
 		c.isolation.started(it.ID, now)
 	}
-	c.budget.started(it.Step)
 	c.fly(ep, 1)
 	c.do.send = append(c.do.send, it)
 }
 
-// fly counts attempts that start, or with -1 one that is over.
+// fly counts an attempt that starts, or with -1 one that is over.
 func (c *core) fly(ep *endpoint, n int) {
 	ep.inFlight += n
 	c.inFlight += n
 	ep.host.inFlight += n
 	ep.host.full = ep.host.full && ep.host.waiting.len() > 0
-	if ep.suspect {
-		c.suspected += n
-	}
+	c.flying[ep.class] += n
 }
 
 // laneTurns says which lane a start prefers, unless there is a suspect: of five,
@@ -239,10 +207,11 @@ func (c *core) laneOfNext(now time.Time, ep *endpoint) int {
 	return -1
 }
 
-// mayStart reports whether the budget has a retry left for the item, if it is
-// one, and whether the pace lets it go, if it is bulk.
+// mayStart reports whether the pace lets the item go, if it is bulk. A retry
+// that is due needs no leave: what bounds retries is its own endpoint's circuit,
+// window and class.
 func (c *core) mayStart(now time.Time, it *item) bool {
-	return (it.Step == 0 || c.budget.allows(now)) && (it.Lane != postrider.LaneBulk || c.bulk.allows(now))
+	return it.Lane != postrider.LaneBulk || c.bulk.allows(now)
 }
 
 // take removes the first item of a lane.
@@ -255,16 +224,6 @@ func (ep *endpoint) take(l int) *item {
 	return it
 }
 
-// letWait lines an endpoint up for what lets it start what it holds.
-func (c *core) letWait(ep *endpoint) {
-	if slices.ContainsFunc(ep.held[:], func(items []*item) bool { return len(items) > 0 && items[0].Step > 0 }) {
-		c.starve(ep)
-	}
-	if len(ep.held[bulkLane]) > 0 {
-		c.wait(ep)
-	}
-}
-
 // attempted frees the slot and decides what the attempt does.
 func (c *core) attempted(now time.Time, it *item) {
 	ep := c.endpoint(it.Endpoint)
@@ -274,13 +233,7 @@ func (c *core) attempted(now time.Time, it *item) {
 	ep.latency += (it.attempt.Duration - ep.latency) / 8
 
 	t := postrider.Settle(it.Claimed, it.attempt, it.to.Endpoint.Policy)
-	if t.Pace > 0 {
-		ep.pacedUntil = later(ep.pacedUntil, now.Add(t.Pace))
-	}
-	if t.To == postrider.Delivered {
-		c.budget.accepted(it.Step)
-	}
-	c.learn(now, ep, it)
+	c.learn(now, ep, it, t.Pace)
 	if t.DisableEndpoint {
 		ep.open, ep.gone = false, true
 		c.do.disable = append(c.do.disable, ep.id)
@@ -330,10 +283,15 @@ func (c *core) settled(now time.Time, in settled) {
 	}
 }
 
-// released notes that leases were given back, or are left to end.
-func (c *core) released(in released) {
+// released notes that leases were given back, or are left to end. A claim that
+// was under way did not find their rows, so their lanes are due again.
+func (c *core) released(now time.Time, in released) {
 	for _, r := range in.releases {
 		c.shards.busy[r.shard]--
+		if ep := c.endpoints[r.endpoint]; ep != nil {
+			c.expect(ep, r.lane, now)
+			c.review(now, ep)
+		}
 	}
 }
 
@@ -363,14 +321,16 @@ func (c *core) couldTake(now time.Time, ep *endpoint) bool {
 		ep.host.inFlight < c.opts.HostConcurrency
 }
 
+// lookEvery is how often the core looks at all of its endpoints.
+const lookEvery = 250 * time.Millisecond
+
 // feelPressure looks four times a second at how long this node would need for
 // the backlog that is its own fault: while its processors are taken, what is due
 // for endpoints that could take more. On the way it forgets endpoints of which
 // there is nothing to know.
 func (c *core) feelPressure(now time.Time) {
-	const every = 250 * time.Millisecond
 	since := now.Sub(c.looked)
-	if since < every {
+	if since < lookEvery {
 		return
 	}
 	backlog := 0
@@ -381,7 +341,6 @@ func (c *core) feelPressure(now time.Time) {
 		c.forget(now, ep)
 	}
 	c.takeStock(now)
-	c.networkBroken(now) // forgets hosts, too
 	c.bulk.adjust(now, c.load)
 	rate := float64(c.settles) / since.Seconds()
 	c.settleRate += (rate - c.settleRate) / 4 // groups come in lumps

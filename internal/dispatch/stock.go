@@ -6,7 +6,7 @@ import "time"
 // number of slots: when a node dies, all that it leased counts as an attempt
 // that may have been made, and at most one for each slot was not.
 //
-// Endpoints that cannot start what they lease, because they are in trouble,
+// Endpoints that cannot start what they lease, because they are degraded,
 // their host has no slot or their rate is spent, share a quarter of it. Without
 // that bound they would take all of it, and healthy endpoints would wait for
 // them.
@@ -24,12 +24,12 @@ func (c *core) mostStuck() int { return max(1, c.opts.Concurrency/4) }
 // isStuck reports whether what the endpoint holds waits for something else than
 // its turn.
 func (ep *endpoint) isStuck(now time.Time) bool {
-	return ep.suspect || ep.host != nil && ep.host.full || now.Before(ep.restUntil)
+	return ep.class.degraded() || ep.host != nil && ep.host.full || now.Before(ep.restUntil)
 }
 
 // mayStock reports whether the endpoint may lease more than it starts.
 func (c *core) mayStock(now time.Time, ep *endpoint) bool {
-	return c.stock.stuck < c.mostStuck() || !ep.isStuck(now)
+	return c.stock.stuck < c.mostStuck() || !ep.isStuck(now) || ep.class.degraded()
 }
 
 // shareOfStock returns how many deliveries a claim may ask for at the endpoint:

@@ -1,12 +1,7 @@
 package dispatch
 
 import (
-	"errors"
-	"net/http"
-	"strings"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/postrider/postrider"
 )
@@ -17,16 +12,18 @@ type trouble struct {
 	breaker postrider.Breaker
 	storing bool // a change of the circuit is being stored,
 	again   bool // and there was another one since
+	told    told // what the log last said of the circuit
 	stage   stage
 
 	window   postrider.Window
 	patience postrider.Patience
-	limiter  *rate.Limiter // nil: nothing was sent yet, or no rate was asked for
+	bucket   postrider.Bucket // of its rate
+	metered  bool             // bucket is known: an attempt was to start since the endpoint or its rate is
 
-	pacedUntil time.Time // it asked to be left alone
-	restUntil  time.Time // its rate is spent
-	silent     bool      // its last failure was no answer
-	suspect    bool      // it counts as in trouble, see judge
+	restUntil  time.Time // nothing starts before: its rate is spent, or it throttled its only slot
+	answeredAt time.Time // its last answer
+	silent     bool      // a failure of the current streak was no answer
+	class      class
 }
 
 // stage is how far the probe of a circuit that is not closed has come.
@@ -47,7 +44,7 @@ func (t *trouble) probing() bool { return t.stage == probeGranted || t.stage == 
 // calm reports whether there is nothing to remember.
 func (t *trouble) calm(now time.Time) bool {
 	return t.breaker.Quiet() && !t.storing && t.window.Open() && t.patience == postrider.Patience{} &&
-		!t.pacedUntil.After(now) && (t.limiter == nil || t.limiter.TokensAt(now) >= float64(t.limiter.Burst()))
+		!t.breaker.PacedUntil.After(now) && !t.restUntil.After(now) && !t.bucket.FullAt.After(now)
 }
 
 // slots returns how many attempts may be in flight: one for a probe, one to
@@ -71,7 +68,7 @@ func (ep *endpoint) slots() int {
 // takes in half a second. Once it is spent, what is published has to be
 // claimed, at twice the cost, until nothing older waits.
 func (ep *endpoint) room(prefetch int) int {
-	if ep.suspect {
+	if ep.class != healthy {
 		return ep.slots()
 	}
 	if ep.latency > 0 {
@@ -85,7 +82,7 @@ func (ep *endpoint) room(prefetch int) int {
 		n = min(n, ep.inFlight+1)
 	}
 	if r := ep.policy.Rate; r.Attempts > 0 {
-		n = min(n, ep.inFlight+1+int(perSecond(r)/10))
+		n = min(n, ep.inFlight+1+int(time.Second/10/r.Interval()))
 	}
 	return n
 }
@@ -97,7 +94,7 @@ const maxPrefetch = 16
 // zero: time alone does not open it.
 func (ep *endpoint) gateOpens() time.Time {
 	if !ep.broken() || ep.stage != noProbe {
-		return ep.pacedUntil
+		return ep.breaker.PacedUntil
 	}
 	var first time.Time
 	for _, l := range ep.lanes {
@@ -108,146 +105,45 @@ func (ep *endpoint) gateOpens() time.Time {
 	if first.IsZero() {
 		return time.Time{} // nothing to probe with
 	}
-	return later(later(first, ep.breaker.ProbeAt), ep.pacedUntil)
+	return later(later(first, ep.breaker.ProbeAt), ep.breaker.PacedUntil)
 }
 
-// probe asks for the right to probe an endpoint whose cooldown is over, once
-// there is something to send. The store grants it, to one node.
-func (c *core) probe(now time.Time, ep *endpoint) {
-	if ep.stage == probeGranted && ep.holds() == 0 && ep.asked == [laneCount]int{} && !now.Before(ep.breaker.ProbeAt) {
-		ep.stage = noProbe // what it was meant for has gone
-	}
-	if ep.stage != noProbe || ep.storing || c.draining || now.Before(ep.pacedUntil) || !ep.isDue(now) {
-		return
-	}
-	if ep.breaker.Probe(now, ep.policy.Timeout+c.opts.LeaseMargin) {
-		ep.stage = probeAsked
-		c.storeCircuit(ep)
-	}
-}
-
-// storeCircuit has the circuit stored, one change after the other.
-func (c *core) storeCircuit(ep *endpoint) {
-	if ep.storing {
-		ep.again = true
-		return
-	}
-	ep.storing = true
-	circuit := shift(ep.breaker.Circuit, c.ahead)
-	circuit.Endpoint = ep.id
-	c.do.circuits = append(c.do.circuits, circuit)
-}
-
-// shift moves a circuit's times: stored circuits have times by the store's
-// clock.
-func shift(circuit postrider.Circuit, by time.Duration) postrider.Circuit {
-	for _, at := range []*time.Time{&circuit.OpenedAt, &circuit.ProbeAt, &circuit.FailingSince} {
-		if !at.IsZero() {
-			*at = at.Add(by)
-		}
-	}
-	return circuit
-}
-
-// circuitStored goes on when a change of a circuit is stored. Where another
-// node or a person was faster, theirs counts.
-func (c *core) circuitStored(now time.Time, in circuitStored) {
-	ep := c.endpoints[in.circuit.Endpoint]
-	if ep == nil {
-		return
-	}
-	ep.storing = false
-	again := ep.again
-	ep.again = false
-	switch {
-	case errors.Is(in.err, postrider.ErrConflict) && ep.broken() && ep.stage != probeAsked && in.circuit.Closed():
-		// What is stored is older than what was learned since.
-		ep.breaker.Generation = in.circuit.Generation
-		c.storeCircuit(ep)
-	case errors.Is(in.err, postrider.ErrConflict):
-		c.adopt(now, ep, in.circuit)
-		return
-	case in.err != nil:
-		if ep.stage == probeAsked {
-			ep.stage = noProbe
-		}
-		if again {
-			c.storeCircuit(ep)
-		}
-	default:
-		ep.breaker.Generation = in.circuit.Generation
-		c.generations[ep.id] = in.circuit.Generation
-		if ep.stage == probeAsked {
-			ep.stage = probeGranted
-		}
-		if again {
-			c.storeCircuit(ep)
-		}
-	}
-	c.judge(ep)
-	c.review(now, ep)
-}
-
-// learnCircuits takes over circuits of endpoints that are to be served.
-func (c *core) learnCircuits(now time.Time, circuits []postrider.Circuit) {
-	for _, circuit := range circuits {
-		c.generations[circuit.Endpoint] = max(c.generations[circuit.Endpoint], circuit.Generation)
-		quiet := postrider.Breaker{Circuit: circuit}
-		if ep := c.endpoints[circuit.Endpoint]; ep == nil && quiet.Quiet() {
-			continue
-		}
-		if ep := c.endpoint(circuit.Endpoint); circuit.Generation >= ep.breaker.Generation && !ep.storing {
-			c.adopt(now, ep, circuit)
-		}
-	}
-}
-
-// adopt takes over a circuit as it is stored.
-func (c *core) adopt(now time.Time, ep *endpoint, circuit postrider.Circuit) {
-	c.generations[ep.id] = circuit.Generation
-	was := ep.broken()
-	ep.breaker = postrider.Breaker{Circuit: shift(circuit, -c.ahead)}
-	if ep.stage != probeFlying {
-		ep.stage = noProbe
-	}
-	if was && !ep.broken() {
-		ep.silent = false
-		ep.window.Restart(ep.limit)
-	}
-	c.judge(ep)
-	c.review(now, ep)
-}
-
-// learn takes up what an attempt showed of its endpoint. While this node's own
-// network is broken, or it is about to end, silence says nothing.
-func (c *core) learn(now time.Time, ep *endpoint, it *item) {
+// learn takes up what an attempt showed of its endpoint, and how long the
+// endpoint asked to be left alone. While this node is about to end, silence
+// says nothing: it may have cut the attempt itself.
+func (c *core) learn(now time.Time, ep *endpoint, it *item, pace time.Duration) {
 	a := &it.attempt
 	if it.probe && ep.stage == probeFlying {
-		ep.stage = noProbe
+		c.setStage(ep, noProbe)
 	}
 	silent := isSilence(a.Outcome)
-	if silent || isAnswer(a.Outcome) {
-		c.network.note(ep.host, silent, now)
-	}
-	if silent && (c.draining || c.networkBroken(now)) {
+	if silent && c.draining {
 		return
+	}
+	if isAnswer(a.Outcome) {
+		ep.answeredAt = now
 	}
 	if ep.policy.AdaptiveTimeout {
 		ep.patience.Record(a.Outcome)
 	}
 	was := ep.broken()
-	changed := ep.breaker.Record(a.Outcome, it.probe, now, ep.policy.Circuit)
-	ep.silent = ep.breaker.Failures() > 0 && (silent || ep.silent)
-	switch {
-	case a.Outcome == postrider.OutcomeAccepted:
+	changed := ep.breaker.Record(a, it.probe, now, ep.policy.Circuit)
+	ep.silent = ep.breaker.Failures > 0 && (silent || ep.silent)
+	switch a.Outcome { //nolint:exhaustive // the others say nothing of how many attempts it takes
+	case postrider.OutcomeAccepted:
 		ep.window.Accepted(ep.limit)
-	case a.Outcome == postrider.OutcomeThrottled, a.StatusCode == http.StatusServiceUnavailable:
-		if pause := ep.window.Throttled(ep.limit, now); pause > 0 && a.RetryAfter == 0 {
-			ep.pacedUntil = later(ep.pacedUntil, now.Add(pause))
+	case postrider.OutcomeThrottled:
+		if pause := ep.window.Throttled(ep.limit, now); a.RetryAfter == 0 {
+			ep.restUntil = later(ep.restUntil, now.Add(pause))
 		}
+	default:
 	}
 	if was && !ep.broken() {
 		ep.window.Restart(ep.limit)
+	}
+	if until := now.Add(pace); pace > 0 && until.After(ep.breaker.PacedUntil) {
+		changed = changed || until.Sub(ep.breaker.PacedUntil) >= time.Second
+		ep.breaker.PacedUntil = until
 	}
 	if changed {
 		c.storeCircuit(ep)
@@ -255,50 +151,9 @@ func (c *core) learn(now time.Time, ep *endpoint, it *item) {
 	c.judge(ep)
 }
 
-// judge counts an endpoint among those in trouble, or no more: those whose
-// circuit is not closed, or was not long ago, and those that did not answer
-// last. Together they get a tenth of the slots.
-func (c *core) judge(ep *endpoint) {
-	is := ep.broken() || ep.breaker.Cooldown > 0 || ep.silent
-	if is == ep.suspect {
-		return
-	}
-	ep.suspect = is
-	if is {
-		c.suspected += ep.inFlight
-		return
-	}
-	c.suspected -= ep.inFlight
-	if c.suspects.remove(ep) {
-		c.line(ep) // among the others, who do not wait for the dead
-	}
-}
-
 // isSilence reports whether an attempt ended without an answer.
 func isSilence(o postrider.Outcome) bool {
 	return o == postrider.OutcomeUnreachable || o == postrider.OutcomeTimedOut || o == postrider.OutcomeBroken
-}
-
-// rested reports whether the endpoint's rate allows an attempt now, and
-// reserves it. If not, nothing starts until it does.
-func (c *core) rested(now time.Time, ep *endpoint) bool {
-	if ep.policy.Rate.Attempts == 0 {
-		return true
-	}
-	if ep.limiter == nil {
-		ep.limiter = newLimiter(ep.policy.Rate)
-		if c.shards.isNew(ep.shard, now.Add(-ep.policy.Rate.Per)) {
-			ep.limiter.AllowN(now, ep.limiter.Burst()) // who served it before may have spent it
-		}
-	}
-	reserved := ep.limiter.ReserveN(now, 1)
-	wait := reserved.DelayFrom(now)
-	if wait == 0 {
-		return true
-	}
-	reserved.CancelAt(now)
-	ep.restUntil = now.Add(wait)
-	return false
 }
 
 // isAnswer reports whether an attempt brought an answer of the receiver.
@@ -307,105 +162,40 @@ func isAnswer(o postrider.Outcome) bool {
 		o == postrider.OutcomeThrottled || o == postrider.OutcomeGone
 }
 
-// newLimiter lets a tenth of a second's worth go at once.
-func newLimiter(r postrider.Rate) *rate.Limiter {
-	return rate.NewLimiter(perSecond(r), max(1, int(perSecond(r)/10)))
-}
+// slowRate is from which interval between two attempts on the state of a rate
+// is stored after each of them, and outlives the node. A faster rate is spent
+// where another node may have spent it, which costs an interval.
+const slowRate = time.Second
 
-func perSecond(r postrider.Rate) rate.Limit { return rate.Limit(float64(r.Attempts) / r.Per.Seconds()) }
-
-// host is what all endpoints at one name share, whoever owns them: nobody uses
-// this node as a cannon.
-type host struct {
-	name       string
-	endpoints  int  // that are in memory
-	inFlight   int  // attempts
-	full       bool // it had no slot for one that waits
-	waiting    ring // endpoints that could start something
-	answeredAt time.Time
-	silentAt   time.Time
-}
-
-// hostOf returns the name in a canonical URL.
-func hostOf(url string) string {
-	_, rest, _ := strings.Cut(url, "://")
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		rest = rest[:i]
+// rested reports whether the endpoint's rate allows an attempt now, and counts
+// it. If not, nothing starts until it does.
+func (c *core) rested(now time.Time, ep *endpoint) bool {
+	r := ep.policy.Rate
+	if r.Attempts == 0 {
+		return true
 	}
-	if i := strings.LastIndexByte(rest, ':'); i > strings.LastIndexByte(rest, ']') {
-		rest = rest[:i]
-	}
-	return rest
-}
-
-// moveTo makes the endpoint one of the host.
-func (c *core) moveTo(ep *endpoint, name string) {
-	if ep.host != nil && ep.host.name == name {
-		return
-	}
-	ep.leaveHost()
-	h := c.hosts[name]
-	if h == nil {
-		h = &host{name: strings.Clone(name)}
-		c.hosts[h.name] = h
-	}
-	h.endpoints++
-	h.inFlight += ep.inFlight
-	ep.host = h
-}
-
-func (ep *endpoint) leaveHost() {
-	if ep.host == nil {
-		return
-	}
-	ep.host.endpoints--
-	ep.host.inFlight -= ep.inFlight
-	if ep.host.waiting.remove(ep) {
-		ep.startable = false
-	}
-	ep.host = nil
-}
-
-// network tells the trouble of many hosts at once from our own.
-type network struct {
-	broken bool
-	looked time.Time
-}
-
-// How long an answer, and silence, which comes late, say something of the
-// network.
-const (
-	answerCounts  = 3 * time.Second
-	silenceCounts = 10 * time.Second
-)
-
-func (n *network) note(h *host, silent bool, now time.Time) {
-	if silent {
-		h.silentAt = now
-	} else {
-		h.answeredAt = now
-	}
-}
-
-// networkBroken reports whether it is rather this node than its receivers: five
-// hosts or more are silent, and fewer than five, and at most one in five, have
-// answered lately.
-func (c *core) networkBroken(now time.Time) bool {
-	if now.Sub(c.network.looked) < 100*time.Millisecond {
-		return c.network.broken
-	}
-	c.network.looked = now
-	answering, silent := 0, 0
-	for name, h := range c.hosts {
+	if !ep.metered {
+		ep.metered = true
+		empty := r.Empty(now)
 		switch {
-		case now.Sub(h.answeredAt) < answerCounts:
-			answering++
-		case now.Sub(h.silentAt) < silenceCounts:
-			silent++
-		case h.endpoints == 0:
-			delete(c.hosts, name)
+		case r.Interval() >= slowRate:
+			ep.bucket = r.Restore(ep.breaker.RateFullAt, now)
+		case c.shards.isNew(ep.shard, now.Add(now.Sub(empty.FullAt))):
+			ep.bucket = empty
 		}
 	}
-	c.network.broken = silent >= 5 && answering < 5 && answering*4 <= silent
-	return c.network.broken
+	if ready := ep.bucket.ReadyAt(r); ready.After(now) {
+		ep.restUntil = ready
+		return false
+	}
+	ep.bucket.Take(r, now)
+	if r.Interval() >= slowRate {
+		ep.breaker.RateFullAt = ep.bucket.FullAt
+		c.storeCircuit(ep)
+	}
+	return true
 }
+
+// resting reports whether nothing may start for the endpoint for so long that
+// leases are not taken ahead.
+func (ep *endpoint) resting(now time.Time) bool { return ep.restUntil.Sub(now) > time.Second }

@@ -17,7 +17,7 @@ import (
 func judgeAnswer(a *postrider.Attempt, h answerHead, now time.Time) {
 	code := h.status
 	a.StatusCode = code
-	if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
+	if postrider.HonoursRetryAfter(code) {
 		a.RetryAfter = ParseRetryAfter(string(h.retryAfter), string(h.date), now)
 	}
 	a.Outcome = postrider.Classify(code, a.RetryAfter)

@@ -417,12 +417,15 @@ func TestStatusDecides(t *testing.T) {
 		{"429 that says for how long", testkit.RetryAfter(429, time.Minute), postrider.Attempt{
 			Outcome: postrider.OutcomeThrottled, StatusCode: 429, Error: "http_status: 429 Too Many Requests", RetryAfter: time.Minute,
 		}},
-		{"503", testkit.Status(503), postrider.Attempt{Outcome: postrider.OutcomeRejected, StatusCode: 503, Error: "http_status: 503 Service Unavailable"}},
+		{"503", testkit.Status(503), postrider.Attempt{Outcome: postrider.OutcomeThrottled, StatusCode: 503, Error: "http_status: 503 Service Unavailable"}},
 		{"503 that says for how long", testkit.RetryAfter(503, time.Minute), postrider.Attempt{
 			Outcome: postrider.OutcomeThrottled, StatusCode: 503, Error: "http_status: 503 Service Unavailable", RetryAfter: time.Minute,
 		}},
 		{"500 that says for how long", testkit.RetryAfter(500, time.Minute), postrider.Attempt{
-			Outcome: postrider.OutcomeRejected, StatusCode: 500, Error: "http_status: 500 Internal Server Error",
+			Outcome: postrider.OutcomeThrottled, StatusCode: 500, Error: "http_status: 500 Internal Server Error", RetryAfter: time.Minute,
+		}},
+		{"408 that says for how long", testkit.RetryAfter(408, time.Minute), postrider.Attempt{
+			Outcome: postrider.OutcomeRejected, StatusCode: 408, Error: "http_status: 408 Request Timeout",
 		}},
 		{"302", func(w http.ResponseWriter, _ testkit.Request) {
 			w.Header().Set("Location", "https://u:p@Other.example/path?token=1")

@@ -214,8 +214,8 @@ type Queue interface {
 	// parked ones.
 	Due(ctx context.Context, d Due) ([]DueLane, error)
 
-	// PutCircuit stores a change of an endpoint's circuit and returns it as
-	// stored, Generation one higher.
+	// PutCircuit stores a change of an endpoint's circuit, with what the endpoint
+	// asked for, and returns it as stored, Generation one higher.
 	//
 	// It stores nothing, and returns the circuit as it is with
 	// postrider.ErrConflict, unless p.Circuit.Generation is the stored one's; the

@@ -147,13 +147,13 @@ func hostileAnswers() []Hostile {
 	forever := slowDown
 	forever.Name = "429 and a Retry-After of a billion years"
 	forever.acts = plainly("429 Slow Down", "Retry-After: 31556952000000000\r\n")
-	busy := rejected("503 and a Retry-After that is a number of another kind", "http_status: 503",
-		plainly("503 Unavailable", "Retry-After: 1e300\r\n")...).rows("T-05").kept()
+	busy := hostile("503 and a Retry-After that is a number of another kind", postrider.OutcomeThrottled, "http_status: 503",
+		plainly("503 Unavailable", "Retry-After: 1e300\r\n")).rows("T-05").kept()
 	return in("answer", "T-06",
 		status("401 Unauthorized", "WWW-Authenticate: Negotiate\r\nWWW-Authenticate: Basic realm=\"x\"\r\n").rows("T-08"),
 		status("407 Proxy Authentication Required", "Proxy-Authenticate: Basic\r\n").rows("T-08"),
 		status("413 Too Large", "").rows("T-08"),
-		status("503 Unavailable", "").rows("T-05"),
+		hostile("503 Unavailable", postrider.OutcomeThrottled, "http_status: 503", plainly("503 Unavailable", "")).rows("T-05").kept(),
 		status("999 Denied", ""),
 		rejected("a reason that is a page", "http_status: 500", plainly("500 "+page, "X-Page: "+page+"\r\n")...).rows("T-25").kept(),
 		hostile("410", postrider.OutcomeGone, "http_status: 410", plainly("410 Gone", "")).rows("T-52").kept(),

@@ -12,12 +12,15 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-const circuitColumns = `endpoint, status, reason, opened_at, probe_at, cooldown, failing_since, generation`
+const circuitColumns = `endpoint, status, reason, opened_at, probe_at, cooldown, failing_since,
+	paced_until, rate_full_at, failures, last_attempt_at, last_outcome, generation`
 
 // The first change of an endpoint's circuit. Walks endpoints_pkey.
 const insertCircuitSQL = `
-	insert into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, failing_since, generation, changed_at)
-	select e.id, @status, @reason, @opened_at, @probe_at, @cooldown, @failing_since, 1, now()
+	insert into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, failing_since,
+		paced_until, rate_full_at, failures, last_attempt_at, last_outcome, generation, changed_at)
+	select e.id, @status, @reason, @opened_at, @probe_at, @cooldown, @failing_since,
+		@paced_until, @rate_full_at, @failures, @last_attempt_at, @last_outcome, 1, now()
 	from endpoints e
 	where e.id = @endpoint and e.status <> 'deleted'
 	on conflict (endpoint) do nothing
@@ -27,7 +30,8 @@ const insertCircuitSQL = `
 const updateCircuitSQL = `
 	update circuits
 	set status = @status, reason = @reason, opened_at = @opened_at, probe_at = @probe_at, cooldown = @cooldown,
-		failing_since = @failing_since, generation = generation + 1, changed_at = now()
+		failing_since = @failing_since, paced_until = @paced_until, rate_full_at = @rate_full_at, failures = @failures,
+		last_attempt_at = @last_attempt_at, last_outcome = @last_outcome, generation = generation + 1, changed_at = now()
 	where endpoint = @endpoint and generation = @generation
 		and (select e.status <> 'deleted' from endpoints e where e.id = @endpoint)
 	returning ` + circuitColumns
@@ -58,7 +62,9 @@ func circuitArgs(c postrider.Circuit) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"endpoint": someUUID(c.Endpoint), "status": string(cmp.Or(c.Status, postrider.CircuitClosed)), "reason": c.Reason,
 		"opened_at": instant(c.OpenedAt), "probe_at": instant(c.ProbeAt), "cooldown": c.Cooldown.Microseconds(),
-		"failing_since": instant(c.FailingSince), "generation": c.Generation,
+		"failing_since": instant(c.FailingSince), "paced_until": instant(c.PacedUntil), "rate_full_at": instant(c.RateFullAt),
+		"failures": c.Failures, "last_attempt_at": instant(c.LastAttemptAt), "last_outcome": string(c.LastOutcome),
+		"generation": c.Generation,
 	}
 }
 
@@ -142,6 +148,7 @@ func (s *Store) Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider
 
 func scanCircuit(row pgx.CollectableRow) (c postrider.Circuit, err error) {
 	err = row.Scan(toID(&c.Endpoint), &c.Status, &c.Reason, toTime(&c.OpenedAt), toTime(&c.ProbeAt), toWait(&c.Cooldown),
-		toTime(&c.FailingSince), &c.Generation)
+		toTime(&c.FailingSince), toTime(&c.PacedUntil), toTime(&c.RateFullAt), &c.Failures, toTime(&c.LastAttemptAt),
+		&c.LastOutcome, &c.Generation)
 	return c, err
 }

@@ -187,7 +187,8 @@ const changesSQL = `
 	select e.version, e.id, e.account, coalesce(e.uid, ''), e.url, e.description, e.event_types, e.status,
 		e.status_reason, e.policy, e.credentials, e.verified_at, e.revision, e.created_at, e.updated_at,
 		c.endpoint, coalesce(c.status, ''), coalesce(c.reason, ''), c.opened_at, c.probe_at, coalesce(c.cooldown, 0),
-		c.failing_since, coalesce(c.generation, 0)
+		c.failing_since, c.paced_until, c.rate_full_at, coalesce(c.failures, 0), c.last_attempt_at,
+		coalesce(c.last_outcome, ''), coalesce(c.generation, 0)
 	from endpoints e
 	left join circuits c on c.endpoint = e.id
 	where e.version > @since
@@ -253,7 +254,9 @@ func scanChange(row pgx.CollectableRow, version *int64) (store.Routed, error) {
 	e, c, policy, types := &r.Endpoint, &r.Circuit, []byte(nil), []string(nil)
 	err := row.Scan(version, toID(&e.ID), toID(&e.Account), &e.UID, &e.URL, &e.Description, &types, &e.Status,
 		&e.StatusReason, &policy, &e.Credentials, toTime(&e.VerifiedAt), &e.Revision, toTime(&e.CreatedAt),
-		toTime(&e.UpdatedAt), toID(&c.Endpoint), &c.Status, &c.Reason, toTime(&c.OpenedAt), toTime(&c.ProbeAt), toWait(&c.Cooldown), toTime(&c.FailingSince), &c.Generation)
+		toTime(&e.UpdatedAt), toID(&c.Endpoint), &c.Status, &c.Reason, toTime(&c.OpenedAt), toTime(&c.ProbeAt),
+		toWait(&c.Cooldown), toTime(&c.FailingSince), toTime(&c.PacedUntil), toTime(&c.RateFullAt), &c.Failures,
+		toTime(&c.LastAttemptAt), &c.LastOutcome, &c.Generation)
 	if err != nil {
 		return r, err
 	}

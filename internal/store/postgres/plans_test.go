@@ -72,8 +72,8 @@ select id(i, 'ordered'), id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'ac
     'infinity', 0, 0, 0, now() + interval '7 days', i % 1000, i, false
 from generate_series(1, 5000) i;
 
-insert into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, failing_since, generation, changed_at)
-select id(i, 'endpoint'), case when i % 20 = 0 then 'open' else 'closed' end, '', now(), now(), 0, now(), 1, now()
+insert into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, failing_since, failures, last_outcome, generation, changed_at)
+select id(i, 'endpoint'), case when i % 20 = 0 then 'open' else 'closed' end, '', now(), now(), 0, now(), 1, 'rejected', 1, now()
 from generate_series(1, 200) i;
 
 insert into standings (endpoint, number, account, status, reason, warnings, since)

@@ -145,9 +145,15 @@ CREATE TABLE public.circuits (
     probe_at timestamp with time zone,
     cooldown bigint NOT NULL,
     failing_since timestamp with time zone,
+    paced_until timestamp with time zone,
+    rate_full_at timestamp with time zone,
+    failures integer NOT NULL,
+    last_attempt_at timestamp with time zone,
+    last_outcome text NOT NULL,
     generation bigint NOT NULL,
     changed_at timestamp with time zone NOT NULL,
     CONSTRAINT circuits_cooldown_check CHECK ((cooldown >= 0)),
+    CONSTRAINT circuits_failures_check CHECK ((failures >= 0)),
     CONSTRAINT circuits_generation_check CHECK ((generation >= 1)),
     CONSTRAINT circuits_status_check CHECK ((status = ANY (ARRAY['closed'::text, 'open'::text, 'half_open'::text])))
 );
@@ -155,6 +161,14 @@ CREATE TABLE public.circuits (
 COMMENT ON TABLE public.circuits IS 'The breakers of endpoints; one whose breaker never changed has none. Written by compare-and-swap of generation.';
 
 COMMENT ON COLUMN public.circuits.cooldown IS 'Microseconds.';
+
+COMMENT ON COLUMN public.circuits.paced_until IS 'Nothing is sent before: the receiver asked for it with Retry-After.';
+
+COMMENT ON COLUMN public.circuits.rate_full_at IS 'The state of the endpoint''s rate: when its token bucket is full again.';
+
+COMMENT ON COLUMN public.circuits.failures IS 'In a row, when the row was stored.';
+
+COMMENT ON COLUMN public.circuits.last_outcome IS 'Empty: no attempt was made before the row was stored.';
 
 CREATE TABLE public.clock (
     ahead bigint NOT NULL,

@@ -10,7 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-const circuitColumns = `circuits.endpoint, circuits.status, reason, opened_at, probe_at, cooldown, failing_since, generation`
+const circuitColumns = `circuits.endpoint, circuits.status, reason, opened_at, probe_at, cooldown, failing_since,
+	paced_until, rate_full_at, failures, last_attempt_at, last_outcome, generation`
 
 // By the keys of endpoints and circuits.
 const (
@@ -19,8 +20,10 @@ const (
 	from endpoints left join circuits on endpoint = id
 	where id = @endpoint and endpoints.status <> 'deleted'`
 	putCircuitSQL = `
-	insert or replace into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, failing_since, generation)
-	values (@endpoint, @status, @reason, @opened_at, @probe_at, @cooldown, @failing_since, @generation)`
+	insert or replace into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, failing_since,
+		paced_until, rate_full_at, failures, last_attempt_at, last_outcome, generation)
+	values (@endpoint, @status, @reason, @opened_at, @probe_at, @cooldown, @failing_since,
+		@paced_until, @rate_full_at, @failures, @last_attempt_at, @last_outcome, @generation)`
 )
 
 // PutCircuit stores a change of a circuit; see [store.Queue].
@@ -68,7 +71,10 @@ func putCircuit(ctx context.Context, tx *tx, c postrider.Circuit) error {
 	return tx.exec(ctx, putCircuitSQL, sql.Named("endpoint", blob(c.Endpoint)), sql.Named("status", string(status)),
 		sql.Named("reason", c.Reason), sql.Named("opened_at", microsOrNull(c.OpenedAt)),
 		sql.Named("probe_at", microsOrNull(c.ProbeAt)), sql.Named("cooldown", c.Cooldown.Microseconds()),
-		sql.Named("failing_since", microsOrNull(c.FailingSince)), sql.Named("generation", c.Generation))
+		sql.Named("failing_since", microsOrNull(c.FailingSince)), sql.Named("paced_until", microsOrNull(c.PacedUntil)),
+		sql.Named("rate_full_at", microsOrNull(c.RateFullAt)), sql.Named("failures", c.Failures),
+		sql.Named("last_attempt_at", microsOrNull(c.LastAttemptAt)), sql.Named("last_outcome", string(c.LastOutcome)),
+		sql.Named("generation", c.Generation))
 }
 
 // closeCircuit closes the circuit of an endpoint, if that changes it.
@@ -92,7 +98,8 @@ func scanCircuit(rows *sql.Rows, c *postrider.Circuit) error { return rows.Scan(
 func circuitInto(c *postrider.Circuit) []any {
 	return []any{
 		toID(&c.Endpoint), toString(&c.Status), toString(&c.Reason), toTime(&c.OpenedAt), toTime(&c.ProbeAt),
-		toWait(&c.Cooldown), toTime(&c.FailingSince), toNumber(&c.Generation),
+		toWait(&c.Cooldown), toTime(&c.FailingSince), toTime(&c.PacedUntil), toTime(&c.RateFullAt),
+		toNumber(&c.Failures), toTime(&c.LastAttemptAt), toString(&c.LastOutcome), toNumber(&c.Generation),
 	}
 }
 

@@ -83,6 +83,11 @@ CREATE TABLE circuits (
     probe_at      integer,
     cooldown      integer not null check (cooldown >= 0),
     failing_since integer,
+    paced_until   integer,
+    rate_full_at  integer,
+    failures      integer not null check (failures >= 0),
+    last_attempt_at integer,
+    last_outcome  text not null,
     generation    integer not null check (generation >= 1)
 ) strict, without rowid;
 

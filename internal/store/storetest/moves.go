@@ -270,6 +270,7 @@ func (h *history) circuit() {
 	c := postrider.Circuit{
 		Endpoint: e.ID, Status: postrider.CircuitOpen, Reason: postrider.ReasonFailuresInRow,
 		OpenedAt: now, ProbeAt: now.Add(long), Cooldown: long, FailingSince: now,
+		PacedUntil: now.Add(long), RateFullAt: now, Failures: 5, LastAttemptAt: now, LastOutcome: postrider.OutcomeTimedOut,
 	}
 	if rapid.Bool().Draw(h.T, "close") {
 		c = postrider.Circuit{Endpoint: e.ID, Status: postrider.CircuitClosed, Reason: postrider.ReasonFailuresInRow}

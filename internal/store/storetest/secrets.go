@@ -161,7 +161,10 @@ func putEndpointClosesCircuit(w *world) {
 	w.same("the circuit after a change that was refused", w.circuits(store.CircuitQuery{Endpoint: e.ID, Limit: 1}), []postrider.Circuit{c})
 
 	version := w.version()
-	want := postrider.Circuit{Endpoint: e.ID, Status: postrider.CircuitClosed, Reason: c.Reason, Generation: c.Generation + 1}
+	want := postrider.Circuit{
+		Endpoint: e.ID, Status: postrider.CircuitClosed, Reason: c.Reason, Generation: c.Generation + 1,
+		RateFullAt: c.RateFullAt, LastAttemptAt: c.LastAttemptAt, LastOutcome: c.LastOutcome,
+	}
 	for range 2 { // repeated, it changes the circuit no more
 		enabled, err = w.PutEndpoint(w.Context(), store.PutEndpoint{Endpoint: enabled, CloseCircuit: true})
 		w.ok(err)

@@ -56,6 +56,8 @@ func (w *world) circuit(e postrider.Endpoint) postrider.Circuit {
 	return postrider.Circuit{
 		Endpoint: e.ID, Status: postrider.CircuitOpen, Reason: postrider.ReasonFailuresInRow,
 		OpenedAt: now, ProbeAt: now.Add(time.Minute), Cooldown: time.Minute, FailingSince: now.Add(-time.Minute),
+		PacedUntil: now.Add(2 * time.Minute), RateFullAt: now.Add(3 * time.Minute),
+		Failures: 5, LastAttemptAt: now.Add(-time.Second), LastOutcome: postrider.OutcomeRejected,
 	}
 }
 

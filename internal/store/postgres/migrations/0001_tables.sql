@@ -119,12 +119,21 @@ create table circuits (
     probe_at      timestamptz,
     cooldown      bigint not null check (cooldown >= 0),
     failing_since timestamptz,
+    paced_until   timestamptz,
+    rate_full_at  timestamptz,
+    failures      integer not null check (failures >= 0),
+    last_attempt_at timestamptz,
+    last_outcome  text not null,
     generation    bigint not null check (generation >= 1),
     changed_at    timestamptz not null
 );
 create index circuits_failing on circuits (endpoint) where failing_since is not null;
 comment on table circuits is 'The breakers of endpoints; one whose breaker never changed has none. Written by compare-and-swap of generation.';
 comment on column circuits.cooldown is 'Microseconds.';
+comment on column circuits.paced_until is 'Nothing is sent before: the receiver asked for it with Retry-After.';
+comment on column circuits.rate_full_at is 'The state of the endpoint''s rate: when its token bucket is full again.';
+comment on column circuits.failures is 'In a row, when the row was stored.';
+comment on column circuits.last_outcome is 'Empty: no attempt was made before the row was stored.';
 comment on index circuits_pkey is 'PutCircuit and Changes: one. Circuits: the list.';
 comment on index circuits_failing is 'Records: the endpoints that accept nothing.';
 

@@ -220,9 +220,11 @@ create table paused_keys (
     primary key (endpoint, ordering_key)
 ) strict, without rowid;
 
--- Whether an endpoint is sent to: a row for each one whose circuit ever
--- changed. probe_at, opened_at and failing_since are null where there is none.
--- Its key serves PutCircuit, Circuits and Changes.
+-- Whether an endpoint is sent to, and when: a row for each endpoint whose
+-- circuit was ever stored. An instant that does not apply is null. paced_until
+-- is what the receiver asked for with Retry-After; rate_full_at is the state of
+-- the endpoint's rate; failures counts those in a row; last_outcome is empty
+-- before the first attempt. Its key serves PutCircuit, Circuits and Changes.
 create table circuits (
     endpoint      blob primary key references endpoints (id),
     status        text not null check (status in ('closed', 'open', 'half_open')),
@@ -231,10 +233,14 @@ create table circuits (
     probe_at      integer,
     cooldown      integer not null check (cooldown >= 0),
     failing_since integer,
+    paced_until   integer,
+    rate_full_at  integer,
+    failures      integer not null check (failures >= 0),
+    last_attempt_at integer,
+    last_outcome  text not null,
     generation    integer not null check (generation >= 1)
 ) strict, without rowid;
--- Circuits: those that are not closed.
--- Records: those that have been failing.
+-- Records: endpoints that have been failing.
 create index circuits_failing on circuits (endpoint) where failing_since is not null;
 
 -- What happened.

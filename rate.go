@@ -1,0 +1,58 @@
+package postrider
+
+import "time"
+
+// Rate is how many attempts may start in a span of time. The zero Rate is
+// unlimited.
+type Rate struct {
+	Attempts int           // 1 to 100,000
+	Per      time.Duration // 1 s to an hour
+	Burst    int           // attempts that may start at once; 0: a tenth of Attempts, at least 1
+}
+
+// Interval returns the time between two attempts at the rate.
+func (r Rate) Interval() time.Duration { return r.Per / time.Duration(r.Attempts) }
+
+// burst returns how many attempts may start at once.
+func (r Rate) burst() int {
+	if r.Burst > 0 {
+		return r.Burst
+	}
+	return max(1, r.Attempts/10)
+}
+
+// Bucket is a token bucket that holds an endpoint to its [Rate]: it starts with
+// the rate's burst of tokens, an attempt takes one, and one comes back each
+// interval. It is kept as one instant, so that it is cheap to store (this is
+// the generic cell rate algorithm, ITU-T I.371). The zero Bucket is full.
+type Bucket struct {
+	FullAt time.Time // when no token is missing any more
+}
+
+// ReadyAt returns when the next attempt may start: a time that is not after now
+// where it may at once.
+func (b Bucket) ReadyAt(r Rate) time.Time {
+	return b.FullAt.Add(-time.Duration(r.burst()-1) * r.Interval())
+}
+
+// Take takes a token at now.
+func (b *Bucket) Take(r Rate, now time.Time) {
+	if b.FullAt.Before(now) {
+		b.FullAt = now
+	}
+	b.FullAt = b.FullAt.Add(r.Interval())
+}
+
+// Empty returns a bucket without a token at now.
+func (r Rate) Empty(now time.Time) Bucket {
+	return Bucket{FullAt: now.Add(time.Duration(r.burst()) * r.Interval())}
+}
+
+// Restore returns the bucket that was stored with the instant fullAt. It lacks
+// at most all tokens, whatever the rate was when it was stored.
+func (r Rate) Restore(fullAt, now time.Time) Bucket {
+	if empty := r.Empty(now); fullAt.After(empty.FullAt) {
+		return empty
+	}
+	return Bucket{FullAt: fullAt}
+}

@@ -570,6 +570,10 @@ type Upkeep interface {
 	// without partitions do nothing.
 	MakePartitions(ctx context.Context) error
 
+	// ProbeWrite commits a write as every other is committed, of a row that no
+	// other method reads.
+	ProbeWrite(ctx context.Context) error
+
 	// Records returns what is needed to judge endpoints: of those that are not
 	// deleted and have a dead letter of the last [postrider.StandingSpan], a
 	// circuit that has been failing, or a standing that is not good; ordered by

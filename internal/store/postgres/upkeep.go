@@ -314,6 +314,19 @@ func (s *Store) upkeep(ctx context.Context, what, statement string, args pgx.Nam
 	return n, nil
 }
 
+// Walks probe_pkey.
+const probeWriteSQL = `
+	insert into probe (id, at) values (1, now())
+	on conflict (id) do update set at = excluded.at`
+
+// ProbeWrite commits a write.
+func (s *Store) ProbeWrite(ctx context.Context) error {
+	if err := s.write(ctx, probeWriteSQL, nil); err != nil {
+		return fmt.Errorf("probe write: %w", err)
+	}
+	return nil
+}
+
 // From yesterday, for ids made before midnight or by a clock that is behind.
 const makePartitionsSQL = `
 	select postrider_make_partitions((now() at time zone 'UTC')::date - 1, (now() at time zone 'UTC')::date + 7)`

@@ -226,6 +226,12 @@ CREATE TABLE paused_keys (
     primary key (endpoint, ordering_key)
 ) strict, without rowid;
 
+CREATE TABLE probe (
+    id   integer primary key check (id = 1),
+    at   integer not null,
+    room blob not null
+) strict;
+
 CREATE TABLE queue (
     id            blob primary key check (length(id) = 16),
     event         blob not null check (length(event) = 16),

@@ -34,6 +34,9 @@ var upkeep = []verb{
 	{"MakePartitions", []sentence{
 		{"it may be called at any time", makePartitions},
 	}},
+	{"ProbeWrite", []sentence{
+		{"it commits a write that no other method reads", probeWrite},
+	}},
 	{"Records", recordsSentences},
 	{"PutStanding", putStandingSentences},
 	{"Now", []sentence{
@@ -260,6 +263,15 @@ func makePartitions(w *world) {
 	}
 	w.pending(w.endpoint(), 1)
 	w.ok(w.MakePartitions(w.Context()))
+}
+
+func probeWrite(w *world) {
+	e := w.endpoint()
+	w.pending(e, 2)
+	for range 2 {
+		w.ok(w.ProbeWrite(w.Context()))
+	}
+	w.same("claimed", len(w.claim(e, postrider.LaneFirst, 3)), 2)
 }
 
 func nowGoesOn(w *world) {

@@ -150,6 +150,13 @@ create table standings (
 comment on table standings is 'How endpoints did in the long run: a row for each change. Append-only.';
 comment on index standings_pkey is 'Standings: those of an endpoint, newest first. Records: the last. PutStanding: a number is taken once.';
 
+create table probe (
+    id integer primary key check (id = 1),
+    at timestamptz not null
+);
+comment on table probe is 'ProbeWrite: one row that is written to learn whether the database can be.';
+comment on index probe_pkey is 'ProbeWrite: the row.';
+
 -- Who is alive, and who has which part of the endpoints.
 
 create table nodes (

@@ -353,3 +353,10 @@ create table standings (
 ) strict, without rowid;
 -- Records: the endpoints that were ever not good.
 create index standings_not_good on standings (endpoint) where status <> 'good';
+
+-- ProbeWrite: one row that is written to learn whether the store can be.
+create table probe (
+    id   integer primary key check (id = 1),
+    at   integer not null,
+    room blob not null
+) strict;

@@ -69,10 +69,8 @@ func (c *demoCmd) Run(ctx context.Context, t terminal) (err error) {
 		return errors.Join(err, receivers.listener.Close())
 	}
 	d := &demo{
-		cmd: c, term: t, key: server.FirstKey(), url: "http://" + server.Addr().String(), receivers: receivers,
+		cmd: c, term: t, url: "http://" + server.Addr().String(), receivers: receivers,
 	}
-	d.api = client.New(d.url, d.key, client.Options{UserAgent: "postrider-demo"})
-	defer d.api.Close()
 
 	group, ctx := errgroup.WithContext(ctx)
 	ctx, end := context.WithCancel(ctx)
@@ -80,6 +78,14 @@ func (c *demoCmd) Run(ctx context.Context, t terminal) (err error) {
 	group.Go(func() error { return d.receivers.run(ctx) })
 	group.Go(func() error {
 		defer end() // whatever happened, the others end too
+		select {
+		case <-server.Opened():
+		case <-ctx.Done():
+			return nil
+		}
+		d.key = server.FirstKey().Text
+		d.api = client.New(d.url, d.key, client.Options{UserAgent: "postrider-demo"})
+		defer d.api.Close()
 		return d.show(ctx)
 	})
 	return group.Wait()

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/postrider/postrider/internal/app"
 )
@@ -27,10 +28,30 @@ func (c *serveCmd) Run(ctx context.Context, t terminal, sources *app.Sources) er
 	if err != nil {
 		return err
 	}
-	if key := server.FirstKey(); key != "" {
-		fmt.Fprintf(t.out, "The first API key, with the scope admin, is kept in %s:\n%s\n", c.KeyFile(), key)
+	ended := make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		select {
+		case <-server.Opened():
+			tellFirstKey(t, server.FirstKey())
+		case <-ended:
+		}
+	})
+	err = server.Run(ctx)
+	close(ended)
+	telling.Wait()
+	return err
+}
+
+// tellFirstKey prints the key that a new store got.
+func tellFirstKey(t terminal, key app.FirstKey) {
+	switch {
+	case key.Text == "":
+	case key.File == "":
+		fmt.Fprintf(t.out, "The first API key, with the scope admin. It is kept nowhere, because the data folder cannot be written:\n%s\n", key.Text)
+	default:
+		fmt.Fprintf(t.out, "The first API key, with the scope admin, is kept in %s:\n%s\n", key.File, key.Text)
 	}
-	return server.Run(ctx)
 }
 
 type migrateCmd struct {

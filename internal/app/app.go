@@ -7,7 +7,11 @@
 //
 // Whatever happens, this holds:
 //
-//   - After New, both listeners are bound, and the store has an API key.
+//   - After New, both listeners are bound. Run opens the store. While that fails
+//     for a reason that may pass, Run waits: the server lives, is not ready and
+//     says why. Any other reason ends it at once.
+//   - The server is not ready while its writes fail or hang.
+//   - Once the store is open it has an API key.
 //   - When the context of Run ends, /readyz says so first; publishes that were
 //     received are answered, attempts in flight get the time to finish, and
 //     the store is closed last.
@@ -46,7 +50,8 @@ type App struct {
 	log      *slog.Logger
 	store    store.Store
 	fatal    chan error // why the store writes no more, once
-	firstKey string
+	firstKey FirstKey
+	opened   chan struct{} // closed when the store is open
 
 	sealing    *sealing
 	clock      *clock
@@ -58,58 +63,76 @@ type App struct {
 	janitor    *janitor.Janitor
 	api, ops   *server
 	waker      *waker
+	writes     *writes
 	readiness  *readiness
+	gate       gate
 }
 
-// New opens the store and the listeners. ctx is for that alone. The caller
-// must call [App.Run], which closes them.
+// New binds the listeners. ctx is for that alone. The caller must call
+// [App.Run], which closes them.
 func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 	log.InfoContext(ctx, "postrider starts", "version", Version(), "settings", c)
-	a := &App{config: c, log: log, fatal: make(chan error, 1)}
-	opened, err := openStore(ctx, c.StoreConfig, opening{log: log, onFatal: func(err error) { a.fatal <- err }})
+	a := &App{config: c, log: log, fatal: make(chan error, 1), opened: make(chan struct{}), readiness: &readiness{}}
+	a.gate.set(api.Starting(log))
+	var err error
+	if a.api, err = listen(ctx, c.Listen, &a.gate, log.With("server", "api")); err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	a.ops, err = listen(ctx, c.OpsListen, opsHandler(a.readiness), log.With("server", "ops"))
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(fmt.Errorf("ops: %w", err), a.api.Close())
 	}
-	a.store = opened
-	if err := a.prepare(ctx); err != nil {
-		return nil, errors.Join(err, opened.Close())
-	}
+	a.api.ending = ending{cut: a.gate.endBodies, within: c.AnswerTimeout + handshakeTime}
+	a.ops.ending = ending{within: opsEnd}
 	return a, nil
 }
 
-func (a *App) prepare(ctx context.Context) error {
-	var err error
-	if a.firstKey, err = makeFirstKey(ctx, a.store, a.config.StoreConfig); err != nil {
+// open opens the store and makes the parts around it.
+func (a *App) open(ctx context.Context) error {
+	opened, err := openStore(ctx, a.config.StoreConfig, opening{log: a.log, onFatal: func(err error) { a.fatal <- err }})
+	if err != nil {
 		return err
+	}
+	a.writes = newWrites(opened)
+	a.store = a.writes
+	if err := a.prepare(ctx, opened); err != nil {
+		if a.egress != nil {
+			a.egress.Close()
+			a.egress = nil
+		}
+		return errors.Join(err, opened.Close())
+	}
+	return nil
+}
+
+func (a *App) prepare(ctx context.Context, opened store.Store) error {
+	first, err := makeFirstKey(ctx, a.store, a.config.StoreConfig)
+	if err != nil {
+		return err
+	}
+	if first.Text != "" { // else one that an earlier try made is still to be told
+		a.firstKey = first
 	}
 	if a.sealing, err = openSealing(ctx, a.config.StoreConfig, a.store, a.log); err != nil {
 		return err
 	}
-	if err := a.wire(ctx); err != nil {
-		return err
-	}
-	handler := api.New(api.Deps{
+	return a.wire(ctx, opened)
+}
+
+// handler returns the handler of the API.
+func (a *App) handler() *api.Handler {
+	return api.New(api.Deps{
 		Store: a.store, Publisher: a.ingest, Guard: a.egress, Verifier: a.egress, Vault: a.sealing, Resealer: a.sealing,
 		Waker: a.waker, Canceller: a.janitor, IDs: a.ids,
 	}, api.Options{
 		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,
 		Verify: a.config.verify(), Log: a.log,
 	})
-	if a.api, err = listen(ctx, a.config.Listen, handler, a.log.With("server", "api")); err != nil {
-		return fmt.Errorf("api: %w", err)
-	}
-	a.ops, err = listen(ctx, a.config.OpsListen, opsHandler(a.readiness), a.log.With("server", "ops"))
-	if err != nil {
-		return errors.Join(fmt.Errorf("ops: %w", err), a.api.Close())
-	}
-	a.api.ending = ending{cut: handler.EndBodies, within: a.config.AnswerTimeout + handshakeTime}
-	a.ops.ending = ending{within: opsEnd}
-	return nil
 }
 
 // wire makes the parts and brings them up to date. Index and dispatcher know
 // each other: the one tells of changes, the other looks endpoints up.
-func (a *App) wire(ctx context.Context) error {
+func (a *App) wire(ctx context.Context, opened store.Store) error {
 	own, err := egress.LocalPrefixes() // a URL must not reach our own API from behind
 	if err != nil {
 		return err
@@ -136,7 +159,7 @@ func (a *App) wire(ctx context.Context) error {
 		OnChange: func(to store.Routed) { a.dispatcher.Changed(to) },
 		Log:      a.log,
 	})
-	nodes, _ := a.store.(store.Nodes) // a store of one process alone has none
+	nodes, _ := opened.(store.Nodes) // a store of one process alone has none
 	a.dispatcher = dispatch.New(a.store, &endpoints{Index: a.index, store: a.store, log: a.log}, a.egress, dispatch.Options{
 		Concurrency:     a.config.Concurrency,
 		HostConcurrency: a.config.HostConcurrency,
@@ -149,16 +172,19 @@ func (a *App) wire(ctx context.Context) error {
 		KeysAge: a.config.IdempotencyTTL, Limits: a.config.standingLimits(), Log: a.log,
 	})
 	a.waker = newWaker(a.index, a.dispatcher, a.log)
-	a.readiness = &readiness{store: a.store, dispatcher: a.dispatcher, clock: a.clock}
 	if err := a.clock.measure(ctx); err != nil {
 		return err
 	}
 	return a.index.Refresh(ctx)
 }
 
-// FirstKey returns the admin key that New made because the store had none;
-// empty: it had one.
-func (a *App) FirstKey() string { return a.firstKey }
+// Opened returns a channel that is closed when the store is open and the API
+// serves.
+func (a *App) Opened() <-chan struct{} { return a.opened }
+
+// FirstKey returns the admin key that was made because the store had none. It is
+// to be called once [App.Opened] is closed.
+func (a *App) FirstKey() FirstKey { return a.firstKey }
 
 // Addr returns the address of the API.
 func (a *App) Addr() net.Addr { return a.api.Addr() }
@@ -167,35 +193,56 @@ func (a *App) Addr() net.Addr { return a.api.Addr() }
 func (a *App) OpsAddr() net.Addr { return a.ops.Addr() }
 
 // Run serves until ctx ends or a part fails, then drains and closes the store.
-// It is called once.
-func (a *App) Run(ctx context.Context) (err error) {
-	defer func() {
-		a.egress.Close()
-		err = errors.Join(err, a.store.Close())
-		a.log.InfoContext(ctx, "postrider has stopped")
-	}()
-	if err := keepFile(a.config.serverFile(), "http://"+a.Addr().String()); err != nil {
-		return errors.Join(err, a.api.Close(), a.ops.Close())
-	}
-	defer os.Remove(a.config.serverFile())
-	a.log.InfoContext(ctx, "postrider listens", "api", a.Addr().String(), "ops", a.OpsAddr().String())
-
-	// Each part still needs those below it while it ends: a publish that was
-	// received wants its commit, and what was admitted its attempt.
-	return inOrder(ctx, func() {
+// Until the store is open the API answers 503. It is called once.
+func (a *App) Run(ctx context.Context) error {
+	err := inOrder(ctx, func() {
 		a.readiness.draining.Store(true)
 		a.log.InfoContext(ctx, "postrider drains")
 	}, []part{
 		{"api", a.api.Run},
+		{"", a.serve},
+		{"ops", a.ops.Run},
+	})
+	if err != nil {
+		a.log.ErrorContext(ctx, "postrider has stopped, not all in order", "error", err)
+		return err
+	}
+	a.log.InfoContext(ctx, "postrider has stopped")
+	return nil
+}
+
+// serve opens the store, serves until ctx ends or a part fails, drains and closes
+// the store.
+func (a *App) serve(ctx context.Context) (err error) {
+	if err := a.openWhenItCan(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	defer func() {
+		a.egress.Close()
+		err = errors.Join(err, a.store.Close())
+	}()
+	if err := keepFile(a.config.serverFile(), "http://"+a.Addr().String()); err != nil {
+		a.log.InfoContext(ctx, "commands need --url to find this server", "error", err)
+	} else {
+		defer os.Remove(a.config.serverFile())
+	}
+	a.readiness.opened(a)
+	a.gate.set(a.handler())
+	a.log.InfoContext(ctx, "postrider listens", "api", a.Addr().String(), "ops", a.OpsAddr().String())
+	close(a.opened)
+
+	// Each part still needs those below it while it ends: a publish that was
+	// received wants its commit, and what was admitted its attempt.
+	return inOrder(ctx, func() {}, []part{
 		{"ingest", a.ingest.Run},
 		{"dispatch", a.dispatcher.Run},
 		{"subscriptions", a.index.Run},
 		{"waker", a.waker.Run},
 		{"janitor", a.janitor.Run},
 		{"clock", a.clock.Run},
+		{"writes", a.writes.Run},
 		{"store", a.watchStore},
 		{"heap", tendHeap},
-		{"ops", a.ops.Run},
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -60,6 +61,11 @@ func startWith(t *testing.T, dir string, env map[string]string) *running {
 		serving.Wait()
 		return <-ended
 	})
+	select {
+	case <-server.Opened():
+	case err := <-ended:
+		t.Fatalf("Run = %v", err)
+	}
 	key, err := os.ReadFile(r.keyFile)
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +184,7 @@ func TestDrainingFinishesWhatIsInFlightAndSaysSo(t *testing.T) {
 	}
 
 	again := start(t, dir)
-	if again.app.FirstKey() != "" {
+	if again.app.FirstKey().Text != "" {
 		t.Error("the second start made another first key")
 	}
 	page, err := again.api.EventDeliveries(t.Context(), event, client.Paging{})
@@ -190,7 +196,7 @@ func TestDrainingFinishesWhatIsInFlightAndSaysSo(t *testing.T) {
 func TestTheStartTellsItsStoryWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
-	key := r.app.FirstKey()
+	key := r.app.FirstKey().Text
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -208,8 +214,29 @@ func TestASecondServerOnTheSameFolderIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	start(t, dir)
 	config, _ := parse(t, nil, "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
-	_, err := app.New(t.Context(), config, slog.New(slog.DiscardHandler))
-	if !app.InUse(err) {
-		t.Errorf("New = %v, want that the folder is in use", err)
+	if err := refusal(t.Context(), config, slog.New(slog.DiscardHandler)); !app.InUse(err) {
+		t.Errorf("Run = %v, want that the folder is in use", err)
 	}
+}
+
+// refusal starts a server and returns why it ends at once.
+func refusal(ctx context.Context, c app.Config, log *slog.Logger) error {
+	server, err := app.New(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() {
+		select {
+		case <-server.Opened():
+			cancel(errors.New("it serves"))
+		case <-ctx.Done():
+		}
+	})
+	err = server.Run(ctx)
+	cancel(nil)
+	return err
 }

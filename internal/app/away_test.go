@@ -1,17 +1,22 @@
 package app_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/testkit"
 )
 
@@ -74,7 +79,95 @@ func TestADatabaseThatIsAwayOrReadOnlyComesBack(t *testing.T) {
 	ask("alter database " + name + " set default_transaction_read_only = on")
 	ask(reconnect)
 	refused("read-only")
+	eventually(t, "readyz says that writes fail", func() bool {
+		status, text := r.ready(t)
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "cannot be written")
+	})
 	ask("alter database " + name + " reset default_transaction_read_only")
 	ask(reconnect)
 	arrive()
+}
+
+// TestAStartWaitsForItsDatabase starts a server while PostgreSQL is away, and
+// while it only reads: the server lives, is not ready and says why, answers 503,
+// and serves by itself once it is over.
+func TestAStartWaitsForItsDatabase(t *testing.T) {
+	t.Parallel()
+	cluster := testkit.SharedCluster(t)
+	dsn := testkit.Postgres(t, func(context.Context, string) error { return nil })
+	proxy := testkit.NewFaultProxy(t, "unix", cluster.Socket())
+	proxy.Away(true)
+	dir := filepath.Join(t.TempDir(), "nowhere", "data")
+	if err := os.WriteFile(filepath.Dir(filepath.Dir(dir))+"/nowhere", nil, 0o600); err != nil { // no folder can be made there
+		t.Fatal(err)
+	}
+	config, sources := parse(t, map[string]string{
+		"POSTRIDER_DATABASE_URL": strings.Replace(dsn, filepath.Dir(cluster.Socket()), proxy.Dir, 1),
+	}, "--dev", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
+	if err := sources.Check(config.Validate); err != nil {
+		t.Fatal(err)
+	}
+	r := &running{log: &bytes.Buffer{}}
+	var err error
+	if r.app, err = app.New(t.Context(), config, app.Logger(config, r.log)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	serving.Go(func() { err = r.app.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		serving.Wait()
+		if err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+	})
+	eventually(t, "readyz says why", func() bool {
+		status, text := r.ready(t)
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "the store cannot be opened: the database cannot be reached")
+	})
+	r.api = client.New("http://"+r.app.Addr().String(), "pr_x", client.Options{})
+	_, publishErr := r.api.Publish(t.Context(), client.NewEvent{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)})
+	if problem, ok := errors.AsType[*client.Error](publishErr); !ok || problem.Status != 503 || problem.RetryAfter <= 0 {
+		t.Errorf("a publish while the server waits: %v, want 503 with Retry-After", publishErr)
+	}
+	r.api.Close()
+
+	proxy.Away(false)
+	<-r.app.Opened()
+	if key := r.app.FirstKey(); key.Text == "" || key.File != "" {
+		t.Errorf("the first key of a server without a folder: %+v; want that it is kept nowhere", key)
+	}
+	eventually(t, "readyz says so", func() bool {
+		status, _ := r.ready(t)
+		return status == http.StatusOK
+	})
+}
+
+// TestAStartThatWaitsEndsAtOnce ends a server whose database never was there.
+func TestAStartThatWaitsEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	config, _ := parse(t, map[string]string{"POSTRIDER_DATABASE_URL": "postgres://u@127.0.0.1:1/db?sslmode=disable"},
+		"--data-dir", t.TempDir(), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
+	server, err := app.New(t.Context(), config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := server.Run(ctx); err != nil {
+		t.Errorf("Run = %v, want nil", err)
+	}
+}
+
+// TestAStartThatNeedsAPersonEndsAtOnce starts servers whose database exists not,
+// or refuses them.
+func TestAStartThatNeedsAPersonEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	dsn := testkit.SharedCluster(t).DSN("no_such_database")
+	config, _ := parse(t, map[string]string{"POSTRIDER_DATABASE_URL": dsn},
+		"--data-dir", t.TempDir(), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
+	if err := refusal(t.Context(), config, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("Run = %v, want that the database does not exist", err)
+	}
 }

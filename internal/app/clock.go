@@ -66,13 +66,13 @@ func (c *clock) shown() string {
 	return time.Duration(c.offset.Load()).Round(time.Millisecond).String()
 }
 
-// reason returns why the server is not ready, and "" where the clock is no
+// check returns why the server is not ready, and nil where the clock is no
 // reason.
-func (c *clock) reason() string {
+func (c *clock) check(context.Context) error {
 	if time.Duration(c.offset.Load()).Abs() <= offsetLimit {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("the clock of this machine is %s off the store's: set it", time.Duration(c.offset.Load()).Abs().Round(time.Second))
+	return fmt.Errorf("the clock of this machine is %s off the store's: set it", time.Duration(c.offset.Load()).Abs().Round(time.Second))
 }
 
 // Run measures until ctx ends.

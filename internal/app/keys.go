@@ -136,26 +136,38 @@ func findAccount(ctx context.Context, access store.Access, name string) (postrid
 	return page.Items[0].ID, nil
 }
 
+// FirstKey is the admin key that a server made because its store had no key.
+type FirstKey struct {
+	Text string // empty: the store had a key
+	File string // where it is kept; empty: nowhere
+}
+
 // makeFirstKey makes an admin key where the store has no key at all, and keeps
-// its text in the data folder, for its owner alone.
-func makeFirstKey(ctx context.Context, to store.Store, c StoreConfig) (string, error) {
+// its text in the data folder, for its owner alone. On PostgreSQL a node needs no
+// data folder; where it cannot be written, the key is kept nowhere.
+func makeFirstKey(ctx context.Context, to store.Store, c StoreConfig) (FirstKey, error) {
 	page, err := to.Keys(ctx, store.KeyQuery{Paging: store.Paging{Limit: 1}})
 	if err != nil {
-		return "", fmt.Errorf("look for API keys: %w", err)
+		return FirstKey{}, fmt.Errorf("look for API keys: %w", err)
 	}
 	if len(page.Items) > 0 {
-		return "", nil
+		return FirstKey{}, nil
 	}
 	key, text, err := makeKey(ctx, to, NewKey{Name: "first admin", Scopes: []postrider.Scope{postrider.ScopeAdmin}})
 	if err != nil {
-		return "", err
+		return FirstKey{}, err
 	}
 	// The file goes first: a crash between the two leaves a file that the next
 	// start replaces, and never a key that nobody knows.
-	if err := keepFile(c.KeyFile(), text); err != nil {
-		return "", err
+	first := FirstKey{Text: text, File: c.KeyFile()}
+	if err := keepFile(first.File, text); err != nil {
+		dsn, dsnErr := c.dsn()
+		if dsn == "" || dsnErr != nil {
+			return FirstKey{}, errors.Join(err, dsnErr)
+		}
+		first.File = ""
 	}
-	return text, putKey(ctx, to, key)
+	return first, putKey(ctx, to, key)
 }
 
 // keepFile writes a line into a file that its owner alone may read, through a

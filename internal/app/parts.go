@@ -9,7 +9,7 @@ import (
 
 // part is something that runs until its context ends.
 type part struct {
-	name string
+	name string // for its errors; empty: they say enough
 	run  func(context.Context) error
 }
 
@@ -33,7 +33,9 @@ func inOrder(ctx context.Context, drain func(), parts []part) error {
 		all[i] = running{stop: stop, done: make(chan struct{})}
 		wait.Go(func() {
 			defer close(all[i].done)
-			if err := p.run(own); err != nil {
+			if err := p.run(own); err != nil && p.name == "" {
+				all[i].err = err
+			} else if err != nil {
 				all[i].err = fmt.Errorf("%s: %w", p.name, err)
 			} else if own.Err() == nil {
 				all[i].err = fmt.Errorf("%s: %w", p.name, errEnded)

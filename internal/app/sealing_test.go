@@ -59,7 +59,7 @@ func storeAt(t *testing.T, env map[string]string, args ...string) app.Config {
 // wantNoStart starts a server that must refuse to, in these words.
 func wantNoStart(t *testing.T, c app.Config, words ...string) {
 	t.Helper()
-	_, err := app.New(t.Context(), c, slog.New(slog.DiscardHandler))
+	err := refusal(t.Context(), c, slog.New(slog.DiscardHandler))
 	for _, want := range words {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("New = %v, want %q in it", err, want)
@@ -323,6 +323,7 @@ func node(t *testing.T, dsn, key string, args ...string) *client.Client {
 			t.Errorf("Run = %v, want nil", err)
 		}
 	})
+	<-server.Opened()
 	api := client.New("http://"+server.Addr().String(), key, client.Options{})
 	t.Cleanup(func() { api.Close(); cancel(); serving.Wait() })
 	return api

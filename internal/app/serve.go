@@ -13,8 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/postrider/postrider/internal/dispatch"
-	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/api"
 )
 
 // server is an HTTP server on a listener that is bound already.
@@ -103,32 +102,97 @@ func (s *server) shutdown(ctx context.Context) bool {
 	return false
 }
 
-// readiness says whether the server should get traffic.
+// gate is the API's handler, which is another one once the store is open.
+type gate struct{ now atomic.Pointer[http.Handler] }
+
+func (g *gate) set(h http.Handler) { g.now.Store(&h) }
+
+// ServeHTTP answers a request.
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*g.now.Load()).ServeHTTP(w, r) }
+
+// endBodies gives up the bodies that are being read.
+func (g *gate) endBodies() {
+	if handler, ok := (*g.now.Load()).(*api.Handler); ok {
+		handler.EndBodies()
+	}
+}
+
+// readiness says whether the server should get traffic. It is not ready until
+// its store is open, and then while any of its checks has a reason.
 type readiness struct {
-	store      store.Store
-	dispatcher *dispatch.Dispatcher
-	clock      *clock
-	draining   atomic.Bool
+	draining atomic.Bool
+
+	mu     sync.Mutex
+	closed error // why the store is not open
+	checks []check
+	clock  *clock // nil: the store is not open
+}
+
+// check returns why the server is not ready; nil: it is no reason. ctx ends
+// after a second.
+type check func(ctx context.Context) error
+
+// opened has the checks asked that an open store allows.
+func (r *readiness) opened(a *App) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clock = a.clock
+	r.checks = []check{
+		func(ctx context.Context) error {
+			if _, err := a.store.Now(ctx); err != nil {
+				return errors.New("the store does not answer")
+			}
+			return nil
+		},
+		a.writes.check,
+		func(context.Context) error { return a.dispatcher.Progressing() },
+		a.clock.check,
+	}
+}
+
+// wait notes why the store is not open yet.
+func (r *readiness) wait(why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = why
 }
 
 // reasons returns why the server is not ready; none: it is.
 func (r *readiness) reasons(ctx context.Context) []string {
+	r.mu.Lock()
+	checks, closed := r.checks, r.closed
+	r.mu.Unlock()
 	reasons := []string{}
 	if r.draining.Load() {
 		reasons = append(reasons, "the server is draining")
 	}
+	if checks == nil && closed == nil {
+		reasons = append(reasons, "the store is being opened")
+	} else if checks == nil {
+		reasons = append(reasons, "the store cannot be opened: "+closed.Error())
+	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if _, err := r.store.Now(ctx); err != nil {
-		reasons = append(reasons, "the store does not answer")
-	}
-	if err := r.dispatcher.Progressing(); err != nil {
-		reasons = append(reasons, err.Error())
-	}
-	if reason := r.clock.reason(); reason != "" {
-		reasons = append(reasons, reason)
+	for _, c := range checks {
+		if err := c(ctx); err != nil {
+			reasons = append(reasons, err.Error())
+		}
 	}
 	return reasons
+}
+
+// report returns what /readyz answers, and with which status.
+func (r *readiness) report(ctx context.Context) (int, map[string]any) {
+	report, status := map[string]any{"status": "ready"}, http.StatusOK
+	if reasons := r.reasons(ctx); len(reasons) > 0 {
+		report, status = map[string]any{"status": "not ready", "reasons": reasons}, http.StatusServiceUnavailable
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.clock != nil {
+		report["clock_offset"] = r.clock.shown()
+	}
+	return status, report
 }
 
 // opsHandler serves what operators and their machines look at.
@@ -138,11 +202,8 @@ func opsHandler(ready *readiness) http.Handler {
 		answer(w, http.StatusOK, map[string]any{"status": "alive"})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if reasons := ready.reasons(r.Context()); len(reasons) > 0 {
-			answer(w, http.StatusServiceUnavailable, map[string]any{"status": "not ready", "reasons": reasons, "clock_offset": ready.clock.shown()})
-			return
-		}
-		answer(w, http.StatusOK, map[string]any{"status": "ready", "clock_offset": ready.clock.shown()})
+		status, report := ready.report(r.Context())
+		answer(w, status, report)
 	})
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

@@ -50,6 +50,7 @@ func besiege(t *testing.T, n *testkit.Internet, dir string) *besieged {
 	ctx, cancel := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
 	serving.Go(func() { err = server.Run(ctx) })
+	<-server.Opened()
 	key, keyErr := os.ReadFile(filepath.Join(dir, "admin.key"))
 	if keyErr != nil {
 		t.Fatal(keyErr)

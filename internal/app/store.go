@@ -49,6 +49,10 @@ func openStore(ctx context.Context, c StoreConfig, o opening) (store.Store, erro
 	return opened, nil
 }
 
+// mayPass reports whether an error of opening a store may pass by itself, so that
+// a server waits for it.
+func mayPass(err error) bool { return postgres.Temporary(err) || sqlite.Temporary(err) }
+
 // mustHaveStore refuses a data folder without a store, which opening it would
 // make.
 func (c StoreConfig) mustHaveStore() error {

@@ -83,6 +83,8 @@ func (u *upkeep) Records(context.Context, postrider.EndpointID, int) ([]postride
 	return nil, nil
 }
 
+func (u *upkeep) ProbeWrite(context.Context) error { return nil }
+
 func (u *upkeep) PutStanding(context.Context, postrider.Standing) error { return nil }
 
 func (u *upkeep) Now(context.Context) (time.Time, error) { return time.Now(), nil }

@@ -73,6 +73,23 @@ func classify(err error) class {
 	return classOther
 }
 
+// Temporary reports whether an error of [Open] may pass by itself: the server
+// cannot be reached, is starting, cannot be written, is full or has no connection
+// free. A wrong password or a database that does not exist needs a person.
+func Temporary(err error) bool {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch classify(pgErr) {
+		case classRetry, classUnknown, classBusy:
+			return true
+		case classOther, classInvalid, classUnsent:
+		}
+		return false
+	}
+	var netErr net.Error
+	return errors.As(err, &netErr) || errors.Is(err, pgconn.ErrReadOnlyConnection) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded)
+}
+
 // fault turns the driver's error into one that package store promises.
 func fault(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {

@@ -32,6 +32,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -102,6 +103,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
+// connectTimeout bounds the making of a connection, unless the URL does.
+const connectTimeout = 5 * time.Second
+
 func parse(dsn string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -111,6 +115,9 @@ func parse(dsn string) (*pgxpool.Config, error) {
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	if !strings.Contains(dsn, "target_session_attrs") {
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	if !strings.Contains(dsn, "connect_timeout") {
+		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
 	params := config.ConnConfig.RuntimeParams
 	for name, value := range map[string]string{

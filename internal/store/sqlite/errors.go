@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"syscall"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -55,6 +56,12 @@ func classOf(err error) class {
 		return c
 	}
 	return classes[e.Code()&0xff]
+}
+
+// Temporary reports whether an error of [Open] may pass by itself: the disk is
+// full, or another process, a backup for instance, holds the database's lock.
+func Temporary(err error) bool {
+	return classOf(err) == classBusy || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // explained gives an error of SQLite the kind that callers tell apart.

@@ -1,0 +1,155 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/memory"
+)
+
+// troubled is a store whose writes fail as the test says.
+type troubled struct {
+	store.Store
+
+	mu     sync.Mutex
+	err    error
+	hang   chan struct{} // closed: a write goes on
+	probes int
+}
+
+func (s *troubled) write() error {
+	s.mu.Lock()
+	err, hang := s.err, s.hang
+	s.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	return err
+}
+
+func (s *troubled) set(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *troubled) Publish(context.Context, store.Publish) ([]store.Published, error) {
+	return nil, s.write()
+}
+
+func (s *troubled) ProbeWrite(context.Context) error {
+	s.mu.Lock()
+	s.probes++
+	s.mu.Unlock()
+	return s.write()
+}
+
+// watched runs a test with writes over a troubled store, in virtual time.
+func watched(t *testing.T, test func(t *testing.T, s *troubled, w *writes, check func() error)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &troubled{Store: memory.New(memory.Options{})}
+		w := newWrites(s)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = w.Run(ctx) })
+		test(t, s, w, func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			return w.check(ctx)
+		})
+		cancel()
+		running.Wait()
+	})
+}
+
+func TestAServerIsNotReadyWhileItsWritesFail(t *testing.T) {
+	t.Parallel()
+	watched(t, func(t *testing.T, s *troubled, w *writes, check func() error) {
+		publish := func() { _, _ = w.Publish(t.Context(), store.Publish{}) }
+		publish()
+		if err := check(); err != nil || s.probes != 0 {
+			t.Errorf("after a write: %v, %d probes; want none of both", err, s.probes)
+		}
+		s.set(fmt.Errorf("%w: read-only", postrider.ErrBusy))
+		publish()
+		if err := check(); err == nil || !strings.Contains(err.Error(), "read-only") {
+			t.Errorf("after a write that failed: %v, want its reason", err)
+		}
+		time.Sleep(10 * time.Second) // nobody publishes any more
+		if err := check(); err == nil || s.probes != 1 {
+			t.Errorf("10 s later: %v after %d probes, want the reason of one probe", err, s.probes)
+		}
+		for range 100 {
+			_ = check()
+		}
+		if s.probes != 1 {
+			t.Errorf("%d probes for 100 questions at once, want 1", s.probes)
+		}
+		s.set(nil)
+		time.Sleep(time.Second)
+		if err := check(); err != nil {
+			t.Errorf("once writes succeed: %v", err)
+		}
+		s.set(store.ErrMoved)
+		publish()
+		if err := check(); err != nil {
+			t.Errorf("a publish that the store refused: %v, want no reason", err)
+		}
+	})
+}
+
+func TestAnIdleServerLearnsThatItCannotWrite(t *testing.T) {
+	t.Parallel()
+	watched(t, func(t *testing.T, s *troubled, _ *writes, check func() error) {
+		if err := check(); err != nil {
+			t.Errorf("at first: %v", err)
+		}
+		s.set(errors.New("no space left on device"))
+		time.Sleep(2 * time.Second)
+		if err := check(); err == nil || !strings.Contains(err.Error(), "no space left") {
+			t.Errorf("2 s after writes began to fail: %v", err)
+		}
+	})
+}
+
+func TestAServerIsNotReadyWhileItsWritesHang(t *testing.T) {
+	t.Parallel()
+	watched(t, func(t *testing.T, s *troubled, w *writes, check func() error) {
+		s.hang = make(chan struct{})
+		var publishing sync.WaitGroup
+		publishing.Go(func() { _, _ = w.Publish(t.Context(), store.Publish{}) })
+		time.Sleep(4 * time.Second)
+		if err := check(); err == nil || !strings.Contains(err.Error(), "no write has ended for 4s") {
+			t.Errorf("while a publish hangs: %v", err)
+		}
+		close(s.hang)
+		publishing.Wait()
+		if err := check(); err != nil {
+			t.Errorf("once it has ended: %v", err)
+		}
+	})
+}
+
+func TestAProbeThatHangsIsAReason(t *testing.T) {
+	t.Parallel()
+	watched(t, func(t *testing.T, s *troubled, _ *writes, check func() error) {
+		s.hang = make(chan struct{})
+		if err := check(); err == nil || !strings.Contains(err.Error(), "within a second") {
+			t.Errorf("while a probe hangs: %v", err)
+		}
+		close(s.hang)
+		synctest.Wait()
+		if err := check(); err != nil {
+			t.Errorf("once it has ended: %v", err)
+		}
+	})
+}

@@ -272,6 +272,12 @@ func (c *Client) CancelDelivery(ctx context.Context, id postrider.DeliveryID) (D
 	return post[Delivery](ctx, c, "/deliveries/"+id.String()+"/cancel", nil)
 }
 
+// ReleaseDelivery lets a parked delivery be attempted again, alone. One that is
+// not parked is [postrider.ErrConflict].
+func (c *Client) ReleaseDelivery(ctx context.Context, id postrider.DeliveryID) (Delivery, error) {
+	return post[Delivery](ctx, c, "/deliveries/"+id.String()+"/release", nil)
+}
+
 // DeadLetters lists the dead letters that wait for a person, and with
 // f.Resolved those that did.
 func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) (Page[DeadLetter], error) {

@@ -14,6 +14,7 @@ type deliveriesCmd struct {
 	Get      deliveriesGetCmd      `cmd:"" help:"Show one delivery."`
 	Attempts deliveriesAttemptsCmd `cmd:"" help:"List the attempts of a delivery."`
 	Cancel   deliveriesCancelCmd   `cmd:"" help:"End a pending delivery."`
+	Release  deliveriesReleaseCmd  `cmd:"" help:"Attempt a parked delivery again, alone."`
 }
 
 var deliveryTable = tableOf[client.Delivery]{
@@ -97,8 +98,9 @@ type single struct {
 }
 
 type (
-	deliveriesGetCmd    struct{ single }
-	deliveriesCancelCmd struct{ single }
+	deliveriesGetCmd     struct{ single }
+	deliveriesCancelCmd  struct{ single }
+	deliveriesReleaseCmd struct{ single }
 )
 
 // Run shows the delivery.
@@ -123,6 +125,20 @@ func (c *deliveriesCancelCmd) Run(ctx context.Context, t terminal) error {
 	}
 	defer api.Close()
 	delivery, err := api.CancelDelivery(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return printOne(t, c.JSON, delivery, deliveryTable)
+}
+
+// Run releases the delivery.
+func (c *deliveriesReleaseCmd) Run(ctx context.Context, t terminal) error {
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	delivery, err := api.ReleaseDelivery(ctx, c.ID)
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ var commandOf = map[string]string{
 	"get-delivery":             "deliveries get",
 	"list-attempts":            "deliveries attempts",
 	"cancel-delivery":          "deliveries cancel",
+	"release-delivery":         "deliveries release",
 	"replay-delivery":          "replay",
 	"list-endpoint-deliveries": "deliveries list --endpoint",
 	"replay-endpoint-delivery": "replay",

@@ -44,6 +44,8 @@ type Store interface {
 
 	// Circuits is that of store.Queue.
 	Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error)
+	// Unpark is that of store.Queue.
+	Unpark(ctx context.Context, u store.Unpark) (postrider.Delivery, error)
 	// PutCircuit is that of store.Queue.
 	PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error)
 

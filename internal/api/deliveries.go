@@ -123,6 +123,12 @@ func (rt *router) deliveries() {
 		scope: write,
 	}, rt.cancelDelivery)
 	handle(rt, route{
+		name: "release-delivery", path: "POST /deliveries/{delivery}/release",
+		about: "Release a parked delivery: it is attempted again, alone",
+		codes: []string{"conflict"},
+		scope: write,
+	}, rt.releaseDelivery)
+	handle(rt, route{
 		name: "list-endpoint-deliveries", path: "GET /endpoints/{endpoint}/deliveries",
 		about: "List an endpoint's deliveries",
 		scope: read,
@@ -309,6 +315,22 @@ func (s *server) whyNoReplay(ctx context.Context, d postrider.Delivery, err erro
 		return conflict("the endpoint is deleted")
 	}
 	return err
+}
+
+func (s *server) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[deliveryView], error) {
+	id, err := named[postrider.DeliveryID](in.Delivery)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.Store.Unpark(ctx, store.Unpark{Account: callOf(ctx).key.Account, Delivery: id})
+	if errors.Is(err, postrider.ErrConflict) {
+		err = conflict("the delivery is not parked")
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Waker.Wake(d.Endpoint)
+	return answered(viewDelivery(d)), nil
 }
 
 func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[deliveryView], error) {

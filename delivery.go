@@ -22,6 +22,7 @@ type Delivery struct {
 	LastStatusCode int       // of the last attempt that was answered; 0: none was
 	LastError      string    // of the last attempt, empty when it was accepted
 	ReplayedFrom   DeliveryID
+	Waiting        Waiting // why it is pending; zero: it is not
 }
 
 // Status is where a delivery stands.

@@ -363,11 +363,19 @@ type Delivery struct {
 	Reason         string                `json:"reason"`
 	Attempts       int                   `json:"attempts"`
 	NextAttemptAt  *time.Time            `json:"next_attempt_at"`
+	Waiting        *Waiting              `json:"waiting"` // why it is pending; nil: it is not
 	CreatedAt      time.Time             `json:"created_at"`
 	FinishedAt     *time.Time            `json:"finished_at"`
 	LastStatusCode *int                  `json:"last_status_code"`
 	LastError      *string               `json:"last_error"`
 	ReplayedFrom   *postrider.DeliveryID `json:"replayed_from,omitempty"`
+}
+
+// Waiting is why a pending delivery has not been sent yet.
+type Waiting struct {
+	Reason   postrider.WaitReason  `json:"reason"`
+	Until    *time.Time            `json:"until"`    // nil: nobody knows
+	Delivery *postrider.DeliveryID `json:"delivery"` // of its ordering key, which goes first
 }
 
 // Attempt is one request made for a delivery, with what came back.

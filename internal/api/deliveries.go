@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -14,27 +15,59 @@ import (
 )
 
 type deliveryView struct {
-	ID             string  `json:"id"`
-	Event          string  `json:"event"`
-	Endpoint       string  `json:"endpoint"`
-	Account        string  `json:"account"`
-	EventType      string  `json:"event_type"`
-	Status         string  `json:"status" enum:"pending,delivered,dead,cancelled,skipped" doc:"pending: it is attempted until it is accepted. dead: it is a dead letter. skipped: its endpoint was disabled when the event was published. Only pending changes."`
-	Reason         *string `json:"reason" enum:"exhausted,gone,client_error,expired,system,endpoint_disabled,endpoint_deleted,cancelled" doc:"Why the delivery is dead, cancelled or skipped. Null: it is not."`
-	Attempts       int     `json:"attempts"`
-	NextAttemptAt  *string `json:"next_attempt_at" format:"date-time"`
-	CreatedAt      string  `json:"created_at" format:"date-time"`
-	FinishedAt     *string `json:"finished_at" format:"date-time"`
-	LastStatusCode *int    `json:"last_status_code"`
-	LastError      *string `json:"last_error"`
-	ReplayedFrom   *string `json:"replayed_from" doc:"Id of the delivery that this one replays. Null: it is no replay."`
+	ID             string       `json:"id"`
+	Event          string       `json:"event"`
+	Endpoint       string       `json:"endpoint"`
+	Account        string       `json:"account"`
+	EventType      string       `json:"event_type"`
+	Status         string       `json:"status" enum:"pending,delivered,dead,cancelled,skipped" doc:"pending: it is attempted until it is accepted. dead: it is a dead letter. skipped: its endpoint was disabled when the event was published. Only pending changes."`
+	Reason         *string      `json:"reason" enum:"exhausted,gone,client_error,expired,system,endpoint_disabled,endpoint_deleted,cancelled" doc:"Why the delivery is dead, cancelled or skipped. Null: it is not."`
+	Attempts       int          `json:"attempts"`
+	NextAttemptAt  *string      `json:"next_attempt_at" format:"date-time" doc:"Time of the next attempt. Null: none is due, or nobody knows when; see waiting."`
+	Waiting        *waitingView `json:"waiting" doc:"Why a pending delivery has not been sent yet. Null: it is not pending."`
+	CreatedAt      string       `json:"created_at" format:"date-time"`
+	FinishedAt     *string      `json:"finished_at" format:"date-time"`
+	LastStatusCode *int         `json:"last_status_code"`
+	LastError      *string      `json:"last_error"`
+	ReplayedFrom   *string      `json:"replayed_from" doc:"Id of the delivery that this one replays. Null: it is no replay."`
+}
+
+type waitingView struct {
+	Reason   string  `json:"reason" enum:"in_flight,parked,endpoint_deleted,endpoint_disabled,endpoint_paused,no_secret,ordering,suspected,scheduled,circuit_open,due" doc:"in_flight: an attempt is under way or about to start. parked: a person has to release or discard it. endpoint_deleted: it is about to be cancelled. endpoint_disabled, endpoint_paused: until the endpoint is enabled or resumed. no_secret: the endpoint has no secret in force. ordering: another delivery of its ordering key goes first. suspected: it waits for its turn among the deliveries that may have ended a server. scheduled: until its retry is due. circuit_open: until the endpoint is probed. due: it leaves as soon as the endpoint's window and rate allow."`
+	Until    *string `json:"until" format:"date-time" doc:"Time when the reason ends. Null: nobody knows."`
+	Delivery *string `json:"delivery" doc:"With ordering: the earlier delivery of the key, or the dead letter that pauses it. Else null."`
+}
+
+// TransformSchema lets waiting be null, which a reference alone cannot.
+func (deliveryView) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	waiting := s.Properties["waiting"]
+	s.Properties["waiting"] = &huma.Schema{
+		AnyOf: []*huma.Schema{{Ref: waiting.Ref}, {Type: "null"}}, Description: waiting.Description,
+	}
+	return s
+}
+
+func viewWaiting(w postrider.Waiting) *waitingView {
+	if w.Reason == "" {
+		return nil
+	}
+	return &waitingView{Reason: string(w.Reason), Until: instantOrNull(w.Until), Delivery: idOrNull(w.For)}
+}
+
+// nextAttempt returns when the delivery is attempted next, as far as that is
+// known; it is never past but for a delivery that is due.
+func nextAttempt(d postrider.Delivery) time.Time {
+	if d.Waiting.Reason == postrider.WaitDue {
+		return d.NextAttemptAt
+	}
+	return d.Waiting.Until
 }
 
 func viewDelivery(d postrider.Delivery) deliveryView {
 	return deliveryView{
 		ID: d.ID.String(), Event: d.Event.String(), Endpoint: d.Endpoint.String(), Account: d.Account.String(),
 		EventType: d.EventType, Status: string(d.Status), Reason: orNull(d.Reason), Attempts: d.Attempts,
-		NextAttemptAt: instantOrNull(d.NextAttemptAt), CreatedAt: instant(d.ID.Time()), FinishedAt: instantOrNull(d.FinishedAt),
+		NextAttemptAt: instantOrNull(nextAttempt(d)), Waiting: viewWaiting(d.Waiting), CreatedAt: instant(d.ID.Time()), FinishedAt: instantOrNull(d.FinishedAt),
 		LastStatusCode: orNull(d.LastStatusCode), LastError: orNull(d.LastError), ReplayedFrom: idOrNull(d.ReplayedFrom),
 	}
 }

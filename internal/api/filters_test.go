@@ -40,6 +40,43 @@ func TestAnEventIsFoundByItsIdempotencyKey(t *testing.T) {
 	}
 }
 
+// TestAPendingDeliverySaysWhyItWaits pauses and disables an endpoint, and opens
+// its circuit: none of that may leave a next attempt in the past.
+func TestAPendingDeliverySaysWhyItWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.tenant("acme")
+	endpoint, delivery := "/endpoints/"+acme.endpoint, "/deliveries/"+acme.delivery
+	waits := func(got response, reason string, known bool) {
+		t.Helper()
+		waiting, _ := got.body["waiting"].(map[string]any)
+		if waiting["reason"] != reason || (waiting["until"] != nil) != known {
+			t.Errorf("it waits for %v, want %s, known until when: %t", waiting, reason, known)
+		}
+		if reason != "due" && waiting["until"] != got.body["next_attempt_at"] {
+			t.Errorf("it waits until %v and is attempted next at %v", waiting["until"], got.body["next_attempt_at"])
+		}
+	}
+	due := w.want(200, "GET "+delivery, "")
+	waits(due, "due", false)
+	if due.body["next_attempt_at"] == nil {
+		t.Error("what is due has no next attempt")
+	}
+	w.want(200, "POST "+endpoint+"/pause", "")
+	waits(w.want(200, "GET "+delivery, ""), "endpoint_paused", false)
+	w.want(200, "POST "+endpoint+"/resume", "")
+	w.want(200, "POST "+endpoint+"/circuit", `{"status": "open"}`)
+	waits(w.want(200, "GET "+delivery, ""), "circuit_open", true)
+	w.want(200, "POST "+endpoint+"/circuit", `{"status": "closed"}`)
+	w.settle(acme.endpoint, postrider.Attempt{StatusCode: 500})
+	waits(w.want(200, "GET "+delivery, ""), "scheduled", true)
+
+	cancelled := w.want(200, "POST "+delivery+"/cancel", "")
+	has(t, "what is cancelled", cancelled.body, map[string]any{"waiting": nil, "next_attempt_at": nil})
+	w.want(200, "POST "+endpoint+"/disable", "")
+	waits(w.want(202, "POST "+delivery+"/replay", ""), "endpoint_disabled", false)
+}
+
 func TestHistoryIsFilteredAndOrdered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -482,6 +482,7 @@ type Ledger interface {
 
 	// Deliveries lists deliveries of every status. While an attempt is under
 	// way it is not counted, and none is due.
+	// One that is pending says why it waits, by [postrider.WaitFacts].
 	Deliveries(ctx context.Context, q DeliveryQuery) (Page[postrider.Delivery], error)
 
 	// Attempts lists attempts by delivery, newest first, and in a delivery by

@@ -29,18 +29,42 @@ func (s *Store) Events(_ context.Context, q store.EventQuery) (store.Page[postri
 	})
 }
 
-// read returns the delivery as a person sees it.
-func (d *delivery) read(clock *store.Clock) postrider.Delivery {
+// readLocked returns the delivery as a person sees it.
+func (s *Store) readLocked(d *delivery) postrider.Delivery {
 	read := postrider.Delivery{
 		ID: d.id, Event: d.event.ID, Endpoint: d.endpoint, Account: d.event.Account, EventType: d.event.Type,
 		Status: d.status, Reason: d.reason, Attempts: d.requests(), FinishedAt: d.finishedAt, ReplayedFrom: d.replayedFrom,
 	}
-	read.Suspected, read.Parked = d.status == postrider.Pending && d.lane == postrider.LaneSuspect, d.parked
 	read.LastStatusCode, read.LastError = d.last()
-	if d.at >= 0 && d.token == 0 {
-		read.NextAttemptAt = clock.Shown(d.due)
+	if d.status != postrider.Pending {
+		return read
 	}
+	read.Suspected, read.Parked = d.lane == postrider.LaneSuspect, d.parked
+	if d.at >= 0 && d.token == 0 {
+		read.NextAttemptAt = s.clock.Shown(d.due)
+	}
+	read.Waiting = s.waitFactsLocked(d).Waiting(d.id, s.wall())
 	return read
+}
+
+// waitFactsLocked returns what decides on why the delivery waits.
+func (s *Store) waitFactsLocked(d *delivery) postrider.WaitFacts {
+	f := postrider.WaitFacts{Leased: d.token != 0, Suspected: d.lane == postrider.LaneSuspect, Parked: d.parked}
+	if d.at >= 0 {
+		f.DueAt = s.clock.Shown(d.due)
+	}
+	if e, ok := s.endpoints.get(d.endpoint); ok {
+		f.Endpoint, f.Signs = e.Status, len(e.active(s.wall())) > 0
+		f.Circuit, f.ProbeAt = e.circuit.Status, e.circuit.ProbeAt
+	}
+	if d.ordered != "" {
+		l := s.lineOf(d)
+		f.Head = l.rows[0].id
+		if l.pausedBy != nil {
+			f.PausedBy = l.pausedBy.id
+		}
+	}
+	return f
 }
 
 // requests counts the attempts that left or may have left. The one under way
@@ -79,7 +103,7 @@ func (s *Store) Deliveries(_ context.Context, q store.DeliveryQuery) (store.Page
 		if !matches {
 			return postrider.Delivery{}, false
 		}
-		return d.read(s.clock), true
+		return s.readLocked(d), true
 	})
 }
 
@@ -192,7 +216,7 @@ func (s *Store) Replay(_ context.Context, r store.Replay) (postrider.Delivery, e
 		old.letter.ResolvedAt, old.letter.Resolution = now, postrider.Replayed
 		old.letter.ResolvedBy, old.letter.Replay = r.By, r.ID
 	}
-	return d.read(s.clock), nil
+	return s.readLocked(d), nil
 }
 
 func (s *Store) replayableLocked(r store.Replay) (*delivery, error) {
@@ -229,7 +253,7 @@ func (s *Store) Cancel(_ context.Context, c store.Cancel) (postrider.Delivery, e
 		return postrider.Delivery{}, fmt.Errorf("cancel delivery %s: %w", c.Delivery, err)
 	}
 	s.cancelLocked(d, postrider.ReasonCancelled, s.now())
-	return d.read(s.clock), nil
+	return s.readLocked(d), nil
 }
 
 func (s *Store) cancelLocked(d *delivery, reason string, now time.Time) {

@@ -332,7 +332,7 @@ func (s *Store) Unpark(_ context.Context, u store.Unpark) (postrider.Delivery, e
 	delete(s.parked, d)
 	d.parked, d.losses, d.alone, d.due = false, 0, 0, s.now()
 	s.laneOf(d).push(d)
-	return d.read(s.clock), nil
+	return s.readLocked(d), nil
 }
 
 // Due implements [store.Queue].

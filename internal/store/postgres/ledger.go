@@ -65,7 +65,9 @@ func scanEvent(row pgx.CollectableRow) (r examined[postrider.Event], err error) 
 // under 1 ms; a view over the union, 276 ms. What is filtered outside of a
 // branch's inner limit is examined and skipped; the queue has no index for
 // accounts, which every delivery would pay for. What a pending or cancelled
-// delivery's last attempt showed is looked up for the rows of the page alone.
+// delivery's last attempt showed, and why a pending one waits, is looked up for
+// the rows of the page alone, each by the keys of endpoints, circuits and
+// paused_keys, endpoint_secrets_endpoint and queue_order_key.
 const deliveriesSQL = `
 	select d.id, d.event, d.endpoint, d.account, d.type, d.status, d.reason, d.attempts, d.next_at, d.finished_at,
 		coalesce(d.status_code, (
@@ -80,13 +82,15 @@ const deliveriesSQL = `
 			where a.delivery = d.id and a.outcome <> 'none'
 			order by a.number desc
 			limit 1), ''),
-		d.replayed_from, d.suspected, d.parked, d.matches, d.last
+		d.replayed_from, d.suspected, d.parked, coalesce(d.leased, false), d.until, coalesce(e.status, ''),
+		coalesce(e.signs, false), coalesce(c.status, ''), c.probe_at, first.id, paused.delivery, d.matches, d.last
 	from (
 		(
 			select q.id, q.event, q.endpoint, q.account, q.type, 'pending' as status, '' as reason,
 				q.claims - (q.token is not null)::int as attempts, case when q.token is null then q.due_at end as next_at,
 				null::timestamptz as finished_at, null::smallint as status_code, null as error, q.replayed_from,
-				q.lane = 3 as suspected, q.parked, q.matches, q.n = 10000 as last
+				q.lane = 3 as suspected, q.parked, q.token is not null as leased, q.due_at as until, q.ordering_key,
+				q.matches, q.n = 10000 as last
 			from (
 				select q.*, row_number() over (order by q.id desc) as n,
 					(@account::uuid is null or q.account = @account)
@@ -111,7 +115,7 @@ const deliveriesSQL = `
 				a.number - (a.outcome = 'none' and a.number > 0)::int, null,
 				a.started_at + a.duration * interval '1 microsecond',
 				case when a.outcome <> 'none' then a.status_code end, case when a.outcome <> 'none' then a.error end,
-				a.replayed_from, false, false, a.matches, a.n = 10000
+				a.replayed_from, false, false, null, null, null, a.matches, a.n = 10000
 			from (
 				select a.*, row_number() over (order by a.delivery desc, a.number desc) as n,
 					a.status_after in ('delivered', 'cancelled', 'skipped') and not a.stale
@@ -136,7 +140,7 @@ const deliveriesSQL = `
 		union all
 		(
 			select l.delivery, l.event, l.endpoint, l.account, l.type, 'dead', l.reason, l.attempts, null, l.died_at,
-				l.last_status_code, l.last_error, l.replayed_from, false, false, l.matches, l.n = 10000
+				l.last_status_code, l.last_error, l.replayed_from, false, false, null, null, null, l.matches, l.n = 10000
 			from (
 				select l.*, row_number() over (order by l.delivery desc) as n,
 					@type::text is null or l.type = @type as matches
@@ -157,6 +161,33 @@ const deliveriesSQL = `
 		order by 1 desc
 		limit @limit
 	) d
+	left join lateral (
+		select e.status, exists (
+			select from endpoint_secrets s
+			where s.endpoint = e.id and (s.expires_at is null or s.expires_at > now())) as signs
+		from endpoints e
+		where d.status = 'pending' and e.id = d.endpoint
+		limit 1
+	) e on true
+	left join lateral (
+		select c.status, c.probe_at
+		from circuits c
+		where d.status = 'pending' and c.endpoint = d.endpoint
+		limit 1
+	) c on true
+	left join lateral (
+		select q.id
+		from queue q
+		where d.ordering_key is not null and q.endpoint = d.endpoint and q.ordering_key = d.ordering_key
+		order by q.sequence
+		limit 1
+	) first on true
+	left join lateral (
+		select p.delivery
+		from paused_keys p
+		where d.ordering_key is not null and p.endpoint = d.endpoint and p.ordering_key = d.ordering_key
+		limit 1
+	) paused on true
 	order by d.id desc`
 
 // Deliveries lists deliveries of every status, newest first.
@@ -168,23 +199,31 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Pa
 	rows, err := list(ctx, s, inOrder(query{deliveriesSQL, pgx.NamedArgs{
 		"from": from, "before": before, "id": uuid(q.ID), "event": uuid(q.Event), "account": uuid(q.Account),
 		"endpoint": uuid(q.Endpoint), "type": text(q.EventType), "status": text(string(q.Status)), "limit": q.Size() + 1,
-	}}, q.Paging), scanDelivery)
+	}}, q.Paging), scanDelivery(s.clock))
 	if err != nil {
 		return store.Page[postrider.Delivery]{}, fmt.Errorf("list deliveries: %w", err)
-	}
-	for i := range rows {
-		rows[i].item.NextAttemptAt = s.clock.Shown(rows[i].item.NextAttemptAt)
 	}
 	return cutExamined(rows, q.Paging), nil
 }
 
-func scanDelivery(row pgx.CollectableRow) (r examined[postrider.Delivery], err error) {
-	d := &r.item
-	err = row.Scan(toID(&d.ID), toID(&d.Event), toID(&d.Endpoint), toID(&d.Account), &d.EventType, &d.Status, &d.Reason,
-		&d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), &d.LastStatusCode, &d.LastError,
-		toID(&d.ReplayedFrom), &d.Suspected, &d.Parked, &r.matches, &r.last)
-	r.id = d.ID
-	return r, err
+// scanDelivery reads a delivery, with times as people see them, and decides on
+// why it waits.
+func scanDelivery(clock *store.Clock) pgx.RowToFunc[examined[postrider.Delivery]] {
+	now := clock.Wall()
+	return func(row pgx.CollectableRow) (r examined[postrider.Delivery], err error) {
+		d, f := &r.item, postrider.WaitFacts{}
+		err = row.Scan(toID(&d.ID), toID(&d.Event), toID(&d.Endpoint), toID(&d.Account), &d.EventType, &d.Status, &d.Reason,
+			&d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), &d.LastStatusCode, &d.LastError,
+			toID(&d.ReplayedFrom), &d.Suspected, &d.Parked, &f.Leased, toTime(&f.DueAt), &f.Endpoint, &f.Signs, &f.Circuit,
+			toTime(&f.ProbeAt), toID(&f.Head), toID(&f.PausedBy), &r.matches, &r.last)
+		r.id = d.ID
+		d.NextAttemptAt, f.DueAt = clock.Shown(d.NextAttemptAt), clock.Shown(f.DueAt)
+		f.Suspected, f.Parked = d.Suspected, d.Parked
+		if d.Status == postrider.Pending {
+			d.Waiting = f.Waiting(d.ID, now)
+		}
+		return r, err
+	}
 }
 
 // delivery returns one delivery, or postrider.ErrNotFound.

@@ -28,16 +28,32 @@ const (
 
 // The columns of the outermost select, in each branch's inner one in this
 // order: id, event, endpoint, account, type, status, reason, attempts,
-// next_at, finished_at, replayed_from, last_code, last_error, suspected, parked.
+// next_at, finished_at, replayed_from, last_code, last_error, suspected, parked, and then the
+// [postrider.WaitFacts] of pending ones: leased, until, endpoint_status, signs,
+// circuit_status, probe_at, head, paused_by.
 const (
 	selectPending = `
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
-		` + lastCode + ` as last_code, ` + lastError + ` as last_error, suspected, parked
+		` + lastCode + ` as last_code, ` + lastError + ` as last_error, suspected, parked, leased, until,
+		(select status from endpoints where endpoints.id = this.endpoint) as endpoint_status,
+		exists (
+			select 1 from endpoint_secrets
+			where endpoint_secrets.endpoint = this.endpoint and (expires_at is null or expires_at > @wall)) as signs,
+		(select status from circuits where circuits.endpoint = this.endpoint) as circuit_status,
+		(select probe_at from circuits where circuits.endpoint = this.endpoint) as probe_at,
+		case when ordering_key is not null then (
+			select first.id from queue first
+			where first.endpoint = this.endpoint and first.ordering_key = this.ordering_key
+			order by first.sequence limit 1) end as head,
+		case when ordering_key is not null then (
+			select delivery from paused_keys
+			where paused_keys.endpoint = this.endpoint and paused_keys.ordering_key = this.ordering_key) end as paused_by
 	from (
 		select id, event, endpoint, account, type, 'pending' as status, '' as reason,
 			claims - (token is not null) as attempts,
 			case when token is null and due_at < ` + neverSQL + ` then due_at end as next_at, null as finished_at, replayed_from,
-			lane = 3 as suspected, parked
+			lane = 3 as suspected, parked, token is not null as leased,
+			case when due_at < ` + neverSQL + ` then due_at end as until, ordering_key
 		from queue where `
 	filterPending = `
 			and id < @below and id >= @from and @status in ('', 'pending')
@@ -51,7 +67,7 @@ const (
 	selectDead = `
 	union all
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
-		last_code, last_error, 0, 0
+		last_code, last_error, 0, 0, 0, null, null, 0, null, null, null, null
 	from (
 		select delivery as id, event, endpoint, account, type, 'dead' as status, reason, attempts, null as next_at,
 			died_at as finished_at, replayed_from, last_status_code as last_code, last_error
@@ -68,7 +84,7 @@ const (
 	selectEnded = `
 	union all
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
-		` + lastCode + `, ` + lastError + `, 0, 0
+		` + lastCode + `, ` + lastError + `, 0, 0, 0, null, null, 0, null, null, null, null
 	from (
 		select delivery as id, event, endpoint, account, type, status_after as status,
 			case outcome when 'none' then error else '' end as reason,
@@ -112,10 +128,8 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Pa
 	if err != nil {
 		return store.Page[postrider.Delivery]{}, err
 	}
-	deliveries, err := list(ctx, s, ask, scanDelivery)
-	for i := range deliveries {
-		deliveries[i].NextAttemptAt = s.clock.Shown(deliveries[i].NextAttemptAt)
-	}
+	ask.args = append(ask.args, sql.Named("wall", micros(s.wall())))
+	deliveries, err := list(ctx, s, ask, scanDelivery(s.clock))
 	return store.Cut(deliveries, q.Paging, func(d postrider.Delivery) string { return key(d.ID) }), s.explain("list deliveries", err)
 }
 
@@ -149,10 +163,24 @@ func deliveriesQuery(q store.DeliveryQuery) (query, error) {
 		sql.Named("type", q.EventType), sql.Named("status", string(q.Status)))}, q.Paging), nil
 }
 
-func scanDelivery(rows *sql.Rows, d *postrider.Delivery) error {
-	return rows.Scan(toID(&d.ID), toID(&d.Event), toID(&d.Endpoint), toID(&d.Account), &d.EventType, toString(&d.Status),
-		&d.Reason, &d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), toID(&d.ReplayedFrom),
-		&d.LastStatusCode, &d.LastError, toFlag(&d.Suspected), toFlag(&d.Parked))
+// scanDelivery reads a delivery, with times as people see them, and decides on
+// why it waits.
+func scanDelivery(clock *store.Clock) func(*sql.Rows, *postrider.Delivery) error {
+	now := clock.Wall()
+	return func(rows *sql.Rows, d *postrider.Delivery) error {
+		var f postrider.WaitFacts
+		err := rows.Scan(toID(&d.ID), toID(&d.Event), toID(&d.Endpoint), toID(&d.Account), &d.EventType, toString(&d.Status),
+			&d.Reason, &d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), toID(&d.ReplayedFrom),
+			&d.LastStatusCode, &d.LastError, toFlag(&d.Suspected), toFlag(&d.Parked),
+			toFlag(&f.Leased), toTime(&f.DueAt), toString(&f.Endpoint), toFlag(&f.Signs), toString(&f.Circuit),
+			toTime(&f.ProbeAt), toID(&f.Head), toID(&f.PausedBy))
+		d.NextAttemptAt, f.DueAt = clock.Shown(d.NextAttemptAt), clock.Shown(f.DueAt)
+		f.Suspected, f.Parked = d.Suspected, d.Parked
+		if d.Status == postrider.Pending {
+			d.Waiting = f.Waiting(d.ID, now)
+		}
+		return err
+	}
 }
 
 // delivery reads one delivery inside the writer's transaction; it is
@@ -162,17 +190,16 @@ func delivery(ctx context.Context, tx *tx, account postrider.AccountID, id postr
 	if err != nil {
 		return postrider.Delivery{}, err
 	}
-	rows, err := tx.query(ctx, ask.text, ask.args...)
+	rows, err := tx.query(ctx, ask.text, append(ask.args, sql.Named("wall", micros(tx.wall)))...)
 	if err != nil {
 		return postrider.Delivery{}, err
 	}
-	found, err := collect(rows, scanDelivery)
+	found, err := collect(rows, scanDelivery(tx.clock))
 	if err != nil {
 		return postrider.Delivery{}, err
 	}
 	if len(found) == 0 {
 		return postrider.Delivery{}, postrider.ErrNotFound
 	}
-	found[0].NextAttemptAt = tx.clock.Shown(found[0].NextAttemptAt)
 	return found[0], nil
 }

@@ -63,7 +63,7 @@ func replayMakes(w *world) {
 	w.same("Replay", got, postrider.Delivery{
 		ID: id, Event: old.Event, Endpoint: e.ID, Account: e.Account, EventType: old.EventType,
 		Status: postrider.Pending, ReplayedFrom: old.ID,
-	}, cmpopts.IgnoreFields(postrider.Delivery{}, "NextAttemptAt"))
+	}, cmpopts.IgnoreFields(postrider.Delivery{}, "NextAttemptAt", "Waiting"))
 	w.near("when it is due", got.NextAttemptAt.Sub(w.now()), 0)
 	w.same("the stored delivery", w.delivery(id), got)
 	w.same("the old delivery", w.delivery(old.ID), old)
@@ -235,7 +235,7 @@ func cancelEnds(w *world) {
 	got, err := w.Cancel(w.Context(), store.Cancel{Account: e.Account, Delivery: old.ID})
 	w.ok(err)
 	want := old
-	want.Status, want.Reason = postrider.Cancelled, postrider.ReasonCancelled
+	want.Status, want.Reason, want.Waiting = postrider.Cancelled, postrider.ReasonCancelled, postrider.Waiting{}
 	w.same("Cancel", got, want, cmpopts.IgnoreFields(postrider.Delivery{}, "NextAttemptAt", "FinishedAt", "LastError"))
 	w.near("when it was finished", got.FinishedAt.Sub(w.now()), 0)
 	w.same("when it is due", got.NextAttemptAt.IsZero(), true)

@@ -210,6 +210,9 @@ func (b *Breaker) Quiet() bool {
 	return b.Closed() && b.Failures == 0 && b.Cooldown == 0 && b.FailingSince.IsZero()
 }
 
+// Accepts reports whether one of the last 20 answers was accepted.
+func (b *Breaker) Accepts() bool { return b.vouched > 0 }
+
 // Vouched reports whether the last answer was accepted.
 func (b *Breaker) Vouched() bool { return b.vouched == vouchedAnswers }
 

@@ -16,11 +16,13 @@ type Window struct {
 }
 
 // The bounds of the pause after a throttling answer with one slot left that
-// does not say how long to wait. An endpoint that accepts half of its attempts
-// is hardly slowed, and one that throttles all of them gets one a second.
+// does not say how long to wait: the greatest one of an endpoint that accepts
+// some of its attempts, and of one that accepts none. One that accepts a quarter
+// still gets 30 attempts a second.
 const (
-	minPause = 5 * time.Millisecond
-	maxPause = time.Second
+	minPause       = 5 * time.Millisecond
+	maxPauseOfSome = 100 * time.Millisecond
+	maxPause       = time.Second
 )
 
 // Slots returns how many attempts may be in flight, of limit.
@@ -58,8 +60,9 @@ func (w *Window) Accepted(limit int) {
 // Throttled halves the room, once a second at most, since attempts that were
 // in flight together are throttled together. It returns how long nothing may
 // start: 0 while more than one slot is left; else 5 ms, doubled by each
-// throttling answer in a row, up to a second.
-func (w *Window) Throttled(limit int, now time.Time) time.Duration {
+// throttling answer in a row, up to 100 ms where the endpoint accepts some of
+// its attempts, and up to a second where it accepts none.
+func (w *Window) Throttled(limit int, some bool, now time.Time) time.Duration {
 	if now.Sub(w.cutAt) >= time.Second {
 		w.cutAt = now
 		w.size = max(1, float64(w.Slots(limit))/2)
@@ -68,7 +71,11 @@ func (w *Window) Throttled(limit int, now time.Time) time.Duration {
 	if w.Slots(limit) > 1 {
 		return 0
 	}
-	w.pause = min(max(2*w.pause, minPause), maxPause)
+	most := maxPause
+	if some {
+		most = maxPauseOfSome
+	}
+	w.pause = min(max(2*w.pause, minPause), most)
 	return w.pause
 }
 

@@ -43,7 +43,7 @@ func windowSteps(t *testing.T, steps string) (slots []int, pauses []time.Duratio
 	t.Helper()
 	const limit = 8
 	var w postrider.Window
-	now := noon
+	now, some := noon, false
 	for _, step := range steps {
 		now = now.Add(sec)
 		switch step {
@@ -51,11 +51,13 @@ func windowSteps(t *testing.T, steps string) (slots []int, pauses []time.Duratio
 			w.Accepted(limit)
 		case 'r':
 			w.Restart(limit)
+		case 's':
+			some = true
 		case '!': // with the one before
 			now = now.Add(-sec)
 			fallthrough
 		case '-':
-			pauses = append(pauses, w.Throttled(limit, now))
+			pauses = append(pauses, w.Throttled(limit, some, now))
 		default:
 			t.Fatalf("no step is %q", step)
 		}
@@ -82,6 +84,9 @@ func TestWindow(t *testing.T) {
 		}},
 		{"up to a second", "------------", []int{4, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, []time.Duration{
 			0, 0, 5 * ms, 10 * ms, 20 * ms, 40 * ms, 80 * ms, 160 * ms, 320 * ms, 640 * ms, sec, sec,
+		}},
+		{"to a tenth of it where some are accepted", "s---------", []int{8, 4, 2, 1, 1, 1, 1, 1, 1, 1}, []time.Duration{
+			0, 0, 5 * ms, 10 * ms, 20 * ms, 40 * ms, 80 * ms, 100 * ms, 100 * ms,
 		}},
 		{"an accepted answer ends it", "------+-", []int{4, 2, 1, 1, 1, 1, 2, 1}, []time.Duration{
 			0, 0, 5 * ms, 10 * ms, 20 * ms, 40 * ms, 5 * ms,
@@ -139,7 +144,7 @@ func (m *windowMachine) accepted(t *rapid.T) {
 
 func (m *windowMachine) throttled(t *rapid.T) {
 	before := m.w.Slots(m.limit)
-	pause := m.w.Throttled(m.limit, m.now)
+	pause := m.w.Throttled(m.limit, false, m.now)
 	after := m.w.Slots(m.limit)
 	again := m.now.Sub(m.cutAt) < sec
 	if want := max(1, before/2); !again && after != want || again && after != before {

@@ -133,7 +133,7 @@ func (c *core) learn(now time.Time, ep *endpoint, it *item, pace time.Duration) 
 	case postrider.OutcomeAccepted:
 		ep.window.Accepted(ep.limit)
 	case postrider.OutcomeThrottled:
-		if pause := ep.window.Throttled(ep.limit, now); a.RetryAfter == 0 {
+		if pause := ep.window.Throttled(ep.limit, ep.breaker.Accepts(), now); a.RetryAfter == 0 {
 			ep.restUntil = later(ep.restUntil, now.Add(pause))
 		}
 	default:

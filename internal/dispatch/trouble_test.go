@@ -374,8 +374,10 @@ func TestThrottlingASingleSlotPausesUpToASecond(t *testing.T) {
 		pause(a503)
 	}
 	pause(a200)
-	pause(a429)
-	want := []int{5, 10, 20, 40, 80, 160, 320, 640, 1000, 1000, 0, 5}
+	for range 6 {
+		pause(a429)
+	}
+	want := []int{5, 10, 20, 40, 80, 160, 320, 640, 1000, 1000, 0, 5, 10, 20, 40, 80, 100}
 	for i := range want {
 		if pauses[i] != time.Duration(want[i])*time.Millisecond {
 			t.Fatalf("paused for %v, want %v ms", pauses, want)

@@ -30,7 +30,7 @@ type receivers struct {
 // that the endpoint was given, and keeps a ledger of its own.
 type receiver struct {
 	name, manner string
-	healthy      bool // every event must arrive
+	accepts      bool // every event in the end
 	delays       []int64
 	answer       func(request *http.Request, times int) int // times: how often the event came, this one included
 
@@ -53,9 +53,9 @@ func newReceivers() *receivers {
 	}
 	patient := []int64{0, 300, 300, 600, 600, 1000}
 	rs := &receivers{expected: map[string]bool{}, all: []*receiver{
-		{name: "healthy", manner: "accepts at once", healthy: true, delays: patient, answer: always(http.StatusNoContent)},
-		{name: "slow", manner: "accepts after half a second", healthy: true, delays: patient, answer: acceptSlowly},
-		{name: "flaky", manner: "fails three times, then accepts", delays: patient, answer: acceptFourth},
+		{name: "healthy", manner: "accepts at once", accepts: true, delays: patient, answer: always(http.StatusNoContent)},
+		{name: "slow", manner: "accepts after half a second", accepts: true, delays: patient, answer: acceptSlowly},
+		{name: "flaky", manner: "fails three times, then accepts", accepts: true, delays: patient, answer: acceptFourth},
 		{name: "dead", manner: "always fails; three attempts, then a dead letter", delays: []int64{0, 500, 500}, answer: always(http.StatusInternalServerError)},
 		{name: "gone", manner: "answers 410, which disables the endpoint", delays: patient, answer: always(http.StatusGone)},
 	}}
@@ -117,19 +117,31 @@ func (rs *receivers) published() int {
 	return len(rs.expected)
 }
 
-// verdict returns how many events did not reach a healthy receiver, and how
-// many requests to any of them were not authentic.
-func (rs *receivers) verdict() (missing, forged int) {
+// verdict returns how many of the published events each receiver that accepts
+// has not accepted yet, by its name, and how many requests to any receiver were
+// not authentic.
+func (rs *receivers) verdict() (missing map[string]int, forged int) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	missing = map[string]int{}
 	for _, r := range rs.all {
 		missed, bad := r.check(rs.expected)
 		forged += bad
-		if r.healthy {
-			missing += missed
+		if r.accepts && missed > 0 {
+			missing[r.name] = missed
 		}
 	}
 	return missing, forged
+}
+
+// accepting returns the names of the receivers that accept every event.
+func (rs *receivers) accepting() (names []string) {
+	for _, r := range rs.all {
+		if r.accepts {
+			names = append(names, r.name)
+		}
+	}
+	return names
 }
 
 // learn tells the receiver whose it is and with what requests are signed.

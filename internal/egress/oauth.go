@@ -24,7 +24,7 @@ const (
 	tokenAge      = time.Hour        // of one that does not say when it expires
 	tokenMargin   = 30 * time.Second // before it expires: as long as an attempt may last
 	tokenJitter   = 5 * time.Minute  // more of a margin, so that endpoints do not fetch together
-	tokenRefusals = time.Minute      // between two tokens that are given up since they were refused
+	refusalErrors = time.Minute      // between two tokens that are given up since they were refused
 	maxTokenBody  = 64 << 10
 )
 
@@ -153,7 +153,7 @@ func (g *grant) reject(token string, now time.Time) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if token == g.token && now.Sub(g.refused) >= tokenRefusals {
+	if token == g.token && now.Sub(g.refused) >= refusalErrors {
 		g.token, g.refused = "", now
 	}
 }
@@ -263,19 +263,19 @@ func (d *tokenDoor) fault(err error) error {
 	case !errors.As(err, &refusal):
 		return errors.New("token server answers without a token")
 	case slices.Contains(tokenErrors, refusal.ErrorCode):
-		return &tokenRefusal{refusal.Response.StatusCode, refusal.ErrorCode}
+		return &refusalError{refusal.Response.StatusCode, refusal.ErrorCode}
 	}
-	return &tokenRefusal{status: refusal.Response.StatusCode}
+	return &refusalError{status: refusal.Response.StatusCode}
 }
 
-// tokenRefusal is an answer without a token.
-type tokenRefusal struct {
+// refusalError is an answer without a token.
+type refusalError struct {
 	status int
 	code   string // one of tokenErrors; empty: the answer has none of them
 }
 
 // Error says what was answered.
-func (e *tokenRefusal) Error() string {
+func (e *refusalError) Error() string {
 	text := "token server answers " + strconv.Itoa(e.status)
 	if e.code != "" {
 		text += ", " + e.code
@@ -296,7 +296,7 @@ func tokenDetail(err error) string {
 	if way, ok := errors.AsType[*stageError](auth.err); ok {
 		return ": " + string(way.failure)
 	}
-	if refusal, ok := errors.AsType[*tokenRefusal](auth.err); ok {
+	if refusal, ok := errors.AsType[*refusalError](auth.err); ok {
 		return ": " + refusal.Error()
 	}
 	return ""

@@ -1,0 +1,185 @@
+package postgres_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/postgres"
+	"github.com/postrider/postrider/internal/testkit"
+)
+
+// pooler stands between a store and its server, and tells connections the number
+// of a process that is not the one of their session, as poolers do. It returns
+// the DSN of the database behind it.
+func pooler(t *testing.T, dsn string) string {
+	t.Helper()
+	socket := testkit.SharedCluster(t).Socket()
+	dir, err := os.MkdirTemp("", "pooler") // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "unix", filepath.Join(dir, filepath.Base(socket)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	t.Cleanup(serving.Wait)
+	t.Cleanup(func() { _ = listener.Close() })
+	serving.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { relay(t.Context(), client, socket) })
+		}
+	})
+	return strings.Replace(dsn, filepath.Dir(socket), dir, 1)
+}
+
+// relay carries one connection, with another process number in the message
+// BackendKeyData.
+func relay(ctx context.Context, client net.Conn, socket string) {
+	defer client.Close()
+	var dialer net.Dialer
+	server, err := dialer.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer client.Close()
+	asking.Go(func() {
+		_, _ = io.Copy(server, client)
+		_ = server.Close()
+	})
+	buffer := make([]byte, 32<<10)
+	for told := false; ; {
+		n, err := server.Read(buffer)
+		if at := bytes.Index(buffer[:n], []byte{'K', 0, 0, 0, 12}); at >= 0 && at+9 <= n && !told {
+			buffer[at+8] ^= 1
+			told = true
+		}
+		if _, late := client.Write(buffer[:n]); late != nil || err != nil {
+			return
+		}
+	}
+}
+
+// logged is a log that can be read.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+func TestBehindAPoolerTheHeartbeatDecides(t *testing.T) {
+	t.Parallel()
+	dsn := freshDSN(t)
+	log := &logged{}
+	s, err := postgres.Open(t.Context(), pooler(t, dsn), postgres.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		ctx, stop := context.WithCancel(t.Context())
+		held, ended := make(chan struct{}), make(chan error, 1)
+		var holding sync.WaitGroup
+		holding.Go(func() { ended <- s.Hold(ctx, 1, func(string) { close(held) }) })
+		select {
+		case <-held:
+		case err := <-ended:
+			t.Fatal(err)
+		}
+		roster, err := s.Beat(t.Context(), store.Beat{Incarnation: 1, TTL: time.Minute})
+		if err != nil || roster.Unlocked || len(roster.Shards) != store.Shards {
+			t.Errorf("Beat = %+v, %v; want every shard", roster, err)
+		}
+		stop()
+		holding.Wait()
+	}
+	roster, err := s.Beat(t.Context(), store.Beat{Incarnation: 2, TTL: time.Minute})
+	if err != nil || roster.Nodes != 2 || len(roster.Shards) != 0 {
+		t.Errorf("Beat of another node = %+v, %v; want that the first is alive", roster, err)
+	}
+	if n := log.count("the heartbeat decides"); n != 1 {
+		t.Errorf("the log says %d times that the heartbeat decides, want once", n)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// skewSQL puts another clock before the server's own, for sessions that look for
+// it there.
+const skewSQL = `
+	create schema skew;
+	create table skew.ahead (ahead interval not null);
+	insert into skew.ahead values ('0');
+	create function skew.clock_timestamp() returns timestamptz language sql volatile
+	return (select pg_catalog.clock_timestamp() + c.ahead from skew.ahead c)`
+
+func TestAStepOfTheServersClockChangesNothingThatIsDue(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
+		dsn := freshDSN(t)
+		own := connect(t, dsn)
+		if _, err := own.PgConn().Exec(t.Context(), skewSQL).ReadAll(); err != nil {
+			t.Fatal(err)
+		}
+		separator := "?"
+		if strings.Contains(dsn, "?") {
+			separator = "&"
+		}
+		skewed := dsn + separator + "search_path=public,skew,pg_catalog"
+		one, two := openAt(t, skewed), openAt(t, skewed)
+		before, began := one.Clock().Now(), time.Now()
+		if _, err := own.Exec(t.Context(), `update skew.ahead set ahead = $1`, by); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []*postgres.Store{one, two, one} {
+			wall, err := s.Now(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if off := time.Until(wall) - by; off.Abs() > time.Second {
+				t.Errorf("by %v: the time of day is off by %v", by, off)
+			}
+			if off := s.Clock().Now().Sub(before) - time.Since(began); off.Abs() > time.Second {
+				t.Errorf("by %v: the time that decides what is due is off by %v", by, off)
+			}
+		}
+		var version int64
+		var ahead time.Duration
+		if err := own.QueryRow(t.Context(), `select version, ahead * interval '1 microsecond' from clock`).Scan(&version, &ahead); err != nil {
+			t.Fatal(err)
+		}
+		if version != 2 || (ahead+by).Abs() > time.Second {
+			t.Errorf("by %v: the adjustment is %v in version %d, want one of %v", by, ahead, version, -by)
+		}
+	}
+}

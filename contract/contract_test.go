@@ -30,6 +30,7 @@ var unseen = map[string]string{
 	"replay-event 409 replay_pending": "another client has to replay the same dead letter at the same moment",
 	"Delivery.reason = system":        "it takes a store that lost data",
 	"DeadLetter.reason = system":      "it takes a store that lost data",
+	"release-delivery 200":            "a delivery is parked after the server died five times with it alone",
 	"Endpoint.warnings[]*":            "the last secret that does not expire cannot be revoked",
 	"Standing.reason = failing":       "an endpoint has to fail for six hours",
 }

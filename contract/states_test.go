@@ -14,6 +14,7 @@ func (c *caller) driveAccounts() {
 	c.want(409, "PATCH /accounts/"+unnamed, object{"uid": "acme"})
 	c.want(200, "PATCH /accounts/"+unnamed, object{"uid": "other"})
 	c.want(200, "PATCH /accounts/other", object{"uid": nil})
+	c.want(201, "POST /accounts", object{"uid": "second"}) // of a list that leaves out deleted ones
 	c.want(204, "DELETE /accounts/"+unnamed, nil)
 	c.want(200, "GET /accounts/"+unnamed, nil)
 	c.want(200, "GET /accounts/acme", nil)
@@ -154,10 +155,13 @@ func (c *caller) driveDeliveries() {
 		"/status/500": "rejected", "/status/429": "throttled", "http://127.0.0.1:1/": "unreachable", "/cut": "broken",
 	} {
 		kind := "is." + outcome
-		c.endpoint(kind, path, later)
+		id := c.endpoint(kind, path, later)
 		_, delivery := c.publish(kind)
 		c.attempted(delivery, outcome)
 		c.settled(delivery, "pending")
+		if outcome == "throttled" {
+			c.until("the endpoint is paced", "GET /endpoints/"+id+"/circuit", func(a answer) bool { return a.body["paced_until"] != nil })
+		}
 	}
 	c.endpoint("hangs", "/wait", later, object{"timeout_ms": 1000})
 	_, hangs := c.publish("hangs")
@@ -175,6 +179,7 @@ func (c *caller) driveDeliveries() {
 	c.want(409, "POST /deliveries/"+hangs+"/replay", nil)
 	c.want(200, "POST /deliveries/"+hangs+"/cancel", nil)
 	c.want(409, "POST /deliveries/"+hangs+"/cancel", nil)
+	c.want(409, "POST /deliveries/"+hangs+"/release", nil) // it is not parked
 	c.settled(hangs, "cancelled")
 	c.want(202, "POST /deliveries/"+ok+"/replay", nil)
 }

@@ -99,8 +99,8 @@ func (attemptView) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema
 	for i, f := range postrider.Failures {
 		names[i] = string(f)
 	}
-	s.Properties["error"].Description = "What went wrong, and after a colon a detail; null: nothing. With the outcome none, the reason of the decision. " +
-		"Else one of " + strings.Join(names, ", ") + "."
+	s.Properties["error"].Description = "Class of the failure, and after a colon a detail. Null: there was no failure. With the outcome none, the reason of the decision. " +
+		"Otherwise one of " + strings.Join(names, ", ") + "."
 	return s
 }
 

@@ -72,6 +72,12 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s).
 sim: ## Kill 100,000 simulated nodes, with large fan-outs and payloads that kill under way. Takes an hour.
 	go test ./internal/dispatch -count=1 -run CrashLoops -timeout 4h -args -kills 100000
 
+.PHONY: crash
+crash: ## Kill real servers 300 times on each store, with large fan-outs under way; see bench/README.md. Takes two hours.
+	go run ./bench/crash -store sqlite -kills 300 -max 12s -fanout 5000 -events 1000000 -limit 90m
+	go run ./bench/crash -store postgres -kills 300 -max 12s -fanout 5000 -events 1000000 -limit 90m
+	go run ./bench/crash -store postgres -nodes 3 -kills 300 -max 12s -fanout 5000 -events 1000000 -limit 90m
+
 .PHONY: bench
 bench: ## Measure publish, delivery and latency on this machine; see bench/README.md.
 	go run ./bench/run

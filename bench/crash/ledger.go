@@ -48,9 +48,11 @@ type verdict struct {
 	stray       int // accepted, and never acknowledged; the publisher gave up on none, so there is none
 	duplicates  int
 	unexplained int
-	open        int           // requests at the receiver at the kills
-	answered    int           // and those it had answered inside the windows before them
-	oldest      time.Duration // before its kill, of the answers that were not recorded
+	open        int             // requests at the receiver at the kills
+	answered    int             // and those it had answered inside the windows before them
+	oldest      time.Duration   // before its kill, of the answers that were not recorded
+	delays      []time.Duration // from a start to the first request
+	idle        int             // starts without one
 	faults      []string
 }
 
@@ -63,14 +65,14 @@ type verdict struct {
 // requests that the receiver had open plus those that it had answered inside
 // the window: more than these cannot have been in flight. Without kills the
 // bound is 0.
-func (l *ledger) check(r *receiver, window time.Duration) verdict {
+func (l *ledger) check(r *receiver, window time.Duration, fanOut int) verdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := verdict{requests: r.requests, refusals: l.refusals, faults: append(l.faults, r.faults...)}
 	for id, eventType := range l.acked {
-		for _, path := range pathsOf(eventType) {
+		for _, path := range pathsOf(eventType, fanOut) {
 			if len(r.arrivals[arrival{path, id}]) == 0 {
 				v.missing++
 				v.faults = append(v.faults, fmt.Sprintf("%s did not arrive at %s", id, path))
@@ -78,6 +80,14 @@ func (l *ledger) check(r *receiver, window time.Duration) verdict {
 		}
 	}
 	v.checkArrivals(l, r, window)
+	for _, s := range r.starts {
+		if s.first.IsZero() {
+			v.idle++
+			continue
+		}
+		v.delays = append(v.delays, s.first.Sub(s.at))
+	}
+	slices.Sort(v.delays)
 	return v
 }
 
@@ -137,6 +147,10 @@ func (v verdict) String() string {
 		"  duplicates %d, unexplained %d; at the kills %d requests were open and %d answered in the windows before\n"+
 		"  the oldest answer that a kill kept from being recorded was %v old\n",
 		v.requests, v.refusals, v.missing, v.stray, v.duplicates, v.unexplained, v.open, v.answered, v.oldest.Round(time.Millisecond))
+	if n := len(v.delays); n > 0 {
+		fmt.Fprintf(&text, "  from a start of a server to the first request after it: median %v, longest %v, of %d; %d were killed before\n",
+			v.delays[n/2].Round(time.Millisecond), v.delays[n-1].Round(time.Millisecond), n, v.idle)
+	}
 	for _, fault := range v.faults[:min(10, len(v.faults))] {
 		text.WriteString("  ! " + fault + "\n")
 	}

@@ -2,6 +2,11 @@
 // then proves from outside that nothing was lost.
 //
 //	go run ./bench/crash -store sqlite -kills 50 -events 20000 -terms 10
+//	go run ./bench/crash -store postgres -nodes 3 -kills 300 -min 200ms -max 12s -fanout 5000 -events 100000
+//
+// Without -max the kills are spread over the publishes; with it a server lives
+// for -min to -max and is started again at once. With -fanout so many endpoints
+// get an event each, again and again, beside what else is published.
 //
 // Two ledgers are kept outside the server: what publish answered, and what the
 // receiver answered. Publishers use idempotency keys and repeat a publish until
@@ -11,8 +16,13 @@
 //
 //   - every acknowledged event was accepted by each endpoint that subscribes,
 //   - no repeated publish was answered with another id,
-//   - every duplicate is explained by a kill (ledger.go says how), and
+//   - every duplicate is explained by a kill (ledger.go says how),
+//   - nothing is a dead letter,
+//   - every request that arrived is an attempt on record, and
 //   - the SIGTERM restarts of -terms led to no duplicate at all.
+//
+// It reports how long after each start of a server the first request arrived
+// while something was due.
 package main
 
 import (
@@ -38,6 +48,9 @@ type options struct {
 	publishers int
 	window     time.Duration
 	limit      time.Duration
+	nodes      int
+	min, max   time.Duration
+	fanOut     int
 	seed       uint64
 }
 
@@ -50,6 +63,10 @@ func main() {
 	flag.IntVar(&o.events, "events", 20_000, "events to publish during the kills")
 	flag.IntVar(&o.publishers, "publishers", 16, "publishes at a time")
 	flag.DurationVar(&o.window, "window", 500*time.Millisecond, "how long before a kill an answer may be that the kill kept from being recorded")
+	flag.IntVar(&o.nodes, "nodes", 1, "servers on one PostgreSQL; each kill takes one of them")
+	flag.DurationVar(&o.min, "min", 200*time.Millisecond, "with -max: how long a server lives at least")
+	flag.DurationVar(&o.max, "max", 0, "how long a server lives at most; 0: the kills are spread over the publishes")
+	flag.IntVar(&o.fanOut, "fanout", 0, "endpoints of the fan-outs that are under way during the kills; 0: none")
 	flag.DurationVar(&o.limit, "limit", 15*time.Minute, "give up after this long")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of the times of the kills")
 	flag.Parse()
@@ -78,7 +95,15 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := subscribe(ctx, server.Client(), r.url); err != nil {
+	servers := []*lab.Server{server}
+	for len(servers) < o.nodes {
+		another, err := l.StartNode(ctx, server)
+		if err != nil {
+			return err
+		}
+		servers = append(servers, another)
+	}
+	if err := subscribe(ctx, server.Client(), r.url, o.fanOut); err != nil {
 		return err
 	}
 	fmt.Printf("store %s, seed %d\n", o.store, o.seed)
@@ -86,10 +111,15 @@ func run(ctx context.Context, o options) (err error) {
 
 	r.misbehave.Store(true)
 	kills := phase{
-		name: "kill", server: server, receiver: r, events: o.events, publishers: o.publishers, times: o.kills, random: random,
-		restart: func(ctx context.Context) error {
+		name: "kill", servers: servers, receiver: r, events: o.events, publishers: o.publishers, times: o.kills, random: random,
+		min: o.min, max: o.max, fanOut: o.fanOut,
+		restart: func(ctx context.Context, s *lab.Server) error {
 			r.noteKill(time.Now())
-			return errors.Join(server.Process().Kill(), server.Restart(ctx))
+			if err := s.Process().Kill(); err != nil {
+				return err
+			}
+			r.noteStart(time.Now())
+			return s.Restart(ctx)
 		},
 	}
 	if err := kills.run(ctx, o.window); err != nil || o.terms == 0 {
@@ -97,10 +127,10 @@ func run(ctx context.Context, o options) (err error) {
 	}
 
 	terms := phase{
-		name: "term", server: server, receiver: r, publishers: o.publishers, times: o.terms, random: random,
+		name: "term", servers: servers, receiver: r, publishers: o.publishers, times: o.terms, random: random,
 		events: o.events * o.terms / max(1, o.kills),
-		restart: func(ctx context.Context) error {
-			return errors.Join(server.Process().Terminate(time.Minute), server.Restart(ctx))
+		restart: func(ctx context.Context, s *lab.Server) error {
+			return errors.Join(s.Process().Terminate(time.Minute), s.Restart(ctx))
 		},
 	}
 	return terms.run(ctx, 0)

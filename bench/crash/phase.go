@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,15 +23,31 @@ const account = "crash"
 var endpoints = map[string]string{"/all": "*", "/a": "crash.a", "/b": "crash.b"}
 
 // pathsOf returns where an event of the type must arrive.
-func pathsOf(eventType string) []string {
+func pathsOf(eventType string, fanOut int) []string {
+	if eventType == wide {
+		paths := []string{"/all"}
+		for i := range fanOut {
+			paths = append(paths, widePath(i))
+		}
+		return paths
+	}
 	return []string{"/all", map[string]string{"crash.a": "/a", "crash.b": "/b"}[eventType]}
 }
 
-func subscribe(ctx context.Context, c *client.Client, url string) error {
+// wide is the type of the events that the endpoints of the fan-out get.
+const wide = "crash.wide"
+
+func widePath(i int) string { return fmt.Sprintf("/wide/%d", i) }
+
+func subscribe(ctx context.Context, c *client.Client, url string, fanOut int) error {
 	if _, err := c.CreateAccount(ctx, client.NewAccount{UID: account}); err != nil {
 		return fmt.Errorf("create account: %w", err)
 	}
-	for path, pattern := range endpoints {
+	to := maps.Clone(endpoints)
+	for i := range fanOut {
+		to[widePath(i)] = wide
+	}
+	for path, pattern := range to {
 		_, err := c.CreateEndpoint(ctx, client.NewEndpoint{
 			Account: account, URL: url + path, EventTypes: []string{pattern}, Concurrency: 20, TimeoutMS: 5000,
 			Retry: &client.Retry{BaseMS: 100, Factor: 2, CapMS: 2000, MaxAttempts: 100, Jitter: "full"},
@@ -44,15 +62,18 @@ func subscribe(ctx context.Context, c *client.Client, url string) error {
 // phase publishes events while the server is restarted, and validates.
 type phase struct {
 	name       string
-	server     *lab.Server
+	servers    []*lab.Server
 	receiver   *receiver
 	events     int
 	publishers int
 	times      int
 	random     *rand.Rand
-	restart    func(context.Context) error
+	min, max   time.Duration // how long a server lives; zero: the kills are spread over the publishes
+	fanOut     int           // endpoints of an event that is published beside the others, one at a time
+	restart    func(context.Context, *lab.Server) error
 
 	next, acked atomic.Int64
+	calm        atomic.Bool // the restarts are over
 	published   ledger
 }
 
@@ -67,6 +88,9 @@ func (p *phase) run(ctx context.Context, window time.Duration) error {
 	for range p.publishers {
 		publishing.Go(func() { p.publish(publish) })
 	}
+	if p.fanOut > 0 {
+		publishing.Go(func() { p.publishWide(publish) })
+	}
 	if err := p.disturb(ctx); err != nil {
 		cancel()
 		publishing.Wait()
@@ -74,11 +98,15 @@ func (p *phase) run(ctx context.Context, window time.Duration) error {
 	}
 	publishing.Wait()
 	p.receiver.misbehave.Store(false)
+	p.calm.Store(true)
 	published := time.Since(began)
 	if err := p.untilEmpty(ctx); err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
-	v := p.published.check(p.receiver, window)
+	v := p.published.check(p.receiver, window, p.fanOut)
+	if err := p.checkRecords(ctx); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
 	fmt.Printf("%s: %d restarts, %d events acknowledged in %.0f s, queue empty after %.0f s\n%s",
 		p.name, p.times, len(p.published.acked), published.Seconds(), time.Since(began).Seconds(), v)
 	return v.err()
@@ -97,47 +125,95 @@ func (p *phase) publish(ctx context.Context) {
 			Data:           json.RawMessage(fmt.Sprintf(`{"n":%d}`, n)),
 			IdempotencyKey: fmt.Sprintf("%s-%d", p.name, n),
 		}
-		var receipt client.Receipt
-		for err := errors.New("not yet"); err != nil && ctx.Err() == nil; {
-			if receipt, err = p.server.Client().Publish(ctx, event); err != nil {
-				p.published.refused(err)
-				pause(ctx, 20*time.Millisecond)
-			}
-		}
-		if ctx.Err() != nil {
+		receipt, ok := p.insist(ctx, int(n), event)
+		if !ok {
 			return
 		}
 		p.published.ack(receipt.ID, event.Type)
 		p.acked.Add(1)
+		if p.max > 0 { // the kills take their time
+			pause(ctx, 100*time.Millisecond)
+		}
 		if n%10 == 0 {
 			p.again(ctx, event, receipt.ID)
 		}
 	}
 }
 
+// insist publishes an event until it is answered; false: ctx has ended.
+func (p *phase) insist(ctx context.Context, n int, event client.NewEvent) (receipt client.Receipt, ok bool) {
+	for ctx.Err() == nil {
+		receipt, err := p.servers[n%len(p.servers)].Client().Publish(ctx, event)
+		if err == nil {
+			return receipt, true
+		}
+		p.published.refused(err)
+		pause(ctx, 20*time.Millisecond)
+		n++ // another server may live
+	}
+	return client.Receipt{}, false
+}
+
+// publishWide publishes events for the endpoints of the fan-out, the next when
+// most of the one before has arrived, until the restarts are over.
+func (p *phase) publishWide(ctx context.Context) {
+	for n := 0; ctx.Err() == nil && !p.calm.Load() && p.acked.Load() < int64(p.events); n++ {
+		before := p.receiver.received()
+		receipt, ok := p.insist(ctx, n, client.NewEvent{
+			Account: account, Type: wide, Data: json.RawMessage(`{}`), IdempotencyKey: fmt.Sprintf("%s-wide-%d", p.name, n),
+		})
+		if !ok {
+			return
+		}
+		p.published.ack(receipt.ID, wide)
+		for ctx.Err() == nil && p.acked.Load() < int64(p.events) && p.receiver.received() < before+p.fanOut*4/5 {
+			pause(ctx, 20*time.Millisecond)
+		}
+	}
+}
+
 // again publishes an acknowledged event once more: the answer must be the same.
 func (p *phase) again(ctx context.Context, event client.NewEvent, id postrider.EventID) {
-	receipt, err := p.server.Client().Publish(ctx, event)
+	receipt, err := p.servers[0].Client().Publish(ctx, event)
 	if err == nil && (receipt.ID != id || !receipt.Duplicate) {
 		p.published.contradict(fmt.Sprintf("%s repeated is %s (duplicate %t)", id, receipt.ID, receipt.Duplicate))
 	}
 }
 
-// disturb restarts the server at random times, spread over the publishes.
+// disturb restarts servers at random times.
 func (p *phase) disturb(ctx context.Context) error {
+	if p.max == 0 {
+		return p.disturbEvenly(ctx)
+	}
+	for i := range p.times {
+		pause(ctx, p.min+time.Duration(p.random.Int64N(int64(p.max-p.min)+1)))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := p.restart(ctx, p.servers[p.random.IntN(len(p.servers))]); err != nil {
+			return fmt.Errorf("restart %d: %w", i+1, err)
+		}
+	}
+	p.acked.Store(int64(p.events)) // no more fan-outs
+	p.next.Store(int64(p.events))
+	return ctx.Err()
+}
+
+// disturbEvenly spreads the restarts over the publishes.
+func (p *phase) disturbEvenly(ctx context.Context) error {
 	slice := float64(p.events) / float64(max(1, p.times))
 	for i := range p.times {
 		due := int64(slice * (float64(i) + p.random.Float64()*0.9))
 		for p.acked.Load() < due && ctx.Err() == nil {
 			select {
-			case <-p.server.Process().Exited():
-				return fmt.Errorf("the server ended by itself:\n%s", p.server.Process().Tail())
+			case <-p.servers[0].Process().Exited():
+				return fmt.Errorf("the server ended by itself:\n%s", p.servers[0].Process().Tail())
 			default:
 				pause(ctx, time.Millisecond)
 			}
 		}
 		pause(ctx, time.Duration(p.random.Int64N(int64(20*time.Millisecond))))
-		if err := p.restart(ctx); err != nil {
+		if err := p.restart(ctx, p.servers[p.random.IntN(len(p.servers))]); err != nil {
 			return fmt.Errorf("restart %d: %w", i+1, err)
 		}
 	}
@@ -147,7 +223,7 @@ func (p *phase) disturb(ctx context.Context) error {
 // untilEmpty waits until the API lists no pending delivery.
 func (p *phase) untilEmpty(ctx context.Context) error {
 	for {
-		page, err := p.server.Client().Deliveries(ctx, client.DeliveryFilter{
+		page, err := p.servers[0].Client().Deliveries(ctx, client.DeliveryFilter{
 			Account: account, Status: postrider.Pending, Paging: client.Paging{Limit: 1},
 		})
 		if err == nil && len(page.Items) == 0 && page.Next == "" {
@@ -161,7 +237,7 @@ func (p *phase) untilEmpty(ctx context.Context) error {
 }
 
 func (p *phase) noDeadLetters(ctx context.Context) error {
-	page, err := p.server.Client().DeadLetters(ctx, client.DeadLetterFilter{Account: account})
+	page, err := p.servers[0].Client().DeadLetters(ctx, client.DeadLetterFilter{Account: account})
 	if err != nil {
 		return fmt.Errorf("list dead letters: %w", err)
 	}
@@ -169,6 +245,52 @@ func (p *phase) noDeadLetters(ctx context.Context) error {
 		return fmt.Errorf("there are dead letters, the first is %+v", page.Items[0])
 	}
 	return nil
+}
+
+// checkRecords demands that what arrived more than once is on record as often,
+// of up to 500 deliveries.
+func (p *phase) checkRecords(ctx context.Context) error {
+	c, checked, extra := p.servers[0].Client(), 0, 0
+	paths, err := p.paths(ctx)
+	if err != nil {
+		return err
+	}
+	for a, n := range p.receiver.repeated() {
+		if checked == 500 {
+			break
+		}
+		checked++
+		page, err := c.Deliveries(ctx, client.DeliveryFilter{Event: a.event, Endpoint: paths[a.path]})
+		if err != nil || len(page.Items) == 0 {
+			return errors.Join(fmt.Errorf("the delivery of %s to %s is not listed", a.event, a.path), err)
+		}
+		got := page.Items[0].Attempts
+		if got < n {
+			return fmt.Errorf("%d requests of %s arrived at %s, and %d attempts are on record", n, page.Items[0].ID, a.path, got)
+		}
+		extra += got - n
+	}
+	fmt.Printf("  of %d deliveries that arrived more than once every request is on record, and %d attempts that did not arrive\n", checked, extra)
+	return nil
+}
+
+// paths returns the endpoints by their paths.
+func (p *phase) paths(ctx context.Context) (map[string]postrider.EndpointID, error) {
+	paths := map[string]postrider.EndpointID{}
+	f := client.EndpointFilter{Account: account}
+	for {
+		page, err := p.servers[0].Client().Endpoints(ctx, f)
+		if err != nil {
+			return nil, fmt.Errorf("list endpoints: %w", err)
+		}
+		for _, e := range page.Items {
+			paths[strings.TrimPrefix(e.URL, p.receiver.url)] = e.ID
+		}
+		if page.Next == "" {
+			return paths, nil
+		}
+		f.Cursor = page.Next
+	}
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -26,9 +26,15 @@ type receiver struct {
 	open     int // requests that are not answered yet
 	arrivals map[arrival][]time.Time
 	kills    []kill
+	starts   []start
 	requests int
+	byEvent  map[arrival]int // requests, accepted or not
 	faults   []string
 }
+
+// start is when a server was started, and when the first request arrived after
+// that; zero: none did.
+type start struct{ at, first time.Time }
 
 // arrival is an event at an endpoint; its times are when it was accepted.
 type arrival struct {
@@ -64,7 +70,7 @@ func (r *receiver) close() error {
 func (r *receiver) startPhase() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.arrivals, r.kills, r.faults, r.requests = map[arrival][]time.Time{}, nil, nil, 0
+	r.arrivals, r.byEvent, r.kills, r.starts, r.faults, r.requests = map[arrival][]time.Time{}, map[arrival]int{}, nil, nil, nil, 0
 }
 
 func (r *receiver) noteKill(at time.Time) {
@@ -73,12 +79,21 @@ func (r *receiver) noteKill(at time.Time) {
 	r.kills = append(r.kills, kill{at, r.open})
 }
 
+func (r *receiver) noteStart(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.starts = append(r.starts, start{at: at})
+}
+
 // ServeHTTP accepts after up to 20 ms. While it misbehaves, it refuses one
 // request in 50.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.mu.Lock()
 	r.open++
 	r.requests++
+	if last := len(r.starts) - 1; last >= 0 && r.starts[last].first.IsZero() {
+		r.starts[last].first = time.Now()
+	}
 	r.mu.Unlock()
 	event, err := eventOf(request)
 	pause(context.WithoutCancel(request.Context()), time.Duration(rand.Int64N(int64(20*time.Millisecond))))
@@ -86,6 +101,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.open--
+	if err == nil {
+		r.byEvent[arrival{request.URL.Path, event}]++
+	}
 	switch {
 	case err != nil && request.Context().Err() == nil:
 		r.faults = append(r.faults, err.Error())
@@ -100,6 +118,26 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		r.arrivals[a] = append(r.arrivals[a], time.Now())
 		w.WriteHeader(http.StatusNoContent)
 	}
+}
+
+// received returns how many requests arrived.
+func (r *receiver) received() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.requests
+}
+
+// repeated returns what arrived more than once, and how often.
+func (r *receiver) repeated() map[arrival]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	repeated := map[arrival]int{}
+	for a, n := range r.byEvent {
+		if n > 1 {
+			repeated[a] = n
+		}
+	}
+	return repeated
 }
 
 func eventOf(request *http.Request) (postrider.EventID, error) {

@@ -25,13 +25,14 @@ const (
 	WaitSuspected        WaitReason = "suspected"         // until its turn among those that may kill a node
 	WaitScheduled        WaitReason = "scheduled"         // until its retry, or its first attempt, is due
 	WaitCircuitOpen      WaitReason = "circuit_open"      // until the endpoint is probed
+	WaitAskedToWait      WaitReason = "asked_to_wait"     // until the time that the receiver asked for with Retry-After
 	WaitDue              WaitReason = "due"               // it leaves as soon as the endpoint's window and rate let it
 )
 
 // WaitReasons lists every reason there is.
 var WaitReasons = []WaitReason{
 	WaitInFlight, WaitParked, WaitEndpointDeleted, WaitEndpointDisabled, WaitEndpointPaused, WaitNoSecret, WaitOrdering,
-	WaitSuspected, WaitScheduled, WaitCircuitOpen, WaitDue,
+	WaitSuspected, WaitScheduled, WaitCircuitOpen, WaitAskedToWait, WaitDue,
 }
 
 // WaitFacts are what decides on why a pending delivery waits.
@@ -43,6 +44,7 @@ type WaitFacts struct {
 	Signs             bool // the endpoint has a secret in force
 	Circuit           CircuitStatus
 	ProbeAt           time.Time  // of the circuit
+	PacedUntil        time.Time  // of the circuit
 	Head              DeliveryID // the first of its ordering key; zero: it keeps no order
 	PausedBy          DeliveryID // the dead letter that pauses its ordering key; zero: none does
 }
@@ -70,6 +72,8 @@ func (f WaitFacts) Waiting(id DeliveryID, now time.Time) Waiting {
 		return Waiting{Reason: WaitOrdering, For: f.PausedBy}
 	case f.DueAt.IsZero() && f.Head != id:
 		return Waiting{Reason: WaitOrdering, For: f.Head}
+	case f.PacedUntil.After(now) && !f.PacedUntil.Before(f.DueAt) && (!open || f.PacedUntil.After(f.ProbeAt)):
+		return Waiting{Reason: WaitAskedToWait, Until: f.PacedUntil}
 	case open && f.ProbeAt.After(now) && !f.DueAt.After(f.ProbeAt):
 		return Waiting{Reason: WaitCircuitOpen, Until: f.ProbeAt}
 	case scheduled:

@@ -43,6 +43,11 @@ func TestWaiting(t *testing.T) {
 		{"due after the probe", facts(func(f *postrider.WaitFacts) { f.Circuit, f.ProbeAt, f.DueAt = postrider.CircuitOpen, soon, later }), postrider.Waiting{Reason: postrider.WaitScheduled, Until: later}},
 		{"while the probe is due", facts(func(f *postrider.WaitFacts) { f.Circuit, f.ProbeAt = postrider.CircuitOpen, now }), postrider.Waiting{Reason: postrider.WaitCircuitOpen}},
 		{"while the probe is under way", facts(func(f *postrider.WaitFacts) { f.Circuit, f.ProbeAt = postrider.CircuitHalfOpen, soon }), postrider.Waiting{Reason: postrider.WaitCircuitOpen, Until: soon}},
+		{"while the receiver asked to wait", facts(func(f *postrider.WaitFacts) { f.PacedUntil, f.DueAt = later, soon }), postrider.Waiting{Reason: postrider.WaitAskedToWait, Until: later}},
+		{"due after the receiver asked to wait", facts(func(f *postrider.WaitFacts) { f.PacedUntil, f.DueAt = soon, later }), postrider.Waiting{Reason: postrider.WaitScheduled, Until: later}},
+		{"probed after the receiver asked to wait", facts(func(f *postrider.WaitFacts) { f.Circuit, f.PacedUntil, f.ProbeAt = postrider.CircuitOpen, soon, later }), postrider.Waiting{Reason: postrider.WaitCircuitOpen, Until: later}},
+		{"asked to wait until after the probe", facts(func(f *postrider.WaitFacts) { f.Circuit, f.PacedUntil, f.ProbeAt = postrider.CircuitOpen, later, soon }), postrider.Waiting{Reason: postrider.WaitAskedToWait, Until: later}},
+		{"long after the receiver asked to wait", facts(func(f *postrider.WaitFacts) { f.PacedUntil = now }), postrider.Waiting{Reason: postrider.WaitDue}},
 		{"behind a closed circuit", facts(func(f *postrider.WaitFacts) { f.Circuit = postrider.CircuitClosed }), postrider.Waiting{Reason: postrider.WaitDue}},
 	}
 	var met []postrider.WaitReason

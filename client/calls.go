@@ -91,11 +91,19 @@ func (c *Client) EventAttempts(ctx context.Context, id postrider.EventID, p Pagi
 	return get[Page[Attempt]](ctx, c, "/events/"+id.String()+"/attempts"+query(p))
 }
 
-// ReplayEvent delivers an event again, and returns the new deliveries. The
+// ReplayEvent delivers an event again, in as many requests as that takes, and
+// returns the new deliveries, with an error those of the requests before it. The
 // zero filter takes every endpoint that the event was for.
 func (c *Client) ReplayEvent(ctx context.Context, id postrider.EventID, f ReplayFilter) ([]Delivery, error) {
-	page, err := post[Page[Delivery]](ctx, c, "/events/"+id.String()+"/replay", f)
-	return page.Items, err
+	var all []Delivery
+	for {
+		answer, err := post[eventReplays](ctx, c, "/events/"+id.String()+"/replay", f)
+		all = append(all, answer.Items...)
+		if err != nil || answer.MadeBefore == nil {
+			return all, err
+		}
+		f.MadeBefore = *answer.MadeBefore
+	}
 }
 
 // CreateEndpoint creates an endpoint. Its secret is in the answer.

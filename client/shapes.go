@@ -483,6 +483,16 @@ type DeadLetterFilter struct {
 type ReplayFilter struct {
 	Endpoint postrider.EndpointID `json:"endpoint,omitzero"`
 	Status   postrider.Status     `json:"status,omitempty"`
+
+	// MadeBefore selects endpoints whose last delivery was made before the time.
+	// A call that has one can be repeated: what it replayed is not replayed again.
+	MadeBefore time.Time `json:"made_before,omitzero"`
+}
+
+// eventReplays is the answer to one of the requests of [Client.ReplayEvent].
+type eventReplays struct {
+	Items      []Delivery `json:"data"`
+	MadeBefore *time.Time `json:"made_before"` // nil: nothing is left
 }
 
 // NewKey is an API key to make.

@@ -33,7 +33,7 @@ type deliveryView struct {
 }
 
 type waitingView struct {
-	Reason   string  `json:"reason" enum:"in_flight,parked,endpoint_deleted,endpoint_disabled,endpoint_paused,no_secret,ordering,suspected,scheduled,circuit_open,due" doc:"in_flight: an attempt is under way or about to start. parked: a person has to release or discard it. endpoint_deleted: it is about to be cancelled. endpoint_disabled, endpoint_paused: until the endpoint is enabled or resumed. no_secret: the endpoint has no secret in force. ordering: another delivery of its ordering key goes first. suspected: it waits for its turn among the deliveries that may have ended a server. scheduled: until its retry is due. circuit_open: until the endpoint is probed. due: it leaves as soon as the endpoint's window and rate allow."`
+	Reason   string  `json:"reason" enum:"in_flight,parked,endpoint_deleted,endpoint_disabled,endpoint_paused,no_secret,ordering,suspected,scheduled,circuit_open,asked_to_wait,due" doc:"in_flight: an attempt is under way or about to start. parked: a person has to release or discard it. endpoint_deleted: it is about to be cancelled. endpoint_disabled, endpoint_paused: until the endpoint is enabled or resumed. no_secret: the endpoint has no secret in force. ordering: another delivery of its ordering key goes first. suspected: it waits for its turn among the deliveries that may have ended a server. scheduled: until its retry is due. circuit_open: until the endpoint is probed. asked_to_wait: until the time that the receiver asked for with Retry-After. due: it leaves as soon as the endpoint's window and rate allow."`
 	Until    *string `json:"until" format:"date-time" doc:"Time when the reason ends. Null: nobody knows."`
 	Delivery *string `json:"delivery" doc:"With ordering: the earlier delivery of the key, or the dead letter that pauses it. Else null."`
 }
@@ -84,8 +84,8 @@ type attemptView struct {
 	Duration      int64   `json:"duration_ms"`
 	Error         *string `json:"error"`
 	FinalURL      *string `json:"final_url" doc:"URL that the redirects led to, without its query. Null: no redirect was followed."`
-	RequestHead   *string `json:"request_head" doc:"First lines and headers of the request, without signatures and credentials. Lists of an event's attempts leave out heads and bodies."`
-	ResponseHead  *string `json:"response_head"`
+	RequestHead   *string `json:"request_head" doc:"Head of the request, without signatures and credentials. Heads and bodies come with the attempts of one delivery only. Null: nothing was sent, or it was accepted with an answer of at most 256 bytes, of which the body alone is kept."`
+	ResponseHead  *string `json:"response_head" doc:"Head of the answer. Null: there was none, or the request was accepted with an answer of at most 256 bytes."`
 	ResponseBody  *string `json:"response_body" doc:"At most the first 16 KiB of the answer's body. Null: there was none, or it is in response_body_base64."`
 	ResponseBytes *string `json:"response_body_base64,omitempty" contentEncoding:"base64" doc:"The body in base64 where it is not UTF-8."`
 	Stale         bool    `json:"stale" doc:"The attempt ended after another node had taken the delivery over. It did not change the delivery."`

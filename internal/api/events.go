@@ -4,13 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
 )
 
-// maxReplays is how many endpoints one replay of an event may reach.
-const maxReplays = 256
+// The bounds of one request to replay an event. What is left the next request
+// takes up.
+const (
+	maxReplays    = 5000
+	replaysAtOnce = 8               // transactions: stores commit them together
+	replayTime    = 3 * time.Second // after which no replay is begun
+)
 
 type eventView struct {
 	ID             string          `json:"id"`
@@ -39,8 +47,14 @@ type EventPath struct {
 }
 
 type eventReplay struct {
-	Endpoint *string `json:"endpoint,omitempty" minLength:"1" doc:"Replay to this endpoint alone."`
-	Status   *string `json:"status,omitempty" enum:"delivered,dead,cancelled,skipped" doc:"Replay only where the last delivery to an endpoint has this status."`
+	Endpoint   *string `json:"endpoint,omitempty" minLength:"1" doc:"Replay to this endpoint alone."`
+	Status     *string `json:"status,omitempty" enum:"delivered,dead,cancelled,skipped" doc:"Replay only where the last delivery to an endpoint has this status."`
+	MadeBefore *string `json:"made_before,omitempty" format:"date-time" doc:"Only where the last delivery was made before this time; default: the time of the request."`
+}
+
+type eventReplays struct {
+	Data       []deliveryView `json:"data" nullable:"false" doc:"The new deliveries."`
+	MadeBefore *string        `json:"made_before" format:"date-time" doc:"Not null: there is more to replay. Repeat the request with this made_before."`
 }
 
 func (rt *router) events() {
@@ -69,7 +83,7 @@ func (rt *router) events() {
 	handle(rt, route{
 		name: "replay-event", path: "POST /events/{event}/replay",
 		about: "Replay an event's deliveries that have ended",
-		tells: "The last delivery to each endpoint is replayed as a new delivery, unless it is pending.",
+		tells: "The last delivery to each endpoint is replayed as a new delivery, unless it is pending. Where there are more than one request replays, in 3 s and at most 5,000, the answer has a made_before; repeat the request with it for the rest. A request that has a made_before can be repeated: what it replayed is not replayed again.",
 		codes: []string{"conflict", "replay_pending", "gone"},
 		scope: write, status: 202, body: eventReplay{}, empty: true,
 	}, rt.replayEvent)
@@ -152,7 +166,7 @@ func (s *server) listEventAttempts(ctx context.Context, in *struct {
 // replayEvent replays the last delivery to each endpoint. Those that cannot be
 // replayed, because another replay was faster or the endpoint was deleted, are
 // left out of the answer; when none can, the answer is why.
-func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[list[deliveryView]], error) {
+func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[eventReplays], error) {
 	var body eventReplay
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return nil, err
@@ -161,57 +175,123 @@ func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[list[de
 	if err != nil {
 		return nil, err
 	}
-	last, err := s.lastDeliveries(ctx, e, body)
+	before, err := s.nextMillisecond(ctx)
 	if err != nil {
 		return nil, err
 	}
-	answer := list[deliveryView]{Data: []deliveryView{}}
+	last, err := s.lastDeliveries(ctx, e, body, &before)
+	if err != nil {
+		return nil, err
+	}
+	answer := eventReplays{Data: []deliveryView{}}
+	if len(last) > maxReplays {
+		last, answer.MadeBefore = last[:maxReplays], instantOrNull(before)
+	}
 	var refused error
-	for _, d := range last {
-		replay, err := s.replay(ctx, d)
+	for _, made := range s.replayAll(ctx, last) {
 		switch {
-		case errors.Is(err, postrider.ErrConflict):
-			refused = err
-		case err != nil:
-			return nil, err
+		case made.begun && errors.Is(made.err, postrider.ErrConflict):
+			refused = made.err
+		case made.err != nil:
+			return nil, made.err
+		case made.begun:
+			answer.Data = append(answer.Data, viewDelivery(made.replay))
 		default:
-			answer.Data = append(answer.Data, viewDelivery(replay))
+			answer.MadeBefore = instantOrNull(before)
 		}
 	}
-	if len(answer.Data) == 0 && refused != nil {
+	if len(answer.Data) == 0 && refused != nil && answer.MadeBefore == nil {
 		return nil, refused
 	}
 	return answered(answer), nil
 }
 
+// nextMillisecond returns a time that is after that of every id that was made
+// before the call, and not after that of any that is made after it.
+func (s *server) nextMillisecond(ctx context.Context) (time.Time, error) {
+	tick := time.NewTicker(100 * time.Microsecond)
+	defer tick.Stop()
+	next := store.NewID[postrider.DeliveryID](s.IDs).Time().Add(time.Millisecond)
+	for store.NewID[postrider.DeliveryID](s.IDs).Time().Before(next) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return next, ctx.Err()
+		}
+	}
+	return next, nil
+}
+
+// replayed is what became of one delivery of many that were to be replayed.
+type replayed struct {
+	begun  bool
+	replay postrider.Delivery
+	err    error
+}
+
+// replayAll replays deliveries, some at once, for as long as replayTime, and
+// answers in their order. After an error that is no conflict it begins no more.
+func (s *server) replayAll(ctx context.Context, deliveries []postrider.Delivery) []replayed {
+	all, start := make([]replayed, len(deliveries)), time.Now()
+	var next atomic.Int64
+	var broken atomic.Bool
+	var workers sync.WaitGroup
+	for range min(replaysAtOnce, len(deliveries)) {
+		workers.Go(func() {
+			for time.Since(start) < replayTime && !broken.Load() {
+				i := int(next.Add(1)) - 1
+				if i >= len(deliveries) {
+					return
+				}
+				all[i].begun = true
+				all[i].replay, all[i].err = s.replay(ctx, deliveries[i])
+				if all[i].err != nil && !errors.Is(all[i].err, postrider.ErrConflict) {
+					broken.Store(true)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	return all
+}
+
 // lastDeliveries returns the event's last delivery to each endpoint that the
-// body selects, without those that are pending.
-func (s *server) lastDeliveries(ctx context.Context, e postrider.Event, b eventReplay) ([]postrider.Delivery, error) {
+// body selects, without those that are pending: maxReplays of them, and one more
+// if there are more. Before is until when they were made, unless the body says.
+func (s *server) lastDeliveries(
+	ctx context.Context, e postrider.Event, b eventReplay, before *time.Time,
+) ([]postrider.Delivery, error) {
 	endpoint, err := filtered[postrider.EndpointID]("endpoint", value(b.Endpoint))
-	if err := errors.Join(notEmpty("endpoint", b.Endpoint), err, checkEnded("status", b.Status)); err != nil {
+	err = errors.Join(notEmpty("endpoint", b.Endpoint), err, checkEnded("status", b.Status))
+	if b.MadeBefore != nil {
+		at, timeErr := time.Parse(time.RFC3339, *b.MadeBefore)
+		if *before = at; timeErr != nil {
+			err = errors.Join(err, invalid("made_before", "must be a time, by RFC 3339"))
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	query := store.DeliveryQuery{Account: e.Account, Event: e.ID, Endpoint: endpoint, Paging: store.Paging{Limit: store.MaxLimit}}
 	seen := map[postrider.EndpointID]bool{}
 	var last []postrider.Delivery
-	for {
+	for len(last) <= maxReplays {
 		deliveries, err := s.Store.Deliveries(ctx, query)
 		if err != nil {
 			return nil, err
 		}
 		for _, d := range deliveries.Items { // newest first
-			if !seen[d.Endpoint] && d.Status != postrider.Pending && (b.Status == nil || string(d.Status) == *b.Status) {
+			wanted := d.Status != postrider.Pending && (b.Status == nil || string(d.Status) == *b.Status)
+			if !seen[d.Endpoint] && wanted && d.ID.Time().Before(*before) {
 				last = append(last, d)
 			}
 			seen[d.Endpoint] = true
 		}
-		if len(last) > maxReplays {
-			return nil, conflict("the event has more deliveries than one request may replay; name an endpoint or a status")
-		}
 		if query.Cursor = deliveries.Next; query.Cursor == "" {
-			return last, nil
+			break
 		}
 	}
+	return last, nil
 }
 
 func checkEnded(field string, status *string) error {

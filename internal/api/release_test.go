@@ -51,8 +51,9 @@ func TestAParkedDeliveryIsReleased(t *testing.T) {
 		t.Errorf("another account's key releases it: %d %s", got.status, got.text)
 	}
 	released := w.want(200, release, "")
-	if released.body["status"] != "pending" || released.body["next_attempt_at"] == nil {
-		t.Errorf("released, it is %s; want it due", released.text)
+	waiting, _ := released.body["waiting"].(map[string]any)
+	if released.body["status"] != "pending" || waiting["reason"] != "suspected" {
+		t.Errorf("released, it is %s; want it to wait for its turn", released.text)
 	}
 	w.want(409, release, "")
 	w.settle(acme.endpoint, postrider.Attempt{StatusCode: 200})

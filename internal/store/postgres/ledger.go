@@ -83,7 +83,7 @@ const deliveriesSQL = `
 			order by a.number desc
 			limit 1), ''),
 		d.replayed_from, d.suspected, d.parked, coalesce(d.leased, false), d.until, coalesce(e.status, ''),
-		coalesce(e.signs, false), coalesce(c.status, ''), c.probe_at, first.id, paused.delivery, d.matches, d.last
+		coalesce(e.signs, false), coalesce(c.status, ''), c.probe_at, c.paced_until, first.id, paused.delivery, d.matches, d.last
 	from (
 		(
 			select q.id, q.event, q.endpoint, q.account, q.type, 'pending' as status, '' as reason,
@@ -170,7 +170,7 @@ const deliveriesSQL = `
 		limit 1
 	) e on true
 	left join lateral (
-		select c.status, c.probe_at
+		select c.status, c.probe_at, c.paced_until
 		from circuits c
 		where d.status = 'pending' and c.endpoint = d.endpoint
 		limit 1
@@ -215,7 +215,7 @@ func scanDelivery(clock *store.Clock) pgx.RowToFunc[examined[postrider.Delivery]
 		err = row.Scan(toID(&d.ID), toID(&d.Event), toID(&d.Endpoint), toID(&d.Account), &d.EventType, &d.Status, &d.Reason,
 			&d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), &d.LastStatusCode, &d.LastError,
 			toID(&d.ReplayedFrom), &d.Suspected, &d.Parked, &f.Leased, toTime(&f.DueAt), &f.Endpoint, &f.Signs, &f.Circuit,
-			toTime(&f.ProbeAt), toID(&f.Head), toID(&f.PausedBy), &r.matches, &r.last)
+			toTime(&f.ProbeAt), toTime(&f.PacedUntil), toID(&f.Head), toID(&f.PausedBy), &r.matches, &r.last)
 		r.id = d.ID
 		d.NextAttemptAt, f.DueAt = clock.Shown(d.NextAttemptAt), clock.Shown(f.DueAt)
 		f.Suspected, f.Parked = d.Suspected, d.Parked

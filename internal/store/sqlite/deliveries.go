@@ -30,7 +30,7 @@ const (
 // order: id, event, endpoint, account, type, status, reason, attempts,
 // next_at, finished_at, replayed_from, last_code, last_error, suspected, parked, and then the
 // [postrider.WaitFacts] of pending ones: leased, until, endpoint_status, signs,
-// circuit_status, probe_at, head, paused_by.
+// circuit_status, probe_at, paced_until, head, paused_by.
 const (
 	selectPending = `
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
@@ -41,6 +41,7 @@ const (
 			where endpoint_secrets.endpoint = this.endpoint and (expires_at is null or expires_at > @wall)) as signs,
 		(select status from circuits where circuits.endpoint = this.endpoint) as circuit_status,
 		(select probe_at from circuits where circuits.endpoint = this.endpoint) as probe_at,
+		(select paced_until from circuits where circuits.endpoint = this.endpoint) as paced_until,
 		case when ordering_key is not null then (
 			select first.id from queue first
 			where first.endpoint = this.endpoint and first.ordering_key = this.ordering_key
@@ -67,7 +68,7 @@ const (
 	selectDead = `
 	union all
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
-		last_code, last_error, 0, 0, 0, null, null, 0, null, null, null, null
+		last_code, last_error, 0, 0, 0, null, null, 0, null, null, null, null, null
 	from (
 		select delivery as id, event, endpoint, account, type, 'dead' as status, reason, attempts, null as next_at,
 			died_at as finished_at, replayed_from, last_status_code as last_code, last_error
@@ -84,7 +85,7 @@ const (
 	selectEnded = `
 	union all
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
-		` + lastCode + `, ` + lastError + `, 0, 0, 0, null, null, 0, null, null, null, null
+		` + lastCode + `, ` + lastError + `, 0, 0, 0, null, null, 0, null, null, null, null, null
 	from (
 		select delivery as id, event, endpoint, account, type, status_after as status,
 			case outcome when 'none' then error else '' end as reason,
@@ -173,7 +174,7 @@ func scanDelivery(clock *store.Clock) func(*sql.Rows, *postrider.Delivery) error
 			&d.Reason, &d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), toID(&d.ReplayedFrom),
 			&d.LastStatusCode, &d.LastError, toFlag(&d.Suspected), toFlag(&d.Parked),
 			toFlag(&f.Leased), toTime(&f.DueAt), toString(&f.Endpoint), toFlag(&f.Signs), toString(&f.Circuit),
-			toTime(&f.ProbeAt), toID(&f.Head), toID(&f.PausedBy))
+			toTime(&f.ProbeAt), toTime(&f.PacedUntil), toID(&f.Head), toID(&f.PausedBy))
 		d.NextAttemptAt, f.DueAt = clock.Shown(d.NextAttemptAt), clock.Shown(f.DueAt)
 		f.Suspected, f.Parked = d.Suspected, d.Parked
 		if d.Status == postrider.Pending {

@@ -42,7 +42,10 @@ func deliveriesWaiting(w *world) {
 	circuit.ProbeAt = w.now().Add(2 * long)
 	circuit = w.putCircuit(circuit)
 	w.near("until the probe", w.waits(id, because(postrider.WaitCircuitOpen)).Sub(w.now()), 2*long)
-	circuit.Status, circuit.ProbeAt = postrider.CircuitClosed, time.Time{}
+	circuit.PacedUntil = w.now().Add(3 * long)
+	circuit = w.putCircuit(circuit)
+	w.near("until the receiver asked for", w.waits(id, because(postrider.WaitAskedToWait)).Sub(w.now()), 3*long)
+	circuit.Status, circuit.ProbeAt, circuit.PacedUntil = postrider.CircuitClosed, time.Time{}, time.Time{}
 	w.putCircuit(circuit)
 
 	e = w.become(e, postrider.EndpointPaused)

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 //	drain                   end it with SIGTERM; it must exit with 0
 //	insist                  send SIGTERM, and more of them once it drains; they must end it
 //	crash                   end it with SIGKILL
-//	receiver [code…]        receive webhooks, and answer with the codes in turn, the last one for good, 0 never; sets RECEIVER
+//	receiver [code…]        receive webhooks, and answer with the codes in turn, the last one for good, 0 never, 429+60 with Retry-After: 60; sets RECEIVER
 //	received n              wait for the n-th webhook, and write it to the files head and body
 //	accepted n              wait until n webhooks were answered with 2xx, and write their webhook-sequence headers, in
 //	                        the order they came, to a file for each data.key
@@ -240,7 +240,8 @@ func (s *process) end(signal os.Signal) error {
 
 // inbox is where a script's webhooks go.
 type inbox struct {
-	codes []int
+	codes      []int
+	retryAfter string // with every answer that is no 2xx; empty: none
 
 	mu       sync.Mutex
 	requests []webhook
@@ -260,9 +261,13 @@ func receive(ts *testscript.TestScript, _ bool, args []string) {
 		r.codes = nil
 	}
 	for _, arg := range args {
-		answer, err := strconv.Atoi(arg)
+		code, wait, asks := strings.Cut(arg, "+")
+		answer, err := strconv.Atoi(code)
 		ts.Check(err)
 		r.codes = append(r.codes, answer)
+		if asks {
+			r.retryAfter = wait
+		}
 	}
 	server := httptest.NewServer(r)
 	ts.Defer(server.Close)
@@ -287,6 +292,9 @@ func (r *inbox) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if answer == 0 {
 		<-request.Context().Done()
 		return
+	}
+	if answer/100 != 2 && r.retryAfter != "" {
+		w.Header().Set("Retry-After", r.retryAfter)
 	}
 	w.WriteHeader(answer)
 }

@@ -316,6 +316,8 @@ func (c *caller) driveStatuses() {
 	deleted := c.endpoint("deleted", "/status/200")
 	c.want(200, "POST /endpoints/"+deleted+"/pause", nil)
 	_, waiting := c.publish("deleted")
+	c.want(200, "POST /endpoints/"+deleted+"/disable", nil)
+	c.settled(waiting, "pending") // it waits for the endpoint to be enabled
 	c.want(204, "DELETE /endpoints/"+deleted, nil)
 	c.settled(waiting, "cancelled")
 	for _, status := range []string{"enabled", "paused", "disabled"} {

@@ -99,7 +99,7 @@ func (c *demoCmd) config(dir string) app.Config {
 		OpsListen:      "127.0.0.1:0",
 		Dev:            true,
 		AnswerTimeout:  5 * time.Second,
-		BodyBudget:     64 << 20,
+		BodyBudget:     48 << 20,
 		Concurrency:    256,
 		DrainTimeout:   5 * time.Second,
 		MaxData:        64 << 10,

@@ -135,7 +135,7 @@ type Options struct {
 	MaxData  int   // of one event, in bytes; default 256 KiB, at most 1 MiB
 	MaxBatch int64 // of a batch's body, in bytes; default 8 MiB
 	// BodyBudget bounds the bytes of all bodies in memory, until their requests
-	// are answered; a key has at most a quarter of it. Default 64 MiB.
+	// are answered; a key has at most a quarter of it. Default 48 MiB.
 	BodyBudget int64
 	// AnswerTime is how long the store may take for a request, from its arrival
 	// or the end of its body, before it is answered 503. Default 5 s.
@@ -147,7 +147,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.MaxData = min(cmp.Or(o.MaxData, 256<<10), 1<<20)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 8<<20)
-	o.BodyBudget = cmp.Or(o.BodyBudget, 64<<20)
+	o.BodyBudget = cmp.Or(o.BodyBudget, 48<<20)
 	o.AnswerTime = cmp.Or(o.AnswerTime, 5*time.Second)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o

@@ -29,14 +29,17 @@ const (
 	restTime = time.Second
 	// smallBuffer is the size of the buffer that every body starts with, in bytes.
 	// A body that needs a larger one counts with its whole buffer.
-	smallBuffer = 16 << 10
+	smallBuffer = 4 << 10
+	// keptBuffer is the largest buffer that a request keeps until its answer, in
+	// bytes. A larger one is given back once its body is decoded.
+	keptBuffer = 64 << 10
 	// largeBuffer is the largest buffer that is kept for other bodies, in bytes.
 	largeBuffer = 1 << 20
 )
 
 // buffers holds the memory that bodies are read into, by its size. Decoding
 // copies what it keeps, so that it can be used again.
-var buffers = [...]buffersOf{{size: smallBuffer}, {size: 64 << 10}, {size: 256 << 10}, {size: largeBuffer}}
+var buffers = [...]buffersOf{{size: smallBuffer}, {size: 16 << 10}, {size: keptBuffer}, {size: 256 << 10}, {size: largeBuffer}}
 
 // buffersOf are the free buffers of one size.
 type buffersOf struct {
@@ -217,7 +220,7 @@ func (b *bodies) grow(in *intake, buf *bytes.Buffer, limit int64) error {
 // are decoded by as many goroutines as there are processors: while one is
 // decoded, its bytes are in memory twice.
 func (s *server) unpack(buf *bytes.Buffer, v any) error {
-	if buf.Cap() <= smallBuffer {
+	if buf.Cap() <= keptBuffer {
 		return jsonx.Decode(buf.Bytes(), v)
 	}
 	s.decoding <- struct{}{}

@@ -44,7 +44,7 @@ type share struct {
 func newBodies(whole, largest int64) *bodies {
 	most := whole / 4
 	return &bodies{
-		whole: whole, most: most, largest: min(largest, most/2), reserve: whole / 8, modest: most / 16,
+		whole: whole, most: most, largest: min(largest, most*3/4), reserve: whole / 8, modest: most / 16,
 		keys: map[postrider.KeyID]*share{}, reading: map[*intake]struct{}{},
 	}
 }

@@ -31,7 +31,7 @@ type Config struct {
 	Dev       bool   `name:"dev" setting:"" group:"Server" help:"Allow what only a laptop may: http, loopback and private targets, any port, readable logs."`
 
 	AnswerTimeout time.Duration `name:"answer-timeout" setting:"" group:"Server" default:"5s" help:"How long the store may take before a publish, or another write, is answered 503, 100ms to 1m. What was asked for may still be done then."`
-	BodyBudget    int           `name:"body-budget" setting:"" group:"Server" default:"67108864" help:"Bytes of request bodies in memory at once, until they are answered, at least 33554432. A key has at most a quarter of it; over that its requests are answered 429."`
+	BodyBudget    int           `name:"body-budget" setting:"" group:"Server" default:"50331648" help:"Bytes of request bodies in memory at once, until they are answered, at least 33554432. A key has at most a quarter of it; over that its requests are answered 429."`
 
 	Concurrency     int           `name:"concurrency" setting:"" group:"Delivery" default:"1024" help:"Attempts in flight at once on this node, 1 to 100000. Each endpoint has a limit of its own besides."`
 	HostConcurrency int           `name:"host-concurrency" setting:"" group:"Delivery" placeholder:"N" help:"Attempts in flight at once to one host, whosever endpoints they are. Default: a quarter of --concurrency, at least 64."`

@@ -17,7 +17,17 @@ const (
 	heapRoom     = 96 << 20 // bytes
 	mostPercent  = 400      // of what is in use
 	leastPercent = 50
+	// Large bodies come and go between two collections. This keeps what they leave
+	// from adding up: beyond it the collector works as often as it must.
+	leastLimit = 160 << 20 // bytes
+	limitRoom  = 32 << 20  // bytes, for stacks and the like
 )
+
+// memoryLimit returns the soft limit of memory for what is in use. It leaves
+// room for leastPercent of garbage.
+func memoryLimit(inUse uint64) int64 {
+	return int64(max(leastLimit, inUse+inUse*leastPercent/100+limitRoom))
+}
 
 // gcPercent returns the garbage collector's percentage for what is in use.
 func gcPercent(inUse uint64) int {
@@ -30,6 +40,7 @@ func tendHeap(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
+	_, limited := os.LookupEnv("GOMEMLIMIT")
 	inUse := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -38,6 +49,9 @@ func tendHeap(ctx context.Context) error {
 		if is := gcPercent(inUse[0].Value.Uint64()); is < was*9/10 || is > was*11/10 {
 			debug.SetGCPercent(is) // stops the world for a moment, so not for a trifle
 			was = is
+		}
+		if !limited {
+			debug.SetMemoryLimit(memoryLimit(inUse[0].Value.Uint64()))
 		}
 		select {
 		case <-tick.C:

@@ -21,3 +21,12 @@ func TestGarbageHasRoomAsTheHeapGrows(t *testing.T) {
 		}
 	}
 }
+
+func TestTheLimitOfMemoryLeavesRoomForGarbage(t *testing.T) {
+	t.Parallel()
+	for inUse, want := range map[uint64]int64{0: 160 << 20, 60 << 20: 160 << 20, 140 << 20: 242 << 20, 1 << 30: 1568 << 20} {
+		if got := memoryLimit(inUse); got != want {
+			t.Errorf("%d MiB in use: a limit of %d MiB, want %d", inUse>>20, got>>20, want>>20)
+		}
+	}
+}

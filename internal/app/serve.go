@@ -34,7 +34,7 @@ type ending struct {
 // on arriving. With half a second in which net/http keeps the connection of a
 // body that was cut, so that the client sees the answer, the end takes less than
 // a second.
-const bodyGrace = 250 * time.Millisecond
+const bodyGrace = 100 * time.Millisecond
 
 // listen binds address; log is marked with the server's name.
 func listen(ctx context.Context, address string, handler http.Handler, log *slog.Logger) (*server, error) {

@@ -1,9 +1,10 @@
 package storetest
 
 import (
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"slices"
 	"time"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"

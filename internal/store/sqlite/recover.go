@@ -109,21 +109,13 @@ func (r recovery) run(ctx context.Context, db *sql.DB) error {
 }
 
 func (r recovery) rows(ctx context.Context, tx *sql.Tx) error {
-	lost, err := tx.PrepareContext(ctx, recordLostSQL)
-	if err != nil {
-		return err
-	}
-	free, err := tx.PrepareContext(ctx, recoverSQL)
-	if err != nil {
-		return err
-	}
 	now, wall := sql.Named("now", micros(r.clock.Now())), sql.Named("wall", micros(r.clock.Wall()))
 	for _, id := range r.ids {
 		row := sql.Named("id", blob(id))
-		if _, err := lost.ExecContext(ctx, wall, row); err != nil {
+		if _, err := tx.ExecContext(ctx, recordLostSQL, wall, row); err != nil {
 			return err
 		}
-		_, err := free.ExecContext(ctx, now, row, sql.Named("alone", r.alone), sql.Named("park", postrider.ParkedAfter),
+		_, err := tx.ExecContext(ctx, recoverSQL, now, row, sql.Named("alone", r.alone), sql.Named("park", postrider.ParkedAfter),
 			sql.Named("suspect", postrider.SuspectedAfter))
 		if err != nil {
 			return err

@@ -37,10 +37,11 @@ var unseen = map[string]string{
 	"Standing.reason = failing":       "an endpoint has to fail for six hours",
 }
 
-// fleeting are states that pass by themselves, so that a request may miss them.
+// fleeting are states that depend on the moment, so that a request may miss them.
 var fleeting = map[string]string{
-	"Waiting.reason = suspected":        "from the death of a server until the delivery's next attempt",
-	"Waiting.reason = endpoint_deleted": "from the deletion of its endpoint until the delivery is cancelled",
+	"EventReplays.made_before is null: false": "a replay of more than 5,000 deliveries, or one that takes longer than 3 s",
+	"Waiting.reason = suspected":              "from the death of a server until the delivery's next attempt",
+	"Waiting.reason = endpoint_deleted":       "from the deletion of its endpoint until the delivery is cancelled",
 }
 
 // unseenOnSQLite are the states that only a database in a process of its own

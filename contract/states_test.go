@@ -161,6 +161,8 @@ func (c *caller) driveDeliveries() {
 		c.settled(delivery, "pending")
 		if outcome == "throttled" {
 			c.until("the endpoint is paced", "GET /endpoints/"+id+"/circuit", func(a answer) bool { return a.body["paced_until"] != nil })
+			_, next := c.publish(kind)
+			c.settled(next, "pending") // it waits until the receiver has had the time that it asked for
 		}
 	}
 	c.endpoint("hangs", "/wait", later, object{"timeout_ms": 1000})

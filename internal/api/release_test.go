@@ -16,7 +16,7 @@ func (w *world) park(endpoint string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	nodes := w.store.(store.Nodes) //nolint:errcheck,forcetypeassert // the memory store has the role
+	nodes := w.store.(store.Nodes) //nolint:forcetypeassert // the memory store has the role
 	for range postrider.SuspectedAfter + postrider.ParkedAfter {
 		claim := store.Claim{Token: 7<<32 | 1}
 		for _, lane := range postrider.Lanes {

@@ -101,7 +101,7 @@ func unwritable(err error) bool {
 
 // check returns why the store cannot be written; nil: it can.
 func (w *writes) check(ctx context.Context) error {
-	reason, probe := w.known(time.Now())
+	probe, reason := w.known(time.Now())
 	if probe == nil {
 		return reason
 	}
@@ -115,25 +115,25 @@ func (w *writes) check(ctx context.Context) error {
 	return cannot(w.refused)
 }
 
-// known returns what is known without a probe, or the end of the probe that has
-// to be waited for.
-func (w *writes) known(now time.Time) (reason error, probe <-chan struct{}) {
+// known returns the end of the probe that must be waited for, or, where probe is
+// nil, why writes fail; nil: they succeed.
+func (w *writes) known(now time.Time) (probe <-chan struct{}, reason error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case w.failed != nil && now.Sub(w.failedAt) < writeFailed:
-		return cannot(w.failed), nil
+		return nil, cannot(w.failed)
 	case w.underWay > 0 && now.Sub(w.moved) > writeHangs:
-		return fmt.Errorf("the store cannot be written: no write has ended for %v", now.Sub(w.moved).Round(time.Second)), nil
+		return nil, fmt.Errorf("the store cannot be written: no write has ended for %v", now.Sub(w.moved).Round(time.Second))
 	case w.failed == nil && now.Sub(w.at) < writeFresh:
 		return nil, nil
 	case w.probing == nil && now.Sub(w.probed) < probeEvery:
-		return cannot(w.refused), nil
+		return nil, cannot(w.refused)
 	case w.probing == nil:
 		w.probing = make(chan struct{})
 		w.asked <- struct{}{} // has room: no other probe is asked for
 	}
-	return nil, w.probing
+	return w.probing, nil
 }
 
 func cannot(err error) error {

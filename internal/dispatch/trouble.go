@@ -129,14 +129,14 @@ func (c *core) learn(now time.Time, ep *endpoint, it *item, pace time.Duration) 
 	was := ep.broken()
 	changed := ep.breaker.Record(a, it.probe, now, ep.policy.Circuit)
 	ep.silent = ep.breaker.Failures > 0 && (silent || ep.silent)
-	switch a.Outcome { //nolint:exhaustive // the others say nothing of how many attempts it takes
+	switch a.Outcome {
 	case postrider.OutcomeAccepted:
 		ep.window.Accepted(ep.limit)
 	case postrider.OutcomeThrottled:
 		if pause := ep.window.Throttled(ep.limit, ep.breaker.Accepts(), now); a.RetryAfter == 0 {
 			ep.restUntil = later(ep.restUntil, now.Add(pause))
 		}
-	default:
+	default: // the others say nothing of how many attempts it takes
 	}
 	if was && !ep.broken() {
 		ep.window.Restart(ep.limit)

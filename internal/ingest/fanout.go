@@ -64,8 +64,8 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 		}
 		in.holdBack(ctx)
 		in.letBulkThrough(ctx)
-		if ctx.Err() != nil {
-			return false, nil // the job's next chunk is due when its lease ends
+		if err := ctx.Err(); err != nil {
+			return false, err // the job's next chunk is due when its lease ends
 		}
 	}
 }

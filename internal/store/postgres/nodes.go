@@ -198,19 +198,25 @@ const lockNodeSQL = `
 // was one row alone.
 const reclaimSQL = `
 	with suspects as materialized (
-		select q.ctid as at, q.*
+		select q.ctid as at, q.id, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from,
+			q.deaths_alone
 		from queue q
 		where q.lane = 3 and q.token between @first and @last
 		for update
 	), others as materialized (
-		select q.ctid as at, q.*
+		select q.ctid as at, q.id, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from,
+			q.deaths_alone
 		from queue q
 		where q.lane <> 3 and q.token between @first and @last
 		limit @limit
 		for update
 	), held as materialized (
-		select h.*, h.deaths_alone + (h.lane = 3 and (select count(*) from suspects) = 1)::int as deaths
-		from (select * from suspects union all select * from others) h
+		select s.at, s.id, s.claims, s.event, s.endpoint, s.account, s.type, s.replayed_from,
+			s.deaths_alone + ((select count(*) from suspects) = 1)::int as deaths
+		from suspects s
+		union all
+		select o.at, o.id, o.claims, o.event, o.endpoint, o.account, o.type, o.replayed_from, o.deaths_alone
+		from others o
 	), lost as (
 		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, replayed_from)

@@ -199,7 +199,7 @@ const cancelDeletedSQL = `
 		select d.*
 		from endpoints e
 		cross join lateral (
-			select q.ctid as at, q.*
+			select q.ctid as at, q.id, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from
 			from queue q
 			where q.endpoint = e.id and q.due_at < 'infinity' and q.ordering_key is null
 			limit @limit
@@ -211,7 +211,7 @@ const cancelDeletedSQL = `
 		select d.*
 		from endpoints e
 		cross join lateral (
-			select q.ctid as at, q.*
+			select q.ctid as at, q.id, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from
 			from queue q
 			where q.endpoint = e.id and q.parked and q.ordering_key is null
 			limit @limit
@@ -220,9 +220,11 @@ const cancelDeletedSQL = `
 		where e.status = 'deleted'
 		limit @limit
 	), gone as materialized (
-		select * from waiting
+		select w.at, w.id, w.claims, w.event, w.endpoint, w.account, w.type, w.replayed_from
+		from waiting w
 		union all
-		select * from parked
+		select p.at, p.id, p.claims, p.event, p.endpoint, p.account, p.type, p.replayed_from
+		from parked p
 		limit @limit
 	), resumed as (
 		delete from paused_keys p

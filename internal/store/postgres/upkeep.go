@@ -220,11 +220,11 @@ const cancelDeletedSQL = `
 		where e.status = 'deleted'
 		limit @limit
 	), gone as materialized (
-		select w.at, w.id, w.claims, w.event, w.endpoint, w.account, w.type, w.replayed_from
-		from waiting w
+		select at, id, claims, event, endpoint, account, type, replayed_from
+		from waiting
 		union all
-		select p.at, p.id, p.claims, p.event, p.endpoint, p.account, p.type, p.replayed_from
-		from parked p
+		select at, id, claims, event, endpoint, account, type, replayed_from
+		from parked
 		limit @limit
 	), resumed as (
 		delete from paused_keys p

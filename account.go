@@ -52,12 +52,15 @@ type APIKey struct {
 	LastUsedAt time.Time // to the minute; zero: not yet
 }
 
-// Allows reports whether the key is in force at now and carries the scope.
-// webhooks:write includes webhooks:read.
-func (k APIKey) Allows(scope Scope, now time.Time) bool {
-	if !k.RevokedAt.IsZero() || (!k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt)) {
-		return false
-	}
+// ActiveAt reports whether the key is in force at now. A key that was revoked is
+// not, at any time.
+func (k APIKey) ActiveAt(now time.Time) bool {
+	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt))
+}
+
+// Allows reports whether the key carries the scope. webhooks:write includes
+// webhooks:read.
+func (k APIKey) Allows(scope Scope) bool {
 	return slices.Contains(k.Scopes, ScopeAdmin) ||
 		slices.Contains(k.Scopes, scope) ||
 		(scope == ScopeWebhooksRead && slices.Contains(k.Scopes, ScopeWebhooksWrite))

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/memory"
 )
 
 // TestAForeignKeySeesNothing asks every route of the document, with every id
@@ -196,6 +199,38 @@ func TestWhatOthersDoToAKeyIsSeenWithinSeconds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAKeyExpiresByTheTimeOfTheStore lets this machine's clock be an hour behind
+// the store's, and an hour ahead of it.
+func TestAKeyExpiresByTheTimeOfTheStore(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			clock := store.NewClock(nil)
+			clock.Follow(store.Reading{Asked: time.Now(), Answered: time.Now(), Wall: time.Now().Add(ahead)})
+			w := newWorldOver(t, memory.New(memory.Options{Clock: clock}), api.Options{})
+			// By this machine the first has expired and the second has not, or the other way round.
+			over := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeAdmin}, ExpiresAt: clock.Wall().Add(-30 * time.Minute)})
+			valid := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeAdmin}, ExpiresAt: clock.Wall().Add(30 * time.Minute)})
+			if got := w.do(over, "GET /events", ""); got.status != 401 {
+				t.Errorf("the store is %v ahead; a key that expired half an hour ago: %d, want 401", ahead, got.status)
+			}
+			got := w.do(valid, "GET /api-keys", "")
+			if got.status != 200 {
+				t.Fatalf("the store is %v ahead; a key in force: %d %s", ahead, got.status, got.text)
+			}
+			keys := got.data()
+			used := time.Now().Add(ahead).UTC().Format("2006-01-02T15:04:05.000000Z")
+			if keys[0]["last_used_at"] != used && keys[1]["last_used_at"] != used && keys[2]["last_used_at"] != used {
+				t.Errorf("the store is %v ahead; the keys are %v, want that one was used at %s", ahead, keys, used)
+			}
+			time.Sleep(30 * time.Minute)
+			if got := w.do(valid, "GET /events", ""); got.status != 401 {
+				t.Errorf("the store is %v ahead; at the end of its time a key is answered %d, want 401", ahead, got.status)
+			}
+		})
+	}
 }
 
 func TestAKeyIsReadOnceAndTouchedOnceAMinute(t *testing.T) {

@@ -49,8 +49,10 @@ type Store interface {
 	// PutCircuit is that of store.Queue.
 	PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error)
 
-	// Now returns the store's clock.
+	// Now returns the store's time of day.
 	Now(ctx context.Context) (time.Time, error)
+	// Clock returns the store's time as this process knows it.
+	Clock() *store.Clock
 }
 
 // Publisher takes events in, and makes their ids. When it returns without an

@@ -38,7 +38,7 @@ func MakeKey() (key string, hash [32]byte) {
 // so that a check costs microseconds; both caches are bounded, and strangers'
 // guesses cannot push out the keys that are in use.
 type keyring struct {
-	store      store.Access
+	store      Store
 	answerTime time.Duration // for the store to look a key up
 	log        *slog.Logger
 
@@ -46,7 +46,7 @@ type keyring struct {
 	epoch   int                     // counts forget, so that what was read before it is not kept after it
 	known   map[[32]byte]*cachedKey // the values are never changed
 	unknown map[[32]byte]time.Time
-	touched map[postrider.KeyID]time.Time
+	touched map[postrider.KeyID]time.Time // by this machine's clock, as all times above
 }
 
 type cachedKey struct {
@@ -55,9 +55,9 @@ type cachedKey struct {
 	epoch  int
 }
 
-func newKeyring(access store.Access, opts Options) *keyring {
+func newKeyring(s Store, opts Options) *keyring {
 	return &keyring{
-		store:      access,
+		store:      s,
 		answerTime: opts.AnswerTime,
 		log:        opts.Log,
 		known:      map[[32]byte]*cachedKey{},
@@ -69,20 +69,21 @@ func newKeyring(access store.Access, opts Options) *keyring {
 // noKey is the key of who has none.
 var noKey postrider.APIKey
 
-// check returns the key of the request's header, if it is in force. It is the
-// cache's own and not to be changed.
+// check returns the key of the request's header, if it is in force. A key expires
+// by the store's time of day, so that all nodes agree. The key is the cache's own
+// and must not be changed.
 func (k *keyring) check(ctx context.Context, header http.Header) (*postrider.APIKey, error) {
 	token, ok := bearer(header["Authorization"])
 	if !ok {
 		return nil, errUnauthorized
 	}
 	var text [maxToken]byte // on the stack, where a conversion would allocate
-	now := time.Now()
-	key, err := k.find(ctx, sha256.Sum256(text[:copy(text[:], token)]), now)
+	key, err := k.find(ctx, sha256.Sum256(text[:copy(text[:], token)]), time.Now())
 	if err != nil {
 		return nil, err
 	}
-	if !key.RevokedAt.IsZero() || (!key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt)) {
+	now := k.store.Clock().Wall()
+	if !key.ActiveAt(now) {
 		return nil, errUnauthorized
 	}
 	k.touch(ctx, key, now)
@@ -168,12 +169,12 @@ func makeRoom[K comparable, V any](cache map[K]V) {
 // touch notes the use of a key, once a minute. It is part of the request, so
 // that nothing is left to wait for when the server stops.
 func (k *keyring) touch(ctx context.Context, key *postrider.APIKey, now time.Time) {
-	if now.Sub(key.LastUsedAt) < keyTouched || !k.due(key.ID, now) {
+	if now.Sub(key.LastUsedAt) < keyTouched || !k.due(key.ID, time.Now()) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, touchTime)
 	defer cancel()
-	if err := k.store.TouchKey(ctx, key.ID, now.UTC().Truncate(time.Microsecond)); err != nil {
+	if err := k.store.TouchKey(ctx, key.ID, now); err != nil {
 		k.log.WarnContext(ctx, "last use of a key not noted", "key", *key, "error", err)
 	}
 }

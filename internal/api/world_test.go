@@ -44,7 +44,13 @@ func newWorld(tb testing.TB) *world {
 
 func newWorldOf(tb testing.TB, opts api.Options) *world {
 	tb.Helper()
-	w := &world{TB: tb, store: memory.New(memory.Options{}), ids: store.NewIDs(time.Now, nil), log: new(buffer), receiver: new(receiver)}
+	return newWorldOver(tb, memory.New(memory.Options{}), opts)
+}
+
+// newWorldOver returns an API over a store, with an admin's key.
+func newWorldOver(tb testing.TB, over store.Store, opts api.Options) *world {
+	tb.Helper()
+	w := &world{TB: tb, store: over, ids: store.NewIDs(over.Clock().Wall, nil), log: new(buffer), receiver: new(receiver)}
 	w.publisher = &publisher{store: w.store, ids: w.ids}
 	opts.Log = slog.New(slog.NewJSONHandler(w.log, nil))
 	w.handler = api.New(api.Deps{

@@ -41,10 +41,12 @@ func (t *trouble) broken() bool { return !t.breaker.Closed() }
 
 func (t *trouble) probing() bool { return t.stage == probeGranted || t.stage == probeFlying }
 
-// calm reports whether there is nothing to remember.
+// calm reports whether there is nothing to remember. A rate that another node
+// has spent counts from the start, before the first attempt fills the bucket.
 func (t *trouble) calm(now time.Time) bool {
 	return t.breaker.Quiet() && !t.storing && t.window.Open() && t.patience == postrider.Patience{} &&
-		!t.breaker.PacedUntil.After(now) && !t.restUntil.After(now) && !t.bucket.FullAt.After(now)
+		!t.breaker.PacedUntil.After(now) && !t.breaker.RateFullAt.After(now) &&
+		!t.restUntil.After(now) && !t.bucket.FullAt.After(now)
 }
 
 // slots returns how many attempts may be in flight: one for a probe, one to

@@ -10,7 +10,7 @@ FUZZTIME ?= 30s
 
 # Two test binaries at a time: several start a PostgreSQL of their own. The
 # timeout is a package's.
-TESTFLAGS ?= -p 2 -timeout 8m
+TESTFLAGS ?= -p 2 -timeout 15m
 
 .PHONY: help
 help: ## List the targets.

@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/client"
@@ -169,5 +171,21 @@ func TestAStartThatNeedsAPersonEndsAtOnce(t *testing.T) {
 		"--data-dir", t.TempDir(), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
 	if err := refusal(t.Context(), config, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("Run = %v, want that the database does not exist", err)
+	}
+}
+
+// TestAStartWithoutAUsableFolderEndsAtOnce starts a server on SQLite whose data
+// folder cannot be made.
+func TestAStartWithoutAUsableFolderEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, _ := parse(t, nil, "--data-dir", filepath.Join(file, "data"), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := refusal(ctx, config, slog.New(slog.DiscardHandler)); !errors.Is(err, syscall.ENOTDIR) {
+		t.Errorf("Run = %v, want that the folder cannot be made", err)
 	}
 }

@@ -49,9 +49,19 @@ func openStore(ctx context.Context, c StoreConfig, o opening) (store.Store, erro
 	return opened, nil
 }
 
-// mayPass reports whether an error of opening a store may pass by itself, so that
-// a server waits for it.
-func mayPass(err error) bool { return postgres.Temporary(err) || sqlite.Temporary(err) }
+// mayPass reports whether an error of opening the store may pass by itself, so
+// that a server waits for it. Each store knows its own errors: an error of the
+// system is one of the network on PostgreSQL, and one of the data folder on SQLite.
+func (c StoreConfig) mayPass(err error) bool {
+	dsn, dsnErr := c.dsn()
+	switch {
+	case dsnErr != nil:
+		return false
+	case dsn != "":
+		return postgres.Temporary(err)
+	}
+	return sqlite.Temporary(err)
+}
 
 // mustHaveStore refuses a data folder without a store, which opening it would
 // make.

@@ -145,6 +145,7 @@ func (c *core) claimed(now time.Time, in claimed) {
 		ep.asked[l] = 0
 		if in.err != nil {
 			c.credit(ep, -w.N)
+			c.unstocked(ep, w.N)
 			c.leased[l] -= w.N
 			c.expect(ep, l, now)
 			c.unused(l, w.N)
@@ -152,6 +153,7 @@ func (c *core) claimed(now time.Time, in claimed) {
 		}
 		state := in.got.Lanes[i]
 		c.credit(ep, state.Claimed-w.N)
+		c.unstocked(ep, w.N-state.Claimed)
 		c.leased[l] += state.Claimed - w.N
 		c.unused(l, w.N-state.Claimed)
 		if state.Suspects > 0 {

@@ -118,6 +118,7 @@ type endpoint struct {
 	held      [laneCount][]*item
 	credit    int // taken: held, in flight, asked for and admitted
 	inFlight  int
+	stuck     int            // of the credit, counted in the stock as what it cannot start
 	unsettled int            // attempts answered, not yet committed
 	asked     [laneCount]int // by the claim under way
 	turn      int            // counts starts, to share them among the lanes
@@ -272,9 +273,9 @@ func (c *core) act(now time.Time) *actions {
 	c.feedBulk(now)
 	c.nextRound(now)
 	c.start(now)
+	c.feelPressure(now)
 	c.restock(now)
 	c.claim(now)
-	c.feelPressure(now)
 	c.do.bulk = max(c.patient.len(), c.leased[bulkLane])
 	c.do.wakeAt = c.timers.next()
 	if at := c.claimsAt(); c.claimable.len() > 0 && now.Before(at) {
@@ -282,6 +283,9 @@ func (c *core) act(now time.Time) *actions {
 	}
 	if c.patient.len() > 0 && (c.roomOfBulk() > 0 || c.leased[bulkLane] > c.bulk.asked) {
 		c.do.wakeAt = sooner(c.do.wakeAt, now.Add(bulkStep))
+	}
+	if c.stock.aside.len() > 0 {
+		c.do.wakeAt = sooner(c.do.wakeAt, c.looked.Add(lookEvery))
 	}
 	if at := c.nextRoundAt(now); !at.IsZero() {
 		c.do.wakeAt = sooner(c.do.wakeAt, at)
@@ -399,6 +403,9 @@ func (c *core) changed(now time.Time, id postrider.EndpointID) {
 // for a probe, the timers.
 func (c *core) review(now time.Time, ep *endpoint) {
 	c.timers.remove(ep)
+	if ep.stuck > 0 && !ep.isStuck(now) {
+		c.unstick(&ep.stuck)
+	}
 	if ep.broken() && c.mayServe(ep) {
 		c.probe(now, ep)
 	}

@@ -9,6 +9,7 @@ type host struct {
 	endpoints int  // that are in memory
 	inFlight  int  // attempts
 	full      bool // it had no slot for one that waits
+	stuck     int  // of what its endpoints lease, counted in the stock as what it keeps from starting
 	waiting   ring // endpoints that could start something
 }
 
@@ -53,6 +54,7 @@ func (c *core) leaveHost(ep *endpoint) {
 		ep.startable = false
 	}
 	if h.endpoints == 0 {
+		c.unstick(&h.stuck)
 		delete(c.hosts, h.name)
 	}
 	ep.host = nil

@@ -34,6 +34,7 @@ func (c *core) dropUncovered(now time.Time, ep *endpoint) {
 func (c *core) release(ep *endpoint, it *item) {
 	c.do.release = append(c.do.release, release{store.Lease{Delivery: it.ID, Token: it.Token}, ep.id, laneIndex(it.Lane), ep.shard})
 	c.credit(ep, -1)
+	c.unstocked(ep, 1)
 	c.leased[laneIndex(it.Lane)]--
 	c.shards.busy[ep.shard]++ // until it is committed
 }

@@ -63,6 +63,7 @@ func (c *core) stored(now time.Time, in stored) {
 		token = d.Token
 		ep := c.endpoint(d.Endpoint)
 		c.credit(ep, -1)
+		c.unstocked(ep, 1)
 		c.leased[laneIndex(d.Lane)]--
 		c.review(now, ep)
 	}
@@ -153,7 +154,7 @@ func (c *core) startOne(now time.Time, ep *endpoint) {
 		return
 	}
 	it := ep.take(l)
-	c.stocked(now, ep, -1)
+	c.unstocked(ep, 1)
 	c.leased[l]--
 	if it.Lane == postrider.LaneBulk {
 		c.bulk.tokens--
@@ -185,7 +186,10 @@ func (c *core) fly(ep *endpoint, n int) {
 	ep.inFlight += n
 	c.inFlight += n
 	ep.host.inFlight += n
-	ep.host.full = ep.host.full && ep.host.waiting.len() > 0
+	if ep.host.full && ep.host.waiting.len() == 0 {
+		ep.host.full = false
+		c.unstick(&ep.host.stuck)
+	}
 	c.flying[ep.class] += n
 }
 

@@ -11,7 +11,7 @@ import "time"
 // that bound they would take all of it, and healthy endpoints would wait for
 // them.
 type stock struct {
-	stuck int  // of it, held by endpoints that cannot start it, about
+	stuck int  // of it, held by endpoints that cannot start it: the sum of their counts and their hosts'
 	aside ring // endpoints that are due and wait for room in that quarter
 }
 
@@ -49,37 +49,72 @@ func (c *core) setAside(ep *endpoint) {
 	}
 }
 
-// stocked notes that an endpoint leases n more, or starts -n.
+// stocked notes that an endpoint leases n more. What a full host keeps from
+// starting is counted at the host: all of it can start when the host has slots
+// again.
 func (c *core) stocked(now time.Time, ep *endpoint, n int) {
-	if ep.isStuck(now) {
-		c.stock.stuck = max(0, c.stock.stuck+n)
+	if !ep.isStuck(now) {
+		return
 	}
+	of := &ep.stuck
+	if ep.host != nil && ep.host.full {
+		of = &ep.host.stuck
+	}
+	*of += n
+	c.stock.stuck += n
 }
 
-// takeStock counts what is stuck, and gives back what is too much of it.
+// unstocked notes that an endpoint starts n, or does not have their leases any
+// more.
+func (c *core) unstocked(ep *endpoint, n int) {
+	of := &ep.stuck
+	if ep.stuck == 0 && ep.host != nil {
+		of = &ep.host.stuck
+	}
+	n = min(n, *of)
+	*of -= n
+	c.stock.stuck -= n
+}
+
+// unstick takes a count of an endpoint or a host out of the sum: nothing keeps
+// it from starting any more.
+func (c *core) unstick(of *int) {
+	c.stock.stuck -= *of
+	*of = 0
+}
+
+// takeStock counts what is stuck, and gives back what is too much of it. It
+// looks again at all endpoints that were set aside: some may not be stuck any
+// more.
 func (c *core) takeStock(now time.Time) {
 	s := &c.stock
-	s.stuck = 0
+	for _, h := range c.hosts {
+		c.unstick(&h.stuck)
+	}
 	for _, ep := range c.endpoints {
-		if ep.isStuck(now) {
-			s.stuck += ep.credit - ep.inFlight
-		}
+		c.unstick(&ep.stuck)
+		c.stocked(now, ep, ep.credit-ep.inFlight)
 	}
 	if s.stuck > c.mostStuck() {
 		for _, ep := range c.sorted() {
 			if s.stuck > c.mostStuck() && ep.isStuck(now) {
-				s.stuck -= ep.holds()
 				c.giveBack(now, ep)
 				c.review(now, ep)
 			}
 		}
 	}
+	c.lookAside(now, s.aside.len())
 }
 
 // restock looks again at endpoints that wait for room for what they cannot
 // start, where there is some.
 func (c *core) restock(now time.Time) {
-	for n := min(c.mostStuck()-c.stock.stuck, c.stock.aside.len()); n > 0; n-- {
+	c.lookAside(now, min(c.mostStuck()-c.stock.stuck, c.stock.aside.len()))
+}
+
+// lookAside looks again at n of the endpoints that were set aside.
+func (c *core) lookAside(now time.Time, n int) {
+	for ; n > 0; n-- {
 		ep := c.stock.aside.pop()
 		ep.aside = false
 		c.review(now, ep)

@@ -84,3 +84,27 @@ func TestEndpointsThatCannotStartLeaveRoomForOthers(t *testing.T) {
 		}
 	}
 }
+
+func TestEndpointsThatWaitForRoomInTheStockGetItAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, hosts := range []int{1, 3} { // of which each is full at first
+		d := newDesk(t, Options{Concurrency: 100, HostConcurrency: 30})
+		d.respond = func(*item) postrider.Attempt { return a200 }
+		var ids []postrider.EndpointID
+		for i := range 100 {
+			ids = append(ids, d.endpoint(fmt.Sprintf("%d.example", i%hosts), nil))
+		}
+		d.wait(2 * time.Second)
+		start := d.now
+		for _, id := range ids {
+			d.publish(id, 3)
+		}
+		d.wait(5 * time.Second)
+		if n := len(d.sent); n != 300 {
+			t.Fatalf("%d hosts: %d of 300 deliveries were sent", hosts, n)
+		}
+		if last := d.sent[299].left.Sub(start); last > 20*time.Millisecond {
+			t.Errorf("%d hosts: the last delivery was sent after %v, want 20ms at most", hosts, last)
+		}
+	}
+}

@@ -83,8 +83,10 @@ func (s *server) start(t *testing.T, more ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := slices.Concat([]string{"serve", "--log-format=text", "--data-dir", s.folder,
-		"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0"}, s.settings, more)
+	args := slices.Concat([]string{
+		"serve", "--log-format=text", "--data-dir", s.folder,
+		"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0",
+	}, s.settings, more)
 	s.process, s.log, s.reading = exec.Command(program, args...), new(bytes.Buffer), new(sync.WaitGroup)
 	s.process.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "POSTRIDER_") })
 	log, err := s.process.StderrPipe()

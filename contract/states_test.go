@@ -91,16 +91,22 @@ func (c *caller) driveOptions() {
 	c.want(409, "POST /endpoints", object{"account": "acme", "url": c.receiver.url, "event_types": []string{"x"}, "uid": "options"})
 	for _, change := range []object{
 		{"client_errors": "dead_letter", "order": "by_key", "on_dead": "pause", "payload": "raw", "compression": "gzip"},
-		{"circuit": object{"preset": "default"}}, {"circuit": object{"preset": "strict"}}, {"circuit": object{"preset": "windowed"}},
-		{"circuit": object{"failures": 3, "attempts": 20, "percent": 50}}, {"http2": true, "adaptive_timeout": true, "max_redirects": 3},
-		{"rate": object{"attempts": 5, "per_ms": 1000}}, {"retry": object{"base_ms": 1000, "factor": 2, "cap_ms": 5000, "max_attempts": 3, "jitter": "10%"}},
+		{"circuit": object{"preset": "default"}},
+		{"circuit": object{"preset": "strict"}},
+		{"circuit": object{"preset": "windowed"}},
+		{"circuit": object{"failures": 3, "attempts": 20, "percent": 50}},
+		{"http2": true, "adaptive_timeout": true, "max_redirects": 3},
+		{"rate": object{"attempts": 5, "per_ms": 1000}},
+		{"retry": object{"base_ms": 1000, "factor": 2, "cap_ms": 5000, "max_attempts": 3, "jitter": "10%"}},
 		{"headers": []object{{"name": "X-A", "value": "a"}, {"name": "X-B", "value": "b", "sensitive": true}}},
 		{"signature": object{"schemes": []any{"standard", "stripe", "github", "github-sha1", "slack", "svix", "timestamped", "plain"}}},
 		{"signature": object{"schemes": []any{"shopify"}}},
-		{"auth": object{"type": "basic", "username": "u", "password": "p"}}, {"auth": object{"type": "bearer", "token": "t"}},
+		{"auth": object{"type": "basic", "username": "u", "password": "p"}},
+		{"auth": object{"type": "bearer", "token": "t"}},
 		{"auth": object{"type": "api_key", "header": "X-Key", "key": "k"}},
 		{"auth": object{"type": "oauth2", "token_url": c.receiver.url + "/token", "client_id": "c", "client_secret": "s", "scopes": []string{"a"}, "audience": "b"}},
-		{"tls": object{"authorities": authority(c.T)}}, {"auth": nil, "tls": nil, "retry": nil, "rate": nil, "signature": nil},
+		{"tls": object{"authorities": authority(c.T)}},
+		{"auth": nil, "tls": nil, "retry": nil, "rate": nil, "signature": nil},
 		{"uid": nil, "description": nil, "url": c.receiver.url + "/other", "event_types": []string{"options", "more.*"}},
 	} {
 		c.want(200, "PATCH /endpoints/"+id, change)

@@ -88,7 +88,7 @@ func (signatureJSON) TransformSchema(r huma.Registry, s *huma.Schema) *huma.Sche
 	return s
 }
 
-// signatures returns the schemes, or the faults of those that cannot be read.
+// signatures returns the schemes and the faults of schemes that cannot be read.
 func (j signatureJSON) signatures() ([]postrider.Signature, error) {
 	var list []postrider.Signature
 	var faults []error

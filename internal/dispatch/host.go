@@ -2,8 +2,9 @@ package dispatch
 
 import "strings"
 
-// host is what all endpoints at one name share, whoever owns them: nobody uses
-// this node as a cannon.
+// host is the state of one host name. All endpoints at the name share its limit
+// of attempts, also endpoints of different accounts, so that no account can
+// direct all of the node's requests at one host.
 type host struct {
 	name      string
 	endpoints int  // that are in memory

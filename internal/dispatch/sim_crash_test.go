@@ -149,8 +149,8 @@ func (l *crashLoop) alive() (alive []*simNode) {
 	return alive
 }
 
-// kill ends a node as kill -9 does. That its connection to the store is gone is
-// seen at once, and whoever sees it takes over what it held; it is started again
+// kill ends a node as kill -9 does. Another node sees at once that its connection
+// to the store is gone, and takes over what it leased. The node is started again
 // soon.
 func (l *crashLoop) kill(n *simNode) {
 	n.alive = false

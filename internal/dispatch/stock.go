@@ -32,9 +32,9 @@ func (c *core) mayStock(now time.Time, ep *endpoint) bool {
 	return c.stock.stuck < c.mostStuck() || !ep.isStuck(now) || ep.class.degraded()
 }
 
-// shareOfStock returns how many deliveries a claim may ask for at the endpoint:
-// as many as for each of those that want to claim, and no more than it leaves
-// for those that publish.
+// shareOfStock returns how many deliveries a claim may ask for at the endpoint.
+// The free room is divided equally among the endpoints that want to claim. One
+// endpoint takes at most half of it, so that new deliveries can still be admitted.
 func (c *core) shareOfStock(ep *endpoint) int {
 	room := c.roomInStock()
 	leaves := (room - (ep.credit - ep.inFlight) + 1) / 2

@@ -180,11 +180,12 @@ func (p *phase) again(ctx context.Context, event client.NewEvent, id postrider.E
 	}
 }
 
-// disturb restarts servers at random times.
+// disturb restarts servers at random times, and tells every 25 times how far it is.
 func (p *phase) disturb(ctx context.Context) error {
 	if p.max == 0 {
 		return p.disturbEvenly(ctx)
 	}
+	began := time.Now()
 	for i := range p.times {
 		pause(ctx, p.min+time.Duration(p.random.Int64N(int64(p.max-p.min)+1)))
 		if ctx.Err() != nil {
@@ -192,6 +193,9 @@ func (p *phase) disturb(ctx context.Context) error {
 		}
 		if err := p.restart(ctx, p.servers[p.random.IntN(len(p.servers))]); err != nil {
 			return fmt.Errorf("restart %d: %w", i+1, err)
+		}
+		if done := i + 1; done%25 == 0 && done < p.times {
+			fmt.Printf("%s: %d of %d after %.0f s, %d requests received\n", p.name, done, p.times, time.Since(began).Seconds(), p.receiver.received())
 		}
 	}
 	p.acked.Store(int64(p.events)) // no more fan-outs

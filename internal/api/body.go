@@ -83,7 +83,8 @@ type intake struct {
 	key      postrider.KeyID
 	held     int64 // bytes that count
 	deadline time.Time
-	cut      atomic.Bool // by bodies.end
+	cut      atomic.Bool // by end: the server ends
+	over     bool        // all of it was read, or its deadline has passed
 }
 
 // readBody reads the body within its bounds of size and time.
@@ -114,16 +115,17 @@ func (s *server) readBody(a *answer, b body) error {
 	}
 	err := s.bodies.fill(in, b.buf, from, limit)
 	s.bodies.finish(in)
-	a.call.reading = time.Since(began)
+	now := time.Now()
+	a.call.reading = now.Sub(began)
 	if err == nil {
-		// Later the deadline would cancel a handler that is still at work. After a
-		// failed read it must stay: net/http reads the rest of the body.
-		in.expire(time.Time{})
+		in.over = true
+		// The deadline would cancel a handler that is still at work.
+		if in.deadline.Before(now.Add(s.answerTime(b.route))) {
+			in.expire(time.Time{})
+		}
 		return nil
 	}
-	if !isTimeout(err) {
-		in.expire(time.Now().Add(restTime))
-	}
+	in.over = isTimeout(err)
 	return readFault(err, limit)
 }
 
@@ -152,6 +154,12 @@ func tooLarge(limit int64) error {
 // expire sets when reading ends. A writer without deadlines is that of a test.
 func (in *intake) expire(at time.Time) {
 	_ = http.NewResponseController(in.writer).SetReadDeadline(at)
+}
+
+// end gives the body up: its deadline has passed, and stays so.
+func (in *intake) end() {
+	in.cut.Store(true)
+	in.expire(time.Unix(1, 0))
 }
 
 // arrived moves the deadline on for n bytes that arrived: by the time that they

@@ -57,9 +57,6 @@ func (b *boundary) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		id: requestID(), start: time.Now(), key: &noKey, header: r.Header,
 	}}
 	a.Header()["Request-Id"] = []string{a.call.id}
-	if r.ContentLength != 0 { // until a handler wants the body
-		_ = http.NewResponseController(w).SetReadDeadline(a.call.start.Add(restTime))
-	}
 	defer b.record(a) // of one that is cut short too
 	b.serve(a)
 }
@@ -73,7 +70,11 @@ func requestID() string {
 
 func (b *boundary) serve(a *answer) {
 	defer func() {
-		if cause := recover(); cause != nil {
+		switch cause := recover(); cause {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(cause)
+		default:
 			b.recovered(a, cause)
 		}
 	}()
@@ -154,6 +155,15 @@ func (a *answer) WriteHeader(status int) {
 		a.unrouted = true
 		return
 	}
+	a.head(status)
+}
+
+// head sends the status. Before it, net/http reads what is left of the body, for
+// at most restTime.
+func (a *answer) head(status int) {
+	if a.request.ContentLength != 0 && !a.intake.over && !a.intake.cut.Load() {
+		_ = http.NewResponseController(a.ResponseWriter).SetReadDeadline(time.Now().Add(restTime))
+	}
 	a.ResponseWriter.WriteHeader(status)
 }
 
@@ -180,9 +190,15 @@ func (a *answer) sends(n int) {
 	_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(a.began.Add(within))
 }
 
-// refuse answers with the problem that the error is.
+// refuse answers with the problem that the error is. When the server ends while
+// the body arrives, it closes the connection at once: net/http would keep it for
+// half a second where much of the body is left, and hold up the server's end.
 func (a *answer) refuse(err error) {
 	writeProblem(a, problemOf(a.call.in(a.request.Context()), err))
+	if a.intake.cut.Load() {
+		_ = http.NewResponseController(a.ResponseWriter).Flush() // a writer that cannot is that of a test
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // Unwrap lets deadlines be set on the connection.

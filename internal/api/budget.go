@@ -2,7 +2,6 @@ package api
 
 import (
 	"sync"
-	"time"
 
 	"github.com/postrider/postrider"
 )
@@ -55,6 +54,7 @@ func (b *bodies) begin(in *intake) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
+		in.end()
 		return errDraining
 	}
 	fits := b.fits(in, 1)
@@ -159,7 +159,6 @@ func (b *bodies) end() {
 	defer b.mu.Unlock()
 	b.ended = true
 	for in := range b.reading {
-		in.cut.Store(true)
-		in.expire(time.Unix(1, 0))
+		in.end()
 	}
 }

@@ -261,16 +261,21 @@ func TestTheEndOfTheServerCutsBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t, api.Options{})
 		var calls []*exchange
-		for range 300 {
-			calls = append(calls, e.begin(e.admin, "POST /events", 1000).send("{", 1, 1, 0))
+		begin := func(n int) {
+			for range n {
+				calls = append(calls, e.begin(e.admin, "POST /events", 1000).send("{", 1, 1, 0))
+				calls = append(calls, e.begin(e.admin, "POST /events/batch", 2<<20).send("{", 1, 1, 0))
+			}
 		}
+		begin(150)
 		synctest.Wait()
 		e.handler.EndBodies()
-		calls = append(calls, e.begin(e.admin, "POST /events", 1000).send("{", 1, 1, 0))
+		begin(1)
 		wait(t, calls...)
 		for _, c := range calls {
-			if c.answer.StatusCode != 503 || c.answer.Header.Get("Retry-After") == "" || c.took > time.Second || c.left {
-				t.Fatalf("%d %s after %v, want 503 at once", c.answer.StatusCode, c.text, c.took)
+			if c.answer.StatusCode != 503 || c.answer.Header.Get("Retry-After") == "" || c.closed > 0 || c.left {
+				t.Fatalf("%d %s after %v, closed after %v; want 503 and the end of the connection at once",
+					c.answer.StatusCode, c.text, c.took, c.closed)
 			}
 		}
 	})

@@ -213,15 +213,16 @@ func (p *problem) particulars(err error) {
 func writeProblem(a *answer, p *problem) {
 	header := a.Header()
 	maps.Copy(header, p.GetHeaders())
-	header.Del("Content-Length")
+	text, _ := json.Marshal(p) // of texts and numbers alone
+	text = append(text, '\n')
+	header.Set("Content-Length", strconv.Itoa(len(text)))
 	header.Del("Location")
 	header.Set("Content-Type", p.ContentType(""))
 	a.status, a.unrouted = p.Status, false
-	a.ResponseWriter.WriteHeader(p.Status)
+	a.head(p.Status)
 	if a.request.Method != http.MethodHead {
-		text, _ := json.Marshal(p) // of texts and numbers alone
 		a.sends(len(text))
-		_, _ = a.ResponseWriter.Write(append(text, '\n')) // a client that left is nobody to tell
+		_, _ = a.ResponseWriter.Write(text) // a client that left is nobody to tell
 	}
 }
 

@@ -230,11 +230,16 @@ func (s *server) admit(r route) func(huma.Context, func(huma.Context)) {
 // inTime returns ctx with the time that is left for the answer. The time that
 // the body took to arrive does not count.
 func (s *server) inTime(ctx context.Context, a *answer, r route) (context.Context, context.CancelFunc) {
+	return context.WithDeadlineCause(ctx, a.call.start.Add(a.call.reading+s.answerTime(r)), errNoAnswer)
+}
+
+// answerTime returns how long the answer may take, besides the body.
+func (s *server) answerTime(r route) time.Duration {
 	within := s.opts.AnswerTime + r.asks
 	if strings.HasPrefix(r.path, http.MethodGet) {
 		within = max(within, listTime)
 	}
-	return context.WithDeadlineCause(ctx, a.call.start.Add(a.call.reading+within), errNoAnswer)
+	return within
 }
 
 // letIn checks a request: first its headers, then its body, which it reads.

@@ -214,6 +214,9 @@ func TestPromise5TheNodeIsBehindOnlyByItsOwnFault(t *testing.T) {
 		{"not at an endpoint that has all it may have at once", true, func(ep *endpoint, _ time.Time) { ep.inFlight = ep.limit }, 0},
 		{"not at an endpoint that asked to wait", true, func(ep *endpoint, now time.Time) { ep.breaker.PacedUntil = now.Add(time.Hour) }, 0},
 		{"not at an endpoint whose rate is used up", true, func(ep *endpoint, now time.Time) { ep.restUntil = now.Add(time.Hour) }, 0},
+		{"not at an endpoint that failed last", true, func(ep *endpoint, _ time.Time) { ep.breaker.Failures = 1 }, 0},
+		{"not at an endpoint that shares its slots with others that do not answer", true, func(ep *endpoint, _ time.Time) { ep.class = chronic }, 0},
+		{"not at an endpoint that has to answer first", true, func(ep *endpoint, _ time.Time) { ep.inFlight, ep.host.inFlight = 1, 200 }, 0},
 		{"not at an endpoint whose host has all it may have at once", true, func(ep *endpoint, _ time.Time) { ep.host.inFlight = 1 << 20 }, 0},
 	} {
 		c, now := fixture(nil)

@@ -17,6 +17,7 @@ import (
 func (n *node) killed() {
 	n.set(func(l *line) { l.away = true })
 	n.cut()
+	synctest.Wait() // else a node that starts at once could still find the lock taken
 }
 
 func TestPromise8AKilledNodeIsReplacedWithinASecond(t *testing.T) {

@@ -319,10 +319,12 @@ func (c *core) late(now time.Time) bool {
 }
 
 // couldTake reports whether more of what is due for the endpoint could be
-// under way: neither it nor its host is at a limit of its own.
+// under way: it answered well last, and neither it nor its host is at a limit of
+// its own. The backlog of an endpoint that fails is the endpoint's fault.
 func (c *core) couldTake(now time.Time, ep *endpoint) bool {
-	return !c.gated(now, ep) && ep.inFlight < ep.slots() && !now.Before(ep.restUntil) &&
-		ep.host.inFlight < c.opts.HostConcurrency
+	return !c.gated(now, ep) && ep.class == healthy && ep.breaker.Failures == 0 &&
+		ep.inFlight < ep.slots() && !now.Before(ep.restUntil) &&
+		ep.host.inFlight < c.opts.HostConcurrency && !c.unproven(now, ep)
 }
 
 // lookEvery is how often the core looks at all of its endpoints.

@@ -27,8 +27,7 @@ type Policy struct {
 	Headers      []Header // sent besides our own
 	Auth         Auth
 	TLS          TLS
-	MaxRedirects int  // hops that an attempt follows; 0 to 3
-	HTTP2        bool // spoken with receivers that offer it
+	MaxRedirects int // hops that an attempt follows; 0 to 3
 	Compression  Compression
 }
 

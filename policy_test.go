@@ -29,7 +29,7 @@ var policyRows = []struct {
 		}
 		p.Rate, p.AdaptiveTimeout = postrider.Rate{Attempts: 100_000, Per: time.Hour}, true
 		p.Order, p.OnDead = postrider.OrderByKey, postrider.PauseOnDead
-		p.MaxRedirects, p.HTTP2, p.Compression = 3, true, postrider.CompressionGzip
+		p.MaxRedirects, p.Compression = 3, postrider.CompressionGzip
 		p.Circuit = postrider.CircuitPolicy{Failures: 1000, Percent: 100, Attempts: 60, Cooldown: 24 * hour, MaxCooldown: 24 * hour}
 	}, nil},
 	{

@@ -138,7 +138,6 @@ type Endpoint struct {
 	Auth         *Auth                 `json:"auth"` // nil: none
 	TLS          *TLS                  `json:"tls"`  // nil: nothing of its own
 	MaxRedirects int                   `json:"max_redirects"`
-	HTTP2        bool                  `json:"http2"`
 	Compression  postrider.Compression `json:"compression"`
 
 	Warnings   []string   `json:"warnings"`    // what keeps it from being sent to: no_secret, secrets_expire
@@ -174,7 +173,6 @@ type NewEndpoint struct {
 	Auth         *Auth                 `json:"auth,omitempty"`
 	TLS          *TLS                  `json:"tls,omitempty"`
 	MaxRedirects int                   `json:"max_redirects,omitempty"` // 0 to 3
-	HTTP2        bool                  `json:"http2,omitempty"`
 	Compression  postrider.Compression `json:"compression,omitempty"`
 
 	Secret  string   `json:"secret,omitempty"`   // brought along: whsec_…, whsk_… or 24 to 64 visible ASCII characters
@@ -211,7 +209,6 @@ type EndpointChange struct {
 	Auth         *Auth                 `json:"auth,omitempty"`          // one that is zero ends it
 	TLS          *TLS                  `json:"tls,omitempty"`           // one that is zero ends it
 	MaxRedirects *int                  `json:"max_redirects,omitempty"` // 0 to 3
-	HTTP2        *bool                 `json:"http2,omitempty"`
 	Compression  postrider.Compression `json:"compression,omitempty"`
 }
 

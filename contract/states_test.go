@@ -95,7 +95,7 @@ func (c *caller) driveOptions() {
 		{"circuit": object{"preset": "strict"}},
 		{"circuit": object{"preset": "windowed"}},
 		{"circuit": object{"failures": 3, "attempts": 20, "percent": 50}},
-		{"http2": true, "adaptive_timeout": true, "max_redirects": 3},
+		{"adaptive_timeout": true, "max_redirects": 3},
 		{"rate": object{"attempts": 5, "per_ms": 1000}},
 		{"retry": object{"base_ms": 1000, "factor": 2, "cap_ms": 5000, "max_attempts": 3, "jitter": "10%"}},
 		{"headers": []object{{"name": "X-A", "value": "a"}, {"name": "X-B", "value": "b", "sensitive": true}}},

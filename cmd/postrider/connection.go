@@ -34,7 +34,6 @@ type connectionFlags struct {
 	NoTLS          bool   `name:"no-tls" help:"No certificate and authorities of its own."`
 
 	MaxRedirects *int                  `placeholder:"N" help:"Redirects that are followed, 0 to 3. Default: 0."`
-	HTTP2        *bool                 `name:"http2" negatable:"" help:"Speak HTTP/2 with a receiver that offers it. Default: no."`
 	Compression  postrider.Compression `enum:",none,gzip" default:"" placeholder:"none|gzip" help:"How the body is compressed. Default: none."`
 }
 
@@ -263,7 +262,6 @@ func connectionDetails(e client.Endpoint) details {
 		{"auth", authText(e.Auth)},
 		{"tls", tlsText(e.TLS)},
 		{"max redirects", strconv.Itoa(e.MaxRedirects)},
-		{"http2", strconv.FormatBool(e.HTTP2)},
 		{"compression", string(e.Compression)},
 		{"verified", moment(optional(e.VerifiedAt))},
 	}

@@ -218,7 +218,7 @@ func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
 		Concurrency: optional(c.Concurrency), Signature: p.signature, Payload: c.Payload,
 		AdaptiveTimeout: optional(c.Adaptive), Circuit: p.circuit, Rate: p.rate, Order: c.Order, OnDead: c.OnDead,
 		ExpiryMS: optional(c.Expiry).Milliseconds(), Headers: own.headers, Auth: own.auth, TLS: own.tls,
-		MaxRedirects: optional(c.MaxRedirects), HTTP2: optional(c.HTTP2), Compression: c.Compression,
+		MaxRedirects: optional(c.MaxRedirects), Compression: c.Compression,
 		Secret: brought, KeyType: c.KeyType,
 	})
 	if err != nil {
@@ -271,7 +271,7 @@ func (c *endpointsUpdateCmd) Run(ctx context.Context, t terminal) error {
 		Concurrency: optional(c.Concurrency), Signature: p.signature, Payload: c.Payload,
 		AdaptiveTimeout: c.Adaptive, Circuit: p.circuit, Rate: p.rate, Order: c.Order, OnDead: c.OnDead,
 		ExpiryMS: optional(c.Expiry).Milliseconds(), Headers: own.headers, Auth: own.auth, TLS: own.tls,
-		MaxRedirects: c.MaxRedirects, HTTP2: c.HTTP2, Compression: c.Compression,
+		MaxRedirects: c.MaxRedirects, Compression: c.Compression,
 	}
 	if compact(change) == "{}" {
 		return misused("nothing to change: name at least one flag, as in --timeout 5s")

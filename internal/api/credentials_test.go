@@ -48,7 +48,7 @@ func (w *world) secretive(auth string) string {
 	got := w.want(201, "POST /endpoints", `{"account": "acme", "url": "https://acme.example/hooks", "event_types": ["*"],
 		"headers": [{"name": "X-Plain", "value": "p"}, {"name": "X-Hush", "value": "hush-h", "sensitive": true}],
 		"auth": `+auth+`,
-		"tls": {"certificate": "`+pemCert+`", "key": "`+pemKey+`"}, "max_redirects": 2, "http2": true, "compression": "gzip",
+		"tls": {"certificate": "`+pemCert+`", "key": "`+pemKey+`"}, "max_redirects": 2, "compression": "gzip",
 		"signature": {"schemes": ["standard", {"scheme": "github", "header": "X-Acme-Signature", "prefix": "sha256="}]}}`)
 	if strings.Contains(got.text, "hush") || strings.Contains(got.text, "PRIVATE") {
 		w.Errorf("the answer shows a secret: %s", got.text)
@@ -68,7 +68,7 @@ func TestAnEndpointsConnectionIsSetAndShownWithoutItsSecrets(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{
 		"headers": [{"name": "X-Plain", "value": "p", "sensitive": false}, {"name": "X-Hush", "value": null, "sensitive": true}],
 		"auth": {"type": "basic", "username": "u"}, "tls": {"certificate": "`+pemCert+`"},
-		"max_redirects": 2, "http2": true, "compression": "gzip", "verified_at": null,
+		"max_redirects": 2, "compression": "gzip", "verified_at": null,
 		"signature": {"schemes": ["standard", {"scheme": "github", "header": "X-Acme-Signature", "prefix": "sha256="}]}}`), &want); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestADefaultEndpointHasNothingOfItsOwn(t *testing.T) {
 	w := newWorld(t)
 	acme := w.tenant("acme")
 	got := w.want(200, "GET /endpoints/"+acme.endpoint, "")
-	want := map[string]any{"headers": []any{}, "auth": nil, "tls": nil, "max_redirects": 0.0, "http2": false, "compression": "none"}
+	want := map[string]any{"headers": []any{}, "auth": nil, "tls": nil, "max_redirects": 0.0, "compression": "none"}
 	for field, value := range want {
 		if diff := cmp.Diff(value, got.body[field]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", field, diff)
@@ -261,7 +261,6 @@ func TestFaultsOfAConnectionAreNamed(t *testing.T) {
 		{"nothing of tls", `"tls": {}`, []string{"tls"}},
 		{"no PEM", `"tls": {"authorities": "x"}`, []string{"tls.authorities"}},
 		{"redirects", `"max_redirects": 4, "compression": "br"`, []string{"max_redirects", "compression"}},
-		{"http2 is a boolean", `"http2": "yes"`, []string{"http2"}},
 		{"header of a scheme that has its own", `"signature": {"schemes": [{"scheme": "stripe", "header": "X-A"}]}`, []string{"signature.schemes[0].header"}},
 		{"prefix alone", `"signature": {"schemes": [{"scheme": "plain", "prefix": "x"}]}`, []string{"signature.schemes[0].header"}},
 		{"scheme of no name", `"signature": {"schemes": [{"header": "X-A"}]}`, []string{"signature.schemes[0].scheme"}},

@@ -84,12 +84,12 @@ func TestNullSetsAFieldBackToItsDefault(t *testing.T) {
 	path := "PATCH /endpoints/" + plain.id("id")
 	w.want(200, path, `{"uid": "e", "description": "d", "timeout_ms": 2000, "client_errors": "dead_letter", "concurrency": 3,
 		"expiry_ms": 86400000, "payload": "raw", "adaptive_timeout": true, "order": "by_key", "on_dead": "pause", "max_redirects": 2,
-		"http2": true, "compression": "gzip", "retry": {"delays_ms": [0]}, "circuit": {"preset": "never"},
+		"compression": "gzip", "retry": {"delays_ms": [0]}, "circuit": {"preset": "never"},
 		"signature": {"schemes": ["standard", "github"]}, "headers": [{"name": "X-A", "value": "a"}],
 		"rate": {"attempts": 1, "per_ms": 1000}, "auth": {"type": "bearer", "token": "t"}}`)
 	got := w.want(200, path, `{"uid": null, "description": null, "timeout_ms": null, "client_errors": null, "concurrency": null,
 		"expiry_ms": null, "payload": null, "adaptive_timeout": null, "order": null, "on_dead": null, "max_redirects": null,
-		"http2": null, "compression": null, "retry": null, "circuit": null, "signature": null, "headers": null,
+		"compression": null, "retry": null, "circuit": null, "signature": null, "headers": null,
 		"rate": null, "auth": null, "tls": null}`)
 	delete(plain.body, "secrets") // only shown once
 	delete(plain.body, "updated_at")

@@ -208,7 +208,6 @@ type PolicyJSON struct {
 
 	Headers      optional[[]headerJSON] `json:"headers,omitzero" maxItems:"32" doc:"Extra headers of every request; default: none. A change replaces all of them."`
 	MaxRedirects optional[int]          `json:"max_redirects,omitzero" minimum:"0" maximum:"3" doc:"How many redirects an attempt follows: 307 and 308, which repeat the request; 301, 302 and 303 are failures. Default 0: every redirect is a failure."`
-	HTTP2        optional[bool]         `json:"http2,omitzero" doc:"Use HTTP/2 with a receiver that offers it; default false."`
 	Compression  optional[string]       `json:"compression,omitzero" enum:"none,gzip" doc:"Compression of the body. Signatures are made before it. Default none."`
 
 	Rate optional[rateJSON] `json:"rate,omitzero" doc:"How many attempts may start in a period, evenly spread but for a burst. Null, the default: unlimited."`
@@ -247,7 +246,6 @@ func (j PolicyJSON) apply(p *postrider.Policy, c *postrider.Credentials) error {
 	setText(&p.Order, j.Order, standard.Order)
 	setText(&p.OnDead, j.OnDead, standard.OnDead)
 	set(&p.MaxRedirects, j.MaxRedirects, standard.MaxRedirects)
-	set(&p.HTTP2, j.HTTP2, standard.HTTP2)
 	setText(&p.Compression, j.Compression, standard.Compression)
 	return errors.Join(j.applyParts(p, standard), j.applyHeaders(p, c), j.applyAuth(p, c), j.applyTLS(p, c))
 }
@@ -289,7 +287,7 @@ func viewPolicy(p postrider.Policy) PolicyJSON {
 		Payload: given(string(p.Payload)), AdaptiveTimeout: given(p.AdaptiveTimeout), Circuit: given(viewCircuitPolicy(p.Circuit)),
 		Rate: viewRate(p.Rate), Order: given(string(p.Order)), OnDead: given(string(p.OnDead)),
 		Headers: given(viewHeaders(p.Headers)), Auth: viewAuth(p.Auth), TLS: viewTLS(p.TLS),
-		MaxRedirects: given(p.MaxRedirects), HTTP2: given(p.HTTP2), Compression: given(string(p.Compression)),
+		MaxRedirects: given(p.MaxRedirects), Compression: given(string(p.Compression)),
 	}
 }
 

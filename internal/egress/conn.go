@@ -57,15 +57,6 @@ func (c *conn) secure(ctx context.Context, config *tls.Config) error {
 	return above.HandshakeContext(ctx)
 }
 
-// protocol returns what TLS agreed on to speak above it; empty: nothing was
-// said of it.
-func (c *conn) protocol() string {
-	if len(c.layers) == 0 {
-		return ""
-	}
-	return c.layers[len(c.layers)-1].above.ConnectionState().NegotiatedProtocol
-}
-
 // alive reports whether the peer has neither closed the connection nor said
 // anything unasked, be it that this came with the last answer. It does not
 // wait. A deadline that has passed counts as dead.

@@ -15,9 +15,7 @@
 //     and where a name has one forbidden address, all of it is refused.
 //   - An attempt ends with its context, whose deadline covers everything from
 //     the DNS to the last byte of the body. The caller's goroutine makes it; only
-//     a lookup or a fetch of a token that was given up may end a moment later, and
-//     what net/http does for HTTP/2, which an endpoint has to ask for, ends with
-//     its connection.
+//     a lookup or a fetch of a token that was given up may end a moment later.
 //   - One Send puts one request on the wire, and one more for each redirect
 //     that the endpoint wants followed: at most three, only where method and
 //     body stay the same, each judged like an endpoint's URL, never from https to
@@ -30,8 +28,8 @@
 //     that nobody could place elsewhere, and its peer has been silent since.
 //   - Whoever shows another certificate, or trusts other authorities, shares
 //     neither connections nor sessions of TLS with anybody.
-//   - An answer costs at most 16 KiB of head and 24 KiB of body in memory, over
-//     HTTP/2 another 64 KiB; 16 KiB of each are kept.
+//   - An answer costs at most 16 KiB of head and 24 KiB of body in memory;
+//     16 KiB of each are kept.
 //   - What is sent is what was signed, compressed afterwards where the endpoint
 //     wants that, and inside it the event's bytes as they were published.
 //   - What is sealed is opened when it is needed and never guessed: an endpoint
@@ -135,7 +133,6 @@ type Egress struct {
 	guard  *guard
 	routes *routes
 	pool   *pool
-	shared *sharedPool
 	dialer *dialer
 	now    func() time.Time
 	origin string
@@ -160,7 +157,6 @@ func New(opts Options) *Egress {
 			guard: g, vault: opts.Vault, dialer: d, agent: opts.UserAgent, known: map[postrider.EndpointID]*route{},
 		},
 		pool:   newPool(),
-		shared: newSharedPool(),
 		dialer: d,
 		now:    opts.Now,
 		origin: opts.Origin,
@@ -172,7 +168,6 @@ func New(opts Options) *Egress {
 // Attempts under way go on.
 func (e *Egress) Close() {
 	e.pool.close()
-	e.shared.close()
 }
 
 // CheckURL returns the canonical form of an endpoint's URL, or an

@@ -1,6 +1,7 @@
 package egress_test
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -9,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/testkit"
 )
 
@@ -79,7 +80,10 @@ func TestEveryFailureIsOfTheList(t *testing.T) {
 // attempt's time is over.
 func TestTheHeadOfAnAnswerDecides(t *testing.T) {
 	t.Parallel()
-	opts, config := http2Options(t)
+	ca := testkit.NewCA(t)
+	opts := laptop()
+	opts.RootCAs = ca.Pool
+	config := &tls.Config{Certificates: []tls.Certificate{ca.Certificate(t, time.Now().Add(time.Hour), "127.0.0.1")}}
 	url, _ := serveTLS(t, config, func(w http.ResponseWriter, r *http.Request) {
 		code, err := strconv.Atoi(r.URL.Path[1:])
 		if err != nil {
@@ -90,28 +94,25 @@ func TestTheHeadOfAnAnswerDecides(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	overHTTP1 := policy(func(p *postrider.Policy) { p.HTTP2 = false })
-	for protocol, over := range map[string]func(*store.Routed){"HTTP/1.1": overHTTP1, "HTTP/2": overHTTP2} {
-		for _, tt := range []struct {
-			status  int
-			outcome postrider.Outcome
-			err     string
-		}{
-			{200, postrider.OutcomeAccepted, ""},
-			{410, postrider.OutcomeGone, "http_status: 410 Gone"},
-			{500, postrider.OutcomeRejected, "http_status: 500 Internal Server Error"},
-		} {
-			t.Run(strconv.Itoa(tt.status)+" over "+protocol, func(t *testing.T) {
-				t.Parallel()
-				a := send(t, open(t, opts), routed(url+"/"+strconv.Itoa(tt.status), over), slow)
-				if a.Outcome != tt.outcome || a.StatusCode != tt.status || a.Error != tt.err || string(a.ResponseBody) != "the beginning" {
-					t.Errorf("outcome %s, status %d, error %q, body %q; want %s, %d, %q, the beginning",
-						a.Outcome, a.StatusCode, a.Error, a.ResponseBody, tt.outcome, tt.status, tt.err)
-				}
-				if a.Duration > slow+grace {
-					t.Errorf("took %v, with a deadline of %v", a.Duration, slow)
-				}
-			})
-		}
+	for _, tt := range []struct {
+		status  int
+		outcome postrider.Outcome
+		err     string
+	}{
+		{200, postrider.OutcomeAccepted, ""},
+		{410, postrider.OutcomeGone, "http_status: 410 Gone"},
+		{500, postrider.OutcomeRejected, "http_status: 500 Internal Server Error"},
+	} {
+		t.Run(strconv.Itoa(tt.status), func(t *testing.T) {
+			t.Parallel()
+			a := send(t, open(t, opts), routed(url+"/"+strconv.Itoa(tt.status)), slow)
+			if a.Outcome != tt.outcome || a.StatusCode != tt.status || a.Error != tt.err || string(a.ResponseBody) != "the beginning" {
+				t.Errorf("outcome %s, status %d, error %q, body %q; want %s, %d, %q, the beginning",
+					a.Outcome, a.StatusCode, a.Error, a.ResponseBody, tt.outcome, tt.status, tt.err)
+			}
+			if a.Duration > slow+grace {
+				t.Errorf("took %v, with a deadline of %v", a.Duration, slow)
+			}
+		})
 	}
 }

@@ -53,9 +53,6 @@ func (is *identities) config(to peer) *tls.Config {
 	}
 	config = config.Clone()
 	config.ServerName, _, _ = net.SplitHostPort(to.address)
-	if to.http2 {
-		config.NextProtos = []string{"h2", "http/1.1"}
-	}
 	return config
 }
 

@@ -75,9 +75,6 @@ func serveTLS(t *testing.T, config *tls.Config, handler http.HandlerFunc) (url s
 	conns = new(atomic.Int64)
 	server := httptest.NewUnstartedServer(handler)
 	server.TLS, server.EnableHTTP2 = config, true
-	if len(config.NextProtos) > 0 {
-		server.EnableHTTP2 = false
-	}
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
@@ -134,38 +131,32 @@ func TestIdentitiesAreKeptApart(t *testing.T) {
 	opts := laptop()
 	opts.RootCAs = ca.Pool
 	a, b := bring(t, clients.Certificate(t, later, "a")), bring(t, clients.Certificate(t, later, "b"))
-	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			url, conns := serveTLS(t, &tls.Config{
-				Certificates: []tls.Certificate{ca.Certificate(t, later, "127.0.0.1")},
-				ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: clients.Pool,
-			}, func(w http.ResponseWriter, r *http.Request) {
-				who := "nobody"
-				if shown := r.TLS.PeerCertificates; len(shown) > 0 {
-					who = shown[0].DNSNames[0]
-				}
-				io.WriteString(w, who)
-			})
-			e := open(t, opts)
-			for range 3 {
-				for n, tt := range []struct {
-					who    string
-					change func(*store.Routed)
-				}{
-					{"a", shows(a)}, {"nobody", func(*store.Routed) {}}, {"b", shows(b)}, {"nobody", trusts(ca)}, {"a", shows(a)},
-				} {
-					speaks := policy(func(p *postrider.Policy) { p.HTTP2 = http2 })
-					got := send(t, e, routed(url, endpoint(byte(n)), tt.change, speaks), testkit.Patience)
-					if string(got.ResponseBody) != tt.who {
-						t.Errorf("received as %q, want %q (error %q)", got.ResponseBody, tt.who, got.Error)
-					}
-				}
+	url, conns := serveTLS(t, &tls.Config{
+		Certificates: []tls.Certificate{ca.Certificate(t, later, "127.0.0.1")},
+		ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: clients.Pool,
+	}, func(w http.ResponseWriter, r *http.Request) {
+		who := "nobody"
+		if shown := r.TLS.PeerCertificates; len(shown) > 0 {
+			who = shown[0].DNSNames[0]
+		}
+		io.WriteString(w, who)
+	})
+	e := open(t, opts)
+	for range 3 {
+		for n, tt := range []struct {
+			who    string
+			change func(*store.Routed)
+		}{
+			{"a", shows(a)}, {"nobody", func(*store.Routed) {}}, {"b", shows(b)}, {"nobody", trusts(ca)}, {"a", shows(a)},
+		} {
+			got := send(t, e, routed(url, endpoint(byte(n)), tt.change), testkit.Patience)
+			if string(got.ResponseBody) != tt.who {
+				t.Errorf("received as %q, want %q (error %q)", got.ResponseBody, tt.who, got.Error)
 			}
-			if n := conns.Load(); n != 4 { // the two endpoints that are a share one
-				t.Errorf("%d connections, want 4", n)
-			}
-		})
+		}
+	}
+	if n := conns.Load(); n != 4 { // the two endpoints that are a share one
+		t.Errorf("%d connections, want 4", n)
 	}
 }
 

@@ -41,12 +41,6 @@ func (in *inbound) reset(src io.Reader) {
 	*in = inbound{src: src, room: room}
 }
 
-// hold makes head the beginning of the answer, which came in another form.
-func (in *inbound) hold(head []byte) {
-	head = head[:min(len(head), maxHead)]
-	in.room, in.head, in.r, in.w = head, len(head), len(head), len(head)
-}
-
 // began returns a copy of the answer's beginning: its head, with those of
 // interim answers, or what came instead of it.
 func (in *inbound) began() []byte {

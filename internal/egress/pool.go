@@ -10,7 +10,6 @@ import (
 // other side.
 type peer struct {
 	secure   bool      // TLS
-	http2    bool      // HTTP/2, where the other side offers it
 	address  string    // host:port, as the guard made it canonical
 	identity *identity // from [identities]; nil: none of its own
 }

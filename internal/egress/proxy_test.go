@@ -377,9 +377,8 @@ func TestProxyThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestEnvironmentProxiesAreIgnoredOverHTTP2: net/http is part of that. It is
-// not parallel, since it sets variables.
-func TestEnvironmentProxiesAreIgnoredOverHTTP2(t *testing.T) {
+// TestProxiesOfTheEnvironmentAreIgnored is not parallel, since it sets variables.
+func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 	port, hits := canary(t)
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"} {
 		t.Setenv(name, "http://127.0.0.1:"+port)
@@ -394,11 +393,8 @@ func TestEnvironmentProxiesAreIgnoredOverHTTP2(t *testing.T) {
 	opts := laptop()
 	opts.RootCAs, opts.Resolver = ca.Pool, &answers{list: [][]string{{"127.0.0.1"}}}
 	for _, url := range []string{secure, plain.URL} {
-		for _, http2 := range []bool{false, true} {
-			to := routed(named(url), policy(func(p *postrider.Policy) { p.HTTP2 = http2 }))
-			if a := send(t, open(t, opts), to, testkit.Patience); a.Outcome != postrider.OutcomeAccepted {
-				t.Errorf("outcome %s, error %q", a.Outcome, a.Error)
-			}
+		if a := send(t, open(t, opts), routed(named(url)), testkit.Patience); a.Outcome != postrider.OutcomeAccepted {
+			t.Errorf("outcome %s, error %q", a.Outcome, a.Error)
 		}
 	}
 	if n := hits.Load(); n != 0 {

@@ -217,7 +217,6 @@ func (rs *routes) peerOf(u *url.URL, e *postrider.Endpoint, c postrider.Credenti
 		return to, nil
 	}
 	var err error
-	to.http2 = e.Policy.HTTP2
 	to.identity, err = rs.dialer.identities.find(e.Policy.TLS, c.TLSKey)
 	return to, err
 }

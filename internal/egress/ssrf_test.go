@@ -169,24 +169,6 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
-	port, hits := canary(t)
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
-		t.Setenv(name, "http://127.0.0.1:"+port)
-	}
-	t.Setenv("NO_PROXY", "")
-	r := testkit.NewReceiver(t, testkit.Status(200))
-	resolver := &answers{list: [][]string{{"127.0.0.1"}}} // the environment never proxies a literal loopback
-	e := open(t, egress.Options{Reach: egress.Reach{AllowHTTP: true, AnyPort: true, Allow: loopback}, Resolver: resolver})
-	url := strings.Replace(r.URL, "127.0.0.1", "receiver.example", 1)
-	if a := send(t, e, routed(url), testkit.Patience); a.Outcome != postrider.OutcomeAccepted {
-		t.Errorf("outcome %s, error %q", a.Outcome, a.Error)
-	}
-	if n := hits.Load(); n != 0 {
-		t.Errorf("the proxy had %d connections", n)
-	}
-}
-
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	port, hits := canary(t)

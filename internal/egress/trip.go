@@ -10,12 +10,6 @@ import (
 // closed before any byte of the request was written.
 func (e *Egress) trip(ctx context.Context, to peer, x *exchange) (answer, error) {
 	deadline, _ := ctx.Deadline()
-	if s := e.shared.take(to); s != nil {
-		ans, err := e.share(ctx, s, x)
-		if err == nil || x.written || ended(ctx) {
-			return ans, err
-		}
-	}
 	if c := e.kept(to, deadline); c != nil {
 		ans, err := e.over(ctx, c, x)
 		if err == nil || x.written || ended(ctx) {
@@ -27,14 +21,7 @@ func (e *Egress) trip(ctx context.Context, to peer, x *exchange) (answer, error)
 		return answer{}, err
 	}
 	c.SetDeadline(deadline)
-	if c.protocol() != "h2" {
-		return e.over(ctx, c, x)
-	}
-	s, err := e.shared.add(ctx, c)
-	if err != nil {
-		return answer{}, err
-	}
-	return e.share(ctx, s, x)
+	return e.over(ctx, c, x)
 }
 
 // kept returns a kept connection that still lives, with the deadline set, or

@@ -61,7 +61,7 @@ func (e *Egress) Verify(ctx context.Context, to store.Routed, method string) err
 	ctx, cancel := context.WithTimeout(ctx, verifyTime)
 	defer cancel()
 	policy := &to.Endpoint.Policy
-	policy.Payload, policy.MaxRedirects, policy.HTTP2 = postrider.PayloadRaw, 0, false
+	policy.Payload, policy.MaxRedirects = postrider.PayloadRaw, 0
 	switch method {
 	case VerifyChallenge:
 		return e.challenge(ctx, &to)

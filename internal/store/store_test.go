@@ -212,7 +212,7 @@ func TestPolicyComesBack(t *testing.T) {
 		Kind: postrider.AuthOAuth2, TokenURL: "https://acme.example/token", ClientID: "us", Scopes: []string{"a", "b"}, Audience: "acme",
 	}
 	full.TLS = postrider.TLS{Certificate: "a certificate", Authorities: "another"}
-	full.MaxRedirects, full.HTTP2, full.Compression = 3, true, postrider.CompressionGzip
+	full.MaxRedirects, full.Compression = 3, postrider.CompressionGzip
 	for name, want := range map[string]postrider.Policy{
 		"the default": postrider.DefaultPolicy(), "a formula": formula, "a list": listed, "everything": full, "nothing": {},
 	} {

@@ -236,7 +236,7 @@ func putEndpointPolicy(w *world) {
 				Kind: postrider.AuthOAuth2, TokenURL: "https://acme.example/token", ClientID: "us", Scopes: []string{"a", "b"}, Audience: "acme",
 			},
 			TLS:          postrider.TLS{Certificate: "a certificate", Authorities: "another"},
-			MaxRedirects: 3, HTTP2: true, Compression: postrider.CompressionGzip,
+			MaxRedirects: 3, Compression: postrider.CompressionGzip,
 		}
 		w.put(e)
 		w.same("the stored policy", w.found(e.ID).Policy, e.Policy)

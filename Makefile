@@ -78,6 +78,11 @@ crash: ## Kill real servers 300 times on each store, with large fan-outs under w
 	go run ./bench/crash -store postgres -kills 300 -max 12s -fanout 5000 -events 1000000 -limit 90m
 	go run ./bench/crash -store postgres -nodes 3 -kills 300 -max 12s -fanout 5000 -events 1000000 -limit 90m
 
+.PHONY: isolation
+isolation: ## Measure retries of healthy endpoints beside 200 that hang or answer 500; see bench/README.md. Takes ten minutes.
+	for store in sqlite postgres; do for bad in hang 500; do for circuit in never default; do \
+		go run ./bench/isolation -store $$store -bad $$bad -circuit $$circuit || exit 1; done; done; done
+
 .PHONY: bench
 bench: ## Measure publish, delivery and latency on this machine; see bench/README.md.
 	go run ./bench/run

@@ -40,6 +40,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"bench/load", "~/bench/internal", "a publisher of its own, for the same reason"},
 	{"bench/run", "~ ~/bench/internal ~/client ~/internal/vault", "starts the parts as processes and reads their numbers"},
 	{"bench/crash", "~ ~/bench/internal ~/client", "kills the server, and asks it only through its API"},
+	{"bench/isolation", "~/bench/internal ~/client", "measures a server from outside, through its API"},
 	{"bench/hostile", "~ ~/internal/egress ~/internal/store ~/internal/testkit", "sends through a real egress, to receivers in a process of its own"},
 	{"bench/internal/lab", "~/client ~/internal/testkit", "what run and crash share: processes, a cluster, calls to the API"},
 

@@ -27,7 +27,7 @@ func pathsOf(eventType string, fanOut int) []string {
 	if eventType == wide {
 		paths := []string{"/all"}
 		for i := range fanOut {
-			paths = append(paths, widePath(i))
+			paths = append(paths, widePathOf(i))
 		}
 		return paths
 	}
@@ -37,7 +37,10 @@ func pathsOf(eventType string, fanOut int) []string {
 // wide is the type of the events that the endpoints of the fan-out get.
 const wide = "crash.wide"
 
-func widePath(i int) string { return fmt.Sprintf("/wide/%d", i) }
+// widePath begins the paths of those endpoints.
+const widePath = "/wide/"
+
+func widePathOf(i int) string { return fmt.Sprintf("%s%d", widePath, i) }
 
 func subscribe(ctx context.Context, c *client.Client, url string, fanOut int) error {
 	if _, err := c.CreateAccount(ctx, client.NewAccount{UID: account}); err != nil {
@@ -45,7 +48,7 @@ func subscribe(ctx context.Context, c *client.Client, url string, fanOut int) er
 	}
 	to := maps.Clone(endpoints)
 	for i := range fanOut {
-		to[widePath(i)] = wide
+		to[widePathOf(i)] = wide
 	}
 	for path, pattern := range to {
 		_, err := c.CreateEndpoint(ctx, client.NewEndpoint{
@@ -158,7 +161,7 @@ func (p *phase) insist(ctx context.Context, n int, event client.NewEvent) (recei
 // most of the one before has arrived, until the restarts are over.
 func (p *phase) publishWide(ctx context.Context) {
 	for n := 0; ctx.Err() == nil && !p.calm.Load() && p.acked.Load() < int64(p.events); n++ {
-		before := p.receiver.received()
+		before := p.receiver.receivedWide()
 		receipt, ok := p.insist(ctx, n, client.NewEvent{
 			Account: account, Type: wide, Data: json.RawMessage(`{}`), IdempotencyKey: fmt.Sprintf("%s-wide-%d", p.name, n),
 		})
@@ -166,7 +169,7 @@ func (p *phase) publishWide(ctx context.Context) {
 			return
 		}
 		p.published.ack(receipt.ID, wide)
-		for ctx.Err() == nil && p.acked.Load() < int64(p.events) && p.receiver.received() < before+p.fanOut*4/5 {
+		for ctx.Err() == nil && p.acked.Load() < int64(p.events) && p.receiver.receivedWide() < before+p.fanOut*4/5 {
 			pause(ctx, 20*time.Millisecond)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,7 @@ type receiver struct {
 	kills    []kill
 	starts   []start
 	requests int
+	wide     int             // of them, those for endpoints of the fan-outs
 	byEvent  map[arrival]int // requests, accepted or not
 	faults   []string
 }
@@ -70,7 +72,7 @@ func (r *receiver) close() error {
 func (r *receiver) startPhase() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.arrivals, r.byEvent, r.kills, r.starts, r.faults, r.requests = map[arrival][]time.Time{}, map[arrival]int{}, nil, nil, nil, 0
+	r.arrivals, r.byEvent, r.kills, r.starts, r.faults, r.requests, r.wide = map[arrival][]time.Time{}, map[arrival]int{}, nil, nil, nil, 0, 0
 }
 
 func (r *receiver) noteKill(at time.Time) {
@@ -91,6 +93,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.mu.Lock()
 	r.open++
 	r.requests++
+	if strings.HasPrefix(request.URL.Path, widePath) {
+		r.wide++
+	}
 	if last := len(r.starts) - 1; last >= 0 && r.starts[last].first.IsZero() {
 		r.starts[last].first = time.Now()
 	}
@@ -118,6 +123,14 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		r.arrivals[a] = append(r.arrivals[a], time.Now())
 		w.WriteHeader(http.StatusNoContent)
 	}
+}
+
+// receivedWide returns how many requests for the endpoints of the fan-outs
+// arrived.
+func (r *receiver) receivedWide() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wide
 }
 
 // received returns how many requests arrived.

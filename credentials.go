@@ -39,6 +39,9 @@ const (
 	AuthOAuth2 AuthKind = "oauth2" // client credentials, RFC 6749, 4.4
 )
 
+// AuthKinds lists every way to authenticate.
+var AuthKinds = []AuthKind{AuthNone, AuthBasic, AuthBearer, AuthAPIKey, AuthOAuth2}
+
 // TLS is what an endpoint's connections have of their own. Both are PEM.
 type TLS struct {
 	Certificate string // shown to the receiver, the leaf first; its key is in the [Credentials]
@@ -146,8 +149,7 @@ func (a Auth) check() error {
 	only := func(set bool, field string, kinds ...AuthKind) {
 		faults.add(set && !slices.Contains(kinds, a.Kind), "auth."+field, "must be absent with the type "+string(a.Kind))
 	}
-	known := []AuthKind{AuthNone, AuthBasic, AuthBearer, AuthAPIKey, AuthOAuth2}
-	if !slices.Contains(known, a.Kind) {
+	if !slices.Contains(AuthKinds, a.Kind) {
 		faults.add(true, "auth.type", "must be none, basic, bearer, api_key or oauth2")
 		return faults.joined()
 	}

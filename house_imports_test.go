@@ -29,7 +29,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/vault", "~", "holds the sealing keys; who needs something sealed or opened is passed it"},
 	{"internal/jsonx", "~ github.com/go-json-experiment/json", "the experiment may change, so it has one home"},
 
-	{"internal/store", "~", "the contract: knows no implementation"},
+	{"internal/store", "~ ~/internal/jsonx", "the contract: knows no implementation; reads the documents that are stored as strictly as requests"},
 	{"internal/store/storetest", "~ ~/internal/store ~/internal/store/memory github.com/google/go-cmp pgregory.net/rapid", "the contract's tests; memory is the model that histories are compared with"},
 	{"internal/store/memory", "~ ~/internal/store", "the model that the others are compared with"},
 	{"internal/store/postgres", "~ ~/internal/store github.com/jackc/pgx/v5 github.com/pressly/goose/v3 golang.org/x/sync", "the only one that talks to PostgreSQL"},

@@ -2,28 +2,240 @@ package store
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/jsonx"
 )
 
-// EncodePolicy returns the JSON document that stores keep of a policy.
+// policyVersion is the version of the documents that [EncodePolicy] writes. It
+// changes when a name or a unit changes its meaning; then [DecodePolicy] must
+// read the older version too. A new field does not change it: the field is
+// omitzero, and its zero value is how endpoints were treated before it.
+const policyVersion = 1
+
+// policyDocument is a policy as the stores keep it. Its names are independent
+// of those of [postrider.Policy], so that a field can be renamed in Go without
+// resetting the setting of every endpoint; testdata/policy.json pins them. All
+// times are whole milliseconds.
+type policyDocument struct {
+	Version         int                    `json:"version"`
+	Retry           retryDocument          `json:"retry"`
+	TimeoutMS       int64                  `json:"timeout_ms"`
+	AdaptiveTimeout bool                   `json:"adaptive_timeout"`
+	ClientErrors    postrider.ClientErrors `json:"client_errors"`
+	Concurrency     int                    `json:"concurrency"`
+	ExpiryMS        int64                  `json:"expiry_ms"`
+	Signatures      []signatureDocument    `json:"signatures,omitempty"`
+	Payload         postrider.Payload      `json:"payload"`
+	Circuit         circuitDocument        `json:"circuit"`
+	Rate            rateDocument           `json:"rate,omitzero"`
+	Order           postrider.Order        `json:"order"`
+	OnDead          postrider.OnDead       `json:"on_dead"`
+	Headers         []headerDocument       `json:"headers,omitempty"`
+	Auth            authDocument           `json:"auth"`
+	TLS             tlsDocument            `json:"tls,omitzero"`
+	MaxRedirects    int                    `json:"max_redirects"`
+	Compression     postrider.Compression  `json:"compression"`
+}
+
+type retryDocument struct {
+	Preset      string           `json:"preset,omitempty"`
+	DelaysMS    []int64          `json:"delays_ms,omitzero"` // an empty list is not the same as none
+	BaseMS      int64            `json:"base_ms,omitzero"`
+	Factor      float64          `json:"factor,omitzero"`
+	CapMS       int64            `json:"cap_ms,omitzero"`
+	MaxAttempts int              `json:"max_attempts,omitzero"`
+	Jitter      postrider.Jitter `json:"jitter,omitempty"`
+}
+
+type signatureDocument struct {
+	Scheme postrider.Scheme `json:"scheme"`
+	Header string           `json:"header,omitempty"`
+	Prefix string           `json:"prefix,omitempty"`
+}
+
+type circuitDocument struct {
+	Failures      int   `json:"failures"`
+	Percent       int   `json:"percent"`
+	Attempts      int   `json:"attempts"`
+	WindowMS      int64 `json:"window_ms"`
+	CooldownMS    int64 `json:"cooldown_ms"`
+	MaxCooldownMS int64 `json:"max_cooldown_ms"`
+}
+
+type rateDocument struct {
+	Attempts int   `json:"attempts"`
+	PerMS    int64 `json:"per_ms"`
+	Burst    int   `json:"burst,omitzero"`
+}
+
+type headerDocument struct {
+	Name   string `json:"name"`
+	Value  string `json:"value,omitempty"`
+	Secret bool   `json:"secret,omitzero"`
+}
+
+type authDocument struct {
+	Type     postrider.AuthKind `json:"type"`
+	Username string             `json:"username,omitempty"`
+	Header   string             `json:"header,omitempty"`
+	TokenURL string             `json:"token_url,omitempty"`
+	ClientID string             `json:"client_id,omitempty"`
+	Scopes   []string           `json:"scopes,omitempty"`
+	Audience string             `json:"audience,omitempty"`
+}
+
+type tlsDocument struct {
+	Certificate string `json:"certificate,omitempty"`
+	Authorities string `json:"authorities,omitempty"`
+}
+
+// EncodePolicy returns the document that stores keep of a policy.
 func EncodePolicy(p postrider.Policy) ([]byte, error) {
-	document, err := json.Marshal(p)
-	if err != nil {
+	var ms milliseconds
+	d := policyDocument{
+		Version: policyVersion,
+		Retry: retryDocument{
+			Preset: p.Retry.Preset, BaseMS: ms.of("retry base", p.Retry.Base), Factor: p.Retry.Factor,
+			CapMS: ms.of("retry cap", p.Retry.Cap), MaxAttempts: p.Retry.MaxAttempts, Jitter: p.Retry.Jitter,
+		},
+		TimeoutMS: ms.of("timeout", p.Timeout), AdaptiveTimeout: p.AdaptiveTimeout, ClientErrors: p.ClientErrors,
+		Concurrency: p.Concurrency, ExpiryMS: ms.of("expiry", p.Expiry), Payload: p.Payload,
+		Circuit: circuitDocument{
+			Failures: p.Circuit.Failures, Percent: p.Circuit.Percent, Attempts: p.Circuit.Attempts,
+			WindowMS: ms.of("circuit window", p.Circuit.Window), CooldownMS: ms.of("circuit cooldown", p.Circuit.Cooldown),
+			MaxCooldownMS: ms.of("longest circuit cooldown", p.Circuit.MaxCooldown),
+		},
+		Rate:  rateDocument{Attempts: p.Rate.Attempts, PerMS: ms.of("period of the rate", p.Rate.Per), Burst: p.Rate.Burst},
+		Order: p.Order, OnDead: p.OnDead,
+		Auth: authDocument{
+			Type: p.Auth.Kind, Username: p.Auth.User, Header: p.Auth.Header, TokenURL: p.Auth.TokenURL,
+			ClientID: p.Auth.ClientID, Scopes: p.Auth.Scopes, Audience: p.Auth.Audience,
+		},
+		TLS:          tlsDocument(p.TLS),
+		MaxRedirects: p.MaxRedirects, Compression: p.Compression,
+	}
+	if p.Retry.Delays != nil {
+		d.Retry.DelaysMS = make([]int64, len(p.Retry.Delays))
+	}
+	for i, delay := range p.Retry.Delays {
+		d.Retry.DelaysMS[i] = ms.of("retry delay", delay)
+	}
+	for _, s := range p.Signatures {
+		d.Signatures = append(d.Signatures, signatureDocument(s))
+	}
+	for _, h := range p.Headers {
+		d.Headers = append(d.Headers, headerDocument(h))
+	}
+	document, err := json.Marshal(d)
+	if err := errors.Join(ms.err, err); err != nil {
 		return nil, fmt.Errorf("encode policy: %w", err)
 	}
 	return document, nil
 }
 
-// DecodePolicy reads a document of [EncodePolicy]. Fields that it does not
-// have, because they are newer than it, get their defaults; it always has the
-// retry policy.
-func DecodePolicy(document []byte) (postrider.Policy, error) {
-	p := postrider.DefaultPolicy()
-	p.Retry = postrider.RetryPolicy{} // a list of delays must not keep the default preset's name
-	if err := json.Unmarshal(document, &p); err != nil {
-		return postrider.Policy{}, fmt.Errorf("decode policy: %w", err)
+// milliseconds turns durations into the numbers of a document. A duration that
+// a document cannot hold is an error, so that nothing is rounded in silence.
+type milliseconds struct{ err error }
+
+func (m *milliseconds) of(name string, d time.Duration) int64 {
+	if d%time.Millisecond != 0 {
+		m.err = errors.Join(m.err, fmt.Errorf("the %s, %s, is no whole number of milliseconds", name, d))
 	}
-	return p, nil
+	return d.Milliseconds()
+}
+
+func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+// DecodePolicy reads the document that [EncodePolicy] wrote for the endpoint.
+// A document that it does not understand whole is an error that names the
+// endpoint and the fields: a version that this program does not know, a name
+// that it does not know or that is missing, a value of another type, or the
+// name of a choice that it does not have. No such field gets a default, since
+// the endpoint would be treated in a way that its owner never chose.
+func DecodePolicy(endpoint postrider.EndpointID, document []byte) (postrider.Policy, error) {
+	var d policyDocument
+	err := jsonx.Decode(document, &d)
+	switch {
+	case d.Version > policyVersion: // its other names may be newer, too
+		err = fmt.Errorf("version %d is newer than this program, which reads version %d", d.Version, policyVersion)
+	case err == nil && d.Version != policyVersion:
+		err = fmt.Errorf("version %d is unknown", d.Version)
+	case err == nil:
+		err = d.checkChoices()
+	}
+	if err != nil {
+		// %v, since an InvalidError would be taken for a fault of a request.
+		return postrider.Policy{}, fmt.Errorf("decode policy of endpoint %s: %v", endpoint, err) //nolint:errorlint // see above
+	}
+	return d.policy(), nil
+}
+
+// policy returns the policy that the document says.
+func (d policyDocument) policy() postrider.Policy {
+	p := postrider.Policy{
+		Retry: postrider.RetryPolicy{
+			Preset: d.Retry.Preset, Base: duration(d.Retry.BaseMS), Factor: d.Retry.Factor, Cap: duration(d.Retry.CapMS),
+			MaxAttempts: d.Retry.MaxAttempts, Jitter: d.Retry.Jitter,
+		},
+		Timeout: duration(d.TimeoutMS), AdaptiveTimeout: d.AdaptiveTimeout, ClientErrors: d.ClientErrors,
+		Concurrency: d.Concurrency, Expiry: duration(d.ExpiryMS), Payload: d.Payload,
+		Circuit: postrider.CircuitPolicy{
+			Failures: d.Circuit.Failures, Percent: d.Circuit.Percent, Attempts: d.Circuit.Attempts,
+			Window: duration(d.Circuit.WindowMS), Cooldown: duration(d.Circuit.CooldownMS), MaxCooldown: duration(d.Circuit.MaxCooldownMS),
+		},
+		Rate:  postrider.Rate{Attempts: d.Rate.Attempts, Per: duration(d.Rate.PerMS), Burst: d.Rate.Burst},
+		Order: d.Order, OnDead: d.OnDead,
+		Auth: postrider.Auth{
+			Kind: d.Auth.Type, User: d.Auth.Username, Header: d.Auth.Header, TokenURL: d.Auth.TokenURL,
+			ClientID: d.Auth.ClientID, Scopes: d.Auth.Scopes, Audience: d.Auth.Audience,
+		},
+		TLS:          postrider.TLS(d.TLS),
+		MaxRedirects: d.MaxRedirects, Compression: d.Compression,
+	}
+	if d.Retry.DelaysMS != nil {
+		p.Retry.Delays = make([]time.Duration, len(d.Retry.DelaysMS))
+	}
+	for i, ms := range d.Retry.DelaysMS {
+		p.Retry.Delays[i] = duration(ms)
+	}
+	for _, s := range d.Signatures {
+		p.Signatures = append(p.Signatures, postrider.Signature(s))
+	}
+	for _, h := range d.Headers {
+		p.Headers = append(p.Headers, postrider.Header(h))
+	}
+	return p
+}
+
+// checkChoices returns the names that the program does not know where a field
+// is one of several choices. Bounds of numbers are not checked: a bound that
+// becomes narrower must not make what is stored unreadable.
+func (d policyDocument) checkChoices() error {
+	faults := []error{
+		oneOf("client_errors", d.ClientErrors, postrider.RetryClientErrors, postrider.DeadLetterClientErrors),
+		oneOf("payload", d.Payload, postrider.PayloadEnvelope, postrider.PayloadRaw),
+		oneOf("order", d.Order, postrider.OrderNone, postrider.OrderByKey),
+		oneOf("on_dead", d.OnDead, postrider.SkipDead, postrider.PauseOnDead),
+		oneOf("compression", d.Compression, postrider.CompressionNone, postrider.CompressionGzip),
+		oneOf("auth.type", d.Auth.Type, postrider.AuthKinds...),
+	}
+	if d.Retry.Preset != "" {
+		faults = append(faults, oneOf("retry.preset", d.Retry.Preset, postrider.Presets()...))
+	}
+	for i, s := range d.Signatures {
+		faults = append(faults, oneOf(fmt.Sprintf("signatures[%d].scheme", i), s.Scheme, postrider.Schemes...))
+	}
+	return errors.Join(faults...)
+}
+
+func oneOf[T ~string](field string, value T, choices ...T) error {
+	if slices.Contains(choices, value) {
+		return nil
+	}
+	return fmt.Errorf("%s %q is none of the names that this program knows", field, value)
 }

@@ -193,63 +193,6 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-func TestPolicyComesBack(t *testing.T) {
-	t.Parallel()
-	formula := postrider.DefaultPolicy()
-	formula.Retry = postrider.RetryPolicy{Base: time.Second, Factor: 1.7600, Cap: time.Hour, MaxAttempts: 9, Jitter: "+20%"}
-	listed := postrider.Policy{
-		Retry:        postrider.RetryPolicy{Delays: []time.Duration{0, time.Millisecond, 7 * 24 * time.Hour}, Jitter: "full"},
-		Timeout:      30 * time.Second,
-		ClientErrors: postrider.DeadLetterClientErrors,
-		Concurrency:  1000,
-		Expiry:       90 * 24 * time.Hour,
-		Signatures:   []postrider.Signature{{Scheme: postrider.SchemePlain, Header: "X-Acme", Prefix: "v1="}, {Scheme: postrider.SchemeTimestamped}},
-		Payload:      postrider.PayloadRaw,
-	}
-	full := postrider.DefaultPolicy()
-	full.Headers = []postrider.Header{{Name: "X-Tenant", Value: "acme"}, {Name: "X-Token", Secret: true}}
-	full.Auth = postrider.Auth{
-		Kind: postrider.AuthOAuth2, TokenURL: "https://acme.example/token", ClientID: "us", Scopes: []string{"a", "b"}, Audience: "acme",
-	}
-	full.TLS = postrider.TLS{Certificate: "a certificate", Authorities: "another"}
-	full.MaxRedirects, full.Compression = 3, postrider.CompressionGzip
-	for name, want := range map[string]postrider.Policy{
-		"the default": postrider.DefaultPolicy(), "a formula": formula, "a list": listed, "everything": full, "nothing": {},
-	} {
-		document, err := store.EncodePolicy(want)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		got, err := store.DecodePolicy(document)
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
-		}
-	}
-}
-
-func TestPolicyOfAnOlderDocumentHasDefaults(t *testing.T) {
-	t.Parallel()
-	got, err := store.DecodePolicy([]byte(`{"Retry":{"Preset":"48h"},"Concurrency":3,"Future":true}`))
-	want := postrider.DefaultPolicy()
-	want.Retry.Preset, want.Concurrency = "48h", 3
-	if want.Auth.Kind != postrider.AuthNone || want.Compression != postrider.CompressionNone {
-		t.Errorf("the defaults are %+v", want)
-	}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
-	got, err = store.DecodePolicy([]byte(`{"Signatures":[{"Scheme":"plain","Header":"X-Acme"},{"Scheme":"slack"}],"Auth":{"User":"us"}}`))
-	want = postrider.DefaultPolicy()
-	want.Retry, want.Auth.User = postrider.RetryPolicy{}, "us"
-	want.Signatures = []postrider.Signature{{Scheme: postrider.SchemePlain, Header: "X-Acme"}, {Scheme: postrider.SchemeSlack}}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
-	if _, err := store.DecodePolicy([]byte(`{"Concurrency":"three"}`)); err == nil {
-		t.Error("a document of another form was decoded")
-	}
-}
-
 func TestContentHash(t *testing.T) {
 	t.Parallel()
 	plain := event("", `{"a":1}`)

@@ -212,11 +212,39 @@ func (v *Vault) OpenCredentials(e postrider.Endpoint) (postrider.Credentials, er
 	if err != nil {
 		return postrider.Credentials{}, fmt.Errorf("open credentials of %s: %w", e.ID, err)
 	}
-	var c sealedCredentials
-	if json.Unmarshal(inside, &c) != nil { // its error would quote what is inside
-		return postrider.Credentials{}, fmt.Errorf("open credentials of %s: %w", e.ID, ErrDamaged)
+	c, err := decodeCredentials(inside)
+	if err != nil {
+		return postrider.Credentials{}, fmt.Errorf("open credentials of %s: %w", e.ID, err)
 	}
 	return postrider.Credentials(c), nil
+}
+
+// decodeCredentials reads the document of [Vault.SealCredentials]. A field that
+// it does not know is an error: without the field, requests would lack a
+// credential. Errors name fields and never quote a value. The version of the
+// document is [format].
+func decodeCredentials(inside []byte) (c sealedCredentials, err error) {
+	fields := map[string]json.RawMessage{}
+	if json.Unmarshal(inside, &fields) != nil {
+		return c, ErrDamaged
+	}
+	for name, value := range fields {
+		var to any
+		switch name {
+		case "headers":
+			to = &c.Headers
+		case "auth":
+			to = &c.Auth
+		case "tls_key":
+			to = &c.TLSKey
+		default:
+			return c, fmt.Errorf("the field %q is unknown to this program", name)
+		}
+		if json.Unmarshal(value, to) != nil {
+			return c, fmt.Errorf("the field %q has another type than this program reads", name)
+		}
+	}
+	return c, nil
 }
 
 // ResealCredentials is [Vault.ResealSecret] for the credentials of an endpoint.

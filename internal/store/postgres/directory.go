@@ -169,7 +169,7 @@ func scanEndpoint(row pgx.CollectableRow) (e postrider.Endpoint, err error) {
 	for _, t := range types {
 		e.EventTypes = append(e.EventTypes, postrider.Pattern(t))
 	}
-	e.Policy, err = store.DecodePolicy(policy)
+	e.Policy, err = store.DecodePolicy(e.ID, policy)
 	return e, err
 }
 
@@ -263,6 +263,6 @@ func scanChange(row pgx.CollectableRow, version *int64) (store.Routed, error) {
 	for _, t := range types {
 		e.EventTypes = append(e.EventTypes, postrider.Pattern(t))
 	}
-	e.Policy, err = store.DecodePolicy(policy)
+	e.Policy, err = store.DecodePolicy(e.ID, policy)
 	return r, err
 }

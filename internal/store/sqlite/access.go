@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -124,7 +125,10 @@ func scanKey(rows *sql.Rows, k *postrider.APIKey) error {
 		return err
 	}
 	k.Hash = [32]byte(hash)
-	return json.Unmarshal([]byte(scopes), &k.Scopes)
+	if err := json.Unmarshal([]byte(scopes), &k.Scopes); err != nil {
+		return fmt.Errorf("decode scopes of key %s: %w", k.ID, err)
+	}
+	return nil
 }
 
 // Both by the key of api_keys.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -156,9 +157,9 @@ func scanEndpointAnd(rows *sql.Rows, e *postrider.Endpoint, more ...any) error {
 		return err
 	}
 	if err := json.Unmarshal([]byte(types), &e.EventTypes); err != nil {
-		return err
+		return fmt.Errorf("decode event types of endpoint %s: %w", e.ID, err)
 	}
-	e.Policy, err = store.DecodePolicy([]byte(policy))
+	e.Policy, err = store.DecodePolicy(e.ID, []byte(policy))
 	return err
 }
 

@@ -22,8 +22,9 @@ var houseImports = []struct{ folder, allowed, why string }{
 
 	{"internal/app", "~ ~/internal github.com/alecthomas/kong go.yaml.in/yaml/v3 golang.org/x/sync", "the only one that knows all the others"},
 	{"internal/api", "~ ~/signature ~/internal/store ~/internal/jsonx github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "REST in; what it calls of ingest is an interface of its own"},
-	{"internal/ingest", "~ ~/internal/store golang.org/x/sync", "admits through an interface of its own, which dispatch has"},
-	{"internal/dispatch", "~ ~/internal/store golang.org/x/time/rate", "sends through an interface of its own, which egress has"},
+	{"internal/routing", "~ ~/internal/store", "who wants what: used by ingest and dispatch, and knows neither"},
+	{"internal/ingest", "~ ~/internal/store ~/internal/routing", "admits through an interface of its own, which dispatch has"},
+	{"internal/dispatch", "~ ~/internal/store ~/internal/routing", "sends through an interface of its own, which egress has"},
 	{"internal/egress", "~ ~/signature ~/internal/store ~/internal/jsonx code.dny.dev/ssrf golang.org/x/net/idna golang.org/x/net/proxy golang.org/x/oauth2", "the one door to the outside, so the one place that guards"},
 	{"internal/janitor", "~ ~/internal/store golang.org/x/sync", "works through store.Upkeep alone"},
 	{"internal/vault", "~", "holds the sealing keys; who needs something sealed or opened is passed it"},

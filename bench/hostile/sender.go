@@ -130,7 +130,7 @@ func (s *sender) play(ctx context.Context, t *tally, lane int, most time.Duratio
 
 // send makes one attempt, and returns how much longer than its deadline it
 // took.
-func (s *sender) send(ctx context.Context, to store.Routed) (postrider.Attempt, time.Duration) {
+func (s *sender) send(ctx context.Context, to store.EndpointSnapshot) (postrider.Attempt, time.Duration) {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, began.Add(s.opts.deadline))
 	defer cancel()
@@ -148,8 +148,8 @@ var event = postrider.Event{
 
 // endpoint returns the nth endpoint. The same ones get other URLs in turn: how
 // many endpoints a node remembers is not the question here.
-func endpoint(n int, url string) store.Routed {
-	to := store.Routed{Endpoint: postrider.Endpoint{URL: url, Policy: postrider.DefaultPolicy()}}
+func endpoint(n int, url string) store.EndpointSnapshot {
+	to := store.EndpointSnapshot{Endpoint: postrider.Endpoint{URL: url, Policy: postrider.DefaultPolicy()}}
 	binary.BigEndian.PutUint32(to.Endpoint.ID[:], uint32(n)+1)
 	text := "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32))
 	to.Secrets = []postrider.Secret{{ID: postrider.SecretID{1}, Endpoint: to.Endpoint.ID, Sealed: []byte(text)}}

@@ -84,7 +84,7 @@ type Verifier interface {
 	// with the endpoint. A receiver that does not agree, or cannot be asked with
 	// the secrets that there are, is an error that matches postrider.ErrConflict,
 	// and whose text its owner may see.
-	Verify(ctx context.Context, to store.Routed, method string) error
+	Verify(ctx context.Context, to store.EndpointSnapshot, method string) error
 }
 
 // VerifyMethods lists the handshakes by which a receiver may say that it wants
@@ -104,12 +104,11 @@ type Vault interface {
 	OpenCredentials(e postrider.Endpoint) (postrider.Credentials, error)
 }
 
-// Waker is told which endpoint has news.
-type Waker interface {
-	// Wake is called after the endpoint or its circuit changed, and when there
-	// may be something new to send to it.
-	// It must not block.
-	Wake(endpoint postrider.EndpointID)
+// Notifier hears which endpoints changed.
+type Notifier interface {
+	// Notify is called after an endpoint or its circuit changed, and when
+	// deliveries may be due for it. It must not block.
+	Notify(endpoint postrider.EndpointID)
 }
 
 // Canceller deletes the endpoints of deleted accounts, and cancels what waits for
@@ -127,7 +126,7 @@ type Deps struct {
 	Verifier  Verifier
 	Vault     Vault
 	Resealer  Resealer
-	Waker     Waker
+	Notifier  Notifier
 	Canceller Canceller
 	IDs       *store.IDs
 }

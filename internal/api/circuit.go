@@ -115,7 +115,7 @@ func (s *server) putCircuit(ctx context.Context, e postrider.Endpoint, to postri
 		}
 		c, err = s.Store.PutCircuit(ctx, store.PutCircuit{Circuit: b.Circuit, Announce: true})
 		if err == nil {
-			s.Waker.Wake(e.ID)
+			s.Notifier.Notify(e.ID)
 			return c, nil
 		}
 		if !errors.Is(err, postrider.ErrConflict) {

@@ -34,7 +34,7 @@ func (w *world) endpoint(id string) postrider.Endpoint {
 	if err != nil {
 		w.Fatal(err)
 	}
-	i := slices.IndexFunc(changes.Endpoints, func(r store.Routed) bool { return r.Endpoint.ID.String() == id })
+	i := slices.IndexFunc(changes.Endpoints, func(r store.EndpointSnapshot) bool { return r.Endpoint.ID.String() == id })
 	if i < 0 {
 		w.Fatalf("no endpoint %s", id)
 	}

@@ -147,6 +147,6 @@ func (s *server) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*repl
 	if err != nil {
 		return nil, err
 	}
-	s.Waker.Wake(letter.Endpoint) // its ordering key may go on
+	s.Notifier.Notify(letter.Endpoint) // its ordering key may go on
 	return answered(viewDeadLetter(letter)), nil
 }

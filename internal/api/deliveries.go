@@ -329,7 +329,7 @@ func (s *server) replay(ctx context.Context, d postrider.Delivery) (postrider.De
 	if err != nil {
 		return postrider.Delivery{}, s.whyNoReplay(ctx, d, err)
 	}
-	s.Waker.Wake(d.Endpoint)
+	s.Notifier.Notify(d.Endpoint)
 	return replay, nil
 }
 
@@ -362,7 +362,7 @@ func (s *server) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[
 	if err != nil {
 		return nil, err
 	}
-	s.Waker.Wake(d.Endpoint)
+	s.Notifier.Notify(d.Endpoint)
 	return answered(viewDelivery(d)), nil
 }
 
@@ -380,6 +380,6 @@ func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[d
 	if err != nil {
 		return nil, err
 	}
-	s.Waker.Wake(d.Endpoint) // the next of its ordering key may be due
+	s.Notifier.Notify(d.Endpoint) // the next of its ordering key may be due
 	return answered(viewDelivery(d)), nil
 }

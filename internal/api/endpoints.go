@@ -483,6 +483,6 @@ func (s *server) putEndpoint(ctx context.Context, p store.PutEndpoint) (postride
 	if err != nil {
 		return e, err
 	}
-	s.Waker.Wake(e.ID)
+	s.Notifier.Notify(e.ID)
 	return e, nil
 }

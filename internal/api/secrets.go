@@ -141,7 +141,7 @@ func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[sec
 	if err := s.Store.RotateSecret(ctx, store.RotateSecret{Secret: secret, Overlap: overlap}); err != nil {
 		return nil, err
 	}
-	s.Waker.Wake(e.ID)
+	s.Notifier.Notify(e.ID)
 	return answered(viewSecret(secret, key.Text())), nil
 }
 
@@ -219,7 +219,7 @@ func (s *server) revokeSecret(ctx context.Context, in *SecretPath) (*none, error
 	if err != nil {
 		return nil, err
 	}
-	s.Waker.Wake(e.ID)
+	s.Notifier.Notify(e.ID)
 	return nil, nil
 }
 

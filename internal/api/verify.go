@@ -64,7 +64,7 @@ func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[e
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Verifier.Verify(ctx, store.Routed{Endpoint: asked, Secrets: secrets}, method); err != nil {
+	if err := s.Verifier.Verify(ctx, store.EndpointSnapshot{Endpoint: asked, Secrets: secrets}, method); err != nil {
 		return nil, unanswered(method, err)
 	}
 	now, err := s.Store.Now(ctx)

@@ -54,7 +54,7 @@ func newWorldOver(tb testing.TB, over store.Store, opts api.Options) *world {
 	w.publisher = &publisher{store: w.store, ids: w.ids}
 	opts.Log = slog.New(slog.NewJSONHandler(w.log, nil))
 	w.handler = api.New(api.Deps{
-		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Waker: deaf{}, Canceller: deaf{}, IDs: w.ids,
+		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, IDs: w.ids,
 	}, opts)
 	w.admin = w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeAdmin}})
 	return w
@@ -372,7 +372,7 @@ type receiver struct {
 	then   func() // called before it answers
 }
 
-func (r *receiver) Verify(_ context.Context, to store.Routed, method string) error {
+func (r *receiver) Verify(_ context.Context, to store.EndpointSnapshot, method string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked = append(r.asked, method+" "+to.Endpoint.URL)
@@ -431,7 +431,7 @@ func unseal(id string, sealed []byte) (string, error) {
 
 type deaf struct{}
 
-func (deaf) Wake(postrider.EndpointID) {}
+func (deaf) Notify(postrider.EndpointID) {}
 
 func (deaf) CancelDeleted() {}
 

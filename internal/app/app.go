@@ -41,6 +41,7 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 	"github.com/postrider/postrider/internal/ingest"
 	"github.com/postrider/postrider/internal/janitor"
+	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -57,12 +58,11 @@ type App struct {
 	clock      *clock
 	ids        *store.IDs
 	egress     *egress.Egress
-	index      *ingest.Index
+	table      *routing.Table
 	ingest     *ingest.Ingest
 	dispatcher *dispatch.Dispatcher
 	janitor    *janitor.Janitor
 	api, ops   *server
-	waker      *waker
 	writes     *writes
 	readiness  *readiness
 	gate       gate
@@ -123,15 +123,14 @@ func (a *App) prepare(ctx context.Context, opened store.Store) error {
 func (a *App) handler() *api.Handler {
 	return api.New(api.Deps{
 		Store: a.store, Publisher: a.ingest, Guard: a.egress, Verifier: a.egress, Vault: a.sealing, Resealer: a.sealing,
-		Waker: a.waker, Canceller: a.janitor, IDs: a.ids,
+		Notifier: a.table, Canceller: a.janitor, IDs: a.ids,
 	}, api.Options{
 		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,
 		Verify: a.config.verify(), Log: a.log,
 	})
 }
 
-// wire makes the parts and brings them up to date. Index and dispatcher know
-// each other: the one tells of changes, the other looks endpoints up.
+// wire makes the parts and brings them up to date.
 func (a *App) wire(ctx context.Context, opened store.Store) error {
 	own, err := egress.LocalPrefixes() // a URL must not reach our own API from behind
 	if err != nil {
@@ -155,27 +154,23 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	})
 	a.clock = &clock{store: a.store, log: a.log}
 	a.ids = store.NewIDs(a.store.Clock().Wall, nil)
-	a.index = ingest.NewIndex(a.store, ingest.IndexOptions{
-		OnChange: func(to store.Routed) { a.dispatcher.Changed(to) },
-		Log:      a.log,
-	})
+	a.table = routing.New(a.store, routing.Options{Log: a.log})
 	nodes, _ := opened.(store.Nodes) // a store of one process alone has none
-	a.dispatcher = dispatch.New(a.store, &endpoints{Index: a.index, store: a.store, log: a.log}, a.egress, dispatch.Options{
+	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, store: a.store, log: a.log}, a.egress, dispatch.Options{
 		Concurrency:     a.config.Concurrency,
 		HostConcurrency: a.config.HostConcurrency,
 		Drain:           a.config.DrainTimeout,
 		Cluster:         dispatch.Cluster{Nodes: nodes, PollOnly: a.config.PollOnly},
 		Log:             a.log,
 	})
-	a.ingest = ingest.New(a.store, a.index, a.dispatcher, ingest.Options{IDs: a.ids, Clock: a.store.Clock(), Log: a.log})
+	a.ingest = ingest.New(a.store, a.table, a.dispatcher, ingest.Options{IDs: a.ids, Clock: a.store.Clock(), Log: a.log})
 	a.janitor = janitor.New(a.store, janitor.Options{
 		KeysAge: a.config.IdempotencyTTL, Limits: a.config.standingLimits(), Log: a.log,
 	})
-	a.waker = newWaker(a.index, a.dispatcher, a.log)
 	if err := a.clock.measure(ctx); err != nil {
 		return err
 	}
-	return a.index.Refresh(ctx)
+	return a.table.Refresh(ctx)
 }
 
 // Opened returns a channel that is closed when the store is open and the API
@@ -236,8 +231,7 @@ func (a *App) serve(ctx context.Context) (err error) {
 	return inOrder(ctx, func() {}, []part{
 		{"ingest", a.ingest.Run},
 		{"dispatch", a.dispatcher.Run},
-		{"subscriptions", a.index.Run},
-		{"waker", a.waker.Run},
+		{"routing", a.table.Run},
 		{"janitor", a.janitor.Run},
 		{"clock", a.clock.Run},
 		{"writes", a.writes.Run},

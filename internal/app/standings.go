@@ -7,14 +7,14 @@ import (
 	"log/slog"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/ingest"
+	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/store"
 )
 
-// endpoints is what the dispatcher knows of endpoints: all that the index
-// knows, and how to disable one that asks for no more.
+// endpoints is what the dispatcher knows of endpoints: all that the routing table
+// has, and how to disable one that answered 410.
 type endpoints struct {
-	*ingest.Index
+	*routing.Table
 
 	store store.Store
 	log   *slog.Logger

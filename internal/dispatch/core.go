@@ -20,7 +20,7 @@ import (
 // at "held".
 type core struct {
 	opts   Options
-	lookup func(postrider.EndpointID) (*store.Routed, bool)
+	lookup func(postrider.EndpointID) (*store.EndpointSnapshot, bool)
 
 	endpoints   map[postrider.EndpointID]*endpoint
 	hosts       map[string]*host
@@ -95,10 +95,10 @@ type item struct {
 	postrider.Claimed
 
 	leasedUntil time.Time
-	to          *store.Routed     // set when it starts
-	timeout     time.Duration     // likewise
-	probe       bool              // likewise: the endpoint's circuit is half open for it
-	attempt     postrider.Attempt // set when it is over
+	to          *store.EndpointSnapshot // set when it starts
+	timeout     time.Duration           // likewise
+	probe       bool                    // likewise: the endpoint's circuit is half open for it
+	attempt     postrider.Attempt       // set when it is over
 }
 
 // endpoint is what the core knows of an endpoint that has work, or trouble.
@@ -197,7 +197,7 @@ type (
 	tick  struct{} // time passed
 )
 
-func newCore(opts Options, lookup func(postrider.EndpointID) (*store.Routed, bool)) *core {
+func newCore(opts Options, lookup func(postrider.EndpointID) (*store.EndpointSnapshot, bool)) *core {
 	return &core{
 		opts:        opts,
 		lookup:      lookup,

@@ -14,8 +14,8 @@ func fixture(change func(*postrider.Policy)) (*core, time.Time) {
 	if change != nil {
 		change(&policy)
 	}
-	c := newCore(Options{Cluster: Cluster{Incarnation: 1}}.withDefaults(), func(id postrider.EndpointID) (*store.Routed, bool) {
-		return &store.Routed{Endpoint: postrider.Endpoint{ID: id, URL: "https://a.example", Status: postrider.EndpointEnabled, Policy: policy}}, true
+	c := newCore(Options{Cluster: Cluster{Incarnation: 1}}.withDefaults(), func(id postrider.EndpointID) (*store.EndpointSnapshot, bool) {
+		return &store.EndpointSnapshot{Endpoint: postrider.Endpoint{ID: id, URL: "https://a.example", Status: postrider.EndpointEnabled, Policy: policy}}, true
 	})
 	return c, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 }
@@ -324,7 +324,7 @@ func TestAnEndpointThatVanishesDoesNotHoldTheLoop(t *testing.T) {
 	sent := do.send[0]
 
 	// It is deleted, which the core is told after an answer frees its slot.
-	c.lookup = func(postrider.EndpointID) (*store.Routed, bool) { return nil, false }
+	c.lookup = func(postrider.EndpointID) (*store.EndpointSnapshot, bool) { return nil, false }
 	do = take(c, now, over(sent, postrider.Attempt{Outcome: postrider.OutcomeAccepted}))
 	if len(do.send) != 0 || len(do.release) != 1 {
 		t.Errorf("%d sent and %d released, want what was held to be given back", len(do.send), len(do.release))
@@ -357,8 +357,8 @@ func TestLeasesAreTakenToBeAsShortAsTheShortest(t *testing.T) {
 	t.Parallel()
 	policy := postrider.DefaultPolicy()
 	policy.Timeout = time.Second
-	c := newCore(Options{Cluster: Cluster{Incarnation: 1}}.withDefaults(), func(id postrider.EndpointID) (*store.Routed, bool) {
-		return &store.Routed{Endpoint: postrider.Endpoint{ID: id, URL: "https://a.example", Status: postrider.EndpointEnabled, Policy: policy}}, true
+	c := newCore(Options{Cluster: Cluster{Incarnation: 1}}.withDefaults(), func(id postrider.EndpointID) (*store.EndpointSnapshot, bool) {
+		return &store.EndpointSnapshot{Endpoint: postrider.Endpoint{ID: id, URL: "https://a.example", Status: postrider.EndpointEnabled, Policy: policy}}, true
 	})
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	id := postrider.EndpointID{1}

@@ -18,7 +18,7 @@ type desk struct {
 	c       *core
 	now     time.Time
 	wakeAt  time.Time
-	routed  map[postrider.EndpointID]*store.Routed
+	routed  map[postrider.EndpointID]*store.EndpointSnapshot
 	rows    map[postrider.EndpointID][]row // that wait
 	leased  map[store.Lease]postrider.Claimed
 	respond func(*item) postrider.Attempt // after which time is its Duration; nil: the test answers
@@ -51,11 +51,11 @@ type flight struct {
 func newDesk(t *testing.T, opts Options) *desk {
 	d := &desk{
 		t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		routed: map[postrider.EndpointID]*store.Routed{}, rows: map[postrider.EndpointID][]row{},
+		routed: map[postrider.EndpointID]*store.EndpointSnapshot{}, rows: map[postrider.EndpointID][]row{},
 		leased: map[store.Lease]postrider.Claimed{},
 	}
 	opts.Cluster.Incarnation = cmp.Or(opts.Cluster.Incarnation, 1)
-	d.c = newCore(opts.withDefaults(), func(id postrider.EndpointID) (*store.Routed, bool) {
+	d.c = newCore(opts.withDefaults(), func(id postrider.EndpointID) (*store.EndpointSnapshot, bool) {
 		to, ok := d.routed[id]
 		return to, ok
 	})
@@ -76,14 +76,14 @@ func (d *desk) endpoint(host string, change func(*postrider.Policy)) postrider.E
 	if change != nil {
 		change(&policy)
 	}
-	d.routed[id] = &store.Routed{Endpoint: postrider.Endpoint{
+	d.routed[id] = &store.EndpointSnapshot{Endpoint: postrider.Endpoint{
 		ID: id, URL: "https://" + host + "/", Status: postrider.EndpointEnabled, Policy: policy,
 	}}
 	return id
 }
 
 // alter gives the endpoint other properties, of which the core is told.
-func (d *desk) alter(id postrider.EndpointID, change func(*store.Routed)) {
+func (d *desk) alter(id postrider.EndpointID, change func(*store.EndpointSnapshot)) {
 	to := *d.routed[id]
 	change(&to)
 	d.routed[id] = &to
@@ -91,7 +91,7 @@ func (d *desk) alter(id postrider.EndpointID, change func(*store.Routed)) {
 }
 
 func (d *desk) pause(id postrider.EndpointID) {
-	d.alter(id, func(to *store.Routed) { to.Endpoint.Status = postrider.EndpointPaused })
+	d.alter(id, func(to *store.EndpointSnapshot) { to.Endpoint.Status = postrider.EndpointPaused })
 }
 
 // publish lets n deliveries wait, and says so.

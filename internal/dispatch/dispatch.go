@@ -51,6 +51,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -61,14 +62,17 @@ var ErrDrainTimeout = errors.New("the time to finish attempts is over")
 // attempts are cut.
 type Sender interface {
 	// Send makes the attempt that c is leased for.
-	Send(ctx context.Context, c postrider.Claimed, to store.Routed) postrider.Attempt
+	Send(ctx context.Context, c postrider.Claimed, to store.EndpointSnapshot) postrider.Attempt
 }
 
 // Endpoints knows every endpoint as it is now.
 type Endpoints interface {
 	// Lookup returns the endpoint, which must not be changed; false: it is
 	// unknown or deleted.
-	Lookup(id postrider.EndpointID) (*store.Routed, bool)
+	Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool)
+	// Subscribe has f called after every change of an endpoint, and when
+	// deliveries may be due for one.
+	Subscribe(f func(routing.Change))
 	// Disable disables the endpoint for the reason, unless it is already.
 	Disable(ctx context.Context, id postrider.EndpointID, reason string) error
 }
@@ -140,7 +144,7 @@ type Dispatcher struct {
 // New returns a dispatcher that takes work from queue and delivers it with
 // sender.
 func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *Dispatcher {
-	return &Dispatcher{
+	d := &Dispatcher{
 		queue:     queue,
 		endpoints: endpoints,
 		sender:    sender,
@@ -154,6 +158,8 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 		gone:      newLine[postrider.EndpointID](),
 		cluster:   newCluster(),
 	}
+	endpoints.Subscribe(d.changed)
+	return d
 }
 
 // Run delivers until ctx is cancelled, then gives attempts in flight
@@ -245,12 +251,14 @@ func (d *Dispatcher) Stored(started []postrider.Claimed, waiting []store.DueLane
 	d.post(stored{started, waiting, dropped})
 }
 
-// Wake says that something of the endpoint is due, on whatever node.
-func (d *Dispatcher) Wake(endpoint postrider.EndpointID) { d.post(woken{endpoint}) }
-
-// Changed says that an endpoint was paused, resumed, deleted or got another
-// policy.
-func (d *Dispatcher) Changed(to store.Routed) { d.post(changed{to.Endpoint.ID}) }
+// changed hears of an endpoint that was paused, resumed, deleted or got another
+// policy, or that deliveries may be due for it, on whatever node.
+func (d *Dispatcher) changed(c routing.Change) {
+	d.post(changed{c.Endpoint})
+	if c.Due {
+		d.post(woken{c.Endpoint})
+	}
+}
 
 // Behind returns how long this node would need for the deliveries that are due
 // and wait for nothing but this node; 0 while its processors keep up.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/dispatch"
+	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
 )
@@ -28,9 +29,11 @@ type rig struct {
 	store *memory.Store
 	ids   *store.IDs
 	d     *dispatch.Dispatcher
+	last  func(routing.Change) // what the dispatcher made last subscribed with
+	heard map[*dispatch.Dispatcher]func(routing.Change)
 
 	mu      sync.Mutex
-	routed  map[postrider.EndpointID]store.Routed
+	routed  map[postrider.EndpointID]store.EndpointSnapshot
 	respond func(postrider.Claimed) postrider.Attempt // after which time is its Duration
 	sent    []request
 	now     map[postrider.EndpointID]int
@@ -45,8 +48,8 @@ type request struct {
 func newRig(t *testing.T) *rig {
 	r := &rig{
 		t: t, store: memory.New(memory.Options{}), ids: store.NewIDs(time.Now, &[32]byte{}),
-		routed: map[postrider.EndpointID]store.Routed{},
-		now:    map[postrider.EndpointID]int{}, most: map[postrider.EndpointID]int{},
+		routed: map[postrider.EndpointID]store.EndpointSnapshot{}, heard: map[*dispatch.Dispatcher]func(routing.Change){},
+		now: map[postrider.EndpointID]int{}, most: map[postrider.EndpointID]int{},
 		respond: func(postrider.Claimed) postrider.Attempt { return accepted(time.Millisecond) },
 	}
 	r.queue = r.store
@@ -65,6 +68,7 @@ func rejected() postrider.Attempt {
 func (r *rig) run(opts dispatch.Options) (stop func() error) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	r.d = dispatch.New(r.queue, r, r, opts)
+	r.heard[r.d] = r.last
 	ended := make(chan error, 1)
 	var running sync.WaitGroup
 	running.Go(func() { ended <- r.d.Run(ctx) })
@@ -91,7 +95,7 @@ func (r *rig) endpoint(change func(*postrider.Policy)) postrider.EndpointID {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.routed[e.ID] = store.Routed{Endpoint: e}
+	r.routed[e.ID] = store.EndpointSnapshot{Endpoint: e}
 	return e.ID
 }
 
@@ -101,7 +105,7 @@ func (r *rig) status(id postrider.EndpointID, s postrider.EndpointStatus) {
 	to.Endpoint.Status = s
 	r.routed[id] = to
 	r.mu.Unlock()
-	r.d.Changed(to)
+	r.heard[r.d](routing.Change{Endpoint: id})
 }
 
 // publish stores n deliveries to the endpoint and says so when tell is set.
@@ -141,7 +145,7 @@ func (r *rig) commit(id postrider.EndpointID, n int, key string) (made []postrid
 }
 
 // Send is the receiver.
-func (r *rig) Send(ctx context.Context, c postrider.Claimed, to store.Routed) postrider.Attempt {
+func (r *rig) Send(ctx context.Context, c postrider.Claimed, to store.EndpointSnapshot) postrider.Attempt {
 	r.mu.Lock()
 	r.sent = append(r.sent, request{time.Now(), c})
 	r.now[c.Endpoint]++
@@ -165,11 +169,18 @@ func (r *rig) Send(ctx context.Context, c postrider.Claimed, to store.Routed) po
 	}
 }
 
-func (r *rig) Lookup(id postrider.EndpointID) (*store.Routed, bool) {
+func (r *rig) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	to, ok := r.routed[id]
 	return &to, ok
+}
+
+func (r *rig) Subscribe(f func(routing.Change)) { r.last = f }
+
+// notify tells a dispatcher that something is due for the endpoint.
+func (r *rig) notify(d *dispatch.Dispatcher, id postrider.EndpointID) {
+	r.heard[d](routing.Change{Endpoint: id, Due: true})
 }
 
 func (r *rig) Disable(_ context.Context, id postrider.EndpointID, _ string) error {

@@ -286,7 +286,7 @@ func TestWhatAPersonDidOnAnotherNodeIsHeardOf(t *testing.T) {
 		}
 		start := time.Now()
 		for _, id := range ids {
-			nodes[0].d.Wake(id)
+			r.notify(nodes[0].d, id)
 		}
 		time.Sleep(200 * time.Millisecond)
 		if by, last := r.by(start); len(by) != 2 || last > 150*time.Millisecond {

@@ -126,7 +126,7 @@ func TestADeadHeadIsSkippedOrPausesItsKey(t *testing.T) {
 				if err := tt.goOn(r, head); err != nil {
 					t.Fatal(err)
 				}
-				r.d.Wake(id)
+				r.notify(r.d, id)
 			}
 			time.Sleep(time.Second)
 			if got := r.sequences("a"); !slices.Equal(got, tt.after) {

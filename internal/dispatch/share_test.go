@@ -63,14 +63,14 @@ func TestAnEndpointThatMovesTakesItsAttemptsAlong(t *testing.T) {
 	d.publish(waiting, 4)
 	d.expect(mover, 4, "the whole host")
 	d.expect(waiting, 0, "the host is full")
-	d.alter(mover, func(to *store.Routed) { to.Endpoint.URL = "https://b.example/" })
+	d.alter(mover, func(to *store.EndpointSnapshot) { to.Endpoint.URL = "https://b.example/" })
 	d.expect(waiting, 4, "the host that was left")
 	busy := d.endpoint("b.example", nil)
 	d.proves(busy)
 	d.publish(busy, 4)
 	d.expect(busy, 0, "the host that was moved to is full")
 
-	d.alter(busy, func(to *store.Routed) { to.Endpoint.URL = "https://c.example/" })
+	d.alter(busy, func(to *store.EndpointSnapshot) { to.Endpoint.URL = "https://c.example/" })
 	d.expect(busy, 4, "one that waited for its host and left it")
 	for _, id := range []postrider.EndpointID{mover, waiting, busy} {
 		for range 4 {
@@ -240,7 +240,7 @@ func TestANewRateCounts(t *testing.T) {
 	if len(d.sent) != 1 {
 		t.Fatalf("%d attempts at one an hour", len(d.sent))
 	}
-	d.alter(id, func(to *store.Routed) { to.Endpoint.Policy.Rate = postrider.Rate{} })
+	d.alter(id, func(to *store.EndpointSnapshot) { to.Endpoint.Policy.Rate = postrider.Rate{} })
 	d.wait(time.Second)
 	if len(d.sent) != 50 {
 		t.Errorf("%d of 50 attempts left once there is no rate", len(d.sent))
@@ -449,7 +449,7 @@ func TestNothingGrows(t *testing.T) {
 			delete(d.routed, id)
 			d.step(changed{id})
 		case 9:
-			d.alter(id, func(to *store.Routed) { to.Endpoint.URL = "https://elsewhere.example" })
+			d.alter(id, func(to *store.EndpointSnapshot) { to.Endpoint.URL = "https://elsewhere.example" })
 		}
 	}
 	d.wait(30 * time.Minute)

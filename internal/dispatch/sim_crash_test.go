@@ -59,7 +59,7 @@ func newCrashLoop(t *testing.T, seed uint64, kills int) *crashLoop {
 	l := &crashLoop{
 		world: &world{
 			t: t, rng: rand.New(rand.NewPCG(seed, 11)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-			routed: map[postrider.EndpointID]store.Routed{}, sending: map[postrider.DeliveryID]uint32{},
+			routed: map[postrider.EndpointID]store.EndpointSnapshot{}, sending: map[postrider.DeliveryID]uint32{},
 			sent: map[postrider.DeliveryID]map[int]bool{}, accepted: map[postrider.DeliveryID]bool{},
 			lucky: true,
 		},
@@ -86,7 +86,7 @@ func newCrashLoop(t *testing.T, seed uint64, kills int) *crashLoop {
 		if _, err := l.store.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: e}); err != nil {
 			t.Fatal(err)
 		}
-		l.routed[e.ID] = store.Routed{Endpoint: e}
+		l.routed[e.ID] = store.EndpointSnapshot{Endpoint: e}
 		l.order = append(l.order, e.ID)
 	}
 	l.onSend = l.sends

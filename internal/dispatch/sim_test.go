@@ -44,7 +44,7 @@ type world struct {
 	store  *memory.Store
 	ids    *store.IDs
 	nodes  []*simNode
-	routed map[postrider.EndpointID]store.Routed
+	routed map[postrider.EndpointID]store.EndpointSnapshot
 	order  []postrider.EndpointID // of routed, so that a seed always draws the same
 	healed bool
 	shared bool      // nodes share the endpoints out
@@ -78,7 +78,7 @@ type simNode struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		routed: map[postrider.EndpointID]store.Routed{}, sending: map[postrider.DeliveryID]uint32{},
+		routed: map[postrider.EndpointID]store.EndpointSnapshot{}, sending: map[postrider.DeliveryID]uint32{},
 		sent: map[postrider.DeliveryID]map[int]bool{}, accepted: map[postrider.DeliveryID]bool{},
 	}
 	w.hangs = w.rng.IntN(10)
@@ -101,7 +101,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		if _, err := w.store.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: e}); err != nil {
 			t.Fatal(err)
 		}
-		w.routed[e.ID] = store.Routed{Endpoint: e}
+		w.routed[e.ID] = store.EndpointSnapshot{Endpoint: e}
 		w.order = append(w.order, e.ID)
 	}
 	return w
@@ -148,7 +148,7 @@ func (w *world) bootWith(opts Options) {
 		opts.Cluster.Nodes = w.store
 	}
 	opts = opts.withDefaults()
-	n.core = newCore(opts, func(id postrider.EndpointID) (*store.Routed, bool) {
+	n.core = newCore(opts, func(id postrider.EndpointID) (*store.EndpointSnapshot, bool) {
 		to, ok := w.routed[id]
 		return &to, ok
 	})

@@ -158,7 +158,7 @@ func TestACircuitThatAPersonSetIsAdopted(t *testing.T) {
 	d := newDesk(t, Options{})
 	id := d.endpoint("a.example", nil)
 	set := func(s postrider.CircuitStatus, generation int64) {
-		d.alter(id, func(to *store.Routed) {
+		d.alter(id, func(to *store.EndpointSnapshot) {
 			b := postrider.Breaker{Circuit: to.Circuit}
 			b.Set(s, d.now, to.Endpoint.Policy.Circuit)
 			to.Circuit = b.Circuit
@@ -526,7 +526,7 @@ func TestAnEndpointThatRecoversDoesNotWaitAmongThoseInTrouble(t *testing.T) {
 	d.step(circuits{[]postrider.Circuit{{Endpoint: id, Status: postrider.CircuitClosed, Cooldown: time.Minute, Generation: 3}}})
 	d.publish(id, 1)
 	d.expect(id, 0, "not trusted yet")
-	d.alter(id, func(to *store.Routed) {
+	d.alter(id, func(to *store.EndpointSnapshot) {
 		to.Circuit = postrider.Circuit{Endpoint: id, Status: postrider.CircuitClosed, Generation: 4}
 	})
 	d.expect(id, 1, "trusted again")
@@ -547,7 +547,7 @@ func TestWithoutAdaptiveTimeoutAllOfItIsGivenBack(t *testing.T) {
 		t.Fatalf("a timeout of %v after six, want 2.5 s", got)
 	}
 	for _, adaptive := range []bool{false, true} {
-		d.alter(id, func(to *store.Routed) { to.Endpoint.Policy.AdaptiveTimeout = adaptive })
+		d.alter(id, func(to *store.EndpointSnapshot) { to.Endpoint.Policy.AdaptiveTimeout = adaptive })
 		d.over(id, silence)
 		if got := d.flying[0].timeout; got != 10*time.Second {
 			t.Errorf("a timeout of %v once it was switched off, adaptive now %t, want 10 s", got, adaptive)

@@ -185,7 +185,7 @@ func (e *Egress) CheckURL(raw string) (string, error) {
 // Send makes the attempt that c is leased for and returns it as it went. The
 // context carries the attempt's deadline, which may be shorter than the
 // endpoint's policy says.
-func (e *Egress) Send(ctx context.Context, c postrider.Claimed, to store.Routed) postrider.Attempt {
+func (e *Egress) Send(ctx context.Context, c postrider.Claimed, to store.EndpointSnapshot) postrider.Attempt {
 	started := time.Now()
 	a := postrider.Attempt{
 		Delivery:  c.ID,
@@ -211,7 +211,7 @@ func (e *Egress) Send(ctx context.Context, c postrider.Claimed, to store.Routed)
 const keptStart = 256
 
 // attempt fills in a and returns what operators may read about a failure.
-func (e *Egress) attempt(ctx context.Context, a *postrider.Attempt, c *postrider.Claimed, to *store.Routed) error {
+func (e *Egress) attempt(ctx context.Context, a *postrider.Attempt, c *postrider.Claimed, to *store.EndpointSnapshot) error {
 	x := newExchange()
 	defer x.release()
 	ans, err := e.exchange(ctx, x, draft{claimed: c, to: to, at: a.StartedAt})

@@ -62,8 +62,8 @@ func (glass) OpenCredentials(e postrider.Endpoint) (c postrider.Credentials, err
 }
 
 // credentials returns a change that gives the endpoint these credentials.
-func credentials(c postrider.Credentials) func(*store.Routed) {
-	return func(r *store.Routed) {
+func credentials(c postrider.Credentials) func(*store.EndpointSnapshot) {
+	return func(r *store.EndpointSnapshot) {
 		var err error
 		if r.Endpoint.Credentials, err = json.Marshal(c); err != nil {
 			panic(err) // never: it is made of texts
@@ -72,8 +72,8 @@ func credentials(c postrider.Credentials) func(*store.Routed) {
 }
 
 // policy returns a change of the endpoint's policy.
-func policy(change func(*postrider.Policy)) func(*store.Routed) {
-	return func(r *store.Routed) { change(&r.Endpoint.Policy) }
+func policy(change func(*postrider.Policy)) func(*store.EndpointSnapshot) {
+	return func(r *store.EndpointSnapshot) { change(&r.Endpoint.Policy) }
 }
 
 // secretOf returns a secret whose key is that byte, 32 times.
@@ -109,8 +109,8 @@ func claimed(e *postrider.Event) postrider.Claimed {
 var revisions atomic.Int64
 
 // routed returns an endpoint with a secret, changed by each of the changes.
-func routed(url string, changes ...func(*store.Routed)) store.Routed {
-	r := store.Routed{
+func routed(url string, changes ...func(*store.EndpointSnapshot)) store.EndpointSnapshot {
+	r := store.EndpointSnapshot{
 		Endpoint: postrider.Endpoint{
 			ID: postrider.EndpointID{7, 8, 9}, URL: url, Policy: postrider.DefaultPolicy(), Revision: revisions.Add(1),
 		},
@@ -122,10 +122,10 @@ func routed(url string, changes ...func(*store.Routed)) store.Routed {
 	return r
 }
 
-func raw(r *store.Routed) { r.Endpoint.Policy.Payload = postrider.PayloadRaw }
+func raw(r *store.EndpointSnapshot) { r.Endpoint.Policy.Payload = postrider.PayloadRaw }
 
-func signedBy(schemes ...postrider.Scheme) func(*store.Routed) {
-	return func(r *store.Routed) {
+func signedBy(schemes ...postrider.Scheme) func(*store.EndpointSnapshot) {
+	return func(r *store.EndpointSnapshot) {
 		r.Endpoint.Policy.Signatures = nil
 		for _, s := range schemes {
 			r.Endpoint.Policy.Signatures = append(r.Endpoint.Policy.Signatures, postrider.Signature{Scheme: s})
@@ -134,7 +134,7 @@ func signedBy(schemes ...postrider.Scheme) func(*store.Routed) {
 }
 
 // send makes one attempt with a deadline.
-func send(tb testing.TB, e *egress.Egress, to store.Routed, within time.Duration) postrider.Attempt {
+func send(tb testing.TB, e *egress.Egress, to store.EndpointSnapshot, within time.Duration) postrider.Attempt {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), within)
 	defer cancel()
@@ -238,18 +238,18 @@ func TestEndpointsChange(t *testing.T) {
 	r := testkit.NewReceiver(t, testkit.Status(200))
 	e := open(t, laptop())
 	soon := time.Now().Add(50 * time.Millisecond)
-	changes := []func(*store.Routed){
-		func(*store.Routed) {},
-		func(r *store.Routed) { r.Secrets[0] = sealed(9, 9) },
-		func(r *store.Routed) { r.Endpoint.URL += "/other" },
+	changes := []func(*store.EndpointSnapshot){
+		func(*store.EndpointSnapshot) {},
+		func(r *store.EndpointSnapshot) { r.Secrets[0] = sealed(9, 9) },
+		func(r *store.EndpointSnapshot) { r.Endpoint.URL += "/other" },
 		signedBy(postrider.SchemeTimestamped),
-		func(r *store.Routed) {
+		func(r *store.EndpointSnapshot) {
 			older := sealed(8, 8)
 			older.ExpiresAt = soon
 			r.Secrets = append(r.Secrets, older)
 		},
 	}
-	var to store.Routed
+	var to store.EndpointSnapshot
 	for _, change := range changes {
 		to = routed(r.URL, change)
 		if a := send(t, e, to, testkit.Patience); a.Outcome != postrider.OutcomeAccepted {
@@ -373,7 +373,7 @@ func TestEverySchemeAndSecretVerifies(t *testing.T) {
 	r := testkit.NewReceiver(t, testkit.Status(200))
 	old, gone := sealed(2, 2), sealed(3, 3)
 	old.ExpiresAt, gone.ExpiresAt = time.Now().Add(time.Hour), time.Now().Add(-time.Second)
-	to := routed(r.URL, signedBy(postrider.Schemes...), func(r *store.Routed) { r.Secrets = append(r.Secrets, old, gone) })
+	to := routed(r.URL, signedBy(postrider.Schemes...), func(r *store.EndpointSnapshot) { r.Secrets = append(r.Secrets, old, gone) })
 	send(t, open(t, laptop()), to, testkit.Patience)
 
 	request := r.Only(t)
@@ -477,20 +477,20 @@ func TestBodyIsCut(t *testing.T) {
 func TestNothingIsSentUnsigned(t *testing.T) {
 	t.Parallel()
 	r := testkit.NewReceiver(t, testkit.Status(200))
-	a := send(t, open(t, laptop()), routed(r.URL, func(r *store.Routed) { r.Secrets = nil }), testkit.Patience)
+	a := send(t, open(t, laptop()), routed(r.URL, func(r *store.EndpointSnapshot) { r.Secrets = nil }), testkit.Patience)
 	if a.Outcome != postrider.OutcomeUnreachable || a.Error != "no_active_secret" || len(r.Requests()) != 0 {
 		t.Errorf("outcome %s, error %q, %d requests", a.Outcome, a.Error, len(r.Requests()))
 	}
 }
 
 // unsignable is an endpoint of a scheme that its one secret cannot sign in.
-func unsignable(tb testing.TB) func(*store.Routed) {
+func unsignable(tb testing.TB) func(*store.EndpointSnapshot) {
 	tb.Helper()
 	key, err := signature.NewPrivateKey(rand.Reader)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return func(r *store.Routed) {
+	return func(r *store.EndpointSnapshot) {
 		signedBy(postrider.SchemeStandard, postrider.SchemeGitHub)(r)
 		r.Secrets = []postrider.Secret{{ID: postrider.SecretID{1}, Sealed: []byte(key.Text()), Public: key.Public().Text()}}
 	}

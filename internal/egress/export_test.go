@@ -49,7 +49,7 @@ type Built struct {
 func (b Built) Release() { b.release() }
 
 // Build makes the request of an attempt.
-func (e *Egress) Build(c *postrider.Claimed, to *store.Routed, at time.Time) (Built, error) {
+func (e *Egress) Build(c *postrider.Claimed, to *store.EndpointSnapshot, at time.Time) (Built, error) {
 	x := newExchange()
 	if err := e.build(x, draft{claimed: c, to: to, at: at}); err != nil {
 		x.release()
@@ -59,7 +59,7 @@ func (e *Egress) Build(c *postrider.Claimed, to *store.Routed, at time.Time) (Bu
 }
 
 // SignAndBuild is the part of Send before anything is sent.
-func (e *Egress) SignAndBuild(c *postrider.Claimed, to *store.Routed, at time.Time) error {
+func (e *Egress) SignAndBuild(c *postrider.Claimed, to *store.EndpointSnapshot, at time.Time) error {
 	x := newExchange()
 	defer x.release()
 	return e.build(x, draft{claimed: c, to: to, at: at})

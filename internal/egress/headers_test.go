@@ -21,8 +21,8 @@ import (
 )
 
 // auth returns a change that authenticates so, with that secret.
-func auth(a postrider.Auth, secret string) func(*store.Routed) {
-	return func(r *store.Routed) {
+func auth(a postrider.Auth, secret string) func(*store.EndpointSnapshot) {
+	return func(r *store.EndpointSnapshot) {
 		r.Endpoint.Policy.Auth = a
 		credentials(postrider.Credentials{Auth: secret})(r)
 	}
@@ -60,11 +60,11 @@ func TestAuthentication(t *testing.T) {
 // the last look.
 func TestBadHeadersAreNotSent(t *testing.T) {
 	t.Parallel()
-	headers := func(list ...postrider.Header) func(*store.Routed) {
+	headers := func(list ...postrider.Header) func(*store.EndpointSnapshot) {
 		return policy(func(p *postrider.Policy) { p.Headers = list })
 	}
 	github := postrider.Signature{Scheme: postrider.SchemeGitHub}
-	for name, change := range map[string]func(*store.Routed){
+	for name, change := range map[string]func(*store.EndpointSnapshot){
 		"a line end in a name":   headers(postrider.Header{Name: "X-A\r\nX-B", Value: "canary"}),
 		"a line end in a value":  headers(postrider.Header{Name: "X-A", Value: "canary\r\nX-Evil: 1"}),
 		"a line feed in a value": headers(postrider.Header{Name: "X-A", Value: "canary\nX-Evil: 1"}),
@@ -81,30 +81,30 @@ func TestBadHeadersAreNotSent(t *testing.T) {
 		"a webhook header":       headers(postrider.Header{Name: "Webhook-Hops", Value: "0"}),
 		"a proxy header":         headers(postrider.Header{Name: "Proxy-Authorization", Value: "canary"}),
 		"one twice":              headers(postrider.Header{Name: "X-A", Value: "1"}, postrider.Header{Name: "x-a", Value: "2"}),
-		"one of a scheme": func(r *store.Routed) {
+		"one of a scheme": func(r *store.EndpointSnapshot) {
 			r.Endpoint.Policy.Signatures = []postrider.Signature{github}
 			headers(postrider.Header{Name: "X-GitHub-Event", Value: "canary"})(r)
 		},
-		"a signature's own": func(r *store.Routed) {
+		"a signature's own": func(r *store.EndpointSnapshot) {
 			r.Endpoint.Policy.Signatures = []postrider.Signature{{Scheme: postrider.SchemePlain, Header: "X-Sum"}}
 			headers(postrider.Header{Name: "x-sum", Value: "canary"})(r)
 		},
-		"a signature in ours": func(r *store.Routed) {
+		"a signature in ours": func(r *store.EndpointSnapshot) {
 			r.Endpoint.Policy.Signatures[0] = postrider.Signature{Scheme: postrider.SchemePlain, Header: "webhook-id"}
 		},
-		"a signature in the framing": func(r *store.Routed) {
+		"a signature in the framing": func(r *store.EndpointSnapshot) {
 			r.Endpoint.Policy.Signatures[0] = postrider.Signature{Scheme: postrider.SchemePlain, Header: "Content-Length"}
 		},
-		"a signature in a bad header": func(r *store.Routed) {
+		"a signature in a bad header": func(r *store.EndpointSnapshot) {
 			r.Endpoint.Policy.Signatures[0] = postrider.Signature{Scheme: postrider.SchemePlain, Header: "X: "}
 		},
-		"a signature behind a bad prefix": func(r *store.Routed) {
+		"a signature behind a bad prefix": func(r *store.EndpointSnapshot) {
 			r.Endpoint.Policy.Signatures[0] = postrider.Signature{Scheme: postrider.SchemePlain, Header: "X-A", Prefix: "\r\n"}
 		},
 		"a line end in a token": auth(postrider.Auth{Kind: postrider.AuthBearer}, "canary\r\nX-Evil: 1"),
 		"no token":              auth(postrider.Auth{Kind: postrider.AuthBearer}, ""),
 		"a key in Host":         auth(postrider.Auth{Kind: postrider.AuthAPIKey, Header: "Host"}, "canary"),
-		"a key where a header is": func(r *store.Routed) {
+		"a key where a header is": func(r *store.EndpointSnapshot) {
 			headers(postrider.Header{Name: "X-K", Value: "1"})(r)
 			auth(postrider.Auth{Kind: postrider.AuthAPIKey, Header: "X-k"}, "canary")(r)
 		},
@@ -145,7 +145,7 @@ func TestLargestCredentialsAreSent(t *testing.T) {
 			t.Parallel()
 			r := testkit.NewReceiver(t, testkit.Status(200))
 			headers := policy(func(p *postrider.Policy) { p.Headers = many(2, longest[:len(longest)-8]) })
-			to := routed(r.URL, auth(a, longest), headers, func(r *store.Routed) { r.Endpoint.Policy.Auth = a })
+			to := routed(r.URL, auth(a, longest), headers, func(r *store.EndpointSnapshot) { r.Endpoint.Policy.Auth = a })
 			if err := to.Endpoint.Policy.Check(); err != nil {
 				t.Fatal(err)
 			}
@@ -178,14 +178,16 @@ func TestWhatCannotBeOpenedIsNotGuessed(t *testing.T) {
 	hidden := policy(func(p *postrider.Policy) { p.Headers = []postrider.Header{{Name: "X-Hidden", Secret: true}} })
 	for name, tt := range map[string]struct {
 		vault  stuckVault
-		change func(*store.Routed)
+		change func(*store.EndpointSnapshot)
 	}{
-		"a secret":               {stuckVault{secret: lost}, func(*store.Routed) {}},
-		"the credentials":        {stuckVault{credentials: lost}, func(*store.Routed) {}},
-		"no value of a header":   {stuckVault{}, hidden},
-		"something else inside":  {stuckVault{}, func(r *store.Routed) { r.Secrets[0].Sealed = []byte("canary") }},
-		"one secret of several":  {stuckVault{}, func(r *store.Routed) { r.Secrets = append(r.Secrets, postrider.Secret{ID: postrider.SecretID{2}}) }},
-		"a misspelt private key": {stuckVault{}, func(r *store.Routed) { r.Secrets[0].Sealed = []byte("whsk_canarycanarycanarycanary") }},
+		"a secret":              {stuckVault{secret: lost}, func(*store.EndpointSnapshot) {}},
+		"the credentials":       {stuckVault{credentials: lost}, func(*store.EndpointSnapshot) {}},
+		"no value of a header":  {stuckVault{}, hidden},
+		"something else inside": {stuckVault{}, func(r *store.EndpointSnapshot) { r.Secrets[0].Sealed = []byte("canary") }},
+		"one secret of several": {stuckVault{}, func(r *store.EndpointSnapshot) {
+			r.Secrets = append(r.Secrets, postrider.Secret{ID: postrider.SecretID{2}})
+		}},
+		"a misspelt private key": {stuckVault{}, func(r *store.EndpointSnapshot) { r.Secrets[0].Sealed = []byte("whsk_canarycanarycanarycanary") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -207,7 +209,7 @@ func TestWhatCannotBeOpenedIsNotGuessed(t *testing.T) {
 func TestOnlyHarmlessHeadersAreKept(t *testing.T) {
 	t.Parallel()
 	r := testkit.NewReceiver(t, testkit.Status(500))
-	a := send(t, open(t, laptop()), routed(r.URL+"/?canary", following(0), func(to *store.Routed) {
+	a := send(t, open(t, laptop()), routed(r.URL+"/?canary", following(0), func(to *store.EndpointSnapshot) {
 		to.Endpoint.Policy.Signatures[2] = postrider.Signature{Scheme: postrider.SchemeGitHub, Header: "X-Sum", Prefix: "canary="}
 	}), testkit.Patience)
 	if r.Only(t).Header.Get("X-Sum") == "" {

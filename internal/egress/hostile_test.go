@@ -144,7 +144,7 @@ func TestHostileRedirectsLeadNowhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := send(t, e, routed(r.URL, func(to *store.Routed) { to.Endpoint.Policy.MaxRedirects = 3 }), testkit.Patience)
+		a := send(t, e, routed(r.URL, func(to *store.EndpointSnapshot) { to.Endpoint.Policy.MaxRedirects = 3 }), testkit.Patience)
 		class, _, _ := strings.Cut(a.Error, ":")
 		if a.Outcome == postrider.OutcomeAccepted || !slices.Contains([]string{"redirect", "target_forbidden"}, class) {
 			t.Errorf("%s: outcome %s, error %q", h.Name, a.Outcome, a.Error)

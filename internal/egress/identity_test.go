@@ -51,21 +51,21 @@ func keyOf(t *testing.T, key any) string {
 }
 
 // shows returns a change that gives the endpoint a client certificate.
-func shows(b brought) func(*store.Routed) {
-	return func(r *store.Routed) {
+func shows(b brought) func(*store.EndpointSnapshot) {
+	return func(r *store.EndpointSnapshot) {
 		r.Endpoint.Policy.TLS.Certificate = b.certificate
 		credentials(postrider.Credentials{TLSKey: b.key})(r)
 	}
 }
 
 // trusts returns a change that gives the endpoint authorities of its own.
-func trusts(ca *testkit.CA) func(*store.Routed) {
-	return func(r *store.Routed) { r.Endpoint.Policy.TLS.Authorities = string(ca.PEM()) }
+func trusts(ca *testkit.CA) func(*store.EndpointSnapshot) {
+	return func(r *store.EndpointSnapshot) { r.Endpoint.Policy.TLS.Authorities = string(ca.PEM()) }
 }
 
 // endpoint returns a change that makes it another endpoint.
-func endpoint(n byte) func(*store.Routed) {
-	return func(r *store.Routed) { r.Endpoint.ID = postrider.EndpointID{n} }
+func endpoint(n byte) func(*store.EndpointSnapshot) {
+	return func(r *store.EndpointSnapshot) { r.Endpoint.ID = postrider.EndpointID{n} }
 }
 
 // serveTLS starts a server that speaks TLS as config says, and counts its
@@ -95,13 +95,13 @@ func TestClientCertificates(t *testing.T) {
 	right := bring(t, clients.Certificate(t, later, "us"))
 	for _, tt := range []struct {
 		name   string
-		change func(*store.Routed)
+		change func(*store.EndpointSnapshot)
 		ok     bool
 	}{
 		{"the right one", shows(right), true},
 		{"of an unknown authority", shows(bring(t, strangers.Certificate(t, later, "us"))), false},
 		{"that has expired", shows(bring(t, clients.Certificate(t, time.Now().Add(-time.Hour), "us"))), false},
-		{"none", func(*store.Routed) {}, false},
+		{"none", func(*store.EndpointSnapshot) {}, false},
 	} {
 		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			t.Run(tt.name+" over "+tls.VersionName(version), func(t *testing.T) {
@@ -145,9 +145,9 @@ func TestIdentitiesAreKeptApart(t *testing.T) {
 	for range 3 {
 		for n, tt := range []struct {
 			who    string
-			change func(*store.Routed)
+			change func(*store.EndpointSnapshot)
 		}{
-			{"a", shows(a)}, {"nobody", func(*store.Routed) {}}, {"b", shows(b)}, {"nobody", trusts(ca)}, {"a", shows(a)},
+			{"a", shows(a)}, {"nobody", func(*store.EndpointSnapshot) {}}, {"b", shows(b)}, {"nobody", trusts(ca)}, {"a", shows(a)},
 		} {
 			got := send(t, e, routed(url, endpoint(byte(n)), tt.change), testkit.Patience)
 			if string(got.ResponseBody) != tt.who {
@@ -182,14 +182,14 @@ func TestSessionsAreNotShared(t *testing.T) {
 	a, b := bring(t, clients.Certificate(t, later, "a")), bring(t, clients.Certificate(t, later, "b"))
 	for _, tt := range []struct {
 		n      byte
-		change func(*store.Routed)
+		change func(*store.EndpointSnapshot)
 		want   string
 	}{
 		{1, shows(a), "a"},
-		{2, func(*store.Routed) {}, ""},
+		{2, func(*store.EndpointSnapshot) {}, ""},
 		{3, shows(b), "b"},
 		{1, shows(a), "resumed a"},
-		{2, func(*store.Routed) {}, "resumed "},
+		{2, func(*store.EndpointSnapshot) {}, "resumed "},
 		{4, shows(b), "resumed b"},
 	} {
 		got := send(t, e, routed(url, endpoint(tt.n), tt.change), testkit.Patience)
@@ -207,12 +207,12 @@ func TestOwnAuthorities(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		shown  tls.Certificate
-		change func(*store.Routed)
+		change func(*store.EndpointSnapshot)
 		most   uint16
 		err    string
 	}{
 		{"theirs", good, trusts(theirs), 0, ""},
-		{"theirs, unknown to the others", good, func(*store.Routed) {}, 0, "tls_unknown_authority"},
+		{"theirs, unknown to the others", good, func(*store.EndpointSnapshot) {}, 0, "tls_unknown_authority"},
 		{"the operator's, which they do not trust", ours.Certificate(t, later, "127.0.0.1"), trusts(theirs), 0, "tls_unknown_authority"},
 		{"an expired one", theirs.Certificate(t, time.Now().Add(-time.Hour), "127.0.0.1"), trusts(theirs), 0, "tls_expired"},
 		{"another host's", theirs.Certificate(t, later, "receiver.example"), trusts(theirs), 0, "tls_wrong_name"},

@@ -24,7 +24,7 @@ import (
 )
 
 // granted returns a change that has tokens come from the URL.
-func granted(tokenURL string) func(*store.Routed) {
+func granted(tokenURL string) func(*store.EndpointSnapshot) {
 	return auth(postrider.Auth{
 		Kind: postrider.AuthOAuth2, TokenURL: tokenURL, ClientID: "client", Scopes: []string{"a", "b"}, Audience: "hooks",
 	}, "canary-secret")

@@ -18,8 +18,8 @@ import (
 
 // following returns a change that lets attempts follow so many redirects, of an
 // endpoint with something to lose.
-func following(hops int) func(*store.Routed) {
-	return func(r *store.Routed) {
+func following(hops int) func(*store.EndpointSnapshot) {
+	return func(r *store.EndpointSnapshot) {
 		p := &r.Endpoint.Policy
 		p.MaxRedirects = hops
 		p.Headers = []postrider.Header{{Name: "X-Env", Value: "canary-plain"}, {Name: "X-Hidden", Secret: true}}

@@ -35,7 +35,7 @@ func (q *request) release() {
 // draft is what a request is made of.
 type draft struct {
 	claimed *postrider.Claimed
-	to      *store.Routed
+	to      *store.EndpointSnapshot
 	at      time.Time
 	token   string // that the endpoint's grant gave; may be empty
 }

@@ -60,7 +60,7 @@ type route struct {
 }
 
 // fits reports whether the route is still the endpoint's.
-func (r *route) fits(to *store.Routed, now time.Time) bool {
+func (r *route) fits(to *store.EndpointSnapshot, now time.Time) bool {
 	if r.revision != to.Endpoint.Revision {
 		return false
 	}
@@ -91,7 +91,7 @@ type routes struct {
 }
 
 // find returns the route of an endpoint, or a [stageError].
-func (rs *routes) find(to *store.Routed, now time.Time) (*route, error) {
+func (rs *routes) find(to *store.EndpointSnapshot, now time.Time) (*route, error) {
 	rs.mu.RLock()
 	r := rs.known[to.Endpoint.ID]
 	rs.mu.RUnlock()
@@ -121,16 +121,16 @@ func (rs *routes) find(to *store.Routed, now time.Time) (*route, error) {
 }
 
 // make opens what is sealed and judges all of the endpoint again.
-func (rs *routes) make(to *store.Routed, now time.Time) (*route, error) {
+func (rs *routes) make(to *store.EndpointSnapshot, now time.Time) (*route, error) {
 	return rs.makeWith(to, func(r *route) error { return rs.sign(r, to, now) })
 }
 
 // makeUnsigned is make for what no scheme signs: it needs no secret.
-func (rs *routes) makeUnsigned(to *store.Routed) (*route, error) {
+func (rs *routes) makeUnsigned(to *store.EndpointSnapshot) (*route, error) {
 	return rs.makeWith(to, func(*route) error { return nil })
 }
 
-func (rs *routes) makeWith(to *store.Routed, sign func(*route) error) (*route, error) {
+func (rs *routes) makeWith(to *store.EndpointSnapshot, sign func(*route) error) (*route, error) {
 	endpoint := &to.Endpoint
 	u, err := rs.guard.parse(endpoint.URL)
 	if err != nil {
@@ -161,7 +161,7 @@ func (rs *routes) makeWith(to *store.Routed, sign func(*route) error) (*route, e
 }
 
 // sign gives the route its signer.
-func (rs *routes) sign(r *route, to *store.Routed, now time.Time) error {
+func (rs *routes) sign(r *route, to *store.EndpointSnapshot, now time.Time) error {
 	var keys []signature.Key
 	for _, s := range to.Secrets {
 		if !s.ActiveAt(now) {

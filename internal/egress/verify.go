@@ -57,7 +57,7 @@ func (e *UnsignedError) Unwrap() error { return postrider.ErrConflict }
 // [*UnverifiedError]; a challenge that its schemes and secrets cannot sign is an
 // [*UnsignedError]; any other method is a [*postrider.InvalidError]; what is
 // broken on our side is another error.
-func (e *Egress) Verify(ctx context.Context, to store.Routed, method string) error {
+func (e *Egress) Verify(ctx context.Context, to store.EndpointSnapshot, method string) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTime)
 	defer cancel()
 	policy := &to.Endpoint.Policy
@@ -71,7 +71,7 @@ func (e *Egress) Verify(ctx context.Context, to store.Routed, method string) err
 	return &postrider.InvalidError{Field: "method", Reason: "must be challenge or cloudevents"}
 }
 
-func (e *Egress) challenge(ctx context.Context, to *store.Routed) error {
+func (e *Egress) challenge(ctx context.Context, to *store.EndpointSnapshot) error {
 	const kind = "postrider.challenge"
 	challenge := rand.Text()
 	now := e.now()
@@ -109,7 +109,7 @@ func newID[I ~[16]byte](at time.Time) I {
 	return postrider.MakeID[I](at, random)
 }
 
-func (e *Egress) handshake(ctx context.Context, to *store.Routed) error {
+func (e *Egress) handshake(ctx context.Context, to *store.EndpointSnapshot) error {
 	d := draft{to: to, at: e.now()}
 	ans, err := e.question(ctx, &d, func(r *route) (request, error) {
 		head := append([]byte("OPTIONS "), e.routes.target(r.url)...)

@@ -151,10 +151,10 @@ func TestVerifyWhatCannotBeAsked(t *testing.T) {
 // Only the challenge is signed.
 func TestVerifyWithoutAKey(t *testing.T) {
 	t.Parallel()
-	expired := func(r *store.Routed) { r.Secrets = nil }
+	expired := func(r *store.EndpointSnapshot) { r.Secrets = nil }
 	for _, tt := range []struct {
 		name   string
-		change func(*store.Routed)
+		change func(*store.EndpointSnapshot)
 		class  string
 	}{
 		{"of the scheme", unsignable(t), "no_key_for_scheme"},

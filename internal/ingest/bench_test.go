@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/ingest"
+	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
 )
@@ -62,12 +63,12 @@ func BenchmarkPublish(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			directory, ids := memory.New(memory.Options{}), store.NewIDs(time.Now, nil)
 			account := subscribed(b, directory, ids)
-			index := ingest.NewIndex(directory, ingest.IndexOptions{})
-			if err := index.Refresh(b.Context()); err != nil {
+			table := routing.New(directory, routing.Options{})
+			if err := table.Refresh(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 			parts := &forgetful{takes: takes}
-			in := ingest.New(parts, index, parts, ingest.Options{IDs: ids})
+			in := ingest.New(parts, table, parts, ingest.Options{IDs: ids})
 			ctx, cancel := context.WithCancel(b.Context())
 			var running sync.WaitGroup
 			running.Go(func() { _ = in.Run(ctx) })

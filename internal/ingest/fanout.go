@@ -48,7 +48,7 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 	}
 	job := jobs[0]
 	// The endpoints up to the job's last one that match when their chunk runs.
-	if err := in.index.Refresh(ctx); err != nil {
+	if err := in.table.Refresh(ctx); err != nil {
 		return false, err
 	}
 	for {
@@ -88,7 +88,7 @@ func (in *Ingest) letBulkThrough(ctx context.Context) {
 // does not cut the commit: a chunk that is stored after its credit was given
 // back would leave leases that nobody serves.
 func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool, err error) {
-	matched := in.index.matchNext(job, in.opts.FanOutChunk)
+	matched := in.table.MatchNext(job, in.opts.FanOutChunk)
 	chunk := store.FanOutChunk{
 		Event: job.Event.ID, Token: job.Token, From: job.Cursor, To: job.UpTo,
 		Done: len(matched) < in.opts.FanOutChunk, Lease: fanOutLease,

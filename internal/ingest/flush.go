@@ -69,7 +69,7 @@ func (in *Ingest) commit(ctx context.Context, group []*publish) (n int, err erro
 		if !errors.Is(err, store.ErrMoved) {
 			return n, err
 		}
-		if err := in.index.Refresh(ctx); err != nil {
+		if err := in.table.Refresh(ctx); err != nil {
 			return n, err
 		}
 	}
@@ -89,10 +89,10 @@ func (in *Ingest) store(ctx context.Context, p store.Publish) ([]store.Published
 
 // match makes the deliveries of a group's events, until they are enough for a
 // commit. The error is that of the publish after the last batch, which is
-// refused. The version is read first: if the index moves on meanwhile, the store
+// refused. The version is read first: if the table moves on meanwhile, the store
 // refuses the group.
 func (in *Ingest) match(group []*publish) ([]store.Batch, int64, error) {
-	version := in.index.Version()
+	version := in.table.Version()
 	batches := make([]store.Batch, 0, len(group))
 	all := 0
 	for _, p := range group {
@@ -129,20 +129,20 @@ func (in *Ingest) matchOne(p *publish, j, rows int) (store.NewEvent, error) {
 		e.CreatedAt = e.ID.Time()
 	}
 	if !p.only.IsZero() {
-		to, ok := in.index.Lookup(p.only)
+		to, ok := in.table.Lookup(p.only)
 		if !ok {
 			return store.NewEvent{Event: *e}, nil
 		}
-		return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, []*store.Routed{to})}, nil
+		return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, []*store.EndpointSnapshot{to})}, nil
 	}
-	matched, last := in.index.match(e.Account, e.Type, max(0, min(in.opts.FanOutAbove, groupRows-rows)))
+	matched, last := in.table.Match(e.Account, e.Type, max(0, min(in.opts.FanOutAbove, groupRows-rows)))
 	if matched != nil || last.IsZero() {
 		return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, matched)}, nil
 	}
-	if e.OrderingKey == "" || !in.index.orders(e.Account, e.Type) {
+	if e.OrderingKey == "" || !in.table.WantsOrder(e.Account, e.Type) {
 		return store.NewEvent{Event: *e, FanOutUpTo: last}, nil
 	}
-	if matched, _ = in.index.match(e.Account, e.Type, max(0, min(groupRows, orderedRows-rows))); matched == nil {
+	if matched, _ = in.table.Match(e.Account, e.Type, max(0, min(groupRows, orderedRows-rows))); matched == nil {
 		return store.NewEvent{}, tooManyInOrder(p, j)
 	}
 	return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, matched)}, nil
@@ -161,7 +161,7 @@ func tooManyInOrder(p *publish, j int) error {
 
 // deliveries makes an event's deliveries to the endpoints that it matched, in
 // the order of its key to those that want it so.
-func (in *Ingest) deliveries(e *postrider.Event, matched []*store.Routed) []store.NewDelivery {
+func (in *Ingest) deliveries(e *postrider.Event, matched []*store.EndpointSnapshot) []store.NewDelivery {
 	deliveries := make([]store.NewDelivery, len(matched))
 	for i, to := range matched {
 		d := in.delivery(to, postrider.LaneFirst)
@@ -175,7 +175,7 @@ func (in *Ingest) deliveries(e *postrider.Event, matched []*store.Routed) []stor
 
 // delivery makes a delivery to an endpoint; to a disabled or deleted one, a
 // record that it was skipped.
-func (in *Ingest) delivery(to *store.Routed, lane postrider.Lane) store.NewDelivery {
+func (in *Ingest) delivery(to *store.EndpointSnapshot, lane postrider.Lane) store.NewDelivery {
 	d := store.NewDelivery{
 		ID:       store.NewID[postrider.DeliveryID](in.opts.IDs),
 		Endpoint: to.Endpoint.ID,

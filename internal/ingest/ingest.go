@@ -5,7 +5,6 @@
 // [Ingest.Publish] is called by whoever has an event. It returns when the
 // event's group is committed. [Ingest.Run] commits the groups and runs the
 // fan-out jobs of events that have too many endpoints for one commit.
-// [Index] is the endpoints in memory.
 //
 // Whatever happens, this holds:
 //
@@ -33,6 +32,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -84,7 +84,7 @@ func (o Options) withDefaults() Options {
 // Ingest takes events in. Its methods may be called from any goroutine.
 type Ingest struct {
 	inbox    store.Inbox
-	index    *Index
+	table    *routing.Table
 	dispatch Dispatcher
 	opts     Options
 
@@ -111,12 +111,12 @@ type publish struct {
 	one      [1]postrider.Receipt // the memory of receipts, for the most usual batch
 }
 
-// New returns an ingest that stores into inbox what matches in index, and
+// New returns an ingest that stores into inbox what matches in table, and
 // starts it with dispatch.
-func New(inbox store.Inbox, index *Index, dispatch Dispatcher, opts Options) *Ingest {
+func New(inbox store.Inbox, table *routing.Table, dispatch Dispatcher, opts Options) *Ingest {
 	return &Ingest{
 		inbox:    inbox,
-		index:    index,
+		table:    table,
 		dispatch: dispatch,
 		opts:     opts.withDefaults(),
 		signal:   make(chan struct{}, 1),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/ingest"
+	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
 )
@@ -26,7 +27,7 @@ type rig struct {
 	*testing.T
 	store   *memory.Store
 	inbox   store.Inbox
-	index   *ingest.Index
+	table   *routing.Table
 	in      *ingest.Ingest
 	ids     *store.IDs
 	account postrider.AccountID
@@ -44,9 +45,9 @@ func newRig(t *testing.T, opts ingest.Options) *rig {
 	r := &rig{T: t, store: memory.New(memory.Options{}), ids: store.NewIDs(time.Now, &[32]byte{}), admits: true}
 	r.account = store.NewID[postrider.AccountID](r.ids)
 	r.inbox = r.store
-	r.index = ingest.NewIndex(r.store, ingest.IndexOptions{})
+	r.table = routing.New(r.store, routing.Options{})
 	opts.IDs = r.ids
-	r.in = ingest.New(inboxOf{r}, r.index, r, opts)
+	r.in = ingest.New(inboxOf{r}, r.table, r, opts)
 	return r
 }
 
@@ -500,7 +501,7 @@ func TestPublishToOneEndpoint(t *testing.T) {
 	r.endpoints(3, postrider.EndpointEnabled)
 	changes, err := r.store.Changes(t.Context(), 0, 10)
 	if err == nil {
-		err = r.index.Refresh(t.Context())
+		err = r.table.Refresh(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)

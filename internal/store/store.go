@@ -400,11 +400,11 @@ type PublicKeyQuery struct {
 // Changes are endpoints that changed.
 type Changes struct {
 	Version   int64
-	Endpoints []Routed
+	Endpoints []EndpointSnapshot
 }
 
-// Routed is all that matching and sending need to know of an endpoint.
-type Routed struct {
+// EndpointSnapshot is all that matching and sending need to know of an endpoint.
+type EndpointSnapshot struct {
 	Endpoint postrider.Endpoint
 	Secrets  []postrider.Secret // not expired, newest first
 	Circuit  postrider.Circuit  // as it is now, announced or not; zero: it never changed

@@ -229,7 +229,7 @@ func (s *Store) Changes(_ context.Context, since int64, limit int) (store.Change
 	}
 	now := s.wall()
 	for _, e := range changed {
-		changes.Endpoints = append(changes.Endpoints, store.Routed{
+		changes.Endpoints = append(changes.Endpoints, store.EndpointSnapshot{
 			Endpoint: ownEndpoint(e.Endpoint), Secrets: e.active(now), Circuit: e.circuit,
 		})
 	}

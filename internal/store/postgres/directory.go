@@ -207,7 +207,7 @@ func (s *Store) Changes(ctx context.Context, since int64, limit int) (store.Chan
 	if err != nil {
 		return store.Changes{}, fmt.Errorf("changes after %d: %w", since, err)
 	}
-	ids, place := uuids{}, map[postrider.EndpointID]*store.Routed{}
+	ids, place := uuids{}, map[postrider.EndpointID]*store.EndpointSnapshot{}
 	for i := range c.Endpoints {
 		id := c.Endpoints[i].Endpoint.ID
 		ids, place[id] = append(ids, someUUID(id)), &c.Endpoints[i]
@@ -232,7 +232,7 @@ func (s *Store) changes(ctx context.Context, since int64, limit int) (store.Chan
 		// The version first: what the second statement sees is not older.
 		b.Queue(versionSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&c.Version) })
 		b.Queue(changesSQL, pgx.NamedArgs{"since": since, "limit": limit}).Query(func(rows pgx.Rows) (err error) {
-			c.Endpoints, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Routed, error) {
+			c.Endpoints, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.EndpointSnapshot, error) {
 				return scanChange(row, &last)
 			})
 			return err
@@ -249,8 +249,8 @@ func (s *Store) changes(ctx context.Context, since int64, limit int) (store.Chan
 	return c, err
 }
 
-func scanChange(row pgx.CollectableRow, version *int64) (store.Routed, error) {
-	var r store.Routed
+func scanChange(row pgx.CollectableRow, version *int64) (store.EndpointSnapshot, error) {
+	var r store.EndpointSnapshot
 	e, c, policy, types := &r.Endpoint, &r.Circuit, []byte(nil), []string(nil)
 	err := row.Scan(version, toID(&e.ID), toID(&e.Account), &e.UID, &e.URL, &e.Description, &types, &e.Status,
 		&e.StatusReason, &policy, &e.Credentials, toTime(&e.VerifiedAt), &e.Revision, toTime(&e.CreatedAt),

@@ -221,7 +221,7 @@ func (s *Store) changes(ctx context.Context, since int64, limit int) (store.Chan
 		if err != nil {
 			return store.Changes{}, err
 		}
-		changes.Endpoints = append(changes.Endpoints, store.Routed{
+		changes.Endpoints = append(changes.Endpoints, store.EndpointSnapshot{
 			Endpoint: c.endpoint, Secrets: secrets, Circuit: c.circuit,
 		})
 	}

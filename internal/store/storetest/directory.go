@@ -408,7 +408,7 @@ func (w *world) changes(since int64, limit int) store.Changes {
 	return c
 }
 
-func routedIDs(routed []store.Routed) (ids []postrider.EndpointID) {
+func routedIDs(routed []store.EndpointSnapshot) (ids []postrider.EndpointID) {
 	for _, r := range routed {
 		ids = append(ids, r.Endpoint.ID)
 	}
@@ -479,16 +479,16 @@ func changesCredentials(w *world) {
 	e := w.draft(w.account())
 	e.Credentials, e.VerifiedAt = []byte("\x00sealed"), e.ID.Time()
 	e = w.put(e)
-	w.same("the endpoint", w.changes(0, 10).Endpoints, []store.Routed{{Endpoint: e}})
+	w.same("the endpoint", w.changes(0, 10).Endpoints, []store.EndpointSnapshot{{Endpoint: e}})
 }
 
 func changesCircuits(w *world) {
 	a, b := w.endpoint(), w.endpoint()
 	c := w.putCircuit(w.circuit(a))
-	w.same("from the start", w.changes(0, 10).Endpoints, []store.Routed{{Endpoint: a, Circuit: c}, {Endpoint: b}})
+	w.same("from the start", w.changes(0, 10).Endpoints, []store.EndpointSnapshot{{Endpoint: a, Circuit: c}, {Endpoint: b}})
 	version := w.version()
 	a = w.put(a)
-	w.same("later", w.changes(version, 10).Endpoints, []store.Routed{{Endpoint: a, Circuit: c}})
+	w.same("later", w.changes(version, 10).Endpoints, []store.EndpointSnapshot{{Endpoint: a, Circuit: c}})
 }
 
 func changesInParallel(w *world) {

@@ -172,7 +172,7 @@ func putEndpointClosesCircuit(w *world) {
 		version++
 		w.same("the version", w.version(), version)
 	}
-	w.same("what nodes hear", w.changes(version-1, 10).Endpoints, []store.Routed{{Endpoint: enabled, Circuit: want}})
+	w.same("what nodes hear", w.changes(version-1, 10).Endpoints, []store.EndpointSnapshot{{Endpoint: enabled, Circuit: want}})
 	_, err = w.PutEndpoint(w.Context(), store.PutEndpoint{Endpoint: never, CloseCircuit: true})
 	w.ok(err)
 	w.same("a circuit that never changed", w.circuits(store.CircuitQuery{Endpoint: never.ID, Limit: 1}), []postrider.Circuit{})

@@ -163,7 +163,7 @@ func putCircuitAnnounces(w *world) {
 	w.ok(err)
 	got := w.changes(version, 10)
 	w.same("the version after an announcement", got.Version, version+1)
-	w.same("what changed", got.Endpoints, []store.Routed{{Endpoint: e, Circuit: c}})
+	w.same("what changed", got.Endpoints, []store.EndpointSnapshot{{Endpoint: e, Circuit: c}})
 }
 
 func circuitsPages(w *world) {

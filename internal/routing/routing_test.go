@@ -1,4 +1,4 @@
-package ingest
+package routing
 
 import (
 	"math/rand/v2"
@@ -12,18 +12,18 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// TestIndexMatchesAsEachEndpointWould compares the compiled index with asking
+// TestTableMatchesAsEachEndpointWould compares the compiled table with asking
 // every endpoint, over random histories of changes.
-func TestIndexMatchesAsEachEndpointWould(t *testing.T) {
+func TestTableMatchesAsEachEndpointWould(t *testing.T) {
 	t.Parallel()
 	types := []string{"order", "order.created", "order.item.added", "user.created", "user"}
 	patterns := []postrider.Pattern{"*", "order", "order.*", "order.created", "order.item.*", "user.*", "user.created"}
 	rapid.Check(t, func(t *rapid.T) {
-		x := NewIndex(nil, IndexOptions{})
+		x := New(nil, Options{})
 		ids := store.NewIDs(func() time.Time { return time.Unix(1, 0) }, &[32]byte{})
 		accounts := []postrider.AccountID{store.NewID[postrider.AccountID](ids), store.NewID[postrider.AccountID](ids)}
 		var endpoints []postrider.Endpoint
-		var page []store.Routed
+		var page []store.EndpointSnapshot
 		for range rapid.IntRange(1, 20).Draw(t, "changes") {
 			e := postrider.Endpoint{ID: store.NewID[postrider.EndpointID](ids), Account: rapid.SampledFrom(accounts).Draw(t, "account")}
 			at := rapid.IntRange(0, len(endpoints)).Draw(t, "which")
@@ -40,7 +40,7 @@ func TestIndexMatchesAsEachEndpointWould(t *testing.T) {
 				postrider.EndpointEnabled, postrider.EndpointDisabled, postrider.EndpointDeleted,
 			}).Draw(t, "status")
 			endpoints[at] = e
-			if page = append(page, store.Routed{Endpoint: e}); rapid.Bool().Draw(t, "the page ends") {
+			if page = append(page, store.EndpointSnapshot{Endpoint: e}); rapid.Bool().Draw(t, "the page ends") {
 				x.apply(store.Changes{Version: x.Version() + 1, Endpoints: page})
 				page = nil
 			}
@@ -54,12 +54,12 @@ func TestIndexMatchesAsEachEndpointWould(t *testing.T) {
 						want = append(want, e.ID)
 					}
 				}
-				matched, last := x.match(account, eventType, len(endpoints))
+				matched, last := x.Match(account, eventType, len(endpoints))
 				for _, to := range matched {
 					got = append(got, to.Endpoint.ID)
 				}
 				if n := len(want); n > 0 {
-					if few, same := x.match(account, eventType, n-1); few != nil || last != want[n-1] || same != last {
+					if few, same := x.Match(account, eventType, n-1); few != nil || last != want[n-1] || same != last {
 						t.Fatalf("%s matches %v up to %v when %d are too many", eventType, few, same, n)
 					}
 				}
@@ -73,14 +73,14 @@ func TestIndexMatchesAsEachEndpointWould(t *testing.T) {
 }
 
 // checkChunks demands that chunks of a job are the match, cut.
-func checkChunks(t *rapid.T, x *Index, job store.FanOut, want []postrider.EndpointID) {
+func checkChunks(t *rapid.T, x *Table, job store.FanOut, want []postrider.EndpointID) {
 	if len(want) == 0 {
 		return
 	}
 	job.UpTo = want[rapid.IntRange(0, len(want)-1).Draw(t, "up to")]
 	var got []postrider.EndpointID
 	for {
-		chunk := x.matchNext(&job, 2)
+		chunk := x.MatchNext(&job, 2)
 		for _, to := range chunk {
 			if to.Endpoint.Status != postrider.EndpointDeleted {
 				got = append(got, to.Endpoint.ID)
@@ -98,7 +98,7 @@ func checkChunks(t *rapid.T, x *Index, job store.FanOut, want []postrider.Endpoi
 }
 
 func BenchmarkMatch(b *testing.B) {
-	x := NewIndex(nil, IndexOptions{})
+	x := New(nil, Options{})
 	ids := store.NewIDs(time.Now, &[32]byte{})
 	account := store.NewID[postrider.AccountID](ids)
 	for i := range 10_000 {
@@ -106,11 +106,11 @@ func BenchmarkMatch(b *testing.B) {
 		if i%1000 == 0 {
 			e.EventTypes = []postrider.Pattern{"order.*"}
 		}
-		x.apply(store.Changes{Version: int64(i + 1), Endpoints: []store.Routed{{Endpoint: e}}})
+		x.apply(store.Changes{Version: int64(i + 1), Endpoints: []store.EndpointSnapshot{{Endpoint: e}}})
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if matched, _ := x.match(account, "order.created", 256); len(matched) != 10 {
+		if matched, _ := x.Match(account, "order.created", 256); len(matched) != 10 {
 			b.Fatal(len(matched))
 		}
 	}
@@ -122,19 +122,19 @@ func BenchmarkApply(b *testing.B) {
 	const page = 1000
 	account := postrider.AccountID{1}
 	random := rand.New(rand.NewPCG(1, 2))
-	var endpoints []store.Routed
+	var endpoints []store.EndpointSnapshot
 	for _, i := range random.Perm(100 * page) {
-		endpoints = append(endpoints, store.Routed{Endpoint: postrider.Endpoint{
+		endpoints = append(endpoints, store.EndpointSnapshot{Endpoint: postrider.Endpoint{
 			ID: postrider.EndpointID{byte(i >> 16), byte(i >> 8), byte(i)}, Account: account, EventTypes: []postrider.Pattern{"order.*"},
 		}})
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		x := NewIndex(nil, IndexOptions{})
+		x := New(nil, Options{})
 		for changed := range slices.Chunk(endpoints, page) {
 			x.apply(store.Changes{Version: 1, Endpoints: changed})
 		}
-		if _, last := x.match(account, "order.created", 256); last.IsZero() {
+		if _, last := x.Match(account, "order.created", 256); last.IsZero() {
 			b.Fatal("nothing matches")
 		}
 	}
@@ -143,12 +143,12 @@ func BenchmarkApply(b *testing.B) {
 // What was matched is read without a lock, so that changes leave it alone.
 func TestAMatchStaysAsItWas(t *testing.T) {
 	t.Parallel()
-	x := NewIndex(nil, IndexOptions{})
+	x := New(nil, Options{})
 	ids := store.NewIDs(time.Now, &[32]byte{})
 	account := store.NewID[postrider.AccountID](ids)
-	var endpoints []store.Routed
+	var endpoints []store.EndpointSnapshot
 	for range 6 {
-		endpoints = append(endpoints, store.Routed{Endpoint: postrider.Endpoint{
+		endpoints = append(endpoints, store.EndpointSnapshot{Endpoint: postrider.Endpoint{
 			ID: store.NewID[postrider.EndpointID](ids), Account: account, EventTypes: []postrider.Pattern{"order.*"},
 		}})
 	}
@@ -157,7 +157,7 @@ func TestAMatchStaysAsItWas(t *testing.T) {
 		x.apply(store.Changes{Version: x.Version() + 1, Endpoints: endpoints[at : at+1]})
 	}
 	seen := func() (ids []postrider.EndpointID) {
-		matched, _ := x.match(account, "order.created", 10)
+		matched, _ := x.Match(account, "order.created", 10)
 		for _, to := range matched {
 			ids = append(ids, to.Endpoint.ID)
 		}
@@ -166,7 +166,7 @@ func TestAMatchStaysAsItWas(t *testing.T) {
 	for _, at := range []int{0, 2, 4} {
 		put(at, postrider.EndpointEnabled)
 	}
-	matched, _ := x.match(account, "order.created", 10)
+	matched, _ := x.Match(account, "order.created", 10)
 	before := seen()
 	put(0, postrider.EndpointDeleted)
 	put(1, postrider.EndpointEnabled)
@@ -174,7 +174,7 @@ func TestAMatchStaysAsItWas(t *testing.T) {
 	put(5, postrider.EndpointEnabled)
 	for i, to := range matched {
 		if to.Endpoint.ID != before[i] {
-			t.Errorf("endpoint %d of a match became %s when the index changed", i, to.Endpoint.ID)
+			t.Errorf("endpoint %d of a match became %s when the table changed", i, to.Endpoint.ID)
 		}
 	}
 	if after := seen(); len(after) != 3 || after[0] != endpoints[1].Endpoint.ID || after[2] != endpoints[5].Endpoint.ID {

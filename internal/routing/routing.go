@@ -1,0 +1,426 @@
+// Package routing keeps the endpoints of the store in memory: who subscribed to
+// what, and how each endpoint is configured now.
+//
+// A [Table] is the node's snapshot of all endpoints that are not deleted. Ingest
+// asks it which endpoints want an event ([Table.Match], [Table.MatchNext]); the
+// dispatcher asks it for an endpoint's settings ([Table.Lookup]) and subscribes to
+// changes ([Table.Subscribe]). The API reports changes with [Table.Notify].
+//
+// Whatever happens, this holds:
+//
+//   - Every change of an endpoint takes one way: the store has it, [Table.Refresh]
+//     applies it, the subscriber is called. It makes no difference who made the
+//     change: the API, another node, or the dispatcher after a 410.
+//   - The version says which changes the table has. A commit that names it is
+//     refused by the store if the table was out of date.
+//   - Matching costs what matches, not what there is: the table is compiled by
+//     event type and is never loaded twice.
+//   - A slice or a snapshot that was returned never changes.
+//
+// It does not write to the store and does not decide what may be sent.
+package routing
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Table is every endpoint that is not deleted, compiled for matching. Its methods
+// may be called from any goroutine.
+type Table struct {
+	directory store.Directory
+	opts      Options
+	refresh   sync.Mutex    // held by the one Refresh at work
+	notified  chan struct{} // holds one when pending is not empty
+
+	pendingMu sync.Mutex
+	pending   map[postrider.EndpointID]struct{} // endpoints that Notify named since Run looked
+
+	mu        sync.RWMutex
+	onChange  func(Change)
+	version   int64
+	endpoints map[postrider.EndpointID]*store.EndpointSnapshot // the snapshots never change
+	accounts  map[postrider.AccountID]*subscriptions
+}
+
+// Options tunes a [Table]. The zero value is the production default.
+type Options struct {
+	Poll time.Duration // between two looks for changes made by other nodes; default 1 s
+	Log  *slog.Logger  // default: discard
+}
+
+// Change says that an endpoint changed. The table has the change already.
+type Change struct {
+	Endpoint postrider.EndpointID
+	Due      bool // a caller of Notify says that deliveries may be due for it
+}
+
+// subscriptions are the endpoints of one account by what they subscribed to.
+// Each list is ordered by id and is never written to once it is here: a change
+// makes a new list, so that a match that was returned may be read without a lock.
+type subscriptions struct {
+	exact  map[string][]*store.EndpointSnapshot // by event type
+	prefix map[string][]*store.EndpointSnapshot // by what stands before the *, as in "order."
+
+	ordered map[postrider.EndpointID]*store.EndpointSnapshot // those with order by_key
+
+	deleted []*store.EndpointSnapshot // within the last hour, whatever they subscribed to
+}
+
+// deletedFor is how long a fan-out job can be late and still find an endpoint
+// that was deleted after its event was accepted.
+const deletedFor = time.Hour
+
+// New returns an empty table of the directory's endpoints; [Table.Refresh] fills
+// it.
+func New(directory store.Directory, opts Options) *Table {
+	opts.Poll = cmp.Or(opts.Poll, time.Second)
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
+	return &Table{
+		directory: directory,
+		opts:      opts,
+		notified:  make(chan struct{}, 1),
+		pending:   map[postrider.EndpointID]struct{}{},
+		onChange:  func(Change) {},
+		endpoints: map[postrider.EndpointID]*store.EndpointSnapshot{},
+		accounts:  map[postrider.AccountID]*subscriptions{},
+	}
+}
+
+// Subscribe has f called for every change that is applied from now on, after it
+// was applied. f must not call Refresh. There is one subscriber.
+func (x *Table) Subscribe(f func(Change)) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.onChange = f
+}
+
+// Notify says that an endpoint changed, or that deliveries may be due for it. It
+// never blocks: [Table.Run] refreshes the table and calls the subscriber. Many
+// calls before that cost one refresh.
+func (x *Table) Notify(endpoint postrider.EndpointID) {
+	x.pendingMu.Lock()
+	x.pending[endpoint] = struct{}{}
+	x.pendingMu.Unlock()
+	select {
+	case x.notified <- struct{}{}:
+	default: // Run will find this endpoint among the pending, too
+	}
+}
+
+// Run applies changes until ctx is cancelled: those that Notify reports at once,
+// and those of other nodes once every Options.Poll.
+func (x *Table) Run(ctx context.Context) error {
+	tick := time.NewTicker(x.opts.Poll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-x.notified:
+		}
+		x.pendingMu.Lock()
+		pending := x.pending // before the refresh, which then has all of their changes
+		x.pending = map[postrider.EndpointID]struct{}{}
+		x.pendingMu.Unlock()
+		if err := x.Refresh(ctx); err != nil && ctx.Err() == nil {
+			// The next look finds the changes. What is due is due all the same.
+			x.opts.Log.WarnContext(ctx, "endpoints not refreshed", "error", err)
+		}
+		for endpoint := range pending {
+			x.changed(Change{Endpoint: endpoint, Due: true})
+		}
+	}
+}
+
+// Refresh applies every change that was committed before it was called.
+func (x *Table) Refresh(ctx context.Context) error {
+	x.refresh.Lock()
+	defer x.refresh.Unlock()
+	const page = 1000
+	for {
+		changes, err := x.directory.Changes(ctx, x.Version(), page)
+		if err != nil {
+			return fmt.Errorf("refresh endpoints: %w", err)
+		}
+		x.apply(changes)
+		for i := range changes.Endpoints {
+			x.changed(Change{Endpoint: changes.Endpoints[i].Endpoint.ID})
+		}
+		if len(changes.Endpoints) < page {
+			return nil
+		}
+	}
+}
+
+// changed calls the subscriber, without a lock.
+func (x *Table) changed(c Change) {
+	x.mu.RLock()
+	onChange := x.onChange
+	x.mu.RUnlock()
+	onChange(c)
+}
+
+// Version returns the version of the endpoints that the table has.
+func (x *Table) Version() int64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.version
+}
+
+// Lookup returns an endpoint as the table has it, which must not be written to;
+// false: it is unknown or deleted.
+func (x *Table) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	to := x.endpoints[id]
+	return to, to != nil
+}
+
+// Match returns the endpoints that want the event type, ordered by id, and the
+// id of the last one. When there are more than most, it returns that id alone and
+// does not look at the others: a match costs the same however many there are.
+// The slice must not be written to.
+func (x *Table) Match(account postrider.AccountID, eventType string, most int) (matched []*store.EndpointSnapshot, last postrider.EndpointID) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var few [4][]*store.EndpointSnapshot // which is enough for most types, and stays on the stack
+	lists := x.accounts[account].lists(few[:0], eventType)
+	for _, list := range lists {
+		if end := list[len(list)-1].Endpoint.ID; end.Compare(last) > 0 {
+			last = end
+		}
+	}
+	if len(lists) == 1 && len(lists[0]) <= most {
+		return lists[0], last
+	}
+	if len(lists) == 0 {
+		return nil, last
+	}
+	for to := range merge(slices.Clone(lists)) {
+		if len(matched) == most {
+			return nil, last
+		}
+		matched = append(matched, to)
+	}
+	return matched, last
+}
+
+// WantsOrder reports whether at least one of the endpoints that want the event
+// type wants it in the order of its ordering key.
+func (x *Table) WantsOrder(account postrider.AccountID, eventType string) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	s := x.accounts[account]
+	if s == nil {
+		return false
+	}
+	for _, to := range s.ordered {
+		if to.Endpoint.Subscribes(eventType) {
+			return true
+		}
+	}
+	return false
+}
+
+// MatchNext returns the next n endpoints of a fan-out job, ordered by id, from
+// its cursor on. Endpoints that were deleted after the event was accepted are
+// among them: their deliveries are recorded as skipped.
+func (x *Table) MatchNext(job *store.FanOut, n int) []*store.EndpointSnapshot {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	account := x.accounts[job.Event.Account]
+	lists := append(account.lists(nil, job.Event.Type), account.deletedSince(job.Event))
+	for i, list := range lists {
+		at, found := slices.BinarySearchFunc(list, job.Cursor, byID)
+		if found {
+			at++
+		}
+		lists[i] = list[at:]
+	}
+	var matched []*store.EndpointSnapshot
+	for to := range merge(lists) {
+		if len(matched) == n || to.Endpoint.ID.Compare(job.UpTo) > 0 {
+			break
+		}
+		matched = append(matched, to)
+	}
+	return matched
+}
+
+// apply applies a page of changes. However many they are, each list of
+// subscribers is made once: an account may have 100,000 endpoints in one list.
+func (x *Table) apply(changes store.Changes) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	edits := map[subscribers]edit{}
+	for _, to := range changes.Endpoints {
+		id := to.Endpoint.ID
+		if old := x.endpoints[id]; old != nil {
+			account := x.account(old.Endpoint.Account)
+			delete(x.endpoints, id)
+			delete(account.ordered, id)
+			addEdits(edits, account, old, nil)
+			if to.Endpoint.Status == postrider.EndpointDeleted {
+				account.keepDeleted(&to)
+			}
+		}
+		if to.Endpoint.Status == postrider.EndpointDeleted {
+			continue
+		}
+		account := x.account(to.Endpoint.Account)
+		x.endpoints[id] = &to
+		if to.Endpoint.Policy.Order == postrider.OrderByKey {
+			account.ordered[id] = &to
+		}
+		addEdits(edits, account, &to, &to)
+	}
+	for of, e := range edits {
+		of.account.edit(of.pattern, e)
+	}
+	x.version = changes.Version
+}
+
+func (x *Table) account(id postrider.AccountID) *subscriptions {
+	s := x.accounts[id]
+	if s == nil {
+		s = &subscriptions{
+			exact: map[string][]*store.EndpointSnapshot{}, prefix: map[string][]*store.EndpointSnapshot{},
+			ordered: map[postrider.EndpointID]*store.EndpointSnapshot{},
+		}
+		x.accounts[id] = s
+	}
+	return s
+}
+
+// subscribers names one list: the endpoints of an account that subscribed with
+// the pattern.
+type subscribers struct {
+	account *subscriptions
+	pattern postrider.Pattern
+}
+
+// edit is how a list changes: each endpoint's new snapshot, or nil where it
+// leaves the list.
+type edit map[postrider.EndpointID]*store.EndpointSnapshot
+
+// addEdits adds what becomes of an endpoint to the edits of all lists that it is
+// in.
+func addEdits(edits map[subscribers]edit, account *subscriptions, to, becomes *store.EndpointSnapshot) {
+	for _, p := range to.Endpoint.EventTypes {
+		of := subscribers{account, p}
+		if edits[of] == nil {
+			edits[of] = edit{}
+		}
+		edits[of][to.Endpoint.ID] = becomes
+	}
+}
+
+// edit replaces the list of one pattern by a new one. Readers keep the old one.
+func (s *subscriptions) edit(p postrider.Pattern, e edit) {
+	lists, key := s.exact, string(p)
+	if prefix, ok := strings.CutSuffix(key, "*"); ok {
+		lists, key = s.prefix, prefix
+	}
+	rest := lists[key]
+	list := make([]*store.EndpointSnapshot, 0, len(rest)+len(e))
+	for _, id := range slices.SortedFunc(maps.Keys(e), postrider.EndpointID.Compare) {
+		at, found := slices.BinarySearchFunc(rest, id, byID)
+		list = append(list, rest[:at]...)
+		if rest = rest[at:]; found {
+			rest = rest[1:]
+		}
+		if to := e[id]; to != nil {
+			list = append(list, to)
+		}
+	}
+	if list = append(list, rest...); len(list) > 0 {
+		lists[key] = list
+	} else {
+		delete(lists, key)
+	}
+}
+
+// keepDeleted keeps a deleted endpoint for the fan-out jobs that are under way.
+func (s *subscriptions) keepDeleted(to *store.EndpointSnapshot) {
+	s.deleted = slices.DeleteFunc(s.deleted, func(other *store.EndpointSnapshot) bool {
+		return to.Endpoint.UpdatedAt.Sub(other.Endpoint.UpdatedAt) > deletedFor
+	})
+	at, _ := slices.BinarySearchFunc(s.deleted, to.Endpoint.ID, byID)
+	s.deleted = slices.Insert(s.deleted, at, to)
+}
+
+// deletedSince returns the endpoints that wanted the event and were deleted
+// after it was accepted, ordered by id.
+func (s *subscriptions) deletedSince(e postrider.Event) []*store.EndpointSnapshot {
+	if s == nil {
+		return nil
+	}
+	var deleted []*store.EndpointSnapshot
+	for _, to := range s.deleted {
+		if !to.Endpoint.UpdatedAt.Before(e.CreatedAt) && to.Endpoint.Subscribes(e.Type) {
+			deleted = append(deleted, to)
+		}
+	}
+	return deleted
+}
+
+// lists appends the lists of the endpoints that want the event type: one for
+// the type itself and one for each prefix of it that ends in a dot, "" too.
+func (s *subscriptions) lists(lists [][]*store.EndpointSnapshot, eventType string) [][]*store.EndpointSnapshot {
+	if s == nil {
+		return lists
+	}
+	if list := s.exact[eventType]; len(list) > 0 {
+		lists = append(lists, list)
+	}
+	if list := s.prefix[""]; len(list) > 0 {
+		lists = append(lists, list)
+	}
+	for i := range len(eventType) {
+		if eventType[i] != '.' {
+			continue
+		}
+		if list := s.prefix[eventType[:i+1]]; len(list) > 0 {
+			lists = append(lists, list)
+		}
+	}
+	return lists
+}
+
+// merge yields the endpoints of ordered lists in the order of their ids, each
+// once. It consumes the slice of lists, not the lists.
+func merge(rest [][]*store.EndpointSnapshot) iter.Seq[*store.EndpointSnapshot] {
+	return func(yield func(*store.EndpointSnapshot) bool) {
+		for {
+			var least *store.EndpointSnapshot
+			for _, list := range rest {
+				if len(list) > 0 && (least == nil || list[0].Endpoint.ID.Compare(least.Endpoint.ID) < 0) {
+					least = list[0]
+				}
+			}
+			if least == nil || !yield(least) {
+				return
+			}
+			for i, list := range rest {
+				if len(list) > 0 && list[0] == least {
+					rest[i] = list[1:]
+				}
+			}
+		}
+	}
+}
+
+func byID(to *store.EndpointSnapshot, id postrider.EndpointID) int { return to.Endpoint.ID.Compare(id) }

@@ -81,7 +81,7 @@ func TestLogLinesKeepSecrets(t *testing.T) {
 			postrider.Endpoint{URL: "https://hush.example/s", Status: postrider.EndpointPaused},
 			"v.id=ep_00000000000000000000000000 v.status=paused",
 		},
-		{"secret", postrider.Secret{Sealed: []byte("hush"), Public: "whpk_hush"}, "v=sec_00000000000000000000000000"},
+		{"secret", postrider.Secret{Encrypted: []byte("hush"), Public: "whpk_hush"}, "v=sec_00000000000000000000000000"},
 		{
 			"claimed",
 			postrider.Claimed{ID: id, Event: &postrider.Event{Data: []byte("hush")}, Attempt: 3},

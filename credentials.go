@@ -49,7 +49,7 @@ type TLS struct {
 }
 
 // Credentials are the parts of a policy that nobody is shown again. They are
-// at rest only sealed.
+// at rest only encrypted.
 type Credentials struct {
 	Headers map[string]string // values of the headers that are Secret, by their name in the policy
 	Auth    string            // password, token, key or client secret

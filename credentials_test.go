@@ -38,7 +38,7 @@ func TestCredentialsAreInNoText(t *testing.T) {
 		"json": func(b *bytes.Buffer) slog.Handler { return slog.NewJSONHandler(b, nil) },
 	} {
 		var out bytes.Buffer
-		slog.New(handler(&out)).Info("sealed", "value", c, "pointer", &c)
+		slog.New(handler(&out)).Info("encrypted", "value", c, "pointer", &c)
 		if line := out.String(); strings.Contains(line, "hush") || !strings.Contains(line, "credentials") {
 			t.Errorf("%s logged %s", name, line)
 		}

@@ -18,7 +18,7 @@ type Endpoint struct {
 	Status       EndpointStatus
 	StatusReason string // why it is paused or disabled; empty when a person did not say
 	Policy       Policy
-	Credentials  []byte    // [Credentials], sealed; nil: none
+	Credentials  []byte    // [Credentials], encrypted; nil: none
 	VerifiedAt   time.Time // when its owner proved to want events at this URL; zero: never
 	Revision     int64     // counts changes, from 1
 	CreatedAt    time.Time

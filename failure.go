@@ -36,7 +36,7 @@ const (
 	FailureOwnTLS         Failure = "invalid_tls"
 	FailureUnsigned       Failure = "no_active_secret"
 	FailureNoKey          Failure = "no_key_for_scheme"
-	FailureSealed         Failure = "secret_unavailable"
+	FailureSecrets        Failure = "secret_unavailable"
 	FailureCanceled       Failure = "canceled"
 	FailureInternal       Failure = "internal"
 	FailureNodeDied       Failure = "node_died"
@@ -49,6 +49,6 @@ var Failures = []Failure{
 	FailureRefused, FailureNoRoute, FailureReset, FailureConnectTimeout, FailureConnect, FailureProxy,
 	FailureTLSExpired, FailureTLSName, FailureTLSAuthority, FailureTLSCertificate, FailureTLSRefused, FailureTLSTimeout, FailureTLS,
 	FailureTimeout, FailureCut, FailureBadResponse, FailureStatus, FailureRedirect, FailureDowngrade,
-	FailureAuth, FailureHeaders, FailureOwnTLS, FailureUnsigned, FailureNoKey, FailureSealed,
+	FailureAuth, FailureHeaders, FailureOwnTLS, FailureUnsigned, FailureNoKey, FailureSecrets,
 	FailureCanceled, FailureInternal, FailureNodeDied,
 }

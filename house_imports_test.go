@@ -18,7 +18,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"client", "~", "public: the REST API, in the words of the domain"},
 	{"receiver", "~/signature", "public: brings no driver into its users' programs"},
 	{"receiver/example", "~/signature ~/receiver modernc.org/sqlite", "a program of a receiver's author: it chooses the driver"},
-	{"cmd/postrider", "~ ~/client ~/signature ~/internal/app github.com/alecthomas/kong golang.org/x/sync", "reads the command line and calls app, or a server through client"},
+	{"cmd/postrider", "~ ~/client ~/signature ~/internal/app ~/internal/secrets github.com/alecthomas/kong golang.org/x/sync", "reads the command line and calls app, or a server through client"},
 
 	{"internal/app", "~ ~/internal github.com/alecthomas/kong go.yaml.in/yaml/v3 golang.org/x/sync", "the only one that knows all the others"},
 	{"internal/api", "~ ~/signature ~/internal/store ~/internal/jsonx github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "REST in; what it calls of ingest is an interface of its own"},
@@ -27,7 +27,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/dispatch", "~ ~/internal/store ~/internal/routing", "sends through an interface of its own, which egress has"},
 	{"internal/egress", "~ ~/signature ~/internal/store ~/internal/jsonx code.dny.dev/ssrf golang.org/x/net/idna golang.org/x/net/proxy golang.org/x/oauth2", "the one door to the outside, so the one place that guards"},
 	{"internal/janitor", "~ ~/internal/store golang.org/x/sync", "works through store.Upkeep alone"},
-	{"internal/vault", "~", "holds the sealing keys; who needs something sealed or opened is passed it"},
+	{"internal/secrets", "~ ~/internal/store", "holds the encryption keys; a package that encrypts or decrypts is passed a vault"},
 	{"internal/jsonx", "~ github.com/go-json-experiment/json", "the experiment may change, so it has one home"},
 
 	{"internal/store", "~ ~/internal/jsonx", "the contract: knows no implementation; reads the documents that are stored as strictly as requests"},
@@ -39,7 +39,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 
 	{"bench/sink", "~/bench/internal", "a receiver of its own: shares no code with what it measures"},
 	{"bench/load", "~/bench/internal", "a publisher of its own, for the same reason"},
-	{"bench/run", "~ ~/bench/internal ~/client ~/internal/vault", "starts the parts as processes and reads their numbers"},
+	{"bench/run", "~ ~/bench/internal ~/client ~/internal/secrets", "starts the parts as processes and reads their numbers"},
 	{"bench/crash", "~ ~/bench/internal ~/client", "kills the server, and asks it only through its API"},
 	{"bench/isolation", "~/bench/internal ~/client", "measures a server from outside, through its API"},
 	{"bench/hostile", "~ ~/internal/egress ~/internal/store ~/internal/testkit", "sends through a real egress, to receivers in a process of its own"},

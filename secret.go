@@ -13,7 +13,7 @@ import (
 type Secret struct {
 	ID        SecretID
 	Endpoint  EndpointID
-	Sealed    []byte // its text, whsec_…, whsk_… or one that was brought along, encrypted
+	Encrypted []byte // its text, whsec_…, whsk_… or one that was brought along, encrypted
 	Public    string // whpk_…, of a secret that is a private key; else empty
 	CreatedAt time.Time
 	ExpiresAt time.Time // zero: until it is rotated

@@ -232,10 +232,10 @@ func (c *Client) PublicKeys(ctx context.Context, endpoint postrider.EndpointID, 
 	return Page[PublicKey]{Items: answer.Keys, Next: answer.Next}, err
 }
 
-// Reseal lets the server seal what is stored with its newest sealing key, for
-// some seconds. It is to be called until the answer says that it is done.
-func (c *Client) Reseal(ctx context.Context) (Resealed, error) {
-	return post[Resealed](ctx, c, "/secrets/reseal", nil)
+// Reencrypt has the server encrypt its stored secrets again with the newest
+// encryption key, for some seconds. Repeat the call until Done is true.
+func (c *Client) Reencrypt(ctx context.Context) (Reencrypted, error) {
+	return post[Reencrypted](ctx, c, "/secrets/reencrypt", nil)
 }
 
 // Deliveries lists deliveries.

@@ -102,8 +102,8 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"rotate-secret": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.RotateSecret(x, ep, full[client.SecretRotation]()))
 	},
-	"revoke-secret":  func(x ctx, c *client.Client) (any, error) { return nil, c.RevokeSecret(x, ep, sec) },
-	"reseal-secrets": func(x ctx, c *client.Client) (any, error) { return answered(c.Reseal(x)) },
+	"revoke-secret":     func(x ctx, c *client.Client) (any, error) { return nil, c.RevokeSecret(x, ep, sec) },
+	"reencrypt-secrets": func(x ctx, c *client.Client) (any, error) { return answered(c.Reencrypt(x)) },
 	"list-endpoint-deliveries": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.EndpointDeliveries(x, ep, full[client.EndpointDeliveryFilter]()))
 	},

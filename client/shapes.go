@@ -340,13 +340,13 @@ type PublicKey struct {
 	ExpiresAt *time.Time         `json:"expires_at"`
 }
 
-// Resealed is what sealing anew did.
-type Resealed struct {
-	Key        string `json:"key"` // the id of the newest sealing key
-	Sealed     int    `json:"sealed"`
-	Resealed   int    `json:"resealed"`
-	Unreadable int    `json:"unreadable"`
-	Done       bool   `json:"done"`
+// Reencrypted is the result of one call of [Client.Reencrypt].
+type Reencrypted struct {
+	Key         string `json:"key"` // the id of the newest encryption key
+	Checked     int    `json:"checked"`
+	Reencrypted int    `json:"reencrypted"`
+	Unreadable  int    `json:"unreadable"`
+	Done        bool   `json:"done"`
 }
 
 // Delivery is one event on its way to one endpoint.

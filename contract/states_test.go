@@ -136,7 +136,7 @@ func (c *caller) driveSecrets() {
 	c.want(409, "POST /endpoints/"+id+"/secrets/rotate", object{"secret": "another-24-characters-long"})
 	c.want(204, "DELETE /endpoints/"+id+"/secrets/"+secrets[1]["id"].(string), nil)
 	c.want(409, "DELETE /endpoints/"+id+"/secrets/"+secrets[0]["id"].(string), nil)
-	c.want(200, "POST /secrets/reseal", nil)
+	c.want(200, "POST /secrets/reencrypt", nil)
 }
 
 // once makes one attempt and no second.

@@ -30,14 +30,16 @@ type sender struct {
 	acts   []*tally
 }
 
-// unsealed is a vault whose secrets lie open.
-type unsealed struct{}
+// plainVault is a vault that never encrypted anything.
+type plainVault struct{}
 
-// OpenSecret returns the text that was never sealed.
-func (unsealed) OpenSecret(s postrider.Secret) (string, error) { return string(s.Sealed), nil }
+// DecryptSecret returns the text.
+func (plainVault) DecryptSecret(_ context.Context, s postrider.Secret) (string, error) {
+	return string(s.Encrypted), nil
+}
 
-// OpenCredentials returns none.
-func (unsealed) OpenCredentials(postrider.Endpoint) (postrider.Credentials, error) {
+// DecryptCredentials returns none.
+func (plainVault) DecryptCredentials(context.Context, postrider.Endpoint) (postrider.Credentials, error) {
 	return postrider.Credentials{}, nil
 }
 
@@ -47,7 +49,7 @@ func newSender(o options, theirs *troupe) (*sender, error) {
 			AllowHTTP: true, AnyPort: true,
 			Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
 		},
-		Vault: unsealed{}, Resolver: testkit.ResolverAt(theirs.nameserver), RootCAs: theirs.roots,
+		Vault: plainVault{}, Resolver: testkit.ResolverAt(theirs.nameserver), RootCAs: theirs.roots,
 	})}
 	for _, h := range testkit.Hostiles() {
 		if o.only == "" || h.Group == o.only || strings.Contains(h.Name, o.only) {
@@ -152,7 +154,7 @@ func endpoint(n int, url string) store.EndpointSnapshot {
 	to := store.EndpointSnapshot{Endpoint: postrider.Endpoint{URL: url, Policy: postrider.DefaultPolicy()}}
 	binary.BigEndian.PutUint32(to.Endpoint.ID[:], uint32(n)+1)
 	text := "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32))
-	to.Secrets = []postrider.Secret{{ID: postrider.SecretID{1}, Endpoint: to.Endpoint.ID, Sealed: []byte(text)}}
+	to.Secrets = []postrider.Secret{{ID: postrider.SecretID{1}, Endpoint: to.Endpoint.ID, Encrypted: []byte(text)}}
 	return to
 }
 

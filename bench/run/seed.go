@@ -11,7 +11,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/client"
-	"github.com/postrider/postrider/internal/vault"
+	"github.com/postrider/postrider/internal/secrets"
 )
 
 // seedSQL multiplies a row that the server made: whatever columns a table has,
@@ -102,42 +102,42 @@ func (w *world) seedEndpoints(ctx context.Context, place int) error {
 	if err != nil {
 		return err
 	}
-	return w.sealSecrets(ctx, first)
+	return w.encryptSecrets(ctx, first)
 }
 
-// sealSecrets seals the copies of an endpoint's secret anew, since what is
-// sealed opens for one id alone. The servers were given no keys, so the ring is
-// in their database.
-func (w *world) sealSecrets(ctx context.Context, first string) error {
-	kept, err := w.lab.SQL(ctx, w.nodes[0], "select encode(kept, 'hex') from ring")
+// encryptSecrets encrypts the copies of an endpoint's secret again, since an
+// encrypted secret decrypts in its own row alone. The servers were given no keys,
+// so the keyring is in their database.
+func (w *world) encryptSecrets(ctx context.Context, first string) error {
+	digits, err := w.lab.SQL(ctx, w.nodes[0], "select encode(text, 'hex') from keyring")
 	if err != nil {
 		return err
 	}
-	text, err := hex.DecodeString(kept)
+	text, err := hex.DecodeString(digits)
 	if err != nil {
-		return fmt.Errorf("read the ring: %w", err)
+		return fmt.Errorf("read the keyring: %w", err)
 	}
-	ring, err := vault.Parse(text)
+	keyring, err := secrets.Parse(text)
 	if err != nil {
-		return fmt.Errorf("read the ring: %w", err)
+		return fmt.Errorf("read the keyring: %w", err)
 	}
 	copies, err := w.lab.SQL(ctx, w.nodes[0], fmt.Sprintf(`
-		select encode(uuid_send(id), 'hex') || encode(sealed, 'hex')
+		select encode(uuid_send(id), 'hex') || encode(encrypted, 'hex')
 		from endpoint_secrets
-		where sealed in (select sealed from endpoint_secrets where endpoint = %[1]s)
+		where encrypted in (select encrypted from endpoint_secrets where endpoint = %[1]s)
 		order by endpoint <> %[1]s`, first))
 	if err != nil {
 		return err
 	}
-	rows, err := resealed(vault.New(ring), strings.Fields(copies))
+	rows, err := reencrypted(ctx, secrets.New(keyring), strings.Fields(copies))
 	if err != nil {
 		return err
 	}
 	for some := range slices.Chunk(rows, 10_000) {
 		_, err := w.lab.SQL(ctx, w.nodes[0], `
 			update endpoint_secrets s
-			set sealed = decode(n.sealed, 'hex')
-			from (values `+strings.Join(some, ",\n")+`) n (id, sealed)
+			set encrypted = decode(n.encrypted, 'hex')
+			from (values `+strings.Join(some, ",\n")+`) n (id, encrypted)
 			where s.id = n.id::uuid;`)
 		if err != nil {
 			return err
@@ -146,25 +146,25 @@ func (w *world) sealSecrets(ctx context.Context, first string) error {
 	return nil
 }
 
-// resealed seals the first of the copies for each of them: the hex digits of an
-// id and of what is sealed. It returns them as rows of SQL.
-func resealed(v *vault.Vault, copies []string) (rows []string, err error) {
+// reencrypted encrypts the text of the first copy for each of them. A copy is the
+// hex digits of an id and of an encrypted secret. It returns rows of SQL.
+func reencrypted(ctx context.Context, v *secrets.Vault, copies []string) (rows []string, err error) {
 	var text string
 	for i, digits := range copies {
 		row, err := hex.DecodeString(digits)
 		if err != nil || len(row) <= len(postrider.SecretID{}) {
 			return nil, fmt.Errorf("%q is no secret", digits)
 		}
-		s := postrider.Secret{ID: postrider.SecretID(row[:16]), Sealed: row[16:]}
+		s := postrider.Secret{ID: postrider.SecretID(row[:16]), Encrypted: row[16:]}
 		if i == 0 {
-			if text, err = v.OpenSecret(s); err != nil {
-				return nil, fmt.Errorf("open the first secret: %w", err)
+			if text, err = v.DecryptSecret(ctx, s); err != nil {
+				return nil, fmt.Errorf("decrypt the first secret: %w", err)
 			}
 		}
-		if err := v.SealSecret(&s, text); err != nil {
-			return nil, fmt.Errorf("seal a secret: %w", err)
+		if err := v.EncryptSecret(ctx, &s, text); err != nil {
+			return nil, fmt.Errorf("encrypt a secret: %w", err)
 		}
-		rows = append(rows, fmt.Sprintf("('%x', '%x')", s.ID[:], s.Sealed))
+		rows = append(rows, fmt.Sprintf("('%x', '%x')", s.ID[:], s.Encrypted))
 	}
 	return rows, nil
 }

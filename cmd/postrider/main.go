@@ -42,7 +42,7 @@ type cli struct {
 	Migrate migrateCmd `cmd:"" help:"Bring the database up to this version. serve does so by itself."`
 	Config  configCmd  `cmd:"" help:"Look at the configuration."`
 	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, straight on the store."`
-	Secrets secretsCmd `cmd:"" help:"Look after the keys that secrets are sealed with at rest."`
+	Secrets secretsCmd `cmd:"" help:"Rotate and export the keys that encrypt secrets at rest."`
 
 	Accounts    accountsCmd    `cmd:"" help:"Work with accounts."`
 	EventTypes  eventTypesCmd  `cmd:"" help:"Work with the catalogue of event types."`

@@ -57,7 +57,7 @@ var commandOf = map[string]string{
 	"list-secrets":       "endpoints secrets",
 	"rotate-secret":      "endpoints rotate",
 	"revoke-secret":      "endpoints revoke-secret",
-	"reseal-secrets":     "secrets rotate-key",
+	"reencrypt-secrets":  "secrets rotate-key",
 
 	"list-event-types":  "event-types list",
 	"get-event-type":    "event-types get",

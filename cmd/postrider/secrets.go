@@ -8,40 +8,41 @@ import (
 
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/secrets"
 )
 
 type secretsCmd struct {
-	RotateKey  secretsRotateCmd `cmd:"" help:"Seal the stored secrets with a new key, while servers run or not."`
-	NewKey     secretsNewCmd    `cmd:"" help:"Write a new sealing key into a file, for --secrets-key-file."`
-	ExportKeys secretsExportCmd `cmd:"" help:"Write the sealing keys in use into a file, for --secrets-key-file or a safe."`
+	RotateKey  secretsRotateCmd `cmd:"" help:"Encrypt the stored secrets with a new key, while servers run or not."`
+	NewKey     secretsNewCmd    `cmd:"" help:"Write a new encryption key into a file, for --secrets-key-file."`
+	ExportKeys secretsExportCmd `cmd:"" help:"Write the encryption keys in use into a file, for --secrets-key-file or a safe."`
 }
 
 // Help is what the help of the command says besides its flags.
 func (secretsCmd) Help() string {
-	return "These are the keys that everything secret is sealed with in the store. " +
-		"The secrets that an endpoint's requests are signed with are changed with: postrider endpoints rotate"
+	return "The store encrypts secrets and credentials with these keys. " +
+		"To change the secrets that sign an endpoint's requests: postrider endpoints rotate"
 }
 
 type secretsRotateCmd struct {
 	onStore
 
 	DropOld bool          `help:"Afterwards, take the old keys away. A backup from before is of no use without them."`
-	Grace   time.Duration `default:"1m" help:"With --drop-old: how long to wait for what servers have begun to seal with an old key."`
+	Grace   time.Duration `default:"1m" help:"With --drop-old: how long to wait for values that servers are about to store under an old key."`
 	JSON    bool          `name:"json" help:"Print JSON."`
 }
 
 // rotatedKey is what a rotation did, for programs.
 type rotatedKey struct {
-	Key        string   `json:"key"`
-	Home       string   `json:"home"`
-	Sealed     int      `json:"sealed"`
-	Resealed   int      `json:"resealed"`
-	Unreadable int      `json:"unreadable"`
-	Dropped    []string `json:"dropped"`
-	Set        []string `json:"set"`
+	Key         string   `json:"key"`
+	Source      string   `json:"source"`
+	Checked     int      `json:"checked"`
+	Reencrypted int      `json:"reencrypted"`
+	Unreadable  int      `json:"unreadable"`
+	Dropped     []string `json:"dropped"`
+	Set         []string `json:"set"`
 }
 
-// Run rotates the sealing key.
+// Run rotates the encryption key.
 func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
@@ -49,17 +50,17 @@ func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *app.Sou
 	if c.Grace < 0 {
 		return misused("--grace: must not be less than 0s")
 	}
-	rotation := app.Rotation{
+	rotation := secrets.Rotation{
 		DropOld: c.DropOld, Grace: max(c.Grace, 1), Log: slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelError})),
 	}
-	var done app.Rotated
+	var done secrets.Rotated
 	err := c.either(func() (err error) {
 		done, err = app.RotateKey(ctx, c.StoreConfig, rotation)
 		return err
 	}, func(api *client.Client) (err error) {
-		rotation.Reseal = func(ctx context.Context) (app.Resealed, error) {
-			r, err := api.Reseal(ctx)
-			return app.Resealed(r), err
+		rotation.Reencrypt = func(ctx context.Context) (secrets.Reencrypted, error) {
+			r, err := api.Reencrypt(ctx)
+			return secrets.Reencrypted(r), err
 		}
 		done, err = app.RotateKey(ctx, c.StoreConfig, rotation)
 		return err
@@ -69,27 +70,27 @@ func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *app.Sou
 	}
 	if c.JSON {
 		return printJSON(t.out, rotatedKey{
-			Key: done.Key, Home: done.Home, Sealed: done.Sealed, Resealed: done.Resealed.Resealed, Unreadable: done.Unreadable,
+			Key: done.Key, Source: done.Source, Checked: done.Checked, Reencrypted: done.Reencrypted.Reencrypted, Unreadable: done.Unreadable,
 			Dropped: append([]string{}, done.Dropped...), Set: append([]string{}, done.Set...),
 		})
 	}
 	return printRotated(t, done)
 }
 
-func printRotated(t terminal, done app.Rotated) error {
-	fmt.Fprintf(t.out, "key %s of %s seals; %d sealed, %d of them anew\n", done.Key, done.Home, done.Sealed, done.Resealed.Resealed)
+func printRotated(t terminal, done secrets.Rotated) error {
+	fmt.Fprintf(t.out, "the newest key is %s of %s; %d values checked, %d encrypted again\n", done.Key, done.Source, done.Checked, done.Reencrypted.Reencrypted)
 	if done.Unreadable > 0 {
-		fmt.Fprintf(t.out, "%d cannot be opened with any key; the log names them\n", done.Unreadable)
+		fmt.Fprintf(t.out, "%d values cannot be decrypted with any key; the log names them\n", done.Unreadable)
 	}
 	for _, id := range done.Dropped {
 		fmt.Fprintf(t.out, "key %s is dropped\n", id)
 	}
 	switch len(done.Set) {
 	case 1:
-		fmt.Fprintf(t.out, "Nothing is sealed with the old keys. On every node, set %s to:\n%s\n", done.Home, done.Set[0])
+		fmt.Fprintf(t.out, "No value is encrypted with the old keys. On every node, set %s to:\n%s\n", done.Source, done.Set[0])
 	case 2:
-		fmt.Fprintf(t.out, "1. On every node, set %s to this, and restart it:\n%s\n", done.Home, done.Set[0])
-		fmt.Fprintf(t.out, "2. When all of them have it, do so again with this, which seals with the new key:\n%s\n", done.Set[1])
+		fmt.Fprintf(t.out, "1. On every node, set %s to this, and restart it:\n%s\n", done.Source, done.Set[0])
+		fmt.Fprintf(t.out, "2. When all of them have it, do so again with this, which encrypts with the new key:\n%s\n", done.Set[1])
 		fmt.Fprintln(t.out, "3. Run this command again with that value.")
 	}
 	return nil
@@ -101,10 +102,10 @@ type secretsNewCmd struct {
 
 // Run makes the file.
 func (c *secretsNewCmd) Run(t terminal) error {
-	if err := app.NewKeyFile(c.File); err != nil {
+	if err := secrets.CreateFile(c.File); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(t.out, "%s has a new sealing key; whoever loses it loses the secrets, so keep a copy in a safe\n", c.File)
+	_, err := fmt.Fprintf(t.out, "%s has a new encryption key; without it the secrets are lost, so keep a copy in a safe place\n", c.File)
 	return err
 }
 
@@ -122,6 +123,6 @@ func (c *secretsExportCmd) Run(ctx context.Context, t terminal, sources *app.Sou
 	if err := app.ExportKeys(ctx, c.StoreConfig, c.File); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(t.out, "%s has the sealing keys\n", c.File)
+	_, err := fmt.Fprintf(t.out, "%s has the encryption keys\n", c.File)
 	return err
 }

@@ -91,17 +91,18 @@ type Verifier interface {
 // events.
 var VerifyMethods = []string{"challenge", "cloudevents"}
 
-// Vault seals what the store may not read, and opens it.
+// Vault encrypts what the store must not be able to read, and decrypts it.
 type Vault interface {
-	// SealSecret keeps the text in the secret, whose id must be set.
-	SealSecret(s *postrider.Secret, text string) error
-	// OpenSecret returns the text of a secret.
-	OpenSecret(s postrider.Secret) (string, error)
-	// SealCredentials keeps the credentials in the endpoint, whose id must be
-	// set; of credentials that are zero, none.
-	SealCredentials(e *postrider.Endpoint, c postrider.Credentials) error
-	// OpenCredentials returns the endpoint's credentials; zero: it has none.
-	OpenCredentials(e postrider.Endpoint) (postrider.Credentials, error)
+	// EncryptSecret encrypts the text and sets it in the secret, whose id must be
+	// set.
+	EncryptSecret(ctx context.Context, s *postrider.Secret, text string) error
+	// DecryptSecret returns the text of a secret.
+	DecryptSecret(ctx context.Context, s postrider.Secret) (string, error)
+	// EncryptCredentials encrypts the credentials and sets them in the endpoint,
+	// whose id must be set; nil if they are empty.
+	EncryptCredentials(ctx context.Context, e *postrider.Endpoint, c postrider.Credentials) error
+	// DecryptCredentials returns the endpoint's credentials; zero: it has none.
+	DecryptCredentials(ctx context.Context, e postrider.Endpoint) (postrider.Credentials, error)
 }
 
 // Notifier hears which endpoints changed.
@@ -120,15 +121,15 @@ type Canceller interface {
 
 // Deps are the parts that the API works with. None may be nil.
 type Deps struct {
-	Store     Store
-	Publisher Publisher
-	Guard     Guard
-	Verifier  Verifier
-	Vault     Vault
-	Resealer  Resealer
-	Notifier  Notifier
-	Canceller Canceller
-	IDs       *store.IDs
+	Store       Store
+	Publisher   Publisher
+	Guard       Guard
+	Verifier    Verifier
+	Vault       Vault
+	Reencrypter Reencrypter
+	Notifier    Notifier
+	Canceller   Canceller
+	IDs         *store.IDs
 }
 
 // Options tunes the API. The zero value is the production default.

@@ -21,7 +21,7 @@ const (
 func (w *world) stored(id string) (postrider.Endpoint, postrider.Credentials) {
 	w.Helper()
 	e := w.endpoint(id)
-	c, err := vault{}.OpenCredentials(e)
+	c, err := vault{}.DecryptCredentials(w.Context(), e)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestAnEndpointsConnectionIsSetAndShownWithoutItsSecrets(t *testing.T) {
 	}
 	_, c := w.stored(id)
 	if c.Headers["X-Hush"] != "hush-h" || c.Auth != "hush-p" || !strings.HasPrefix(c.TLSKey, "-----BEGIN PRIVATE") {
-		t.Error("what was given is not what is sealed")
+		t.Error("what was given is not what is encrypted")
 	}
 	if shown := w.want(200, "GET /endpoints", "").text; strings.Contains(shown, "hush") || strings.Contains(w.log.String(), "hush") {
 		t.Error("a secret is in the list or the log")

@@ -48,7 +48,7 @@ func description(registry huma.Registry) *huma.OpenAPI {
 			{Name: "endpoints", Description: "An endpoint is a URL that receives the events of an account, with its secrets and its policy."},
 			{Name: "event-types", Description: "The catalogue of event types describes what your platform publishes."},
 			{Name: "events", Description: "An event is published once and delivered to each endpoint that subscribes to its type."},
-			{Name: "secrets", Description: "Secrets and credentials are stored encrypted with sealing keys."},
+			{Name: "secrets", Description: "Secrets and credentials are stored encrypted with encryption keys."},
 		},
 		Components: &huma.Components{
 			Schemas:   registry,

@@ -169,8 +169,8 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[endpointVi
 		Description: body.Description, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
 	}
 	e.EventTypes = patterns(body.EventTypes)
-	faults := s.complete(&e, postrider.Endpoint{}, body.PolicyJSON)
-	secrets, shown, secretErr := s.newSecrets(e.ID, body.NewSecrets)
+	faults := s.complete(ctx, &e, postrider.Endpoint{}, body.PolicyJSON)
+	secrets, shown, secretErr := s.newSecrets(ctx, e.ID, body.NewSecrets)
 	if err := errors.Join(err, faults, secretErr); err != nil {
 		return nil, err
 	}
@@ -188,9 +188,9 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[endpointVi
 }
 
 // complete puts what the request says of the policy into the endpoint, whose
-// other fields are set, makes its URLs canonical, seals its credentials, and
+// other fields are set, makes its URLs canonical, encrypts its credentials, and
 // returns every fault. Was is the endpoint as it is stored; zero: it is new.
-func (s *server) complete(e *postrider.Endpoint, was postrider.Endpoint, j PolicyJSON) error {
+func (s *server) complete(ctx context.Context, e *postrider.Endpoint, was postrider.Endpoint, j PolicyJSON) error {
 	url, urlErr := s.Guard.CheckURL(e.URL)
 	e.URL = url
 	moved := urlErr == nil && host(url) != host(was.URL)
@@ -198,7 +198,7 @@ func (s *server) complete(e *postrider.Endpoint, was postrider.Endpoint, j Polic
 	var c postrider.Credentials
 	if opened {
 		var err error
-		if c, err = s.Vault.OpenCredentials(was); err != nil {
+		if c, err = s.Vault.DecryptCredentials(ctx, was); err != nil {
 			return err
 		}
 	}
@@ -213,7 +213,7 @@ func (s *server) complete(e *postrider.Endpoint, was postrider.Endpoint, j Polic
 	if err := errors.Join(faults...); err != nil || !opened {
 		return err
 	}
-	return s.Vault.SealCredentials(e, c)
+	return s.Vault.EncryptCredentials(ctx, e, c)
 }
 
 // checkEndpoint returns every fault of what an endpoint has besides its URL and
@@ -314,7 +314,7 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[e
 		if body.EventTypes != nil {
 			e.EventTypes = patterns(body.EventTypes)
 		}
-		if err := s.complete(e, was, body.PolicyJSON); err != nil {
+		if err := s.complete(ctx, e, was, body.PolicyJSON); err != nil {
 			return err
 		}
 		if body.Signature.given {

@@ -52,7 +52,7 @@ func (s *server) router() http.Handler {
 	rt.ordering()
 	rt.standings()
 	rt.secrets()
-	rt.sealing()
+	rt.encryption()
 	rt.accounts()
 	rt.eventTypes()
 	rt.keys()

@@ -106,7 +106,7 @@ func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[list
 	for _, secret := range secrets {
 		text := "" // of a private key it is not needed
 		if secret.Public == "" {
-			if text, err = s.Vault.OpenSecret(secret); err != nil {
+			if text, err = s.Vault.DecryptSecret(ctx, secret); err != nil {
 				return nil, err
 			}
 		}
@@ -131,7 +131,7 @@ func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[sec
 	if err := s.checkOthers(ctx, e.ID, overlap, key); err != nil {
 		return nil, err
 	}
-	secret, err := s.sealed(e.ID, key)
+	secret, err := s.encrypted(ctx, e.ID, key)
 	if err != nil {
 		return nil, err
 	}
@@ -182,8 +182,8 @@ func (s *server) checkOthers(ctx context.Context, endpoint postrider.EndpointID,
 		return conflict(fmt.Sprintf("the endpoint has %d secrets that have not expired; an overlap_ms of 0 revokes them", len(secrets)))
 	}
 	for _, secret := range secrets {
-		// A rotation is the remedy for a secret that no longer opens.
-		if text, err := s.Vault.OpenSecret(secret); err == nil && text == key.Text() {
+		// A secret that cannot be decrypted is no obstacle: a rotation replaces it.
+		if text, err := s.Vault.DecryptSecret(ctx, secret); err == nil && text == key.Text() {
 			return conflict("the endpoint has this secret already")
 		}
 	}
@@ -240,23 +240,23 @@ func (s *server) checkLeft(ctx context.Context, e postrider.Endpoint, id postrid
 	return nil
 }
 
-// sealed returns the secret that the endpoint is to have from now on.
-func (s *server) sealed(endpoint postrider.EndpointID, key signature.Secret) (postrider.Secret, error) {
+// encrypted returns a new secret of the endpoint that holds the key.
+func (s *server) encrypted(ctx context.Context, endpoint postrider.EndpointID, key signature.Secret) (postrider.Secret, error) {
 	id := store.NewID[postrider.SecretID](s.IDs)
 	secret := postrider.Secret{ID: id, Endpoint: endpoint, Public: key.Public().Text(), CreatedAt: id.Time()}
-	return secret, s.Vault.SealSecret(&secret, key.Text())
+	return secret, s.Vault.EncryptSecret(ctx, &secret, key.Text())
 }
 
 // newSecrets returns the secrets of a new endpoint, the newest first, and what
 // their owner is shown of them.
-func (s *server) newSecrets(endpoint postrider.EndpointID, n NewSecrets) ([]postrider.Secret, []secretView, error) {
+func (s *server) newSecrets(ctx context.Context, endpoint postrider.EndpointID, n NewSecrets) ([]postrider.Secret, []secretView, error) {
 	keys, err := n.keys()
 	if err != nil {
 		return nil, nil, err
 	}
 	secrets, views := make([]postrider.Secret, len(keys)), make([]secretView, len(keys))
 	for i := len(keys) - 1; i >= 0; i-- { // ids are made oldest first, as the secrets were
-		if secrets[i], err = s.sealed(endpoint, keys[i]); err != nil {
+		if secrets[i], err = s.encrypted(ctx, endpoint, keys[i]); err != nil {
 			return nil, nil, err
 		}
 		views[i] = viewSecret(secrets[i], keys[i].Text())

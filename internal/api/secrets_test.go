@@ -210,7 +210,7 @@ func TestAnEndpointSaysThatItCannotSign(t *testing.T) {
 			EventTypes: []postrider.Pattern{"order.*"}, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
 		}
 		for i := range secrets {
-			secrets[i].ID, secrets[i].Endpoint, secrets[i].Sealed = store.NewID[postrider.SecretID](w.ids), e.ID, []byte("x")
+			secrets[i].ID, secrets[i].Endpoint, secrets[i].Encrypted = store.NewID[postrider.SecretID](w.ids), e.ID, []byte("x")
 		}
 		if _, err := w.store.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: e, Secrets: secrets}); err != nil {
 			t.Fatal(err)
@@ -347,32 +347,32 @@ func TestPublicKeysRefuseAnotherQuery(t *testing.T) {
 	}
 }
 
-// sealer is a Resealer that fails, or did something.
-type sealer struct {
-	done api.Resealed
+// reencrypter is a Reencrypter that fails, or did something.
+type reencrypter struct {
+	done api.Reencrypted
 	err  error
 }
 
-func (s sealer) Reseal(context.Context) (api.Resealed, error) { return s.done, s.err }
+func (s reencrypter) Reencrypt(context.Context) (api.Reencrypted, error) { return s.done, s.err }
 
-func TestOnlyAnAdminReseals(t *testing.T) {
+func TestOnlyAnAdminReencrypts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	with := func(s sealer) {
+	with := func(s reencrypter) {
 		w.handler = api.New(api.Deps{
-			Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Resealer: s, Notifier: deaf{}, Canceller: deaf{}, IDs: w.ids,
+			Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Reencrypter: s, Notifier: deaf{}, Canceller: deaf{}, IDs: w.ids,
 		}, api.Options{})
 	}
-	with(sealer{done: api.Resealed{Key: "0102030405060708", Sealed: 3, Resealed: 2, Done: true}})
-	has(t, "resealed", w.want(200, "POST /secrets/reseal", "").body, map[string]any{
-		"key": "0102030405060708", "sealed": 3.0, "resealed": 2.0, "unreadable": 0.0, "done": true,
+	with(reencrypter{done: api.Reencrypted{Key: "0102030405060708", Checked: 3, Reencrypted: 2, Done: true}})
+	has(t, "reencrypted", w.want(200, "POST /secrets/reencrypt", "").body, map[string]any{
+		"key": "0102030405060708", "checked": 3.0, "reencrypted": 2.0, "unreadable": 0.0, "done": true,
 	})
 	writer := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeWebhooksWrite}})
-	if got := w.do(writer, "POST /secrets/reseal", ""); got.status != 403 {
+	if got := w.do(writer, "POST /secrets/reencrypt", ""); got.status != 403 {
 		t.Errorf("with webhooks:write = %d, want 403", got.status)
 	}
-	with(sealer{err: errors.New("sealed with key 0102030405060708")})
-	if got := w.want(500, "POST /secrets/reseal", ""); strings.Contains(got.text, "0102030405060708") {
+	with(reencrypter{err: errors.New("encrypted with key 0102030405060708")})
+	if got := w.want(500, "POST /secrets/reencrypt", ""); strings.Contains(got.text, "0102030405060708") {
 		t.Errorf("an internal error leaves: %s", got.text)
 	}
 }
@@ -380,7 +380,7 @@ func TestOnlyAnAdminReseals(t *testing.T) {
 // panicking is a vault that breaks.
 type panicking struct{ vault }
 
-func (panicking) SealSecret(*postrider.Secret, string) error { panic("seal") }
+func (panicking) EncryptSecret(context.Context, *postrider.Secret, string) error { panic("encrypt") }
 
 func TestAPanicShowsNoSecret(t *testing.T) {
 	t.Parallel()

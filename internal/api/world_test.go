@@ -385,46 +385,48 @@ func (r *receiver) Verify(_ context.Context, to store.EndpointSnapshot, method s
 // vault turns texts round, and binds them to whose they are.
 type vault struct{}
 
-func (vault) SealSecret(s *postrider.Secret, text string) error {
-	s.Sealed = seal(s.ID.String(), text)
+func (vault) EncryptSecret(_ context.Context, s *postrider.Secret, text string) error {
+	s.Encrypted = reverse(s.ID.String(), text)
 	return nil
 }
 
-func (vault) OpenSecret(s postrider.Secret) (string, error) { return unseal(s.ID.String(), s.Sealed) }
+func (vault) DecryptSecret(_ context.Context, s postrider.Secret) (string, error) {
+	return reversed(s.ID.String(), s.Encrypted)
+}
 
-func (vault) SealCredentials(e *postrider.Endpoint, c postrider.Credentials) error {
+func (vault) EncryptCredentials(_ context.Context, e *postrider.Endpoint, c postrider.Credentials) error {
 	e.Credentials = nil
 	if len(c.Headers) == 0 && c.Auth == "" && c.TLSKey == "" {
 		return nil
 	}
 	text, err := json.Marshal([]any{c.Headers, c.Auth, c.TLSKey})
-	e.Credentials = seal(e.ID.String(), string(text))
+	e.Credentials = reverse(e.ID.String(), string(text))
 	return err
 }
 
-func (vault) OpenCredentials(e postrider.Endpoint) (c postrider.Credentials, err error) {
+func (vault) DecryptCredentials(_ context.Context, e postrider.Endpoint) (c postrider.Credentials, err error) {
 	if e.Credentials == nil {
 		return c, nil
 	}
-	text, err := unseal(e.ID.String(), e.Credentials)
+	text, err := reversed(e.ID.String(), e.Credentials)
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &[]any{&c.Headers, &c.Auth, &c.TLSKey})
 	}
 	return c, err
 }
 
-func seal(id, text string) []byte {
-	sealed := []byte(id + text)
-	slices.Reverse(sealed)
-	return sealed
+func reverse(id, text string) []byte {
+	encrypted := []byte(id + text)
+	slices.Reverse(encrypted)
+	return encrypted
 }
 
-func unseal(id string, sealed []byte) (string, error) {
-	open := slices.Clone(sealed)
+func reversed(id string, encrypted []byte) (string, error) {
+	open := slices.Clone(encrypted)
 	slices.Reverse(open)
 	text, ok := strings.CutPrefix(string(open), id)
 	if !ok {
-		return "", errors.New("open what is sealed for another")
+		return "", errors.New("it is encrypted for another row")
 	}
 	return text, nil
 }

@@ -42,6 +42,7 @@ import (
 	"github.com/postrider/postrider/internal/ingest"
 	"github.com/postrider/postrider/internal/janitor"
 	"github.com/postrider/postrider/internal/routing"
+	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -54,7 +55,7 @@ type App struct {
 	firstKey FirstKey
 	opened   chan struct{} // closed when the store is open
 
-	sealing    *sealing
+	secrets    *secrets.Secrets
 	clock      *clock
 	ids        *store.IDs
 	egress     *egress.Egress
@@ -113,7 +114,7 @@ func (a *App) prepare(ctx context.Context, opened store.Store) error {
 	if first.Text != "" { // else one that an earlier try made is still to be told
 		a.firstKey = first
 	}
-	if a.sealing, err = openSealing(ctx, a.config.StoreConfig, a.store, a.log); err != nil {
+	if a.secrets, err = secrets.Open(ctx, a.config.keys(), a.store, a.log); err != nil {
 		return err
 	}
 	return a.wire(ctx, opened)
@@ -122,7 +123,7 @@ func (a *App) prepare(ctx context.Context, opened store.Store) error {
 // handler returns the handler of the API.
 func (a *App) handler() *api.Handler {
 	return api.New(api.Deps{
-		Store: a.store, Publisher: a.ingest, Guard: a.egress, Verifier: a.egress, Vault: a.sealing, Resealer: a.sealing,
+		Store: a.store, Publisher: a.ingest, Guard: a.egress, Verifier: a.egress, Vault: a.secrets, Reencrypter: reencrypter{a.secrets},
 		Notifier: a.table, Canceller: a.janitor, IDs: a.ids,
 	}, api.Options{
 		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,
@@ -146,7 +147,7 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 			Ports:     ports,
 			AnyPort:   anyPort || a.config.Dev,
 		},
-		Vault:     a.sealing,
+		Vault:     a.secrets,
 		Proxy:     proxy,
 		UserAgent: "Postrider/" + Version(),
 		Now:       a.store.Clock().Wall,

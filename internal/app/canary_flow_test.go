@@ -26,8 +26,8 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/testkit"
-	"github.com/postrider/postrider/internal/vault"
 	"github.com/postrider/postrider/signature"
 )
 
@@ -116,7 +116,7 @@ func (a *aviary) token(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"access_token": %q, "token_type": "bearer", "expires_in": 3600}`, a.canaries["an access token"].needles[0])
 }
 
-// database returns a database whose password and sealing key are canaries.
+// database returns a database whose password and encryption key are canaries.
 func (a *aviary) database(env map[string]string) string {
 	a.Helper()
 	u, err := url.Parse(testkit.Postgres(a, func(context.Context, string) error { return nil }))
@@ -125,23 +125,23 @@ func (a *aviary) database(env map[string]string) string {
 	}
 	dsn := u.String()
 	u.User = url.UserPassword(u.User.Username(), a.plant("the database's password"))
-	ring, err := vault.NewRing(rand.Reader)
+	keyring, err := secrets.NewKeyring(rand.Reader)
 	if err != nil {
 		a.Fatal(err)
 	}
-	env["POSTRIDER_DATABASE_URL"], env["POSTRIDER_SECRETS_KEY"] = u.String(), strings.TrimSpace(string(ring.Format()))
-	a.sealingKey(string(ring.Format()))
+	env["POSTRIDER_DATABASE_URL"], env["POSTRIDER_SECRETS_KEY"] = u.String(), strings.TrimSpace(string(keyring.Format()))
+	a.encryptionKey(string(keyring.Format()))
 	return dsn
 }
 
-func (a *aviary) sealingKey(ring string) {
+func (a *aviary) encryptionKey(keyring string) {
 	a.Helper()
-	_, text, _ := strings.Cut(strings.TrimSpace(ring), ":")
+	_, text, _ := strings.Cut(strings.TrimSpace(keyring), ":")
 	key, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
 		a.Fatal(err)
 	}
-	a.plant("the sealing key", string(key), text)
+	a.plant("the encryption key", string(key), text)
 }
 
 // refuseSettings starts servers that refuse to, with settings that are canaries
@@ -184,7 +184,7 @@ func (a *aviary) start(dir string, env map[string]string) {
 	a.key = a.plant("the first admin key", strings.TrimSpace(string(key)))
 	a.api = client.New("http://"+a.app.Addr().String(), a.key, client.Options{Transport: &a.found})
 	if text, err := os.ReadFile(filepath.Join(dir, "secrets.key")); err == nil {
-		a.sealingKey(string(text))
+		a.encryptionKey(string(text))
 	}
 }
 
@@ -388,7 +388,7 @@ func (a *aviary) refuseAll() {
 	}
 }
 
-// changeAll changes the endpoints, their secrets and the sealing key.
+// changeAll changes the endpoints, their secrets and the encryption key.
 func (a *aviary) changeAll() {
 	a.Helper()
 	young := a.plant("a text secret that came later")
@@ -408,7 +408,7 @@ func (a *aviary) changeAll() {
 			}
 		}
 	}
-	if _, err := a.api.Reseal(a.Context()); err != nil {
+	if _, err := a.api.Reencrypt(a.Context()); err != nil {
 		a.Error(err)
 	}
 }

@@ -62,7 +62,7 @@ type StoreConfig struct {
 	DataDir         string `name:"data-dir" setting:"" group:"Store" default:"./postrider-data" help:"Folder of the SQLite store and of admin.key."`
 	DatabaseURL     string `name:"database-url" setting:"" group:"Store" placeholder:"postgres://…" help:"PostgreSQL instead of SQLite. A password belongs into the environment or a file, never into a flag."`
 	DatabaseURLFile string `name:"database-url-file" setting:"" group:"Store" placeholder:"FILE" help:"File that holds the database URL."`
-	SecretsKeyFile  string `name:"secrets-key-file" setting:"" group:"Store" placeholder:"FILE" help:"File with the keys that secrets are sealed with at rest, which its owner alone may read. Default: secrets.key of the data folder; with PostgreSQL they are kept in the database."`
+	SecretsKeyFile  string `name:"secrets-key-file" setting:"" group:"Store" placeholder:"FILE" help:"File with the keys that secrets are encrypted with at rest, which its owner alone may read. Default: secrets.key of the data folder; with PostgreSQL they are kept in the database."`
 	SecretsKey      string `name:"secrets-key" setting:"" group:"Store" placeholder:"ID:KEY,…" help:"The keys themselves. They belong into the environment or a file, never into a flag."`
 }
 
@@ -123,12 +123,12 @@ func (c StoreConfig) Validate(named func(setting string) string) error {
 	refuse(c.DataDir == "", "data-dir", "must be a folder")
 	refuse(c.SecretsKey != "" && c.SecretsKeyFile != "", "secrets-key-file", "must not be given together with "+named("secrets-key"))
 	if c.SecretsKey != "" {
-		_, err := givenRing(c.SecretsKey).read()
+		err := c.keys().Check()
 		refuse(err != nil, "secrets-key", reasonOf(err))
 		refuse(named("secrets-key") == "--secrets-key", "secrets-key",
 			"must not be a flag, which every user of this machine can read; use POSTRIDER_SECRETS_KEY or --secrets-key-file")
 	} else if c.SecretsKeyFile != "" {
-		_, err := fileRing(c.SecretsKeyFile).read()
+		err := c.keys().Check()
 		refuse(err != nil, "secrets-key-file", "cannot be used: "+reasonOf(err))
 	}
 	refuse(c.DatabaseURL != "" && c.DatabaseURLFile != "", "database-url-file", "must not be given together with "+named("database-url"))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/secrets"
 )
 
 // An administrator who rotates the key must not lock the server out. Only root
@@ -23,11 +24,11 @@ func TestARotatedKeyFileKeepsItsOwner(t *testing.T) {
 			t.Fatal("root may not give the file away")
 		}
 	}
-	if _, err := app.RotateKey(t.Context(), storeAt(t, nil, "--data-dir", dir).StoreConfig, app.Rotation{}); err != nil {
+	if _, err := app.RotateKey(t.Context(), storeAt(t, nil, "--data-dir", dir).StoreConfig, secrets.Rotation{}); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(ringOf(t, file).IDs()); n != 2 {
-		t.Errorf("the ring has %d keys, want 2", n)
+	if n := len(keyringOf(t, file).IDs()); n != 2 {
+		t.Errorf("the keyring has %d keys, want 2", n)
 	}
 	stat, err := os.Stat(file)
 	if err != nil {

@@ -32,7 +32,7 @@
 //     16 KiB of each are kept.
 //   - What is sent is what was signed, compressed afterwards where the endpoint
 //     wants that, and inside it the event's bytes as they were published.
-//   - What is sealed is opened when it is needed and never guessed: an endpoint
+//   - What is encrypted is opened when it is needed and never guessed: an endpoint
 //     whose secret cannot be opened gets nothing.
 //   - No text of an attempt, an error or a log line carries a secret, a
 //     credential, a token, a signature or the query of a URL; a head is kept with
@@ -198,7 +198,7 @@ func (e *Egress) Send(ctx context.Context, c postrider.Claimed, to store.Endpoin
 	a.Duration = time.Since(started)
 	if cause != nil {
 		level := slog.LevelDebug
-		if a.Error == string(postrider.FailureSealed) { // nothing but an operator can help here
+		if a.Error == string(postrider.FailureSecrets) { // nothing but an operator can help here
 			level = slog.LevelError
 		}
 		e.log.Log(ctx, level, "attempt failed", "delivery", c, "outcome", string(a.Outcome), "class", a.Error, "cause", cause)

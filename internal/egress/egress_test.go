@@ -50,11 +50,13 @@ func open(tb testing.TB, opts egress.Options) *egress.Egress {
 // glass is a vault that hides nothing: what it opens was never closed.
 type glass struct{}
 
-// OpenSecret returns what the secret holds.
-func (glass) OpenSecret(s postrider.Secret) (string, error) { return string(s.Sealed), nil }
+// DecryptSecret returns what the secret holds.
+func (glass) DecryptSecret(_ context.Context, s postrider.Secret) (string, error) {
+	return string(s.Encrypted), nil
+}
 
-// OpenCredentials reads what credentials wrote.
-func (glass) OpenCredentials(e postrider.Endpoint) (c postrider.Credentials, err error) {
+// DecryptCredentials reads what credentials wrote.
+func (glass) DecryptCredentials(_ context.Context, e postrider.Endpoint) (c postrider.Credentials, err error) {
 	if e.Credentials != nil {
 		err = json.Unmarshal(e.Credentials, &c)
 	}
@@ -85,9 +87,9 @@ func secretOf(b byte) signature.Secret {
 	return secret
 }
 
-// sealed returns the secret of that byte as an endpoint has it.
-func sealed(id, b byte) postrider.Secret {
-	return postrider.Secret{ID: postrider.SecretID{id}, Sealed: []byte(secretOf(b).Text())}
+// encrypted returns the secret of that byte as an endpoint has it.
+func encrypted(id, b byte) postrider.Secret {
+	return postrider.Secret{ID: postrider.SecretID{id}, Encrypted: []byte(secretOf(b).Text())}
 }
 
 func event(data string) *postrider.Event {
@@ -114,7 +116,7 @@ func routed(url string, changes ...func(*store.EndpointSnapshot)) store.Endpoint
 		Endpoint: postrider.Endpoint{
 			ID: postrider.EndpointID{7, 8, 9}, URL: url, Policy: postrider.DefaultPolicy(), Revision: revisions.Add(1),
 		},
-		Secrets: []postrider.Secret{sealed(1, 1)},
+		Secrets: []postrider.Secret{encrypted(1, 1)},
 	}
 	for _, change := range changes {
 		change(&r)
@@ -240,11 +242,11 @@ func TestEndpointsChange(t *testing.T) {
 	soon := time.Now().Add(50 * time.Millisecond)
 	changes := []func(*store.EndpointSnapshot){
 		func(*store.EndpointSnapshot) {},
-		func(r *store.EndpointSnapshot) { r.Secrets[0] = sealed(9, 9) },
+		func(r *store.EndpointSnapshot) { r.Secrets[0] = encrypted(9, 9) },
 		func(r *store.EndpointSnapshot) { r.Endpoint.URL += "/other" },
 		signedBy(postrider.SchemeTimestamped),
 		func(r *store.EndpointSnapshot) {
-			older := sealed(8, 8)
+			older := encrypted(8, 8)
 			older.ExpiresAt = soon
 			r.Secrets = append(r.Secrets, older)
 		},
@@ -371,7 +373,7 @@ func TestRawPayloadIsTheDataAlone(t *testing.T) {
 func TestEverySchemeAndSecretVerifies(t *testing.T) {
 	t.Parallel()
 	r := testkit.NewReceiver(t, testkit.Status(200))
-	old, gone := sealed(2, 2), sealed(3, 3)
+	old, gone := encrypted(2, 2), encrypted(3, 3)
 	old.ExpiresAt, gone.ExpiresAt = time.Now().Add(time.Hour), time.Now().Add(-time.Second)
 	to := routed(r.URL, signedBy(postrider.Schemes...), func(r *store.EndpointSnapshot) { r.Secrets = append(r.Secrets, old, gone) })
 	send(t, open(t, laptop()), to, testkit.Patience)
@@ -492,7 +494,7 @@ func unsignable(tb testing.TB) func(*store.EndpointSnapshot) {
 	}
 	return func(r *store.EndpointSnapshot) {
 		signedBy(postrider.SchemeStandard, postrider.SchemeGitHub)(r)
-		r.Secrets = []postrider.Secret{{ID: postrider.SecretID{1}, Sealed: []byte(key.Text()), Public: key.Public().Text()}}
+		r.Secrets = []postrider.Secret{{ID: postrider.SecretID{1}, Encrypted: []byte(key.Text()), Public: key.Public().Text()}}
 	}
 }
 

@@ -47,7 +47,7 @@ type answer struct {
 // exchange sends what the draft becomes to the endpoint's peer, and on to where
 // that points, as far as the endpoint wants it.
 func (e *Egress) exchange(ctx context.Context, x *exchange, d draft) (ans answer, err error) {
-	if x.route, err = e.routes.find(d.to, d.at); err != nil {
+	if x.route, err = e.routes.find(ctx, d.to, d.at); err != nil {
 		return answer{}, err
 	}
 	grant := x.route.grant

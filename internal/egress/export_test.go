@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"io"
 	"net"
 	"time"
@@ -66,7 +67,7 @@ func (e *Egress) SignAndBuild(c *postrider.Claimed, to *store.EndpointSnapshot, 
 }
 
 func (e *Egress) build(x *exchange, d draft) (err error) {
-	if x.route, err = e.routes.find(d.to, d.at); err == nil {
+	if x.route, err = e.routes.find(context.Background(), d.to, d.at); err == nil {
 		x.request, x.head, err = d.build(x.route, x.head[:0])
 	}
 	return err

@@ -38,7 +38,7 @@ func (r *route) addOwn(e *postrider.Endpoint, c postrider.Credentials) error {
 		if h.Secret {
 			var ok bool
 			if value, ok = c.Headers[h.Name]; !ok {
-				return &stageError{postrider.FailureSealed, fmt.Errorf("header %s has no value among the credentials", h.Name)}
+				return &stageError{postrider.FailureSecrets, fmt.Errorf("header %s has no value among the credentials", h.Name)}
 			}
 		}
 		if err := postrider.CheckHeaderName("header", h.Name); err != nil {

@@ -166,9 +166,11 @@ func many(n int, value string) (list []postrider.Header) {
 // stuckVault opens nothing.
 type stuckVault struct{ secret, credentials error }
 
-func (v stuckVault) OpenSecret(s postrider.Secret) (string, error) { return string(s.Sealed), v.secret }
+func (v stuckVault) DecryptSecret(_ context.Context, s postrider.Secret) (string, error) {
+	return string(s.Encrypted), v.secret
+}
 
-func (v stuckVault) OpenCredentials(postrider.Endpoint) (postrider.Credentials, error) {
+func (v stuckVault) DecryptCredentials(context.Context, postrider.Endpoint) (postrider.Credentials, error) {
 	return postrider.Credentials{}, v.credentials
 }
 
@@ -183,11 +185,11 @@ func TestWhatCannotBeOpenedIsNotGuessed(t *testing.T) {
 		"a secret":              {stuckVault{secret: lost}, func(*store.EndpointSnapshot) {}},
 		"the credentials":       {stuckVault{credentials: lost}, func(*store.EndpointSnapshot) {}},
 		"no value of a header":  {stuckVault{}, hidden},
-		"something else inside": {stuckVault{}, func(r *store.EndpointSnapshot) { r.Secrets[0].Sealed = []byte("canary") }},
+		"something else inside": {stuckVault{}, func(r *store.EndpointSnapshot) { r.Secrets[0].Encrypted = []byte("canary") }},
 		"one secret of several": {stuckVault{}, func(r *store.EndpointSnapshot) {
 			r.Secrets = append(r.Secrets, postrider.Secret{ID: postrider.SecretID{2}})
 		}},
-		"a misspelt private key": {stuckVault{}, func(r *store.EndpointSnapshot) { r.Secrets[0].Sealed = []byte("whsk_canarycanarycanarycanary") }},
+		"a misspelt private key": {stuckVault{}, func(r *store.EndpointSnapshot) { r.Secrets[0].Encrypted = []byte("whsk_canarycanarycanarycanary") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -70,7 +70,7 @@ func TestOAuthFetchesATokenOnce(t *testing.T) {
 	if got := request.Header.Get("Authorization"); got != "Basic "+base64.StdEncoding.EncodeToString([]byte("client:canary-secret")) {
 		t.Errorf("Authorization: %q", got)
 	}
-	to.Secrets = append(to.Secrets, sealed(2, 2))
+	to.Secrets = append(to.Secrets, encrypted(2, 2))
 	send(t, e, to, testkit.Patience)
 	if n := len(server.Requests()); n != 1 {
 		t.Errorf("another secret took %d tokens", n)

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -16,23 +17,23 @@ import (
 // maxRoutes bounds how many endpoints are remembered.
 const maxRoutes = 16 << 10
 
-// Vault opens what is sealed.
+// Vault decrypts secrets and credentials.
 type Vault interface {
-	// OpenSecret returns the text of the secret.
-	OpenSecret(s postrider.Secret) (string, error)
-	// OpenCredentials returns the credentials of the endpoint; the zero ones
+	// DecryptSecret returns the text of the secret.
+	DecryptSecret(ctx context.Context, s postrider.Secret) (string, error)
+	// DecryptCredentials returns the credentials of the endpoint; the zero ones
 	// where it has none.
-	OpenCredentials(e postrider.Endpoint) (postrider.Credentials, error)
+	DecryptCredentials(ctx context.Context, e postrider.Endpoint) (postrider.Credentials, error)
 }
 
 // closed is a vault without keys.
 type closed struct{}
 
-var errNoVault = errors.New("there is no key to open it with")
+var errNoVault = errors.New("there is no key to decrypt it with")
 
-func (closed) OpenSecret(postrider.Secret) (string, error) { return "", errNoVault }
+func (closed) DecryptSecret(context.Context, postrider.Secret) (string, error) { return "", errNoVault }
 
-func (closed) OpenCredentials(e postrider.Endpoint) (postrider.Credentials, error) {
+func (closed) DecryptCredentials(_ context.Context, e postrider.Endpoint) (postrider.Credentials, error) {
 	if e.Credentials == nil {
 		return postrider.Credentials{}, nil
 	}
@@ -91,14 +92,21 @@ type routes struct {
 }
 
 // find returns the route of an endpoint, or a [stageError].
-func (rs *routes) find(to *store.EndpointSnapshot, now time.Time) (*route, error) {
+func (rs *routes) find(ctx context.Context, to *store.EndpointSnapshot, now time.Time) (*route, error) {
 	rs.mu.RLock()
 	r := rs.known[to.Endpoint.ID]
 	rs.mu.RUnlock()
 	if r != nil && r.fits(to, now) {
 		return r, nil
 	}
-	r, err := rs.make(to, now)
+	// The attempt's context has a deadline and does not end at it. Decrypting may
+	// have to read the keyring from a database, and must end then.
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline)
+		defer cancel()
+	}
+	r, err := rs.make(ctx, to, now)
 	if err != nil {
 		return nil, err
 	}
@@ -120,25 +128,25 @@ func (rs *routes) find(to *store.EndpointSnapshot, now time.Time) (*route, error
 	return r, nil
 }
 
-// make opens what is sealed and judges all of the endpoint again.
-func (rs *routes) make(to *store.EndpointSnapshot, now time.Time) (*route, error) {
-	return rs.makeWith(to, func(r *route) error { return rs.sign(r, to, now) })
+// make decrypts the secrets and credentials and checks all of the endpoint again.
+func (rs *routes) make(ctx context.Context, to *store.EndpointSnapshot, now time.Time) (*route, error) {
+	return rs.makeWith(ctx, to, func(r *route) error { return rs.sign(ctx, r, to, now) })
 }
 
 // makeUnsigned is make for what no scheme signs: it needs no secret.
-func (rs *routes) makeUnsigned(to *store.EndpointSnapshot) (*route, error) {
-	return rs.makeWith(to, func(*route) error { return nil })
+func (rs *routes) makeUnsigned(ctx context.Context, to *store.EndpointSnapshot) (*route, error) {
+	return rs.makeWith(ctx, to, func(*route) error { return nil })
 }
 
-func (rs *routes) makeWith(to *store.EndpointSnapshot, sign func(*route) error) (*route, error) {
+func (rs *routes) makeWith(ctx context.Context, to *store.EndpointSnapshot, sign func(*route) error) (*route, error) {
 	endpoint := &to.Endpoint
 	u, err := rs.guard.parse(endpoint.URL)
 	if err != nil {
 		return nil, &stageError{postrider.FailureForbidden, err}
 	}
-	credentials, err := rs.vault.OpenCredentials(*endpoint)
+	credentials, err := rs.vault.DecryptCredentials(ctx, *endpoint)
 	if err != nil {
-		return nil, &stageError{postrider.FailureSealed, fmt.Errorf("open credentials: %w", err)}
+		return nil, &stageError{postrider.FailureSecrets, fmt.Errorf("decrypt credentials: %w", err)}
 	}
 	r := &route{
 		revision: endpoint.Revision, url: u, hops: endpoint.Policy.MaxRedirects,
@@ -161,19 +169,19 @@ func (rs *routes) makeWith(to *store.EndpointSnapshot, sign func(*route) error) 
 }
 
 // sign gives the route its signer.
-func (rs *routes) sign(r *route, to *store.EndpointSnapshot, now time.Time) error {
+func (rs *routes) sign(ctx context.Context, r *route, to *store.EndpointSnapshot, now time.Time) error {
 	var keys []signature.Key
 	for _, s := range to.Secrets {
 		if !s.ActiveAt(now) {
 			continue
 		}
-		text, err := rs.vault.OpenSecret(s)
+		text, err := rs.vault.DecryptSecret(ctx, s)
 		if err != nil {
-			return &stageError{postrider.FailureSealed, fmt.Errorf("open secret %s: %w", s.ID, err)}
+			return &stageError{postrider.FailureSecrets, fmt.Errorf("decrypt secret %s: %w", s.ID, err)}
 		}
 		secret, err := secretOf(text)
 		if err != nil {
-			return &stageError{postrider.FailureSealed, fmt.Errorf("read secret %s: %w", s.ID, err)}
+			return &stageError{postrider.FailureSecrets, fmt.Errorf("read secret %s: %w", s.ID, err)}
 		}
 		r.secrets = append(r.secrets, s.ID)
 		keys = append(keys, signature.Key{ID: s.ID.String(), Secret: secret})

@@ -149,9 +149,9 @@ func (e *Egress) question(ctx context.Context, d *draft, build func(*route) (req
 // it is remembered. One without a delivery is not signed.
 func (e *Egress) put(ctx context.Context, x *exchange, d *draft, build func(*route) (request, error)) (_ answer, err error) {
 	if d.claimed == nil {
-		x.route, err = e.routes.makeUnsigned(d.to)
+		x.route, err = e.routes.makeUnsigned(ctx, d.to)
 	} else {
-		x.route, err = e.routes.make(d.to, d.at)
+		x.route, err = e.routes.make(ctx, d.to, d.at)
 	}
 	if err != nil {
 		return answer{}, err
@@ -171,7 +171,7 @@ func unanswered(ctx context.Context, err error, sent bool) error {
 	if early && (s.failure == postrider.FailureUnsigned || s.failure == postrider.FailureNoKey) {
 		return &UnsignedError{s.Error()}
 	}
-	ours := early && (s.failure == postrider.FailureSealed || s.failure == postrider.FailureHeaders)
+	ours := early && (s.failure == postrider.FailureSecrets || s.failure == postrider.FailureHeaders)
 	if ours || errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("verify endpoint: %w", err)
 	}

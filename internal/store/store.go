@@ -2,7 +2,7 @@
 //
 // A [Store] is eight roles, each of them for one part of the program: [Inbox]
 // for ingest, [Queue] for dispatch, [Directory], [Access] and [Catalogue] for the API,
-// [Seals] for whoever has the sealing keys, [Ledger] for whoever looks back,
+// [Encryption] for secrets, [Ledger] for whoever looks back,
 // [Upkeep] for the janitor. Stores that several nodes can share have a ninth,
 // [Nodes]. Every method is a verb and one transaction: it happens whole or not
 // at all, and is on disk when it returns. No transaction is ever handed out.
@@ -40,7 +40,7 @@ type Store interface {
 	Directory
 	Access
 	Catalogue
-	Seals
+	Encryption
 	Ledger
 	Upkeep
 
@@ -348,9 +348,9 @@ type Directory interface {
 	// secrets that are to expire: each endpoint keeps a secret that lasts.
 	RevokeSecret(ctx context.Context, r RevokeSecret) error
 
-	// PublicKeys lists the secrets that have a public key, have not expired and
-	// are of an endpoint that is not deleted, newest first. Nothing sealed is
-	// among what it returns.
+	// PublicKeys lists the unexpired secrets that have a public key and belong to
+	// an endpoint that is not deleted, newest first, without their encrypted
+	// texts.
 	PublicKeys(ctx context.Context, q PublicKeyQuery) (Page[postrider.Secret], error)
 
 	// Changes returns the endpoints that changed after the version since, as

@@ -400,10 +400,10 @@ func TestAcceptWithHeldKeys(t *testing.T) {
 	}
 }
 
-func TestSealedIDsComeByEndpoint(t *testing.T) {
+func TestEncryptedIDsSortByEndpoint(t *testing.T) {
 	t.Parallel()
 	a, b := postrider.EndpointID{1}, postrider.EndpointID{2}
-	sorted := []store.SealedID{{}, {Endpoint: a}, {a, postrider.SecretID{8}}, {a, postrider.SecretID{9}}, {Endpoint: b}, {b, postrider.SecretID{1}}}
+	sorted := []store.EncryptedID{{}, {Endpoint: a}, {a, postrider.SecretID{8}}, {a, postrider.SecretID{9}}, {Endpoint: b}, {b, postrider.SecretID{1}}}
 	for i, x := range sorted {
 		for j, y := range sorted {
 			if got, want := x.Compare(y), min(max(i-j, -1), 1); got != want {
@@ -413,10 +413,10 @@ func TestSealedIDsComeByEndpoint(t *testing.T) {
 	}
 }
 
-func TestLogLinesKeepWhatIsSealed(t *testing.T) {
+func TestLogLinesOmitEncryptedBytes(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	slog.New(slog.NewTextHandler(&out, nil)).Info("sealed", "v", store.Sealed{Bytes: []byte("hush")})
+	slog.New(slog.NewTextHandler(&out, nil)).Info("encrypted", "v", store.EncryptedValue{Bytes: []byte("hush")})
 	want := "v.endpoint=ep_00000000000000000000000000 v.secret=sec_00000000000000000000000000"
 	if line := out.String(); strings.Contains(line, "hush") || !strings.Contains(line, want) {
 		t.Errorf("logged %s", line)

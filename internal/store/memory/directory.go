@@ -85,7 +85,7 @@ func (e *endpoint) closeCircuit() {
 // stays as it is.
 func (e *endpoint) add(secret postrider.Secret) {
 	secret.Endpoint = e.ID
-	secret.Sealed = bytes.Clone(secret.Sealed)
+	secret.Encrypted = bytes.Clone(secret.Encrypted)
 	secret.CreatedAt = secret.ID.Time()
 	if !secret.ExpiresAt.IsZero() {
 		secret.ExpiresAt = stored(secret.ExpiresAt)
@@ -100,7 +100,7 @@ func (e *endpoint) add(secret postrider.Secret) {
 func (e *endpoint) active(now time.Time) (active []postrider.Secret) {
 	for _, secret := range e.secrets {
 		if secret.ActiveAt(now) {
-			secret.Sealed = bytes.Clone(secret.Sealed)
+			secret.Encrypted = bytes.Clone(secret.Encrypted)
 			active = append(active, secret)
 		}
 	}
@@ -200,7 +200,7 @@ func (s *Store) PublicKeys(_ context.Context, q store.PublicKeyQuery) (store.Pag
 			continue
 		}
 		for _, secret := range e.active(s.wall()) {
-			if secret.Sealed = nil; secret.Public != "" && (!paged || secret.ID.Compare(before) < 0) {
+			if secret.Encrypted = nil; secret.Public != "" && (!paged || secret.ID.Compare(before) < 0) {
 				keys = append(keys, secret)
 			}
 		}

@@ -48,7 +48,7 @@ type Store struct {
 
 	mu         sync.Mutex
 	version    int64 // of the subscriptions
-	ring       []byte
+	keyring    []byte
 	accounts   table[postrider.AccountID, postrider.Account]
 	keys       table[postrider.KeyID, postrider.APIKey]
 	types      map[string]postrider.EventType

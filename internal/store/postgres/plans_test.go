@@ -54,7 +54,7 @@ select id(i, 'endpoint'), id(i % 20, 'account'), 'https://acme.example', '', '{*
     case when i % 50 = 0 then 'deleted' else 'enabled' end, '', '{}', 1, i, now(), now()
 from generate_series(1, 500) i;
 
-insert into endpoint_secrets (id, endpoint, sealed, public, created_at)
+insert into endpoint_secrets (id, endpoint, encrypted, public, created_at)
 select id(i, 'secret'), id(i % 500 + 1, 'endpoint'), 'x', case when i % 10 = 0 then 'whpk_' || i end, now()
 from generate_series(1, 5000) i;
 
@@ -164,7 +164,7 @@ func TestPlans(t *testing.T) {
 		"expire_end":       {expireOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
 		"cancel_find":      {cancelOrdered.find, pgx.NamedArgs{"limit": 1}},
 		"cancel_end":       {cancelOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
-		"reseal":           {resealSQL, pgx.NamedArgs{"endpoints": uuids{}, "secrets": uuids{}, "was": [][]byte{}, "now": [][]byte{}}},
+		"reencrypt":        {reencryptSQL, pgx.NamedArgs{"endpoints": uuids{}, "secrets": uuids{}, "old": [][]byte{}, "new": [][]byte{}}},
 		"revoke_active":    {activeSecretsSQL, pgx.NamedArgs{"id": nil, "secret": nil}},
 		"records":          {recordsSQL, pgx.NamedArgs{"after": nil, "limit": 1, "span": 1, "reach": 1, "look": 1}},
 	} {
@@ -218,7 +218,7 @@ func TestPlansOfLists(t *testing.T) {
 		"ordered_keys":                   {orderedKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "after": ""}},
 		"public_keys":                    {publicKeysSQL, pgx.NamedArgs{"before": before}},
 		"public_keys_by_endpoint":        {publicKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint)}},
-		"sealed":                         {sealedSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "secret": uuid(event)}},
+		"encrypted_values":               {encryptedValuesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "secret": uuid(event)}},
 		"standings":                      {standingsSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "before": 1 << 40}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -210,15 +210,15 @@ COMMENT ON TABLE public.dead_letters IS 'Deliveries that wait for a person, and 
 CREATE TABLE public.endpoint_secrets (
     id uuid NOT NULL,
     endpoint uuid NOT NULL,
-    sealed bytea NOT NULL,
+    encrypted bytea NOT NULL,
     public text,
     created_at timestamp with time zone NOT NULL,
     expires_at timestamp with time zone,
-    CONSTRAINT endpoint_secrets_public_check CHECK ((public <> ''::text)),
-    CONSTRAINT endpoint_secrets_sealed_check CHECK ((octet_length(sealed) > 0))
+    CONSTRAINT endpoint_secrets_encrypted_check CHECK ((octet_length(encrypted) > 0)),
+    CONSTRAINT endpoint_secrets_public_check CHECK ((public <> ''::text))
 );
 
-COMMENT ON TABLE public.endpoint_secrets IS 'What an endpoint''s requests are signed with; several during a rotation.';
+COMMENT ON TABLE public.endpoint_secrets IS 'The secrets that sign an endpoint''s requests; several during a rotation.';
 
 COMMENT ON COLUMN public.endpoint_secrets.public IS 'What a private key is verified with; null: it is none.';
 
@@ -248,7 +248,7 @@ COMMENT ON TABLE public.endpoints IS 'Where to send, who subscribed to what, and
 
 COMMENT ON COLUMN public.endpoints.policy IS 'The JSON document of store.EncodePolicy.';
 
-COMMENT ON COLUMN public.endpoints.credentials IS 'Sealed; null: there are none.';
+COMMENT ON COLUMN public.endpoints.credentials IS 'Encrypted; null: there are none.';
 
 COMMENT ON COLUMN public.endpoints.verified_at IS 'When its owner proved to want events at this URL; null: never.';
 
@@ -308,6 +308,15 @@ CREATE TABLE public.idempotency_keys (
 );
 
 COMMENT ON TABLE public.idempotency_keys IS 'Which event a key stands for, and the hash of its content. Not partitioned: a key is unique across days.';
+
+CREATE TABLE public.keyring (
+    text bytea NOT NULL,
+    single boolean DEFAULT true NOT NULL,
+    CONSTRAINT keyring_single_check CHECK (single),
+    CONSTRAINT keyring_text_check CHECK ((octet_length(text) > 0))
+);
+
+COMMENT ON TABLE public.keyring IS 'At most one row: the text of the keyring that encrypts secrets and credentials, or the note that the servers are given it.';
 
 CREATE TABLE public.nodes (
     incarnation bigint NOT NULL,
@@ -428,15 +437,6 @@ COMMENT ON COLUMN public.queue.ordering_key IS 'Of ordered deliveries alone, as 
 
 COMMENT ON COLUMN public.queue.pauses IS 'Whether its end as a dead letter pauses the key.';
 
-CREATE TABLE public.ring (
-    kept bytea NOT NULL,
-    single boolean DEFAULT true NOT NULL,
-    CONSTRAINT ring_kept_check CHECK ((octet_length(kept) > 0)),
-    CONSTRAINT ring_single_check CHECK (single)
-);
-
-COMMENT ON TABLE public.ring IS 'At most one row: the keys that secrets and credentials are sealed with, as they are kept.';
-
 CREATE TABLE public.shards (
     shard smallint NOT NULL,
     owner bigint,
@@ -510,6 +510,9 @@ ALTER TABLE ONLY public.fanouts
 ALTER TABLE ONLY public.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (account, key);
 
+ALTER TABLE ONLY public.keyring
+    ADD CONSTRAINT keyring_pkey PRIMARY KEY (single);
+
 ALTER TABLE ONLY public.nodes
     ADD CONSTRAINT nodes_pkey PRIMARY KEY (incarnation);
 
@@ -527,9 +530,6 @@ ALTER TABLE ONLY public.probe
 
 ALTER TABLE ONLY public.queue
     ADD CONSTRAINT queue_pkey PRIMARY KEY (id);
-
-ALTER TABLE ONLY public.ring
-    ADD CONSTRAINT ring_pkey PRIMARY KEY (single);
 
 ALTER TABLE ONLY public.shards
     ADD CONSTRAINT shards_pkey PRIMARY KEY (shard);
@@ -622,7 +622,7 @@ COMMENT ON INDEX public.dead_letters_reason_account IS 'DeadLetters of an accoun
 
 CREATE INDEX endpoint_secrets_endpoint ON public.endpoint_secrets USING btree (endpoint, id);
 
-COMMENT ON INDEX public.endpoint_secrets_endpoint IS 'Secrets and Changes: the secrets of an endpoint, newest first. Sealed: all of them. Reseal: one.';
+COMMENT ON INDEX public.endpoint_secrets_endpoint IS 'Secrets and Changes: the secrets of an endpoint, newest first. EncryptedValues: all of them. Reencrypt: one.';
 
 COMMENT ON INDEX public.endpoint_secrets_pkey IS 'RevokeSecret: one.';
 
@@ -636,7 +636,7 @@ COMMENT ON INDEX public.endpoints_account IS 'Endpoints of an account, newest fi
 
 CREATE INDEX endpoints_credentials ON public.endpoints USING btree (id) WHERE (credentials IS NOT NULL);
 
-COMMENT ON INDEX public.endpoints_credentials IS 'Sealed: the endpoints that have credentials. Reseal: one.';
+COMMENT ON INDEX public.endpoints_credentials IS 'EncryptedValues: the endpoints that have credentials. Reencrypt: one.';
 
 CREATE INDEX endpoints_deleted ON public.endpoints USING btree (id) WHERE (status = 'deleted'::text);
 
@@ -672,6 +672,8 @@ COMMENT ON INDEX public.idempotency_keys_created_at IS 'ForgetKeys: the oldest k
 
 COMMENT ON INDEX public.idempotency_keys_pkey IS 'Publish: taking a key and reading its holder. Events of one idempotency key.';
 
+COMMENT ON INDEX public.keyring_pkey IS 'Keyring and SwapKeyring. Keeps the table to its one row.';
+
 COMMENT ON INDEX public.nodes_pkey IS 'Beat, Reclaim, Forget: one node; the roster of all.';
 
 COMMENT ON INDEX public.order_heads_pkey IS 'Publish: the upsert that gives sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
@@ -705,8 +707,6 @@ CREATE INDEX queue_parked ON public.queue USING btree (endpoint) WHERE parked;
 COMMENT ON INDEX public.queue_parked IS 'CancelDeleted: the parked rows of an endpoint, which queue_due does not have.';
 
 COMMENT ON INDEX public.queue_pkey IS 'Settle, Release, Cancel: one delivery. Expire: those without an order. Deliveries: by age.';
-
-COMMENT ON INDEX public.ring_pkey IS 'KeepRing. Keeps the table to its one row.';
 
 COMMENT ON INDEX public.shards_pkey IS 'Beat: all of them.';
 

@@ -12,8 +12,8 @@ import (
 
 // A secret that is there already, because a call is repeated, stays as it is.
 const insertSecretSQL = `
-	insert into endpoint_secrets (id, endpoint, sealed, public, created_at, expires_at)
-	values (@id, @endpoint, @sealed, @public, @created_at, @expires_at)
+	insert into endpoint_secrets (id, endpoint, encrypted, public, created_at, expires_at)
+	values (@id, @endpoint, @encrypted, @public, @created_at, @expires_at)
 	on conflict (id) do nothing`
 
 func insertSecrets(ctx context.Context, tx pgx.Tx, endpoint postrider.EndpointID, secrets []postrider.Secret) error {
@@ -23,7 +23,7 @@ func insertSecrets(ctx context.Context, tx pgx.Tx, endpoint postrider.EndpointID
 	b := &pgx.Batch{}
 	for _, secret := range secrets {
 		b.Queue(insertSecretSQL, pgx.NamedArgs{
-			"id": someUUID(secret.ID), "endpoint": someUUID(endpoint), "sealed": secret.Sealed,
+			"id": someUUID(secret.ID), "endpoint": someUUID(endpoint), "encrypted": secret.Encrypted,
 			"public": text(secret.Public), "created_at": secret.ID.Time(), "expires_at": instant(secret.ExpiresAt),
 		})
 	}
@@ -32,7 +32,7 @@ func insertSecrets(ctx context.Context, tx pgx.Tx, endpoint postrider.EndpointID
 
 // Walks endpoint_secrets_endpoint.
 const secretsSQL = `
-	select s.id, s.endpoint, s.sealed, coalesce(s.public, ''), s.created_at, s.expires_at
+	select s.id, s.endpoint, s.encrypted, coalesce(s.public, ''), s.created_at, s.expires_at
 	from unnest(@endpoints::uuid[]) as e (id)
 	join endpoint_secrets s on s.endpoint = e.id
 	where s.expires_at is null or s.expires_at > now()
@@ -56,7 +56,7 @@ func (s *Store) secrets(ctx context.Context, endpoints uuids) ([]postrider.Secre
 	err := s.repeat(ctx, func(bool) (err error) {
 		rows, _ := s.pool.Query(ctx, secretsSQL, pgx.NamedArgs{"endpoints": endpoints})
 		secrets, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (k postrider.Secret, err error) {
-			err = row.Scan(toID(&k.ID), toID(&k.Endpoint), &k.Sealed, &k.Public, toTime(&k.CreatedAt), toTime(&k.ExpiresAt))
+			err = row.Scan(toID(&k.ID), toID(&k.Endpoint), &k.Encrypted, &k.Public, toTime(&k.CreatedAt), toTime(&k.ExpiresAt))
 			return k, err
 		})
 		return err

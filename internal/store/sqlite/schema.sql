@@ -129,7 +129,7 @@ CREATE INDEX dead_letters_reason_account on dead_letters (account, reason, deliv
 CREATE TABLE endpoint_secrets (
     id         blob primary key check (length(id) = 16),
     endpoint   blob not null references endpoints (id),
-    sealed     blob not null check (length(sealed) > 0),
+    encrypted  blob not null check (length(encrypted) > 0),
     public     text check (public <> ''),
     created_at integer not null,
     expires_at integer
@@ -211,6 +211,11 @@ CREATE TABLE idempotency_keys (
 
 CREATE INDEX idempotency_keys_created_at on idempotency_keys (created_at);
 
+CREATE TABLE keyring (
+    text blob not null check (length(text) > 0),
+    only integer primary key default 1 check (only = 1)
+) strict;
+
 CREATE TABLE order_heads (
     account      blob not null check (length(account) = 16),
     ordering_key text not null,
@@ -263,11 +268,6 @@ CREATE INDEX queue_event on queue (event);
 CREATE INDEX queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
 
 CREATE INDEX queue_ordered_expires_at on queue (expires_at) where ordering_key is not null;
-
-CREATE TABLE ring (
-    kept blob not null check (length(kept) > 0),
-    only integer primary key default 1 check (only = 1)
-) strict;
 
 CREATE TABLE standings (
     endpoint blob not null references endpoints (id),

@@ -11,21 +11,21 @@ import (
 )
 
 const addSecretSQL = `
-	insert into endpoint_secrets (id, endpoint, sealed, public, created_at, expires_at)
-	values (@id, @endpoint, @sealed, @public, @created_at, @expires_at)
+	insert into endpoint_secrets (id, endpoint, encrypted, public, created_at, expires_at)
+	values (@id, @endpoint, @encrypted, @public, @created_at, @expires_at)
 	on conflict (id) do nothing`
 
 // addSecret keeps a secret; one that is there already, because a call is
 // repeated, stays as it is.
 func addSecret(ctx context.Context, tx *tx, s postrider.Secret) error {
 	return tx.exec(ctx, addSecretSQL, sql.Named("id", blob(s.ID)), sql.Named("endpoint", blob(s.Endpoint)),
-		sql.Named("sealed", someBytes(s.Sealed)), sql.Named("public", textOrNull(s.Public)),
+		sql.Named("encrypted", someBytes(s.Encrypted)), sql.Named("public", textOrNull(s.Public)),
 		sql.Named("created_at", micros(s.ID.Time())), sql.Named("expires_at", microsOrNull(s.ExpiresAt)))
 }
 
 // By endpoint_secrets_endpoint, from its end.
 const secretsSQL = `
-	select id, endpoint, sealed, public, created_at, expires_at from endpoint_secrets
+	select id, endpoint, encrypted, public, created_at, expires_at from endpoint_secrets
 	where endpoint = @endpoint and (expires_at is null or expires_at > @now)
 	order by id desc`
 
@@ -47,7 +47,7 @@ func secretsOf(endpoint postrider.EndpointID, now time.Time) query {
 }
 
 func scanSecret(rows *sql.Rows, s *postrider.Secret) error {
-	return rows.Scan(toID(&s.ID), toID(&s.Endpoint), &s.Sealed, toString(&s.Public), toTime(&s.CreatedAt), toTime(&s.ExpiresAt))
+	return rows.Scan(toID(&s.ID), toID(&s.Endpoint), &s.Encrypted, toString(&s.Public), toTime(&s.CreatedAt), toTime(&s.ExpiresAt))
 }
 
 // By endpoint_secrets_endpoint.

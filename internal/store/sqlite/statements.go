@@ -60,7 +60,7 @@ func Statements() map[string]string {
 		"public_keys_of_endpoint":            publicKeysOfEndpointSQL,
 		"recorded":                           recordedSQL,
 		"release":                            releaseSQL,
-		"sealed":                             sealedSQL,
+		"encrypted_values":                   encryptedValuesSQL,
 		"secrets":                            secretsSQL,
 		"sequences":                          two(bulk{sequencesSQL, ")", 1}),
 		"standings":                          standingsSQL,

@@ -59,7 +59,7 @@ var directory = []verb{
 		{"they are listed newest first, page by page", publicKeysPages},
 		{"the filter selects", publicKeysFilter},
 		{"secrets without a public key, expired ones and those of deleted endpoints are not listed", publicKeysOthers},
-		{"nothing sealed is among them", publicKeysUnsealed},
+		{"they come without their encrypted texts", publicKeysWithoutText},
 		{"a cursor that no page gave is an InvalidError", publicKeysCursor},
 	}},
 	{"Changes", []sentence{
@@ -199,7 +199,7 @@ func putEndpointNotFound(w *world) {
 // secret is a secret of the endpoint that is not stored yet.
 func (w *world) secret(e postrider.EndpointID) postrider.Secret {
 	id := newID[postrider.SecretID](w)
-	return postrider.Secret{ID: id, Endpoint: e, Sealed: bytes.Repeat(id[:], 2), CreatedAt: id.Time()}
+	return postrider.Secret{ID: id, Endpoint: e, Encrypted: bytes.Repeat(id[:], 2), CreatedAt: id.Time()}
 }
 
 func (w *world) secrets(e postrider.EndpointID) []postrider.Secret {
@@ -245,7 +245,7 @@ func putEndpointPolicy(w *world) {
 
 func putEndpointCredentials(w *world) {
 	e := w.draft(w.account())
-	e.Credentials, e.VerifiedAt = []byte("\x00\xffsealed"), w.now().Add(-time.Hour)
+	e.Credentials, e.VerifiedAt = []byte("\x00\xffencrypted"), w.now().Add(-time.Hour)
 	got := w.put(e)
 	e.Revision = 1
 	w.same("PutEndpoint", got, e, ignoreUpdated)
@@ -477,7 +477,7 @@ func changesSecrets(w *world) {
 
 func changesCredentials(w *world) {
 	e := w.draft(w.account())
-	e.Credentials, e.VerifiedAt = []byte("\x00sealed"), e.ID.Time()
+	e.Credentials, e.VerifiedAt = []byte("\x00encrypted"), e.ID.Time()
 	e = w.put(e)
 	w.same("the endpoint", w.changes(0, 10).Endpoints, []store.EndpointSnapshot{{Endpoint: e}})
 }

@@ -64,7 +64,7 @@ var moves = map[string]func(*history){
 	"endpoint":      (*history).endpoint,
 	"rotate":        (*history).rotate,
 	"revoke":        (*history).revoke,
-	"reseal":        (*history).reseal,
+	"reencrypt":     (*history).reencrypt,
 	"replay":        (*history).replay,
 	"cancel":        (*history).cancel,
 	"discard":       (*history).discard,
@@ -197,7 +197,7 @@ func (h *history) draft(account postrider.AccountID) postrider.Endpoint {
 func (h *history) secret(e postrider.EndpointID) postrider.Secret {
 	id := store.NewID[postrider.SecretID](h.ids)
 	return postrider.Secret{
-		ID: id, Endpoint: e, Sealed: slices.Concat(id[:], id[:]), Public: pick(h, "public key", "", "whpk_key"), CreatedAt: id.Time(),
+		ID: id, Endpoint: e, Encrypted: slices.Concat(id[:], id[:]), Public: pick(h, "public key", "", "whpk_key"), CreatedAt: id.Time(),
 	}
 }
 
@@ -250,20 +250,20 @@ func (h *history) revoke() {
 	both(h, "revoke secret", only(func(s store.Store) error { return s.RevokeSecret(h.Context(), r) }))
 }
 
-// reseal replaces some of what is sealed, or tries to after it changed.
-func (h *history) reseal() {
-	var list []store.Reseal
-	for _, sealed := range lastOf(h.model.Sealed(h.Context(), store.SealedID{}, 1000)) {
-		r := store.Reseal{ID: sealed.ID, Was: sealed.Bytes, Now: slices.Concat(sealed.Bytes, []byte{1})}
-		switch h.upTo("kind of reseal", 3) {
+// reencrypt replaces some encrypted values, some of which have changed since.
+func (h *history) reencrypt() {
+	var list []store.Reencryption
+	for _, encrypted := range lastOf(h.model.EncryptedValues(h.Context(), store.EncryptedID{}, 1000)) {
+		r := store.Reencryption{ID: encrypted.ID, Old: encrypted.Bytes, New: slices.Concat(encrypted.Bytes, []byte{1})}
+		switch h.upTo("kind of reencrypt", 3) {
 		case 1:
 			continue
 		case 2:
-			r.Was = []byte("another")
+			r.Old = []byte("another")
 		}
 		list = append(list, r)
 	}
-	both(h, "reseal", func(s store.Store) (int, error) { return s.Reseal(h.Context(), list) })
+	both(h, "reencrypt", func(s store.Store) (int, error) { return s.Reencrypt(h.Context(), list) })
 }
 
 // keepUp does the janitor's work until none is left. Other histories may have
@@ -376,8 +376,8 @@ func (h *history) lookAtWork() {
 	both(h, "circuits", func(s store.Store) ([]postrider.Circuit, error) {
 		return s.Circuits(h.Context(), store.CircuitQuery{After: before, Limit: 1000})
 	})
-	both(h, "sealed", func(s store.Store) ([]store.Sealed, error) {
-		return s.Sealed(h.Context(), store.SealedID{Endpoint: before}, 1000)
+	both(h, "encrypted values", func(s store.Store) ([]store.EncryptedValue, error) {
+		return s.EncryptedValues(h.Context(), store.EncryptedID{Endpoint: before}, 1000)
 	})
 	both(h, "records", func(s store.Store) ([]postrider.Record, error) {
 		records, err := s.Records(h.Context(), before, 1000)

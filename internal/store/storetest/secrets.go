@@ -253,16 +253,16 @@ func publicKeysOthers(w *world) {
 	kept.ExpiresAt, expired.ExpiresAt = w.now().Add(long), w.now().Add(-time.Second)
 	w.put(e, kept, expired, w.secret(e.ID))
 	w.become(w.put(gone, w.privateKey(gone.ID)), postrider.EndpointDeleted)
-	w.same("the keys", w.publicKeys(postrider.EndpointID{}), []postrider.Secret{kept}, cmpopts.IgnoreFields(postrider.Secret{}, "Sealed"))
+	w.same("the keys", w.publicKeys(postrider.EndpointID{}), []postrider.Secret{kept}, cmpopts.IgnoreFields(postrider.Secret{}, "Encrypted"))
 	w.same("the keys of the deleted endpoint", w.publicKeys(gone.ID), []postrider.Secret{})
 }
 
-func publicKeysUnsealed(w *world) {
+func publicKeysWithoutText(w *world) {
 	e := w.draft(w.account())
 	key := w.privateKey(e.ID)
 	w.put(e, key)
 	w.same("the secrets", w.secrets(e.ID), []postrider.Secret{key})
-	key.Sealed = nil
+	key.Encrypted = nil
 	w.same("the keys", w.publicKeys(postrider.EndpointID{}), []postrider.Secret{key})
 }
 

@@ -78,7 +78,7 @@ create index endpoints_deleted on endpoints (id) where status = 'deleted';
 create index endpoints_credentials on endpoints (id) where credentials is not null;
 comment on table endpoints is 'Where to send, who subscribed to what, and how to treat it.';
 comment on column endpoints.policy is 'The JSON document of store.EncodePolicy.';
-comment on column endpoints.credentials is 'Sealed; null: there are none.';
+comment on column endpoints.credentials is 'Encrypted; null: there are none.';
 comment on column endpoints.verified_at is 'When its owner proved to want events at this URL; null: never.';
 comment on column endpoints.version is 'What subscriptions.version became with the endpoint''s last change.';
 comment on index endpoints_pkey is 'Endpoints: one by id, and the list of all, newest first.';
@@ -86,30 +86,30 @@ comment on index endpoints_uid is 'Endpoints by uid, which is unique among those
 comment on index endpoints_version is 'Changes: what changed after a version, in order.';
 comment on index endpoints_account is 'Endpoints of an account, newest first. DeleteEndpoints: those of a deleted one.';
 comment on index endpoints_deleted is 'CancelDeleted: the endpoints whose queue must be emptied.';
-comment on index endpoints_credentials is 'Sealed: the endpoints that have credentials. Reseal: one.';
+comment on index endpoints_credentials is 'EncryptedValues: the endpoints that have credentials. Reencrypt: one.';
 
 create table endpoint_secrets (
     id         uuid primary key,
     endpoint   uuid not null references endpoints (id),
-    sealed     bytea not null check (octet_length(sealed) > 0),
+    encrypted  bytea not null check (octet_length(encrypted) > 0),
     public     text check (public <> ''),
     created_at timestamptz not null,
     expires_at timestamptz
 );
 create index endpoint_secrets_endpoint on endpoint_secrets (endpoint, id);
 create index endpoint_secrets_public on endpoint_secrets (id) where public is not null;
-comment on table endpoint_secrets is 'What an endpoint''s requests are signed with; several during a rotation.';
+comment on table endpoint_secrets is 'The secrets that sign an endpoint''s requests; several during a rotation.';
 comment on column endpoint_secrets.public is 'What a private key is verified with; null: it is none.';
 comment on index endpoint_secrets_pkey is 'RevokeSecret: one.';
-comment on index endpoint_secrets_endpoint is 'Secrets and Changes: the secrets of an endpoint, newest first. Sealed: all of them. Reseal: one.';
+comment on index endpoint_secrets_endpoint is 'Secrets and Changes: the secrets of an endpoint, newest first. EncryptedValues: all of them. Reencrypt: one.';
 comment on index endpoint_secrets_public is 'PublicKeys: newest first.';
 
-create table ring (
-    kept   bytea not null check (octet_length(kept) > 0),
+create table keyring (
+    text   bytea not null check (octet_length(text) > 0),
     single boolean primary key default true check (single)
 );
-comment on table ring is 'At most one row: the keys that secrets and credentials are sealed with, as they are kept.';
-comment on index ring_pkey is 'KeepRing. Keeps the table to its one row.';
+comment on table keyring is 'At most one row: the text of the keyring that encrypts secrets and credentials, or the note that the servers are given it.';
+comment on index keyring_pkey is 'Keyring and SwapKeyring. Keeps the table to its one row.';
 
 create table circuits (
     endpoint      uuid primary key references endpoints (id),

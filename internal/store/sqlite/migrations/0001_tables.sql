@@ -57,7 +57,7 @@ insert into subscriptions (version) values (0);
 
 -- Where to send, who subscribed to what, and how to treat it. policy is the
 -- document of store.EncodePolicy; version is what subscriptions.version became
--- with the endpoint's last change; credentials are sealed, null: there are none.
+-- with the endpoint's last change; credentials are encrypted, null: there are none.
 create table endpoints (
     id            blob primary key check (length(id) = 16),
     account       blob not null check (length(account) = 16),
@@ -83,28 +83,28 @@ create unique index endpoints_version on endpoints (version);
 create index endpoints_account on endpoints (account, id) where status <> 'deleted';
 -- CancelDeleted: the endpoints whose queue must be emptied.
 create index endpoints_deleted on endpoints (id) where status = 'deleted';
--- Sealed: the endpoints that have credentials.
+-- EncryptedValues: the endpoints that have credentials.
 create index endpoints_credentials on endpoints (id) where credentials is not null;
 
--- What an endpoint's requests are signed with; several during a rotation.
+-- The secrets that sign an endpoint's requests; several during a rotation.
 -- public is what a private key is verified with.
 create table endpoint_secrets (
     id         blob primary key check (length(id) = 16),
     endpoint   blob not null references endpoints (id),
-    sealed     blob not null check (length(sealed) > 0),
+    encrypted  blob not null check (length(encrypted) > 0),
     public     text check (public <> ''),
     created_at integer not null,
     expires_at integer
 ) strict, without rowid;
--- Secrets and Changes: the secrets of an endpoint, newest first. Sealed: all of them.
+-- Secrets and Changes: the secrets of an endpoint, newest first. EncryptedValues: all of them.
 create index endpoint_secrets_endpoint on endpoint_secrets (endpoint, id);
 -- PublicKeys: newest first.
 create index endpoint_secrets_public on endpoint_secrets (id) where public is not null;
 
--- At most one row: the keys that secrets and credentials are sealed with, as
--- they are kept.
-create table ring (
-    kept blob not null check (length(kept) > 0),
+-- At most one row: the text of the keyring that encrypts secrets and
+-- credentials, or the note that the servers are given it.
+create table keyring (
+    text blob not null check (length(text) > 0),
     only integer primary key default 1 check (only = 1)
 ) strict;
 

@@ -19,14 +19,14 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/sqlite"
 	"github.com/postrider/postrider/internal/testkit"
-	"github.com/postrider/postrider/internal/vault"
 )
 
-// ringOf reads the sealing keys in a file, which only its owner may read.
-func ringOf(t *testing.T, file string) vault.Ring {
+// keyringOf reads the encryption keys in a file, which only its owner may read.
+func keyringOf(t *testing.T, file string) secrets.Keyring {
 	t.Helper()
 	stat, err := os.Stat(file)
 	if err != nil {
@@ -39,11 +39,11 @@ func ringOf(t *testing.T, file string) vault.Ring {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring, err := vault.Parse(text)
+	keyring, err := secrets.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ring
+	return keyring
 }
 
 // storeAt returns the settings of a store, from flags and an environment.
@@ -67,7 +67,7 @@ func wantNoStart(t *testing.T, c app.Config, words ...string) {
 	}
 }
 
-func TestTheSealingKeyIsMadeOnceAndMissed(t *testing.T) {
+func TestTheEncryptionKeyIsMadeOnceAndMissed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "secrets.key")
@@ -76,15 +76,15 @@ func TestTheSealingKeyIsMadeOnceAndMissed(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	ring := ringOf(t, file)
-	if len(ring.IDs()) != 1 {
-		t.Errorf("the first ring has the keys %v, want one", ring.IDs())
+	keyring := keyringOf(t, file)
+	if len(keyring.IDs()) != 1 {
+		t.Errorf("the first keyring has the keys %v, want one", keyring.IDs())
 	}
 
 	again := start(t, dir)
-	secrets, err := again.api.Secrets(t.Context(), made.ID)
-	if err != nil || len(secrets) != 1 || secrets[0] != made.Secrets[0] {
-		t.Errorf("after a restart: %v, %v; want the secret that was made", secrets, err)
+	shown, err := again.api.Secrets(t.Context(), made.ID)
+	if err != nil || len(shown) != 1 || shown[0] != made.Secrets[0] {
+		t.Errorf("after a restart: %v, %v; want the secret that was made", shown, err)
 	}
 	if err := again.stop(); err != nil {
 		t.Fatal(err)
@@ -97,15 +97,15 @@ func TestTheSealingKeyIsMadeOnceAndMissed(t *testing.T) {
 	if err := os.Rename(file, file+".away"); err != nil {
 		t.Fatal(err)
 	}
-	wantNoStart(t, config, "sealed with key "+ring.Newest().String(), "no sealing keys in "+file, "--secrets-key-file")
+	wantNoStart(t, config, "encrypted with key "+keyring.Newest().String(), "no encryption keys in "+file, "--secrets-key-file")
 	if _, err := os.Stat(file); err == nil {
 		t.Error("a start without the key made another")
 	}
-	if err := app.NewKeyFile(file); err != nil {
+	if err := secrets.CreateFile(file); err != nil {
 		t.Fatal(err)
 	}
-	wantNoStart(t, config, "the sealing keys of "+file+" do not open what is stored", ring.Newest().String(), "--secrets-key-file")
-	if err := app.NewKeyFile(file); err == nil || !strings.Contains(err.Error(), "is there already") {
+	wantNoStart(t, config, "the encryption keys of "+file+" do not decrypt the stored values", keyring.Newest().String(), "--secrets-key-file")
+	if err := secrets.CreateFile(file); err == nil || !strings.Contains(err.Error(), "exists already") {
 		t.Errorf("NewKeyFile over a key = %v", err)
 	}
 
@@ -114,8 +114,8 @@ func TestTheSealingKeyIsMadeOnceAndMissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := startWith(t, dir, map[string]string{"POSTRIDER_SECRETS_KEY": strings.TrimSpace(string(given))})
-	if secrets, err := other.api.Secrets(t.Context(), made.ID); err != nil || len(secrets) != 1 {
-		t.Errorf("with the key as a text: %v, %v", secrets, err)
+	if shown, err := other.api.Secrets(t.Context(), made.ID); err != nil || len(shown) != 1 {
+		t.Errorf("with the key as a text: %v, %v", shown, err)
 	}
 }
 
@@ -131,13 +131,13 @@ func TestAFirstStartThatWasCutShortIsRepeated(t *testing.T) {
 	if err := start(t, dir).stop(); err != nil {
 		t.Fatal(err)
 	}
-	ringOf(t, file)
+	keyringOf(t, file)
 	if _, err := os.Stat(file + ".new"); err == nil {
 		t.Error("what was cut short is still there")
 	}
 }
 
-// load is what tenants do to a server while its sealing keys are rotated: each
+// load is what tenants do to a server while its encryption keys are rotated: each
 // makes endpoints, rotates secrets and publishes, over and over.
 type load struct {
 	receiver *httptest.Server
@@ -265,33 +265,33 @@ func TestRotatingUnderLoadOnSQLite(t *testing.T) {
 	r := start(t, dir)
 	config := storeAt(t, nil, "--data-dir", dir).StoreConfig
 	file := filepath.Join(dir, "secrets.key")
-	if _, err := app.RotateKey(t.Context(), config, app.Rotation{}); !app.InUse(err) {
+	if _, err := app.RotateKey(t.Context(), config, secrets.Rotation{}); !app.InUse(err) {
 		t.Errorf("RotateKey beside a server = %v, want that the store is in use", err)
 	}
-	through := func(ctx context.Context) (app.Resealed, error) {
-		done, err := r.api.Reseal(ctx)
-		return app.Resealed(done), err
+	through := func(ctx context.Context) (secrets.Reencrypted, error) {
+		done, err := r.api.Reencrypt(ctx)
+		return secrets.Reencrypted(done), err
 	}
 	l := newLoad(t, r.api)
-	first := ringOf(t, file).Newest()
+	first := keyringOf(t, file).Newest()
 	for n := range 3 {
 		l.rounds(t, 5)
-		done, err := app.RotateKey(t.Context(), config, app.Rotation{
-			Reseal: through, DropOld: n == 2, Grace: 300 * time.Millisecond,
+		done, err := app.RotateKey(t.Context(), config, secrets.Rotation{
+			Reencrypt: through, DropOld: n == 2, Grace: 300 * time.Millisecond,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("rotation %d: %+v", n, done)
-		if ring := ringOf(t, file); done.Key != ring.Newest().String() || done.Resealed.Resealed == 0 || done.Unreadable > 0 {
-			t.Errorf("RotateKey = %+v, with %s in the file", done, ring)
+		if keyring := keyringOf(t, file); done.Key != keyring.Newest().String() || done.Reencrypted.Reencrypted == 0 || done.Unreadable > 0 {
+			t.Errorf("RotateKey = %+v, with %s in the file", done, keyring)
 		}
 	}
 	l.rounds(t, 5)
 	l.end(t, r.api)
-	ring := ringOf(t, file)
-	if len(ring.IDs()) != 1 || ring.Has(first) {
-		t.Errorf("after the old keys were dropped the ring is %s", ring)
+	keyring := keyringOf(t, file)
+	if len(keyring.IDs()) != 1 || keyring.Has(first) {
+		t.Errorf("after the old keys were dropped the keyring is %s", keyring)
 	}
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
@@ -301,9 +301,9 @@ func TestRotatingUnderLoadOnSQLite(t *testing.T) {
 	if err := again.stop(); err != nil {
 		t.Fatal(err)
 	}
-	done, err := app.RotateKey(t.Context(), config, app.Rotation{}) // straight on the store
-	if err != nil || done.Resealed.Resealed != done.Sealed || done.Sealed != 3*len(l.known) {
-		t.Errorf("RotateKey without a server = %+v, %v; want all %d resealed", done, err, 3*len(l.known))
+	done, err := app.RotateKey(t.Context(), config, secrets.Rotation{}) // straight on the store
+	if err != nil || done.Reencrypted.Reencrypted != done.Checked || done.Checked != 3*len(l.known) {
+		t.Errorf("RotateKey without a server = %+v, %v; want all %d reencrypted", done, err, 3*len(l.known))
 	}
 }
 
@@ -339,7 +339,7 @@ func TestRotatingUnderLoadOnPostgreSQL(t *testing.T) {
 	}
 	one, two := node(t, dsn, key), node(t, dsn, key)
 	l := newLoad(t, one, two)
-	rotate := func(c app.StoreConfig, r app.Rotation) app.Rotated {
+	rotate := func(c app.StoreConfig, r secrets.Rotation) secrets.Rotated {
 		l.rounds(t, 5)
 		done, err := app.RotateKey(t.Context(), c, r)
 		if err != nil {
@@ -349,11 +349,11 @@ func TestRotatingUnderLoadOnPostgreSQL(t *testing.T) {
 		return done
 	}
 	for range 2 {
-		if done := rotate(config, app.Rotation{}); done.Home != "the database" || done.Resealed.Resealed == 0 {
+		if done := rotate(config, secrets.Rotation{}); done.Source != "the database" || done.Reencrypted.Reencrypted == 0 {
 			t.Errorf("RotateKey = %+v", done)
 		}
 	}
-	done := rotate(config, app.Rotation{DropOld: true, Grace: time.Second})
+	done := rotate(config, secrets.Rotation{DropOld: true, Grace: time.Second})
 	if len(done.Dropped) != 3 {
 		t.Errorf("dropped %v, want three keys", done.Dropped)
 	}
@@ -367,19 +367,19 @@ func TestRotatingUnderLoadOnPostgreSQL(t *testing.T) {
 // instead, and that a node which is not given it is refused from then on.
 func movesToAFile(t *testing.T, l *load, config app.StoreConfig, key string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "ring")
+	file := filepath.Join(t.TempDir(), "keyring")
 	if err := app.ExportKeys(t.Context(), config, file); err != nil {
 		t.Fatal(err)
 	}
-	exported := ringOf(t, file)
+	exported := keyringOf(t, file)
 	moved := config
 	moved.SecretsKeyFile = file
-	done, err := app.RotateKey(t.Context(), moved, app.Rotation{DropOld: true, Grace: time.Nanosecond})
-	if err != nil || done.Home != file || done.Sealed != 3*len(l.known) {
+	done, err := app.RotateKey(t.Context(), moved, secrets.Rotation{DropOld: true, Grace: time.Nanosecond})
+	if err != nil || done.Source != file || done.Checked != 3*len(l.known) {
 		t.Fatalf("RotateKey with the file = %+v, %v", done, err)
 	}
-	if ring := ringOf(t, file); ring.Has(exported.Newest()) {
-		t.Errorf("the file has %s, want a key that was never in the database", ring)
+	if keyring := keyringOf(t, file); keyring.Has(exported.Newest()) {
+		t.Errorf("the file has %s, want a key that was never in the database", keyring)
 	}
 	l.wantShown(t, node(t, config.DatabaseURL, key, "--secrets-key-file", file))
 	wantNoStart(t, storeAt(t, map[string]string{"POSTRIDER_DATABASE_URL": config.DatabaseURL}, "--data-dir", t.TempDir()),
@@ -398,23 +398,23 @@ func TestKeysGivenAsATextAreRotatedInTwoSteps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rotate := func(text string, r app.Rotation) app.Rotated {
+	rotate := func(text string, r secrets.Rotation) secrets.Rotated {
 		t.Helper()
 		config := storeAt(t, map[string]string{"POSTRIDER_SECRETS_KEY": text}, "--data-dir", dir)
 		done, err := app.RotateKey(t.Context(), config.StoreConfig, r)
-		if err != nil || done.Home != "POSTRIDER_SECRETS_KEY" {
-			t.Fatalf("RotateKey = %+v, %v", done.Home, err)
+		if err != nil || done.Source != "POSTRIDER_SECRETS_KEY" {
+			t.Fatalf("RotateKey = %+v, %v", done.Source, err)
 		}
 		return done
 	}
-	advised := rotate(string(text), app.Rotation{})
-	if len(advised.Set) != 2 || advised.Resealed.Resealed != 0 {
-		t.Fatalf("the first step advises %d values and resealed %d", len(advised.Set), advised.Resealed.Resealed)
+	advised := rotate(string(text), secrets.Rotation{})
+	if len(advised.Set) != 2 || advised.Reencrypted.Reencrypted != 0 {
+		t.Fatalf("the first step advises %d values and reencrypted %d", len(advised.Set), advised.Reencrypted.Reencrypted)
 	}
-	if got := rotate(advised.Set[1], app.Rotation{}); len(got.Set) != 0 || got.Resealed.Resealed != 1 {
-		t.Errorf("the second step advises %d values and resealed %d, want 0 and 1", len(got.Set), got.Resealed.Resealed)
+	if got := rotate(advised.Set[1], secrets.Rotation{}); len(got.Set) != 0 || got.Reencrypted.Reencrypted != 1 {
+		t.Errorf("the second step advises %d values and reencrypted %d, want 0 and 1", len(got.Set), got.Reencrypted.Reencrypted)
 	}
-	last := rotate(advised.Set[1], app.Rotation{DropOld: true})
+	last := rotate(advised.Set[1], secrets.Rotation{DropOld: true})
 	if len(last.Set) != 1 || !strings.HasPrefix(advised.Set[1], last.Set[0]) {
 		t.Error("the last step does not advise the new key alone")
 	}
@@ -424,8 +424,8 @@ func TestKeysGivenAsATextAreRotatedInTwoSteps(t *testing.T) {
 	}
 }
 
-// TestWhatIsDamagedIsCountedAndKeepsTheOldKeys bends one of two secrets.
-func TestWhatIsDamagedIsCountedAndKeepsTheOldKeys(t *testing.T) {
+// TestDamagedValuesAreCountedAndKeepTheOldKeys damages one of two secrets.
+func TestDamagedValuesAreCountedAndKeepTheOldKeys(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r := start(t, dir)
@@ -440,24 +440,24 @@ func TestWhatIsDamagedIsCountedAndKeepsTheOldKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := opened.Sealed(t.Context(), store.SealedID{}, 10)
+	list, err := opened.EncryptedValues(t.Context(), store.EncryptedID{}, 10)
 	if err != nil || len(list) != 2 {
-		t.Fatalf("Sealed = %v, %v; want two", list, err)
+		t.Fatalf("EncryptedValues = %v, %v; want two", list, err)
 	}
 	bent := bytes.Clone(list[0].Bytes)
 	bent[len(bent)-1] ^= 1
-	n, err := opened.Reseal(t.Context(), []store.Reseal{{ID: list[0].ID, Was: list[0].Bytes, Now: bent}})
+	n, err := opened.Reencrypt(t.Context(), []store.Reencryption{{ID: list[0].ID, Old: list[0].Bytes, New: bent}})
 	if err := errors.Join(err, opened.Close()); err != nil || n != 1 {
 		t.Fatalf("bent %d: %v", n, err)
 	}
 	config := storeAt(t, nil, "--data-dir", dir).StoreConfig
 	var log bytes.Buffer
-	done, err := app.RotateKey(t.Context(), config, app.Rotation{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil || done.Unreadable != 1 || done.Resealed.Resealed != 1 || !strings.Contains(log.String(), list[0].ID.Secret.String()) {
+	done, err := app.RotateKey(t.Context(), config, secrets.Rotation{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil || done.Unreadable != 1 || done.Reencrypted.Reencrypted != 1 || !strings.Contains(log.String(), list[0].ID.Secret.String()) {
 		t.Errorf("RotateKey = %+v, %v; want one unreadable, which the log names: %s", done, err, log.String())
 	}
-	_, err = app.RotateKey(t.Context(), config, app.Rotation{DropOld: true, Grace: time.Nanosecond})
-	if ring := ringOf(t, filepath.Join(dir, "secrets.key")); err == nil || !strings.Contains(err.Error(), "the old keys stay") || len(ring.IDs()) != 3 {
-		t.Errorf("RotateKey with DropOld = %v, with the ring %s; want that the old keys stay", err, ring)
+	_, err = app.RotateKey(t.Context(), config, secrets.Rotation{DropOld: true, Grace: time.Nanosecond})
+	if keyring := keyringOf(t, filepath.Join(dir, "secrets.key")); err == nil || !strings.Contains(err.Error(), "the old keys stay") || len(keyring.IDs()) != 3 {
+		t.Errorf("RotateKey with DropOld = %v, with the keyring %s; want that the old keys stay", err, keyring)
 	}
 }

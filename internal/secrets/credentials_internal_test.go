@@ -1,4 +1,4 @@
-package vault
+package secrets
 
 import (
 	"encoding/json"
@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestSealedCredentialsHaveTheirNames(t *testing.T) {
+func TestEncryptedCredentialsHaveTheirNames(t *testing.T) {
 	t.Parallel()
-	full := sealedCredentials{Headers: map[string]string{"X-Key": "hush"}, Auth: "hush", TLSKey: "hush"}
+	full := credentials{Headers: map[string]string{"X-Key": "hush"}, Auth: "hush", TLSKey: "hush"}
 	const document = `{"headers":{"X-Key":"hush"},"auth":"hush","tls_key":"hush"}`
 	text, err := json.Marshal(full)
 	if err != nil || string(text) != document {

@@ -1,0 +1,63 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/secrets"
+)
+
+// keys returns where the settings say that the encryption keys are: by default
+// in a file of the data folder, or in the PostgreSQL database.
+func (c StoreConfig) keys() secrets.Location {
+	l := secrets.Location{
+		Text: c.SecretsKey, Name: variable("secrets-key"), File: c.SecretsKeyFile,
+		Shared: c.DatabaseURL != "" || c.DatabaseURLFile != "",
+	}
+	if l.File == "" && !l.Shared {
+		l.File, l.Create = filepath.Join(c.DataDir, "secrets.key"), true
+	}
+	return l
+}
+
+// RotateKey rotates the encryption keys of the store; see [secrets.Rotation]. A
+// data folder without a store is an error: no store is created there.
+func RotateKey(ctx context.Context, c StoreConfig, r secrets.Rotation) (secrets.Rotated, error) {
+	if r.Reencrypt != nil {
+		return r.Run(ctx, c.keys(), nil)
+	}
+	if err := c.mustHaveStore(); err != nil {
+		return secrets.Rotated{}, err
+	}
+	opened, err := openStore(ctx, c, briefly())
+	if err != nil {
+		return secrets.Rotated{}, err
+	}
+	done, err := r.Run(ctx, c.keys(), opened)
+	return done, errors.Join(err, opened.Close())
+}
+
+// ExportKeys writes the encryption keys of the store into a file that must not
+// exist. It opens the store only if the database keeps the keys.
+func ExportKeys(ctx context.Context, c StoreConfig, path string) error {
+	l := c.keys()
+	if l.Text != "" || l.File != "" {
+		return secrets.Export(ctx, l, nil, path)
+	}
+	opened, err := openStore(ctx, c, briefly())
+	if err != nil {
+		return err
+	}
+	return errors.Join(secrets.Export(ctx, l, opened, path), opened.Close())
+}
+
+// reencrypter lets the API encrypt the stored values again.
+type reencrypter struct{ *secrets.Secrets }
+
+// Reencrypt implements [api.Reencrypter].
+func (r reencrypter) Reencrypt(ctx context.Context) (api.Reencrypted, error) {
+	done, err := r.Secrets.Reencrypt(ctx)
+	return api.Reencrypted(done), err
+}

@@ -1,0 +1,286 @@
+package secrets
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Location says where the encryption keys of a store are. A text goes before a
+// file, and a file before the database.
+type Location struct {
+	Text   string // the text of the keyring; empty: it is not given as a text
+	Name   string // name of the setting that Text comes from
+	File   string // path of the file with the keyring; empty: there is none
+	Create bool   // whether File is created at the first start
+	Shared bool   // whether the store is a database that several servers share
+}
+
+// source is where a keyring is read and replaced. Files and the database can be
+// changed by several processes, so a replacement names the keyring that it
+// replaces.
+type source interface {
+	fmt.Stringer // the place, for logs and errors
+
+	// read returns the current keyring. If there is none yet, the error is errNone.
+	read(ctx context.Context) (Keyring, error)
+
+	// replace stores next instead of old (zero: none). If another keyring is
+	// stored than old, it changes nothing and returns errChanged.
+	replace(ctx context.Context, old, next Keyring) error
+}
+
+var (
+	errNone    = errors.New("there is no keyring yet")
+	errChanged = errors.New("the encryption keys were changed by somebody else meanwhile; try again")
+	errGiven   = errors.New("the encryption keys are given as a text")
+)
+
+// ErrMissing ends a start without the keys that the stored values need.
+var ErrMissing = errors.New("the encryption keys of this store are missing")
+
+const nameThem = "name the file that has them with --secrets-key-file, or set POSTRIDER_SECRETS_KEY"
+
+func (l Location) source(values store.Encryption) source {
+	switch {
+	case l.Text != "":
+		return textSource{l.Text, l.Name}
+	case l.File != "":
+		return fileSource(l.File)
+	}
+	return databaseSource{values}
+}
+
+// Check returns the error of a text or a file that holds no valid keyring.
+func (l Location) Check() (err error) {
+	if l.Text != "" {
+		_, err = Parse([]byte(l.Text))
+	} else if l.File != "" {
+		_, err = fileSource(l.File).readFile()
+	}
+	return err
+}
+
+// managed reports whether Postrider creates the keyring itself when nothing is
+// encrypted yet: in the data folder and in the database. Keys that an operator
+// named are never created, since a wrong name would go unnoticed.
+func (l Location) managed() bool { return l.Text == "" && (l.File == "" || l.Create) }
+
+// find returns the source of the keyring, and creates the first keyring if the
+// store has no encrypted values.
+func (l Location) find(ctx context.Context, values store.Encryption) (source, error) {
+	from := l.source(values)
+	if !l.managed() {
+		return from, nil
+	}
+	if _, err := from.read(ctx); !errors.Is(err, errNone) {
+		return from, err
+	}
+	if l.File != "" {
+		_ = os.Remove(l.File + ".new") // left by an interrupted first start: the store is locked, so nobody else writes it now
+	}
+	err := createKeyring(ctx, values, from)
+	if errors.Is(err, errChanged) {
+		return from, nil // another node created it at the same time
+	}
+	return from, err
+}
+
+func createKeyring(ctx context.Context, values store.Encryption, to source) error {
+	list, err := values.EncryptedValues(ctx, store.EncryptedID{}, 1)
+	if err != nil {
+		return fmt.Errorf("look for encrypted values: %w", err)
+	}
+	if len(list) > 0 {
+		key, err := KeyOf(list[0].Bytes)
+		if err != nil {
+			return fmt.Errorf("look for encrypted values: %w", err)
+		}
+		return fmt.Errorf("%w: there are secrets encrypted with key %s, and no encryption keys in %s; %s", ErrMissing, key, to, nameThem)
+	}
+	keyring, err := NewKeyring(rand.Reader)
+	if err != nil {
+		return err
+	}
+	return to.replace(ctx, Keyring{}, keyring)
+}
+
+// textSource is a keyring in a setting.
+type textSource struct{ text, name string }
+
+func (s textSource) String() string { return s.name }
+
+func (s textSource) read(context.Context) (Keyring, error) { return Parse([]byte(s.text)) }
+
+func (textSource) replace(context.Context, Keyring, Keyring) error { return errGiven }
+
+// fileSource is the path of a file that holds a keyring.
+type fileSource string
+
+func (f fileSource) String() string { return string(f) }
+
+func (f fileSource) read(context.Context) (Keyring, error) { return f.readFile() }
+
+func (f fileSource) replace(_ context.Context, old, next Keyring) error {
+	return f.replaceFile(old, next)
+}
+
+// readFile refuses a file that other users may read: they may have copied the
+// keys. A dangling symbolic link is not errNone, because its target may be
+// mounted later.
+func (f fileSource) readFile() (Keyring, error) {
+	if _, err := os.Lstat(string(f)); errors.Is(err, fs.ErrNotExist) {
+		return Keyring{}, fmt.Errorf("read encryption keys: %w: %w", errNone, err)
+	}
+	stat, err := os.Stat(string(f))
+	if err != nil {
+		return Keyring{}, fmt.Errorf("read encryption keys: %w", err)
+	}
+	if stat.Mode().Perm()&0o077 != 0 {
+		return Keyring{}, fmt.Errorf("read encryption keys: %s may be read by others; chmod 600 it", f)
+	}
+	text, err := os.ReadFile(string(f))
+	if err != nil {
+		return Keyring{}, fmt.Errorf("read encryption keys: %w", err)
+	}
+	keyring, err := Parse(text)
+	if err != nil {
+		return Keyring{}, fmt.Errorf("read encryption keys: %s: %w", f, err)
+	}
+	return keyring, nil
+}
+
+// replaceFile writes the new text into FILE.new, syncs it, and renames it, so that a
+// crash leaves the old or the new keyring. FILE.new is also the lock between two
+// rotations: only one process can create it.
+func (f fileSource) replaceFile(old, next Keyring) error {
+	path := string(f)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("write encryption keys: %w", err)
+	}
+	file, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("write encryption keys: %s.new exists: another change is in progress, or one was interrupted; then remove the file", path)
+	}
+	if err != nil {
+		return fmt.Errorf("write encryption keys: %w", err)
+	}
+	_, err = file.Write(next.Format())
+	if replaced, missing := os.Stat(path); err == nil && missing == nil {
+		err = keepOwner(file, replaced)
+	}
+	err = errors.Join(err, file.Sync(), file.Close())
+	if err == nil {
+		err = f.unchanged(old)
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil { // remove it before anybody else can create it
+		return fmt.Errorf("write encryption keys: %w", errors.Join(err, os.Remove(file.Name())))
+	}
+	if err := syncFolder(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("write encryption keys: %w", err)
+	}
+	return nil
+}
+
+func (f fileSource) unchanged(old Keyring) error {
+	current, err := f.readFile()
+	if errors.Is(err, errNone) {
+		err = nil // current is the zero Keyring
+	}
+	if err == nil && !bytes.Equal(current.Format(), old.Format()) {
+		err = errChanged
+	}
+	return err
+}
+
+// keepOwner gives the file to the owner of the file that it replaces: the server
+// must be able to read what an administrator has changed as root.
+func keepOwner(f *os.File, replaced fs.FileInfo) error {
+	owner, ok := replaced.Sys().(*syscall.Stat_t)
+	if !ok || int(owner.Uid) == os.Geteuid() {
+		return nil
+	}
+	return f.Chown(int(owner.Uid), int(owner.Gid))
+}
+
+// syncFolder makes a rename in the folder durable.
+func syncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// databaseSource is the keyring in the database, which all servers share.
+//
+// When the servers are given their keys from outside, the database holds the
+// text external instead. A server that is given none by mistake then refuses to
+// start; with an empty database it would create a second keyring.
+type databaseSource struct{ values store.Encryption }
+
+const external = "external\n"
+
+func (databaseSource) String() string { return "the database" }
+
+func (d databaseSource) read(ctx context.Context) (Keyring, error) {
+	text, err := d.values.Keyring(ctx)
+	switch {
+	case err != nil:
+		return Keyring{}, fmt.Errorf("read encryption keys: %w", err)
+	case len(text) == 0:
+		return Keyring{}, errNone
+	case string(text) == external:
+		return Keyring{}, fmt.Errorf("%w: they are no longer kept in the database; %s", ErrMissing, nameThem)
+	}
+	keyring, err := Parse(text)
+	if err != nil {
+		return Keyring{}, fmt.Errorf("read encryption keys of the database: %w", err)
+	}
+	return keyring, nil
+}
+
+func (d databaseSource) replace(ctx context.Context, old, next Keyring) error {
+	stored, err := d.values.SwapKeyring(ctx, old.Format(), next.Format())
+	if err != nil {
+		return fmt.Errorf("write encryption keys: %w", err)
+	}
+	if !bytes.Equal(stored, next.Format()) {
+		return errChanged
+	}
+	return nil
+}
+
+// markExternal notes in a database without a keyring that the servers are given
+// theirs. It reports whether the database holds a keyring, which it leaves.
+func markExternal(ctx context.Context, values store.Encryption) (keptKeyring bool, err error) {
+	stored, err := values.SwapKeyring(ctx, nil, []byte(external))
+	if err != nil {
+		return false, fmt.Errorf("note that the encryption keys are given: %w", err)
+	}
+	return string(stored) != external, nil
+}
+
+// dropFromDatabase replaces the keyring of a database whose servers are given
+// theirs by the note.
+func dropFromDatabase(ctx context.Context, values store.Encryption) error {
+	stored, err := values.Keyring(ctx)
+	if err != nil || string(stored) == external {
+		return err
+	}
+	if stored, err = values.SwapKeyring(ctx, stored, []byte(external)); err == nil && string(stored) != external {
+		err = errChanged
+	}
+	return err
+}

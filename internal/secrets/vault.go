@@ -1,0 +1,332 @@
+package secrets
+
+import (
+	"bytes"
+	"context"
+	"crypto/cipher"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// ErrDamaged says that an encrypted value was changed or cut, or that it was
+// encrypted for another row.
+var ErrDamaged = errors.New("the encrypted value is damaged, or was encrypted for another row")
+
+// UnknownKeyError says that the keyring lacks the key that a value is encrypted
+// with.
+type UnknownKeyError struct{ Key KeyID }
+
+// Error names the key.
+func (e *UnknownKeyError) Error() string {
+	return fmt.Sprintf("encrypted with key %s, which is not in the keyring", e.Key)
+}
+
+// An encrypted value is: the format (1 byte), the id of the key, the nonce, the
+// ciphertext and the authentication tag.
+const (
+	format     = 1
+	headerSize = 1 + len(KeyID{})
+	overhead   = 12 + 16 // nonce and tag
+)
+
+const (
+	// retryUnknownAfter is how long a key that was not found is not looked for
+	// again. Every attempt for the endpoint meets it.
+	retryUnknownAfter = time.Second
+	// readTimeout bounds one read of the keyring.
+	readTimeout = 5 * time.Second
+)
+
+// Vault encrypts with the newest key of a keyring and decrypts with any of its
+// keys. Its methods may be called from any goroutine.
+type Vault struct {
+	source func(context.Context) (Keyring, error) // nil: the keyring never changes
+	keys   atomic.Pointer[keyset]
+
+	// reading holds one element while a goroutine reads the source. It is a
+	// channel and not a mutex so that waiting for it ends with the context.
+	reading chan struct{}
+	missing map[KeyID]time.Time // when a read ended without the key; guarded by reading
+}
+
+// keyset is a keyring with its ciphers. It never changes.
+type keyset struct {
+	newest KeyID
+	aeads  map[KeyID]cipher.AEAD
+}
+
+// New returns a vault with a keyring that never changes.
+func New(keyring Keyring) *Vault {
+	v := &Vault{reading: make(chan struct{}, 1), missing: map[KeyID]time.Time{}}
+	v.keys.Store(&keyset{aeads: map[KeyID]cipher.AEAD{}})
+	v.adopt(keyring)
+	return v
+}
+
+// Follow returns a vault with the keyring that source returns. The vault reads
+// it again before each encryption, and when it meets a key that it does not know.
+func Follow(ctx context.Context, source func(context.Context) (Keyring, error)) (*Vault, error) {
+	keyring, err := source(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := New(keyring)
+	v.source = source
+	return v, nil
+}
+
+// Refresh reads the keyring again. [Vault.Reencrypt] does not, so its caller
+// does before each batch.
+func (v *Vault) Refresh(ctx context.Context) error {
+	unlock, err := v.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return v.readLocked(ctx)
+}
+
+// lock waits until no other goroutine reads the source, or ctx ends.
+func (v *Vault) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case v.reading <- struct{}{}:
+		return func() { <-v.reading }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the keyring: %w", context.Cause(ctx))
+	}
+}
+
+func (v *Vault) readLocked(ctx context.Context) error {
+	if v.source == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	keyring, err := v.source(ctx)
+	if err != nil {
+		return err
+	}
+	v.adopt(keyring)
+	return nil
+}
+
+// adopt makes the newest key of the keyring the one that encrypts. Keys that the
+// vault knew before stay known.
+func (v *Vault) adopt(keyring Keyring) {
+	next := &keyset{newest: keyring.Newest(), aeads: maps.Clone(v.keys.Load().aeads)}
+	for _, k := range keyring.keys {
+		next.aeads[k.id] = k.aead()
+	}
+	v.keys.Store(next)
+}
+
+// Newest returns the id of the key that encrypts.
+func (v *Vault) Newest() KeyID { return v.keys.Load().newest }
+
+// EncryptSecret sets s.Encrypted to the text, encrypted for s.ID.
+func (v *Vault) EncryptSecret(ctx context.Context, s *postrider.Secret, text string) error {
+	if err := v.Refresh(ctx); err != nil {
+		return fmt.Errorf("encrypt secret %s: %w", s.ID, err)
+	}
+	s.Encrypted = v.encrypt([]byte(text), store.EncryptedID{Secret: s.ID})
+	return nil
+}
+
+// DecryptSecret returns the text of a secret.
+func (v *Vault) DecryptSecret(ctx context.Context, s postrider.Secret) (string, error) {
+	text, err := v.decrypt(ctx, s.Encrypted, store.EncryptedID{Secret: s.ID})
+	if err != nil {
+		return "", fmt.Errorf("decrypt secret %s: %w", s.ID, err)
+	}
+	return string(text), nil
+}
+
+// credentials is the JSON document that the credentials of an endpoint are
+// encrypted as.
+type credentials struct {
+	Headers map[string]string `json:"headers,omitempty"`
+	Auth    string            `json:"auth,omitempty"`
+	TLSKey  string            `json:"tls_key,omitempty"`
+}
+
+// EncryptCredentials sets e.Credentials to c, encrypted for e.ID, or to nil if c
+// is empty. The texts in c must be UTF-8.
+func (v *Vault) EncryptCredentials(ctx context.Context, e *postrider.Endpoint, c postrider.Credentials) error {
+	e.Credentials = nil
+	if len(c.Headers) == 0 && c.Auth == "" && c.TLSKey == "" {
+		return nil
+	}
+	if !isUTF8(c) {
+		return fmt.Errorf("encrypt credentials of %s: %w", e.ID, errNotUTF8)
+	}
+	document, err := json.Marshal(credentials(c))
+	if err == nil {
+		err = v.Refresh(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("encrypt credentials of %s: %w", e.ID, err)
+	}
+	e.Credentials = v.encrypt(document, store.EncryptedID{Endpoint: e.ID})
+	return nil
+}
+
+var errNotUTF8 = errors.New("they are not UTF-8") // JSON would change them silently
+
+func isUTF8(c postrider.Credentials) bool {
+	for name, value := range c.Headers {
+		if !utf8.ValidString(name) || !utf8.ValidString(value) {
+			return false
+		}
+	}
+	return utf8.ValidString(c.Auth) && utf8.ValidString(c.TLSKey)
+}
+
+// DecryptCredentials returns the credentials of an endpoint; zero if it has
+// none.
+func (v *Vault) DecryptCredentials(ctx context.Context, e postrider.Endpoint) (postrider.Credentials, error) {
+	if e.Credentials == nil {
+		return postrider.Credentials{}, nil
+	}
+	document, err := v.decrypt(ctx, e.Credentials, store.EncryptedID{Endpoint: e.ID})
+	if err != nil {
+		return postrider.Credentials{}, fmt.Errorf("decrypt credentials of %s: %w", e.ID, err)
+	}
+	c, err := decodeCredentials(document)
+	if err != nil {
+		return postrider.Credentials{}, fmt.Errorf("decrypt credentials of %s: %w", e.ID, err)
+	}
+	return postrider.Credentials(c), nil
+}
+
+// decodeCredentials reads the document of [Vault.EncryptCredentials]. A field
+// that it does not know is an error: without the field, requests would lack a
+// credential. Errors name fields and never quote a value. The version of the
+// document is [format].
+func decodeCredentials(document []byte) (c credentials, err error) {
+	fields := map[string]json.RawMessage{}
+	if json.Unmarshal(document, &fields) != nil {
+		return c, ErrDamaged
+	}
+	for name, value := range fields {
+		var to any
+		switch name {
+		case "headers":
+			to = &c.Headers
+		case "auth":
+			to = &c.Auth
+		case "tls_key":
+			to = &c.TLSKey
+		default:
+			return c, fmt.Errorf("the field %q is unknown to this program", name)
+		}
+		if json.Unmarshal(value, to) != nil {
+			return c, fmt.Errorf("the field %q has another type than this program reads", name)
+		}
+	}
+	return c, nil
+}
+
+// Reencrypt returns the bytes of an encrypted value under the newest key that
+// the vault knows: the same bytes, if that key encrypted them.
+func (v *Vault) Reencrypt(ctx context.Context, value store.EncryptedValue) ([]byte, error) {
+	plain, err := v.decrypt(ctx, value.Bytes, value.ID)
+	if err != nil {
+		return nil, fmt.Errorf("reencrypt: %w", err)
+	}
+	if id, _ := KeyOf(value.Bytes); id == v.Newest() {
+		return bytes.Clone(value.Bytes), nil
+	}
+	return v.encrypt(plain, value.ID), nil
+}
+
+func (v *Vault) encrypt(plain []byte, id store.EncryptedID) []byte {
+	keys := v.keys.Load()
+	header := make([]byte, 0, headerSize+overhead+len(plain))
+	header = append(append(header, format), keys.newest[:]...)
+	return keys.aeads[keys.newest].Seal(header, nil, plain, authenticated(header, id))
+}
+
+func (v *Vault) decrypt(ctx context.Context, value []byte, id store.EncryptedID) ([]byte, error) {
+	key, err := KeyOf(value)
+	if err != nil {
+		return nil, err
+	}
+	aead, known := v.keys.Load().aeads[key]
+	if !known {
+		if aead, err = v.findKey(ctx, key); err != nil {
+			return nil, err
+		}
+	}
+	plain, err := aead.Open(nil, nil, value[headerSize:], authenticated(value[:headerSize], id))
+	if err != nil {
+		return nil, ErrDamaged
+	}
+	return plain, nil
+}
+
+// authenticated returns the data that the tag covers beside the ciphertext: the
+// header, and the id of the row, so that a value decrypts in its own row alone.
+func authenticated(header []byte, id store.EncryptedID) []byte {
+	if !id.Secret.IsZero() {
+		return append(append(bytes.Clone(header), "secret"...), id.Secret[:]...)
+	}
+	return append(append(bytes.Clone(header), "credentials"...), id.Endpoint[:]...)
+}
+
+// findKey looks for a key in the source that the vault does not know yet.
+//
+// Many attempts can meet the same unknown key at once, while the source is slow
+// or does not respond. One of them reads the source. The others wait, each for
+// as long as its own context lasts, and then use the result of that read: the
+// key, or the time at which it was found to be missing. This time is taken
+// after the read, because a read that took longer than retryUnknownAfter would
+// otherwise count as old when it ends, and every waiter would read again.
+func (v *Vault) findKey(ctx context.Context, id KeyID) (cipher.AEAD, error) {
+	unknown := &UnknownKeyError{Key: id}
+	unlock, err := v.lock(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", unknown, err)
+	}
+	defer unlock()
+	if aead, known := v.keys.Load().aeads[id]; known { // another goroutine found it
+		return aead, nil
+	}
+	if at, missing := v.missing[id]; missing && time.Since(at) < retryUnknownAfter {
+		return nil, unknown
+	}
+	err = v.readLocked(ctx)
+	if aead, known := v.keys.Load().aeads[id]; known {
+		return aead, nil
+	}
+	if ctx.Err() == nil { // otherwise the caller gave up, which says nothing about the key
+		now := time.Now()
+		maps.DeleteFunc(v.missing, func(_ KeyID, at time.Time) bool { return now.Sub(at) >= retryUnknownAfter })
+		v.missing[id] = now
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w, which could not be read again: %w", unknown, err)
+	}
+	return nil, unknown
+}
+
+// KeyOf returns the id of the key that a value is encrypted with.
+func KeyOf(value []byte) (id KeyID, err error) {
+	switch {
+	case len(value) == 0:
+		return id, fmt.Errorf("%w: it is empty", ErrDamaged)
+	case value[0] != format:
+		return id, fmt.Errorf("encrypted in format %d, which this version does not know", value[0])
+	case len(value) < headerSize+overhead:
+		return id, fmt.Errorf("%w: it is too short", ErrDamaged)
+	}
+	copy(id[:], value[1:])
+	return id, nil
+}

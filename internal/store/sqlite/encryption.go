@@ -1,0 +1,87 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/postrider/postrider/internal/store"
+)
+
+// At most one row.
+const (
+	keyringSQL     = `select text from keyring`
+	swapKeyringSQL = `insert into keyring (text, only) values (@text, 1) on conflict (only) do update set text = excluded.text`
+)
+
+// Keyring returns the stored keyring; see [store.Encryption].
+func (s *Store) Keyring(ctx context.Context) ([]byte, error) {
+	found, err := list(ctx, s, query{text: keyringSQL}, func(rows *sql.Rows, text *[]byte) error { return rows.Scan(text) })
+	if err != nil || len(found) == 0 {
+		return nil, s.explain("read the keyring", err)
+	}
+	return found[0], nil
+}
+
+// SwapKeyring replaces the stored keyring; see [store.Encryption].
+func (s *Store) SwapKeyring(ctx context.Context, old, next []byte) ([]byte, error) {
+	return write(ctx, s, "swap the keyring", func(ctx context.Context, tx *tx) (stored []byte, err error) {
+		err = tx.row(ctx, keyringSQL).Scan(&stored)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return nil, err
+		}
+		if !bytes.Equal(stored, old) {
+			return stored, nil
+		}
+		return bytes.Clone(next), tx.exec(ctx, swapKeyringSQL, sql.Named("text", next))
+	})
+}
+
+// Each half walks its index, endpoints_credentials and
+// endpoint_secrets_endpoint, in the order of the ids, and SQLite merges them
+// without sorting.
+const encryptedValuesSQL = `
+	select id as endpoint, zeroblob(16) as secret, credentials as encrypted from endpoints indexed by endpoints_credentials
+	where credentials is not null and id > @endpoint
+	union all
+	select endpoint, id, encrypted from endpoint_secrets
+	where (endpoint, id) > (@endpoint, @secret)
+	order by endpoint, secret limit @limit`
+
+// EncryptedValues lists encrypted secrets and credentials; see [store.Encryption].
+func (s *Store) EncryptedValues(ctx context.Context, after store.EncryptedID, limit int) ([]store.EncryptedValue, error) {
+	values, err := list(ctx, s, query{encryptedValuesSQL, []any{
+		sql.Named("endpoint", blob(after.Endpoint)), sql.Named("secret", blob(after.Secret)), sql.Named("limit", limit),
+	}}, func(rows *sql.Rows, v *store.EncryptedValue) error {
+		return rows.Scan(toID(&v.ID.Endpoint), toID(&v.ID.Secret), &v.Bytes)
+	})
+	return values, s.explain("list encrypted values", err)
+}
+
+// Both find their row by its primary key.
+const (
+	reencryptSecretSQL = `
+	update endpoint_secrets set encrypted = @new where id = @secret and endpoint = @endpoint and encrypted = @old`
+	reencryptCredentialsSQL = `
+	update endpoints set credentials = @new where id = @endpoint and credentials = @old`
+)
+
+// Reencrypt replaces encrypted values; see [store.Encryption].
+func (s *Store) Reencrypt(ctx context.Context, list []store.Reencryption) (int, error) {
+	return write(ctx, s, "reencrypt values", func(ctx context.Context, tx *tx) (replaced int, err error) {
+		for _, r := range list {
+			statement := reencryptSecretSQL
+			if r.ID.Secret.IsZero() {
+				statement = reencryptCredentialsSQL
+			}
+			n, err := tx.count(ctx, statement, sql.Named("endpoint", blob(r.ID.Endpoint)),
+				sql.Named("secret", blob(r.ID.Secret)), sql.Named("old", r.Old), sql.Named("new", r.New))
+			if err != nil {
+				return 0, err
+			}
+			replaced += int(n)
+		}
+		return replaced, nil
+	})
+}

@@ -49,8 +49,16 @@ func besiege(t *testing.T, n *testkit.Internet, dir string) *besieged {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
-	serving.Go(func() { err = server.Run(ctx) })
-	<-server.Opened()
+	ended := make(chan struct{})
+	serving.Go(func() {
+		defer close(ended)
+		err = server.Run(ctx)
+	})
+	select {
+	case <-server.Opened():
+	case <-ended:
+		t.Fatalf("%v\n%s", err, &log)
+	}
 	key, keyErr := os.ReadFile(filepath.Join(dir, "admin.key"))
 	if keyErr != nil {
 		t.Fatal(keyErr)

@@ -1,6 +1,6 @@
 // Package jsonx reads JSON that strangers wrote.
 //
-// [Decode] is its one entrance. It fills a struct as encoding/json does, by the
+// [Decode] is its entrance, and [DecodeStored] for our own documents. It fills a struct as encoding/json does, by the
 // same tags, and differs where leniency would let two readers of one text see
 // two things:
 //
@@ -46,19 +46,25 @@ const maxFaults = 100
 // a json.RawMessage and for an [Optional]. Fields may be strings, integers,
 // floats, booleans, json.RawMessage, Optional, and structs, slices and pointers
 // of these; any other type panics. Do not use v after a fault.
-func Decode(body []byte, v any) error {
+func Decode(body []byte, v any) error { return decode(body, v, false) }
+
+// DecodeStored is Decode for a document that this program wrote. Its text may
+// hold any character: what was once stored must stay readable.
+func DecodeStored(document []byte, v any) error { return decode(document, v, true) }
+
+func decode(body []byte, v any, anyText bool) error {
 	target := reflect.ValueOf(v).Elem()
 	if decodePlain(body, target) {
 		return nil
 	}
 	target.SetZero() // decodePlain may have filled some of it
-	return decode(body, target)
+	return walk(body, target, anyText)
 }
 
-// decode is Decode for any text.
-func decode(body []byte, target reflect.Value) error {
-	d := decoder{json: decoders.Get().(*jsontext.Decoder)} //nolint:errcheck // nothing else is in the pool
-	d.json.Reset(bytes.NewBuffer(body))                    // which is read in place, not copied
+// walk is decode for any body.
+func walk(body []byte, target reflect.Value, anyText bool) error {
+	d := decoder{json: decoders.Get().(*jsontext.Decoder), anyText: anyText} //nolint:errcheck // nothing else is in the pool
+	d.json.Reset(bytes.NewBuffer(body))                                      // which is read in place, not copied
 	defer func() {
 		d.json.Reset(nothing{})
 		decoders.Put(d.json)
@@ -87,8 +93,9 @@ func (nothing) Read([]byte) (int, error) { return 0, io.EOF }
 
 // decoder walks the tokens of a text and a Go type side by side.
 type decoder struct {
-	json   *jsontext.Decoder
-	faults []error
+	json    *jsontext.Decoder
+	anyText bool // control characters are no fault
+	faults  []error
 }
 
 // place is where the walk is. It lives on the stack and becomes text only for
@@ -260,7 +267,7 @@ func (d *decoder) text(at *place, v reflect.Value) error {
 		return err
 	}
 	text := unquote(quoted)
-	if strings.ContainsFunc(text, func(r rune) bool {
+	if !d.anyText && strings.ContainsFunc(text, func(r rune) bool {
 		return (r < ' ' || r == 0x7f) && r != '\t' && r != '\n' && r != '\r'
 	}) {
 		d.fault(at.String(), "must not contain control characters")

@@ -159,7 +159,7 @@ func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisec
 // the endpoint would be treated in a way that its owner never chose.
 func DecodePolicy(endpoint postrider.EndpointID, document []byte) (postrider.Policy, error) {
 	var d policyDocument
-	err := jsonx.Decode(document, &d)
+	err := jsonx.DecodeStored(document, &d)
 	switch {
 	case d.Version > policyVersion: // its other names may be newer, too
 		err = fmt.Errorf("version %d is newer than this program, which reads version %d", d.Version, policyVersion)

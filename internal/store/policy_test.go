@@ -123,6 +123,13 @@ func TestPolicyComesBack(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
 	}
+	old := postrider.DefaultPolicy()
+	old.Headers = []postrider.Header{{Name: "X-Old", Value: "refused today: \x01"}}
+	if document, err := store.EncodePolicy(old); err != nil {
+		t.Error(err)
+	} else if got, err := store.DecodePolicy(postrider.EndpointID{1}, document); err != nil || !reflect.DeepEqual(got, old) {
+		t.Errorf("a value that the API refuses today cannot be read any more: %v", err)
+	}
 	fine := postrider.DefaultPolicy()
 	fine.Timeout = time.Second + time.Microsecond
 	if _, err := store.EncodePolicy(fine); err == nil || !strings.Contains(err.Error(), "the timeout, 1.000001s, is no whole number of milliseconds") {

@@ -132,6 +132,9 @@ const (
 	// answerRate is the least rate at which an answer must be received, in bytes
 	// a second.
 	answerRate = 64 << 10
+	// answerSmall is the size up to which an answer has the WriteTimeout of the
+	// server: the system takes it at once, unless the client receives nothing.
+	answerSmall = 4 << 10
 )
 
 // answer notes the status of an answer, gives the client a time to receive it, and holds back what the mux says by
@@ -143,7 +146,7 @@ type answer struct {
 	intake   intake
 	status   int
 	unrouted bool
-	began    time.Time // when the first byte was written
+	began    time.Time // when more than answerSmall was written first
 	size     int       // bytes written
 }
 
@@ -182,10 +185,13 @@ func (a *answer) Write(p []byte) (int, error) {
 // sends moves the deadline on for n more bytes of the answer. A writer without
 // deadlines is that of a test.
 func (a *answer) sends(n int) {
+	a.size += n
+	if a.size <= answerSmall {
+		return
+	}
 	if a.began.IsZero() {
 		a.began = time.Now()
 	}
-	a.size += n
 	within := answerSlack + time.Duration(a.size)*time.Second/answerRate
 	_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(a.began.Add(within))
 }

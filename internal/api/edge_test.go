@@ -35,7 +35,7 @@ func newEdge(t *testing.T, opts api.Options) *edge {
 	e.handler = api.New(api.Deps{
 		Store: w.store, Publisher: e, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Notifier: deaf{}, IDs: w.ids,
 	}, opts)
-	server := &http.Server{Handler: e.handler, ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: e.handler, ReadTimeout: api.RequestTime}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(pipes{e.dialed, make(chan struct{})}) })
 	t.Cleanup(func() {

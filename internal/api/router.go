@@ -230,7 +230,12 @@ func (s *server) admit(r route) func(huma.Context, func(huma.Context)) {
 // inTime returns ctx with the time that is left for the answer. The time that
 // the body took to arrive does not count.
 func (s *server) inTime(ctx context.Context, a *answer, r route) (context.Context, context.CancelFunc) {
-	return context.WithDeadlineCause(ctx, a.call.start.Add(a.call.reading+s.answerTime(r)), errNoAnswer)
+	until := a.call.start.Add(a.call.reading + s.answerTime(r))
+	if until.After(a.call.start.Add(RequestTime)) {
+		// When the connection's deadline passes, net/http cancels the handler.
+		_ = http.NewResponseController(a.ResponseWriter).SetReadDeadline(time.Time{})
+	}
+	return context.WithDeadlineCause(ctx, until, errNoAnswer)
 }
 
 // answerTime returns how long the answer may take, besides the body.

@@ -79,6 +79,7 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 	if a.api, err = listen(ctx, c.Listen, &a.gate, log.With("server", "api")); err != nil {
 		return nil, fmt.Errorf("api: %w", err)
 	}
+	a.api.http.ReadTimeout = api.RequestTime // its handler moves it on while a body arrives
 	a.ops, err = listen(ctx, c.OpsListen, opsHandler(a.readiness), log.With("server", "ops"))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("ops: %w", err), a.api.Close())

@@ -45,8 +45,8 @@ func listen(ctx context.Context, address string, handler http.Handler, log *slog
 	return &server{listener: listener, log: log, http: &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second, // the API's handler sets one of its own for bodies,
-		WriteTimeout:      3 * time.Minute,  // and for answers: this one is longer than the slowest body may take
+		ReadTimeout:       3 * time.Minute, // when it passes, net/http cancels the handler: longer than any profile takes
+		WriteTimeout:      3 * time.Minute, // longer than the slowest body and its answer may take
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),

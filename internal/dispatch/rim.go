@@ -22,25 +22,27 @@ func (d *Dispatcher) loop(ctx, commit context.Context, send func(*item)) int {
 	defer timer.Stop()
 	end := ctx.Done()
 	for {
+		var in any
 		select {
-		case in := <-d.inputs:
-			d.setClock(c)
-			c.step(time.Now(), in)
-			for range min(len(d.inputs), 256) { // decide once for all that is at hand
-				c.step(time.Now(), <-d.inputs)
-			}
+		case in = <-d.inputs:
 		case <-timer.C:
 		case <-end:
 			end = nil
 			d.ending.Store(true)
 			signal(d.cluster.beatNow)
-			d.setClock(c)
-			c.step(time.Now(), drain{})
+			in = drain{}
 		case <-commit.Done():
 			return c.inFlight + c.unsettled
 		}
-		d.setClock(c)
 		now := time.Now()
+		d.setClock(c, now)
+		if in != nil {
+			c.step(now, in)
+			for range min(len(d.inputs), 256) { // decide once for all inputs that wait
+				now = time.Now()
+				c.step(now, <-d.inputs)
+			}
+		}
 		do := c.act(now)
 		d.carryOut(do, send)
 		d.health.note(c, now)
@@ -52,10 +54,11 @@ func (d *Dispatcher) loop(ctx, commit context.Context, send func(*item)) int {
 	}
 }
 
-// setClock tells the core how the store's clock and this node's stand.
-func (d *Dispatcher) setClock(c *core) {
-	now, clock := time.Now(), d.queue.Clock()
-	c.ahead, c.wall = clock.Now().Sub(now), clock.Wall().Sub(now)
+// setClock tells the core how far the store's two clocks are ahead of this
+// node's, which shows now.
+func (d *Dispatcher) setClock(c *core, now time.Time) {
+	due, wall := d.queue.Clock().At(now)
+	c.ahead, c.wall = due.Sub(now), wall.Sub(now)
 }
 
 // untilWake is at most a second, so that the pressure is felt when it ends.

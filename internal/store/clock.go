@@ -64,16 +64,26 @@ func NewClock(machine func() time.Time) *Clock {
 // Now returns the time that decides what is due. It never moves back, but for
 // the rare adjustment that another node made before this one knew it.
 func (c *Clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.nowLocked()
+	now, _ := c.At(c.machine())
+	return now
 }
 
 // Wall returns the store's time of day.
 func (c *Clock) Wall() time.Time {
+	_, wall := c.At(c.machine())
+	return wall
+}
+
+// At returns Now and Wall as they are when the machine's clock shows an instant,
+// which must be the present one.
+func (c *Clock) At(machine time.Time) (now, wall time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return stored(c.atLocked(c.machine()).Add(-c.ahead))
+	at := c.atLocked(machine)
+	if at.After(c.shown) {
+		c.shown = at
+	}
+	return stored(c.shown), stored(at.Add(-c.ahead))
 }
 
 // Ahead returns the adjustment: how far Now is ahead of Wall.
@@ -161,13 +171,6 @@ func (c *Clock) adoptLocked(asOf, at time.Time) {
 }
 
 func (c *Clock) atLocked(machine time.Time) time.Time { return c.at.Add(machine.Sub(c.asOf)) }
-
-func (c *Clock) nowLocked() time.Time {
-	if at := c.atLocked(c.machine()); at.After(c.shown) {
-		c.shown = at
-	}
-	return stored(c.shown)
-}
 
 // stored returns a time as stores keep it.
 func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

@@ -70,7 +70,7 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s).
 
 .PHONY: sim
 sim: ## Kill 100,000 simulated nodes, with large fan-outs and payloads that kill under way. Takes an hour.
-	go test ./internal/dispatch -count=1 -run CrashLoops -timeout 4h -args -kills 100000
+	go test ./internal/schedule -count=1 -run CrashLoops -timeout 4h -args -kills 100000
 
 .PHONY: crash
 crash: ## Kill real servers 300 times on each store, with large fan-outs under way; see bench/README.md. Takes two hours.

@@ -71,7 +71,7 @@ type Breaker struct {
 	failing  time.Time // first failure since the last accepted attempt
 	noted    time.Time // when Record last asked to store a failing endpoint
 	vouched  int       // of the next answers, how many still have an accepted one among the last 20
-	recent   tally
+	recent   failureWindow
 }
 
 const (
@@ -224,7 +224,7 @@ func (b *Breaker) close() bool {
 		return false
 	}
 	b.Status, b.OpenedAt, b.ProbeAt = CircuitClosed, time.Time{}, time.Time{}
-	b.Failures, b.accepted, b.recent = 0, 0, tally{}
+	b.Failures, b.accepted, b.recent = 0, 0, failureWindow{}
 	return true
 }
 
@@ -299,9 +299,9 @@ func (p CircuitPolicy) never() bool { return p.Failures == 0 && p.Percent == 0 }
 // minSamples is how many attempts a window of time must have to say anything.
 const minSamples = 20
 
-// tally counts attempts and failures in a window: the last 64 attempts as
+// failureWindow counts attempts and failures in a window: the last 64 attempts as
 // bits, or ten slices of a window of time.
-type tally struct {
+type failureWindow struct {
 	bits   uint64 // 1: failed; the youngest is the lowest
 	n      int    // of bits
 	slices [slicesOfWindow]struct{ attempts, failures uint32 }
@@ -312,7 +312,7 @@ type tally struct {
 // slicesOfWindow is in how many parts a window of time is forgotten.
 const slicesOfWindow = 10
 
-func (t *tally) add(failed bool, now time.Time, p CircuitPolicy) {
+func (t *failureWindow) add(failed bool, now time.Time, p CircuitPolicy) {
 	if p.Attempts > 0 {
 		t.bits <<= 1
 		if failed {
@@ -325,7 +325,7 @@ func (t *tally) add(failed bool, now time.Time, p CircuitPolicy) {
 		return
 	}
 	if width := p.Window / slicesOfWindow; width != t.width {
-		*t = tally{width: width} // its numbers are of other slices
+		*t = failureWindow{width: width} // its numbers are of other slices
 	}
 	slice := max(now.UnixNano()/int64(t.width), t.slice) // a clock that was set back does not wake old ones
 	for gone := min(slice-t.slice, slicesOfWindow); gone > 0; gone-- {
@@ -340,7 +340,7 @@ func (t *tally) add(failed bool, now time.Time, p CircuitPolicy) {
 }
 
 // failing reports whether the window is full enough and failed too often.
-func (t *tally) failing(p CircuitPolicy) bool {
+func (t *failureWindow) failing(p CircuitPolicy) bool {
 	attempts, failures := 0, 0
 	if p.Attempts > 0 {
 		attempts = t.n

@@ -18,7 +18,7 @@ type Policy struct {
 	Signatures   []Signature   // every one of them is on every request
 	Payload      Payload
 
-	AdaptiveTimeout bool // Timeout is shortened while the endpoint keeps timing out; see [Patience]
+	AdaptiveTimeout bool // Timeout is shortened while the endpoint keeps timing out; see [AdaptiveTimeout]
 	Circuit         CircuitPolicy
 	Rate            Rate
 	Order           Order

@@ -5,8 +5,8 @@
 // The nouns live in files of their names. A few functions hold the decisions:
 // [Settle] is the state machine of a delivery, [RetryPolicy.Delay] says when
 // it is tried again, and [Pattern.Matches] says who wants an event type.
-// Of an endpoint, [Breaker] is the state machine of its circuit, [Window] says
-// how many attempts it may have in flight, [Patience] how long each may take,
+// Of an endpoint, [Breaker] is the state machine of its circuit, [ConcurrencyWindow] says
+// how many attempts it may have in flight, [AdaptiveTimeout] how long each may take,
 // and [Record.Judge] whether it has failed for too long.
 //
 // Whatever happens, this holds:

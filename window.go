@@ -2,23 +2,23 @@ package postrider
 
 import "time"
 
-// Window is how many attempts an endpoint may have in flight while it is not
-// trusted with its whole limit, because it asked for less or comes back from a
-// failure. It grows and shrinks as the congestion window of TCP does (RFC
-// 5681): from one slot it doubles with each round of accepted attempts, up to
-// where it last was too much, and from there on grows by one a round. The zero
-// Window is wide open.
-type Window struct {
-	size      float64 // 0: wide open
-	threshold float64 // where doubling ends
-	cutAt     time.Time
-	pause     time.Duration // after the last throttling answer with one slot left; 0: an accepted one came since
+// ConcurrencyWindow says how many attempts an endpoint may have in flight while it
+// is not trusted with its whole limit, because it throttled or recovers from a
+// failure. It grows and shrinks like the congestion window of TCP (RFC 5681): from
+// one slot it doubles with each round of accepted attempts, up to half of what was
+// too much last, and from there on grows by one a round. The zero window allows the
+// whole limit.
+type ConcurrencyWindow struct {
+	size      float64       // slots; 0: the whole limit
+	threshold float64       // the size at which doubling ends
+	cutAt     time.Time     // when it was halved last
+	pause     time.Duration // after the last throttling response with one slot left; 0: an attempt was accepted since
 }
 
-// The bounds of the pause after a throttling answer with one slot left that
-// does not say how long to wait: the greatest one of an endpoint that accepts
-// some of its attempts, and of one that accepts none. One that accepts a quarter
-// still gets 30 attempts a second.
+// The bounds of the pause after a throttling response with one slot left that does
+// not say how long to wait: the longest for an endpoint that accepts some of its
+// attempts, and for one that accepts none. An endpoint that accepts a quarter still
+// gets 30 attempts a second.
 const (
 	minPause       = 5 * time.Millisecond
 	maxPauseOfSome = 100 * time.Millisecond
@@ -26,7 +26,7 @@ const (
 )
 
 // Slots returns how many attempts may be in flight, of limit.
-func (w Window) Slots(limit int) int {
+func (w ConcurrencyWindow) Slots(limit int) int {
 	if w.size == 0 {
 		return limit
 	}
@@ -34,15 +34,15 @@ func (w Window) Slots(limit int) int {
 }
 
 // Open reports whether the endpoint is trusted with its whole limit.
-func (w Window) Open() bool { return w.size == 0 }
+func (w ConcurrencyWindow) Open() bool { return w.size == 0 }
 
 // Restart goes back to one slot, to be doubled from there.
-func (w *Window) Restart(limit int) {
+func (w *ConcurrencyWindow) Restart(limit int) {
 	w.size, w.threshold = 1, float64(limit)
 }
 
-// Accepted makes room, up to limit, after an attempt was accepted.
-func (w *Window) Accepted(limit int) {
+// Accepted widens the window, up to limit, after an attempt was accepted.
+func (w *ConcurrencyWindow) Accepted(limit int) {
 	w.pause = 0
 	switch {
 	case w.size == 0:
@@ -53,16 +53,16 @@ func (w *Window) Accepted(limit int) {
 		w.size += 1 / w.size
 	}
 	if w.size >= float64(limit) {
-		*w = Window{cutAt: w.cutAt}
+		*w = ConcurrencyWindow{cutAt: w.cutAt}
 	}
 }
 
-// Throttled halves the room, once a second at most, since attempts that were
-// in flight together are throttled together. It returns how long nothing may
-// start: 0 while more than one slot is left; else 5 ms, doubled by each
-// throttling answer in a row, up to 100 ms where the endpoint accepts some of
-// its attempts, and up to a second where it accepts none.
-func (w *Window) Throttled(limit int, some bool, now time.Time) time.Duration {
+// Throttled halves the window, at most once a second, since attempts that were in
+// flight together are throttled together. It returns for how long nothing may start: 0 while more
+// than one slot is left; otherwise 5 ms, doubled by each throttling response in a row,
+// up to 100 ms if the endpoint accepts some of its attempts, and up to a second if
+// it accepts none.
+func (w *ConcurrencyWindow) Throttled(limit int, some bool, now time.Time) time.Duration {
 	if now.Sub(w.cutAt) >= time.Second {
 		w.cutAt = now
 		w.size = max(1, float64(w.Slots(limit))/2)
@@ -79,34 +79,32 @@ func (w *Window) Throttled(limit int, some bool, now time.Time) time.Duration {
 	return w.pause
 }
 
-// Patience is how long an adaptive timeout is at the moment. An endpoint that
-// keeps timing out gets less and less, down to a second, so that it holds
-// fewer slots; one answer in time gives it all back. An endpoint that answers,
+// AdaptiveTimeout says how much of the timeout an endpoint gets. An endpoint that
+// keeps timing out gets less and less, down to a second, so that it holds fewer
+// slots. One response in time restores all of it. An endpoint that responds,
 // however slowly, keeps the whole timeout: a shorter one would make failures of
-// attempts that succeed. Every tenth attempt has the whole timeout, or an
-// endpoint that became slow would never answer in time again. The zero Patience
-// is the whole timeout.
-type Patience struct {
-	timeouts int // in a row, but for what never got through
+// attempts that would succeed. Every tenth attempt has the whole timeout; otherwise an
+// endpoint that became slow would never respond in time again. The zero
+// AdaptiveTimeout is the whole timeout.
+type AdaptiveTimeout struct {
+	timeouts int // in a row; attempts that did not reach the endpoint are not counted
 }
 
-// impatient timeouts in a row halve a timeout; every patient-th attempt has
-// all of it.
 const (
-	impatient = 3
-	patient   = 10
+	halveAfter = 3  // timeouts in a row halve what is left of the timeout
+	probeEvery = 10 // so many attempts in a row, one has the whole timeout
 )
 
 // Timeout returns what is left of the policy's timeout.
-func (p Patience) Timeout(policy time.Duration) time.Duration {
-	if p.timeouts%patient == patient-1 {
+func (p AdaptiveTimeout) Timeout(policy time.Duration) time.Duration {
+	if p.timeouts%probeEvery == probeEvery-1 {
 		return policy
 	}
-	return max(policy>>min(p.timeouts/impatient, 5), min(policy, time.Second))
+	return max(policy>>min(p.timeouts/halveAfter, 5), min(policy, time.Second))
 }
 
 // Record takes up what an attempt showed.
-func (p *Patience) Record(o Outcome) {
+func (p *AdaptiveTimeout) Record(o Outcome) {
 	switch o {
 	case OutcomeTimedOut:
 		p.timeouts++

@@ -16,7 +16,7 @@ func TestAWindowAfterARestartDoublesEachRound(t *testing.T) {
 	for limit, want := range map[int][]int{
 		1: {1, 1}, 2: {1, 2, 2}, 10: {1, 2, 4, 8, 10, 10}, 64: {1, 2, 4, 8, 16, 32, 64, 64},
 	} {
-		var w postrider.Window
+		var w postrider.ConcurrencyWindow
 		w.Restart(limit)
 		if w.Open() {
 			t.Errorf("limit %d: wide open after a restart", limit)
@@ -42,7 +42,7 @@ func TestAWindowAfterARestartDoublesEachRound(t *testing.T) {
 func windowSteps(t *testing.T, steps string) (slots []int, pauses []time.Duration) {
 	t.Helper()
 	const limit = 8
-	var w postrider.Window
+	var w postrider.ConcurrencyWindow
 	now, some := noon, false
 	for _, step := range steps {
 		now = now.Add(sec)
@@ -109,7 +109,7 @@ func TestWindow(t *testing.T) {
 // windowMachine does at random what an endpoint's answers do to its window.
 type windowMachine struct {
 	limit int
-	w     postrider.Window
+	w     postrider.ConcurrencyWindow
 	now   time.Time
 	cutAt time.Time // when it was last halved
 }
@@ -175,7 +175,7 @@ func (m *windowMachine) recover(t *rapid.T) {
 	t.Errorf("%d slots, of %d, after so many were accepted", m.w.Slots(m.limit), m.limit)
 }
 
-func TestPatience(t *testing.T) {
+func TestAdaptiveTimeout(t *testing.T) {
 	t.Parallel()
 	const timeout, accepted, broken = postrider.OutcomeTimedOut, postrider.OutcomeAccepted, postrider.OutcomeBroken
 	times := func(n int, o postrider.Outcome) []postrider.Outcome { return slices.Repeat([]postrider.Outcome{o}, n) }
@@ -199,7 +199,7 @@ func TestPatience(t *testing.T) {
 		{"after which it takes three again", 10 * sec, append(append(times(8, timeout), accepted), times(2, timeout)...), 10 * sec},
 		{"what never got through says nothing", 10 * sec, append(times(3, timeout), broken, broken), 5 * sec},
 	} {
-		var p postrider.Patience
+		var p postrider.AdaptiveTimeout
 		for _, o := range tt.outcomes {
 			p.Record(o)
 		}
@@ -209,11 +209,11 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-func TestPatienceIsBetweenASecondAndThePolicy(t *testing.T) {
+func TestAdaptiveTimeoutIsBetweenASecondAndThePolicy(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		policy := time.Duration(rapid.Int64Range(int64(sec), int64(30*sec)).Draw(t, "policy"))
-		var p postrider.Patience
+		var p postrider.AdaptiveTimeout
 		whole := 0 // attempts since one had the whole timeout
 		for range rapid.IntRange(0, 200).Draw(t, "attempts") {
 			got := p.Timeout(policy)

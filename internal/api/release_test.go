@@ -25,7 +25,7 @@ func (w *world) park(endpoint string) {
 		if claims, err := w.store.Claim(w.Context(), claim); err != nil || len(claims.Items) != 1 {
 			w.Fatalf("claimed %+v, %v; want the one delivery", claims.Items, err)
 		}
-		if _, err := nodes.Beat(w.Context(), store.Beat{Incarnation: 7, TTL: 1}); err != nil {
+		if _, err := nodes.Heartbeat(w.Context(), store.Heartbeat{Incarnation: 7, TTL: 1}); err != nil {
 			w.Fatal(err)
 		}
 		for reclaimed := 0; reclaimed == 0; { // until the beat is over

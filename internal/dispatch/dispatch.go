@@ -3,9 +3,9 @@
 // A [Dispatcher] holds the right to start: it admits deliveries that ingest is
 // about to commit, claims the others from a [store.Queue] when they are due,
 // hands each to a [Sender] when its endpoint and the node have a slot free, and
-// settles what came back. Callers see [Dispatcher.Run]; behind it, one loop
-// owns all state and asks a pure core what to do (core.go, start.go, claim.go),
-// and a few goroutines do it (rim.go).
+// settles the results. Callers see [Dispatcher.Run]; behind it, one loop (loop.go)
+// owns a [schedule.Core], which decides, and a few goroutines carry the decisions
+// out: attempts.go, claimer.go, settler.go, membership.go and wakeups.go.
 //
 // Whatever happens, this holds:
 //
@@ -52,6 +52,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/routing"
+	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -79,11 +80,9 @@ type Endpoints interface {
 
 // Options tunes a [Dispatcher]. The zero value is the production default.
 type Options struct {
-	Concurrency     int           // attempts in flight, of one endpoint 32 or a quarter of it at most; default 1,024
-	HostConcurrency int           // attempts in flight to one host, whosever endpoints they are; default a quarter of Concurrency, at least 64
-	Prefetch        int           // an endpoint's credit, in multiples of its limit; default 2
-	MaxUnsettled    int           // attempts started and not committed; default 4,096
-	LeaseMargin     time.Duration // a lease is the endpoint's timeout and this; default 15 s
+	Concurrency     int           // see [schedule.Options]; of one endpoint 32 or a quarter of it at most
+	HostConcurrency int           // see [schedule.Options]; of all accounts' endpoints together
+	MaxUnsettled    int           // see [schedule.Options]
 	Scan            time.Duration // between two looks at the whole queue; default 30 s
 	Drain           time.Duration // for attempts in flight at the end; default 35 s
 	Cluster         Cluster       // default: this node is alone
@@ -95,25 +94,28 @@ type Cluster struct {
 	Nodes       store.Nodes   // nil: there are no others
 	Incarnation uint32        // of this node, in every token; default random
 	TTL         time.Duration // a node that was silent for so long is dead; default 5 s
-	Beat        time.Duration // between two signs of life; default 1 s
+	Heartbeat   time.Duration // between two heartbeats; default 1 s
 	Poll        time.Duration // between two looks at what others published; default 1 s
-	PollOnly    bool          // wake-ups are neither sent nor heard
+	PollOnly    bool          // wake-ups are neither sent nor received
 }
 
 func (o Options) withDefaults() Options {
-	o.Concurrency = cmp.Or(o.Concurrency, 1024)
-	o.HostConcurrency = cmp.Or(o.HostConcurrency, max(64, o.Concurrency/4))
-	o.Prefetch = cmp.Or(o.Prefetch, 2)
-	o.MaxUnsettled = cmp.Or(o.MaxUnsettled, 4096)
-	o.LeaseMargin = cmp.Or(o.LeaseMargin, 15*time.Second)
 	o.Scan = cmp.Or(o.Scan, 30*time.Second)
 	o.Drain = cmp.Or(o.Drain, 35*time.Second)
 	o.Cluster.Incarnation = cmp.Or(o.Cluster.Incarnation, 1+rand.Uint32N(1<<31-1)) // a token is a signed 64-bit number
 	o.Cluster.TTL = cmp.Or(o.Cluster.TTL, 5*time.Second)
-	o.Cluster.Beat = cmp.Or(o.Cluster.Beat, time.Second)
+	o.Cluster.Heartbeat = cmp.Or(o.Cluster.Heartbeat, time.Second)
 	o.Cluster.Poll = cmp.Or(o.Cluster.Poll, time.Second)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
+}
+
+// core returns the options of the core.
+func (o Options) core() schedule.Options {
+	return schedule.Options{
+		Concurrency: o.Concurrency, HostConcurrency: o.HostConcurrency, MaxUnsettled: o.MaxUnsettled,
+		Shared: o.Cluster.Nodes != nil, Incarnation: o.Cluster.Incarnation, Poll: o.Cluster.Poll,
+	}
 }
 
 // Dispatcher delivers what is due. Its methods may be called from any
@@ -124,108 +126,99 @@ type Dispatcher struct {
 	sender    Sender
 	opts      Options
 
-	inputs  chan any
-	done    chan struct{} // closed when the loop takes no more inputs
-	running atomic.Bool
-	ending  atomic.Bool  // Run's context has ended
-	left    atomic.Int64 // attempts that were left to their leases
-	behind  atomic.Int64 // nanoseconds
-	bulk    atomic.Int64 // endpoints
-	health  health
+	inputs   chan any
+	done     chan struct{} // closed when the loop takes no more inputs
+	running  atomic.Bool
+	ending   atomic.Bool  // Run's context has ended
+	left     atomic.Int64 // attempts that were left to their leases
+	lag      atomic.Int64 // nanoseconds; see [Dispatcher.Lag]
+	bulk     atomic.Int64 // see [Dispatcher.BulkWaits]
+	progress progress
 
-	claims   chan *store.Claim
-	work     chan *item // to an attempt's goroutine that has nothing to do
-	settles  settleQueue
-	circuits *line[circuitChange]
-	gone     *line[postrider.EndpointID]
-	cluster  *cluster
+	claims      chan *store.Claim
+	work        chan *schedule.Delivery // to a goroutine that waits for an attempt to make
+	settlements *batch[store.Settlement]
+	releases    *batch[schedule.Release] // has the signal of settlements: one goroutine takes both
+	circuits    *batch[schedule.CircuitChange]
+	gone        *batch[postrider.EndpointID]
+	cluster     *cluster
 }
 
 // New returns a dispatcher that takes work from queue and delivers it with
 // sender.
 func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *Dispatcher {
+	settle := newSignal()
 	d := &Dispatcher{
-		queue:     queue,
-		endpoints: endpoints,
-		sender:    sender,
-		opts:      opts.withDefaults(),
-		inputs:    make(chan any, 1024),
-		done:      make(chan struct{}),
-		claims:    make(chan *store.Claim, 1),
-		work:      make(chan *item),
-		settles:   settleQueue{signal: make(chan struct{}, 1)},
-		circuits:  newLine[circuitChange](),
-		gone:      newLine[postrider.EndpointID](),
-		cluster:   newCluster(),
+		queue:       queue,
+		endpoints:   endpoints,
+		sender:      sender,
+		opts:        opts.withDefaults(),
+		inputs:      make(chan any, 1024),
+		done:        make(chan struct{}),
+		claims:      make(chan *store.Claim, 1),
+		work:        make(chan *schedule.Delivery),
+		settlements: newBatch[store.Settlement](settle),
+		releases:    newBatch[schedule.Release](settle),
+		circuits:    newBatch[schedule.CircuitChange](newSignal()),
+		gone:        newBatch[postrider.EndpointID](newSignal()),
+		cluster:     newCluster(),
 	}
-	endpoints.Subscribe(d.changed)
+	endpoints.Subscribe(func(c routing.Change) { d.post(endpointChanged{c}) })
 	return d
 }
 
 // Run delivers until ctx is cancelled, then gives attempts in flight
 // Options.Drain to finish. It is called once.
+//
+// It ends in this order, so that each step finds what it needs of the later ones:
+// the loop stops starting attempts, gives back what has not started, and returns once everything is settled;
+// then no more inputs are taken, the last settlements are committed, the node leaves the cluster, and its
+// lock is freed.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	// Attempts outlive ctx by the time to drain, commits by a little more.
-	send, cut := context.WithCancelCause(context.WithoutCancel(ctx))
-	commit, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cut(nil)
-	defer giveUp(nil)
+	send, commit, stop := d.drainContexts(ctx)
+	defer stop()
+	locked, unlock := context.WithCancel(context.WithoutCancel(ctx)) // until the node has left: it is alive until then
+	defer unlock()
 
 	var parts, attempts sync.WaitGroup
-	// The lock is held until the node has left: until then it is alive.
-	holding, letGo := context.WithCancel(context.WithoutCancel(ctx))
-	defer letGo()
 	if d.opts.Cluster.Nodes != nil {
-		parts.Go(func() { d.hold(holding) })
+		parts.Go(func() { d.runLock(locked) })
 	}
 	if err := d.join(ctx); err != nil {
-		letGo()
+		unlock()
 		close(d.done)
 		parts.Wait()
 		return err
 	}
 	d.running.Store(true)
-	d.health.progressed(time.Now())
-	parts.Go(func() { d.claimWhenAsked(ctx) })
-	parts.Go(func() { d.circuits.each(d.done, func(c circuitChange) { d.storeCircuit(commit, c) }) })
-	parts.Go(func() { d.scan(ctx) })
-	parts.Go(func() { d.settleWhatComes(commit) })
+	d.progress.made(time.Now())
+	attemptsOver := make(chan struct{})
+	parts.Go(func() { d.runClaimer(ctx) })
+	parts.Go(func() { d.runScanner(ctx) })
+	parts.Go(func() { d.runSettler(commit, attemptsOver) })
+	parts.Go(func() { d.circuits.each(d.done, func(c schedule.CircuitChange) { d.storeCircuit(commit, c) }) })
 	parts.Go(func() { d.gone.each(d.done, func(id postrider.EndpointID) { d.disable(commit, id) }) })
 	parts.Go(func() { d.watchLoad(ctx) })
 	if d.opts.Cluster.Nodes != nil {
 		parts.Go(func() {
-			defer letGo()
-			d.belong(commit)
+			defer unlock()
+			d.runMembership(commit)
 		})
-		parts.Go(func() { d.reclaimWhoDied(commit) })
-		parts.Go(func() { d.wakeOthers(commit) })
+		parts.Go(func() { d.runReclaimer(commit) })
+		parts.Go(func() { d.runNotifier(commit) })
 	}
-	timers := make(chan [2]*time.Timer, 1)
-	bounded := context.AfterFunc(ctx, func() {
-		timers <- [2]*time.Timer{
-			time.AfterFunc(d.opts.Drain, func() { cut(ErrDrainTimeout) }),
-			time.AfterFunc(d.opts.Drain+5*time.Second, func() { giveUp(ErrDrainTimeout) }),
-		}
-	})
-	defer func() {
-		if !bounded() {
-			for _, t := range <-timers {
-				t.Stop()
-			}
-		}
-	}()
 
-	left := d.loop(ctx, commit, func(it *item) {
+	left := d.loop(ctx, commit, func(delivery *schedule.Delivery) {
 		select {
-		case d.work <- it:
+		case d.work <- delivery:
 		default:
-			attempts.Go(func() { d.attemptAll(send, it) })
+			attempts.Go(func() { d.attemptAll(send, delivery) })
 		}
 	})
 	d.left.Store(int64(left))
 	close(d.done)
 	attempts.Wait()
-	d.settles.close()
+	close(attemptsOver)
 	parts.Wait()
 	if left > 0 {
 		return fmt.Errorf("drain: %d attempts are left to their leases: %w", left, ErrDrainTimeout)
@@ -233,54 +226,66 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Admit gives a Token and a Lease to each of the deliveries that may start as
-// soon as they are committed. [Dispatcher.Stored] must follow.
-func (d *Dispatcher) Admit(deliveries []*store.NewDelivery) {
-	answered := make(chan struct{})
-	if d.post(admit{deliveries, answered}) {
+// drainContexts returns the contexts of attempts and of commits. When ctx ends,
+// attempts get Options.Drain to finish, and commits a little more. stop ends both.
+func (d *Dispatcher) drainContexts(ctx context.Context) (send, commit context.Context, stop func()) {
+	send, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	commit, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	timers := make(chan [2]*time.Timer, 1)
+	unstarted := context.AfterFunc(ctx, func() {
+		timers <- [2]*time.Timer{
+			time.AfterFunc(d.opts.Drain, func() { cut(ErrDrainTimeout) }),
+			time.AfterFunc(d.opts.Drain+5*time.Second, func() { giveUp(ErrDrainTimeout) }),
+		}
+	})
+	return send, commit, func() {
+		if !unstarted() {
+			for _, t := range <-timers {
+				t.Stop()
+			}
+		}
+		cut(nil)
+		giveUp(nil)
+	}
+}
+
+// Admit asks which of the new deliveries may start as soon as they are committed,
+// and calls commit with a lease for each of those, which the commit must store. What
+// commit returns says which of the admitted deliveries were committed, in Started, and
+// which others wait in the queue; its Token is set here. Whatever is missing there,
+// or all of it where commit fails or panics, is free for others again. The error is
+// commit's.
+func (d *Dispatcher) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.Committed, error)) error {
+	var grant schedule.Grant
+	response := make(chan schedule.Grant, 1)
+	if len(ask) > 0 && d.post(admissionAsked{ask, response}) {
 		select {
-		case <-answered:
+		case grant = <-response:
 		case <-d.done:
 		}
 	}
-}
-
-// Stored says what was committed: admitted deliveries to start, lanes that got
-// more to wait in them, and admitted deliveries that were not committed.
-func (d *Dispatcher) Stored(started []postrider.Claimed, waiting []store.DueLane, dropped []store.NewDelivery) {
-	d.post(stored{started, waiting, dropped})
-}
-
-// changed hears of an endpoint that was paused, resumed, deleted or got another
-// policy, or that deliveries may be due for it, on whatever node.
-func (d *Dispatcher) changed(c routing.Change) {
-	d.post(changed{c.Endpoint})
-	if c.Due {
-		d.post(woken{c.Endpoint})
+	var committed schedule.Committed
+	defer func() {
+		committed.Token = grant.Token
+		if grant.Token != 0 || len(committed.Waiting) > 0 {
+			d.post(committed)
+		}
+	}()
+	result, err := commit(grant)
+	if err == nil {
+		committed = result
 	}
+	return err
 }
 
-// Behind returns how long this node would need for the deliveries that are due
-// and wait for nothing but this node; 0 while its processors keep up.
-func (d *Dispatcher) Behind() time.Duration { return time.Duration(d.behind.Load()) }
+// Lag returns how long this node would need for the deliveries that are due and
+// wait for nothing but this node; 0 while its processors keep up.
+func (d *Dispatcher) Lag() time.Duration { return time.Duration(d.lag.Load()) }
 
-// BulkWaits returns how many endpoints of this node wait for nothing but the
-// pace of fan-outs and replays.
+// BulkWaits returns how many endpoints of this node wait for nothing but the rate
+// of fan-outs and replays, or how many bulk deliveries it has leased, whichever are more.
 func (d *Dispatcher) BulkWaits() int { return int(d.bulk.Load()) }
 
 // Progressing returns an error when there is work that is due and none of it
 // has moved for 45 seconds: longer than any attempt takes.
-func (d *Dispatcher) Progressing() error { return d.health.check(time.Now()) }
-
-// post hands an input to the loop and reports whether it could.
-func (d *Dispatcher) post(input any) bool {
-	if !d.running.Load() {
-		return false
-	}
-	select {
-	case d.inputs <- input:
-		return true
-	case <-d.done:
-		return false
-	}
-}
+func (d *Dispatcher) Progressing() error { return d.progress.check(time.Now()) }

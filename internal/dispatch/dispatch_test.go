@@ -16,6 +16,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/dispatch"
 	"github.com/postrider/postrider/internal/routing"
+	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
 )
@@ -112,9 +113,19 @@ func (r *rig) status(id postrider.EndpointID, s postrider.EndpointStatus) {
 func (r *rig) publish(id postrider.EndpointID, n int, tell bool) []postrider.DeliveryID {
 	made, waiting := r.commit(id, n, "")
 	if tell {
-		r.d.Stored(nil, waiting, nil)
+		r.committed(waiting)
 	}
 	return made
+}
+
+// committed tells the dispatcher what waits in the queue.
+func (r *rig) committed(waiting []store.DueLane) {
+	err := r.d.Admit(nil, func(schedule.Grant) (schedule.Committed, error) {
+		return schedule.Committed{Waiting: waiting}, nil
+	})
+	if err != nil {
+		r.t.Error(err)
+	}
 }
 
 // commit stores n deliveries to the endpoint; with a key, in its order.
@@ -508,6 +519,41 @@ func TestWorkGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 		for _, id := range ids {
 			if got := r.delivery(id); got.Status != postrider.Delivered {
 				t.Errorf("delivery = %+v, want delivered", got)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestACommitThatFailsOrPanicsReturnsItsLeases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		id := r.endpoint(func(p *postrider.Policy) { p.Concurrency = 1 })
+		stop := r.run(dispatch.Options{})
+		ask := []schedule.Admission{{Endpoint: id, Lane: postrider.LaneFirst}, {Endpoint: id, Lane: postrider.LaneFirst}, {Endpoint: id, Lane: postrider.LaneFirst}}
+		admit := func(end func() error) (leased int) {
+			defer func() { _ = recover() }()
+			err := r.d.Admit(ask, func(g schedule.Grant) (schedule.Committed, error) {
+				for i := range ask {
+					if g.Lease(i) > 0 {
+						leased++
+					}
+				}
+				return schedule.Committed{}, end()
+			})
+			if !errors.Is(err, errAway) {
+				t.Errorf("Admit returns %v, want the commit's error", err)
+			}
+			return leased
+		}
+		for i, end := range []func() error{
+			func() error { return errAway }, func() error { panic("commit") }, func() error { return errAway },
+		} {
+			if n := admit(end); n != 2 && i != 1 {
+				t.Errorf("%d deliveries were leased at the call %d, want twice the limit: 2", n, i)
 			}
 		}
 		if err := stop(); err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime/metrics"
 	"time"
+
+	"github.com/postrider/postrider/internal/schedule"
 )
 
 // watchLoad tells the loop, four times a second, how long this process waits
@@ -12,7 +14,7 @@ func (d *Dispatcher) watchLoad(ctx context.Context) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	var l schedLatencies
-	var was load
+	var was schedule.Load
 	for {
 		select {
 		case <-ctx.Done():
@@ -33,11 +35,11 @@ type schedLatencies struct {
 }
 
 // read returns how goroutines fared since the last call.
-func (l *schedLatencies) read() load {
+func (l *schedLatencies) read() schedule.Load {
 	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
 	metrics.Read(sample)
 	if sample[0].Value.Kind() != metrics.KindFloat64Histogram {
-		return load{}
+		return schedule.Load{}
 	}
 	now := sample[0].Value.Float64Histogram()
 	var all, slow, late uint64
@@ -54,5 +56,5 @@ func (l *schedLatencies) read() load {
 		}
 	}
 	l.before = now.Counts
-	return load{saturated: late*10 > all, crowded: slow*16 > all}
+	return schedule.Load{Saturated: late*10 > all, Crowded: slow*16 > all}
 }

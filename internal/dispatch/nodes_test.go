@@ -95,11 +95,11 @@ func (l *line) Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.
 	return l.Store.Circuits(ctx, q)
 }
 
-func (l *line) Beat(ctx context.Context, b store.Beat) (store.Roster, error) {
+func (l *line) Heartbeat(ctx context.Context, b store.Heartbeat) (store.Membership, error) {
 	if err := l.call("beat"); err != nil {
-		return store.Roster{}, err
+		return store.Membership{}, err
 	}
-	return l.Store.Beat(ctx, b)
+	return l.Store.Heartbeat(ctx, b)
 }
 
 func (l *line) Reclaim(ctx context.Context, incarnation uint32, limit int) (int, error) {

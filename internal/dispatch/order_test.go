@@ -14,7 +14,7 @@ import (
 // ordered stores n deliveries in the order of a key, and says so.
 func (r *rig) ordered(id postrider.EndpointID, key string, n int) []postrider.DeliveryID {
 	made, waiting := r.commit(id, n, key)
-	r.d.Stored(nil, waiting, nil)
+	r.committed(waiting)
 	return made
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/ingest"
 	"github.com/postrider/postrider/internal/routing"
+	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
 )
@@ -42,15 +43,16 @@ func (*forgetful) ClaimFanOuts(context.Context, store.ClaimFanOuts) ([]store.Fan
 	return nil, nil
 }
 
-func (*forgetful) Admit(deliveries []*store.NewDelivery) {
-	for _, d := range deliveries {
-		d.Token, d.Lease = 1, time.Minute
+func (*forgetful) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.Committed, error)) error {
+	g := schedule.Grant{Token: 1, Leases: make([]time.Duration, len(ask))}
+	for i := range ask {
+		g.Leases[i] = time.Minute
 	}
+	_, err := commit(g)
+	return err
 }
 
-func (*forgetful) Stored([]postrider.Claimed, []store.DueLane, []store.NewDelivery) {}
-
-func (*forgetful) Behind() time.Duration { return 0 }
+func (*forgetful) Lag() time.Duration { return 0 }
 
 func (*forgetful) BulkWaits() int { return 0 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -38,7 +39,7 @@ func (in *Ingest) runFanOuts(ctx context.Context) {
 	}
 }
 
-// fanOutNext runs the fan-out job that waited longest; false: there is none.
+// fanOutNext runs the fan-out job that has waited longest; false: there is none.
 func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 	jobs, err := in.inbox.ClaimFanOuts(ctx, store.ClaimFanOuts{
 		Max: 1, Token: postrider.Token(1 + rand.Int64N(1<<62)), Lease: fanOutLease,
@@ -62,18 +63,17 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 		if done {
 			return true, nil
 		}
-		in.holdBack(ctx)
-		in.letBulkThrough(ctx)
+		in.waitForDeliveries(ctx)
+		in.waitForBulk(ctx)
 		if err := ctx.Err(); err != nil {
 			return false, err // the job's next chunk is due when its lease ends
 		}
 	}
 }
 
-// letBulkThrough waits, within the job's lease, while deliveries of earlier
-// chunks still wait for their start: a job is made at the pace at which it is
-// delivered.
-func (in *Ingest) letBulkThrough(ctx context.Context) {
+// waitForBulk waits, within the job's lease, while deliveries of earlier chunks
+// still wait for their start: a job proceeds at the rate at which it is delivered.
+func (in *Ingest) waitForBulk(ctx context.Context) {
 	const look = 20 * time.Millisecond
 	for waited := time.Duration(0); waited < fanOutLease/3 && in.dispatch.BulkWaits() > in.opts.FanOutChunk; waited += look {
 		select {
@@ -99,16 +99,20 @@ func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool
 	for _, to := range matched {
 		chunk.Deliveries = append(chunk.Deliveries, in.delivery(to, postrider.LaneBulk))
 	}
-	e := store.NewEvent{Event: job.Event, Deliveries: chunk.Deliveries}
-	admitted := in.admit([]store.Batch{{e}})
+	batches := []store.Batch{{{Event: job.Event, Deliveries: chunk.Deliveries}}}
 	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	if err := in.inbox.FanOut(commit, chunk); err != nil {
-		in.dispatch.Stored(nil, nil, admittedOf(admitted))
+	err = in.dispatch.Admit(admissions(batches), func(g schedule.Grant) (c schedule.Committed, err error) {
+		lease(batches, g)
+		if err := in.inbox.FanOut(commit, chunk); err != nil {
+			return c, err
+		}
+		in.addDeliveries(&c, &batches[0][0])
+		return c, nil
+	})
+	if err != nil {
 		return false, err
 	}
-	started, waiting := in.sort(&e, make([]postrider.Claimed, 0, len(admitted)), nil)
-	in.dispatch.Stored(started, waiting, nil)
 	job.Cursor = chunk.To
 	return chunk.Done, nil
 }

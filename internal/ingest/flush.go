@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"iter"
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -22,12 +23,12 @@ const (
 	// rematches is how often a group is matched again because subscriptions
 	// moved under it.
 	rematches = 20
-	// commitTimeout bounds a commit, so that a database that hangs is an answer.
+	// commitTimeout bounds a commit, so that a database that hangs gets a response.
 	commitTimeout = 10 * time.Second
 )
 
-// flush commits a group of publishes, in as many commits as it takes, and
-// answers them.
+// flush commits a group of publishes, in as many commits as it takes, and wakes
+// their callers.
 func (in *Ingest) flush(ctx context.Context, group []*publish) {
 	for len(group) > 0 {
 		n, err := in.commit(ctx, group)
@@ -49,23 +50,23 @@ func (in *Ingest) flush(ctx context.Context, group []*publish) {
 	}
 }
 
-// commit matches, admits and stores the beginning of a group, hands over what
-// may start, and returns how many publishes it took.
+// commit matches and stores the first publishes of a group, under leases of the
+// dispatcher where deliveries may start at once. It returns how many publishes it
+// committed.
 func (in *Ingest) commit(ctx context.Context, group []*publish) (n int, err error) {
 	for range rematches {
 		batches, version, err := in.match(group)
 		if n = len(batches); err != nil && n == 0 {
-			return 1, err // after others it waits for its turn
+			return 1, err // behind others it is refused by the next commit
 		}
-		admitted := in.admit(batches)
-		published, err := in.store(ctx, store.Publish{Version: version, Batches: batches})
-		if err == nil {
-			in.answer(group[:n], batches, published, len(admitted))
-			return n, nil
-		}
-		if len(admitted) > 0 {
-			in.dispatch.Stored(nil, nil, admittedOf(admitted))
-		}
+		err = in.dispatch.Admit(admissions(batches), func(g schedule.Grant) (schedule.Committed, error) {
+			lease(batches, g)
+			published, err := in.store(ctx, store.Publish{Version: version, Batches: batches})
+			if err != nil {
+				return schedule.Committed{}, err
+			}
+			return in.respond(group[:n], batches, published), nil
+		})
 		if !errors.Is(err, store.ErrMoved) {
 			return n, err
 		}
@@ -193,57 +194,65 @@ func (in *Ingest) delivery(to *store.EndpointSnapshot, lane postrider.Lane) stor
 	return d
 }
 
-// admit asks the dispatcher which deliveries may start at once, and returns
-// those that it admitted.
-func (in *Ingest) admit(batches []store.Batch) []*store.NewDelivery {
-	var ask []*store.NewDelivery
-	for _, batch := range batches {
-		for i := range batch {
-			for j := range batch[i].Deliveries {
-				d := &batch[i].Deliveries[j]
-				if d.Skipped == "" && d.Wait == 0 && d.Ordered == "" {
-					ask = append(ask, d)
+// admissible yields the deliveries that may start as soon as they are committed:
+// not those that are skipped, wait for a delay or for their position in an ordering key.
+func admissible(batches []store.Batch) iter.Seq[*store.NewDelivery] {
+	return func(yield func(*store.NewDelivery) bool) {
+		for _, batch := range batches {
+			for i := range batch {
+				for j := range batch[i].Deliveries {
+					d := &batch[i].Deliveries[j]
+					if d.Skipped == "" && d.Wait == 0 && d.Ordered == "" && !yield(d) {
+						return
+					}
 				}
 			}
 		}
 	}
-	if len(ask) == 0 {
-		return nil
-	}
-	in.dispatch.Admit(ask)
-	return slices.DeleteFunc(ask, func(d *store.NewDelivery) bool { return d.Token == 0 })
 }
 
-// answer tells the callers what became of their batches, and the dispatcher
-// what of the admitted it may start, what waits, and which credit is free again.
-func (in *Ingest) answer(group []*publish, batches []store.Batch, published []store.Published, admitted int) {
-	started := make([]postrider.Claimed, 0, admitted)
-	var waiting []store.DueLane
-	var dropped []store.NewDelivery
+// admissions returns what to ask the dispatcher.
+func admissions(batches []store.Batch) (ask []schedule.Admission) {
+	for d := range admissible(batches) {
+		ask = append(ask, schedule.Admission{Endpoint: d.Endpoint, Lane: d.Lane})
+	}
+	return ask
+}
+
+// lease gives the leases that the dispatcher granted to the deliveries, which are
+// committed under them.
+func lease(batches []store.Batch, g schedule.Grant) {
+	i := 0
+	for d := range admissible(batches) {
+		if d.Lease = g.Lease(i); d.Lease > 0 {
+			d.Token = g.Token
+		}
+		i++
+	}
+}
+
+// respond sets the results of the publishes of a group, and returns which
+// deliveries start and which wait. Those of duplicates are neither.
+func (in *Ingest) respond(group []*publish, batches []store.Batch, published []store.Published) (c schedule.Committed) {
 	for i, p := range group {
 		stored := published[i]
 		if stored.Events == nil {
 			p.err = &postrider.KeyTakenError{Index: stored.Conflict}
-		} else {
-			p.receipts = append(p.one[:0], make([]postrider.Receipt, len(p.events))...)
+			continue
 		}
+		p.receipts = append(p.one[:0], make([]postrider.Receipt, len(p.events))...)
 		for j := range batches[i] {
 			e := &batches[i][j]
-			if stored.Events == nil || stored.Events[j].Duplicate {
-				dropped = append(dropped, admittedIn(e.Deliveries)...)
-				if stored.Events != nil {
-					p.receipts[j] = postrider.Receipt{ID: stored.Events[j].ID, Duplicate: true}
-				}
+			if stored.Events[j].Duplicate {
+				p.receipts[j] = postrider.Receipt{ID: stored.Events[j].ID, Duplicate: true}
 				continue
 			}
 			e.Event.Sequence = stored.Events[j].Sequence
 			p.receipts[j] = in.receipt(e)
-			started, waiting = in.sort(e, started, waiting)
+			in.addDeliveries(&c, e)
 		}
 	}
-	if len(started)+len(waiting)+len(dropped) > 0 {
-		in.dispatch.Stored(started, waiting, dropped)
-	}
+	return c
 }
 
 func (in *Ingest) receipt(e *store.NewEvent) postrider.Receipt {
@@ -260,33 +269,20 @@ func (in *Ingest) receipt(e *store.NewEvent) postrider.Receipt {
 	return r
 }
 
-// sort adds an event's deliveries to those that start and those that wait.
-func (in *Ingest) sort(e *store.NewEvent, started []postrider.Claimed, waiting []store.DueLane) ([]postrider.Claimed, []store.DueLane) {
+// addDeliveries adds an event's deliveries to those that start or wait.
+func (in *Ingest) addDeliveries(c *schedule.Committed, e *store.NewEvent) {
 	now := in.opts.Clock.Now()
 	for k := range e.Deliveries {
 		d := &e.Deliveries[k]
 		switch {
 		case d.Skipped != "":
 		case d.Token == 0:
-			waiting = append(waiting, store.DueLane{Endpoint: d.Endpoint, Lane: d.Lane, In: d.Wait})
+			c.Waiting = append(c.Waiting, store.DueLane{Endpoint: d.Endpoint, Lane: d.Lane, In: d.Wait})
 		default:
-			started = append(started, postrider.Claimed{
+			c.Started = append(c.Started, postrider.Claimed{
 				ID: d.ID, Endpoint: d.Endpoint, Event: &e.Event, Lane: d.Lane,
 				Attempt: 1, Token: d.Token, ExpiresAt: now.Add(d.Expiry),
 			})
 		}
 	}
-	return started, waiting
-}
-
-func admittedOf(deliveries []*store.NewDelivery) []store.NewDelivery {
-	admitted := make([]store.NewDelivery, len(deliveries))
-	for i, d := range deliveries {
-		admitted[i] = *d
-	}
-	return admitted
-}
-
-func admittedIn(deliveries []store.NewDelivery) []store.NewDelivery {
-	return slices.DeleteFunc(slices.Clone(deliveries), func(d store.NewDelivery) bool { return d.Token == 0 })
 }

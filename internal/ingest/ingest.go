@@ -2,7 +2,7 @@
 // subscribed, and commits events and deliveries together, many publishes at a
 // time.
 //
-// [Ingest.Publish] is called by whoever has an event. It returns when the
+// [Ingest.Publish] takes events of a producer. It returns when the
 // event's group is committed. [Ingest.Run] commits the groups and runs the
 // fan-out jobs of events that have too many endpoints for one commit.
 //
@@ -17,9 +17,8 @@
 //   - When more is published than can be stored or delivered, publishes wait a
 //     little, and past a bound are refused before they are accepted.
 //
-// It does not send: deliveries that may start at once are handed to the
-// dispatcher under a lease that is part of their commit, the others wait in
-// the queue.
+// It does not send: deliveries that may start at once are committed under a lease
+// of the dispatcher, which starts them; the others wait in the queue.
 package ingest
 
 import (
@@ -33,21 +32,21 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/routing"
+	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
 )
 
 // Dispatcher starts what is committed.
 type Dispatcher interface {
-	// Admit gives a Token and a Lease to each of the deliveries that may start
-	// as soon as they are committed. Stored follows.
-	Admit(deliveries []*store.NewDelivery)
-	// Stored says what was committed: admitted deliveries to start, lanes that
-	// got more to wait in them, and admitted deliveries that were not committed.
-	Stored(started []postrider.Claimed, waiting []store.DueLane, dropped []store.NewDelivery)
-	// Behind returns how long this node would need for the deliveries that are
-	// due and wait for nothing but this node.
-	Behind() time.Duration
-	// BulkWaits returns how many endpoints wait for the pace of bulk deliveries.
+	// Admit grants leases to those of the new deliveries that may start as soon
+	// as they are committed, and calls commit, which stores all of them, those with a lease
+	// under it. What commit returns is started or waits; leases of deliveries that are not
+	// in it are taken back, also when commit fails or panics. The error is commit's.
+	Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.Committed, error)) error
+	// Lag returns how long this node would need for the deliveries that are due
+	// and wait for nothing but this node.
+	Lag() time.Duration
+	// BulkWaits returns how many endpoints wait for the rate of bulk deliveries.
 	BulkWaits() int
 }
 
@@ -55,7 +54,7 @@ type Dispatcher interface {
 type Options struct {
 	MaxWaiting      int           // events that wait for a commit before publishes are refused; default 20,000
 	MaxWaitingBytes int           // likewise, of data; default 64 MiB
-	MaxBehind       time.Duration // of deliveries that only this node keeps waiting, before publishes are refused; default 10 s
+	MaxLag          time.Duration // of the dispatcher, before publishes are refused; default 10 s
 	FanOutAbove     int           // an event with more matches gets a fan-out job; default 256
 	FanOutChunk     int           // endpoints a commit of a fan-out job; default 1,000
 	FanOutPoll      time.Duration // between two looks for fan-out jobs of others; default 1 s
@@ -67,7 +66,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.MaxWaiting = cmp.Or(o.MaxWaiting, 20_000)
 	o.MaxWaitingBytes = cmp.Or(o.MaxWaitingBytes, 64<<20)
-	o.MaxBehind = cmp.Or(o.MaxBehind, 10*time.Second)
+	o.MaxLag = cmp.Or(o.MaxLag, 10*time.Second)
 	o.FanOutAbove = cmp.Or(o.FanOutAbove, 256)
 	o.FanOutChunk = cmp.Or(o.FanOutChunk, 1000)
 	o.FanOutPoll = cmp.Or(o.FanOutPoll, time.Second)
@@ -166,9 +165,8 @@ func (in *Ingest) publish(ctx context.Context, p *publish) ([]postrider.Receipt,
 	return nil, fmt.Errorf("publish: wait for the commit: %w", context.Cause(ctx))
 }
 
-// withdraw takes a publish out of the line for the next groups, and reports
-// whether it was still there. Those that give up are mostly the oldest, which
-// stand in front.
+// withdraw removes a publish that no group has taken yet, and reports whether it
+// did. Callers that give up are mostly those that have waited longest, and so are in front.
 func (in *Ingest) withdraw(p *publish) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -183,14 +181,14 @@ func (in *Ingest) withdraw(p *publish) bool {
 }
 
 func (in *Ingest) enqueue(p *publish) error {
-	behind := in.dispatch.Behind()
+	lag := in.dispatch.Lag()
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	switch {
 	case in.closed:
 		return fmt.Errorf("publish: shutting down: %w", postrider.ErrBusy)
-	case behind > in.opts.MaxBehind:
-		return &postrider.OverloadError{RetryAfter: min(behind, time.Minute)}
+	case lag > in.opts.MaxLag:
+		return &postrider.OverloadError{RetryAfter: min(lag, time.Minute)}
 	case in.events > 0 && (in.events+len(p.events) > in.opts.MaxWaiting || in.bytes+p.bytes > in.opts.MaxWaitingBytes):
 		return &postrider.OverloadError{RetryAfter: time.Second}
 	}
@@ -206,15 +204,15 @@ func (in *Ingest) enqueue(p *publish) error {
 func (in *Ingest) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { in.runFanOuts(ctx) })
-	in.flushWhatComes(ctx)
+	in.runCommits(ctx)
 	parts.Wait()
 	return nil
 }
 
-// flushWhatComes commits in groups: what is at hand goes at once, and what comes
-// meanwhile is the next group. While many publish at once, a group waits for
-// company.
-func (in *Ingest) flushWhatComes(ctx context.Context) {
+// runCommits commits publishes in groups: what waits is committed at once, and
+// what is enqueued meanwhile is the next group. While many publish at once, a
+// group that is smaller than the last one waits for more.
+func (in *Ingest) runCommits(ctx context.Context) {
 	work := context.WithoutCancel(ctx) // a commit is not cut in the middle
 	var last time.Time                 // when a group was committed,
 	usual := 1                         // and how many publishes it had
@@ -227,10 +225,10 @@ func (in *Ingest) flushWhatComes(ctx context.Context) {
 			in.mu.Unlock()
 		}
 		for waiting := in.size(); waiting > 0; waiting = in.size() {
-			if usual >= many && waiting < usual && time.Since(last) < company {
-				pause(ctx, company)
+			if usual >= batchMinPublishers && waiting < usual && time.Since(last) < batchWindow {
+				pause(ctx, batchWindow)
 			}
-			in.holdBack(ctx)
+			in.waitForDeliveries(ctx)
 			group := in.next()
 			in.flush(work, group)
 			last, usual = time.Now(), len(group)
@@ -241,22 +239,23 @@ func (in *Ingest) flushWhatComes(ctx context.Context) {
 	}
 }
 
-// holdBack lets deliveries go first while they do not keep up: a twentieth of
-// what the node is behind over 50 ms, and at most 100 ms. What falls behind has
-// to be claimed and costs more, so a node that is let to does not catch up.
-func (in *Ingest) holdBack(ctx context.Context) {
-	hold := min((in.dispatch.Behind()-50*time.Millisecond)/20, 100*time.Millisecond)
+// waitForDeliveries slows publishers down while deliveries do not keep up, by a
+// twentieth of the lag over 50 ms, and at most 100 ms. A delivery that is not
+// admitted has to be claimed, which costs more; so a node that lags would not catch up by itself.
+func (in *Ingest) waitForDeliveries(ctx context.Context) {
+	hold := min((in.dispatch.Lag()-50*time.Millisecond)/20, 100*time.Millisecond)
 	if hold > 0 {
 		pause(ctx, hold)
 	}
 }
 
-// company is how long a group that is smaller than the one just before it waits
-// for others: a commit costs the store much the same whatever its size.
-// Where only a few publish, each waits for its own answer, and none for company.
+// A commit costs the store about the same whatever its size. So a group that is
+// smaller than the one just before it waits for batchWindow. Where fewer than
+// batchMinPublishers publish, each waits for its own response, and none would be
+// waited for.
 const (
-	company = 2 * time.Millisecond
-	many    = 4
+	batchWindow        = 2 * time.Millisecond
+	batchMinPublishers = 4
 )
 
 // pause waits for a while, or until ctx ends.

@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/ingest"
 	"github.com/postrider/postrider/internal/routing"
+	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
 )
@@ -80,27 +81,28 @@ func (r *rig) run() (stop func()) {
 	}
 }
 
-func (r *rig) Admit(deliveries []*store.NewDelivery) {
+func (r *rig) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.Committed, error)) (err error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.token++
-	for _, d := range deliveries {
-		if r.admits {
-			d.Token, d.Lease = r.token, time.Minute
+	g := schedule.Grant{}
+	if r.admits {
+		g = schedule.Grant{Token: r.token, Leases: make([]time.Duration, len(ask))}
+		for i := range ask {
+			g.Leases[i] = time.Minute
 			r.credit++
 		}
 	}
-}
-
-func (r *rig) Stored(started []postrider.Claimed, waiting []store.DueLane, dropped []store.NewDelivery) {
+	r.mu.Unlock()
+	c, err := commit(g)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.started = append(r.started, started...)
-	r.waiting = append(r.waiting, waiting...)
-	r.credit -= len(dropped)
+	r.credit -= len(g.Leases) - len(c.Started)
+	r.started = append(r.started, c.Started...)
+	r.waiting = append(r.waiting, c.Waiting...)
+	return err
 }
 
-func (r *rig) Behind() time.Duration { return r.behind }
+func (r *rig) Lag() time.Duration { return r.behind }
 
 func (r *rig) BulkWaits() int { return 0 }
 

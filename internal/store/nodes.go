@@ -17,7 +17,7 @@ func Shard(id postrider.EndpointID) uint8 {
 
 // LockGrace is how long the lock of a node that may be alive stays free before
 // what the node had leased is reclaimed: a node whose connection was terminated
-// has its lock again, or has beaten, long before.
+// has its lock again, or has sent a heartbeat, long before.
 const LockGrace = 2 * time.Second
 
 // Nodes lets several nodes share a store: each endpoint belongs to a shard,
@@ -29,24 +29,24 @@ const LockGrace = 2 * time.Second
 // at once. Where a lock cannot be had, or says nothing because the database was
 // restarted, the node is dead when its last heartbeat is too old.
 type Nodes interface {
-	// Beat is a node's heartbeat. It returns which shards the node owns.
+	// Heartbeat is a node's heartbeat. It returns which shards the node owns.
 	//
-	// The first Beat of a node makes it known. An incarnation that another
+	// The first Heartbeat of a node makes it known. An incarnation that another
 	// instance has, alive or not yet reclaimed, is postrider.ErrConflict.
-	// A node that has not beaten for b.TTL is dead: it is listed as Silent to all
-	// until it is reclaimed, and owns its shards until then. If it beats again, it
+	// A node that has not sent a heartbeat for b.TTL is dead: it is listed as Silent to all
+	// until it is reclaimed, and owns its shards until then. If it heartbeats again, it
 	// owns nothing of what others took.
-	// A node that beats while it has its lock is dead as soon as the lock is free
+	// A node that heartbeats while it has its lock is dead as soon as the lock is free
 	// and the database was not restarted since: its shards are nobody's at once.
-	// When the lock has been free for LockGrace, and the node has not beaten, it
+	// When the lock has been free for LockGrace, and the node has not sent a heartbeat, it
 	// is listed as Gone.
-	// A node that had its lock at an earlier Beat, and has it no longer, gets no
+	// A node that had its lock at an earlier Heartbeat, and has it no longer, gets no
 	// shards and is told that it is Unlocked, unless b.Unlocked says that it goes
 	// on by its heartbeat alone.
 	// Shards in b.Release are nobody's at once. Shards without an owner go to
 	// nodes that have fewer than their share; a node that leaves takes none.
 	// No shard ever has two owners.
-	Beat(ctx context.Context, b Beat) (Roster, error)
+	Heartbeat(ctx context.Context, b Heartbeat) (Membership, error)
 
 	// Reclaim takes what a dead node held: up to limit deliveries that it had
 	// leased are due at once, their attempts recorded as lost, as Claim does.
@@ -78,8 +78,8 @@ type Nodes interface {
 	Hold(ctx context.Context, incarnation uint32, heard func(message string)) error
 }
 
-// Beat is a heartbeat.
-type Beat struct {
+// Heartbeat is a heartbeat.
+type Heartbeat struct {
 	Incarnation uint32
 	Instance    [16]byte // drawn at start: tells two nodes of one incarnation apart
 	TTL         time.Duration
@@ -88,12 +88,12 @@ type Beat struct {
 	Unlocked    bool // the node cannot get its lock: its heartbeat alone shows that it lives
 }
 
-// Roster is how the shards are shared out.
-type Roster struct {
+// Membership is how the shards are shared out.
+type Membership struct {
 	Nodes    int      // alive, and not leaving
 	Shards   []uint8  // this node's, sorted
-	Excess   int      // how many of them are above its share
+	Surplus  int      // how many of them are above its share
 	Unlocked bool     // this node has lost its lock: nothing may start until it has it again
 	Gone     []uint32 // incarnations to be reclaimed, sorted: their locks are free
-	Silent   []uint32 // incarnations to be reclaimed, sorted: they have not beaten for too long
+	Silent   []uint32 // incarnations to be reclaimed, sorted: they have not sent a heartbeat for too long
 }

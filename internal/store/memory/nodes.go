@@ -14,8 +14,8 @@ type node struct {
 	instance [16]byte
 	until    time.Time // its last heartbeat holds until then
 	leaving  bool
-	locked   bool      // it had its lock at its last Beat but for those since it lost it
-	free     time.Time // since when its lock was seen free, and it has not beaten; zero: it was not
+	locked   bool      // it had its lock at its last Heartbeat but for those since it lost it
+	free     time.Time // since when its lock was seen free, and it has not sent a heartbeat; zero: it was not
 }
 
 func (n *node) silent(now time.Time) bool { return !now.Before(n.until) }
@@ -41,8 +41,8 @@ func (s *Store) Unlock(incarnation uint32) {
 	}
 }
 
-// Beat implements [store.Nodes].
-func (s *Store) Beat(_ context.Context, b store.Beat) (store.Roster, error) {
+// Heartbeat implements [store.Nodes].
+func (s *Store) Heartbeat(_ context.Context, b store.Heartbeat) (store.Membership, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.nodes[b.Incarnation]
@@ -51,7 +51,7 @@ func (s *Store) Beat(_ context.Context, b store.Beat) (store.Roster, error) {
 		n = &node{instance: b.Instance}
 		s.nodes[b.Incarnation] = n
 	case n.instance != b.Instance:
-		return store.Roster{}, fmt.Errorf("beat of incarnation %d: another instance has it: %w", b.Incarnation, postrider.ErrConflict)
+		return store.Membership{}, fmt.Errorf("heartbeat of incarnation %d: another instance has it: %w", b.Incarnation, postrider.ErrConflict)
 	}
 	now := s.now()
 	n.until, n.leaving, n.free = now.Add(b.TTL), b.Leaving, time.Time{}
@@ -87,7 +87,7 @@ func (s *Store) watchLocksLocked(but *node, now time.Time) {
 
 // rosterLocked gives the node what it lacks of its share, and says how the
 // shards are shared out.
-func (s *Store) rosterLocked(n *node, unlocked bool, now time.Time) (r store.Roster) {
+func (s *Store) rosterLocked(n *node, unlocked bool, now time.Time) (r store.Membership) {
 	r.Unlocked = unlocked
 	for incarnation, other := range s.nodes {
 		switch {
@@ -118,7 +118,7 @@ func (s *Store) rosterLocked(n *node, unlocked bool, now time.Time) (r store.Ros
 			r.Shards = append(r.Shards, uint8(shard))
 		}
 	}
-	r.Excess = max(0, len(r.Shards)-share)
+	r.Surplus = max(0, len(r.Shards)-share)
 	return r
 }
 

@@ -115,16 +115,16 @@ func TestBehindAPoolerTheHeartbeatDecides(t *testing.T) {
 		case err := <-ended:
 			t.Fatal(err)
 		}
-		roster, err := s.Beat(t.Context(), store.Beat{Incarnation: 1, TTL: time.Minute})
-		if err != nil || roster.Unlocked || len(roster.Shards) != store.Shards {
-			t.Errorf("Beat = %+v, %v; want every shard", roster, err)
+		membership, err := s.Heartbeat(t.Context(), store.Heartbeat{Incarnation: 1, TTL: time.Minute})
+		if err != nil || membership.Unlocked || len(membership.Shards) != store.Shards {
+			t.Errorf("Heartbeat = %+v, %v; want every shard", membership, err)
 		}
 		stop()
 		holding.Wait()
 	}
-	roster, err := s.Beat(t.Context(), store.Beat{Incarnation: 2, TTL: time.Minute})
-	if err != nil || roster.Nodes != 2 || len(roster.Shards) != 0 {
-		t.Errorf("Beat of another node = %+v, %v; want that the first is alive", roster, err)
+	membership, err := s.Heartbeat(t.Context(), store.Heartbeat{Incarnation: 2, TTL: time.Minute})
+	if err != nil || membership.Nodes != 2 || len(membership.Shards) != 0 {
+		t.Errorf("Heartbeat of another node = %+v, %v; want that the first is alive", membership, err)
 	}
 	if n := log.count("the heartbeat decides"); n != 1 {
 		t.Errorf("the log says %d times that the heartbeat decides, want once", n)

@@ -12,9 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// A node that is being reclaimed waits here, before it holds the roster up for
+// A node that is being reclaimed waits here, before it holds the membership up for
 // all others. Whoever reclaims or forgets a node has this lock and never takes
-// that of the roster, so nobody waits in a circle. Walks nodes_pkey.
+// that of the membership, so nobody waits in a circle. Walks nodes_pkey.
 const lockSelfSQL = `select from nodes where incarnation = @incarnation for update`
 
 // Beats are serial in the whole cluster: what one sees, no other changes. The
@@ -22,7 +22,7 @@ const lockSelfSQL = `select from nodes where incarnation = @incarnation for upda
 const lockRosterSQL = `select pg_advisory_xact_lock(hashtext('postrider_nodes'))`
 
 // @now is from after the wait for the locks. Walks nodes_pkey.
-const beatSQL = `
+const heartbeatSQL = `
 	insert into nodes as n (incarnation, instance, seen_at, ttl, leaving, started_at, locked_on)
 	values (@incarnation, @instance, @now, @ttl, @leaving, now(), case when @locked then pg_postmaster_start_time() end)
 	on conflict (incarnation) do update
@@ -54,7 +54,7 @@ const giveUpSQL = `
 	where owner = @incarnation and (@shards::smallint[] is null or shard = any (@shards::smallint[]))`
 
 // Reads all of a table of a few rows, the node itself among them.
-const rosterSQL = `
+const membershipSQL = `
 	select n.incarnation, n.leaving, n.seen_at + n.ttl * interval '1 microsecond' <= @now, n.free_since is not null,
 		coalesce(n.free_since + @grace * interval '1 microsecond' <= @now, false)
 	from nodes n
@@ -84,22 +84,22 @@ const takeShardsSQL = `
 	where owner = @incarnation
 	order by shard`
 
-// Beat is a node's heartbeat.
-func (s *Store) Beat(ctx context.Context, b store.Beat) (store.Roster, error) {
-	var roster store.Roster
+// Heartbeat is a node's heartbeat.
+func (s *Store) Heartbeat(ctx context.Context, b store.Heartbeat) (store.Membership, error) {
+	var membership store.Membership
 	err := s.repeat(ctx, func(bool) error {
 		return s.tx(ctx, func(tx pgx.Tx) (err error) {
-			roster, err = s.beat(ctx, tx, b)
+			membership, err = s.heartbeat(ctx, tx, b)
 			return err
 		})
 	})
 	if err != nil {
-		return store.Roster{}, fmt.Errorf("beat of incarnation %d: %w", b.Incarnation, err)
+		return store.Membership{}, fmt.Errorf("heartbeat of incarnation %d: %w", b.Incarnation, err)
 	}
-	return roster, nil
+	return membership, nil
 }
 
-func (s *Store) beat(ctx context.Context, tx pgx.Tx, b store.Beat) (store.Roster, error) {
+func (s *Store) heartbeat(ctx context.Context, tx pgx.Tx, b store.Heartbeat) (store.Membership, error) {
 	args := pgx.NamedArgs{
 		"incarnation": int64(b.Incarnation), "instance": b.Instance[:], "ttl": b.TTL.Microseconds(),
 		"leaving": b.Leaving, "shards": shardNumbers(b.Release),
@@ -111,20 +111,20 @@ func (s *Store) beat(ctx context.Context, tx pgx.Tx, b store.Beat) (store.Roster
 	locks.Queue(lockRosterSQL)
 	locks.Queue(heldLocksSQL, lockArgs(b.Incarnation)).Query(held.collect)
 	if err := tx.SendBatch(ctx, locks).Close(); err != nil {
-		return store.Roster{}, fmt.Errorf("lock the roster: %w", err)
+		return store.Membership{}, fmt.Errorf("lock the membership: %w", err)
 	}
 	locked, shared := s.sessions.state(b.Incarnation, held)
 	args["now"], args["locked"], args["unlocked"] = s.clock.Now(), locked, b.Unlocked || shared
 	args["held"], args["grace"] = held.incarnations, store.LockGrace.Microseconds()
-	var r store.Roster
-	switch err := tx.QueryRow(ctx, beatSQL, args).Scan(&r.Unlocked); {
+	var r store.Membership
+	switch err := tx.QueryRow(ctx, heartbeatSQL, args).Scan(&r.Unlocked); {
 	case errors.Is(err, pgx.ErrNoRows):
-		return store.Roster{}, fmt.Errorf("another instance has it: %w", postrider.ErrConflict)
+		return store.Membership{}, fmt.Errorf("another instance has it: %w", postrider.ErrConflict)
 	case err != nil:
-		return store.Roster{}, err
+		return store.Membership{}, err
 	}
-	if err := readRoster(ctx, tx, args, &r); err != nil {
-		return store.Roster{}, fmt.Errorf("read the roster: %w", err)
+	if err := readMembership(ctx, tx, args, &r); err != nil {
+		return store.Membership{}, fmt.Errorf("read the membership: %w", err)
 	}
 	share := 0
 	if !b.Leaving {
@@ -133,28 +133,28 @@ func (s *Store) beat(ctx context.Context, tx pgx.Tx, b store.Beat) (store.Roster
 	args["share"] = share
 	if len(b.Release) > 0 {
 		if _, err := tx.Exec(ctx, giveUpSQL, args); err != nil {
-			return store.Roster{}, fmt.Errorf("give up shards: %w", err)
+			return store.Membership{}, fmt.Errorf("give up shards: %w", err)
 		}
 	}
 	args["takes"] = !r.Unlocked
 	rows, _ := tx.Query(ctx, takeShardsSQL, args)
 	owned, err := pgx.CollectRows(rows, pgx.RowTo[int16])
 	if err != nil {
-		return store.Roster{}, fmt.Errorf("take shards: %w", err)
+		return store.Membership{}, fmt.Errorf("take shards: %w", err)
 	}
 	for _, shard := range owned {
 		r.Shards = append(r.Shards, uint8(shard))
 	}
-	r.Excess = max(0, len(r.Shards)-share)
+	r.Surplus = max(0, len(r.Shards)-share)
 	return r, nil
 }
 
-// readRoster notes which locks are free, and reads who is alive.
-func readRoster(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, r *store.Roster) error {
+// readMembership notes which locks are free, and reads who is alive.
+func readMembership(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, r *store.Membership) error {
 	b := &pgx.Batch{}
 	b.Queue(watchLocksSQL, args)
 	b.Queue(freeShardsSQL)
-	b.Queue(rosterSQL, args).Query(func(rows pgx.Rows) error {
+	b.Queue(membershipSQL, args).Query(func(rows pgx.Rows) error {
 		var incarnation uint32
 		var leaving, silent, free, gone bool
 		_, err := pgx.ForEachRow(rows, []any{&incarnation, &leaving, &silent, &free, &gone}, func() error {

@@ -11,15 +11,15 @@ import (
 )
 
 // Whoever reclaims a node holds up that node alone: the other survivors, who
-// heard of the death too, go on, and so do everybody's beats.
+// heard of the death too, go on, and so do everybody's heartbeats.
 func TestNobodyWaitsForAReclaim(t *testing.T) {
 	t.Parallel()
 	dsn := freshDSN(t)
 	s, conn, watch := openAt(t, dsn), connect(t, dsn), connect(t, dsn)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	dead := store.Beat{Incarnation: 1, Instance: [16]byte{1}, TTL: time.Microsecond}
-	if _, err := s.Beat(ctx, dead); err != nil {
+	dead := store.Heartbeat{Incarnation: 1, Instance: [16]byte{1}, TTL: time.Microsecond}
+	if _, err := s.Heartbeat(ctx, dead); err != nil {
 		t.Fatal(err)
 	}
 
@@ -28,11 +28,11 @@ func TestNobodyWaitsForAReclaim(t *testing.T) {
 	}
 	var back sync.WaitGroup
 	back.Go(func() {
-		if _, err := s.Beat(ctx, dead); err != nil {
-			t.Errorf("the beat of the dead node: %v", err)
+		if _, err := s.Heartbeat(ctx, dead); err != nil {
+			t.Errorf("the heartbeat of the dead node: %v", err)
 		}
 	})
-	testkit.Eventually(t, "the dead node's beat waits for the reclaim", func() bool {
+	testkit.Eventually(t, "the dead node's heartbeat waits for the reclaim", func() bool {
 		var waiting bool
 		err := watch.QueryRow(ctx, `
 			select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`).Scan(&waiting)
@@ -42,8 +42,8 @@ func TestNobodyWaitsForAReclaim(t *testing.T) {
 	if n, err := s.Reclaim(ctx, 1, 10); n != 0 || err != nil {
 		t.Errorf("Reclaim = %d, %v, want 0 while another is at it", n, err)
 	}
-	if _, err := s.Beat(ctx, store.Beat{Incarnation: 2, Instance: [16]byte{2}, TTL: time.Hour}); err != nil {
-		t.Errorf("the beat of a survivor: %v", err)
+	if _, err := s.Heartbeat(ctx, store.Heartbeat{Incarnation: 2, Instance: [16]byte{2}, TTL: time.Hour}); err != nil {
+		t.Errorf("the heartbeat of a survivor: %v", err)
 	}
 	if _, err := conn.Exec(ctx, `rollback`); err != nil {
 		t.Error(err)

@@ -338,7 +338,7 @@ COMMENT ON COLUMN public.nodes.ttl IS 'Microseconds after seen_at at which the n
 
 COMMENT ON COLUMN public.nodes.locked_on IS 'When the server was started on which the node has its lock; null: it has none, and ttl alone decides.';
 
-COMMENT ON COLUMN public.nodes.free_since IS 'Since when other nodes have seen the lock free and the node has not beaten; null: they have not.';
+COMMENT ON COLUMN public.nodes.free_since IS 'Since when other nodes have seen the lock free and the node has not sent a heartbeat; null: they have not.';
 
 CREATE TABLE public.order_heads (
     account uuid NOT NULL,
@@ -674,7 +674,7 @@ COMMENT ON INDEX public.idempotency_keys_pkey IS 'Publish: taking a key and read
 
 COMMENT ON INDEX public.keyring_pkey IS 'Keyring and SwapKeyring. Keeps the table to its one row.';
 
-COMMENT ON INDEX public.nodes_pkey IS 'Beat, Reclaim, Forget: one node; the roster of all.';
+COMMENT ON INDEX public.nodes_pkey IS 'Heartbeat, Reclaim, Forget: one node; the membership of all.';
 
 COMMENT ON INDEX public.order_heads_pkey IS 'Publish: the upsert that gives sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
 
@@ -708,7 +708,7 @@ COMMENT ON INDEX public.queue_parked IS 'CancelDeleted: the parked rows of an en
 
 COMMENT ON INDEX public.queue_pkey IS 'Settle, Release, Cancel: one delivery. Expire: those without an order. Deliveries: by age.';
 
-COMMENT ON INDEX public.shards_pkey IS 'Beat: all of them.';
+COMMENT ON INDEX public.shards_pkey IS 'Heartbeat: all of them.';
 
 COMMENT ON INDEX public.standings_pkey IS 'Standings: those of an endpoint, newest first. Records: the last. PutStanding: a number is taken once.';
 

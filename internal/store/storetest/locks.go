@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// lock holds the member's lock, from its next Beat on, until the test ends or
+// lock holds the member's lock, from its next Heartbeat on, until the test ends or
 // the returned function is called; that waits until the lock is free.
 func (m *member) lock() (free func()) {
 	m.Helper()
@@ -32,110 +32,110 @@ func (m *member) lock() (free func()) {
 	}
 }
 
-// sees lets the member beat until the roster is as the predicate says: a store
+// sees lets the member heartbeat until the membership is as the predicate says: a store
 // may take a moment to see that a connection has ended.
-func (m *member) sees(what string, is func(store.Roster) bool) store.Roster {
+func (m *member) sees(what string, is func(store.Membership) bool) store.Membership {
 	m.Helper()
-	var roster store.Roster
+	var membership store.Membership
 	m.eventually(what, func() bool {
-		roster = m.beats()
-		return is(roster)
+		membership = m.heartbeats()
+		return is(membership)
 	})
-	return roster
+	return membership
 }
 
-func ownsAll(r store.Roster) bool { return slices.Equal(r.Shards, everyShard()) }
+func ownsAll(r store.Membership) bool { return slices.Equal(r.Shards, everyShard()) }
 
 func lockFreed(w *world) {
 	a, b := w.member(1), w.member(2)
 	free := a.lock()
-	w.same("the roster of one that has its lock", a.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
-	w.same("the roster of one that joins", b.beats(), store.Roster{Nodes: 2})
+	w.same("the membership of one that has its lock", a.heartbeats(), store.Membership{Nodes: 1, Shards: everyShard()})
+	w.same("the membership of one that joins", b.heartbeats(), store.Membership{Nodes: 2})
 	free()
-	roster := b.sees("it owns what was the dead one's", ownsAll)
-	w.same("the roster", roster, store.Roster{Nodes: 1, Shards: everyShard()})
+	membership := b.sees("it owns what was the dead one's", ownsAll)
+	w.same("the membership", membership, store.Membership{Nodes: 1, Shards: everyShard()})
 }
 
 func lockGone(w *world) {
 	a, b := w.member(1), w.member(2)
 	free := a.lock()
-	a.beats()
+	a.heartbeats()
 	free()
 	b.sees("it owns what was the dead one's", ownsAll)
 	w.passed(store.LockGrace)
-	w.same("the roster after LockGrace", b.beats(), store.Roster{Nodes: 1, Shards: everyShard(), Gone: []uint32{1}})
+	w.same("the membership after LockGrace", b.heartbeats(), store.Membership{Nodes: 1, Shards: everyShard(), Gone: []uint32{1}})
 	w.same("Reclaim", w.reclaim(1, 10), 0)
-	w.same("the roster after Reclaim", b.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
+	w.same("the membership after Reclaim", b.heartbeats(), store.Membership{Nodes: 1, Shards: everyShard()})
 }
 
 func lockLost(w *world) {
 	a, b := w.member(1), w.member(2)
 	free := a.lock()
-	a.beats()
+	a.heartbeats()
 	free()
-	a.sees("it is unlocked", func(r store.Roster) bool { return r.Unlocked })
+	a.sees("it is unlocked", func(r store.Membership) bool { return r.Unlocked })
 	b.sees("the other owns its shards", ownsAll)
 	for range 3 {
 		w.passed(store.LockGrace / 2)
-		if r := a.beats(); !r.Unlocked || len(r.Shards) > 0 {
+		if r := a.heartbeats(); !r.Unlocked || len(r.Shards) > 0 {
 			w.Errorf("unlocked %t with %d shards, want unlocked and none", r.Unlocked, len(r.Shards))
 		}
-		w.same("those that are gone", len(b.beats().Gone), 0)
+		w.same("those that are gone", len(b.heartbeats().Gone), 0)
 	}
-	w.same("Reclaim of one that beats", w.reclaim(1, 10), 0)
-	b.beats(everyShard()...)
-	w.same("the shards of one that is unlocked", a.beats().Shards, []uint8{})
+	w.same("Reclaim of one that heartbeats", w.reclaim(1, 10), 0)
+	b.heartbeats(everyShard()...)
+	w.same("the shards of one that is unlocked", a.heartbeats().Shards, []uint8{})
 }
 
 func lockBack(w *world) {
 	a := w.member(1)
 	free := a.lock()
-	a.beats()
+	a.heartbeats()
 	free()
-	a.sees("it is unlocked", func(r store.Roster) bool { return r.Unlocked })
+	a.sees("it is unlocked", func(r store.Membership) bool { return r.Unlocked })
 	a.lock()
-	w.same("the roster of one that has its lock again", a.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
+	w.same("the membership of one that has its lock again", a.heartbeats(), store.Membership{Nodes: 1, Shards: everyShard()})
 }
 
 func lockGivenUp(w *world) {
 	a, b := w.member(1), w.member(2)
 	free := a.lock()
-	a.beats()
+	a.heartbeats()
 	free()
-	a.sees("it is unlocked", func(r store.Roster) bool { return r.Unlocked })
+	a.sees("it is unlocked", func(r store.Membership) bool { return r.Unlocked })
 	a.Unlocked = true
-	w.same("the roster of one without a lock", a.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
-	w.same("the roster of another", b.beats(), store.Roster{Nodes: 2})
+	w.same("the membership of one without a lock", a.heartbeats(), store.Membership{Nodes: 1, Shards: everyShard()})
+	w.same("the membership of another", b.heartbeats(), store.Membership{Nodes: 2})
 	a.TTL = brief
-	a.beats()
+	a.heartbeats()
 	w.passed(brief)
-	w.same("the silent", b.beats().Silent, []uint32{1})
+	w.same("the silent", b.heartbeats().Silent, []uint32{1})
 }
 
 func reclaimLocked(w *world) {
 	a, b := w.member(1), w.member(2)
 	free := a.lock()
-	a.beats()
+	a.heartbeats()
 	free()
 	b.sees("it owns what was the other's", ownsAll)
 	w.same("Reclaim before LockGrace", w.reclaim(1, 10), 0)
 	a.lock()
 	w.passed(store.LockGrace)
 	w.same("Reclaim of one that has its lock again", w.reclaim(1, 10), 0)
-	w.same("the roster of the other", b.beats(), store.Roster{Nodes: 2, Shards: everyShard(), Excess: store.Shards / 2})
+	w.same("the membership of the other", b.heartbeats(), store.Membership{Nodes: 2, Shards: everyShard(), Surplus: store.Shards / 2})
 }
 
 func reclaimGone(w *world) {
 	a, b := w.member(1), w.member(2)
 	free := a.lock()
-	a.beats()
+	a.heartbeats()
 	e := w.endpoint()
 	ids := w.pending(e, 2)
 	w.claim(e, postrider.LaneFirst, 2)
 	free()
 	b.sees("it owns what was the dead one's", ownsAll)
 	w.passed(store.LockGrace)
-	w.same("the gone", b.beats().Gone, []uint32{1})
+	w.same("the gone", b.heartbeats().Gone, []uint32{1})
 	w.same("Reclaim", w.reclaim(1, 10), 2)
 	w.turn(e, ids...)
 }

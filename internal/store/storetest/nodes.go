@@ -13,23 +13,23 @@ import (
 )
 
 var nodes = []verb{
-	{"Beat", []sentence{
-		{"the first beat of a node makes it known and a lone node owns all", beatJoins},
-		{"an incarnation that another instance has is ErrConflict", beatClash},
-		{"an incarnation whose instance died is free when it is reclaimed", beatClashOfDead},
-		{"two and three nodes own their shares", beatShares},
-		{"a node that joins is given what is released, and never more than its share", beatHandsOver},
-		{"a shard that another owns is not released", beatReleasesOwn},
-		{"a node that leaves takes none and counts no more", beatLeaves},
-		{"a node that has not beaten for its TTL is silent and owns its shards until it is reclaimed", beatDead},
+	{"Heartbeat", []sentence{
+		{"the first heartbeat of a node makes it known and a lone node owns all", heartbeatJoins},
+		{"an incarnation that another instance has is ErrConflict", heartbeatClash},
+		{"an incarnation whose instance died is free when it is reclaimed", heartbeatClashOfDead},
+		{"two and three nodes own their shares", heartbeatShares},
+		{"a node that joins is given what is released, and never more than its share", heartbeatHandsOver},
+		{"a shard that another owns is not released", heartbeatReleasesOwn},
+		{"a node that leaves takes none and counts no more", heartbeatLeaves},
+		{"a node that has not sent a heartbeat for its TTL is silent and owns its shards until it is reclaimed", heartbeatDead},
 		{"a node whose lock is free is dead, and its shards are nobody's at once", lockFreed},
 		{"a node whose lock has been free for LockGrace is gone", lockGone},
-		{"a node that beats without its lock is unlocked, gets no shards, and is not gone", lockLost},
+		{"a node that heartbeats without its lock is unlocked, gets no shards, and is not gone", lockLost},
 		{"a node that has its lock again gets shards", lockBack},
 		{"a node that says that it is unlocked goes on by its heartbeat", lockGivenUp},
-		{"a node that beats again keeps what nobody took", beatBack},
-		{"a node that beats again owns nothing of what others took", beatBackTooLate},
-		{"no shard ever has two owners while nodes come, hand over and go", beatInParallel},
+		{"a node that heartbeats again keeps what nobody took", heartbeatBack},
+		{"a node that heartbeats again owns nothing of what others took", heartbeatBackTooLate},
+		{"no shard ever has two owners while nodes come, hand over and go", heartbeatInParallel},
 	}},
 	{"Reclaim", slices.Concat([]sentence{
 		{"what a dead node had leased is due at once, its attempts recorded as lost", reclaimFrees},
@@ -58,30 +58,30 @@ var nodes = []verb{
 // member is a node as the store knows it.
 type member struct {
 	*world
-	store.Beat
+	store.Heartbeat
 }
 
 func (w *world) member(incarnation uint32) *member {
-	m := &member{world: w, Beat: store.Beat{Incarnation: incarnation, TTL: long}}
+	m := &member{world: w, Heartbeat: store.Heartbeat{Incarnation: incarnation, TTL: long}}
 	m.Instance = newID[[16]byte](w)
 	return m
 }
 
-// beats gives up the shards and says what the node owns after that.
-func (m *member) beats(release ...uint8) store.Roster {
+// heartbeats gives up the shards and says what the node owns after that.
+func (m *member) heartbeats(release ...uint8) store.Membership {
 	m.Helper()
-	b := m.Beat
+	b := m.Heartbeat
 	b.Release = release
-	roster, err := m.Nodes.Beat(m.Context(), b)
+	membership, err := m.Nodes.Heartbeat(m.Context(), b)
 	m.ok(err)
-	return roster
+	return membership
 }
 
-// dies beats for the last time and lets its time pass.
+// dies heartbeats for the last time and lets its time pass.
 func (m *member) dies() {
 	m.Helper()
 	m.TTL = brief
-	m.beats()
+	m.heartbeats()
 	m.passed(brief)
 }
 
@@ -92,7 +92,7 @@ func everyShard() (all []uint8) {
 	return all
 }
 
-// shares lets the nodes beat, each giving up its excess, until nobody's share
+// shares lets the nodes heartbeat, each giving up its surplus, until nobody's share
 // changes, and returns what each of them owns. No shard has two owners, and
 // none has none.
 func (w *world) shares(members ...*member) [][]uint8 {
@@ -100,14 +100,14 @@ func (w *world) shares(members ...*member) [][]uint8 {
 	owned := make([][]uint8, len(members))
 	for range 5 {
 		for i, m := range members {
-			roster := m.beats()
-			if roster.Excess > 0 {
-				roster = m.beats(roster.Shards[:roster.Excess]...)
+			membership := m.heartbeats()
+			if membership.Surplus > 0 {
+				membership = m.heartbeats(membership.Shards[:membership.Surplus]...)
 			}
-			if !slices.IsSorted(roster.Shards) {
-				w.Errorf("the shards are not sorted: %v", roster.Shards)
+			if !slices.IsSorted(membership.Shards) {
+				w.Errorf("the shards are not sorted: %v", membership.Shards)
 			}
-			owned[i] = roster.Shards
+			owned[i] = membership.Shards
 		}
 	}
 	all := slices.Concat(owned...)
@@ -116,11 +116,11 @@ func (w *world) shares(members ...*member) [][]uint8 {
 	return owned
 }
 
-func beatJoins(w *world) {
+func heartbeatJoins(w *world) {
 	a := w.member(1)
-	want := store.Roster{Nodes: 1, Shards: everyShard()}
-	w.same("the first Beat", a.beats(), want)
-	w.same("the second Beat", a.beats(), want)
+	want := store.Membership{Nodes: 1, Shards: everyShard()}
+	w.same("the first Heartbeat", a.heartbeats(), want)
+	w.same("the second Heartbeat", a.heartbeats(), want)
 }
 
 // clashes fails the test unless another instance cannot have m's
@@ -128,28 +128,28 @@ func beatJoins(w *world) {
 func (m *member) clashes() *member {
 	m.Helper()
 	other := m.member(m.Incarnation)
-	_, err := m.Nodes.Beat(m.Context(), other.Beat)
+	_, err := m.Nodes.Heartbeat(m.Context(), other.Heartbeat)
 	m.refuses(err, postrider.ErrConflict)
 	return other
 }
 
-func beatClash(w *world) {
+func heartbeatClash(w *world) {
 	a := w.member(1)
-	a.beats()
+	a.heartbeats()
 	a.clashes()
-	w.same("the first one's Beat", a.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
+	w.same("the first one's Heartbeat", a.heartbeats(), store.Membership{Nodes: 1, Shards: everyShard()})
 }
 
-func beatClashOfDead(w *world) {
+func heartbeatClashOfDead(w *world) {
 	a := w.member(1)
 	a.dies()
 	other := a.clashes()
 	w.same("Reclaim", w.reclaim(1, 10), 0)
-	w.same("the other one's Beat", other.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
+	w.same("the other one's Heartbeat", other.heartbeats(), store.Membership{Nodes: 1, Shards: everyShard()})
 	a.clashes()
 }
 
-func beatShares(w *world) {
+func heartbeatShares(w *world) {
 	members := []*member{w.member(1), w.member(2), w.member(3)}
 	for n := 1; n <= 3; n++ {
 		share := (store.Shards + n - 1) / n
@@ -159,65 +159,65 @@ func beatShares(w *world) {
 			}
 		}
 		for _, m := range members[:n] {
-			if r := m.beats(); r.Nodes != n || r.Excess != 0 || len(r.Silent) != 0 {
-				w.Errorf("the roster has %d nodes, %d shards in excess and %d dead, want %d, 0 and 0", r.Nodes, r.Excess, len(r.Silent), n)
+			if r := m.heartbeats(); r.Nodes != n || r.Surplus != 0 || len(r.Silent) != 0 {
+				w.Errorf("the membership has %d nodes, %d shards surplus and %d dead, want %d, 0 and 0", r.Nodes, r.Surplus, len(r.Silent), n)
 			}
 		}
 	}
 }
 
-func beatHandsOver(w *world) {
+func heartbeatHandsOver(w *world) {
 	a, b := w.member(1), w.member(2)
-	a.beats()
-	w.same("the roster of one that joins", b.beats(), store.Roster{Nodes: 2})
-	roster := a.beats()
-	if roster.Nodes != 2 || roster.Excess != store.Shards/2 || len(roster.Shards) != store.Shards {
-		w.Fatalf("%d nodes, %d shards and %d in excess, want 2, 256 and 128", roster.Nodes, len(roster.Shards), roster.Excess)
+	a.heartbeats()
+	w.same("the membership of one that joins", b.heartbeats(), store.Membership{Nodes: 2})
+	membership := a.heartbeats()
+	if membership.Nodes != 2 || membership.Surplus != store.Shards/2 || len(membership.Shards) != store.Shards {
+		w.Fatalf("%d nodes, %d shards and %d surplus, want 2, 256 and 128", membership.Nodes, len(membership.Shards), membership.Surplus)
 	}
 	given := []uint8{3, 100, 255}
-	roster = a.beats(given...)
-	if roster.Excess != store.Shards/2-3 || len(roster.Shards) != store.Shards-3 {
-		w.Errorf("%d shards and %d in excess after giving three, want 253 and 125", len(roster.Shards), roster.Excess)
+	membership = a.heartbeats(given...)
+	if membership.Surplus != store.Shards/2-3 || len(membership.Shards) != store.Shards-3 {
+		w.Errorf("%d shards and %d surplus after giving three, want 253 and 125", len(membership.Shards), membership.Surplus)
 	}
-	w.same("the roster of one that was given three", b.beats(), store.Roster{Nodes: 2, Shards: given})
-	w.same("the owner's shards", slices.ContainsFunc(a.beats().Shards, func(s uint8) bool { return slices.Contains(given, s) }), false)
-	a.beats(roster.Shards[:200]...)
-	if got := len(b.beats().Shards); got != store.Shards/2 {
+	w.same("the membership of one that was given three", b.heartbeats(), store.Membership{Nodes: 2, Shards: given})
+	w.same("the owner's shards", slices.ContainsFunc(a.heartbeats().Shards, func(s uint8) bool { return slices.Contains(given, s) }), false)
+	a.heartbeats(membership.Shards[:200]...)
+	if got := len(b.heartbeats().Shards); got != store.Shards/2 {
 		w.Errorf("one that joined owns %d shards, want its share of 128", got)
 	}
 }
 
-func beatReleasesOwn(w *world) {
+func heartbeatReleasesOwn(w *world) {
 	a, b, c := w.member(1), w.member(2), w.member(3)
-	all := a.beats().Shards
-	b.beats(all...)
-	w.same("another one's shards", c.beats().Shards, []uint8{})
-	w.same("the owner's shards", a.beats().Shards, all)
+	all := a.heartbeats().Shards
+	b.heartbeats(all...)
+	w.same("another one's shards", c.heartbeats().Shards, []uint8{})
+	w.same("the owner's shards", a.heartbeats().Shards, all)
 }
 
-func beatLeaves(w *world) {
+func heartbeatLeaves(w *world) {
 	a, b := w.member(1), w.member(2)
 	owned := w.shares(a, b)
 	a.Leaving = true
-	roster := a.beats()
-	w.same("the shards of one that leaves", roster.Shards, owned[0])
-	w.same("how many nodes it sees", roster.Nodes, 1)
-	w.same("how many nodes another sees", b.beats().Nodes, 1)
-	w.same("the shards of one that has left", a.beats(owned[0]...).Shards, []uint8{})
-	w.same("the shards of the other", b.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
-	b.beats(owned[0]...)
-	w.same("the shards of one that has left", a.beats().Shards, []uint8{})
+	membership := a.heartbeats()
+	w.same("the shards of one that leaves", membership.Shards, owned[0])
+	w.same("how many nodes it sees", membership.Nodes, 1)
+	w.same("how many nodes another sees", b.heartbeats().Nodes, 1)
+	w.same("the shards of one that has left", a.heartbeats(owned[0]...).Shards, []uint8{})
+	w.same("the shards of the other", b.heartbeats(), store.Membership{Nodes: 1, Shards: everyShard()})
+	b.heartbeats(owned[0]...)
+	w.same("the shards of one that has left", a.heartbeats().Shards, []uint8{})
 }
 
-func beatDead(w *world) {
+func heartbeatDead(w *world) {
 	a, b, c := w.member(1), w.member(2), w.member(3)
 	owned := w.shares(a, b, c)
 	a.dies()
 	for range 2 {
 		for _, m := range []*member{b, c} {
-			r := m.beats()
+			r := m.heartbeats()
 			if r.Nodes != 2 || !slices.Equal(r.Silent, []uint32{1}) {
-				w.Errorf("the roster has %d nodes and the dead %v, want 2 and number 1", r.Nodes, r.Silent)
+				w.Errorf("the membership has %d nodes and the dead %v, want 2 and number 1", r.Nodes, r.Silent)
 			}
 			if slices.ContainsFunc(r.Shards, func(s uint8) bool { return slices.Contains(owned[0], s) }) {
 				w.Errorf("a dead node's shard was taken before it was reclaimed")
@@ -228,36 +228,36 @@ func beatDead(w *world) {
 	for _, shards := range w.shares(b, c) {
 		w.same("a survivor's share", len(shards), store.Shards/2)
 	}
-	w.same("the dead", b.beats().Silent, []uint32{})
+	w.same("the dead", b.heartbeats().Silent, []uint32{})
 }
 
-func beatBack(w *world) {
+func heartbeatBack(w *world) {
 	a, b := w.member(1), w.member(2)
 	owned := w.shares(a, b)
 	a.dies()
-	w.same("the dead", b.beats().Silent, []uint32{1})
+	w.same("the dead", b.heartbeats().Silent, []uint32{1})
 	a.TTL = long
-	w.same("the roster of one that is back", a.beats(), store.Roster{Nodes: 2, Shards: owned[0]})
-	w.same("the roster of the other", b.beats(), store.Roster{Nodes: 2, Shards: owned[1]})
+	w.same("the membership of one that is back", a.heartbeats(), store.Membership{Nodes: 2, Shards: owned[0]})
+	w.same("the membership of the other", b.heartbeats(), store.Membership{Nodes: 2, Shards: owned[1]})
 	w.same("Reclaim", w.reclaim(1, 10), 0)
-	w.same("the shards after it", a.beats().Shards, owned[0])
+	w.same("the shards after it", a.heartbeats().Shards, owned[0])
 }
 
-func beatBackTooLate(w *world) {
+func heartbeatBackTooLate(w *world) {
 	a, b := w.member(1), w.member(2)
 	w.shares(a, b)
 	a.dies()
 	w.reclaim(1, 10)
-	w.same("the other's shards", b.beats().Shards, everyShard())
+	w.same("the other's shards", b.heartbeats().Shards, everyShard())
 	a.TTL = long
-	w.same("the roster of one that is back", a.beats(), store.Roster{Nodes: 2})
+	w.same("the membership of one that is back", a.heartbeats(), store.Membership{Nodes: 2})
 }
 
 // owners says whose each shard is, as the nodes know it: a node has a shard
-// from the Beat that says so until just before the Beat that gives it up.
+// from the Heartbeat that says so until just before the Heartbeat that gives it up.
 type owners [store.Shards]atomic.Uint32
 
-// note takes up what a Beat said, after what was known before it.
+// note takes up what a Heartbeat said, after what was known before it.
 func (o *owners) note(m *member, before, after []uint8) {
 	for _, shard := range after {
 		if !slices.Contains(before, shard) && !o[shard].CompareAndSwap(0, m.Incarnation) {
@@ -273,20 +273,20 @@ func (o *owners) note(m *member, before, after []uint8) {
 
 // live is the life of one node: it joins, gives up what is too much, and
 // leaves.
-func (o *owners) live(m *member, beats int) {
+func (o *owners) live(m *member, heartbeats int) {
 	var have []uint8
-	b := m.Beat
-	for i := range beats + 1 {
+	b := m.Heartbeat
+	for i := range heartbeats + 1 {
 		kept := have[len(b.Release):]
-		roster, err := m.Nodes.Beat(m.Context(), b)
+		membership, err := m.Nodes.Heartbeat(m.Context(), b)
 		if err != nil {
-			m.Errorf("Beat: %v", err)
+			m.Errorf("Heartbeat: %v", err)
 			return
 		}
-		o.note(m, kept, roster.Shards)
-		have, b.Release = roster.Shards, nil
-		b.Release = have[:min(roster.Excess, len(have))]
-		if b.Leaving = i >= beats-1; b.Leaving {
+		o.note(m, kept, membership.Shards)
+		have, b.Release = membership.Shards, nil
+		b.Release = have[:min(membership.Surplus, len(have))]
+		if b.Leaving = i >= heartbeats-1; b.Leaving {
 			b.Release = have
 		}
 		for _, shard := range b.Release {
@@ -298,7 +298,7 @@ func (o *owners) live(m *member, beats int) {
 	}
 }
 
-func beatInParallel(w *world) {
+func heartbeatInParallel(w *world) {
 	var o owners
 	var life sync.WaitGroup
 	for i := range uint32(6) {
@@ -306,7 +306,7 @@ func beatInParallel(w *world) {
 		life.Go(func() { o.live(m, 10+3*int(i)) })
 	}
 	life.Wait()
-	w.same("the shards of a last node", w.member(100).beats(), store.Roster{Nodes: 1, Shards: everyShard()})
+	w.same("the shards of a last node", w.member(100).heartbeats(), store.Membership{Nodes: 1, Shards: everyShard()})
 }
 
 func (w *world) reclaim(incarnation uint32, limit int) int {
@@ -320,7 +320,7 @@ func (w *world) reclaim(incarnation uint32, limit int) int {
 func (w *world) leased(n int) (e postrider.Endpoint, items []postrider.Claimed) {
 	w.Helper()
 	a := w.member(1)
-	a.beats()
+	a.heartbeats()
 	e = w.endpoint()
 	w.pending(e, n)
 	items = w.claim(e, postrider.LaneFirst, n)
@@ -370,13 +370,13 @@ func reclaimSuspectsWhole(w *world) {
 func reclaimLimit(w *world) {
 	e, _ := w.leased(5)
 	b := w.member(2)
-	b.beats()
+	b.heartbeats()
 	for _, want := range []int{2, 2} {
 		w.same("Reclaim", w.reclaim(1, 2), want)
-		w.same("the roster before the end", b.beats(), store.Roster{Nodes: 1, Silent: []uint32{1}})
+		w.same("the membership before the end", b.heartbeats(), store.Membership{Nodes: 1, Silent: []uint32{1}})
 	}
 	w.same("the last Reclaim", w.reclaim(1, 2), 1)
-	w.same("the roster after the end", b.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
+	w.same("the membership after the end", b.heartbeats(), store.Membership{Nodes: 1, Shards: everyShard()})
 	w.same("Reclaim of what is forgotten", w.reclaim(1, 2), 0)
 	if n := len(w.claim(e, postrider.LaneFirst, 10)); n != 5 {
 		w.Errorf("%d deliveries are due, want 5", n)
@@ -385,8 +385,8 @@ func reclaimLimit(w *world) {
 
 func reclaimOthers(w *world) {
 	a, b := w.member(1), w.member(2)
-	a.beats()
-	b.beats()
+	a.heartbeats()
+	b.heartbeats()
 	e := w.endpoint()
 	ids := w.pending(e, 4)
 	w.settle(retry(w.claim(e, postrider.LaneFirst, 1)[0], long))
@@ -405,7 +405,7 @@ func reclaimOthers(w *world) {
 
 func reclaimAlive(w *world) {
 	a := w.member(1)
-	a.beats()
+	a.heartbeats()
 	e := w.endpoint()
 	w.pending(e, 2)
 	c := w.claim(e, postrider.LaneFirst, 1)[0]
@@ -417,7 +417,7 @@ func reclaimAlive(w *world) {
 	w.same("Reclaim of one that is not known", w.reclaim(9, 10), 0)
 	w.turn(e)
 	w.same("Settle", w.settle(delivered(c), delivered(claims.Items[0])), []store.Settled{{}, {}})
-	w.same("the roster", a.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
+	w.same("the membership", a.heartbeats(), store.Membership{Nodes: 1, Shards: everyShard()})
 }
 
 func reclaimInParallel(w *world) {
@@ -466,7 +466,7 @@ func reclaimStale(w *world) {
 
 func reclaimOrdered(w *world) {
 	a := w.member(1)
-	a.beats()
+	a.heartbeats()
 	e := w.endpoint()
 	ids := w.line(e, "o", postrider.PauseOnDead, 2)
 	w.turn(e, ids[0])
@@ -477,19 +477,19 @@ func reclaimOrdered(w *world) {
 
 func forgetFrees(w *world) {
 	a, b := w.member(1), w.member(2)
-	a.beats()
-	b.beats()
+	a.heartbeats()
+	b.heartbeats()
 	w.ok(w.Forget(w.Context(), 1))
-	w.same("the other's roster", b.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
-	w.same("the roster of one that is back", a.beats(), store.Roster{Nodes: 2})
+	w.same("the other's membership", b.heartbeats(), store.Membership{Nodes: 1, Shards: everyShard()})
+	w.same("the membership of one that is back", a.heartbeats(), store.Membership{Nodes: 2})
 }
 
 func forgetIncarnation(w *world) {
 	a := w.member(1)
-	a.beats()
+	a.heartbeats()
 	other := a.clashes()
 	w.ok(w.Forget(w.Context(), 1))
-	w.same("the other one's roster", other.beats(), store.Roster{Nodes: 1, Shards: everyShard()})
+	w.same("the other one's membership", other.heartbeats(), store.Membership{Nodes: 1, Shards: everyShard()})
 }
 
 // listener hears messages until the test ends.

@@ -171,9 +171,9 @@ create table nodes (
 );
 comment on table nodes is 'The nodes that are alive, and the dead ones that nobody has reclaimed yet.';
 comment on column nodes.locked_on is 'When the server was started on which the node has its lock; null: it has none, and ttl alone decides.';
-comment on column nodes.free_since is 'Since when other nodes have seen the lock free and the node has not beaten; null: they have not.';
+comment on column nodes.free_since is 'Since when other nodes have seen the lock free and the node has not sent a heartbeat; null: they have not.';
 comment on column nodes.ttl is 'Microseconds after seen_at at which the node is dead.';
-comment on index nodes_pkey is 'Beat, Reclaim, Forget: one node; the roster of all.';
+comment on index nodes_pkey is 'Heartbeat, Reclaim, Forget: one node; the membership of all.';
 
 create table clock (
     ahead   bigint not null,
@@ -190,7 +190,7 @@ create table shards (
     owner bigint
 );
 comment on table shards is 'The 256 parts of the endpoints, and the incarnation that owns each; null: nobody does.';
-comment on index shards_pkey is 'Beat: all of them.';
+comment on index shards_pkey is 'Heartbeat: all of them.';
 insert into shards (shard) select generate_series(0, 255);
 
 -- What came in. Here and below the primary key is made after the other indexes:

@@ -1,0 +1,73 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/schedule"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// attemptAll makes an attempt, and then serves as a worker for later ones: its
+// stack has grown to what they need.
+func (d *Dispatcher) attemptAll(ctx context.Context, delivery *schedule.Delivery) {
+	for {
+		d.attempt(ctx, delivery)
+		select {
+		case delivery = <-d.work:
+		case <-d.done:
+			return
+		}
+	}
+}
+
+// attempt makes one attempt and posts its result. A panic costs the attempt and
+// not the node.
+func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
+	started := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			d.opts.Log.ErrorContext(ctx, "attempt panicked", "delivery", delivery.Claimed, "panic", p, "stack", string(debug.Stack()))
+			delivery.Result = postrider.Attempt{
+				Outcome: postrider.OutcomeBroken, Error: "internal", StartedAt: d.queue.Clock().Wall(), Duration: time.Since(started),
+			}
+		}
+		d.post(schedule.Attempted{Delivery: delivery})
+	}()
+	delivery.Result = d.sender.Send(bounded{ctx, started.Add(delivery.Timeout)}, delivery.Claimed, *delivery.To)
+}
+
+// bounded is a context that says when an attempt has to be over. It ends only
+// when the attempts are cut: a [Sender] has timers of its own.
+type bounded struct {
+	context.Context //nolint:containedctx // it is one
+
+	at time.Time
+}
+
+// Deadline returns when the attempt has to be over.
+func (b bounded) Deadline() (time.Time, bool) { return b.at, true }
+
+// logAttempt writes the canonical line of an attempt.
+func logAttempt(ctx context.Context, log *slog.Logger, s store.Settlement, r store.Settled) {
+	level := slog.LevelInfo
+	switch {
+	case s.Transition.To == postrider.Dead, r.Stale:
+		level = slog.LevelWarn
+	case !log.Enabled(ctx, level):
+		return
+	}
+	log.LogAttrs(ctx, level, "delivery attempted",
+		slog.Any("delivery", s.Claimed),
+		slog.String("outcome", string(s.Attempt.Outcome)),
+		slog.Int("status_code", s.Attempt.StatusCode),
+		slog.Int64("duration_ms", s.Attempt.Duration.Milliseconds()),
+		slog.String("error", s.Attempt.Error),
+		slog.String("status", string(s.Transition.To)),
+		slog.String("reason", s.Transition.Reason),
+		slog.Int64("retry_in_ms", s.Transition.After.Milliseconds()),
+		slog.Bool("stale", r.Stale))
+}

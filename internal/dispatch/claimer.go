@@ -1,0 +1,142 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/schedule"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// runClaimer makes the claims that the core asks for, one at a time.
+func (d *Dispatcher) runClaimer(ctx context.Context) {
+	// A claim under way when ctx ends is finished, so that its leases are known.
+	work := context.WithoutCancel(ctx)
+	claim := func(c *store.Claim) (store.Claims, error) {
+		limited, cancel := context.WithTimeoutCause(work, callTimeout, errCallTimeout)
+		defer cancel()
+		return d.queue.Claim(limited, *c)
+	}
+	for {
+		select {
+		case c := <-d.claims:
+			asked := time.Now()
+			got, err := claim(c)
+			if err != nil {
+				d.opts.Log.WarnContext(ctx, "deliveries not claimed", "error", err)
+				d.progress.failed(err)
+			}
+			d.post(schedule.Claimed{Claim: c, Got: got, Err: err, AskedAt: asked})
+		case <-d.done:
+			return
+		}
+	}
+}
+
+// runScanner looks at the whole queue now and then, which finds work that no input
+// named, above all after a start. With other nodes it also polls for what they
+// published.
+func (d *Dispatcher) runScanner(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	poll := time.NewTicker(d.opts.Cluster.Poll)
+	defer poll.Stop()
+	loaded := d.opts.Cluster.Nodes != nil // else the circuits come with the shards
+	for {
+		var err error
+		scanned := true
+		select {
+		case <-timer.C:
+			if !loaded {
+				err = d.loadOwnCircuits(ctx)
+				loaded = err == nil
+			}
+			if err == nil {
+				err = d.scan(ctx, store.Due{})
+			}
+		case <-d.cluster.gained:
+			err = d.scan(ctx, store.Due{})
+		case <-poll.C:
+			err, scanned = d.pollNew(ctx), false
+		case <-d.cluster.missed:
+			err, scanned = d.pollNew(ctx), false
+		case <-ctx.Done():
+			return
+		}
+		switch {
+		case err != nil && ctx.Err() == nil:
+			d.opts.Log.WarnContext(ctx, "queue not scanned", "error", err)
+			d.progress.failed(err)
+			timer.Reset(min(d.opts.Scan, 5*time.Second))
+		case scanned:
+			timer.Reset(d.opts.Scan)
+		}
+	}
+}
+
+// loadOwnCircuits loads all circuits, on a node that is alone. Until it succeeds
+// nothing is scanned: an open circuit must not be taken for closed.
+func (d *Dispatcher) loadOwnCircuits(ctx context.Context) error {
+	known, err := d.loadCircuits(ctx, nil)
+	if err == nil {
+		d.post(schedule.Circuits{Circuits: known})
+	}
+	return err
+}
+
+// loadCircuits returns the circuits that ever changed, of some shards or, with
+// nil, of all.
+func (d *Dispatcher) loadCircuits(ctx context.Context, of *schedule.ShardSet) (known []postrider.Circuit, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
+	defer cancel()
+	q := store.CircuitQuery{Limit: 1000}
+	for {
+		page, err := d.queue.Circuits(ctx, q)
+		if err != nil {
+			return nil, fmt.Errorf("load circuits: %w", err)
+		}
+		for _, c := range page {
+			if of == nil || of[store.Shard(c.Endpoint)] {
+				known = append(known, c)
+			}
+		}
+		if len(page) < q.Limit {
+			return known, nil
+		}
+		q.After = page[len(page)-1].Endpoint
+	}
+}
+
+// pollNew looks at what is new in the queue, while there are other nodes.
+func (d *Dispatcher) pollNew(ctx context.Context) error {
+	if !d.cluster.others.Load() {
+		return nil
+	}
+	// Commits become visible a little out of the order of their ids.
+	const late = 10 * time.Second
+	clock := d.queue.Clock()
+	if clock.SteppedWithin(d.opts.Cluster.Poll + late) {
+		return d.scan(ctx, store.Due{}) // ids of before the step may be larger than those of now
+	}
+	since := clock.Wall().Add(-d.opts.Cluster.Poll - late)
+	return d.scan(ctx, store.Due{NewerThan: postrider.MakeID[postrider.DeliveryID](since, [10]byte{})})
+}
+
+func (d *Dispatcher) scan(ctx context.Context, q store.Due) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
+	defer cancel()
+	q.Max = 1000 // endpoints a page
+	for {
+		lanes, err := d.queue.Due(ctx, q)
+		if err != nil {
+			return fmt.Errorf("scan queue: %w", err)
+		}
+		if len(lanes) == 0 {
+			return nil
+		}
+		d.post(schedule.Due{Lanes: lanes, New: !q.NewerThan.IsZero()})
+		q.After = lanes[len(lanes)-1].Endpoint
+	}
+}

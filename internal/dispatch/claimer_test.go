@@ -1,0 +1,42 @@
+package dispatch_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/dispatch"
+	"github.com/postrider/postrider/internal/store"
+)
+
+func TestANodeThatCannotLoadItsCircuitsTakesNoneForClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		id := r.endpoint(nil)
+		_, err := r.store.PutCircuit(t.Context(), store.PutCircuit{Circuit: postrider.Circuit{
+			Endpoint: id, Status: postrider.CircuitOpen, OpenedAt: time.Now(), ProbeAt: time.Now().Add(time.Hour), Cooldown: time.Hour,
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.publish(id, 1, false)
+		l := &line{Store: r.store, calls: map[string]int{}, fails: map[string]bool{"circuits": true}}
+		r.queue = l
+		stop := r.run(dispatch.Options{})
+		time.Sleep(20 * time.Second)
+		l.set(func(l *line) { l.fails["circuits"] = false })
+		time.Sleep(time.Minute)
+		if n := len(r.requests()); n != 0 || l.count("circuits") < 3 {
+			t.Errorf("%d requests to an endpoint whose circuit is open, after %d tries to load circuits; want none after 3 or more", n, l.count("circuits"))
+		}
+		time.Sleep(time.Hour)
+		if n := len(r.requests()); n != 1 {
+			t.Errorf("%d requests after the cooldown, want the probe", n)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

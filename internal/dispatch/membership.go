@@ -1,0 +1,300 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/schedule"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// cluster is what this node knows of the other nodes.
+type cluster struct {
+	instance [16]byte // drawn at start; tells two nodes of one incarnation apart
+	lock     nodeLock
+	wakeUps  *wakeUps
+
+	others       atomic.Bool                       // there are other nodes; set by each heartbeat
+	owned        atomic.Pointer[schedule.ShardSet] // as of the last heartbeat; nil: there was none
+	heartbeatNow chan struct{}                     // signal: the membership has changed
+	gained       chan struct{}                     // signal: this node has new shards, or a dead node was reclaimed
+	missed       chan struct{}                     // signal: wake-ups for this node were missed, or not named
+	dead         chan []uint32                     // incarnations to be reclaimed
+
+	deadBefore []uint32 // at the last heartbeat; of runMembership alone
+}
+
+func newCluster() *cluster {
+	c := &cluster{
+		wakeUps:      newWakeUps(),
+		heartbeatNow: newSignal(), gained: newSignal(), missed: newSignal(), dead: make(chan []uint32, 1),
+	}
+	c.lock.tried, c.lock.since = make(chan struct{}), time.Now()
+	_, _ = rand.Read(c.instance[:]) // never fails
+	return c
+}
+
+// nodeLock is whether this node has its lock.
+type nodeLock struct {
+	tried chan struct{} // closed when the lock was taken, or could not be, for the first time
+
+	mu     sync.Mutex
+	once   bool      // tried is closed
+	held   bool      // the lock is held
+	since  time.Time // when held changed, or the node started
+	losses int       // how often the lock was lost
+}
+
+// set notes that the lock is held, or is not.
+func (l *nodeLock) set(held bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.once {
+		l.once = true
+		close(l.tried)
+	}
+	if l.held == held {
+		return
+	}
+	l.held, l.since = held, time.Now()
+	if !held {
+		l.losses++
+	}
+}
+
+// state returns how often the lock was lost, and since when it has not been held;
+// zero: it is held.
+func (l *nodeLock) state() (losses int, without time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.held {
+		without = l.since
+	}
+	return l.losses, without
+}
+
+// join makes this node known before it starts anything; with its lock, so that
+// its death is seen from then on.
+func (d *Dispatcher) join(ctx context.Context) error {
+	if d.opts.Cluster.Nodes == nil {
+		return nil
+	}
+	limit := time.NewTimer(d.opts.Cluster.TTL)
+	defer limit.Stop()
+	select {
+	case <-d.cluster.lock.tried:
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	_, err := d.sendHeartbeat(ctx, store.Heartbeat{})
+	if errors.Is(err, postrider.ErrConflict) {
+		return fmt.Errorf("join: incarnation %d is another node's: %w", d.opts.Cluster.Incarnation, err)
+	}
+	return nil // a store that is away is waited for
+}
+
+func (d *Dispatcher) sendHeartbeat(ctx context.Context, h store.Heartbeat) (store.Membership, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.opts.Cluster.TTL, errCallTimeout)
+	defer cancel()
+	h.Incarnation, h.Instance, h.TTL = d.opts.Cluster.Incarnation, d.cluster.instance, d.opts.Cluster.TTL
+	return d.opts.Cluster.Nodes.Heartbeat(ctx, h)
+}
+
+// runMembership sends heartbeats, takes the shards that it is given, gives up
+// surplus ones, and has dead nodes reclaimed, until the loop has ended. Then the
+// node leaves, so that nobody waits for it.
+func (d *Dispatcher) runMembership(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	steady := time.Now() // since when every heartbeat was in time
+	last := steady
+	for {
+		select {
+		case <-timer.C:
+		case <-d.cluster.heartbeatNow:
+		case <-d.done:
+			d.leave(ctx)
+			return
+		}
+		interval := d.opts.Cluster.Heartbeat
+		if d.ending.Load() {
+			interval /= 10 // each shard goes as soon as it can
+		}
+		asked := time.Now()
+		if asked.Sub(last) > d.opts.Cluster.TTL {
+			steady = asked
+		}
+		membership, err := d.heartbeat(ctx, asked)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			d.opts.Log.WarnContext(ctx, "heartbeat not stored", "error", err)
+			d.progress.failed(err)
+		case err == nil:
+			last = asked
+			dead := membership.Gone
+			// After the store was away for all nodes, the others get the time to come back.
+			if asked.Sub(steady) > d.opts.Cluster.TTL {
+				dead = append(dead, membership.Silent...)
+			}
+			if len(dead) > 0 {
+				select {
+				case d.cluster.dead <- dead:
+				default: // runReclaimer is at work on them
+				}
+			}
+		}
+		timer.Reset(interval)
+	}
+}
+
+// heartbeat sends one heartbeat and takes up the membership that it returns. A
+// node that has lost its lock owns nothing until a heartbeat after it has the lock
+// again.
+func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Membership, error) {
+	response := make(chan []uint8, 1)
+	var surplus []uint8
+	if d.post(surplusAsked{response}) {
+		select {
+		case surplus = <-response:
+		case <-d.done:
+		}
+	}
+	losses, without := d.cluster.lock.state()
+	m, err := d.sendHeartbeat(ctx, store.Heartbeat{
+		Release: surplus, Leaving: d.ending.Load(),
+		Unlocked: !without.IsZero() && asked.Sub(without) > d.opts.Cluster.TTL,
+	})
+	if err != nil {
+		return m, err
+	}
+	until := asked.Add(d.opts.Cluster.TTL)
+	if now, _ := d.cluster.lock.state(); m.Unlocked || now != losses {
+		until = time.Time{}
+	}
+	had, has := d.cluster.owned.Load(), new(schedule.ShardSet)
+	gained := false
+	for _, shard := range m.Shards {
+		has[shard] = true
+		gained = gained || had == nil || !had[shard]
+	}
+	var known []postrider.Circuit
+	if gained {
+		if known, err = d.loadCircuits(ctx, has); err != nil {
+			return m, err
+		}
+	}
+	d.cluster.owned.Store(has)
+	d.cluster.others.Store(m.Nodes > 1)
+	d.post(schedule.Membership{Shards: m.Shards, Surplus: m.Surplus, Until: until, Circuits: known})
+	if gained || d.cluster.reclaimed(m) {
+		signal(d.cluster.gained)
+	}
+	if len(surplus) > 0 || gained {
+		d.notify(ctx, verbMembership)
+	}
+	return m, nil
+}
+
+// reclaimed reports whether nodes that were dead at the last heartbeat are no
+// longer: their deliveries are due again, at any node.
+func (c *cluster) reclaimed(m store.Membership) bool {
+	dead := slices.Concat(m.Gone, m.Silent)
+	some := slices.ContainsFunc(c.deadBefore, func(incarnation uint32) bool { return !slices.Contains(dead, incarnation) })
+	c.deadBefore = dead
+	return some
+}
+
+// runReclaimer takes over from dead nodes, while this one goes on to send
+// heartbeats.
+func (d *Dispatcher) runReclaimer(ctx context.Context) {
+	for {
+		select {
+		case dead := <-d.cluster.dead:
+			if d.reclaim(ctx, dead) {
+				signal(d.cluster.heartbeatNow)
+			}
+		case <-d.done:
+			return
+		}
+	}
+}
+
+// reclaim takes over what dead nodes had leased, and reports whether all of it
+// succeeded.
+func (d *Dispatcher) reclaim(ctx context.Context, dead []uint32) bool {
+	const limit = 5000
+	all := true
+	for _, incarnation := range dead {
+		for {
+			n, err := d.reclaimSome(ctx, incarnation, limit)
+			if err != nil {
+				d.opts.Log.WarnContext(ctx, "dead node not reclaimed", "incarnation", incarnation, "error", err)
+				all = false
+				break
+			}
+			d.opts.Log.WarnContext(ctx, "dead node reclaimed", "incarnation", incarnation, "deliveries", n)
+			if n < limit {
+				break
+			}
+		}
+	}
+	if all {
+		d.notify(ctx, verbMembership)
+	}
+	return all
+}
+
+func (d *Dispatcher) reclaimSome(ctx context.Context, incarnation uint32, limit int) (int, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
+	defer cancel()
+	return d.opts.Cluster.Nodes.Reclaim(ctx, incarnation, limit)
+}
+
+// leave ends this node's membership. A node that leaves attempts to their leases
+// does not: it is left to be reclaimed.
+func (d *Dispatcher) leave(ctx context.Context) {
+	if d.left.Load() > 0 {
+		return
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
+	defer cancel()
+	if err := d.opts.Cluster.Nodes.Forget(limited, d.opts.Cluster.Incarnation); err != nil {
+		d.opts.Log.WarnContext(ctx, "shards not given up", "error", err)
+		return
+	}
+	d.notify(ctx, verbMembership)
+}
+
+// runLock holds this node's lock and receives wake-ups, until ctx ends. While
+// the connection is lost the node starts nothing, and polls for what it missed.
+func (d *Dispatcher) runLock(ctx context.Context) {
+	const minWait, maxWait = 50 * time.Millisecond, time.Second
+	var wait time.Duration
+	for ctx.Err() == nil {
+		err := d.opts.Cluster.Nodes.Hold(ctx, d.opts.Cluster.Incarnation, func(message string) {
+			if message == "" {
+				wait = 0
+				d.cluster.lock.set(true)
+			}
+			d.onWakeUp(message)
+		})
+		d.cluster.lock.set(false)
+		d.post(schedule.LockLost{})
+		if ctx.Err() != nil {
+			return
+		}
+		d.opts.Log.WarnContext(ctx, "lock of this node not held", "error", err, "again_in", wait.String())
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+		wait = min(max(2*wait, minWait), maxWait)
+	}
+}

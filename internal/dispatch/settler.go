@@ -1,0 +1,131 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/schedule"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// maxGroup is how many settlements one commit has at most.
+const maxGroup = 500
+
+// runSettler commits settlements and releases in groups: what is at hand is
+// committed at once, and what is added meanwhile is the next group. A group that is
+// not large waits for more after the last commit ([schedule.BatchDelay]). It ends when ctx does, or
+// when ended is closed and nothing is left.
+func (d *Dispatcher) runSettler(ctx context.Context, ended <-chan struct{}) {
+	var next time.Time // no group that is not large is committed before
+	for open := true; open; {
+		select {
+		case <-d.settlements.signal:
+		case <-ended:
+			open = false
+		case <-ctx.Done():
+			return
+		}
+		if d.settlements.size()+d.releases.size() < maxGroup/2 {
+			select {
+			case <-time.After(time.Until(next)):
+			case <-d.done:
+			}
+		}
+		begun := time.Now()
+		settlements := d.settlements.take()
+		for len(settlements) > 0 {
+			n := min(len(settlements), maxGroup)
+			d.settleGroup(ctx, settlements[:n])
+			settlements = settlements[n:]
+		}
+		d.release(ctx, d.releases.take())
+		next = time.Now().Add(schedule.BatchDelay(time.Since(begun)))
+	}
+}
+
+// settleGroup commits a group. If the store refuses one of its settlements, the
+// others must not pay for it: the group is halved until that one is alone, and its lease
+// ends.
+func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) {
+	var results []store.Settled
+	err := d.retryWhileBusy(ctx, func(ctx context.Context) (err error) {
+		results, err = d.queue.Settle(ctx, group)
+		return err
+	})
+	switch {
+	case err == nil:
+		for i, s := range group {
+			logAttempt(ctx, d.opts.Log, s, results[i])
+		}
+		d.post(schedule.Settled{Settlements: group, Results: results})
+	case ctx.Err() != nil:
+	case len(group) > 1:
+		d.settleGroup(ctx, group[:len(group)/2])
+		d.settleGroup(ctx, group[len(group)/2:])
+	default:
+		d.opts.Log.ErrorContext(ctx, "attempt not settled", "delivery", group[0].Claimed, "error", err)
+		d.post(schedule.Settled{Settlements: group, Results: []store.Settled{{Stale: true}}})
+	}
+}
+
+func (d *Dispatcher) release(ctx context.Context, releases []schedule.Release) {
+	if len(releases) == 0 {
+		return
+	}
+	leases := make([]store.Lease, 0, len(releases))
+	for _, r := range releases {
+		leases = append(leases, r.Lease)
+	}
+	err := d.retryWhileBusy(ctx, func(ctx context.Context) error { return d.queue.Release(ctx, leases) })
+	if err != nil { // the leases will end
+		d.opts.Log.ErrorContext(ctx, "leases not released", "leases", len(leases), "error", err)
+	}
+	d.post(schedule.Released{Releases: releases})
+}
+
+// storeCircuit stores a circuit that changed.
+func (d *Dispatcher) storeCircuit(ctx context.Context, change schedule.CircuitChange) {
+	stored, circuit := postrider.Circuit{}, change.Circuit
+	err := d.retryWhileBusy(ctx, func(ctx context.Context) (err error) {
+		stored, err = d.queue.PutCircuit(ctx, store.PutCircuit{Circuit: circuit})
+		return err
+	})
+	switch {
+	case err == nil && change.Notable:
+		logCircuit(ctx, d.opts.Log, stored)
+	case err == nil:
+	case !errors.Is(err, postrider.ErrConflict) && !errors.Is(err, postrider.ErrNotFound):
+		d.opts.Log.ErrorContext(ctx, "circuit not stored", "endpoint", circuit.Endpoint.String(), "error", err)
+	}
+	if stored.Endpoint.IsZero() {
+		stored = circuit
+	}
+	d.post(schedule.CircuitStored{Circuit: stored, Err: err})
+}
+
+// logCircuit logs what an operator wants to know of a circuit that changed.
+func logCircuit(ctx context.Context, log *slog.Logger, c postrider.Circuit) {
+	level := slog.LevelInfo
+	if c.Status == postrider.CircuitOpen {
+		level = slog.LevelWarn
+	}
+	log.LogAttrs(ctx, level, "circuit changed",
+		slog.String("endpoint", c.Endpoint.String()),
+		slog.String("status", string(c.Status)),
+		slog.String("reason", c.Reason),
+		slog.Int64("cooldown_ms", c.Cooldown.Milliseconds()))
+}
+
+// disable disables an endpoint that answered 410.
+func (d *Dispatcher) disable(ctx context.Context, id postrider.EndpointID) {
+	err := d.retryWhileBusy(ctx, func(ctx context.Context) error {
+		return d.endpoints.Disable(ctx, id, postrider.ReasonGone)
+	})
+	if err != nil {
+		d.opts.Log.ErrorContext(ctx, "endpoint not disabled", "endpoint", id.String(), "error", err)
+		d.post(schedule.NotDisabled{Endpoint: id}) // its next 410 disables it
+	}
+}

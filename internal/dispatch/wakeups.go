@@ -1,0 +1,176 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/routing"
+	"github.com/postrider/postrider/internal/schedule"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// The messages between nodes: the sender's incarnation, a verb, and its
+// arguments. They are wake-ups and may be lost, so a message that cannot be read is ignored.
+const (
+	verbMembership = "membership" // a node joined, left or freed shards
+	verbNew        = "new"        // endpoint/lane: lanes that got new deliveries
+	verbPoll       = "poll"       // more lanes got new deliveries than can be named
+	verbLook       = "look"       // endpoint: something of it is due that is not new
+)
+
+// A message names at most lanesNamed lanes, in 4.6 KB of the 8 KB that PostgreSQL
+// carries. At once maxLanes lanes and maxLooks endpoints are named. For more lanes
+// the other nodes poll, and a scan finds the other endpoints.
+const (
+	lanesNamed = 128
+	maxLanes   = 4 * lanesNamed
+	maxLooks   = 50
+)
+
+// wakeUps are the pending wake-ups for other nodes.
+type wakeUps struct {
+	pending chan struct{} // signal: there are some
+
+	mu    sync.Mutex
+	lanes map[store.DueLane]struct{}
+	looks []postrider.EndpointID
+}
+
+func newWakeUps() *wakeUps {
+	return &wakeUps{pending: newSignal(), lanes: map[store.DueLane]struct{}{}}
+}
+
+// add adds lanes with new deliveries, and endpoints to look at.
+func (w *wakeUps) add(lanes []store.DueLane, looks []postrider.EndpointID) {
+	if len(lanes)+len(looks) == 0 {
+		return
+	}
+	w.mu.Lock()
+	for _, l := range lanes {
+		if len(w.lanes) <= maxLanes {
+			l.In = 0 // the other node looks when it is due
+			w.lanes[l] = struct{}{}
+		}
+	}
+	for _, id := range looks {
+		if !slices.Contains(w.looks, id) && len(w.looks) < maxLooks {
+			w.looks = append(w.looks, id)
+		}
+	}
+	w.mu.Unlock()
+	signal(w.pending)
+}
+
+// take removes all pending wake-ups and returns the messages for them.
+func (w *wakeUps) take() (messages []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.lanes) > maxLanes {
+		messages = append(messages, verbPoll)
+	} else {
+		for some := range slices.Chunk(slices.Collect(maps.Keys(w.lanes)), lanesNamed) {
+			text := []byte(verbNew)
+			for _, l := range some {
+				text = fmt.Appendf(text, " %s/%s", l.Endpoint, l.Lane)
+			}
+			messages = append(messages, string(text))
+		}
+	}
+	if len(w.looks) > 0 {
+		text := []byte(verbLook)
+		for _, id := range w.looks {
+			text = fmt.Appendf(text, " %s", id)
+		}
+		messages = append(messages, string(text))
+	}
+	clear(w.lanes)
+	w.looks = nil
+	return messages
+}
+
+// runNotifier sends pending wake-ups to the other nodes, in at most twenty messages
+// a second.
+func (d *Dispatcher) runNotifier(ctx context.Context) {
+	const interval = 50 * time.Millisecond
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-pause.C:
+		case <-d.done:
+			return
+		}
+		select {
+		case <-d.cluster.wakeUps.pending:
+		case <-d.done:
+			return
+		}
+		messages := d.cluster.wakeUps.take()
+		for _, message := range messages {
+			d.notify(ctx, message)
+		}
+		pause.Reset(time.Duration(len(messages)) * interval)
+	}
+}
+
+// notify sends a message to the other nodes. If it is lost, polling finds what it
+// was about.
+func (d *Dispatcher) notify(ctx context.Context, message string) {
+	if d.opts.Cluster.PollOnly || !d.cluster.others.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
+	defer cancel()
+	if err := d.opts.Cluster.Nodes.Wake(ctx, fmt.Sprintf("%08x %s", d.opts.Cluster.Incarnation, message)); err != nil {
+		d.opts.Log.DebugContext(ctx, "other nodes not woken", "error", err)
+	}
+}
+
+// onWakeUp acts on a message. The empty one comes from the store: messages may
+// have been missed.
+func (d *Dispatcher) onWakeUp(message string) {
+	if message == "" {
+		signal(d.cluster.missed)
+		signal(d.cluster.heartbeatNow)
+		return
+	}
+	from, text, _ := strings.Cut(message, " ")
+	if d.opts.Cluster.PollOnly || from == fmt.Sprintf("%08x", d.opts.Cluster.Incarnation) {
+		return
+	}
+	verb, arguments, _ := strings.Cut(text, " ")
+	switch verb {
+	case verbMembership:
+		signal(d.cluster.heartbeatNow)
+	case verbNew:
+		d.post(schedule.Due{Lanes: parseLanes(arguments), New: true})
+	case verbPoll:
+		signal(d.cluster.missed)
+	case verbLook:
+		owned := d.cluster.owned.Load()
+		for name := range strings.FieldsSeq(arguments) {
+			id, err := postrider.ParseID[postrider.EndpointID](name)
+			if err == nil && owned != nil && owned[store.Shard(id)] {
+				d.post(endpointChanged{routing.Change{Endpoint: id, Due: true}})
+			}
+		}
+	}
+}
+
+// parseLanes reads the arguments of [verbNew].
+func parseLanes(text string) (lanes []store.DueLane) {
+	for name := range strings.FieldsSeq(text) {
+		id, lane, _ := strings.Cut(name, "/")
+		endpoint, err := postrider.ParseID[postrider.EndpointID](id)
+		if err == nil && slices.Contains(postrider.Lanes, postrider.Lane(lane)) {
+			lanes = append(lanes, store.DueLane{Endpoint: endpoint, Lane: postrider.Lane(lane)})
+		}
+	}
+	return lanes
+}

@@ -1,0 +1,151 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Actions are what the dispatcher is to carry out.
+type Actions struct {
+	Send     []*Delivery            // to start an attempt for
+	Settle   []store.Settlement     // to commit; [Settled] follows
+	Release  []Release              // leases to give back; [Released] follows
+	Claim    *store.Claim           // to make; [Claimed] follows; nil: none
+	Circuits []CircuitChange        // to store, in this order for each endpoint; [CircuitStored] follows each
+	Disable  []postrider.EndpointID // they answered 410; [NotDisabled] follows where that fails
+
+	Notify []store.DueLane        // lanes of other nodes' endpoints that got new deliveries here
+	LookAt []postrider.EndpointID // endpoints of other nodes that have something due
+
+	Lag         time.Duration // how long the node needs for the backlog that is its own fault
+	BulkWaiting int           // endpoints whose bulk waits for the rate, or leased bulk deliveries, whichever are more
+	WakeAt      time.Time     // when to call Decide at the latest; zero: when there is an input
+	Progress    bool          // something started, was answered or committed, or nothing is due
+}
+
+// Delivery is a delivery under a lease of this node.
+type Delivery struct {
+	postrider.Claimed
+
+	To      *store.EndpointSnapshot // the endpoint when the attempt started; nil: it has not
+	Timeout time.Duration           // of the attempt; set when it starts
+	Probe   bool                    // the attempt is the probe of a circuit; set when it starts
+	Result  postrider.Attempt       // set by the dispatcher before [Attempted]
+
+	leasedUntil time.Time
+}
+
+// Release is a lease to give back.
+type Release struct {
+	store.Lease
+
+	endpoint postrider.EndpointID
+	lane     int
+	shard    uint8
+}
+
+// CircuitChange is a circuit to store.
+type CircuitChange struct {
+	postrider.Circuit
+
+	Notable bool // its status or cooldown changed, which an operator wants to know
+}
+
+// Input is something that happened. The types of this file implement it.
+type Input interface {
+	apply(c *Core, now time.Time)
+}
+
+type (
+	// Claimed says that a claim came back.
+	Claimed struct {
+		Claim   *store.Claim
+		Got     store.Claims
+		Err     error     // Got is empty then
+		AskedAt time.Time // when the claim was sent: its leases began later
+	}
+
+	// Attempted says that an attempt is over. Its Result is set.
+	Attempted struct{ Delivery *Delivery }
+
+	// Settled says that a group of settlements is committed.
+	Settled struct {
+		Settlements []store.Settlement
+		Results     []store.Settled
+	}
+
+	// Released says that leases were given back, or that giving them back failed and
+	// they are left to end.
+	Released struct{ Releases []Release }
+
+	// Due says that deliveries are due or will be. Endpoints that the core [Core.Needs]
+	// are introduced before.
+	Due struct {
+		Lanes []store.DueLane
+		New   bool // only new deliveries were looked for: a claim need not begin at the oldest
+	}
+
+	// Circuits are stored circuits of endpoints that this node serves.
+	Circuits struct{ Circuits []postrider.Circuit }
+
+	// CircuitStored says that a change of a circuit is stored. With
+	// [postrider.ErrConflict] somebody else was faster, and Circuit is theirs.
+	CircuitStored struct {
+		Circuit postrider.Circuit
+		Err     error
+	}
+
+	// Membership says which shards this node owns.
+	Membership struct {
+		Shards   []uint8             // sorted
+		Surplus  int                 // how many of them are more than this node's share
+		Until    time.Time           // the ownership ends then, unless a later heartbeat renews it
+		Circuits []postrider.Circuit // of shards that are new
+	}
+
+	// LockLost says that this node may have lost its shards. It starts nothing until
+	// the next Membership.
+	LockLost struct{}
+
+	// NotDisabled says that an endpoint could not be disabled after a 410.
+	NotDisabled struct{ Endpoint postrider.EndpointID }
+
+	// EndpointChanged gives an endpoint's settings, or says that deliveries may be due
+	// for it.
+	EndpointChanged struct {
+		Endpoint postrider.EndpointID
+		Settings *store.EndpointSnapshot // as of now; nil: it is deleted or unknown
+		Due      bool                    // deliveries may be due for it, on whatever node
+	}
+
+	// Load says how goroutines wait for a processor.
+	Load struct {
+		Saturated bool // one in ten for over a millisecond: a backlog is the node's own fault
+		Crowded   bool // one in sixteen for over a tenth of that: urgent deliveries wait
+	}
+
+	// Drain says that the node ends: it gives back what has not started.
+	Drain struct{}
+)
+
+func (in Load) apply(c *Core, _ time.Time) { c.load = in }
+
+func (LockLost) apply(c *Core, _ time.Time) { c.shards.until = time.Time{} }
+
+func (in NotDisabled) apply(c *Core, now time.Time) {
+	if ep := c.endpoints[in.Endpoint]; ep != nil {
+		ep.gone = false
+		c.configure(ep, ep.settings)
+		c.review(now, ep)
+	}
+}
+
+func (Drain) apply(c *Core, now time.Time) {
+	c.draining = true
+	c.shards.leaving = c.shards.owned
+	for _, ep := range c.sorted() {
+		c.giveBack(now, ep)
+	}
+}

@@ -1,0 +1,172 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Admission asks whether a new delivery may start as soon as it is committed.
+type Admission struct {
+	Endpoint postrider.EndpointID
+	Lane     postrider.Lane
+}
+
+// Grant is the response to a list of admissions. Every Grant with a token must be
+// ended by one [Committed], whether or not the commit succeeds: the credit that it
+// took is returned by that alone. The dispatcher's Admit calls the commit itself, so
+// that no caller can forget it.
+type Grant struct {
+	Token  postrider.Token // of all admitted deliveries; zero: none was admitted
+	Leases []time.Duration // of each admission; zero: it must wait in the queue. nil: all must
+}
+
+// Lease returns the lease of an admission; zero: it was not admitted.
+func (g Grant) Lease(i int) time.Duration {
+	if g.Leases == nil {
+		return 0
+	}
+	return g.Leases[i]
+}
+
+// Committed says that a commit of ingest is over.
+type Committed struct {
+	Token   postrider.Token     // of the Grant; zero: none was admitted
+	Started []postrider.Claimed // the admitted deliveries that were committed; those that are missing were not
+	Waiting []store.DueLane     // committed deliveries that wait in the queue
+}
+
+// admissions are the grants that are not ended.
+type admissions struct {
+	token    postrider.Token // the last one that was used, by a grant or a claim
+	underWay map[postrider.Token]admission
+}
+
+type admission struct {
+	asked    time.Time   // the leases begin later, with the commit
+	admitted []Admission // each has taken one credit
+}
+
+func (a *admissions) nextToken() postrider.Token {
+	a.token++
+	return a.token
+}
+
+// Admit grants leases to new deliveries before they are committed, so that they can
+// start without a claim: an admitted delivery costs half of what a claimed one does. Each takes
+// one credit. Endpoints that the core [Core.Needs] are introduced before.
+func (c *Core) Admit(now time.Time, ask []Admission) Grant {
+	if c.draining || c.shards.lapsed(now) {
+		return Grant{}
+	}
+	var g Grant
+	var admitted []Admission
+	for i, a := range ask {
+		if c.slots.prefetchFree() <= 0 || c.commits.unsettled >= c.opts.MaxUnsettled {
+			break
+		}
+		ep, l := c.mine(a.Endpoint), laneIndex(a.Lane)
+		if ep == nil || !c.mayAdmit(now, ep, l) {
+			continue
+		}
+		if g.Leases == nil {
+			g.Token, g.Leases = c.admissions.nextToken(), make([]time.Duration, len(ask))
+			admitted = make([]Admission, 0, len(ask)-i)
+		}
+		g.Leases[i] = ep.nextLease(c.opts.LeaseMargin)
+		c.addCredit(ep, 1)
+		c.prefetch.add(now, ep, 1)
+		c.slots.leased[l]++
+		admitted = append(admitted, a)
+	}
+	if g.Token != 0 {
+		c.admissions.underWay[g.Token] = admission{now, admitted}
+	}
+	return g
+}
+
+// mayAdmit reports whether a new delivery may start before it was ever queued.
+//
+// It must not overtake deliveries of its lane that have waited for longer than a
+// claim and the delay before it take: that would starve them. It must not go to an
+// endpoint that is degraded, or whose rate blocks for longer than a lease is worth. And there
+// must be credit, of the endpoint and of the node.
+func (c *Core) mayAdmit(now time.Time, ep *endpoint, l int) bool {
+	lane := &ep.lanes[l]
+	switch {
+	case c.shards.gated(now, ep), ep.class != healthy, ep.rateBlocks(now):
+		return false
+	case (ep.asked[l] > 0 || lane.waiting) && now.Sub(lane.dueAt) > 4*MaxBatchDelay:
+		return false
+	case ep.credit >= ep.creditLimit(c.opts.Prefetch), ep.credit-ep.inFlight >= c.slots.prefetchFree():
+		return false
+	case l == bulkLane && !c.bulk.mayPrefetch(ep):
+		return false
+	}
+	return c.prefetch.allows(now, ep)
+}
+
+// apply ends the admission: all of its credit is returned, and each committed
+// delivery takes one again. So deliveries that were not committed, because the
+// commit failed, was a duplicate or panicked, leave nothing behind.
+func (in Committed) apply(c *Core, now time.Time) {
+	a := c.admissions.underWay[in.Token]
+	delete(c.admissions.underWay, in.Token)
+	for _, d := range a.admitted {
+		ep := c.endpoints[d.Endpoint] // it is in memory: it has credit
+		c.addCredit(ep, -1)
+		c.prefetch.remove(ep, 1)
+		c.slots.leased[laneIndex(d.Lane)]--
+	}
+	for _, cl := range in.Started {
+		ep := c.endpoints[cl.Endpoint]
+		c.addCredit(ep, 1)
+		c.prefetch.add(now, ep, 1)
+		c.slots.leased[laneIndex(cl.Lane)]++
+		c.keep(now, ep, &Delivery{Claimed: cl, leasedUntil: a.asked.Add(ep.lease)})
+	}
+	if len(in.Started) < len(a.admitted) {
+		for _, d := range a.admitted {
+			c.review(now, c.endpoints[d.Endpoint])
+		}
+	}
+	for _, d := range in.Waiting {
+		ep := c.mine(d.Endpoint)
+		if ep == nil {
+			if d.In < c.opts.Poll { // otherwise its node will have polled
+				c.actions.Notify = append(c.actions.Notify, d)
+			}
+			continue
+		}
+		if d.In <= 0 && d.Lane == postrider.LaneFirst && !c.shards.gated(now, ep) {
+			ep.backlog++ // bulk has a rate limit instead
+		}
+		c.found(now, d)
+	}
+}
+
+// found notes that a row of a lane is due, or will be.
+func (c *Core) found(now time.Time, d store.DueLane) {
+	if ep := c.mine(d.Endpoint); ep != nil {
+		c.expect(ep, laneIndex(d.Lane), now.Add(d.In))
+		c.review(now, ep)
+	}
+}
+
+func (in Due) apply(c *Core, now time.Time) {
+	for _, d := range in.Lanes {
+		ep := c.mine(d.Endpoint)
+		if ep == nil {
+			continue
+		}
+		l := laneIndex(d.Lane)
+		if !in.New {
+			ep.lanes[l].low = time.Time{} // the row may be older than what was claimed
+		}
+		if l == suspectLane && d.In <= 0 && ep.settings != nil && !ep.lanes[l].waiting && ep.asked[l] == 0 {
+			c.suspects.restart() // nothing was known of it: its node died with it
+		}
+		c.found(now, d)
+	}
+}

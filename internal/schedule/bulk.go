@@ -1,0 +1,88 @@
+package schedule
+
+import "time"
+
+// bulkLimiter limits how fast the node starts deliveries of the bulk lanes, so
+// that a large fan-out or replay does not delay the events of the moment. It is a
+// token bucket whose rate follows the load of the processors.
+type bulkLimiter struct {
+	slots    *slots
+	prefetch int     // see Options
+	rate     float64 // deliveries a second; set by the first refill
+	tokens   float64
+	refilled time.Time // zero: never
+	short    bool      // it was asked for more than it had, since the last adjust
+	urgentAt time.Time // when a delivery of another lane started last
+	asked    int       // deliveries that the claim under way asks for
+	waiting  queue     // endpoints whose bulk deliveries wait for the rate
+}
+
+// The bounds of the rate in deliveries a second, and its value at the start; how long the
+// core sleeps at least between two looks at endpoints that wait for the rate,
+// which keeps bursts short; and for how long prefetched bulk deliveries last.
+const (
+	minBulkRate     = 300
+	initialBulkRate = 1500
+	maxBulkRate     = 20_000
+	bulkStep        = 2 * time.Millisecond
+	bulkAhead       = 100 * time.Millisecond
+)
+
+func (b *bulkLimiter) refill(now time.Time) {
+	if b.refilled.IsZero() {
+		b.rate = initialBulkRate
+	} else {
+		b.tokens = min(b.tokens+b.rate*now.Sub(b.refilled).Seconds(), b.rate/20)
+	}
+	b.refilled = now
+}
+
+// allows reports whether a bulk delivery may start.
+func (b *bulkLimiter) allows(now time.Time) bool {
+	b.refill(now)
+	b.short = b.short || b.tokens < 1
+	return b.tokens >= 1
+}
+
+// adjust is called four times a second. The rate grows while the processors keep
+// up. It falls at once when they do not, and already when they are crowded while urgent
+// deliveries start. An unused rate returns to its initial value: the next burst must not begin with what
+// the last one reached.
+func (b *bulkLimiter) adjust(now time.Time, l Load) {
+	switch {
+	case l.Saturated:
+		b.rate *= 0.6
+	case l.Crowded && now.Sub(b.urgentAt) < time.Second:
+		b.rate *= 0.85
+	case b.short:
+		b.rate *= 1.1
+	default:
+		b.rate = min(max(b.rate*0.85, initialBulkRate), b.rate*1.1)
+	}
+	b.short = false
+	b.rate = min(max(b.rate, minBulkRate), maxBulkRate)
+}
+
+// free returns how many more bulk deliveries may be leased: as many as start
+// within bulkAhead, and at most half of what the node may prefetch.
+func (b *bulkLimiter) free() int {
+	soon := max(b.rate, minBulkRate) * bulkAhead.Seconds()
+	return min(int(soon), max(1, b.slots.limit/2)) - b.slots.leased[bulkLane]
+}
+
+// mayPrefetch reports whether the endpoint may lease one more bulk delivery: it
+// may use half of its credit, so that first attempts find some, and no more than it
+// leaves for other endpoints.
+func (b *bulkLimiter) mayPrefetch(ep *endpoint) bool {
+	free, has := b.free(), len(ep.prefetched[bulkLane])+ep.asked[bulkLane]
+	return free > 0 && has < max(1, min(free, ep.creditLimit(b.prefetch)/2))
+}
+
+// resumable returns how many waiting endpoints to review: as many as there are
+// tokens.
+func (b *bulkLimiter) resumable(now time.Time) int {
+	if b.waiting.len() == 0 || !b.allows(now) {
+		return 0
+	}
+	return min(int(b.tokens), b.waiting.len())
+}

@@ -1,0 +1,118 @@
+package schedule
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// replay lets n deliveries wait in the bulk lane, and says so.
+func (d *desk) replay(id postrider.EndpointID, n int) {
+	for range n {
+		d.next++
+		d.rows[id] = append(d.rows[id], row{d.now, postrider.Claimed{
+			ID:       postrider.DeliveryID{2, 13: byte(d.next >> 16), 14: byte(d.next >> 8), 15: byte(d.next)},
+			Endpoint: id, Event: &postrider.Event{Data: []byte("1")}, Lane: postrider.LaneBulk, ExpiresAt: d.now.Add(expiry),
+		}})
+	}
+	d.step(Due{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneBulk}}})
+}
+
+func TestThePaceOfBulkFollowsTheProcessors(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		load   Load
+		urgent time.Duration // ago
+		want   float64       // after long
+	}{
+		{Load{Saturated: true, Crowded: true}, time.Hour, minBulkRate},
+		{Load{Crowded: true}, time.Second - 1, minBulkRate},
+		{Load{Crowded: true}, time.Second, maxBulkRate},
+		{Load{}, 0, maxBulkRate},
+	} {
+		p := bulkLimiter{slots: &slots{}}
+		p.refill(now)
+		p.urgentAt = now.Add(-tt.urgent)
+		first := p.rate
+		p.short = true
+		p.adjust(now, tt.load)
+		if p.rate < first != (tt.want < first) {
+			t.Errorf("%+v, urgent %v ago: a pace of %v after %v, want it to change at once", tt.load, tt.urgent, p.rate, first)
+		}
+		for range 100 {
+			p.short = true
+			p.adjust(now, tt.load)
+		}
+		if p.rate != tt.want {
+			t.Errorf("%+v, urgent %v ago: a pace of %v in the end, want %v", tt.load, tt.urgent, p.rate, tt.want)
+		}
+		for range 100 {
+			p.adjust(now, Load{})
+		}
+		if p.rate != initialBulkRate {
+			t.Errorf("a pace of %v after it was not used for long, want %v", p.rate, initialBulkRate)
+		}
+	}
+}
+
+func TestBulkWaitsForItsPaceAndNothingElseDoes(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Options{})
+	d.respond = func(*Delivery) postrider.Attempt { return a200 }
+	var ids []postrider.EndpointID
+	d.step(Load{Saturated: true})
+	for range 20 {
+		ids = append(ids, d.endpoint("a.example", nil))
+		d.replay(ids[len(ids)-1], 500)
+	}
+	for i := range 10 {
+		d.wait(time.Second)
+		d.publish(ids[i], 1)
+		if !slices.ContainsFunc(d.sent, func(f flight) bool { return f.Lane == postrider.LaneFirst && f.left.Equal(d.now) }) {
+			t.Error("a first attempt waits for the pace of bulk")
+		}
+	}
+	slow, each := len(d.sent)-10, map[postrider.EndpointID]int{}
+	for _, f := range d.sent {
+		each[f.Endpoint]++
+	}
+	if slow < 9*minBulkRate || slow > 15*minBulkRate {
+		t.Errorf("%d bulk attempts in 10 s while saturated, want about %d", slow, 10*minBulkRate)
+	}
+	for _, id := range ids {
+		if each[id] < slow/40 {
+			t.Errorf("%d of %d attempts to one of 20 endpoints", each[id], slow)
+		}
+	}
+	d.step(Load{})
+	d.wait(10 * time.Second)
+	if got := len(d.sent) - 10; got != 10_000 || d.c.bulk.waiting.len() > 0 {
+		t.Errorf("%d of 10,000 bulk attempts left, and %d endpoints wait; want all, faster", got, d.c.bulk.waiting.len())
+	}
+}
+
+func TestWhatWaitsForThePaceIsLeftAloneMeanwhile(t *testing.T) {
+	t.Parallel()
+	c, now := fixture(nil)
+	found := Due{}
+	for i := range 5 {
+		found.Lanes = append(found.Lanes, store.DueLane{Endpoint: postrider.EndpointID{byte(i)}, Lane: postrider.LaneBulk})
+	}
+	asked := false
+	do := take(c, now, found)
+	for range 20 { // the claim does not come back
+		asked = asked || do.Claim != nil
+		if least := now.Add(5 * time.Millisecond); !do.WakeAt.IsZero() && do.WakeAt.Before(least) {
+			t.Errorf("the next step is %v after the last, want 5ms at least", do.WakeAt.Sub(now))
+		}
+		now = later(do.WakeAt, now.Add(time.Millisecond))
+		do = take(c, now)
+	}
+	if !asked {
+		t.Error("nothing was claimed")
+	}
+}

@@ -1,0 +1,229 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// The places of lanes in [postrider.Lanes].
+const (
+	firstLane   = 0
+	retryLane   = 1
+	bulkLane    = 2
+	suspectLane = 3
+	laneCount   = 4
+)
+
+// endpoint is what the core knows of an endpoint that has deliveries in hand or
+// waiting, or that is not healthy.
+type endpoint struct {
+	id       postrider.EndpointID
+	shard    uint8
+	host     *host                   // nil: it has no settings
+	settings *store.EndpointSnapshot // as of the last EndpointChanged; nil: it is deleted, or not known yet
+	policy   *postrider.Policy       // of the settings; never nil
+	limit    int                     // attempts in flight that the policy allows; at least 1
+	enabled  bool                    // the settings say so, and it has not answered 410
+	gone     bool                    // it answered 410; cleared when it is disabled, or could not be
+	health
+
+	lanes      [laneCount]lane
+	prefetched [laneCount][]*Delivery // leased and not started, oldest first
+	credit     int                    // see slots
+	inFlight   int                    // attempts whose response is not read yet
+	asked      [laneCount]int         // by the claim under way
+	unsettled  int                    // attempts over and not committed
+	stuck      int                    // of the credit, counted in prefetch as what cannot start
+	lease      time.Duration          // the shortest lease given since credit was 0
+	turn       int                    // counts starts, to share them among the lanes
+	backlog    int                    // about how many first attempts were committed without a lease while they could be sent, and not claimed since
+	latency    time.Duration          // of responses, smoothed; 0: there was none
+
+	queued membership
+	idle   bool      // there was nothing to know of it at the last look
+	timer  int       // its place in the heap plus one; 0: none
+	wakeAt time.Time // of its timer
+}
+
+// lane is what the core knows of the rows that wait in an endpoint's lane.
+type lane struct {
+	waiting bool      // rows may wait; set by found work, cleared by the claim that asks for them
+	dueAt   time.Time // the earliest of them is due then; valid while waiting
+	low     time.Time // the next claim begins at rows that are due from here on; zero: at the oldest
+}
+
+// remembered is what the core knows of an endpoint that is not in memory.
+type remembered struct {
+	version int64              // of its circuit; 0: it never changed
+	circuit *postrider.Circuit // what is stored, by the store's clock; nil: it has no effect any more
+	vouched bool               // its last attempt was accepted; see [postrider.Breaker.Vouch]
+}
+
+// Needs reports whether an endpoint is this node's and has to be introduced before
+// an input names it.
+func (c *Core) Needs(id postrider.EndpointID) bool {
+	return c.endpoints[id] == nil && c.shards.owns(store.Shard(id))
+}
+
+// Introduce makes an endpoint known, with its settings as of now; nil: it is
+// deleted, or not known yet. The core forgets it when it has been idle for a while.
+func (c *Core) Introduce(id postrider.EndpointID, settings *store.EndpointSnapshot) {
+	if c.endpoints[id] != nil {
+		return
+	}
+	ep := &endpoint{id: id, shard: store.Shard(id)}
+	known := c.remembered[id]
+	delete(c.remembered, id)
+	ep.breaker.Generation = known.version
+	if settings != nil && settings.Circuit.Generation > known.version {
+		known.circuit = &settings.Circuit
+	}
+	if known.circuit != nil {
+		ep.breaker.Circuit = shift(*known.circuit, -c.ahead)
+		ep.logged = loggedOf(*known.circuit)
+	}
+	if known.vouched {
+		ep.breaker.Vouch()
+	}
+	c.endpoints[id] = ep
+	c.configure(ep, settings)
+	c.updateDegraded(ep)
+}
+
+// mine returns an endpoint of this node, in memory; nil: it is another node's.
+func (c *Core) mine(id postrider.EndpointID) *endpoint {
+	if !c.shards.owns(store.Shard(id)) {
+		return nil
+	}
+	c.Introduce(id, nil) // unless it is known
+	ep := c.endpoints[id]
+	ep.idle = false
+	return ep
+}
+
+// configure takes over the settings. One endpoint gets at most 32 of the node's
+// slots, or a quarter of them. An endpoint without settings is not sent to, and the
+// core forgets what may wait for it: an EndpointChanged or a scan names it again.
+func (c *Core) configure(ep *endpoint, settings *store.EndpointSnapshot) {
+	ep.settings = settings
+	if settings == nil {
+		ep.enabled, ep.gone, ep.limit, ep.policy = false, false, 1, &c.unknown
+		ep.lanes = [laneCount]lane{}
+		return
+	}
+	enabled := settings.Endpoint.Status == postrider.EndpointEnabled
+	ep.gone = ep.gone && enabled
+	ep.enabled = enabled && !ep.gone
+	if ep.policy != nil && ep.policy != &c.unknown && ep.policy.Rate != settings.Endpoint.Policy.Rate {
+		ep.bucket, ep.metered, ep.rateBlockedUntil = postrider.Bucket{}, false, time.Time{}
+		ep.breaker.RateFullAt = time.Time{}
+	}
+	ep.policy = &settings.Endpoint.Policy
+	if !ep.policy.AdaptiveTimeout {
+		ep.timeout = postrider.AdaptiveTimeout{}
+	}
+	ep.limit = max(1, min(ep.policy.Concurrency, max(32, c.opts.Concurrency/4)))
+	c.hosts.move(ep, hostOf(settings.Endpoint.URL))
+}
+
+func (in EndpointChanged) apply(c *Core, now time.Time) {
+	id := in.Endpoint
+	if ep := c.endpoints[id]; ep != nil {
+		was := ep.host
+		c.configure(ep, in.Settings)
+		if in.Settings != nil && in.Settings.Circuit.Generation > ep.breaker.Generation {
+			c.circuits.adopt(now, ep, in.Settings.Circuit)
+		}
+		c.review(now, ep)
+		if was != ep.host {
+			c.admitFromHost(now, was)
+		}
+	} else if in.Settings == nil {
+		delete(c.remembered, id)
+	} else if c.shards.owns(store.Shard(id)) {
+		c.circuits.remember(now, in.Settings.Circuit)
+	}
+	if !in.Due {
+		return
+	}
+	if !c.shards.owns(store.Shard(id)) {
+		c.actions.LookAt = append(c.actions.LookAt, id)
+		return
+	}
+	c.Introduce(id, in.Settings)
+	ep := c.mine(id)
+	for l := range ep.lanes {
+		ep.lanes[l].low = time.Time{}
+		c.expect(ep, l, now)
+	}
+	c.review(now, ep)
+}
+
+// forget drops an endpoint if there was nothing to know of it now and at the look
+// before.
+func (c *Core) forget(now time.Time, ep *endpoint) {
+	owned := c.shards.owns(ep.shard)
+	idle := ep.credit+ep.unsettled == 0 && ep.queued == 0 && !ep.gone &&
+		(ep.isQuiet(now) || ep.settings == nil || !owned) &&
+		!slices.ContainsFunc(ep.lanes[:], func(l lane) bool { return l.waiting })
+	if idle && ep.idle {
+		c.timers.remove(ep)
+		c.hosts.leave(ep)
+		delete(c.endpoints, ep.id)
+		if vouched := ep.breaker.Vouched(); ep.settings != nil && owned && (vouched || ep.breaker.Generation > 0) {
+			c.remembered[ep.id] = remembered{version: ep.breaker.Generation, vouched: vouched}
+		}
+	}
+	ep.idle = idle
+}
+
+// expect notes that a row of the lane is due at the time, or earlier.
+func (c *Core) expect(ep *endpoint, l int, at time.Time) {
+	if ep.settings == nil || !c.shards.owns(ep.shard) {
+		return
+	}
+	if !ep.lanes[l].waiting || at.Before(ep.lanes[l].dueAt) {
+		ep.lanes[l].waiting, ep.lanes[l].dueAt = true, at
+	}
+}
+
+func (l *lane) isDue(now time.Time) bool { return l.waiting && !l.dueAt.After(now) }
+
+// isDue reports whether a row of one of the endpoint's lanes is due.
+func (ep *endpoint) isDue(now time.Time) bool {
+	return slices.ContainsFunc(ep.lanes[:], func(l lane) bool { return l.isDue(now) })
+}
+
+// prefetchedCount returns how many deliveries are leased and have not started.
+func (ep *endpoint) prefetchedCount() (n int) {
+	for _, deliveries := range ep.prefetched {
+		n += len(deliveries)
+	}
+	return n
+}
+
+// pop removes the first prefetched delivery of a lane.
+func (ep *endpoint) pop(l int) *Delivery {
+	ep.turn++
+	deliveries := ep.prefetched[l]
+	d := deliveries[0]
+	deliveries[0] = nil
+	ep.prefetched[l] = deliveries[1:]
+	return d
+}
+
+func laneIndex(l postrider.Lane) int {
+	switch l {
+	case postrider.LaneFirst:
+		return firstLane
+	case postrider.LaneRetry:
+		return retryLane
+	case postrider.LaneSuspect:
+		return suspectLane
+	case postrider.LaneBulk:
+	}
+	return bulkLane
+}

@@ -1,0 +1,99 @@
+package schedule
+
+import "time"
+
+// prefetch bounds the deliveries that are leased and not started by what keeps
+// them from starting. Endpoints that cannot start what they lease, because they
+// are degraded, their host is full or their rate is used up, are stuck. They share a
+// quarter of what the node may prefetch ([slots.prefetchFree]). Without that bound they
+// would take all of it, and healthy endpoints would wait for them.
+//
+// The count of stuck leases is kept as leases come and go, so that endpoints in
+// waiting can go on within milliseconds after a host has a slot again. It is an
+// approximation between two recounts, four times a second: an endpoint becomes stuck
+// or free as time passes, after its leases were counted.
+type prefetch struct {
+	slots   *slots
+	stuck   int   // the sum of the counts of all endpoints and hosts
+	waiting queue // endpoints with something due that would be stuck
+}
+
+// maxStuck is the share of the stuck endpoints.
+func (p *prefetch) maxStuck() int { return max(1, p.slots.limit/4) }
+
+// isStuck reports whether the endpoint's leases wait for something else than its
+// position in a queue.
+func (ep *endpoint) isStuck(now time.Time) bool {
+	return ep.class.degraded() || ep.host != nil && ep.host.full || now.Before(ep.rateBlockedUntil)
+}
+
+// allows reports whether the endpoint may lease more than it starts. What a
+// degraded one may lease is bounded by its class.
+func (p *prefetch) allows(now time.Time, ep *endpoint) bool {
+	return p.stuck < p.maxStuck() || !ep.isStuck(now) || ep.class.degraded()
+}
+
+// share returns how many deliveries a claim may ask for at the endpoint. The free
+// capacity is divided equally among the endpoints that want to claim, others of
+// which still wait. One endpoint gets at most half of it, so that new deliveries can still be
+// admitted.
+func (p *prefetch) share(ep *endpoint, others int) int {
+	free := p.slots.prefetchFree()
+	half := (free - (ep.credit - ep.inFlight) + 1) / 2
+	return min(free, max(1, min(half, free/(1+others))))
+}
+
+// add counts n more leases of an endpoint, if it is stuck. What a full host keeps
+// from starting is counted at the host: all of it can start when the host has
+// slots again.
+func (p *prefetch) add(now time.Time, ep *endpoint, n int) {
+	if !ep.isStuck(now) {
+		return
+	}
+	count := &ep.stuck
+	if ep.host != nil && ep.host.full {
+		count = &ep.host.stuck
+	}
+	*count += n
+	p.stuck += n
+}
+
+// remove counts n leases less: they start, or are given up.
+func (p *prefetch) remove(ep *endpoint, n int) {
+	count := &ep.stuck
+	if ep.stuck == 0 && ep.host != nil {
+		count = &ep.host.stuck
+	}
+	n = min(n, *count)
+	*count -= n
+	p.stuck -= n
+}
+
+// clear takes the count of an endpoint or a host out of the sum.
+func (p *prefetch) clear(count *int) {
+	p.stuck -= *count
+	*count = 0
+}
+
+// recount counts all stuck leases anew, four times a second, and releases what is
+// more than their share. It reviews all endpoints in waiting: some may not be
+// stuck any more.
+func (c *Core) recount(now time.Time) {
+	p := &c.prefetch
+	for _, h := range c.hosts.byName {
+		p.clear(&h.stuck)
+	}
+	for _, ep := range c.endpoints {
+		p.clear(&ep.stuck)
+		p.add(now, ep, ep.credit-ep.inFlight)
+	}
+	if p.stuck > p.maxStuck() {
+		for _, ep := range c.sorted() {
+			if p.stuck > p.maxStuck() && ep.isStuck(now) {
+				c.giveBack(now, ep)
+				c.review(now, ep)
+			}
+		}
+	}
+	c.resume(now, &p.waiting, p.waiting.len())
+}

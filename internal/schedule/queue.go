@@ -1,0 +1,157 @@
+package schedule
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+)
+
+// membership says in which kinds of queues an endpoint is, one bit each.
+type membership uint16
+
+// The kinds of queues. An endpoint is in at most one queue of a kind.
+const (
+	inReady    membership = 1 << iota // it has something to start: a queue of ready, or its host's
+	inClaims                          // it has something to claim
+	inBulk                            // it waits for the bulk rate
+	inProbes                          // it waits for a slot for a probe
+	inUnproven                        // it has to answer before it gets another slot
+	inLeases                          // it is degraded and waits until its class may lease more
+	inSuspects                        // it waits for a round of suspects
+	inStuck                           // it waits until what cannot start may be leased
+)
+
+// queue is a FIFO of endpoints that reuses its memory.
+type queue struct {
+	kind membership
+	eps  []*endpoint
+	head int
+}
+
+func (q *queue) len() int { return len(q.eps) - q.head }
+
+// push appends the endpoint, unless it is in a queue of this kind already.
+func (q *queue) push(ep *endpoint) {
+	if ep.queued&q.kind != 0 {
+		return
+	}
+	ep.queued |= q.kind
+	if q.head > 0 && len(q.eps) == cap(q.eps) {
+		q.eps = q.eps[:copy(q.eps, q.eps[q.head:])]
+		q.head = 0
+	}
+	q.eps = append(q.eps, ep)
+}
+
+// pushFront is push, but the endpoint is the next to be popped.
+func (q *queue) pushFront(ep *endpoint) {
+	if ep.queued&q.kind != 0 {
+		return
+	}
+	ep.queued |= q.kind
+	if q.head == 0 {
+		q.eps = slices.Insert(q.eps, 0, nil)
+		q.head = 1
+	}
+	q.head--
+	q.eps[q.head] = ep
+}
+
+// pop removes and returns the endpoint that has waited longest; nil: the queue is
+// empty.
+func (q *queue) pop() *endpoint {
+	if q.len() == 0 {
+		return nil
+	}
+	ep := q.eps[q.head]
+	q.eps[q.head] = nil
+	q.head++
+	ep.queued &^= q.kind
+	return ep
+}
+
+// remove removes the endpoint and reports whether it was in this queue.
+func (q *queue) remove(ep *endpoint) bool {
+	if ep.queued&q.kind == 0 {
+		return false
+	}
+	i := slices.Index(q.eps[q.head:], ep)
+	if i < 0 {
+		return false // it is in another queue of the kind
+	}
+	q.eps = slices.Delete(q.eps, q.head+i, q.head+i+1)
+	ep.queued &^= q.kind
+	return true
+}
+
+// timeHeap orders endpoints by the time at which they must be reviewed although
+// no input names them.
+type timeHeap []*endpoint
+
+// put sets the endpoint's timer; it must have none.
+func (h *timeHeap) put(ep *endpoint, at time.Time) {
+	ep.wakeAt = at
+	heap.Push(h, ep)
+}
+
+func (h *timeHeap) remove(ep *endpoint) {
+	if ep.timer > 0 {
+		heap.Remove(h, ep.timer-1)
+	}
+}
+
+// popDue removes and returns an endpoint whose time has come; nil: none.
+func (h *timeHeap) popDue(now time.Time) *endpoint {
+	if len(*h) == 0 || (*h)[0].wakeAt.After(now) {
+		return nil
+	}
+	ep := (*h)[0]
+	heap.Pop(h)
+	return ep
+}
+
+// next returns the first time in the heap; zero: it is empty.
+func (h timeHeap) next() time.Time {
+	if len(h) == 0 {
+		return time.Time{}
+	}
+	return h[0].wakeAt
+}
+
+// Len, Less, Swap, Push and Pop are heap.Interface.
+func (h timeHeap) Len() int           { return len(h) }
+func (h timeHeap) Less(i, j int) bool { return h[i].wakeAt.Before(h[j].wakeAt) }
+func (h timeHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].timer, h[j].timer = i+1, j+1
+}
+
+func (h *timeHeap) Push(x any) {
+	ep := x.(*endpoint) //nolint:errcheck // only put pushes
+	ep.timer = len(*h) + 1
+	*h = append(*h, ep)
+}
+
+func (h *timeHeap) Pop() any {
+	ep := (*h)[len(*h)-1]
+	ep.timer = 0
+	(*h)[len(*h)-1] = nil
+	*h = (*h)[:len(*h)-1]
+	return ep
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// sooner returns the earlier of two times; a zero a counts as never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,180 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/postrider/postrider/internal/store"
+)
+
+// review puts an endpoint into the queues that it belongs in. It is called after
+// anything about the endpoint changed, and when a queue that it waited in
+// lets it go on. It is idempotent, so that callers need not know what changed.
+//
+// Four questions, in this order:
+//
+//  1. Is its circuit not closed? Then the right to probe is asked for, if it is time.
+//  2. Is it gated, so that nothing may start at all: paused, disabled, another node's, asked
+//     for time, or its circuit is open? Then its leases are given back, since others
+//     can use the credit, and only a timer is left.
+//  3. Can a prefetched delivery start? It needs a slot of the endpoint, its rate, and,
+//     while slots are scarce, a response of late. Then it is enqueued as ready; otherwise it waits
+//     in the queue of what it lacks.
+//  4. Is a lane due, and worth a claim? Then it waits for the next claim.
+//
+// Example: an endpoint with a limit of 2 has 2 attempts in flight and 3 prefetched
+// deliveries. A response arrives: review finds a free slot and enqueues it. It is
+// paused: review gives the 3 leases back, and their lane is due again, for whenever it is resumed.
+func (c *Core) review(now time.Time, ep *endpoint) {
+	c.timers.remove(ep)
+	if ep.stuck > 0 && !ep.isStuck(now) {
+		c.prefetch.clear(&ep.stuck)
+	}
+	if ep.isOpen() && c.shards.mayServe(ep) {
+		c.circuits.probe(now, ep)
+	}
+	if c.shards.gated(now, ep) {
+		c.giveBack(now, ep)
+		if ep.probe == probeGranted {
+			c.circuits.setProbe(ep, noProbe) // others may have its slot meanwhile
+		}
+		if at := ep.gateOpens(); c.shards.mayServe(ep) && at.After(now) {
+			c.timers.put(ep, at)
+		}
+		return
+	}
+	c.dropUncovered(now, ep)
+	switch {
+	case ep.queued&inReady != 0 || ep.inFlight >= ep.slots() || ep.prefetchedCount() == 0 || now.Before(ep.rateBlockedUntil):
+	case c.slots.unproven(now, ep):
+		c.unproven.push(ep)
+	case c.bulk.nextLane(now, ep) < 0:
+		c.bulk.waiting.push(ep) // only bulk is prefetched, and its rate is used up
+	default:
+		c.ready.enqueue(ep)
+	}
+	if c.draining {
+		return
+	}
+	if ep.queued&inClaims == 0 && c.wantsClaim(now, ep) {
+		c.claims.waiting.push(ep)
+	}
+	if next, ok := ep.nextDue(now); ok {
+		c.timers.put(ep, next)
+	}
+}
+
+// mayServe reports whether the endpoint is enabled and this node's to serve.
+func (s *shards) mayServe(ep *endpoint) bool { return ep.enabled && s.serves(ep.shard) }
+
+// gated reports whether nothing may start for the endpoint, nor be claimed.
+func (s *shards) gated(now time.Time, ep *endpoint) bool {
+	return !s.mayServe(ep) || now.Before(ep.breaker.PacedUntil) || ep.isOpen() && !ep.probing()
+}
+
+// gateOpens returns when a gated endpoint may be served again; zero: time alone
+// does not open it.
+func (ep *endpoint) gateOpens() time.Time {
+	if !ep.isOpen() || ep.probe != noProbe {
+		return ep.breaker.PacedUntil
+	}
+	var first time.Time
+	for _, l := range ep.lanes {
+		if l.waiting && (first.IsZero() || l.dueAt.Before(first)) {
+			first = l.dueAt
+		}
+	}
+	if first.IsZero() {
+		return time.Time{} // nothing to probe with
+	}
+	return later(later(first, ep.breaker.ProbeAt), ep.breaker.PacedUntil)
+}
+
+// nextDue returns the first time after now at which a lane becomes due, the rate
+// allows an attempt, the probe that was granted is too old, or a prefetched
+// lease no longer covers an attempt.
+func (ep *endpoint) nextDue(now time.Time) (next time.Time, ok bool) {
+	consider := func(at time.Time) {
+		if at.After(now) && (!ok || at.Before(next)) {
+			next, ok = at, true
+		}
+	}
+	if ep.probe == probeGranted {
+		consider(ep.breaker.ProbeAt)
+	}
+	for l, lane := range ep.lanes {
+		if lane.waiting {
+			consider(lane.dueAt)
+			consider(ep.rateBlockedUntil)
+		}
+		if len(ep.prefetched[l]) > 0 {
+			consider(ep.prefetched[l][0].leasedUntil.Add(-ep.policy.Timeout + 1))
+			consider(ep.rateBlockedUntil)
+		}
+	}
+	return next, ok
+}
+
+// giveBack releases what an endpoint has prefetched. Its lanes are due again.
+func (c *Core) giveBack(now time.Time, ep *endpoint) {
+	for l, deliveries := range ep.prefetched {
+		for _, d := range deliveries {
+			c.release(ep, d)
+			c.expect(ep, l, now)
+		}
+		ep.prefetched[l] = nil
+	}
+}
+
+// dropUncovered releases prefetched deliveries whose leases end before an attempt
+// that starts now would: another node could have them while it still runs.
+func (c *Core) dropUncovered(now time.Time, ep *endpoint) {
+	for l, deliveries := range ep.prefetched {
+		for len(deliveries) > 0 && deliveries[0].leasedUntil.Before(now.Add(ep.policy.Timeout)) {
+			c.release(ep, deliveries[0])
+			c.expect(ep, l, now)
+			deliveries = deliveries[1:]
+		}
+		ep.prefetched[l] = deliveries
+	}
+}
+
+func (c *Core) release(ep *endpoint, d *Delivery) {
+	l := laneIndex(d.Lane)
+	c.actions.Release = append(c.actions.Release, Release{store.Lease{Delivery: d.ID, Token: d.Token}, ep.id, l, ep.shard})
+	c.addCredit(ep, -1)
+	c.prefetch.remove(ep, 1)
+	c.slots.leased[l]--
+	c.shards.busy[ep.shard]++ // until it is committed
+}
+
+// addCredit takes n credit for the endpoint, or returns it.
+func (c *Core) addCredit(ep *endpoint, n int) {
+	c.slots.addCredit(ep, n)
+	c.shards.busy[ep.shard] += n
+}
+
+// nextLease returns how long the next lease of the endpoint is: its timeout and the margin. Until all of its
+// credit is free again, its leases are assumed to be as short as the shortest:
+// its timeout may change while they run.
+func (ep *endpoint) nextLease(margin time.Duration) time.Duration {
+	lease := ep.policy.Timeout + margin
+	if ep.credit == 0 {
+		ep.lease = lease
+	}
+	ep.lease = min(ep.lease, lease)
+	return lease
+}
+
+// keep prefetches a leased delivery until its endpoint has a slot for it.
+func (c *Core) keep(now time.Time, ep *endpoint, d *Delivery) {
+	l := laneIndex(d.Lane)
+	if c.draining || !ep.enabled {
+		c.release(ep, d)
+		c.expect(ep, l, now)
+		return
+	}
+	ep.prefetched[l] = append(ep.prefetched[l], d)
+	if ep.queued&inReady == 0 {
+		c.review(now, ep)
+	}
+}

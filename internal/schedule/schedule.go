@@ -1,0 +1,227 @@
+// Package schedule decides what the dispatcher does next: which deliveries are
+// admitted, claimed, started, settled and released, and how much each endpoint
+// may be sent.
+//
+// A [Core] is a state machine. The dispatcher's loop applies what happened
+// ([Core.Apply], [Core.Admit]) and asks what is to be done ([Core.Decide]):
+//
+//	for in := range inputs {
+//		core.Apply(time.Now(), in)
+//		carryOut(core.Decide(time.Now()))
+//	}
+//
+// A delivery goes through it like this:
+//
+//	due ─► claimable ─► claimed ─► prefetched ─► ready ─► in flight ─► unsettled ─► settled
+//	                                   ▲
+//	admitted, committed ───────────────┘
+//
+// An endpoint's lane is due; the endpoint waits in the queue of claims; the claim brings
+// deliveries under a lease; they are prefetched until the endpoint has a slot; the
+// endpoint waits in the ready queue of its class; an attempt starts; its result
+// is settled. A delivery that ingest commits under a lease ([Core.Admit]) skips the
+// claim. After every change of an endpoint, [Core.review] puts it into the queues that it
+// belongs in.
+//
+// Whatever happens, this holds:
+//
+//   - A core reads no clock, draws no random number, starts no goroutine, sends on
+//     no channel and reads nothing that others write. The same inputs at the same
+//     times give the same actions.
+//   - Every lease that was asked for is accounted for by one unit of credit until
+//     its delivery is settled or the lease is released.
+//   - Limits hold at every moment: attempts of the node, of a host and of an
+//     endpoint, the shares of degraded classes, and leases that have not started.
+//   - A core remembers nothing of endpoints that are deleted, and little of those
+//     that are idle.
+//
+// It makes no request and writes nothing: package dispatch does. What a response
+// means is [postrider.Settle]'s to say, and when a circuit opens [postrider.Breaker]'s.
+package schedule
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Options tunes a [Core]. The zero value is the production default of a node that
+// is alone.
+type Options struct {
+	Concurrency     int           // attempts in flight; default 1,024
+	HostConcurrency int           // attempts in flight to one host; default a quarter of Concurrency, at least 64
+	Prefetch        int           // an endpoint's credit, in multiples of its limit; default 2
+	MaxUnsettled    int           // attempts started and not committed; default 4,096
+	LeaseMargin     time.Duration // a lease is the endpoint's timeout and this; default 15 s
+	Shared          bool          // other nodes share the store: the core owns nothing until [Membership] says so
+	Incarnation     uint32        // of this node; the upper half of every token
+	Poll            time.Duration // how often other nodes poll for new deliveries; default 1 s
+}
+
+func (o Options) withDefaults() Options {
+	o.Concurrency = cmp.Or(o.Concurrency, 1024)
+	o.HostConcurrency = cmp.Or(o.HostConcurrency, max(64, o.Concurrency/4))
+	o.Prefetch = cmp.Or(o.Prefetch, 2)
+	o.MaxUnsettled = cmp.Or(o.MaxUnsettled, 4096)
+	o.LeaseMargin = cmp.Or(o.LeaseMargin, 15*time.Second)
+	o.Poll = cmp.Or(o.Poll, time.Second)
+	return o
+}
+
+// Core is all state of the dispatcher and every decision on it. It belongs to one
+// goroutine.
+type Core struct {
+	opts        Options
+	ahead, wall time.Duration // the store's Now and Wall are ahead of this node's clock; see SetClock
+
+	endpoints  map[postrider.EndpointID]*endpoint  // those with something to do or to remember
+	remembered map[postrider.EndpointID]remembered // what is known of others
+	unknown    postrider.Policy                    // of endpoints without settings
+
+	slots      slots
+	hosts      hosts
+	ready      ready
+	unproven   queue // endpoints that have to respond before they get another slot
+	admissions admissions
+	claims     claims
+	prefetch   prefetch
+	degraded   [classes]queue // endpoints with something due that wait until their class may lease more
+	circuits   circuits
+	suspects   suspects
+	bulk       bulkLimiter
+	commits    commits
+	pressure   backpressure
+	shards     shards
+	timers     timeHeap // endpoints to review at a time
+
+	load     Load
+	draining bool    // set by Drain: nothing is claimed, admitted or started any more
+	moved    bool    // a response was read or a settlement committed since the last Decide
+	actions  Actions // collected until the next Decide
+}
+
+// New returns a core without endpoints.
+func New(opts Options) *Core {
+	opts = opts.withDefaults()
+	c := &Core{
+		opts:       opts,
+		endpoints:  map[postrider.EndpointID]*endpoint{},
+		remembered: map[postrider.EndpointID]remembered{},
+		slots:      slots{limit: opts.Concurrency, hostLimit: opts.HostConcurrency},
+		unproven:   queue{kind: inUnproven},
+		admissions: admissions{
+			token:    postrider.Token(opts.Incarnation) << 32,
+			underWay: map[postrider.Token]admission{},
+		},
+		claims: claims{waiting: queue{kind: inClaims}},
+		shards: shards{alone: !opts.Shared},
+	}
+	c.prefetch = prefetch{slots: &c.slots, waiting: queue{kind: inStuck}}
+	c.hosts = hosts{prefetch: &c.prefetch, byName: map[string]*host{}}
+	c.ready = ready{slots: &c.slots}
+	for of := range classes {
+		c.ready.queues[of].kind, c.degraded[of].kind = inReady, inLeases
+	}
+	c.circuits = circuits{core: c, limit: max(1, opts.Concurrency/4), waiting: queue{kind: inProbes}}
+	c.suspects = suspects{slots: &c.slots, waiting: queue{kind: inSuspects}}
+	c.bulk = bulkLimiter{slots: &c.slots, prefetch: opts.Prefetch, waiting: queue{kind: inBulk}}
+	return c
+}
+
+// SetClock says by how much the store's clock and the store's time of day are
+// ahead of this node's clock. It is called before inputs are applied.
+func (c *Core) SetClock(ahead, wall time.Duration) { c.ahead, c.wall = ahead, wall }
+
+// Apply applies one input. Its consequences are decided by the next Decide, so
+// that many inputs may be applied before.
+func (c *Core) Apply(now time.Time, in Input) { in.apply(c, now) }
+
+// Decide decides what is to be done now. The Send slice is valid until the next
+// call.
+func (c *Core) Decide(now time.Time) Actions {
+	if c.suspects.startedAt.IsZero() {
+		c.suspects.startedAt = now
+	}
+	for ep := c.timers.popDue(now); ep != nil; ep = c.timers.popDue(now) {
+		c.review(now, ep)
+	}
+	c.resumeWaiting(now)
+	c.start(now)
+	c.updateBackpressure(now)
+	c.resume(now, &c.prefetch.waiting, min(c.prefetch.maxStuck()-c.prefetch.stuck, c.prefetch.waiting.len()))
+	c.claim(now)
+
+	do := c.actions
+	do.Lag = c.pressure.lag
+	do.BulkWaiting = max(c.bulk.waiting.len(), c.slots.leased[bulkLane])
+	do.WakeAt = c.wakeAt(now)
+	idle := c.claims.waiting.len()+c.ready.queues[healthy].len()+c.commits.unsettled == 0 && !c.claims.underWay
+	do.Progress = idle || len(do.Send) > 0 || c.moved
+	c.moved = false
+	c.actions = Actions{Send: do.Send[:0]}
+	return do
+}
+
+// resumeWaiting reviews endpoints for which there is capacity again, in the order
+// in which they began to wait.
+func (c *Core) resumeWaiting(now time.Time) {
+	for c.circuits.probes < c.circuits.limit && c.circuits.waiting.len() > 0 {
+		c.resume(now, &c.circuits.waiting, 1)
+	}
+	for of := range c.degraded {
+		c.resume(now, &c.degraded[of], min(c.slots.classShare()-c.slots.creditOf[of], c.degraded[of].len()))
+	}
+	if c.pressure.isDue(now) && c.slots.inFlight <= c.slots.limit/2 {
+		c.resume(now, &c.unproven, c.unproven.len())
+	}
+	c.resume(now, &c.bulk.waiting, c.bulk.resumable(now))
+	c.resume(now, &c.suspects.waiting, c.suspects.nextRound(now))
+}
+
+// resume reviews the first n endpoints of a queue.
+func (c *Core) resume(now time.Time, q *queue, n int) {
+	for ; n > 0; n-- {
+		c.review(now, q.pop())
+	}
+}
+
+// wakeAt returns when Decide must be called at the latest; zero: not before there
+// is an input.
+func (c *Core) wakeAt(now time.Time) time.Time {
+	at := c.timers.next()
+	if next := c.claims.nextAt(); c.claims.waiting.len() > 0 && now.Before(next) {
+		at = sooner(at, next)
+	}
+	if c.bulk.waiting.len() > 0 && (c.bulk.free() > 0 || c.slots.leased[bulkLane] > c.bulk.asked) {
+		at = sooner(at, now.Add(bulkStep))
+	}
+	if c.prefetch.waiting.len() > 0 {
+		at = sooner(at, c.pressure.looked.Add(lookEvery))
+	}
+	if next := c.suspects.nextRoundAt(now); !next.IsZero() {
+		at = sooner(at, next)
+	}
+	return at
+}
+
+// Drained reports whether a core that got [Drain] has nothing left to wait for.
+func (c *Core) Drained() bool {
+	return c.draining && len(c.admissions.underWay) == 0 && !c.claims.underWay && c.shards.busy == [store.Shards]int{}
+}
+
+// Unfinished returns how many attempts have started and are not settled.
+func (c *Core) Unfinished() int { return c.slots.inFlight + c.commits.unsettled }
+
+// SurplusShards returns the shards that this node is to give up and of which it
+// has nothing in hand any more.
+func (c *Core) SurplusShards() []uint8 { return c.shards.surplus() }
+
+// sorted returns the endpoints by id, so that decisions do not depend on the order
+// of a map.
+func (c *Core) sorted() []*endpoint {
+	return slices.SortedFunc(maps.Values(c.endpoints), func(a, b *endpoint) int { return a.id.Compare(b.id) })
+}

@@ -1,0 +1,118 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// commits are the attempts that are over and not committed.
+type commits struct {
+	unsettled int
+	groups    []finished // by when they were over; they are committed in that order
+}
+
+// finished are attempts that were over at the same time.
+type finished struct {
+	at time.Time
+	n  int
+}
+
+func (cs *commits) add(now time.Time) {
+	cs.unsettled++
+	if last := len(cs.groups) - 1; last >= 0 && cs.groups[last].at.Equal(now) {
+		cs.groups[last].n++
+		return
+	}
+	cs.groups = append(cs.groups, finished{now, 1})
+}
+
+// remove notes that the n oldest are committed.
+func (cs *commits) remove(n int) {
+	cs.unsettled -= n
+	for n > 0 {
+		some := min(n, cs.groups[0].n)
+		cs.groups[0].n -= some
+		n -= some
+		if cs.groups[0].n == 0 {
+			cs.groups = cs.groups[1:]
+		}
+	}
+}
+
+// late reports whether an attempt waits for its commit for longer than limit, so that its lease
+// may end before. Until it is committed nothing is claimed: this node would take
+// over from itself, and send again what was accepted.
+func (cs *commits) late(now time.Time, limit time.Duration) bool {
+	return len(cs.groups) > 0 && now.Sub(cs.groups[0].at) > limit
+}
+
+// apply frees the slot and decides what the attempt does to the delivery and to
+// the endpoint.
+func (in Attempted) apply(c *Core, now time.Time) {
+	d := in.Delivery
+	ep := c.endpoints[d.Endpoint]
+	c.moved = true
+	c.slots.addInFlight(ep, -1)
+	c.hosts.notFull(ep.host)
+	c.addCredit(ep, -1)
+	ep.noteLatency(d.Result.Duration)
+
+	t := postrider.Settle(d.Claimed, d.Result, d.To.Endpoint.Policy)
+	c.observe(now, ep, d, t.Pace)
+	if t.DisableEndpoint {
+		ep.enabled, ep.gone = false, true
+		c.actions.Disable = append(c.actions.Disable, ep.id)
+	}
+	c.settle(now, ep, d, t)
+	c.review(now, ep)
+	c.admitFromHost(now, ep.host)
+}
+
+func (c *Core) settle(now time.Time, ep *endpoint, d *Delivery, t postrider.Transition) {
+	a := &d.Result
+	a.Delivery, a.Event, a.Endpoint, a.Number = d.ID, d.Event.ID, d.Endpoint, d.Attempt
+	c.commits.add(now)
+	ep.unsettled++
+	c.shards.busy[ep.shard]++
+	c.actions.Settle = append(c.actions.Settle, store.Settlement{Claimed: d.Claimed, Attempt: *a, Transition: t})
+}
+
+// apply notes when the deliveries that go on are due again.
+func (in Settled) apply(c *Core, now time.Time) {
+	c.pressure.settled += len(in.Settlements)
+	c.commits.remove(len(in.Settlements))
+	c.moved = true
+	for i, s := range in.Settlements {
+		ep := c.endpoints[s.Claimed.Endpoint]
+		ep.unsettled--
+		ep.idle = false
+		delete(c.suspects.young, s.Claimed.ID)
+		c.shards.busy[ep.shard]--
+		result := in.Results[i]
+		switch {
+		case result.Next != "":
+			c.found(now, store.DueLane{Endpoint: ep.id, Lane: result.Next})
+		case s.Transition.To == postrider.Pending && !result.Stale:
+			l := postrider.LaneRetry
+			if s.Claimed.Lane == postrider.LaneBulk {
+				l = postrider.LaneBulk
+			}
+			// The commit is over, so the store's now plus the wait is not later.
+			c.found(now, store.DueLane{Endpoint: ep.id, Lane: l, In: s.Transition.After})
+		}
+	}
+}
+
+// apply notes that leases were given back. A claim that was under way did not find
+// their rows, so their lanes are due again.
+func (in Released) apply(c *Core, now time.Time) {
+	for _, r := range in.Releases {
+		c.shards.busy[r.shard]--
+		if ep := c.endpoints[r.endpoint]; ep != nil {
+			c.expect(ep, r.lane, now)
+			c.review(now, ep)
+		}
+	}
+}

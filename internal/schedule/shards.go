@@ -1,0 +1,109 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/store"
+)
+
+// ShardSet is a set of shards.
+type ShardSet [store.Shards]bool
+
+// shards says which endpoints are this node's. A node does nothing for shards that
+// it does not own: it neither claims for their endpoints nor starts anything.
+type shards struct {
+	alone    bool // there is one node, and it owns all
+	owned    ShardSet
+	leaving  ShardSet                // owned, and to be given up once nothing of it is in hand
+	until    time.Time               // the ownership ends then, unless a Membership renews it
+	busy     [store.Shards]int       // credit, unsettled attempts and releases under way
+	gainedAt [store.Shards]time.Time // when this node got them
+}
+
+func (s *shards) owns(shard uint8) bool { return s.alone || s.owned[shard] }
+
+// serves reports whether the shard is this node's and stays so.
+func (s *shards) serves(shard uint8) bool { return s.alone || s.owned[shard] && !s.leaving[shard] }
+
+// isNew reports whether the shard has been this node's only since after a time.
+func (s *shards) isNew(shard uint8, startedAt, after time.Time) bool {
+	return later(s.gainedAt[shard], startedAt).After(after)
+}
+
+// lapsed reports whether the ownership may have ended: no heartbeat renewed it.
+func (s *shards) lapsed(now time.Time) bool { return !s.alone && !now.Before(s.until) }
+
+func (s *shards) surplus() []uint8 {
+	var empty []uint8
+	for shard, leaving := range s.leaving {
+		if leaving && s.busy[shard] == 0 {
+			empty = append(empty, uint8(shard))
+		}
+	}
+	return empty
+}
+
+// share takes up which shards are this node's. So many as are above its share are
+// to leave: first those that are leaving already, then the last ones.
+func (s *shards) share(now time.Time, owned []uint8, surplus int) {
+	before, leaving := s.owned, s.leaving
+	s.owned, s.leaving = ShardSet{}, ShardSet{}
+	for _, shard := range owned {
+		s.owned[shard] = true
+		if !before[shard] {
+			s.gainedAt[shard] = now
+		}
+	}
+	for _, again := range []bool{true, false} {
+		for _, shard := range slices.Backward(owned) {
+			if surplus > 0 && leaving[shard] == again {
+				s.leaving[shard] = true
+				surplus--
+			}
+		}
+	}
+}
+
+// apply takes up how the shards are shared out. Endpoints that are not this
+// node's any more are forgotten.
+func (in Membership) apply(c *Core, now time.Time) {
+	before, leaving := c.shards.owned, c.shards.leaving
+	surplus := in.Surplus
+	if c.draining {
+		surplus = len(in.Shards)
+	}
+	c.shards.until = in.Until
+	c.shards.share(now, in.Shards, surplus)
+	c.circuits.learn(now, in.Circuits)
+	if before == c.shards.owned && leaving == c.shards.leaving {
+		return
+	}
+	for _, ep := range c.sorted() {
+		switch {
+		case before[ep.shard] && !c.shards.owned[ep.shard]:
+			c.lose(now, ep)
+		case leaving[ep.shard] != c.shards.leaving[ep.shard]:
+			c.review(now, ep)
+		}
+	}
+	for id := range c.remembered {
+		if !c.shards.owns(store.Shard(id)) {
+			delete(c.remembered, id)
+		}
+	}
+}
+
+// lose forgets what was known of an endpoint that is another node's now. Attempts
+// in flight end as they do: their tokens tell whether they count.
+func (c *Core) lose(now time.Time, ep *endpoint) {
+	c.circuits.setProbe(ep, noProbe)
+	was := ep.class
+	c.slots.reclass(ep, healthy)
+	if was != healthy {
+		c.ready.queues[was].remove(ep)
+	}
+	ep.health = health{}
+	ep.lanes = [laneCount]lane{}
+	c.review(now, ep)
+}

@@ -1,0 +1,230 @@
+package schedule
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// member is a simulated node's place among the others, as cluster.go keeps it.
+type member struct {
+	leaving bool
+	gone    bool
+	had     ShardSet
+	last    time.Time // the last beat
+	steady  time.Time // since when they come in time
+	locked  bool      // it holds its lock
+	losses  int       // how often it lost it
+	dead    []uint32  // at the last beat
+}
+
+// lock lets the node take its lock, in worlds that have locks.
+func (w *world) lock(n *simNode) {
+	if w.locks && n.alive && !n.member.locked {
+		n.member.locked = true
+		w.store.Lock(n.core.opts.Incarnation)
+	}
+}
+
+// unlock frees the node's lock, as the end of its process or of its connection
+// does.
+func (w *world) unlock(n *simNode) {
+	if n.member.locked {
+		n.member.locked = false
+		n.member.losses++
+		w.store.Unlock(n.core.opts.Incarnation)
+	}
+}
+
+// cut ends the connection on which a node holds its lock. The node sees it, and
+// has its lock again before others may take it for dead.
+func (w *world) cut() {
+	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	if !w.shared || !n.serves(w.now) || !n.member.locked || w.healed {
+		return
+	}
+	w.unlock(n)
+	w.step(n, LockLost{})
+	w.later(n, time.Duration(w.rng.Int64N(int64(3*time.Second))), func() { w.lock(n) })
+}
+
+// serves reports whether the node takes publishes.
+func (n *simNode) serves(now time.Time) bool {
+	return n.alive && !now.Before(n.frozen) && !n.member.leaving
+}
+
+// beat is what belong does, once a second.
+func (w *world) beat(n *simNode) {
+	wait := time.Second
+	if w.healed {
+		wait *= 2
+	}
+	again := func() { w.later(n, wait, func() { w.beat(n) }) }
+	if w.now.Before(w.away) {
+		again()
+		return
+	}
+	surplus := n.core.SurplusShards()
+	losses := n.member.losses
+	opts, asked := n.core.opts, w.now
+	r, err := w.store.Heartbeat(w.t.Context(), store.Heartbeat{
+		Incarnation: opts.Incarnation, TTL: ttl, Release: surplus, Leaving: n.member.leaving,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if w.unlucky() { // the reply is lost
+		again()
+		return
+	}
+	if n.member.steady.IsZero() || asked.Sub(n.member.last) > ttl {
+		n.member.steady = asked
+	}
+	n.member.last = asked
+	w.later(n, w.moment(), func() {
+		until := asked.Add(ttl)
+		if r.Unlocked || n.member.losses != losses {
+			until = time.Time{}
+		}
+		w.enrolled(n, heartbeatReply{r, until, nil})
+	})
+	if n.member.leaving && n.core.Drained() {
+		n.member.gone, n.alive = true, false
+		if err := w.store.Forget(w.t.Context(), opts.Incarnation); err != nil {
+			w.t.Fatal(err)
+		}
+		w.unlock(n)
+		return
+	}
+	again()
+}
+
+// enrolled is what follows a beat.
+func (w *world) enrolled(n *simNode, r heartbeatReply) {
+	var has ShardSet
+	gained := false
+	for _, shard := range r.Shards {
+		has[shard] = true
+		gained = gained || !n.member.had[shard]
+	}
+	n.member.had = has
+	if gained {
+		open, err := w.store.Circuits(w.t.Context(), store.CircuitQuery{Limit: 1000})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, c := range open {
+			if has[store.Shard(c.Endpoint)] {
+				r.circuits = append(r.circuits, c)
+			}
+		}
+	}
+	w.step(n, r)
+	dead := slices.Concat(r.Gone, r.Silent)
+	if gained || slices.ContainsFunc(n.member.dead, func(i uint32) bool { return !slices.Contains(dead, i) }) {
+		w.poll(n)
+	}
+	n.member.dead = dead
+	w.reclaim(r.Gone)
+	if n.member.last.Sub(n.member.steady) > ttl {
+		w.reclaim(r.Silent)
+	}
+}
+
+func (w *world) reclaim(dead []uint32) {
+	for _, incarnation := range dead {
+		if _, err := w.store.Reclaim(w.t.Context(), incarnation, 1000); err != nil {
+			w.t.Fatal(err)
+		}
+		// What it had begun may be made again.
+		maps.DeleteFunc(w.sending, func(_ postrider.DeliveryID, by uint32) bool { return by == incarnation })
+	}
+}
+
+// poll looks at the whole queue, which the simulated one is small enough for.
+func (w *world) poll(n *simNode) {
+	if w.now.Before(w.away) {
+		return
+	}
+	lanes, err := w.store.Due(w.t.Context(), store.Due{Max: 1000})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.step(n, Due{Lanes: lanes})
+}
+
+// freeze lets a node stand still for longer than others wait for it.
+func (w *world) freeze() {
+	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	if !n.alive || w.healed {
+		return
+	}
+	n.frozen = w.now.Add(time.Duration(1+w.rng.IntN(40)) * time.Second)
+	clear(w.sending) // its requests may be made again meanwhile
+	w.crashes++
+}
+
+// leave lets a node end in good order; another comes.
+func (w *world) leave() {
+	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	if !w.shared || !n.serves(w.now) || w.healed {
+		return
+	}
+	n.member.leaving = true
+	w.step(n, Drain{})
+	w.at(time.Duration(w.rng.Int64N(int64(5*time.Second))), w.boot)
+}
+
+// checkOwner demands that of nodes that live and heard from the store lately
+// only one sends to an endpoint.
+func (w *world) checkOwner(n *simNode, it *Delivery) {
+	if !w.shared {
+		return
+	}
+	total := 0
+	for _, other := range w.nodes {
+		if other.alive && !w.now.Before(other.frozen) && (other == n || other.core.shards.owns(store.Shard(it.Endpoint)) && !other.core.shards.lapsed(w.now)) {
+			total += other.inFlight[it.Endpoint]
+		}
+	}
+	if limit := it.To.Endpoint.Policy.Concurrency; w.crashes == 0 && total > limit {
+		w.t.Errorf("%d attempts in flight to an endpoint with a limit of %d, over all nodes", total, limit)
+	}
+}
+
+// orderBook is what receivers saw of ordered deliveries.
+type orderBook struct {
+	isOrdered map[postrider.DeliveryID]bool
+	seen      map[postrider.DeliveryID]bool
+	last      map[orderedKey]int64
+}
+
+type orderedKey struct {
+	endpoint postrider.EndpointID
+	key      string
+}
+
+func (b *orderBook) ordered(d *store.NewDelivery) {
+	if b.isOrdered == nil {
+		b.isOrdered, b.seen, b.last = map[postrider.DeliveryID]bool{}, map[postrider.DeliveryID]bool{}, map[orderedKey]int64{}
+	}
+	b.isOrdered[d.ID] = true
+}
+
+// accepted demands that receivers accept the events of a key by their sequence,
+// each for the first time.
+func (b *orderBook) accepted(t *testing.T, it *Delivery) {
+	if !b.isOrdered[it.ID] || b.seen[it.ID] {
+		return
+	}
+	b.seen[it.ID] = true
+	key := orderedKey{it.Endpoint, it.Event.OrderingKey}
+	if it.Event.Sequence < b.last[key] {
+		t.Errorf("key %s: %d was accepted after %d", key.key, it.Event.Sequence, b.last[key])
+	}
+	b.last[key] = it.Event.Sequence
+}

@@ -1,0 +1,47 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// TestOrderHoldsUnderLeaseTheft runs three nodes that stand still and die all
+// the time, so that leases are taken over while their requests are on their
+// way, with ordered keys alone.
+func TestOrderHoldsUnderLeaseTheft(t *testing.T) {
+	t.Parallel()
+	seeds := 40
+	if testing.Short() {
+		seeds = 8
+	}
+	thefts := 0
+	for seed := range seeds {
+		w := newWorld(t, uint64(1_000_001+2*seed)) // odd: the nodes share the endpoints out
+		for id, to := range w.routed {
+			to.Endpoint.Policy.Order, to.Endpoint.Policy.Timeout = postrider.OrderByKey, 5*time.Second
+			w.routed[id] = to
+		}
+		w.hangs = 6
+		w.keyed = true
+		for range 2 {
+			w.boot()
+		}
+		for range 30 {
+			w.at(time.Duration(w.rng.Int64N(int64(150*time.Second))), w.freeze)
+		}
+		for range 5 {
+			w.at(time.Duration(w.rng.Int64N(int64(150*time.Second))), w.crash)
+		}
+		w.run()
+		w.check()
+		thefts += w.thefts
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	if thefts < 10*seeds {
+		t.Errorf("%d leases were taken over in %d seeds: that tests little", thefts, seeds)
+	}
+}

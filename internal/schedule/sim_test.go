@@ -1,0 +1,559 @@
+package schedule
+
+import (
+	"container/heap"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/memory"
+)
+
+// The simulator runs the very core and the model store from one goroutine, in
+// virtual time, by seed: nodes that crash, claims and settlements whose reply
+// is lost, a database that is away for longer than a lease, receivers that
+// refuse, hang and ask for time, endpoints that are paused and get another
+// timeout. In half of the seeds the nodes share the endpoints out, come, go and
+// stand still for a while (sim_cluster_test.go). Then it heals and demands that
+// every delivery has come to its end, and ordered ones in their order.
+
+func TestPromise8NodesMayDieAtAnyTime(t *testing.T) {
+	t.Parallel()
+	seeds := 200
+	if testing.Short() {
+		seeds = 30
+	}
+	for seed := range seeds {
+		w := newWorld(t, uint64(seed))
+		w.run()
+		w.check()
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+type world struct {
+	t      *testing.T
+	rng    *rand.Rand
+	now    time.Time
+	agenda agenda
+	store  *memory.Store
+	ids    *store.IDs
+	nodes  []*simNode
+	routed map[postrider.EndpointID]store.EndpointSnapshot
+	order  []postrider.EndpointID // of routed, so that a seed always draws the same
+	healed bool
+	shared bool      // nodes share the endpoints out
+	locks  bool      // nodes hold locks, whose freeing shows their death at once
+	keyed  bool      // every event has an ordering key
+	hangs  int       // how many in 16 requests hang
+	away   time.Time // the database is, until then
+	lucky  bool      // no reply is lost
+	steps  int
+	onSend func(*simNode, *Delivery, *postrider.Attempt) // nil: nothing more follows a request
+	book   orderBook
+
+	published int
+	sending   map[postrider.DeliveryID]uint32       // by which incarnation
+	sent      map[postrider.DeliveryID]map[int]bool // by attempt
+	accepted  map[postrider.DeliveryID]bool         // and the answer was read
+	crashes   int
+	cuts      int // replies lost
+	thefts    int // leases taken over, by what is on record at the end
+}
+
+type simNode struct {
+	core     *core
+	alive    bool
+	frozen   time.Time // it stands still until then
+	inFlight map[postrider.EndpointID]int
+	groups   [][]store.Settlement // to be committed, one after the other
+	member   member
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	w := &world{
+		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		routed: map[postrider.EndpointID]store.EndpointSnapshot{}, sending: map[postrider.DeliveryID]uint32{},
+		sent: map[postrider.DeliveryID]map[int]bool{}, accepted: map[postrider.DeliveryID]bool{},
+	}
+	w.hangs = w.rng.IntN(10)
+	w.shared = seed%2 == 1
+	w.locks = w.shared && seed%4 == 1
+	clock := func() time.Time { return w.now }
+	w.store = memory.New(memory.Options{Now: clock})
+	w.ids = store.NewIDs(clock, &[32]byte{byte(seed)})
+	account := store.NewID[postrider.AccountID](w.ids)
+	for range 1 + w.rng.IntN(6) {
+		e := postrider.Endpoint{
+			ID: store.NewID[postrider.EndpointID](w.ids), Account: account, URL: w.url(),
+			EventTypes: []postrider.Pattern{"*"}, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
+		}
+		e.Policy.Concurrency = 1 + w.rng.IntN(4)
+		if w.rng.IntN(3) == 0 {
+			e.Policy.Order = postrider.OrderByKey
+		}
+		e.Policy.Retry = postrider.RetryPolicy{Delays: []time.Duration{0, time.Second, 5 * time.Second, time.Minute}, Jitter: "equal"}
+		if _, err := w.store.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: e}); err != nil {
+			t.Fatal(err)
+		}
+		w.routed[e.ID] = store.EndpointSnapshot{Endpoint: e}
+		w.order = append(w.order, e.ID)
+	}
+	return w
+}
+
+func (w *world) run() {
+	for range 1 + w.rng.IntN(3) {
+		w.boot()
+	}
+	for range 100 + w.rng.IntN(200) {
+		w.at(time.Duration(w.rng.Int64N(int64(time.Minute))), w.publish)
+	}
+	for range w.rng.IntN(2) * w.rng.IntN(6) {
+		w.at(time.Duration(w.rng.Int64N(int64(2*time.Minute))), w.crash)
+	}
+	for range w.rng.IntN(8) {
+		w.at(time.Duration(w.rng.Int64N(int64(2*time.Minute))), w.alter)
+	}
+	if w.rng.IntN(2) == 0 {
+		w.at(time.Duration(w.rng.Int64N(int64(time.Minute))), func() { w.away = w.now.Add(time.Minute) })
+	}
+	for range w.rng.IntN(4) {
+		w.at(time.Duration(w.rng.Int64N(int64(2*time.Minute))), w.freeze)
+		w.at(time.Duration(w.rng.Int64N(int64(2*time.Minute))), w.leave)
+		w.at(time.Duration(w.rng.Int64N(int64(2*time.Minute))), w.cut)
+	}
+	w.at(3*time.Minute, w.heal)
+	end := w.now.Add(time.Hour)
+	for len(w.agenda) > 0 && w.agenda[0].at.Before(end) {
+		next := heap.Pop(&w.agenda).(appointment)
+		w.now = next.at
+		next.do()
+	}
+}
+
+// boot starts a node; it scans the queue at once and every 30 seconds.
+func (w *world) boot() {
+	w.bootWith(Options{Concurrency: 1 + w.rng.IntN(8), HostConcurrency: 1 + w.rng.IntN(4), Incarnation: 1 + w.rng.Uint32N(1<<31-1)})
+}
+
+func (w *world) bootWith(opts Options) {
+	n := &simNode{alive: true, inFlight: map[postrider.EndpointID]int{}}
+	if w.shared {
+		opts.Shared = true
+	}
+	n.core = newCore(opts, func(id postrider.EndpointID) (*store.EndpointSnapshot, bool) {
+		to, ok := w.routed[id]
+		return &to, ok
+	})
+	w.nodes = append(w.nodes, n)
+	w.scan(n)
+	if w.shared {
+		w.lock(n)
+		w.beat(n)
+	}
+}
+
+func (w *world) scan(n *simNode) {
+	lanes, err := w.store.Due(w.t.Context(), store.Due{Max: 1000})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.step(n, Due{Lanes: lanes})
+	w.later(n, 30*time.Second, func() { w.scan(n) })
+}
+
+func (w *world) crash() {
+	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	if !n.alive || w.healed {
+		return
+	}
+	n.alive = false
+	w.unlock(n)
+	clear(w.sending) // what it was sending ends with it, and with two nodes we look away once
+	w.crashes++
+	w.at(time.Duration(w.rng.Int64N(int64(10*time.Second))), w.boot)
+}
+
+// url returns one at one of a few hosts.
+func (w *world) url() string { return "https://" + string(rune('a'+w.rng.IntN(3))) + ".example" }
+
+// alter pauses an endpoint, resumes it, moves it or gives it another timeout. The nodes
+// look endpoints up as they are, and hear of the change a little later.
+func (w *world) alter() {
+	id := w.order[w.rng.IntN(len(w.order))]
+	to := w.routed[id]
+	switch w.rng.IntN(4) {
+	case 0:
+		to.Endpoint.Status = postrider.EndpointPaused
+	case 1:
+		to.Endpoint.Status = postrider.EndpointEnabled
+	case 2:
+		to.Endpoint.URL = w.url()
+	default:
+		to.Endpoint.Policy.Timeout = time.Duration(1+w.rng.IntN(30)) * time.Second
+	}
+	w.routed[id] = to
+	for _, n := range w.nodes {
+		w.later(n, w.moment(), func() { w.step(n, changed{id}) })
+	}
+}
+
+func (w *world) heal() {
+	w.healed = true
+	for _, id := range w.order {
+		to := w.routed[id]
+		to.Endpoint.Status = postrider.EndpointEnabled
+		w.routed[id] = to
+		for _, n := range w.nodes {
+			w.later(n, w.moment(), func() { w.step(n, changed{id}) })
+		}
+	}
+}
+
+// publish does what ingest does, on a node that is alive.
+func (w *world) publish() {
+	var n *simNode
+	for _, other := range w.nodes {
+		if other.serves(w.now) {
+			n = other
+		}
+	}
+	if n == nil || w.now.Before(w.away) {
+		w.at(time.Second, w.publish)
+		return
+	}
+	to := w.routed[w.order[w.rng.IntN(len(w.order))]]
+	key := ""
+	if w.rng.IntN(2) == 0 || w.keyed {
+		key = string(rune('a' + w.rng.IntN(3)))
+	}
+	e := store.NewEvent{
+		Event: postrider.Event{
+			ID: store.NewID[postrider.EventID](w.ids), Account: to.Endpoint.Account, Type: "a.b", Data: []byte(`1`), OrderingKey: key,
+		},
+		Deliveries: []store.NewDelivery{{
+			ID: store.NewID[postrider.DeliveryID](w.ids), Endpoint: to.Endpoint.ID, Lane: postrider.LaneFirst, Expiry: 24 * time.Hour,
+		}},
+	}
+	d := &e.Deliveries[0]
+	if key != "" && to.Endpoint.Policy.Order == postrider.OrderByKey {
+		d.Ordered = to.Endpoint.Policy.OnDead
+		w.book.ordered(d)
+	} else {
+		w.step(n, admit{[]*store.NewDelivery{d}})
+	}
+	changes, err := w.store.Changes(w.t.Context(), 0, 10_000)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.store.Publish(w.t.Context(), store.Publish{Version: changes.Version, Batches: []store.Batch{{e}}}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.published++
+	w.later(n, w.moment(), func() {
+		if d.Token == 0 {
+			w.step(n, stored{waiting: []store.DueLane{{Endpoint: d.Endpoint, Lane: d.Lane}}})
+			return
+		}
+		w.step(n, stored{started: []postrider.Claimed{{
+			ID: d.ID, Endpoint: d.Endpoint, Event: &e.Event, Lane: d.Lane, Attempt: 1, Token: d.Token, ExpiresAt: w.now.Add(time.Hour),
+		}}})
+	})
+}
+
+func (w *world) step(n *simNode, input any) {
+	if w.now.Before(n.frozen) {
+		w.at(n.frozen.Sub(w.now), func() { w.step(n, input) })
+		return
+	}
+	n.core.step(w.now, input)
+	do := n.core.Decide(w.now)
+	if w.steps++; len(n.core.endpoints) < 50 || w.steps%64 == 0 {
+		w.checkAccounts(n.core)
+	}
+	for _, it := range do.Send {
+		w.send(n, it)
+	}
+	if len(do.Settle) > 0 {
+		if n.groups = append(n.groups, do.Settle); len(n.groups) == 1 {
+			w.later(n, w.moment(), func() { w.settle(n) })
+		}
+	}
+	if len(do.Release) > 0 {
+		w.later(n, w.moment(), func() {
+			var leases []store.Lease
+			for _, r := range do.Release {
+				leases = append(leases, r.Lease)
+			}
+			if err := w.store.Release(w.t.Context(), leases); err != nil {
+				w.t.Error(err)
+			}
+			w.step(n, Released{do.Release})
+		})
+	}
+	for _, circuit := range do.Circuits {
+		w.later(n, w.moment(), func() { w.storeCircuit(n, circuit.Circuit) })
+	}
+	if len(do.Notify) > 0 && w.rng.IntN(2) == 0 { // half of them are lost
+		for _, other := range w.nodes {
+			w.later(other, w.moment(), func() { w.step(other, Due{do.Notify, true}) })
+		}
+	}
+	if do.Claim != nil {
+		w.later(n, w.moment(), func() { w.claim(n, do.Claim, w.now) })
+	}
+	if !do.WakeAt.IsZero() {
+		w.later(n, max(do.WakeAt.Sub(w.now), time.Millisecond), func() { w.step(n, nil) })
+	}
+}
+
+func (w *world) storeCircuit(n *simNode, c postrider.Circuit) {
+	if w.now.Before(w.away) {
+		w.later(n, time.Second, func() { w.storeCircuit(n, c) })
+		return
+	}
+	is, err := w.store.PutCircuit(w.t.Context(), store.PutCircuit{Circuit: c})
+	if err != nil && !errors.Is(err, postrider.ErrConflict) {
+		w.t.Fatal(err)
+	}
+	w.later(n, w.moment(), func() { w.step(n, CircuitStored{is, err}) })
+}
+
+var errCut = errors.New("the reply was lost")
+
+func (w *world) claim(n *simNode, c *store.Claim, asked time.Time) {
+	if w.now.Before(w.away) || w.unlucky() && w.rng.IntN(2) == 0 {
+		w.step(n, Claimed{Claim: c, Err: errCut, AskedAt: asked})
+		return
+	}
+	got, err := w.store.Claim(w.t.Context(), *c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if w.unlucky() {
+		w.cuts++
+		got, err = store.Claims{}, errCut
+	}
+	w.later(n, w.moment(), func() { w.step(n, Claimed{c, got, err, asked}) })
+}
+
+func (w *world) settle(n *simNode) {
+	if w.now.Before(w.away) {
+		w.later(n, time.Duration(1+w.rng.IntN(5))*time.Second, func() { w.settle(n) })
+		return
+	}
+	group := n.groups[0]
+	results, err := w.store.Settle(w.t.Context(), group)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if w.unlucky() { // done, and done again
+		w.cuts++
+		w.later(n, time.Second, func() { w.settle(n) })
+		return
+	}
+	w.later(n, w.moment(), func() {
+		if n.groups = n.groups[1:]; len(n.groups) > 0 {
+			w.later(n, w.moment(), func() { w.settle(n) })
+		}
+		w.step(n, Settled{group, results})
+	})
+}
+
+func (w *world) send(n *simNode, it *Delivery) {
+	id, limit := it.Endpoint, it.To.Endpoint.Policy.Concurrency
+	if n.inFlight[id]++; n.inFlight[id] > limit {
+		w.t.Errorf("%d attempts in flight to an endpoint with a limit of %d", n.inFlight[id], limit)
+	}
+	if n.core.slots.inFlight > n.core.opts.Concurrency {
+		w.t.Errorf("%d attempts in flight, limit %d", n.core.slots.inFlight, n.core.opts.Concurrency)
+	}
+	if h := n.core.endpoints[id].host; h.inFlight > n.core.opts.HostConcurrency {
+		w.t.Errorf("%d attempts in flight to a host, limit %d", h.inFlight, n.core.opts.HostConcurrency)
+	}
+	if w.sending[it.ID] != 0 {
+		w.t.Errorf("delivery %s is being sent twice at once", it.ID)
+	}
+	if w.sent[it.ID] == nil {
+		w.sent[it.ID] = map[int]bool{}
+	}
+	if w.sent[it.ID][it.Attempt] {
+		w.t.Errorf("delivery %s: attempt %d was sent twice", it.ID, it.Attempt)
+	}
+	if w.accepted[it.ID] && w.crashes == 0 && (len(w.nodes) == 1 || w.shared && w.cuts == 0 && w.away.IsZero()) {
+		w.t.Errorf("delivery %s is sent again although its answer was read", it.ID)
+	}
+	w.sent[it.ID][it.Attempt] = true
+	w.checkOwner(n, it)
+	w.sending[it.ID] = n.core.opts.Incarnation
+	a := w.respond(it)
+	if w.onSend != nil {
+		w.onSend(n, it, &a)
+	}
+	if a.Outcome == postrider.OutcomeAccepted {
+		w.at(a.Duration, func() { w.book.accepted(w.t, it) })
+	}
+	w.later(n, a.Duration, func() {
+		n.inFlight[id]--
+		delete(w.sending, it.ID)
+		w.accepted[it.ID] = w.accepted[it.ID] || a.Outcome == postrider.OutcomeAccepted
+		it.Result = a
+		w.step(n, Attempted{it})
+	})
+}
+
+// checkAccounts demands that every unit of credit is accounted for.
+func (w *world) checkAccounts(c *core) {
+	inHand, inFlight, probes := 0, 0, 0
+	flying, inClass := [classes]int{}, [classes]int{}
+	leased := [laneCount]int{}
+	hosts := map[*host]int{}
+	for _, ep := range c.endpoints {
+		known := ep.prefetchedCount() + ep.inFlight + ep.asked[0] + ep.asked[1] + ep.asked[2] + ep.asked[3]
+		if ep.credit < known || len(c.admissions.underWay) == 0 && ep.credit != known {
+			w.t.Errorf("endpoint %s has spent %d credit, of which %d is known", ep.id, ep.credit, known)
+		}
+		hosts[ep.host] += ep.inFlight
+		flying[ep.class] += ep.inFlight
+		inClass[ep.class] += ep.credit
+		if ep.probe != noProbe {
+			probes++
+		}
+		for l := range leased {
+			leased[l] += ep.asked[l] + len(ep.prefetched[l])
+		}
+		inHand += ep.credit
+		inFlight += ep.inFlight
+	}
+	for h, n := range hosts {
+		if n != h.inFlight {
+			w.t.Errorf("%d attempts in flight to a host, counted as %d", n, h.inFlight)
+		}
+	}
+	if len(c.admissions.underWay) == 0 && leased != c.slots.leased {
+		w.t.Errorf("by lane %d leased, counted as %d", leased, c.slots.leased)
+	}
+	if flying != c.slots.inFlightOf || inClass != c.slots.creditOf || probes != c.circuits.probes {
+		w.t.Errorf("by class %d attempts in flight, %d credit and %d probes, counted as %d, %d and %d", flying, inClass, probes, c.slots.inFlightOf, c.slots.creditOf, c.circuits.probes)
+	}
+	if c.slots.prefetchFree() < 0 {
+		w.t.Errorf("%d deliveries are leased before they start, limit %d", inHand-inFlight, c.opts.Concurrency)
+	}
+	if inHand != c.slots.credit || inFlight != c.slots.inFlight {
+		w.t.Errorf("%d in hand and %d in flight, counted as %d and %d", inHand, inFlight, c.slots.credit, c.slots.inFlight)
+	}
+}
+
+// respond is the receivers: once healed, all is accepted.
+func (w *world) respond(it *Delivery) postrider.Attempt {
+	a := postrider.Attempt{Outcome: postrider.OutcomeAccepted, StatusCode: 200, Duration: w.moment()}
+	if w.healed {
+		return a
+	}
+	switch n := w.rng.IntN(16); {
+	case n < w.hangs:
+		a.Outcome, a.StatusCode, a.Duration = postrider.OutcomeTimedOut, 0, it.Timeout
+	case n < w.hangs+2:
+		a.Outcome, a.StatusCode = postrider.OutcomeRejected, 500
+	case n < w.hangs+4:
+		a.Outcome, a.StatusCode, a.RetryAfter = postrider.OutcomeThrottled, 429, time.Duration(w.rng.IntN(20))*time.Second
+	case n < w.hangs+6:
+		a.Outcome, a.StatusCode = postrider.OutcomeThrottled, 503
+	}
+	return a
+}
+
+// check looks at what is on record once nothing is left to do.
+func (w *world) check() {
+	deliveries := map[postrider.Status]int{}
+	q := store.DeliveryQuery{Paging: store.Paging{Limit: store.MaxLimit}}
+	for {
+		page, err := w.store.Deliveries(w.t.Context(), q)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, d := range page.Items {
+			deliveries[d.Status]++
+			w.checkLedger(d)
+		}
+		if page.Next == "" {
+			break
+		}
+		q.Cursor = page.Next
+	}
+	if got := deliveries[postrider.Delivered] + deliveries[postrider.Dead]; got != w.published || deliveries[postrider.Pending] > 0 {
+		w.t.Errorf("published %d, ended as %v after %d crashes and %d lost replies", w.published, deliveries, w.crashes, w.cuts)
+	}
+}
+
+// checkLedger demands that every request that left is an attempt on record.
+func (w *world) checkLedger(d postrider.Delivery) {
+	page, err := w.store.Attempts(w.t.Context(), store.AttemptQuery{
+		Account: d.Account, Delivery: d.ID, Paging: store.Paging{Limit: store.MaxLimit},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	recorded := map[int]bool{}
+	for _, a := range page.Items {
+		recorded[a.Number] = true
+		if a.Outcome == postrider.OutcomeLost || a.Stale {
+			w.thefts++
+		}
+	}
+	for attempt := range w.sent[d.ID] {
+		if !recorded[attempt] {
+			w.t.Errorf("delivery %s (%s): attempt %d left and is not on record; recorded %v", d.ID, d.Status, attempt, recorded)
+		}
+	}
+	if len(w.sent[d.ID]) > 1 && d.Status == postrider.Delivered && w.crashes+w.cuts == 0 && d.Attempts != len(w.sent[d.ID]) {
+		w.t.Errorf("delivery %s: %d attempts counted, %d sent", d.ID, d.Attempts, len(w.sent[d.ID]))
+	}
+}
+
+func (w *world) unlucky() bool { return !w.healed && !w.lucky && w.rng.IntN(20) == 0 }
+func (w *world) moment() time.Duration {
+	return time.Duration(1 + w.rng.Int64N(int64(20*time.Millisecond)))
+}
+
+// later does something on a node, if it lives by then and does not stand still.
+func (w *world) later(n *simNode, wait time.Duration, do func()) {
+	w.at(wait, func() {
+		switch {
+		case !n.alive:
+		case w.now.Before(n.frozen):
+			w.later(n, n.frozen.Sub(w.now), do)
+		default:
+			do()
+		}
+	})
+}
+
+func (w *world) at(wait time.Duration, do func()) {
+	heap.Push(&w.agenda, appointment{w.now.Add(wait), len(w.agenda), do})
+}
+
+// agenda orders what is going to happen.
+type agenda []appointment
+
+type appointment struct {
+	at  time.Time
+	tie int
+	do  func()
+}
+
+func (a agenda) Len() int           { return len(a) }
+func (a agenda) Less(i, j int) bool { return a[i].at.Before(a[j].at) }
+func (a agenda) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
+func (a *agenda) Push(x any)        { *a = append(*a, x.(appointment)) }
+func (a *agenda) Pop() any {
+	last := (*a)[len(*a)-1]
+	*a = (*a)[:len(*a)-1]
+	return last
+}

@@ -1,0 +1,112 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// start gives slots to ready endpoints, one each in turn, while there are any.
+func (c *Core) start(now time.Time) {
+	if c.shards.lapsed(now) {
+		return
+	}
+	for c.slots.inFlight < c.slots.limit && c.Unfinished() < c.opts.MaxUnsettled {
+		ep := c.ready.next()
+		if ep == nil {
+			return
+		}
+		switch {
+		case c.shards.gated(now, ep), ep.inFlight >= ep.slots(), ep.prefetchedCount() == 0, now.Before(ep.rateBlockedUntil), c.slots.unproven(now, ep):
+		case !c.slots.hasSlot(ep.class):
+			c.ready.enqueue(ep)
+			continue
+		case ep.host.inFlight >= c.slots.hostLimit:
+			ep.host.full = true
+			ep.host.waiting.push(ep)
+			continue
+		default:
+			c.startOne(now, ep)
+		}
+		c.review(now, ep)
+		c.admitFromHost(now, ep.host)
+	}
+}
+
+// admitFromHost makes the endpoint ready that has waited longest for a slot of the
+// host, if one is free. Endpoints that cannot use it any more are passed over.
+func (c *Core) admitFromHost(now time.Time, h *host) {
+	for h != nil && h.inFlight < c.slots.hostLimit {
+		next := h.waiting.pop()
+		if next == nil {
+			return
+		}
+		c.review(now, next)
+		if next.queued&inReady != 0 && c.slots.hasSlot(next.class) {
+			return
+		}
+	}
+}
+
+// startOne starts the endpoint's next delivery, if its lane and its rate allow it.
+// A delivery that is too late to be attempted is settled without an attempt.
+func (c *Core) startOne(now time.Time, ep *endpoint) {
+	c.dropUncovered(now, ep)
+	l := c.bulk.nextLane(now, ep)
+	if l < 0 || !c.reserveRate(now, ep) {
+		return
+	}
+	d := ep.pop(l)
+	c.prefetch.remove(ep, 1)
+	c.slots.leased[l]--
+	if l == bulkLane {
+		c.bulk.tokens--
+	} else {
+		c.bulk.urgentAt = now
+	}
+	if t, refused := postrider.Refuse(d.Claimed, now.Add(c.ahead)); refused {
+		c.addCredit(ep, -1)
+		d.Result = postrider.Attempt{Outcome: postrider.OutcomeNone, StartedAt: now.Add(c.wall), Error: t.Reason}
+		c.settle(now, ep, d, t)
+		return
+	}
+	d.To, d.Timeout = ep.settings, ep.policy.Timeout
+	if ep.probe == probeGranted {
+		d.Probe = true
+		c.circuits.setProbe(ep, probeInFlight)
+	} else {
+		d.Timeout = ep.timeout.Timeout(d.Timeout)
+	}
+	if l == suspectLane {
+		c.suspects.started(d.ID, now)
+	}
+	c.slots.addInFlight(ep, 1)
+	c.hosts.notFull(ep.host)
+	c.actions.Send = append(c.actions.Send, d)
+}
+
+// laneTurns says which lane a start prefers, unless there is a suspect: of five
+// starts, three prefer the first lane and one each the retry and the bulk lane. An
+// empty lane leaves its turn to the next in order.
+var laneTurns = [5][3]int{
+	{firstLane, retryLane, bulkLane},
+	{retryLane, firstLane, bulkLane},
+	{firstLane, retryLane, bulkLane},
+	{bulkLane, firstLane, retryLane},
+	{firstLane, retryLane, bulkLane},
+}
+
+// nextLane returns the lane whose first delivery starts next; -1: none may now. A
+// retry that is due is not limited beside first attempts: its own endpoint's circuit,
+// window and class limit it.
+func (b *bulkLimiter) nextLane(now time.Time, ep *endpoint) int {
+	if len(ep.prefetched[suspectLane]) > 0 {
+		return suspectLane
+	}
+	for _, l := range laneTurns[(ep.turn+1)%len(laneTurns)] {
+		if len(ep.prefetched[l]) > 0 && (l != bulkLane || ep.probing() || b.allows(now)) {
+			return l
+		}
+	}
+	return -1
+}

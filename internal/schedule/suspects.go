@@ -1,0 +1,116 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// suspects bounds how many suspected deliveries this node leases. A suspect is a
+// delivery whose nodes died with it several times in a row: its payload may kill
+// the node that sends it. So suspects go in rounds: the round after a death
+// has one, and each round has twice as many as the round before, once the node has survived
+// that one. A delivery that kills its node dies alone and takes no other with it.
+//
+//	death → 1 → 2 → 4 → … → all of the node's slots
+//
+// A suspect is leased only when it can start at once.
+type suspects struct {
+	slots     *slots
+	startedAt time.Time // of the node; set by the first Decide
+
+	round   int                                // suspects of this round; 0: the next round has one
+	left    int                                // of them, not asked for yet
+	young   map[postrider.DeliveryID]time.Time // started less than harmlessAfter ago and not settled
+	oldest  time.Time                          // no young suspect started earlier
+	waiting queue                              // endpoints whose suspects wait for a round
+}
+
+const (
+	// suspectsAfter is how long a node is up before it tries a suspect: a node that is
+	// killed again and again, for whatever reason, should not blame the suspects.
+	suspectsAfter = 2 * time.Second
+	// harmlessAfter is how long a suspect is in flight before others may start.
+	harmlessAfter = time.Second
+)
+
+// restart makes the next round one of one suspect: a node died with new ones.
+func (s *suspects) restart() { s.round, s.left = 0, 0 }
+
+// started notes a suspect that starts.
+func (s *suspects) started(id postrider.DeliveryID, now time.Time) {
+	if s.young == nil {
+		s.young = map[postrider.DeliveryID]time.Time{}
+	}
+	if len(s.young) == 0 {
+		s.oldest = now
+	}
+	s.young[id] = now
+}
+
+// age removes the young suspects that have been in flight for harmlessAfter.
+func (s *suspects) age(now time.Time) {
+	if len(s.young) == 0 || now.Sub(s.oldest) < harmlessAfter {
+		return
+	}
+	s.oldest = now
+	for id, at := range s.young {
+		if now.Sub(at) >= harmlessAfter {
+			delete(s.young, id)
+		} else if at.Before(s.oldest) {
+			s.oldest = at
+		}
+	}
+}
+
+// mayClaim reports whether one more suspect may be claimed.
+func (s *suspects) mayClaim(now time.Time) bool {
+	return s.left > 0 && !now.Before(s.startedAt.Add(suspectsAfter))
+}
+
+// nextRound begins a round when the one before is survived, and returns how many
+// endpoints to review because of it.
+func (s *suspects) nextRound(now time.Time) int {
+	s.age(now)
+	if used := s.round == 0 || s.left < s.round; used && s.slots.leased[suspectLane]+len(s.young) == 0 {
+		s.round = min(max(1, 2*s.round), s.slots.limit)
+		s.left = s.round
+	}
+	if !s.mayClaim(now) {
+		return 0
+	}
+	return min(s.left, s.waiting.len())
+}
+
+// nextRoundAt returns when time alone lets a waiting suspect go; zero: never.
+func (s *suspects) nextRoundAt(now time.Time) time.Time {
+	up := s.startedAt.Add(suspectsAfter)
+	switch {
+	case s.waiting.len() == 0:
+	case up.After(now):
+		return up
+	case len(s.young) > 0:
+		return s.oldest.Add(harmlessAfter)
+	}
+	return time.Time{}
+}
+
+// claimable returns how many suspects of the endpoint may be claimed now: as many
+// as have a slot, or one if a slot will be free as soon as a response is read.
+func (s *suspects) claimable(now time.Time, ep *endpoint) int {
+	const soon = 200 * time.Millisecond
+	switch free := ep.slots() - ep.inFlight; {
+	case !ep.lanes[suspectLane].isDue(now), !s.mayClaim(now), s.slots.inFlight >= s.slots.limit:
+		return 0
+	case s.slots.prefetchFree() <= 0, ep.host.inFlight >= s.slots.hostLimit, now.Before(ep.rateBlockedUntil):
+		return 0
+	case free <= 0 && ep.latency > soon:
+		return 0
+	default:
+		return min(max(1, free), s.left, s.slots.prefetchFree())
+	}
+}
+
+// notClaimed returns n deliveries to the round: a claim asked for them and did not
+// get them.
+func (s *suspects) notClaimed(n int) { s.left = min(s.left+n, s.round) }

@@ -115,8 +115,8 @@ func (v *verdict) checkArrivals(l *ledger, r *receiver, window time.Duration) {
 				continue
 			}
 			v.unexplained++
-			v.faults = append(v.faults, fmt.Sprintf("%s arrived at %s again after %v, without a kill",
-				a.event, a.path, at.Sub(times[i-1])))
+			v.faults = append(v.faults, fmt.Sprintf("%s arrived at %s again after %v, without a kill; it was first accepted %s",
+				a.event, a.path, at.Sub(times[i-1]), beside(r.kills, times[i-1])))
 		}
 	}
 }
@@ -130,6 +130,19 @@ func explainedBy(kills []kill, first, second time.Time, window time.Duration) (k
 		return kill{}, false
 	}
 	return kills[i], true
+}
+
+// beside says where an instant lies between the kills before and after it.
+func beside(kills []kill, at time.Time) string {
+	before, after := "no kill", "no kill"
+	for _, k := range kills {
+		if k.at.After(at) {
+			after = fmt.Sprintf("a kill %v later", k.at.Sub(at).Round(time.Millisecond))
+			break
+		}
+		before = fmt.Sprintf("%v after a kill", at.Sub(k.at).Round(time.Millisecond))
+	}
+	return before + ", " + after
 }
 
 // openTime is how long after a kill the receiver may still answer a request

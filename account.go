@@ -6,40 +6,40 @@ import (
 	"time"
 )
 
-// Account is whose endpoints they are: a customer of the platform that runs
-// Postrider. UID is the platform's own name for it, unique, and may be empty.
+// Account is a customer of the platform that runs Postrider. Endpoints and events
+// belong to an account. UID is the platform's own name for it; it is unique and
+// may be empty.
 type Account struct {
 	ID        AccountID
 	UID       string
 	Name      string
 	CreatedAt time.Time
-	DeletedAt time.Time // zero: it was not deleted
+	DeletedAt time.Time // zero: not deleted
 }
 
-// EventType is an entry of the platform's catalogue. It documents a type; an
-// event whose type is not in the catalogue is published all the same.
+// EventType is an entry of the platform's catalogue of event types. It is
+// documentation only: an event may have a type that is not in the catalogue.
 type EventType struct {
 	Name        string
 	Description string
 	CreatedAt   time.Time
 }
 
-// Scope is what an API key may do.
+// Scope is a permission of an API key.
 type Scope string
 
-// The scopes. Admin includes the others and reaches accounts, event types and
-// keys.
+// The scopes.
 const (
-	ScopeEventsWrite   Scope = "events:write"
-	ScopeWebhooksRead  Scope = "webhooks:read"
-	ScopeWebhooksWrite Scope = "webhooks:write"
-	ScopeAdmin         Scope = "admin"
+	ScopeEventsWrite   Scope = "events:write"   // publish events
+	ScopeWebhooksRead  Scope = "webhooks:read"  // read endpoints, events, deliveries, attempts and dead letters
+	ScopeWebhooksWrite Scope = "webhooks:write" // change endpoints, replay and cancel; includes webhooks:read
+	ScopeAdmin         Scope = "admin"          // everything, accounts, event types and API keys included
 )
 
-// Scopes lists every scope there is.
+// Scopes lists every scope.
 var Scopes = []Scope{ScopeEventsWrite, ScopeWebhooksRead, ScopeWebhooksWrite, ScopeAdmin}
 
-// APIKey lets its bearer call the API. Only the SHA-256 of the key is kept.
+// APIKey authorizes calls of the API. Only the SHA-256 of the key is stored.
 type APIKey struct {
 	ID         KeyID
 	Name       string
@@ -48,25 +48,24 @@ type APIKey struct {
 	Account    AccountID // zero: every account
 	CreatedAt  time.Time
 	ExpiresAt  time.Time // zero: never
-	RevokedAt  time.Time // zero: in force
-	LastUsedAt time.Time // to the minute; zero: not yet
+	RevokedAt  time.Time // zero: not revoked
+	LastUsedAt time.Time // to the minute; zero: never
 }
 
-// ActiveAt reports whether the key is in force at now. A key that was revoked is
-// not, at any time.
+// ActiveAt reports whether the key is valid at now: it is not revoked and has not
+// expired.
 func (k APIKey) ActiveAt(now time.Time) bool {
 	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt))
 }
 
-// Allows reports whether the key carries the scope. webhooks:write includes
-// webhooks:read.
+// Allows reports whether the key has the scope, or one that includes it.
 func (k APIKey) Allows(scope Scope) bool {
 	return slices.Contains(k.Scopes, ScopeAdmin) ||
 		slices.Contains(k.Scopes, scope) ||
 		(scope == ScopeWebhooksRead && slices.Contains(k.Scopes, ScopeWebhooksWrite))
 }
 
-// LogValue makes a log line name the key and nothing of what it holds.
+// LogValue logs the key's id and name, and no secret.
 func (k APIKey) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("id", k.ID.String()), slog.String("name", k.Name))
 }

@@ -2,54 +2,77 @@ package postrider
 
 import "time"
 
-// Attempt is one HTTP request made for a delivery, with what came back; or,
-// when its Outcome is [OutcomeNone], a decision made without a request.
+// Attempt is one HTTP request for a delivery and its response. If its Outcome is
+// [OutcomeNone], it is a decision without a request. The sender fills in the
+// request and the response; the dispatcher adds the identifiers; the store adds
+// Stale, StatusAfter and NextAt when it settles the attempt.
 type Attempt struct {
 	Delivery     DeliveryID
 	Event        EventID
 	Endpoint     EndpointID
-	Number       int // from 1, unique in its delivery
+	Number       int // from 1; no two attempts of a delivery have the same number
 	Outcome      Outcome
-	StatusCode   int           // 0: no answer
-	RetryAfter   time.Duration // what a 429 or 5xx asked for; 0: nothing
+	StatusCode   int           // 0: no response
+	RetryAfter   time.Duration // of a 429 or 5xx response; 0: it had none
 	StartedAt    time.Time
-	Duration     time.Duration // DNS to last body byte
-	Error        string        // a class and no more than its owner may see; empty when accepted
-	FinalURL     string        // where redirects led to, without its query; empty: there were none
+	Duration     time.Duration // from the DNS lookup to the last byte of the response
+	Error        string        // a [Failure], and no more than the endpoint's owner may see; empty: accepted
+	FinalURL     string        // URL that redirects led to, without its query; empty: there were no redirects
 	RequestHead  []byte        // as sent, without signatures and credentials
 	ResponseHead []byte        // as received, at most 16 KiB
 	ResponseBody []byte        // as received, at most 16 KiB
-	Stale        bool          // its lease had been taken by another when it settled
-	StatusAfter  Status
-	NextAt       time.Time // when the next attempt is due; zero: none is
+	Stale        bool          // another node had taken the lease over when the attempt was settled: it changed nothing
+	StatusAfter  Status        // of the delivery
+	NextAt       time.Time     // time of the delivery's next attempt; zero: there is none
 }
 
-// Outcome is what one attempt showed.
+// Outcome classifies an attempt. [Settle] decides by it what follows for the
+// delivery, and [Breaker] what follows for the endpoint.
 type Outcome string
 
-// The outcomes.
+// The outcomes. All but accepted, gone and none are followed by a retry while the
+// policy has one left.
 const (
-	OutcomeAccepted    Outcome = "accepted"    // 2xx
-	OutcomeRejected    Outcome = "rejected"    // any other answer
-	OutcomeGone        Outcome = "gone"        // 410
-	OutcomeThrottled   Outcome = "throttled"   // 429, 502, 503 or 504, or another 5xx with Retry-After
-	OutcomeUnreachable Outcome = "unreachable" // nothing was sent
-	OutcomeTimedOut    Outcome = "timed_out"   // the deadline passed
-	OutcomeBroken      Outcome = "broken"      // cut after sending began
-	OutcomeBlocked     Outcome = "blocked"     // refused by the guard; nothing was sent
-	OutcomeLost        Outcome = "lost"        // its node died
-	OutcomeNone        Outcome = "none"        // a decision without a request
+	// OutcomeAccepted: a 2xx status. The delivery is delivered, and the endpoint's
+	// failures in a row start from 0.
+	OutcomeAccepted Outcome = "accepted"
+	// OutcomeRejected: any status that is not one of the others. The policy may
+	// make a 4xx end the delivery.
+	OutcomeRejected Outcome = "rejected"
+	// OutcomeGone: status 410. The delivery is dead and the endpoint is disabled.
+	OutcomeGone Outcome = "gone"
+	// OutcomeThrottled: 429, 502, 503 or 504, or another 5xx with a Retry-After. The
+	// endpoint gets fewer attempts at a time, and none before its Retry-After.
+	OutcomeThrottled Outcome = "throttled"
+	// OutcomeUnreachable: no connection, so nothing was sent.
+	OutcomeUnreachable Outcome = "unreachable"
+	// OutcomeTimedOut: the endpoint's timeout passed. The receiver may have
+	// processed the request.
+	OutcomeTimedOut Outcome = "timed_out"
+	// OutcomeBroken: the connection broke after sending began. The receiver may have
+	// processed the request.
+	OutcomeBroken Outcome = "broken"
+	// OutcomeBlocked: the egress guard refused the address; nothing was sent.
+	OutcomeBlocked Outcome = "blocked"
+	// OutcomeLost: the node died before it recorded the attempt. The node that takes
+	// the lease over writes it. The request may have been sent. It uses up no place
+	// in the retry schedule and says nothing about the endpoint.
+	OutcomeLost Outcome = "lost"
+	// OutcomeNone: a decision without a request, for example that the delivery has
+	// expired.
+	OutcomeNone Outcome = "none"
 )
 
-// Outcomes lists every outcome there is.
+// Outcomes lists every outcome.
 var Outcomes = []Outcome{
 	OutcomeAccepted, OutcomeRejected, OutcomeGone, OutcomeThrottled, OutcomeUnreachable,
 	OutcomeTimedOut, OutcomeBroken, OutcomeBlocked, OutcomeLost, OutcomeNone,
 }
 
-// Classify returns the outcome of an answer with the given status code and
-// Retry-After. 429, 502, 503 and 504 say that there is too much to do, at the
-// receiver or behind its proxy; so does every 5xx that says when to come again.
+// Classify returns the outcome of a response with the given status code and
+// Retry-After; 0 means that it had none. 429, 502, 503 and 504 mean that the
+// receiver, or a server behind its proxy, is overloaded. Every other 5xx with a
+// Retry-After means the same.
 func Classify(statusCode int, retryAfter time.Duration) Outcome {
 	switch {
 	case statusCode >= 200 && statusCode <= 299:
@@ -62,8 +85,8 @@ func Classify(statusCode int, retryAfter time.Duration) Outcome {
 	return OutcomeRejected
 }
 
-// HonoursRetryAfter reports whether a Retry-After counts in an answer with the
-// status code: in a 429 and in every 5xx.
+// HonoursRetryAfter reports whether a Retry-After is honoured in a response with
+// the status code: in a 429 and in every 5xx.
 func HonoursRetryAfter(statusCode int) bool {
 	return statusCode == 429 || statusCode >= 500 && statusCode <= 599
 }

@@ -5,63 +5,79 @@ import (
 	"time"
 )
 
-// Delivery is one event on its way to one endpoint, as a person sees it.
+// Delivery is one event for one endpoint. Publishing an event creates a delivery
+// for each endpoint that subscribed, in the transaction that stores the event, or,
+// for very many endpoints, in a fan-out job soon after. This is the delivery as
+// the API and the command line show it; the dispatcher works with [Claimed].
 type Delivery struct {
-	ID             DeliveryID // made, like the delivery itself, when the event was accepted
+	ID             DeliveryID
 	Event          EventID
 	Endpoint       EndpointID
 	Account        AccountID
 	EventType      string
 	Status         Status
-	Reason         string    // why it is dead, cancelled or skipped
-	Attempts       int       // requests that left or may have left; decisions without one do not count
-	NextAttemptAt  time.Time // zero: none is due, or one is under way
-	Suspected      bool      // several nodes in a row died while they leased it; few such deliveries are attempted at a time
-	Parked         bool      // and it was alone in that too often: it waits until a person releases it
-	FinishedAt     time.Time // zero: pending
-	LastStatusCode int       // of the last attempt that was answered; 0: none was
-	LastError      string    // of the last attempt, empty when it was accepted
-	ReplayedFrom   DeliveryID
-	Waiting        Waiting // why it is pending; zero: it is not
+	Reason         string     // one of the reasons below; empty: pending or delivered
+	Attempts       int        // requests that left this machine or may have left; decisions without a request do not count
+	NextAttemptAt  time.Time  // zero: no attempt is due, or one is under way
+	Suspected      bool       // [SuspectedAfter] nodes in a row died while they leased it; few suspects are attempted at a time
+	Parked         bool       // [ParkedAfter] nodes died while it was their only suspect; it waits until a person releases it
+	FinishedAt     time.Time  // zero: pending
+	LastStatusCode int        // of the last attempt that got a response; 0: none did
+	LastError      string     // of the last attempt; empty: it was accepted, or there was none
+	ReplayedFrom   DeliveryID // zero: it is no replay
+	Waiting        Waiting    // why it is pending; zero: it is not pending
 }
 
-// Status is where a delivery stands.
+// Status is the state of a delivery. [Settle] is the state machine.
 type Status string
 
-// The statuses of a delivery. Only pending ones change by themselves.
+// The statuses of a delivery. Pending is the only one that changes by itself.
 const (
-	Pending   Status = "pending"
+	// Pending: an attempt is due, waits for its time, or is under way. Publishing,
+	// a fan-out job or a replay creates a delivery so. It stays pending through
+	// failed attempts, until one of the statuses below ends it.
+	Pending Status = "pending"
+	// Delivered: the endpoint accepted an attempt with a 2xx status. Final.
 	Delivered Status = "delivered"
-	Dead      Status = "dead"
+	// Dead: no attempt follows. The dispatcher sets it with the last attempt that
+	// the policy allows, or the janitor when the delivery expires, and a
+	// [DeadLetter] is written in the same transaction. A replay of a dead delivery
+	// is a new delivery; this one stays dead.
+	Dead Status = "dead"
+	// Cancelled: a person cancelled it, or its endpoint was deleted. Final.
 	Cancelled Status = "cancelled"
-	Skipped   Status = "skipped" // the endpoint was disabled when the event was published
+	// Skipped: the endpoint was disabled when the event was published, or deleted
+	// before a fan-out job reached it. The delivery was never pending. Final, but a
+	// person can replay it.
+	Skipped Status = "skipped"
 )
 
-// Statuses lists every status there is.
+// Statuses lists every status.
 var Statuses = []Status{Pending, Delivered, Dead, Cancelled, Skipped}
 
-// Why a delivery is dead, skipped or cancelled.
+// The reasons of a delivery that is dead, skipped or cancelled.
 const (
-	ReasonExhausted        = "exhausted"         // the last attempt of its schedule failed
-	ReasonGone             = "gone"              // the endpoint answered 410
-	ReasonClientError      = "client_error"      // a 4xx, and the policy sends those to the dead letters
-	ReasonExpired          = "expired"           // it was pending for longer than the policy's Expiry
-	ReasonSystem           = "system"            // the bytes of its event are gone
+	ReasonExhausted        = "exhausted"         // dead: the last attempt of its retry schedule failed
+	ReasonGone             = "gone"              // dead: the endpoint responded 410
+	ReasonClientError      = "client_error"      // dead: a 4xx status that the policy does not retry
+	ReasonExpired          = "expired"           // dead: pending for longer than the policy's Expiry
+	ReasonSystem           = "system"            // dead: the payload of its event was deleted
 	ReasonEndpointDisabled = "endpoint_disabled" // skipped
-	ReasonEndpointDeleted  = "endpoint_deleted"  // cancelled, or skipped by a fan-out job that came later
+	ReasonEndpointDeleted  = "endpoint_deleted"  // cancelled, or skipped by a fan-out job
 	ReasonCancelled        = "cancelled"         // cancelled by a person
 )
 
-// Lane is which of an endpoint's four queues a pending delivery waits in.
+// Lane is the queue of an endpoint in which a pending delivery waits. Every
+// endpoint has four. The retry and bulk lanes always keep a share of the
+// endpoint's attempts, so that none starves.
 type Lane string
 
-// The lanes. The retry and bulk lanes always keep a share of an endpoint's
-// attempts.
+// The lanes.
 const (
-	LaneFirst   Lane = "first"
-	LaneRetry   Lane = "retry"
-	LaneBulk    Lane = "bulk"    // fan-out jobs and replays
-	LaneSuspect Lane = "suspect" // what may be killing nodes, see [SuspectedAfter]
+	LaneFirst   Lane = "first"   // deliveries without an attempt so far, in the order of their events
+	LaneRetry   Lane = "retry"   // deliveries with a failed attempt, by the time of the next one
+	LaneBulk    Lane = "bulk"    // deliveries of fan-out jobs and replays, which may wait behind live events
+	LaneSuspect Lane = "suspect" // deliveries that may have killed nodes; see [SuspectedAfter]
 )
 
 // Lanes lists every lane.
@@ -72,21 +88,22 @@ var Lanes = []Lane{LaneFirst, LaneRetry, LaneBulk, LaneSuspect}
 // counter. The zero Token is no lease.
 type Token int64
 
-// Claimed is a delivery in a worker's hands, under a lease.
+// Claimed is a delivery that a node has leased to attempt it. No other node may
+// attempt it until the lease ends. The store fills it in when it grants the lease.
 type Claimed struct {
 	ID           DeliveryID
 	Endpoint     EndpointID
-	Event        *Event // shared by the event's deliveries; never written to. Data is nil when the bytes are gone
+	Event        *Event // shared with the event's other deliveries: read only. Data is nil: the payload was deleted
 	Lane         Lane
-	Attempt      int // the number of the attempt that the lease is for, from 1
-	Step         int // its place in the retry schedule, from 0
-	Losses       int // leases in a row, up to now, that ended without a settlement
+	Attempt      int // number of the attempt that the lease is for, from 1
+	Step         int // place in the retry schedule, from 0
+	Losses       int // leases in a row, this one excluded, whose node died before it settled
 	Token        Token
-	ExpiresAt    time.Time
-	ReplayedFrom DeliveryID
+	ExpiresAt    time.Time  // after it the delivery is dead, by the policy's Expiry
+	ReplayedFrom DeliveryID // zero: it is no replay
 }
 
-// LogValue makes every log line about an attempt carry the same keys.
+// LogValue gives every log line about an attempt the same keys.
 func (c Claimed) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("id", c.ID.String()),
@@ -95,8 +112,8 @@ func (c Claimed) LogValue() slog.Value {
 		slog.Int("attempt", c.Attempt))
 }
 
-// DeadLetter is a delivery that will not be tried again by itself. The record
-// outlives its resolution.
+// DeadLetter is the record of a delivery that died. It waits for a person, who
+// replays or discards it. The record stays after that.
 type DeadLetter struct {
 	Delivery       DeliveryID
 	Event          EventID
@@ -109,18 +126,18 @@ type DeadLetter struct {
 	LastError      string
 	ReplayedFrom   DeliveryID
 	DiedAt         time.Time
-	ResolvedAt     time.Time // zero: it waits for a person
-	Resolution     Resolution
-	ResolvedBy     string     // the name of the API key that resolved it
-	Note           string     // why, in the person's words
-	Replay         DeliveryID // the delivery that replays it
+	ResolvedAt     time.Time  // zero: nobody has resolved it
+	Resolution     Resolution // empty: nobody has resolved it
+	ResolvedBy     string     // name of the API key that resolved it
+	Note           string     // reason that the person gave
+	Replay         DeliveryID // the new delivery; zero: it was not replayed
 }
 
-// Resolution is what a person did with a dead letter.
+// Resolution is how a person resolved a dead letter. It is empty until then.
 type Resolution string
 
-// The resolutions; the empty one means that none was made yet.
+// The resolutions.
 const (
-	Replayed  Resolution = "replayed"
-	Discarded Resolution = "discarded"
+	Replayed  Resolution = "replayed"  // a new delivery sends the event again
+	Discarded Resolution = "discarded" // nothing is sent
 )

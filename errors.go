@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// The kinds of error that callers tell apart. Every other error means that
-// our own machinery broke. What goes wrong with a delivery is no error but an
+// The kinds of error that callers distinguish. Every other error is a fault of
+// Postrider or of its database. A failed attempt is not an error; it has an
 // [Outcome].
 var (
-	// ErrNotFound: there is nothing of that name that the caller may see.
+	// ErrNotFound: nothing has that identifier, or the caller may not see it.
 	ErrNotFound = errors.New("not found")
-	// ErrInvalid: the request can never succeed as it is; see [InvalidError].
+	// ErrInvalid: the same request can never succeed; see [InvalidError].
 	ErrInvalid = errors.New("invalid")
 	// ErrConflict: the request contradicts what is stored.
 	ErrConflict = errors.New("conflict")
-	// ErrGone: it was there, and its bytes were deleted for good.
+	// ErrGone: the object existed, and its data was deleted for good.
 	ErrGone = errors.New("gone")
-	// ErrBusy: not now; the same request may succeed later.
+	// ErrBusy: the same request may succeed later.
 	ErrBusy = errors.New("busy")
-	// ErrFenced: the lease or the cursor that the caller holds is no longer its.
+	// ErrFenced: another node has taken over the lease or the job that the caller held.
 	ErrFenced = errors.New("fenced")
 )
 
-// InvalidError is an [ErrInvalid] that names the field at fault, as the caller
-// wrote it (retry.delays_ms[2]), and what the field must be.
+// InvalidError is an [ErrInvalid] for one field. Field is its name as the caller
+// wrote it (retry.delays_ms[2]); Reason says what the field must be.
 type InvalidError struct {
 	Field  string
 	Reason string
 }
 
-// Error returns "field reason", a sentence without a subject of its own.
+// Error returns the field and the reason: "concurrency must be at least 1".
 func (e *InvalidError) Error() string { return fmt.Sprintf("%s %s", e.Field, e.Reason) }
 
 // Unwrap returns [ErrInvalid].
@@ -55,26 +55,26 @@ func Faults(err error) []*InvalidError {
 	return faults
 }
 
-// faults gathers what is wrong with the parts of a whole.
+// faults collects the errors of several fields.
 type faults []error
 
-// add notes a fault of the field, if there is one.
+// add appends an [InvalidError] for the field if wrong is true.
 func (f *faults) add(wrong bool, field, reason string) {
 	if wrong {
 		*f = append(*f, &InvalidError{Field: field, Reason: reason})
 	}
 }
 
-// join notes the faults inside err.
+// join appends err, which may be nil.
 func (f *faults) join(err error) { *f = append(*f, err) }
 
 func (f *faults) joined() error { return errors.Join(*f...) }
 
-// KeyTakenError is an [ErrConflict]: an idempotency key stands for an event of
-// other content. Index is the event's place in its batch.
+// KeyTakenError is an [ErrConflict]: the idempotency key was used for an event
+// with other content. Index is the place of the refused event in its batch, from 0.
 type KeyTakenError struct{ Index int }
 
-// Error says that the key is taken, without the key.
+// Error names the event, but not the key.
 func (e *KeyTakenError) Error() string {
 	return fmt.Sprintf("the idempotency key of event %d was used for other content", e.Index)
 }
@@ -82,12 +82,12 @@ func (e *KeyTakenError) Error() string {
 // Unwrap returns [ErrConflict].
 func (e *KeyTakenError) Unwrap() error { return ErrConflict }
 
-// OverloadError is an [ErrBusy] that is the caller's share of it: more is
-// published than can be taken. Nothing was stored.
+// OverloadError is an [ErrBusy]: publishers send more than the node can deliver.
+// Nothing was stored. RetryAfter is how long the caller should wait.
 type OverloadError struct{ RetryAfter time.Duration }
 
-// Error says that too much is published.
-func (e *OverloadError) Error() string { return "more is published than can be taken" }
+// Error says why nothing was stored.
+func (e *OverloadError) Error() string { return "more events are published than can be delivered" }
 
 // Unwrap returns [ErrBusy].
 func (e *OverloadError) Unwrap() error { return ErrBusy }

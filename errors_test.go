@@ -49,7 +49,7 @@ func TestTypedErrorsAreOfTheirKind(t *testing.T) {
 	}{
 		{&postrider.InvalidError{Field: "url", Reason: "must be https"}, postrider.ErrInvalid, "url must be https"},
 		{&postrider.KeyTakenError{Index: 3}, postrider.ErrConflict, "the idempotency key of event 3 was used for other content"},
-		{&postrider.OverloadError{}, postrider.ErrBusy, "more is published than can be taken"},
+		{&postrider.OverloadError{}, postrider.ErrBusy, "more events are published than can be delivered"},
 	} {
 		if !errors.Is(tt.err, tt.kind) {
 			t.Errorf("%v is not %v", tt.err, tt.kind)

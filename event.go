@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Event is what a producer published. Nothing of it changes afterwards; Data
-// is, to the byte, what the producer sent.
+// Event is a message that a producer published. It never changes afterwards. Data
+// has exactly the bytes that the producer sent.
 type Event struct {
 	ID          EventID
 	Account     AccountID
@@ -15,8 +15,8 @@ type Event struct {
 	Data        []byte // JSON
 	APIVersion  string // the producer's own; may be empty
 	OrderingKey string // may be empty
-	Sequence    int64  // place among the account's events of this ordering key, from 1; 0 without a key
-	Hops        int    // how many senders it has come through before, by their Webhook-Hops
+	Sequence    int64  // place among the account's events with this ordering key, from 1; 0: it has no key
+	Hops        int    // number of senders that forwarded it before, by their Webhook-Hops header
 	CreatedAt   time.Time
 
 	// IdempotencyKey makes a repeated publish harmless: for some days, 7 by
@@ -25,12 +25,13 @@ type Event struct {
 	IdempotencyKey string
 }
 
-// Receipt is what the producer of an event is told once the event is stored.
+// Receipt is the response to a publish. The event is stored for good when the
+// producer gets it.
 type Receipt struct {
-	ID         EventID // the first event's, for a duplicate
-	Duplicate  bool    // the same key and content were published before; nothing is sent twice
-	Deliveries int     // how many are to be sent; 0 for a duplicate, unknown with FanOut
-	FanOut     bool    // a fan-out job makes the deliveries
+	ID         EventID // of a duplicate: the id of the first event
+	Duplicate  bool    // an event with this idempotency key and content was published before; nothing is sent again
+	Deliveries int     // number of deliveries that were created; 0 for a duplicate; unknown with FanOut
+	FanOut     bool    // a fan-out job creates the deliveries
 }
 
 // MaxTypeLength is the longest event type, in bytes.

@@ -5,10 +5,12 @@ import (
 	"time"
 )
 
-// A delivery whose node died again and again while it was leased may be what
-// killed the node. Nodes that die for other reasons must cost no delivery, so
-// the store sets such a delivery apart instead of ending it, in the statement
-// that takes its lease over.
+// A delivery may kill the node that attempts it, for example by a payload that
+// makes the process run out of memory. The store counts how many nodes in a row
+// died while they leased a delivery. Nodes also die for other reasons, so such a
+// delivery is only a suspect: it is attempted apart from others and never ends
+// because of that count. The store moves it in the statement that takes its lease
+// over.
 const (
 	// SuspectedAfter is how many nodes in a row may die while they lease a
 	// delivery before it moves to [LaneSuspect].
@@ -22,20 +24,24 @@ const (
 // MaxRetryAfter is the longest Retry-After that is honoured.
 const MaxRetryAfter = 24 * time.Hour
 
-// Transition is what an attempt does to its delivery and to its endpoint. Only
-// this file makes one. Stores carry out what it does to the delivery, in one
-// transaction; the dispatcher sees to the endpoint.
+// Transition is the effect of an attempt on its delivery and its endpoint. Only
+// this file makes one. Stores apply it to the delivery in one transaction; the
+// dispatcher applies Pace and DisableEndpoint to the endpoint.
 type Transition struct {
 	To              Status        // Pending, Delivered or Dead
-	Reason          string        // why it is dead
-	Step            int           // Pending: its new place in the schedule
-	After           time.Duration // Pending: how long it waits; the store adds its own now
-	Pace            time.Duration // how long the endpoint asked to be left alone
-	DisableEndpoint bool          // the endpoint asked for no more
+	Reason          string        // Dead: one of the reasons of a delivery
+	Step            int           // Pending: new place in the retry schedule
+	After           time.Duration // Pending: wait before the next attempt, counted from the store's time of the settlement
+	Pace            time.Duration // Retry-After of the endpoint, at most [MaxRetryAfter]; 0: it had none
+	DisableEndpoint bool          // the endpoint responded 410
 }
 
-// Settle decides what an attempt does to its delivery. It is the whole state
-// machine: every arrow of ARCHITECTURE.md is a row of TestSettle.
+// Settle returns the effect of an attempt on its delivery, by the policy of the
+// endpoint. It is the whole state machine of a delivery: every arrow in
+// ARCHITECTURE.md is a row of TestSettle.
+//
+// A throttled attempt uses up a place in the retry schedule like any other
+// failure; its Retry-After only lengthens the wait. A lost attempt uses up none.
 func Settle(c Claimed, a Attempt, p Policy) Transition {
 	switch {
 	case a.Outcome == OutcomeAccepted:
@@ -43,7 +49,7 @@ func Settle(c Claimed, a Attempt, p Policy) Transition {
 	case a.Outcome == OutcomeGone:
 		return Transition{To: Dead, Reason: ReasonGone, DisableEndpoint: true}
 	case a.Outcome == OutcomeLost:
-		return Transition{To: Pending, Step: c.Step} // it says nothing of the endpoint
+		return Transition{To: Pending, Step: c.Step}
 	case isClientError(a.StatusCode) && p.ClientErrors == DeadLetterClientErrors:
 		return Transition{To: Dead, Reason: ReasonClientError}
 	}
@@ -58,8 +64,8 @@ func Settle(c Claimed, a Attempt, p Policy) Transition {
 	return Transition{To: Pending, Step: next, After: max(p.Retry.Delay(c.ID, next), pace), Pace: pace}
 }
 
-// Refuse decides whether a claimed delivery may be attempted at now. When it
-// may not, the transition sets it aside without a request.
+// Refuse reports whether a claimed delivery may not be attempted at now, and
+// returns the transition that ends it without a request.
 func Refuse(c Claimed, now time.Time) (t Transition, refused bool) {
 	switch {
 	case c.Event.Data == nil:
@@ -70,8 +76,9 @@ func Refuse(c Claimed, now time.Time) (t Transition, refused bool) {
 	return Transition{}, false
 }
 
-// isClientError reports whether the code blames the request for good: a 4xx
-// that does not ask to try again (RFC 9110, 15.5; RFC 8470, 5.2; RFC 6585, 4).
+// isClientError reports whether the status says that the same request can never
+// succeed: a 4xx that does not ask for another try (RFC 9110, 15.5; RFC 8470, 5.2;
+// RFC 6585, 4).
 func isClientError(code int) bool {
 	return code >= 400 && code <= 499 && !slices.Contains([]int{408, 409, 425, 429}, code)
 }

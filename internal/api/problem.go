@@ -204,7 +204,7 @@ func (p *problem) particulars(err error) {
 	}
 	if overload, ok := errors.AsType[*postrider.OverloadError](err); ok {
 		p.Status, p.Title = http.StatusTooManyRequests, http.StatusText(http.StatusTooManyRequests)
-		p.Code, p.Detail, p.retryAfter = "overloaded", "more is published than can be taken", max(overload.RetryAfter, time.Second)
+		p.Code, p.Detail, p.retryAfter = "overloaded", "more events are published than can be delivered", max(overload.RetryAfter, time.Second)
 	}
 }
 

@@ -15,13 +15,14 @@ import (
 var houseImports = []struct{ folder, allowed, why string }{
 	{"", "", "the domain: everything imports it, so it imports nothing"},
 	{"signature", "", "public: receivers need no more than the standard library"},
-	{"client", "~", "public: the REST API, in the words of the domain"},
+	{"apitypes", "~", "public: the JSON shapes of the REST API; no library, since client brings them into its users' programs"},
+	{"client", "~ ~/apitypes", "public: the REST API, in the words of the domain"},
 	{"receiver", "~/signature", "public: brings no driver into its users' programs"},
 	{"receiver/example", "~/signature ~/receiver modernc.org/sqlite", "a program of a receiver's author: it chooses the driver"},
-	{"cmd/postrider", "~ ~/client ~/signature ~/internal/app ~/internal/secrets github.com/alecthomas/kong golang.org/x/sync", "reads the command line and calls app, or a server through client"},
+	{"cmd/postrider", "~ ~/apitypes ~/client ~/signature ~/internal/app ~/internal/secrets github.com/alecthomas/kong golang.org/x/sync", "reads the command line and calls app, or a server through client"},
 
-	{"internal/app", "~ ~/internal github.com/alecthomas/kong go.yaml.in/yaml/v3 golang.org/x/sync", "the only one that knows all the others"},
-	{"internal/api", "~ ~/signature ~/internal/store ~/internal/jsonx github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "REST in; what it calls of ingest is an interface of its own"},
+	{"internal/app", "~ ~/apitypes ~/internal github.com/alecthomas/kong go.yaml.in/yaml/v3 golang.org/x/sync", "the only one that knows all the others"},
+	{"internal/api", "~ ~/apitypes ~/signature ~/internal/store ~/internal/jsonx github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "REST in; what it calls of ingest is an interface of its own"},
 	{"internal/routing", "~ ~/internal/store", "who wants what: used by ingest and dispatch, and knows neither"},
 	{"internal/schedule", "~ ~/internal/store", "pure: a decision depends on its inputs alone"},
 	{"internal/ingest", "~ ~/internal/store ~/internal/routing ~/internal/schedule", "admits through an interface of its own, which dispatch has"},
@@ -40,18 +41,18 @@ var houseImports = []struct{ folder, allowed, why string }{
 
 	{"bench/sink", "~/bench/internal", "a receiver of its own: shares no code with what it measures"},
 	{"bench/load", "~/bench/internal", "a publisher of its own, for the same reason"},
-	{"bench/run", "~ ~/bench/internal ~/client ~/internal/secrets", "starts the parts as processes and reads their numbers"},
-	{"bench/crash", "~ ~/bench/internal ~/client", "kills the server, and asks it only through its API"},
-	{"bench/isolation", "~/bench/internal ~/client", "measures a server from outside, through its API"},
+	{"bench/run", "~ ~/bench/internal ~/apitypes ~/client ~/internal/secrets", "starts the parts as processes and reads their numbers"},
+	{"bench/crash", "~ ~/bench/internal ~/apitypes ~/client", "kills the server, and asks it only through its API"},
+	{"bench/isolation", "~/apitypes ~/bench/internal ~/client", "measures a server from outside, through its API"},
 	{"bench/hostile", "~ ~/internal/egress ~/internal/store ~/internal/testkit", "sends through a real egress, to receivers in a process of its own"},
-	{"bench/internal/lab", "~/client ~/internal/testkit", "what run and crash share: processes, a cluster, calls to the API"},
+	{"bench/internal/lab", "~/apitypes ~/client ~/internal/testkit", "what run and crash share: processes, a cluster, calls to the API"},
 
 	{"compat", "github.com/google/go-github github.com/standard-webhooks github.com/stripe/stripe-go github.com/svix/svix-webhooks", "a module of its own: other people's verifiers, and not one line of ours"},
 	{"contract", "github.com/santhosh-tekuri/jsonschema", "a module of its own: the API as its clients see it, and not one line of ours"},
 }
 
 // testImports are what a test file may import besides what its package may.
-const testImports = "~ ~/signature ~/internal/store ~/internal/store/memory ~/internal/store/storetest ~/internal/testkit " +
+const testImports = "~ ~/apitypes ~/signature ~/internal/store ~/internal/store/memory ~/internal/store/storetest ~/internal/testkit " +
 	"github.com/google/go-cmp pgregory.net/rapid go.uber.org/goleak github.com/rogpeppe/go-internal"
 
 // moreTestImports are single tests that look further than their package.

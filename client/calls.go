@@ -10,28 +10,29 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 )
 
 // CreateAccount creates an account. A uid that is taken is
 // [postrider.ErrConflict].
-func (c *Client) CreateAccount(ctx context.Context, a NewAccount) (Account, error) {
-	return post[Account](ctx, c, "/accounts", a)
+func (c *Client) CreateAccount(ctx context.Context, a apitypes.AccountCreate) (apitypes.Account, error) {
+	return post[apitypes.Account](ctx, c, "/accounts", a)
 }
 
 // Accounts lists accounts, newest first.
-func (c *Client) Accounts(ctx context.Context, p Paging) (Page[Account], error) {
-	return get[Page[Account]](ctx, c, "/accounts"+query(p))
+func (c *Client) Accounts(ctx context.Context, p Paging) (apitypes.Page[apitypes.Account], error) {
+	return get[apitypes.Page[apitypes.Account]](ctx, c, "/accounts"+query(p))
 }
 
 // Account returns one account, by its id or your own uid.
-func (c *Client) Account(ctx context.Context, account string) (Account, error) {
-	return get[Account](ctx, c, "/accounts/"+url.PathEscape(account))
+func (c *Client) Account(ctx context.Context, account string) (apitypes.Account, error) {
+	return get[apitypes.Account](ctx, c, "/accounts/"+url.PathEscape(account))
 }
 
 // ChangeAccount changes what of an account the change has. The account is named
 // by its id or your own uid.
-func (c *Client) ChangeAccount(ctx context.Context, account string, change AccountChange) (Account, error) {
-	return patch[Account](ctx, c, "/accounts/"+url.PathEscape(account), change)
+func (c *Client) ChangeAccount(ctx context.Context, account string, change apitypes.AccountUpdate) (apitypes.Account, error) {
+	return patch[apitypes.Account](ctx, c, "/accounts/"+url.PathEscape(account), change)
 }
 
 // DeleteAccount deletes an account: its keys are revoked, its endpoints deleted,
@@ -45,8 +46,8 @@ func (c *Client) DeleteAccount(ctx context.Context, account string) error {
 //
 // Where it takes several tries, the receipt may call the event a duplicate: of
 // itself, since a try got through whose answer was lost.
-func (c *Client) Publish(ctx context.Context, e NewEvent) (Receipt, error) {
-	var out Receipt
+func (c *Client) Publish(ctx context.Context, e apitypes.EventCreate) (apitypes.Receipt, error) {
+	var out apitypes.Receipt
 	if e.IdempotencyKey == "" && c.opts.Attempts > 1 {
 		e.IdempotencyKey = newKey()
 	}
@@ -58,7 +59,7 @@ func (c *Client) Publish(ctx context.Context, e NewEvent) (Receipt, error) {
 // PublishBatch hands up to 1,000 events over, all or none, and answers in their
 // order. Where the idempotency key of one was used for other content,
 // the [*Error] has its Index.
-func (c *Client) PublishBatch(ctx context.Context, events []NewEvent) ([]BatchReceipt, error) {
+func (c *Client) PublishBatch(ctx context.Context, events []apitypes.EventCreate) ([]apitypes.BatchReceipt, error) {
 	r := request{method: http.MethodPost, path: "/events/batch", keyed: true}
 	events = slices.Clone(events)
 	for i := range events {
@@ -69,121 +70,121 @@ func (c *Client) PublishBatch(ctx context.Context, events []NewEvent) ([]BatchRe
 		r.hops = max(r.hops, events[i].Hops)
 	}
 	r.in = events
-	var out Page[BatchReceipt]
+	var out apitypes.List[apitypes.BatchReceipt]
 	err := c.call(ctx, r, &out)
-	return out.Items, err
+	return out.Data, err
 }
 
 // Events lists events, without their data.
-func (c *Client) Events(ctx context.Context, f EventFilter) (Page[Event], error) {
-	return get[Page[Event]](ctx, c, "/events"+query(f.Paging,
+func (c *Client) Events(ctx context.Context, f EventFilter) (apitypes.Page[apitypes.Event], error) {
+	return get[apitypes.Page[apitypes.Event]](ctx, c, "/events"+query(f.Paging,
 		"account", f.Account, "type", f.Type, "idempotency_key", f.IdempotencyKey,
 		"from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
 // Event returns one event, with its data for as long as its bytes are kept.
-func (c *Client) Event(ctx context.Context, id postrider.EventID) (Event, error) {
-	return get[Event](ctx, c, "/events/"+id.String())
+func (c *Client) Event(ctx context.Context, id postrider.EventID) (apitypes.Event, error) {
+	return get[apitypes.Event](ctx, c, "/events/"+id.String())
 }
 
 // EventAttempts lists the attempts of all of an event's deliveries.
-func (c *Client) EventAttempts(ctx context.Context, id postrider.EventID, p Paging) (Page[Attempt], error) {
-	return get[Page[Attempt]](ctx, c, "/events/"+id.String()+"/attempts"+query(p))
+func (c *Client) EventAttempts(ctx context.Context, id postrider.EventID, p Paging) (apitypes.Page[apitypes.Attempt], error) {
+	return get[apitypes.Page[apitypes.Attempt]](ctx, c, "/events/"+id.String()+"/attempts"+query(p))
 }
 
 // ReplayEvent delivers an event again, in as many requests as that takes, and
 // returns the new deliveries, with an error those of the requests before it. The
 // zero filter takes every endpoint that the event was for.
-func (c *Client) ReplayEvent(ctx context.Context, id postrider.EventID, f ReplayFilter) ([]Delivery, error) {
-	var all []Delivery
+func (c *Client) ReplayEvent(ctx context.Context, id postrider.EventID, f apitypes.EventReplay) ([]apitypes.Delivery, error) {
+	var all []apitypes.Delivery
 	for {
-		answer, err := post[eventReplays](ctx, c, "/events/"+id.String()+"/replay", f)
-		all = append(all, answer.Items...)
+		answer, err := post[apitypes.EventReplays](ctx, c, "/events/"+id.String()+"/replay", f)
+		all = append(all, answer.Data...)
 		if err != nil || answer.MadeBefore == nil {
 			return all, err
 		}
-		f.MadeBefore = *answer.MadeBefore
+		f.MadeBefore = answer.MadeBefore
 	}
 }
 
 // CreateEndpoint creates an endpoint. Its secret is in the answer.
-func (c *Client) CreateEndpoint(ctx context.Context, e NewEndpoint) (Endpoint, error) {
-	return post[Endpoint](ctx, c, "/endpoints", e)
+func (c *Client) CreateEndpoint(ctx context.Context, e apitypes.EndpointCreate) (apitypes.Endpoint, error) {
+	return post[apitypes.Endpoint](ctx, c, "/endpoints", e)
 }
 
 // Endpoints lists endpoints, newest first.
-func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) (Page[Endpoint], error) {
-	return get[Page[Endpoint]](ctx, c, "/endpoints"+query(f.Paging, "account", f.Account, "uid", f.UID, "status", string(f.Status)))
+func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) (apitypes.Page[apitypes.Endpoint], error) {
+	return get[apitypes.Page[apitypes.Endpoint]](ctx, c, "/endpoints"+query(f.Paging, "account", f.Account, "uid", f.UID, "status", string(f.Status)))
 }
 
 // Endpoint returns one endpoint.
-func (c *Client) Endpoint(ctx context.Context, id postrider.EndpointID) (Endpoint, error) {
-	return get[Endpoint](ctx, c, "/endpoints/"+id.String())
+func (c *Client) Endpoint(ctx context.Context, id postrider.EndpointID) (apitypes.Endpoint, error) {
+	return get[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String())
 }
 
 // ChangeEndpoint changes what of an endpoint the change has.
-func (c *Client) ChangeEndpoint(ctx context.Context, id postrider.EndpointID, change EndpointChange) (Endpoint, error) {
-	return patch[Endpoint](ctx, c, "/endpoints/"+id.String(), change)
+func (c *Client) ChangeEndpoint(ctx context.Context, id postrider.EndpointID, change apitypes.EndpointUpdate) (apitypes.Endpoint, error) {
+	return patch[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String(), change)
 }
 
 // VerifyEndpoint asks an endpoint's receiver whether it wants events, and
 // enables the endpoint if it waited for that. The method is challenge or
 // cloudevents; empty: the one that the server's operator chose. A receiver that
 // does not agree is [postrider.ErrConflict], with the code verification_failed.
-func (c *Client) VerifyEndpoint(ctx context.Context, id postrider.EndpointID, method string) (Endpoint, error) {
-	return post[Endpoint](ctx, c, "/endpoints/"+id.String()+"/verify", verification{method})
+func (c *Client) VerifyEndpoint(ctx context.Context, id postrider.EndpointID, method string) (apitypes.Endpoint, error) {
+	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/verify", apitypes.EndpointVerification{Method: method})
 }
 
 // Circuit returns an endpoint's circuit.
-func (c *Client) Circuit(ctx context.Context, id postrider.EndpointID) (Circuit, error) {
-	return get[Circuit](ctx, c, "/endpoints/"+id.String()+"/circuit")
+func (c *Client) Circuit(ctx context.Context, id postrider.EndpointID) (apitypes.Circuit, error) {
+	return get[apitypes.Circuit](ctx, c, "/endpoints/"+id.String()+"/circuit")
 }
 
 // SetCircuit opens an endpoint's circuit for its longest cooldown, closes it,
 // or, with half_open, has it probed as soon as something waits: until then it
 // is open.
-func (c *Client) SetCircuit(ctx context.Context, id postrider.EndpointID, to postrider.CircuitStatus) (Circuit, error) {
-	return post[Circuit](ctx, c, "/endpoints/"+id.String()+"/circuit", map[string]string{"status": string(to)})
+func (c *Client) SetCircuit(ctx context.Context, id postrider.EndpointID, to postrider.CircuitStatus) (apitypes.Circuit, error) {
+	return post[apitypes.Circuit](ctx, c, "/endpoints/"+id.String()+"/circuit", apitypes.CircuitUpdate{Status: to})
 }
 
 // OrderingKeys lists the ordering keys of an endpoint that have something
 // waiting or are paused, by key.
-func (c *Client) OrderingKeys(ctx context.Context, id postrider.EndpointID, p Paging) (Page[OrderedKey], error) {
-	return get[Page[OrderedKey]](ctx, c, "/endpoints/"+id.String()+"/ordering-keys"+query(p))
+func (c *Client) OrderingKeys(ctx context.Context, id postrider.EndpointID, p Paging) (apitypes.Page[apitypes.OrderedKey], error) {
+	return get[apitypes.Page[apitypes.OrderedKey]](ctx, c, "/endpoints/"+id.String()+"/ordering-keys"+query(p))
 }
 
 // Standings lists how an endpoint has stood, newest first: when it was warned
 // of its failures, disabled for them, and good again.
-func (c *Client) Standings(ctx context.Context, id postrider.EndpointID, p Paging) (Page[Standing], error) {
-	return get[Page[Standing]](ctx, c, "/endpoints/"+id.String()+"/standings"+query(p))
+func (c *Client) Standings(ctx context.Context, id postrider.EndpointID, p Paging) (apitypes.Page[apitypes.Standing], error) {
+	return get[apitypes.Page[apitypes.Standing]](ctx, c, "/endpoints/"+id.String()+"/standings"+query(p))
 }
 
 // PauseEndpoint holds an endpoint's deliveries back until it is resumed, for
 // the reason, which may be empty.
-func (c *Client) PauseEndpoint(ctx context.Context, id postrider.EndpointID, reason string) (Endpoint, error) {
-	return post[Endpoint](ctx, c, "/endpoints/"+id.String()+"/pause", because{reason})
+func (c *Client) PauseEndpoint(ctx context.Context, id postrider.EndpointID, reason string) (apitypes.Endpoint, error) {
+	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/pause", apitypes.EndpointReason{Reason: reason})
 }
 
 // ResumeEndpoint ends a pause.
-func (c *Client) ResumeEndpoint(ctx context.Context, id postrider.EndpointID) (Endpoint, error) {
-	return post[Endpoint](ctx, c, "/endpoints/"+id.String()+"/resume", nil)
+func (c *Client) ResumeEndpoint(ctx context.Context, id postrider.EndpointID) (apitypes.Endpoint, error) {
+	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/resume", nil)
 }
 
 // EnableEndpoint ends what disabled an endpoint; what was queued goes on.
-func (c *Client) EnableEndpoint(ctx context.Context, id postrider.EndpointID) (Endpoint, error) {
-	return post[Endpoint](ctx, c, "/endpoints/"+id.String()+"/enable", nil)
+func (c *Client) EnableEndpoint(ctx context.Context, id postrider.EndpointID) (apitypes.Endpoint, error) {
+	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/enable", nil)
 }
 
 // DisableEndpoint holds what is queued, and skips what is published from now,
 // for the reason, which may be empty.
-func (c *Client) DisableEndpoint(ctx context.Context, id postrider.EndpointID, reason string) (Endpoint, error) {
-	return post[Endpoint](ctx, c, "/endpoints/"+id.String()+"/disable", because{reason})
+func (c *Client) DisableEndpoint(ctx context.Context, id postrider.EndpointID, reason string) (apitypes.Endpoint, error) {
+	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/disable", apitypes.EndpointReason{Reason: reason})
 }
 
 // TestEndpoint publishes an event of the type postrider.test to one endpoint
 // alone.
-func (c *Client) TestEndpoint(ctx context.Context, id postrider.EndpointID) (Receipt, error) {
-	return post[Receipt](ctx, c, "/endpoints/"+id.String()+"/test", nil)
+func (c *Client) TestEndpoint(ctx context.Context, id postrider.EndpointID) (apitypes.Receipt, error) {
+	return post[apitypes.Receipt](ctx, c, "/endpoints/"+id.String()+"/test", nil)
 }
 
 // DeleteEndpoint deletes an endpoint and cancels what is queued for it.
@@ -193,25 +194,15 @@ func (c *Client) DeleteEndpoint(ctx context.Context, id postrider.EndpointID) er
 
 // Secrets returns the secrets that an endpoint's requests are signed with,
 // newest first.
-func (c *Client) Secrets(ctx context.Context, id postrider.EndpointID) ([]Secret, error) {
-	page, err := get[Page[Secret]](ctx, c, "/endpoints/"+id.String()+"/secrets")
-	return page.Items, err
+func (c *Client) Secrets(ctx context.Context, id postrider.EndpointID) ([]apitypes.Secret, error) {
+	list, err := get[apitypes.List[apitypes.Secret]](ctx, c, "/endpoints/"+id.String()+"/secrets")
+	return list.Data, err
 }
 
 // RotateSecret gives an endpoint a new secret. The old ones sign for the
 // overlap, too.
-func (c *Client) RotateSecret(ctx context.Context, id postrider.EndpointID, r SecretRotation) (Secret, error) {
-	body := map[string]any{}
-	if r.Secret != "" {
-		body["secret"] = r.Secret
-	}
-	if r.KeyType != "" {
-		body["key_type"] = r.KeyType
-	}
-	if r.Overlap != nil {
-		body["overlap_ms"] = r.Overlap.Milliseconds()
-	}
-	return post[Secret](ctx, c, "/endpoints/"+id.String()+"/secrets/rotate", body)
+func (c *Client) RotateSecret(ctx context.Context, id postrider.EndpointID, r apitypes.SecretRotation) (apitypes.Secret, error) {
+	return post[apitypes.Secret](ctx, c, "/endpoints/"+id.String()+"/secrets/rotate", r)
 }
 
 // RevokeSecret ends one of an endpoint's secrets at once. The last one is
@@ -223,24 +214,20 @@ func (c *Client) RevokeSecret(ctx context.Context, id postrider.EndpointID, secr
 
 // PublicKeys lists what signatures of private keys are verified with, newest
 // first: those of one endpoint, or with the zero id of all.
-func (c *Client) PublicKeys(ctx context.Context, endpoint postrider.EndpointID, p Paging) (Page[PublicKey], error) {
-	var answer struct {
-		Keys []PublicKey `json:"keys"`
-		Next string      `json:"next_cursor"`
-	}
-	err := c.call(ctx, request{method: http.MethodGet, path: wellKnown + "webhook-keys" + query(p, "endpoint", idText(endpoint))}, &answer)
-	return Page[PublicKey]{Items: answer.Keys, Next: answer.Next}, err
+func (c *Client) PublicKeys(ctx context.Context, endpoint postrider.EndpointID, p Paging) (apitypes.Page[apitypes.PublicKey], error) {
+	keys, err := get[apitypes.PublicKeys](ctx, c, wellKnown+"webhook-keys"+query(p, "endpoint", idText(endpoint)))
+	return apitypes.Page[apitypes.PublicKey]{Data: keys.Keys, NextCursor: keys.NextCursor}, err
 }
 
 // Reencrypt has the server encrypt its stored secrets again with the newest
 // encryption key, for some seconds. Repeat the call until Done is true.
-func (c *Client) Reencrypt(ctx context.Context) (Reencrypted, error) {
-	return post[Reencrypted](ctx, c, "/secrets/reencrypt", nil)
+func (c *Client) Reencrypt(ctx context.Context) (apitypes.Reencrypted, error) {
+	return post[apitypes.Reencrypted](ctx, c, "/secrets/reencrypt", nil)
 }
 
 // Deliveries lists deliveries.
-func (c *Client) Deliveries(ctx context.Context, f DeliveryFilter) (Page[Delivery], error) {
-	return get[Page[Delivery]](ctx, c, "/deliveries"+query(f.Paging,
+func (c *Client) Deliveries(ctx context.Context, f DeliveryFilter) (apitypes.Page[apitypes.Delivery], error) {
+	return get[apitypes.Page[apitypes.Delivery]](ctx, c, "/deliveries"+query(f.Paging,
 		"account", f.Account, "endpoint", idText(f.Endpoint), "event", idText(f.Event), "event_type", f.EventType,
 		"status", string(f.Status), "from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
@@ -248,91 +235,91 @@ func (c *Client) Deliveries(ctx context.Context, f DeliveryFilter) (Page[Deliver
 // EndpointDeliveries lists the deliveries of an endpoint.
 func (c *Client) EndpointDeliveries(
 	ctx context.Context, id postrider.EndpointID, f EndpointDeliveryFilter,
-) (Page[Delivery], error) {
-	return get[Page[Delivery]](ctx, c, "/endpoints/"+id.String()+"/deliveries"+query(f.Paging,
+) (apitypes.Page[apitypes.Delivery], error) {
+	return get[apitypes.Page[apitypes.Delivery]](ctx, c, "/endpoints/"+id.String()+"/deliveries"+query(f.Paging,
 		"event", idText(f.Event), "event_type", f.EventType, "status", string(f.Status),
 		"from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
 // EventDeliveries lists the deliveries of an event.
-func (c *Client) EventDeliveries(ctx context.Context, id postrider.EventID, p Paging) (Page[Delivery], error) {
-	return get[Page[Delivery]](ctx, c, "/events/"+id.String()+"/deliveries"+query(p))
+func (c *Client) EventDeliveries(ctx context.Context, id postrider.EventID, p Paging) (apitypes.Page[apitypes.Delivery], error) {
+	return get[apitypes.Page[apitypes.Delivery]](ctx, c, "/events/"+id.String()+"/deliveries"+query(p))
 }
 
 // Delivery returns one delivery.
-func (c *Client) Delivery(ctx context.Context, id postrider.DeliveryID) (Delivery, error) {
-	return get[Delivery](ctx, c, "/deliveries/"+id.String())
+func (c *Client) Delivery(ctx context.Context, id postrider.DeliveryID) (apitypes.Delivery, error) {
+	return get[apitypes.Delivery](ctx, c, "/deliveries/"+id.String())
 }
 
 // Attempts lists the attempts of a delivery, oldest first.
-func (c *Client) Attempts(ctx context.Context, id postrider.DeliveryID, p Paging) (Page[Attempt], error) {
-	return get[Page[Attempt]](ctx, c, "/deliveries/"+id.String()+"/attempts"+query(p))
+func (c *Client) Attempts(ctx context.Context, id postrider.DeliveryID, p Paging) (apitypes.Page[apitypes.Attempt], error) {
+	return get[apitypes.Page[apitypes.Attempt]](ctx, c, "/deliveries/"+id.String()+"/attempts"+query(p))
 }
 
 // ReplayDelivery makes a new delivery of an old one, due at once.
-func (c *Client) ReplayDelivery(ctx context.Context, id postrider.DeliveryID) (Delivery, error) {
-	return post[Delivery](ctx, c, "/deliveries/"+id.String()+"/replay", nil)
+func (c *Client) ReplayDelivery(ctx context.Context, id postrider.DeliveryID) (apitypes.Delivery, error) {
+	return post[apitypes.Delivery](ctx, c, "/deliveries/"+id.String()+"/replay", nil)
 }
 
 // CancelDelivery ends a pending delivery. One that is not pending is
 // [postrider.ErrConflict].
-func (c *Client) CancelDelivery(ctx context.Context, id postrider.DeliveryID) (Delivery, error) {
-	return post[Delivery](ctx, c, "/deliveries/"+id.String()+"/cancel", nil)
+func (c *Client) CancelDelivery(ctx context.Context, id postrider.DeliveryID) (apitypes.Delivery, error) {
+	return post[apitypes.Delivery](ctx, c, "/deliveries/"+id.String()+"/cancel", nil)
 }
 
 // ReleaseDelivery lets a parked delivery be attempted again, alone. One that is
 // not parked is [postrider.ErrConflict].
-func (c *Client) ReleaseDelivery(ctx context.Context, id postrider.DeliveryID) (Delivery, error) {
-	return post[Delivery](ctx, c, "/deliveries/"+id.String()+"/release", nil)
+func (c *Client) ReleaseDelivery(ctx context.Context, id postrider.DeliveryID) (apitypes.Delivery, error) {
+	return post[apitypes.Delivery](ctx, c, "/deliveries/"+id.String()+"/release", nil)
 }
 
 // DeadLetters lists the dead letters that wait for a person, and with
 // f.Resolved those that did.
-func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) (Page[DeadLetter], error) {
+func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) (apitypes.Page[apitypes.DeadLetter], error) {
 	resolved := ""
 	if f.Resolved {
 		resolved = "true"
 	}
-	return get[Page[DeadLetter]](ctx, c, "/dead-letters"+query(f.Paging,
+	return get[apitypes.Page[apitypes.DeadLetter]](ctx, c, "/dead-letters"+query(f.Paging,
 		"account", f.Account, "endpoint", idText(f.Endpoint), "event_type", f.EventType, "reason", f.Reason,
 		"resolved", resolved, "from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
 // DeadLetter returns one dead letter, resolved or not.
-func (c *Client) DeadLetter(ctx context.Context, id postrider.DeliveryID) (DeadLetter, error) {
-	return get[DeadLetter](ctx, c, "/dead-letters/"+id.String())
+func (c *Client) DeadLetter(ctx context.Context, id postrider.DeliveryID) (apitypes.DeadLetter, error) {
+	return get[apitypes.DeadLetter](ctx, c, "/dead-letters/"+id.String())
 }
 
 // DiscardDeadLetter lays a dead letter aside, for the reason, which may be
 // empty.
-func (c *Client) DiscardDeadLetter(ctx context.Context, id postrider.DeliveryID, reason string) (DeadLetter, error) {
-	return post[DeadLetter](ctx, c, "/dead-letters/"+id.String()+"/discard", because{reason})
+func (c *Client) DiscardDeadLetter(ctx context.Context, id postrider.DeliveryID, reason string) (apitypes.DeadLetter, error) {
+	return post[apitypes.DeadLetter](ctx, c, "/dead-letters/"+id.String()+"/discard", apitypes.DeadLetterDiscard{Reason: reason})
 }
 
 // ReplayDeadLetter makes a new delivery of a dead letter, due at once, and
 // resolves it. While a replay of it is under way, the [*Error] names that one.
-func (c *Client) ReplayDeadLetter(ctx context.Context, id postrider.DeliveryID) (Delivery, error) {
-	return post[Delivery](ctx, c, "/dead-letters/"+id.String()+"/replay", nil)
+func (c *Client) ReplayDeadLetter(ctx context.Context, id postrider.DeliveryID) (apitypes.Delivery, error) {
+	return post[apitypes.Delivery](ctx, c, "/dead-letters/"+id.String()+"/replay", nil)
 }
 
 // CreateEventType puts an event type into the catalogue.
-func (c *Client) CreateEventType(ctx context.Context, t NewEventType) (EventType, error) {
-	return post[EventType](ctx, c, "/event-types", t)
+func (c *Client) CreateEventType(ctx context.Context, t apitypes.EventTypeCreate) (apitypes.EventType, error) {
+	return post[apitypes.EventType](ctx, c, "/event-types", t)
 }
 
 // EventTypes lists the catalogue by name.
-func (c *Client) EventTypes(ctx context.Context, p Paging) (Page[EventType], error) {
-	return get[Page[EventType]](ctx, c, "/event-types"+query(p))
+func (c *Client) EventTypes(ctx context.Context, p Paging) (apitypes.Page[apitypes.EventType], error) {
+	return get[apitypes.Page[apitypes.EventType]](ctx, c, "/event-types"+query(p))
 }
 
 // EventType returns one event type.
-func (c *Client) EventType(ctx context.Context, name string) (EventType, error) {
-	return get[EventType](ctx, c, "/event-types/"+url.PathEscape(name))
+func (c *Client) EventType(ctx context.Context, name string) (apitypes.EventType, error) {
+	return get[apitypes.EventType](ctx, c, "/event-types/"+url.PathEscape(name))
 }
 
 // DescribeEventType changes the description of an event type.
-func (c *Client) DescribeEventType(ctx context.Context, name, description string) (EventType, error) {
-	return patch[EventType](ctx, c, "/event-types/"+url.PathEscape(name), eventTypeChange{description})
+func (c *Client) DescribeEventType(ctx context.Context, name, description string) (apitypes.EventType, error) {
+	return patch[apitypes.EventType](ctx, c, "/event-types/"+url.PathEscape(name), apitypes.EventTypeUpdate{Description: apitypes.Of(description)})
 }
 
 // DeleteEventType takes an event type out of the catalogue. What was published
@@ -342,18 +329,18 @@ func (c *Client) DeleteEventType(ctx context.Context, name string) error {
 }
 
 // CreateKey makes an API key. Its text is in the answer, and nowhere else.
-func (c *Client) CreateKey(ctx context.Context, k NewKey) (Key, error) {
-	return post[Key](ctx, c, "/api-keys", k)
+func (c *Client) CreateKey(ctx context.Context, k apitypes.KeyCreate) (apitypes.Key, error) {
+	return post[apitypes.Key](ctx, c, "/api-keys", k)
 }
 
 // Keys lists API keys, newest first.
-func (c *Client) Keys(ctx context.Context, p Paging) (Page[Key], error) {
-	return get[Page[Key]](ctx, c, "/api-keys"+query(p))
+func (c *Client) Keys(ctx context.Context, p Paging) (apitypes.Page[apitypes.Key], error) {
+	return get[apitypes.Page[apitypes.Key]](ctx, c, "/api-keys"+query(p))
 }
 
 // Key returns one API key, without its text.
-func (c *Client) Key(ctx context.Context, id postrider.KeyID) (Key, error) {
-	return get[Key](ctx, c, "/api-keys/"+id.String())
+func (c *Client) Key(ctx context.Context, id postrider.KeyID) (apitypes.Key, error) {
+	return get[apitypes.Key](ctx, c, "/api-keys/"+id.String())
 }
 
 // RevokeKey ends an API key.
@@ -429,10 +416,10 @@ func instant(at time.Time) string {
 
 // All walks every page of a list. It ends with the first error.
 //
-//	for endpoint, err := range client.All(func(p client.Paging) (client.Page[client.Endpoint], error) {
+//	for endpoint, err := range client.All(func(p client.Paging) (apitypes.Page[apitypes.Endpoint], error) {
 //		return c.Endpoints(ctx, client.EndpointFilter{Account: "acme", Paging: p})
 //	}) { … }
-func All[T any](page func(Paging) (Page[T], error)) iter.Seq2[T, error] {
+func All[T any](page func(Paging) (apitypes.Page[T], error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for p := (Paging{Limit: maxLimit}); ; {
 			got, err := page(p)
@@ -441,12 +428,12 @@ func All[T any](page func(Paging) (Page[T], error)) iter.Seq2[T, error] {
 				yield(none, err)
 				return
 			}
-			for _, item := range got.Items {
+			for _, item := range got.Data {
 				if !yield(item, nil) {
 					return
 				}
 			}
-			if p.Cursor = got.Next; p.Cursor == "" {
+			if p.Cursor = got.Next(); p.Cursor == "" {
 				return
 			}
 		}

@@ -1,7 +1,7 @@
 // Package client calls the REST API of a Postrider server.
 //
 //	c := client.New("https://hooks.example", key, client.Options{})
-//	receipt, err := c.Publish(ctx, client.NewEvent{
+//	receipt, err := c.Publish(ctx, apitypes.EventCreate{
 //		Account: "acme", Type: "order.created", Data: json.RawMessage(`{"order_id":42}`),
 //		IdempotencyKey: "order-42",
 //	})
@@ -42,6 +42,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 )
 
 // Options tunes a [Client]. The zero value is ready to use.
@@ -187,15 +188,15 @@ func (c *Client) url(path string) string {
 // the producer's.
 func encode(in any) ([]byte, error) {
 	switch in := in.(type) {
-	case NewEvent:
+	case apitypes.EventCreate:
 		return appendEvent(nil, in)
-	case []NewEvent:
+	case []apitypes.EventCreate:
 		return encodeBatch(in)
 	}
 	return json.Marshal(in)
 }
 
-func encodeBatch(events []NewEvent) ([]byte, error) {
+func encodeBatch(events []apitypes.EventCreate) ([]byte, error) {
 	body := []byte(`{"events":[`)
 	for i, e := range events {
 		if i > 0 {
@@ -209,11 +210,15 @@ func encodeBatch(events []NewEvent) ([]byte, error) {
 	return append(body, "]}"...), nil
 }
 
-func appendEvent(body []byte, e NewEvent) ([]byte, error) {
+func appendEvent(body []byte, e apitypes.EventCreate) ([]byte, error) {
 	if !json.Valid(e.Data) {
 		return nil, &postrider.InvalidError{Field: "data", Reason: "must be JSON"}
 	}
-	rest, err := json.Marshal(e) // without the data
+	rest, err := json.Marshal(struct {
+		apitypes.EventCreate
+
+		Data *struct{} `json:"data,omitempty"` // hides the event's own
+	}{EventCreate: e})
 	if err != nil {
 		return nil, err
 	}
@@ -225,20 +230,14 @@ func appendEvent(body []byte, e NewEvent) ([]byte, error) {
 
 // Error is an answer that is no 2xx: an RFC 9457 problem.
 type Error struct {
-	Status     int           // the HTTP status
-	Code       string        // stable, for programs; empty when the answer was no problem of ours
-	Detail     string        // for people
-	Fields     []Field       // what is wrong with the request, field by field
-	Index      *int          // of the event in its batch, with the code idempotency_conflict; else nil
-	Replay     string        // the delivery that is under way, with the code replay_pending
-	RequestID  string        // names the request in the server's log
-	RetryAfter time.Duration // how long the server asked to be left alone; 0: it did not
-}
-
-// Field is one fault of a request.
-type Field struct {
-	Name   string `json:"field"` // as in the request: retry.delays_ms[2]
-	Reason string `json:"reason"`
+	Status     int              // the HTTP status
+	Code       string           // stable, for programs; empty when the answer was no problem of ours
+	Detail     string           // for people
+	Fields     []apitypes.Fault // what is wrong with the request, field by field
+	Index      *int             // of the event in its batch, with the code idempotency_conflict; else nil
+	Replay     string           // the delivery that is under way, with the code replay_pending
+	RequestID  string           // names the request in the server's log
+	RetryAfter time.Duration    // how long the server asked to be left alone; 0: it did not
 }
 
 // Error returns what the server said, in one line.
@@ -254,7 +253,7 @@ func (e *Error) Error() string {
 	}
 	text.WriteString(")")
 	for _, f := range e.Fields {
-		text.WriteString("; " + strings.TrimSpace(f.Name+" "+f.Reason))
+		text.WriteString("; " + strings.TrimSpace(f.Field+" "+f.Reason))
 	}
 	return text.String()
 }
@@ -280,15 +279,7 @@ func (e *Error) Unwrap() error {
 // problem reads an answer that is no 2xx.
 func problem(answer *http.Response, text []byte) error {
 	e := &Error{Status: answer.StatusCode, RetryAfter: retryAfter(answer.Header.Get("Retry-After"), time.Now())}
-	var document struct {
-		Title     string  `json:"title"`
-		Detail    string  `json:"detail"`
-		Code      string  `json:"code"`
-		Index     *int    `json:"index"`
-		Replay    string  `json:"replay"`
-		RequestID string  `json:"request_id"`
-		Errors    []Field `json:"errors"`
-	}
+	var document apitypes.Problem
 	if json.Unmarshal(text, &document) != nil {
 		return e // a proxy's page, for instance
 	}

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 )
 
@@ -51,7 +52,7 @@ func answering(t *testing.T, status int, body string) (*client.Client, *request)
 func TestPublishSendsTheEventAsItIsAndReadsTheReceipt(t *testing.T) {
 	t.Parallel()
 	c, seen := answering(t, 202, `{"id":"evt_01h455vb4pex5vsknk084sn02q","deliveries":2,"newer":true}`)
-	receipt, err := c.Publish(t.Context(), client.NewEvent{
+	receipt, err := c.Publish(t.Context(), apitypes.EventCreate{
 		Account: "acme", Type: "order.created", Data: json.RawMessage(`{"b": 1e2,  "a":"<"}`), IdempotencyKey: "k",
 	})
 	if err != nil {
@@ -75,7 +76,7 @@ func TestAListAsksForItsFiltersAndPage(t *testing.T) {
 	page, err := c.Deliveries(t.Context(), client.DeliveryFilter{
 		Account: "a&b", Status: postrider.Dead, Paging: client.Paging{Limit: 7, Cursor: "x"},
 	})
-	if err != nil || len(page.Items) != 1 || page.Items[0].Status != postrider.Dead || page.Next != "abc" {
+	if err != nil || len(page.Data) != 1 || page.Data[0].Status != postrider.Dead || page.Next() != "abc" {
 		t.Errorf("Deliveries = %+v, %v", page, err)
 	}
 	if want := "GET /v1/webhooks/deliveries?account=a%26b&cursor=x&limit=7&status=dead"; seen.Line != want {
@@ -87,7 +88,7 @@ func TestAProblemIsAnErrorThatProgramsCanRead(t *testing.T) {
 	t.Parallel()
 	c, _ := answering(t, 422, `{"title":"Unprocessable","status":422,"code":"invalid","detail":"see errors","request_id":"req_1",
 		"errors":[{"field":"retry.delays_ms[2]","reason":"must be 0 to 7 days"}]}`)
-	_, err := c.CreateEndpoint(t.Context(), client.NewEndpoint{})
+	_, err := c.CreateEndpoint(t.Context(), apitypes.EndpointCreate{})
 
 	problem, ok := errors.AsType[*client.Error](err)
 	if !ok {
@@ -95,7 +96,7 @@ func TestAProblemIsAnErrorThatProgramsCanRead(t *testing.T) {
 	}
 	want := client.Error{
 		Status: 422, Code: "invalid", Detail: "see errors", RequestID: "req_1", RetryAfter: 3 * time.Second,
-		Fields: []client.Field{{Name: "retry.delays_ms[2]", Reason: "must be 0 to 7 days"}},
+		Fields: []apitypes.Fault{{Field: "retry.delays_ms[2]", Reason: "must be 0 to 7 days"}},
 	}
 	if diff := cmp.Diff(want, *problem); diff != "" {
 		t.Errorf("problem (-want +got):\n%s", diff)
@@ -145,10 +146,10 @@ func TestAnAnswerThatIsNoJSONNamesTheCall(t *testing.T) {
 func TestAReplayOfAnEventSaysWhichDeliveries(t *testing.T) {
 	t.Parallel()
 	c, seen := answering(t, 202, `{"data":[]}`)
-	if _, err := c.ReplayEvent(t.Context(), postrider.EventID{}, client.ReplayFilter{}); err != nil || seen.Body != `{}` {
+	if _, err := c.ReplayEvent(t.Context(), postrider.EventID{}, apitypes.EventReplay{}); err != nil || seen.Body != `{}` {
 		t.Errorf("all: body %s, %v; want {}", seen.Body, err)
 	}
-	if _, err := c.ReplayEvent(t.Context(), postrider.EventID{}, client.ReplayFilter{Status: postrider.Dead}); err != nil || seen.Body != `{"status":"dead"}` {
+	if _, err := c.ReplayEvent(t.Context(), postrider.EventID{}, apitypes.EventReplay{Status: postrider.Dead}); err != nil || seen.Body != `{"status":"dead"}` {
 		t.Errorf("dead ones: body %s, %v", seen.Body, err)
 	}
 }
@@ -156,22 +157,21 @@ func TestAReplayOfAnEventSaysWhichDeliveries(t *testing.T) {
 func TestAnEndpointsChangeHasOnlyWhatChanges(t *testing.T) {
 	t.Parallel()
 	var id postrider.EndpointID
-	off, none := false, ""
 	for _, tt := range []struct {
-		change client.EndpointChange
+		change apitypes.EndpointUpdate
 		body   string
 	}{
-		{client.EndpointChange{}, `{}`},
-		{client.EndpointChange{Rate: &client.Rate{Attempts: 100, PerMS: 1000}}, `{"rate":{"attempts":100,"per_ms":1000}}`},
-		{client.EndpointChange{Rate: &client.Rate{}}, `{"rate":null}`},
-		{client.EndpointChange{Circuit: &client.CircuitPolicy{Preset: "strict"}}, `{"circuit":{"preset":"strict"}}`},
-		{client.EndpointChange{AdaptiveTimeout: &off, UID: &none}, `{"uid":"","adaptive_timeout":false}`},
-		{client.EndpointChange{Concurrency: 3, Reset: []string{"retry", "timeout_ms"}}, `{"concurrency":3,"retry":null,"timeout_ms":null}`},
-		{client.EndpointChange{Order: postrider.OrderByKey, OnDead: postrider.PauseOnDead}, `{"order":"by_key","on_dead":"pause"}`},
+		{apitypes.EndpointUpdate{}, `{}`},
+		{policy(apitypes.Policy{Rate: apitypes.Of(apitypes.Rate{Attempts: 100, PerMS: 1000})}), `{"rate":{"attempts":100,"per_ms":1000}}`},
+		{policy(apitypes.Policy{Rate: apitypes.Null[apitypes.Rate]()}), `{"rate":null}`},
+		{policy(apitypes.Policy{Circuit: apitypes.Of(apitypes.CircuitPolicy{Preset: "strict"})}), `{"circuit":{"preset":"strict"}}`},
+		{apitypes.EndpointUpdate{UID: apitypes.Of(""), Policy: apitypes.Policy{AdaptiveTimeout: apitypes.Of(false)}}, `{"uid":"","adaptive_timeout":false}`},
+		{policy(apitypes.Policy{Concurrency: apitypes.Of(3), Retry: apitypes.Null[apitypes.Retry](), TimeoutMS: apitypes.Null[int64]()}), `{"retry":null,"timeout_ms":null,"concurrency":3}`},
+		{policy(apitypes.Policy{Order: apitypes.Of(postrider.OrderByKey), OnDead: apitypes.Of(postrider.PauseOnDead)}), `{"order":"by_key","on_dead":"pause"}`},
 	} {
 		c, seen := answering(t, 200, `{"adaptive_timeout":true,"circuit":{"preset":"strict","failures":5},"rate":null,"order":"by_key","on_dead":"pause"}`)
 		e, err := c.ChangeEndpoint(t.Context(), id, tt.change)
-		if err != nil || !e.AdaptiveTimeout || e.Circuit.Failures != 5 || e.Rate != nil || e.Order != postrider.OrderByKey || e.OnDead != postrider.PauseOnDead {
+		if err != nil || !e.AdaptiveTimeout.Value() || *e.Circuit.Value().Failures != 5 || !e.Rate.IsNull() || e.Order.Value() != postrider.OrderByKey || e.OnDead.Value() != postrider.PauseOnDead {
 			t.Errorf("ChangeEndpoint = %+v, %v", e, err)
 		}
 		if want := "PATCH /v1/webhooks/endpoints/" + id.String(); seen.Line != want || seen.Body != tt.body {
@@ -180,22 +180,16 @@ func TestAnEndpointsChangeHasOnlyWhatChanges(t *testing.T) {
 	}
 }
 
-func TestAFieldThatIsResetHasNoValue(t *testing.T) {
-	t.Parallel()
-	c, _ := answering(t, 200, `{}`)
-	_, err := c.ChangeEndpoint(t.Context(), postrider.EndpointID{}, client.EndpointChange{Payload: "raw", Reset: []string{"payload"}})
-	if err == nil || !strings.Contains(err.Error(), "payload has a value and is to be reset") {
-		t.Errorf("a field that is reset and has a value: %v", err)
-	}
-}
+// policy returns a change of the options.
+func policy(p apitypes.Policy) apitypes.EndpointUpdate { return apitypes.EndpointUpdate{Policy: p} }
 
 func TestACircuitIsReadAndSet(t *testing.T) {
 	t.Parallel()
 	var id postrider.EndpointID
 	path := "/v1/webhooks/endpoints/" + id.String() + "/circuit"
 	c, seen := answering(t, 200, `{"status":"open","reason":"manual","opened_at":"2026-11-21T05:00:00.000000Z","probe_at":null,"cooldown_ms":60000,"failing_since":null,"generation":3}`)
-	opened := time.Date(2026, 11, 21, 5, 0, 0, 0, time.UTC)
-	want := client.Circuit{Status: postrider.CircuitOpen, Reason: "manual", OpenedAt: &opened, CooldownMS: 60000, Generation: 3}
+	opened := apitypes.Time{Time: time.Date(2026, 11, 21, 5, 0, 0, 0, time.UTC)}
+	want := apitypes.Circuit{Status: postrider.CircuitOpen, Reason: new("manual"), OpenedAt: &opened, CooldownMS: 60000, Generation: 3}
 	got, err := c.Circuit(t.Context(), id)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" || seen.Line != "GET "+path {
 		t.Errorf("%s: %v (-want +got):\n%s", seen.Line, err, diff)
@@ -212,7 +206,7 @@ func TestWhatAnEndpointKeepsInOrderAndHowItStandsAreListed(t *testing.T) {
 	c, seen := answering(t, 200, `{"data":[{"key":"k","waiting":2,"head":null,"sequence":null,"since":"2026-11-21T05:00:00Z","lag_ms":7,
 		"paused_by":"dlv_01h455vb4pex5vsknk084sn02q"}],"next_cursor":"c"}`)
 	keys, err := c.OrderingKeys(t.Context(), id, client.Paging{Limit: 1})
-	if err != nil || keys.Next != "c" || len(keys.Items) != 1 || keys.Items[0].PausedBy == nil || keys.Items[0].Head != nil || keys.Items[0].LagMS != 7 {
+	if err != nil || keys.Next() != "c" || len(keys.Data) != 1 || keys.Data[0].PausedBy == nil || keys.Data[0].Head != nil || keys.Data[0].LagMS != 7 {
 		t.Errorf("OrderingKeys = %+v, %v", keys, err)
 	}
 	if want := "GET /v1/webhooks/endpoints/" + id.String() + "/ordering-keys?limit=1"; seen.Line != want {
@@ -220,10 +214,20 @@ func TestWhatAnEndpointKeepsInOrderAndHowItStandsAreListed(t *testing.T) {
 	}
 	c, seen = answering(t, 200, `{"data":[{"number":2,"status":"warned","reason":"failing","warnings":1,"since":"2026-11-21T05:00:00Z"}],"next_cursor":null}`)
 	standings, err := c.Standings(t.Context(), id, client.Paging{})
-	if err != nil || len(standings.Items) != 1 || standings.Items[0].Status != postrider.StandingWarned || standings.Items[0].Warnings != 1 {
+	if err != nil || len(standings.Data) != 1 || standings.Data[0].Status != postrider.StandingWarned || standings.Data[0].Warnings != 1 {
 		t.Errorf("Standings = %+v, %v", standings, err)
 	}
 	if want := "GET /v1/webhooks/endpoints/" + id.String() + "/standings"; seen.Line != want {
 		t.Errorf("request = %s, want %s", seen.Line, want)
+	}
+}
+
+func TestAProblemHasWhatTheDocumentSays(t *testing.T) {
+	t.Parallel()
+	c, _ := answering(t, 409, `{"code":"replay_pending","detail":"d","index":7,"replay":"dlv_01h455vb4pex5vsknk084sn02q","request_id":"req_1"}`)
+	_, err := c.ReplayDeadLetter(t.Context(), dlv)
+	want := &client.Error{Status: 409, Code: "replay_pending", Detail: "d", Index: new(7), Replay: "dlv_01h455vb4pex5vsknk084sn02q", RequestID: "req_1", RetryAfter: 3e9}
+	if diff := cmp.Diff(error(want), err); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 )
 
@@ -47,17 +48,19 @@ func answered[T any](v T, err error) (any, error) { return v, err }
 var calls = map[string]func(ctx, *client.Client) (any, error){
 	"list-accounts": func(x ctx, c *client.Client) (any, error) { return answered(c.Accounts(x, pg)) },
 	"create-account": func(x ctx, c *client.Client) (any, error) {
-		return answered(c.CreateAccount(x, full[client.NewAccount]()))
+		return answered(c.CreateAccount(x, full[apitypes.AccountCreate]()))
 	},
 	"get-account": func(x ctx, c *client.Client) (any, error) { return answered(c.Account(x, "a")) },
 	"update-account": func(x ctx, c *client.Client) (any, error) {
-		return answered(c.ChangeAccount(x, "a", full[client.AccountChange]()))
+		return answered(c.ChangeAccount(x, "a", full[apitypes.AccountUpdate]()))
 	},
 
 	"delete-account": func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteAccount(x, "a") },
 
-	"list-api-keys":  func(x ctx, c *client.Client) (any, error) { return answered(c.Keys(x, pg)) },
-	"create-api-key": func(x ctx, c *client.Client) (any, error) { return answered(c.CreateKey(x, full[client.NewKey]())) },
+	"list-api-keys": func(x ctx, c *client.Client) (any, error) { return answered(c.Keys(x, pg)) },
+	"create-api-key": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.CreateKey(x, full[apitypes.KeyCreate]()))
+	},
 	"get-api-key":    func(x ctx, c *client.Client) (any, error) { return answered(c.Key(x, postrider.KeyID{})) },
 	"revoke-api-key": func(x ctx, c *client.Client) (any, error) { return nil, c.RevokeKey(x, postrider.KeyID{}) },
 
@@ -81,12 +84,12 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 		return answered(c.Endpoints(x, full[client.EndpointFilter]()))
 	},
 	"create-endpoint": func(x ctx, c *client.Client) (any, error) {
-		return answered(c.CreateEndpoint(x, full[client.NewEndpoint]()))
+		return answered(c.CreateEndpoint(x, full[apitypes.EndpointCreate]()))
 	},
 	"delete-endpoint": func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteEndpoint(x, ep) },
 	"get-endpoint":    func(x ctx, c *client.Client) (any, error) { return answered(c.Endpoint(x, ep)) },
 	"update-endpoint": func(x ctx, c *client.Client) (any, error) {
-		return answered(c.ChangeEndpoint(x, ep, fullChange()))
+		return answered(c.ChangeEndpoint(x, ep, full[apitypes.EndpointUpdate]()))
 	},
 	"get-circuit": func(x ctx, c *client.Client) (any, error) { return answered(c.Circuit(x, ep)) },
 	"set-circuit": func(x ctx, c *client.Client) (any, error) {
@@ -100,7 +103,7 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"verify-endpoint":  func(x ctx, c *client.Client) (any, error) { return answered(c.VerifyEndpoint(x, ep, "challenge")) },
 	"list-secrets":     func(x ctx, c *client.Client) (any, error) { return answered(c.Secrets(x, ep)) },
 	"rotate-secret": func(x ctx, c *client.Client) (any, error) {
-		return answered(c.RotateSecret(x, ep, full[client.SecretRotation]()))
+		return answered(c.RotateSecret(x, ep, full[apitypes.SecretRotation]()))
 	},
 	"revoke-secret":     func(x ctx, c *client.Client) (any, error) { return nil, c.RevokeSecret(x, ep, sec) },
 	"reencrypt-secrets": func(x ctx, c *client.Client) (any, error) { return answered(c.Reencrypt(x)) },
@@ -112,22 +115,24 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 
 	"list-event-types": func(x ctx, c *client.Client) (any, error) { return answered(c.EventTypes(x, pg)) },
 	"create-event-type": func(x ctx, c *client.Client) (any, error) {
-		return answered(c.CreateEventType(x, full[client.NewEventType]()))
+		return answered(c.CreateEventType(x, full[apitypes.EventTypeCreate]()))
 	},
 	"delete-event-type": func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteEventType(x, "a") },
 	"get-event-type":    func(x ctx, c *client.Client) (any, error) { return answered(c.EventType(x, "a")) },
 	"update-event-type": func(x ctx, c *client.Client) (any, error) { return answered(c.DescribeEventType(x, "a", "d")) },
 
-	"list-events":   func(x ctx, c *client.Client) (any, error) { return answered(c.Events(x, full[client.EventFilter]())) },
-	"publish-event": func(x ctx, c *client.Client) (any, error) { return answered(c.Publish(x, full[client.NewEvent]())) },
+	"list-events": func(x ctx, c *client.Client) (any, error) { return answered(c.Events(x, full[client.EventFilter]())) },
+	"publish-event": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.Publish(x, full[apitypes.EventCreate]()))
+	},
 	"publish-events": func(x ctx, c *client.Client) (any, error) {
-		return answered(c.PublishBatch(x, []client.NewEvent{full[client.NewEvent]()}))
+		return answered(c.PublishBatch(x, []apitypes.EventCreate{full[apitypes.EventCreate]()}))
 	},
 	"get-event":             func(x ctx, c *client.Client) (any, error) { return answered(c.Event(x, evt)) },
 	"list-event-attempts":   func(x ctx, c *client.Client) (any, error) { return answered(c.EventAttempts(x, evt, pg)) },
 	"list-event-deliveries": func(x ctx, c *client.Client) (any, error) { return answered(c.EventDeliveries(x, evt, pg)) },
 	"replay-event": func(x ctx, c *client.Client) (any, error) {
-		return answered(c.ReplayEvent(x, evt, full[client.ReplayFilter]()))
+		return answered(c.ReplayEvent(x, evt, full[apitypes.EventReplay]()))
 	},
 }
 
@@ -323,6 +328,9 @@ func (d document) compare(t *testing.T, at string, s schema, is reflect.Type) {
 	for is.Kind() == reflect.Pointer {
 		is = is.Elem()
 	}
+	if o, ok := reflect.TypeAssert[optional](reflect.New(is)); ok {
+		is = reflect.TypeOf(o.SetValue()).Elem()
+	}
 	if form := d.form(s); form != nil {
 		s = form
 	}
@@ -419,17 +427,13 @@ func goKind(is reflect.Type) string {
 	}
 }
 
+// optional is the pointer to an [apitypes.Optional].
+type optional interface{ SetValue() any }
+
 // full returns a value all of whose fields are set.
 func full[T any]() (v T) {
 	fill(reflect.ValueOf(&v).Elem())
 	return v
-}
-
-// fullChange is a change of every field; one that is reset has no value.
-func fullChange() client.EndpointChange {
-	change := full[client.EndpointChange]()
-	change.Reset = nil
-	return change
 }
 
 func fill(v reflect.Value) {
@@ -439,6 +443,10 @@ func fill(v reflect.Value) {
 		return
 	case time.Time:
 		v.Set(reflect.ValueOf(time.Date(2026, 11, 21, 5, 0, 0, 0, time.UTC)))
+		return
+	}
+	if o, ok := reflect.TypeAssert[optional](v.Addr()); ok {
+		fill(reflect.ValueOf(o.SetValue()).Elem())
 		return
 	}
 	switch v.Kind() {

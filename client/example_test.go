@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 )
 
@@ -20,13 +21,13 @@ func Example() {
 	c := client.New(server.URL, "pr_…", client.Options{}) // as in http://127.0.0.1:8080
 	defer c.Close()
 
-	endpoint, err := c.CreateEndpoint(ctx, client.NewEndpoint{
+	endpoint, err := c.CreateEndpoint(ctx, apitypes.EndpointCreate{
 		Account: "acme", URL: "https://acme.example/hooks", EventTypes: []string{"order.*"},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(endpoint.ID, "signs with", endpoint.Secrets[0].Secret)
+	fmt.Println(endpoint.ID, "signs with", *endpoint.Secrets[0].Secret)
 	// Output: ep_01h455vb4pex5vsknk084sn02q signs with whsec_…
 }
 
@@ -38,7 +39,7 @@ func ExampleClient_Publish() {
 	c := client.New(server.URL, "pr_…", client.Options{})
 	defer c.Close()
 
-	receipt, err := c.Publish(context.Background(), client.NewEvent{
+	receipt, err := c.Publish(context.Background(), apitypes.EventCreate{
 		Account: "acme", Type: "order.created", Data: json.RawMessage(`{"order_id":42}`), IdempotencyKey: "order-42",
 	})
 	if err != nil {
@@ -55,10 +56,10 @@ func ExampleError() {
 	c := client.New(server.URL, "pr_…", client.Options{})
 	defer c.Close()
 
-	_, err := c.CreateEndpoint(context.Background(), client.NewEndpoint{Account: "acme", URL: "ftp://acme.example"})
+	_, err := c.CreateEndpoint(context.Background(), apitypes.EndpointCreate{Account: "acme", URL: "ftp://acme.example"})
 	if problem, ok := errors.AsType[*client.Error](err); ok && problem.Code == "invalid" {
 		for _, field := range problem.Fields {
-			fmt.Println(field.Name, field.Reason)
+			fmt.Println(field.Field, field.Reason)
 		}
 	}
 	// Output: url must be https
@@ -71,21 +72,24 @@ func ExampleClient_ChangeEndpoint() {
 	c := client.New(server.URL, "pr_…", client.Options{})
 	defer c.Close()
 
-	var endpoint client.Endpoint // as it was created
-	endpoint, err := c.ChangeEndpoint(context.Background(), endpoint.ID, client.EndpointChange{
-		Headers: []client.Header{{Name: "X-Tenant", Value: "acme"}},
-		Auth: &client.Auth{
-			Type: "oauth2", TokenURL: "https://id.acme.example/token", ClientID: "postrider", ClientSecret: "…",
+	var endpoint apitypes.Endpoint // as it was created
+	endpoint, err := c.ChangeEndpoint(context.Background(), endpoint.ID, apitypes.EndpointUpdate{
+		Policy: apitypes.Policy{
+			Headers: apitypes.Of([]apitypes.Header{{Name: "X-Tenant", Value: apitypes.Of("acme")}}),
+			Auth: apitypes.Of(apitypes.Auth{
+				Type: "oauth2", TokenURL: "https://id.acme.example/token", ClientID: "postrider", ClientSecret: "…",
+			}),
+			Signature: apitypes.Of(apitypes.Signature{Schemes: []apitypes.Scheme{
+				{Scheme: "standard"},
+				{Scheme: "github", Header: "X-Acme-Signature", Prefix: "sha256="},
+			}}),
+			Rate: apitypes.Null[apitypes.Rate](), // back to the default
 		},
-		Signature: &client.Signature{Schemes: []client.Scheme{
-			{Scheme: "standard"},
-			{Scheme: "github", Header: "X-Acme-Signature", Prefix: "sha256="},
-		}},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(endpoint.Auth.TokenURL)
+	fmt.Println(endpoint.Auth.Value().TokenURL)
 	// Output: https://id.acme.example/token
 }
 
@@ -97,7 +101,7 @@ func ExampleAll() {
 	c := client.New(server.URL, "pr_…", client.Options{})
 	defer c.Close()
 
-	dead := client.All(func(p client.Paging) (client.Page[client.DeadLetter], error) {
+	dead := client.All(func(p client.Paging) (apitypes.Page[apitypes.DeadLetter], error) {
 		return c.DeadLetters(ctx, client.DeadLetterFilter{Account: "acme", Paging: p})
 	})
 	for letter, err := range dead {

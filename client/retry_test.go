@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 )
 
@@ -82,7 +83,7 @@ var (
 
 func TestWhatIsSafeIsRepeated(t *testing.T) {
 	t.Parallel()
-	event := client.NewEvent{Account: "acme", Type: "a", Data: json.RawMessage(`1`)}
+	event := apitypes.EventCreate{Account: "acme", Type: "a", Data: json.RawMessage(`1`)}
 	publish := func(x ctx, c *client.Client) error { _, err := c.Publish(x, event); return err }
 	remove := func(x ctx, c *client.Client) error { return c.DeleteEndpoint(x, ep) }
 	for _, tt := range []struct {
@@ -100,13 +101,16 @@ func TestWhatIsSafeIsRepeated(t *testing.T) {
 		{"not what was not understood", []answer{{status: 202, body: "<html>"}}, publish, 1, false},
 		{"a list", []answer{lost, {status: 200, body: `{"data":[]}`}}, func(x ctx, c *client.Client) error { _, err := c.Events(x, client.EventFilter{}); return err }, 2, true},
 		{"a change", []answer{busy, {status: 200, body: `{}`}}, func(x ctx, c *client.Client) error {
-			_, err := c.ChangeEndpoint(x, ep, client.EndpointChange{})
+			_, err := c.ChangeEndpoint(x, ep, apitypes.EndpointUpdate{})
 			return err
 		}, 2, true},
 		{"a deletion that got through", []answer{lost, {status: 404}}, remove, 2, true},
 		{"a deletion that got through a gateway", []answer{{status: 504}, {status: 404}}, remove, 2, true},
 		{"not a deletion of what was not there", []answer{busy, {status: 404}}, remove, 2, false},
-		{"not a new endpoint", []answer{lost}, func(x ctx, c *client.Client) error { _, err := c.CreateEndpoint(x, client.NewEndpoint{}); return err }, 1, false},
+		{"not a new endpoint", []answer{lost}, func(x ctx, c *client.Client) error {
+			_, err := c.CreateEndpoint(x, apitypes.EndpointCreate{})
+			return err
+		}, 1, false},
 		{"not a replay", []answer{busy}, func(x ctx, c *client.Client) error { _, err := c.ReplayDelivery(x, dlv); return err }, 1, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -127,7 +131,7 @@ func TestEveryTryOfAPublishHasTheSameKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []answer{lost, busy, receipt}}
 		c := s.client(client.Options{})
-		event := client.NewEvent{Account: "acme", Type: "a", Data: json.RawMessage(`1`)}
+		event := apitypes.EventCreate{Account: "acme", Type: "a", Data: json.RawMessage(`1`)}
 		for range 2 {
 			if _, err := c.Publish(t.Context(), event); err != nil {
 				t.Fatal(err)
@@ -136,7 +140,7 @@ func TestEveryTryOfAPublishHasTheSameKey(t *testing.T) {
 		if s.keys[0] == "" || s.keys[1] != s.keys[0] || s.keys[2] != s.keys[0] || s.keys[3] == s.keys[0] {
 			t.Errorf("keys = %q", s.keys)
 		}
-		given := []client.NewEvent{{Type: "a", Data: event.Data, IdempotencyKey: "mine"}, event}
+		given := []apitypes.EventCreate{{Type: "a", Data: event.Data, IdempotencyKey: "mine"}, event}
 		s = &script{answers: []answer{busy, {status: 202, body: `{"data":[{},{"duplicate":true}]}`}}}
 		got, err := s.client(client.Options{}).PublishBatch(t.Context(), given)
 		if err != nil || len(got) != 2 || !got[1].Duplicate {
@@ -151,7 +155,7 @@ func TestEveryTryOfAPublishHasTheSameKey(t *testing.T) {
 func TestOneAttemptIsOneRequestWithoutAKey(t *testing.T) {
 	t.Parallel()
 	s := &script{answers: []answer{busy}}
-	_, err := s.client(client.Options{Attempts: 1}).Publish(t.Context(), client.NewEvent{Data: json.RawMessage(`1`)})
+	_, err := s.client(client.Options{Attempts: 1}).Publish(t.Context(), apitypes.EventCreate{Data: json.RawMessage(`1`)})
 	if !errors.Is(err, postrider.ErrBusy) || len(s.at) != 1 || s.keys[0] != "" {
 		t.Errorf("%d requests with the keys %q, %v", len(s.at), s.keys, err)
 	}
@@ -204,9 +208,9 @@ func TestAContextEndsThePause(t *testing.T) {
 
 func TestAWholeListIsWalked(t *testing.T) {
 	t.Parallel()
-	pages := map[string]client.Page[int]{"": {Items: []int{1, 2}, Next: "a"}, "a": {Next: "b"}, "b": {Items: []int{3}}}
+	pages := map[string]apitypes.Page[int]{"": {Data: []int{1, 2}, NextCursor: new("a")}, "a": {NextCursor: new("b")}, "b": {Data: []int{3}}}
 	var got []int
-	for n, err := range client.All(func(p client.Paging) (client.Page[int], error) { return pages[p.Cursor], nil }) {
+	for n, err := range client.All(func(p client.Paging) (apitypes.Page[int], error) { return pages[p.Cursor], nil }) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +219,7 @@ func TestAWholeListIsWalked(t *testing.T) {
 	if diff := cmp.Diff([]int{1, 2, 3}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for _, err := range client.All(func(client.Paging) (client.Page[int], error) { return client.Page[int]{}, io.ErrUnexpectedEOF }) {
+	for _, err := range client.All(func(client.Paging) (apitypes.Page[int], error) { return apitypes.Page[int]{}, io.ErrUnexpectedEOF }) {
 		if !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("err = %v", err)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/bench/internal/lab"
 	"github.com/postrider/postrider/client"
 )
@@ -43,7 +44,7 @@ const widePath = "/wide/"
 func widePathOf(i int) string { return fmt.Sprintf("%s%d", widePath, i) }
 
 func subscribe(ctx context.Context, c *client.Client, url string, fanOut int) error {
-	if _, err := c.CreateAccount(ctx, client.NewAccount{UID: account}); err != nil {
+	if _, err := c.CreateAccount(ctx, apitypes.AccountCreate{UID: account}); err != nil {
 		return fmt.Errorf("create account: %w", err)
 	}
 	to := maps.Clone(endpoints)
@@ -51,9 +52,12 @@ func subscribe(ctx context.Context, c *client.Client, url string, fanOut int) er
 		to[widePathOf(i)] = wide
 	}
 	for path, pattern := range to {
-		_, err := c.CreateEndpoint(ctx, client.NewEndpoint{
-			Account: account, URL: url + path, EventTypes: []string{pattern}, Concurrency: 20, TimeoutMS: 5000,
-			Retry: &client.Retry{BaseMS: 100, Factor: 2, CapMS: 2000, MaxAttempts: 100, Jitter: "full"},
+		_, err := c.CreateEndpoint(ctx, apitypes.EndpointCreate{
+			Account: account, URL: url + path, EventTypes: []string{pattern},
+			Policy: apitypes.Policy{
+				Concurrency: apitypes.Of(20), TimeoutMS: apitypes.Of[int64](5000),
+				Retry: apitypes.Of(apitypes.Retry{BaseMS: 100, Factor: 2, CapMS: 2000, MaxAttempts: 100, Jitter: "full"}),
+			},
 		})
 		if err != nil {
 			return fmt.Errorf("create endpoint %s: %w", path, err)
@@ -123,7 +127,7 @@ func (p *phase) publish(ctx context.Context) {
 		if n >= int64(p.events) {
 			return
 		}
-		event := client.NewEvent{
+		event := apitypes.EventCreate{
 			Account: account, Type: []string{"crash.a", "crash.b"}[n%2],
 			Data:           json.RawMessage(fmt.Sprintf(`{"n":%d}`, n)),
 			IdempotencyKey: fmt.Sprintf("%s-%d", p.name, n),
@@ -144,7 +148,7 @@ func (p *phase) publish(ctx context.Context) {
 }
 
 // insist publishes an event until it is answered; false: ctx has ended.
-func (p *phase) insist(ctx context.Context, n int, event client.NewEvent) (receipt client.Receipt, ok bool) {
+func (p *phase) insist(ctx context.Context, n int, event apitypes.EventCreate) (receipt apitypes.Receipt, ok bool) {
 	for ctx.Err() == nil {
 		receipt, err := p.servers[n%len(p.servers)].Client().Publish(ctx, event)
 		if err == nil {
@@ -154,7 +158,7 @@ func (p *phase) insist(ctx context.Context, n int, event client.NewEvent) (recei
 		pause(ctx, 20*time.Millisecond)
 		n++ // another server may live
 	}
-	return client.Receipt{}, false
+	return apitypes.Receipt{}, false
 }
 
 // publishWide publishes events for the endpoints of the fan-out, the next when
@@ -162,7 +166,7 @@ func (p *phase) insist(ctx context.Context, n int, event client.NewEvent) (recei
 func (p *phase) publishWide(ctx context.Context) {
 	for n := 0; ctx.Err() == nil && !p.calm.Load() && p.acked.Load() < int64(p.events); n++ {
 		before := p.receiver.receivedWide()
-		receipt, ok := p.insist(ctx, n, client.NewEvent{
+		receipt, ok := p.insist(ctx, n, apitypes.EventCreate{
 			Account: account, Type: wide, Data: json.RawMessage(`{}`), IdempotencyKey: fmt.Sprintf("%s-wide-%d", p.name, n),
 		})
 		if !ok {
@@ -176,7 +180,7 @@ func (p *phase) publishWide(ctx context.Context) {
 }
 
 // again publishes an acknowledged event once more: the answer must be the same.
-func (p *phase) again(ctx context.Context, event client.NewEvent, id postrider.EventID) {
+func (p *phase) again(ctx context.Context, event apitypes.EventCreate, id postrider.EventID) {
 	receipt, err := p.servers[0].Client().Publish(ctx, event)
 	if err == nil && (receipt.ID != id || !receipt.Duplicate) {
 		p.published.contradict(fmt.Sprintf("%s repeated is %s (duplicate %t)", id, receipt.ID, receipt.Duplicate))
@@ -233,7 +237,7 @@ func (p *phase) untilEmpty(ctx context.Context) error {
 		page, err := p.servers[0].Client().Deliveries(ctx, client.DeliveryFilter{
 			Account: account, Status: postrider.Pending, Paging: client.Paging{Limit: 1},
 		})
-		if err == nil && len(page.Items) == 0 && page.Next == "" {
+		if err == nil && len(page.Data) == 0 && page.Next() == "" {
 			return p.noDeadLetters(ctx)
 		}
 		pause(ctx, 200*time.Millisecond)
@@ -248,8 +252,8 @@ func (p *phase) noDeadLetters(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list dead letters: %w", err)
 	}
-	if len(page.Items) > 0 {
-		return fmt.Errorf("there are dead letters, the first is %+v", page.Items[0])
+	if len(page.Data) > 0 {
+		return fmt.Errorf("there are dead letters, the first is %+v", page.Data[0])
 	}
 	return nil
 }
@@ -268,12 +272,12 @@ func (p *phase) checkRecords(ctx context.Context) error {
 		}
 		checked++
 		page, err := c.Deliveries(ctx, client.DeliveryFilter{Event: a.event, Endpoint: paths[a.path]})
-		if err != nil || len(page.Items) == 0 {
+		if err != nil || len(page.Data) == 0 {
 			return errors.Join(fmt.Errorf("the delivery of %s to %s is not listed", a.event, a.path), err)
 		}
-		got := page.Items[0].Attempts
+		got := page.Data[0].Attempts
 		if got < n {
-			return fmt.Errorf("%d requests of %s arrived at %s, and %d attempts are on record", n, page.Items[0].ID, a.path, got)
+			return fmt.Errorf("%d requests of %s arrived at %s, and %d attempts are on record", n, page.Data[0].ID, a.path, got)
 		}
 		extra += got - n
 	}
@@ -290,13 +294,13 @@ func (p *phase) paths(ctx context.Context) (map[string]postrider.EndpointID, err
 		if err != nil {
 			return nil, fmt.Errorf("list endpoints: %w", err)
 		}
-		for _, e := range page.Items {
+		for _, e := range page.Data {
 			paths[strings.TrimPrefix(e.URL, p.receiver.url)] = e.ID
 		}
-		if page.Next == "" {
+		if page.Next() == "" {
 			return paths, nil
 		}
-		f.Cursor = page.Next
+		f.Cursor = page.Next()
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/bench/internal/lab"
 	"github.com/postrider/postrider/client"
 )
@@ -112,22 +113,27 @@ type study struct {
 
 // subscribe makes the endpoints, bad and healthy.
 func (s *study) subscribe(ctx context.Context) error {
-	if _, err := s.client.CreateAccount(ctx, client.NewAccount{UID: account}); err != nil {
+	if _, err := s.client.CreateAccount(ctx, apitypes.AccountCreate{UID: account}); err != nil {
 		return fmt.Errorf("create account: %w", err)
 	}
 	for i := range s.endpoints {
-		if err := s.create(ctx, client.NewEndpoint{
-			URL: s.receiver.badURL(i), EventTypes: []string{s.bad}, TimeoutMS: badTimeout.Milliseconds(),
-			Circuit: &client.CircuitPolicy{Preset: s.circuit},
+		if err := s.create(ctx, apitypes.EndpointCreate{
+			URL: s.receiver.badURL(i), EventTypes: []string{s.bad},
+			Policy: apitypes.Policy{
+				TimeoutMS: apitypes.Of(badTimeout.Milliseconds()), Circuit: apitypes.Of(apitypes.CircuitPolicy{Preset: s.circuit}),
+			},
 		}); err != nil {
 			return err
 		}
 	}
 	for _, k := range kinds {
 		for i := range s.healthy {
-			if err := s.create(ctx, client.NewEndpoint{
-				URL: s.receiver.healthyURL(k, i), EventTypes: []string{k.event(i)}, TimeoutMS: healthyTimeout.Milliseconds(),
-				Retry: &client.Retry{BaseMS: retryAfter.Milliseconds(), Factor: 1, CapMS: retryAfter.Milliseconds(), MaxAttempts: 20, Jitter: "none"},
+			if err := s.create(ctx, apitypes.EndpointCreate{
+				URL: s.receiver.healthyURL(k, i), EventTypes: []string{k.event(i)},
+				Policy: apitypes.Policy{
+					TimeoutMS: apitypes.Of(healthyTimeout.Milliseconds()),
+					Retry:     apitypes.Of(apitypes.Retry{BaseMS: retryAfter.Milliseconds(), Factor: 1, CapMS: retryAfter.Milliseconds(), MaxAttempts: 20, Jitter: "none"}),
+				},
 			}); err != nil {
 				return err
 			}
@@ -136,7 +142,7 @@ func (s *study) subscribe(ctx context.Context) error {
 	return nil
 }
 
-func (s *study) create(ctx context.Context, e client.NewEndpoint) error {
+func (s *study) create(ctx context.Context, e apitypes.EndpointCreate) error {
 	e.Account = account
 	if _, err := s.client.CreateEndpoint(ctx, e); err != nil {
 		return fmt.Errorf("create endpoint %s: %w", e.URL, err)
@@ -182,7 +188,7 @@ func (s *study) eventFor(ctx context.Context, k kind, i int) {
 }
 
 func (s *study) event(ctx context.Context, eventType string) (ok bool) {
-	_, err := s.client.Publish(context.WithoutCancel(ctx), client.NewEvent{Account: account, Type: eventType, Data: json.RawMessage(`{}`)})
+	_, err := s.client.Publish(context.WithoutCancel(ctx), apitypes.EventCreate{Account: account, Type: eventType, Data: json.RawMessage(`{}`)})
 	if err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/secrets"
 )
 
@@ -190,7 +190,7 @@ func backlog(class string, rows int, retries bool) act {
 			overrides["lane"], overrides["claims"], overrides["step"] = "1", "1", "1"
 		}
 		c, to := w.nodes[0].Client(), w.first[class].ID
-		event := client.NewEvent{Account: account, Type: class + ".t0", Data: json.RawMessage(`{"of":"the backlog"}`)}
+		event := apitypes.EventCreate{Account: account, Type: class + ".t0", Data: json.RawMessage(`{"of":"the backlog"}`)}
 		if _, err := c.Publish(ctx, event); err != nil {
 			return fmt.Errorf("publish the event of the backlog: %w", err)
 		}

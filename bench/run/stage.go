@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/bench/internal/lab"
-	"github.com/postrider/postrider/client"
 )
 
 const (
@@ -39,6 +39,14 @@ type group struct {
 	paused      bool
 }
 
+// policy returns the options of each endpoint of the group.
+func (g group) policy() (p apitypes.Policy) {
+	if g.concurrency > 0 {
+		p.Concurrency = apitypes.Of(g.concurrency)
+	}
+	return p
+}
+
 // types returns how many event types of the group take turns.
 func (g group) types() int {
 	if g.fanOut {
@@ -66,13 +74,13 @@ type world struct {
 	sink  *lab.Sink
 	nodes []*lab.Server
 	gone  []*lab.Server // killed
-	first map[string]client.Endpoint
+	first map[string]apitypes.Endpoint
 }
 
 // setUp starts what the stage needs. The world is returned with an error, too:
 // it has to be closed.
 func setUp(ctx context.Context, l *lab.Lab, store string, st stage) (*world, error) {
-	w := &world{stage: st, lab: l, first: map[string]client.Endpoint{}}
+	w := &world{stage: st, lab: l, first: map[string]apitypes.Endpoint{}}
 	var err error
 	if w.sink, err = l.StartSink(ctx, st.distinct); err != nil {
 		return w, err
@@ -119,7 +127,7 @@ func (w *world) close(ctx context.Context) error {
 // are not so many that SQL has to multiply the first of them.
 func (w *world) subscribe(ctx context.Context, store string) error {
 	c := w.nodes[0].Client()
-	if _, err := c.CreateAccount(ctx, client.NewAccount{UID: account, Name: "Benchmark"}); err != nil {
+	if _, err := c.CreateAccount(ctx, apitypes.AccountCreate{UID: account, Name: "Benchmark"}); err != nil {
 		return fmt.Errorf("create account: %w", err)
 	}
 	var seeded bool
@@ -165,9 +173,9 @@ func (w *world) createEndpoint(ctx context.Context, place, i int) error {
 	if h := i % max(1, g.hosts); h > 0 || place > 0 {
 		host = fmt.Sprintf("127.%d.%d.%d", place, h/250, 1+h%250) // what seedEndpoints does in SQL
 	}
-	made, err := w.nodes[0].Client().CreateEndpoint(ctx, client.NewEndpoint{
+	made, err := w.nodes[0].Client().CreateEndpoint(ctx, apitypes.EndpointCreate{
 		Account: account, URL: "http://" + host + ":" + w.sink.Port() + "/" + g.class,
-		EventTypes: []string{pattern}, Concurrency: g.concurrency,
+		EventTypes: []string{pattern}, Policy: g.policy(),
 	})
 	if i == 0 {
 		w.first[g.class] = made

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 )
 
@@ -15,9 +16,11 @@ type accountsCmd struct {
 	Delete accountsDeleteCmd `cmd:"" help:"Delete an account: revoke its keys, delete its endpoints and cancel what is queued for them. Its history stays."`
 }
 
-var accountTable = tableOf[client.Account]{
+var accountTable = tableOf[apitypes.Account]{
 	[]string{"ID", "UID", "NAME", "CREATED"},
-	func(a client.Account) []string { return []string{a.ID.String(), a.UID, a.Name, moment(a.CreatedAt)} },
+	func(a apitypes.Account) []string {
+		return []string{a.ID.String(), optional(a.UID), a.Name, moment(&a.CreatedAt)}
+	},
 }
 
 type accountsListCmd struct {
@@ -46,7 +49,7 @@ type accountsCreateCmd struct {
 // Run makes the account.
 func (c *accountsCreateCmd) Run(ctx context.Context, t terminal) error {
 	return c.through(func(api *client.Client) error {
-		account, err := api.CreateAccount(ctx, client.NewAccount{UID: c.UID, Name: c.Name})
+		account, err := api.CreateAccount(ctx, apitypes.AccountCreate{UID: c.UID, Name: c.Name})
 		if err != nil {
 			return err
 		}
@@ -83,8 +86,8 @@ type accountsUpdateCmd struct {
 
 // Run changes the account.
 func (c *accountsUpdateCmd) Run(ctx context.Context, t terminal) error {
-	change := client.AccountChange{UID: c.UID, Name: c.Name}
-	if change == (client.AccountChange{}) {
+	change := apitypes.AccountUpdate{UID: apitypes.OfPointer(c.UID), Name: apitypes.OfPointer(c.Name)}
+	if change == (apitypes.AccountUpdate{}) {
 		return misused("nothing to change: name at least one flag, as in --name Acme")
 	}
 	return c.through(func(api *client.Client) error {

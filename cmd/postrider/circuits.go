@@ -5,24 +5,8 @@ import (
 	"strconv"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/apitypes"
 )
-
-func circuitDetails(c client.Circuit) details {
-	return details{
-		{"status", string(c.Status)},
-		{"reason", c.Reason},
-		{"opened", moment(optional(c.OpenedAt))},
-		{"probe", moment(optional(c.ProbeAt))},
-		{"cooldown", span(c.CooldownMS)},
-		{"failing since", moment(optional(c.FailingSince))},
-		{"paced until", moment(optional(c.PacedUntil))},
-		{"failures", strconv.Itoa(c.Failures)},
-		{"last attempt", moment(optional(c.LastAttemptAt))},
-		{"last outcome", string(c.LastOutcome)},
-		{"generation", strconv.FormatInt(c.Generation, 10)},
-	}
-}
 
 type endpointsCircuitCmd struct {
 	one
@@ -37,7 +21,7 @@ func (c *endpointsCircuitCmd) Run(ctx context.Context, t terminal) error {
 		return err
 	}
 	defer api.Close()
-	var circuit client.Circuit
+	var circuit apitypes.Circuit
 	if c.Set == "" {
 		circuit, err = api.Circuit(ctx, c.ID)
 	} else {
@@ -46,12 +30,12 @@ func (c *endpointsCircuitCmd) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	return printDetails(t, c.JSON, circuit, circuitDetails)
+	return printDetails(t, c.JSON, circuit)
 }
 
-var orderedKeyTable = tableOf[client.OrderedKey]{
+var orderedKeyTable = tableOf[apitypes.OrderedKey]{
 	[]string{"KEY", "WAITING", "LAG", "SEQUENCE", "HEAD", "PAUSED BY"},
-	func(k client.OrderedKey) []string {
+	func(k apitypes.OrderedKey) []string {
 		row := []string{k.Key, strconv.Itoa(k.Waiting), span(k.LagMS), "", "", ""}
 		if k.Head != nil {
 			row[3], row[4] = strconv.FormatInt(optional(k.Sequence), 10), k.Head.String()
@@ -82,11 +66,11 @@ func (c *endpointsOrderingKeysCmd) Run(ctx context.Context, t terminal) error {
 	return printPage(t, c.JSON, page, orderedKeyTable)
 }
 
-var standingTable = tableOf[client.Standing]{
+var standingTable = tableOf[apitypes.Standing]{
 	[]string{"NUMBER", "SINCE", "STATUS", "REASON", "WARNINGS"},
-	func(s client.Standing) []string {
+	func(s apitypes.Standing) []string {
 		return []string{
-			strconv.FormatInt(s.Number, 10), moment(s.Since), string(s.Status), s.Reason, strconv.Itoa(s.Warnings),
+			strconv.FormatInt(s.Number, 10), moment(&s.Since), string(s.Status), optional(s.Reason), strconv.Itoa(s.Warnings),
 		}
 	},
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 )
 
@@ -15,35 +16,14 @@ type deadLettersCmd struct {
 	Discard deadLettersDiscardCmd `cmd:"" help:"Lay a dead letter aside. Its record stays."`
 }
 
-var deadLetterTable = tableOf[client.DeadLetter]{
+var deadLetterTable = tableOf[apitypes.DeadLetter]{
 	[]string{"DELIVERY", "EVENT TYPE", "ENDPOINT", "REASON", "ATTEMPTS", "LAST", "DIED", "RESOLUTION"},
-	func(d client.DeadLetter) []string {
+	func(d apitypes.DeadLetter) []string {
 		return []string{
 			d.Delivery.String(), d.EventType, d.Endpoint.String(), d.Reason, strconv.Itoa(d.Attempts),
-			last(d.LastStatusCode, d.LastError), moment(d.DiedAt), optional(d.Resolution),
+			last(d.LastStatusCode, d.LastError), moment(&d.DiedAt), string(optional(d.Resolution)),
 		}
 	},
-}
-
-func deadLetterDetails(d client.DeadLetter) details {
-	return details{
-		{"delivery", d.Delivery.String()},
-		{"event", d.Event.String()},
-		{"event type", d.EventType},
-		{"endpoint", d.Endpoint.String()},
-		{"account", d.Account.String()},
-		{"reason", d.Reason},
-		{"attempts", strconv.Itoa(d.Attempts)},
-		{"last", last(d.LastStatusCode, d.LastError)},
-		{"last error", optional(d.LastError)},
-		{"replayed from", idText(d.ReplayedFrom)},
-		{"died", moment(d.DiedAt)},
-		{"resolved", moment(optional(d.ResolvedAt))},
-		{"resolution", optional(d.Resolution)},
-		{"resolved by", optional(d.ResolvedBy)},
-		{"note", optional(d.Note)},
-		{"replay", idText(d.Replay)},
-	}
 }
 
 type deadLettersListCmd struct {
@@ -84,7 +64,7 @@ func (c *deadLettersGetCmd) Run(ctx context.Context, t terminal) error {
 		if err != nil {
 			return err
 		}
-		return printDetails(t, c.JSON, letter, deadLetterDetails)
+		return printDetails(t, c.JSON, letter)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 )
 
@@ -17,39 +18,21 @@ type deliveriesCmd struct {
 	Release  deliveriesReleaseCmd  `cmd:"" help:"Attempt a parked delivery again, alone."`
 }
 
-var deliveryTable = tableOf[client.Delivery]{
+var deliveryTable = tableOf[apitypes.Delivery]{
 	[]string{"ID", "EVENT TYPE", "ENDPOINT", "STATUS", "ATTEMPTS", "LAST", "NEXT ATTEMPT"},
-	func(d client.Delivery) []string {
+	func(d apitypes.Delivery) []string {
 		return []string{
 			d.ID.String(), d.EventType, d.Endpoint.String(), string(d.Status), strconv.Itoa(d.Attempts),
-			last(d.LastStatusCode, d.LastError), moment(optional(d.NextAttemptAt)),
+			last(d.LastStatusCode, d.LastError), moment(d.NextAttemptAt),
 		}
 	},
 }
 
-func deliveryDetails(d client.Delivery) details {
-	return details{
-		{"id", d.ID.String()},
-		{"event", d.Event.String()},
-		{"event type", d.EventType},
-		{"endpoint", d.Endpoint.String()},
-		{"status", string(d.Status)},
-		{"reason", d.Reason},
-		{"attempts", strconv.Itoa(d.Attempts)},
-		{"last", last(d.LastStatusCode, d.LastError)},
-		{"last error", optional(d.LastError)},
-		{"next attempt", moment(optional(d.NextAttemptAt))},
-		{"created", moment(d.CreatedAt)},
-		{"finished", moment(optional(d.FinishedAt))},
-		{"replayed from", idText(d.ReplayedFrom)},
-	}
-}
-
-var attemptTable = tableOf[client.Attempt]{
+var attemptTable = tableOf[apitypes.Attempt]{
 	[]string{"ATTEMPT", "STARTED", "OUTCOME", "CODE", "MS", "ERROR"},
-	func(a client.Attempt) []string {
+	func(a apitypes.Attempt) []string {
 		return []string{
-			strconv.Itoa(a.Attempt), moment(a.StartedAt), string(a.Outcome), last(a.StatusCode, nil),
+			strconv.Itoa(a.Attempt), moment(&a.StartedAt), string(a.Outcome), last(a.StatusCode, nil),
 			strconv.FormatInt(a.DurationMS, 10), optional(a.Error),
 		}
 	},
@@ -114,7 +97,7 @@ func (c *deliveriesGetCmd) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	return printDetails(t, c.JSON, delivery, deliveryDetails)
+	return printDetails(t, c.JSON, delivery)
 }
 
 // Run ends the delivery.
@@ -179,8 +162,8 @@ func (c *replayCmd) Run(ctx context.Context, t terminal) error {
 	if notDelivery != nil && notEvent != nil {
 		return misused("ID: must be a delivery's (dlv_…) or an event's (evt_…); %s is neither", strconv.Quote(shorten(c.ID)))
 	}
-	only := client.ReplayFilter{Endpoint: c.Endpoint, Status: c.Status}
-	if notDelivery == nil && only != (client.ReplayFilter{}) {
+	only := apitypes.EventReplay{Endpoint: idText(c.Endpoint), Status: c.Status}
+	if notDelivery == nil && only != (apitypes.EventReplay{}) {
 		return misused("--endpoint, --status: select among the deliveries of an event, and ID is one delivery")
 	}
 	if notDelivery != nil {
@@ -195,13 +178,13 @@ func (c *replayCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-func (t target) replayEvent(ctx context.Context, to terminal, event postrider.EventID, only client.ReplayFilter) error {
+func (t target) replayEvent(ctx context.Context, to terminal, event postrider.EventID, only apitypes.EventReplay) error {
 	return t.through(func(api *client.Client) error {
 		made, err := api.ReplayEvent(ctx, event, only)
 		if err != nil {
 			return err
 		}
-		return printPage(to, t.JSON, client.Page[client.Delivery]{Items: made}, deliveryTable)
+		return printPage(to, t.JSON, apitypes.Page[apitypes.Delivery]{Data: made}, deliveryTable)
 	})
 }
 

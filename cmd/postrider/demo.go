@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
 )
@@ -153,14 +154,16 @@ func stoppedBy(ctx context.Context, err error) error {
 }
 
 func (d *demo) prepare(ctx context.Context) error {
-	if _, err := d.api.CreateAccount(ctx, client.NewAccount{UID: "demo", Name: "Demonstration"}); err != nil {
+	if _, err := d.api.CreateAccount(ctx, apitypes.AccountCreate{UID: "demo", Name: "Demonstration"}); err != nil {
 		return err
 	}
 	for _, r := range d.receivers.all {
-		made, err := d.api.CreateEndpoint(ctx, client.NewEndpoint{
+		made, err := d.api.CreateEndpoint(ctx, apitypes.EndpointCreate{
 			Account: "demo", URL: d.receivers.url(r), EventTypes: []string{"order.*"}, Description: r.name + ": " + r.manner,
-			Retry:   &client.Retry{DelaysMS: r.delays, Jitter: "10%"},
-			Circuit: &client.CircuitPolicy{Preset: "never"}, // a circuit opens for longer than anybody watches
+			Policy: apitypes.Policy{
+				Retry:   apitypes.Of(apitypes.Retry{DelaysMS: r.delays, Jitter: "10%"}),
+				Circuit: apitypes.Of(apitypes.CircuitPolicy{Preset: "never"}), // a circuit opens for longer than anybody watches
+			},
 		})
 		if err != nil {
 			return err
@@ -192,7 +195,7 @@ func (d *demo) publish(ctx context.Context, n int) error {
 	if err != nil {
 		return fmt.Errorf("make an order: %w", err)
 	}
-	receipt, err := d.api.Publish(ctx, client.NewEvent{
+	receipt, err := d.api.Publish(ctx, apitypes.EventCreate{
 		Account: "demo", Type: "order.created", Data: data, IdempotencyKey: fmt.Sprintf("order-%d", n),
 	})
 	if err != nil {
@@ -270,11 +273,11 @@ func (d *demo) deadLetters(ctx context.Context, r *receiver) (string, error) {
 	return count(page), nil
 }
 
-func count[T any](page client.Page[T]) string {
-	if page.Next != "" {
-		return fmt.Sprint(len(page.Items)) + "+"
+func count[T any](page apitypes.Page[T]) string {
+	if page.NextCursor != nil {
+		return fmt.Sprint(len(page.Data)) + "+"
 	}
-	return fmt.Sprint(len(page.Items))
+	return fmt.Sprint(len(page.Data))
 }
 
 // judge prints the end of the story.

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 )
 
@@ -33,49 +33,22 @@ type endpointsCmd struct {
 	Standings    endpointsStandingsCmd    `cmd:"" help:"List when the endpoint was warned, disabled for its failures, and good again."`
 }
 
-var endpointTable = tableOf[client.Endpoint]{
+var endpointTable = tableOf[apitypes.Endpoint]{
 	[]string{"ID", "STATUS", "EVENT TYPES", "URL"},
-	func(e client.Endpoint) []string {
+	func(e apitypes.Endpoint) []string {
 		return []string{e.ID.String(), string(e.Status), strings.Join(e.EventTypes, ","), e.URL}
 	},
 }
 
-func endpointDetails(e client.Endpoint) details {
-	rows := details{
-		{"id", e.ID.String()},
-		{"uid", e.UID},
-		{"account", e.Account.String()},
-		{"url", e.URL},
-		{"description", e.Description},
-		{"event types", strings.Join(e.EventTypes, ",")},
-		{"status", string(e.Status)},
-		{"status reason", e.StatusReason},
-		{"retry", retryText(e.Retry)},
-		{"client errors", e.ClientErrors},
-		{"timeout", span(e.TimeoutMS)},
-		{"concurrency", strconv.Itoa(e.Concurrency)},
-		{"expiry", span(e.ExpiryMS)},
-		{"signature", signatureText(e.Signature)},
-		{"payload", e.Payload},
-		{"adaptive timeout", strconv.FormatBool(e.AdaptiveTimeout)},
-		{"circuit", circuitText(e.Circuit)},
-		{"rate", rateText(e.Rate)},
-		{"order", string(e.Order)},
-		{"on dead", string(e.OnDead)},
-	}
-	return append(append(rows, connectionDetails(e)...),
-		[2]string{"created", moment(e.CreatedAt)}, [2]string{"updated", moment(e.UpdatedAt)})
-}
-
-var secretTable = tableOf[client.Secret]{
+var secretTable = tableOf[apitypes.Secret]{
 	[]string{"ID", "TYPE", "SECRET", "EXPIRES"},
-	func(s client.Secret) []string {
-		return []string{s.ID.String(), s.Type, shownSecret(s), moment(optional(s.ExpiresAt))}
+	func(s apitypes.Secret) []string {
+		return []string{s.ID.String(), s.Type, shownSecret(s), moment(s.ExpiresAt)}
 	},
 }
 
 // shownSecret returns what a receiver verifies with.
-func shownSecret(s client.Secret) string { return cmp.Or(s.Secret, s.PublicKey) }
+func shownSecret(s apitypes.Secret) string { return cmp.Or(optional(s.Secret), optional(s.PublicKey)) }
 
 type endpointsListCmd struct {
 	target `embed:""`
@@ -123,7 +96,7 @@ func (c *one) show(ctx context.Context, t terminal, call endpointCall) error {
 	return printOne(t, c.JSON, endpoint, endpointTable)
 }
 
-type endpointCall func(*client.Client, context.Context, postrider.EndpointID) (client.Endpoint, error)
+type endpointCall func(*client.Client, context.Context, postrider.EndpointID) (apitypes.Endpoint, error)
 
 type (
 	endpointsGetCmd     struct{ one }
@@ -145,7 +118,7 @@ func (c *endpointsGetCmd) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	return printDetails(t, c.JSON, endpoint, endpointDetails)
+	return printDetails(t, c.JSON, endpoint)
 }
 
 // Run publishes the test event.
@@ -170,7 +143,7 @@ type endpointsPauseCmd struct {
 
 // Run pauses the endpoint.
 func (c *endpointsPauseCmd) Run(ctx context.Context, t terminal) error {
-	return c.show(ctx, t, func(api *client.Client, ctx context.Context, id postrider.EndpointID) (client.Endpoint, error) {
+	return c.show(ctx, t, func(api *client.Client, ctx context.Context, id postrider.EndpointID) (apitypes.Endpoint, error) {
 		return api.PauseEndpoint(ctx, id, c.Reason)
 	})
 }
@@ -193,7 +166,7 @@ type endpointsDisableCmd struct {
 
 // Run disables the endpoint.
 func (c *endpointsDisableCmd) Run(ctx context.Context, t terminal) error {
-	return c.show(ctx, t, func(api *client.Client, ctx context.Context, id postrider.EndpointID) (client.Endpoint, error) {
+	return c.show(ctx, t, func(api *client.Client, ctx context.Context, id postrider.EndpointID) (apitypes.Endpoint, error) {
 		return api.DisableEndpoint(ctx, id, c.Reason)
 	})
 }
@@ -223,7 +196,7 @@ func (c *endpointsSecretsCmd) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	return printPage(t, c.JSON, client.Page[client.Secret]{Items: secrets}, secretTable)
+	return printPage(t, c.JSON, apitypes.Page[apitypes.Secret]{Data: secrets}, secretTable)
 }
 
 type endpointsRotateCmd struct {
@@ -250,7 +223,11 @@ func (c *endpointsRotateCmd) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	secret, err := api.RotateSecret(ctx, c.ID, client.SecretRotation{Secret: brought, Overlap: c.Overlap, KeyType: c.KeyType})
+	rotation := apitypes.SecretRotation{Secret: brought, KeyType: c.KeyType}
+	if c.Overlap != nil {
+		rotation.OverlapMS = new(c.Overlap.Milliseconds())
+	}
+	secret, err := api.RotateSecret(ctx, c.ID, rotation)
 	if err != nil {
 		return err
 	}
@@ -281,4 +258,99 @@ func (c *endpointsRevokeCmd) Run(ctx context.Context, t terminal) error {
 	}
 	_, err = fmt.Fprintf(t.out, "%s is revoked\n", c.Secret)
 	return err
+}
+
+type endpointsCreateCmd struct {
+	target `embed:""`
+
+	EndpointURL string   `arg:"" name:"endpoint-url" help:"Where to send, as in https://acme.example/hooks."`
+	Account     string   `required:"" help:"Whose endpoint it is: an account's id or uid."`
+	EventTypes  []string `default:"*" help:"What it wants: order.created, order.* or *, with commas between."`
+	UID         string   `help:"Your own name for the endpoint."`
+	Description string   `help:"What it is, for people."`
+	secretFlags `embed:""`
+	policyFlags `embed:""`
+}
+
+// Run makes the endpoint.
+func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
+	policy, err := c.policy(t, c.SecretFile)
+	if err != nil {
+		return err
+	}
+	brought, err := c.brought(t)
+	if err != nil {
+		return err
+	}
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	made, err := api.CreateEndpoint(ctx, apitypes.EndpointCreate{
+		Account: c.Account, URL: c.EndpointURL, EventTypes: c.EventTypes, UID: c.UID, Description: c.Description, Policy: policy,
+		NewSecrets: apitypes.NewSecrets{Secret: brought, KeyType: c.KeyType},
+	})
+	if err != nil {
+		return err
+	}
+	if err := printOne(t, c.JSON, made, endpointTable); err != nil || c.JSON {
+		return err
+	}
+	for _, s := range made.Secrets {
+		label := "secret:"
+		if s.Secret == nil {
+			label = "public key:"
+		}
+		fmt.Fprintln(t.out, label, shownSecret(s))
+	}
+	return nil
+}
+
+type endpointsUpdateCmd struct {
+	one
+
+	EndpointURL string   `placeholder:"URL" help:"Where to send, as in https://acme.example/hooks."`
+	EventTypes  []string `placeholder:"TYPE" help:"What it wants: order.created, order.* or *, with commas between."`
+	UID         *string  `placeholder:"NAME" help:"Your own name for the endpoint."`
+	Description *string  `placeholder:"TEXT" help:"What it is, for people."`
+	policyFlags `embed:""`
+}
+
+// Help is what the help of the command says besides its flags.
+func (endpointsUpdateCmd) Help() string {
+	return "What no flag names stays as it is. Headers are replaced all together. " +
+		"With --auth of the type that it has, and with the --tls flags, what the others of them would say stays, too; " +
+		"--auth none and --no-tls end it, with all that it was."
+}
+
+// Run changes the endpoint.
+func (c *endpointsUpdateCmd) Run(ctx context.Context, t terminal) error {
+	policy, err := c.policy(t)
+	if err != nil {
+		return err
+	}
+	change := apitypes.EndpointUpdate{
+		URL: c.EndpointURL, EventTypes: c.EventTypes, UID: apitypes.OfPointer(c.UID), Description: apitypes.OfPointer(c.Description), Policy: policy,
+	}
+	if compact(change) == "{}" {
+		return misused("nothing to change: name at least one flag, as in --timeout 5s")
+	}
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	if isPartial(policy) {
+		has, err := api.Endpoint(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		keepParts(&change.Policy, has.Policy)
+	}
+	changed, err := api.ChangeEndpoint(ctx, c.ID, change)
+	if err != nil {
+		return err
+	}
+	return printDetails(t, c.JSON, changed)
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 )
 
@@ -22,30 +23,11 @@ type eventsCmd struct {
 	Publish    eventsPublishCmd    `cmd:"" help:"Publish up to 1,000 events of a file, all or none."`
 }
 
-var eventTable = tableOf[client.Event]{
+var eventTable = tableOf[apitypes.Event]{
 	[]string{"ID", "TYPE", "ACCOUNT", "ORDERING KEY", "CREATED"},
-	func(e client.Event) []string {
-		return []string{e.ID.String(), e.Type, e.Account.String(), e.OrderingKey, moment(e.CreatedAt)}
+	func(e apitypes.Event) []string {
+		return []string{e.ID.String(), e.Type, e.Account.String(), optional(e.OrderingKey), moment(&e.CreatedAt)}
 	},
-}
-
-func eventDetails(e client.Event) details {
-	sequence := ""
-	if e.Sequence != nil {
-		sequence = strconv.FormatInt(*e.Sequence, 10)
-	}
-	return details{
-		{"id", e.ID.String()},
-		{"account", e.Account.String()},
-		{"type", e.Type},
-		{"api version", e.APIVersion},
-		{"idempotency key", e.IdempotencyKey},
-		{"ordering key", e.OrderingKey},
-		{"sequence", sequence},
-		{"hops", strconv.Itoa(e.Hops)},
-		{"created", moment(e.CreatedAt)},
-		{"data", string(e.Data)},
-	}
 }
 
 type eventsListCmd struct {
@@ -88,7 +70,7 @@ func (c *eventsGetCmd) Run(ctx context.Context, t terminal) error {
 		if err != nil {
 			return err
 		}
-		return printDetails(t, c.JSON, found, eventDetails)
+		return printDetails(t, c.JSON, found)
 	})
 }
 
@@ -113,9 +95,9 @@ type eventsAttemptsCmd struct {
 	paging `embed:""`
 }
 
-var eventAttemptTable = tableOf[client.Attempt]{
+var eventAttemptTable = tableOf[apitypes.Attempt]{
 	append([]string{"DELIVERY", "ENDPOINT"}, attemptTable.head...),
-	func(a client.Attempt) []string {
+	func(a apitypes.Attempt) []string {
 		return append([]string{a.Delivery.String(), a.Endpoint.String()}, attemptTable.row(a)...)
 	},
 }
@@ -140,7 +122,7 @@ type eventsReplayCmd struct {
 
 // Run makes the new deliveries and prints them.
 func (c *eventsReplayCmd) Run(ctx context.Context, t terminal) error {
-	return c.replayEvent(ctx, t, c.ID, client.ReplayFilter{Endpoint: c.Endpoint, Status: c.Status})
+	return c.replayEvent(ctx, t, c.ID, apitypes.EventReplay{Endpoint: idText(c.Endpoint), Status: c.Status})
 }
 
 type eventsPublishCmd struct {
@@ -173,25 +155,24 @@ func (c *eventsPublishCmd) Run(ctx context.Context, t terminal) error {
 		if err != nil {
 			return err
 		}
-		return printPage(t, c.JSON, client.Page[client.BatchReceipt]{Items: receipts}, receiptTable)
+		return printPage(t, c.JSON, apitypes.Page[apitypes.BatchReceipt]{Data: receipts}, receiptTable)
 	})
 }
 
-var receiptTable = tableOf[client.BatchReceipt]{
+var receiptTable = tableOf[apitypes.BatchReceipt]{
 	[]string{"ID", "DUPLICATE"},
-	func(r client.BatchReceipt) []string { return []string{r.ID.String(), strconv.FormatBool(r.Duplicate)} },
+	func(r apitypes.BatchReceipt) []string {
+		return []string{r.ID.String(), strconv.FormatBool(r.Duplicate)}
+	},
 }
 
 // parseEvents reads one JSON object after the other, as the API takes events.
-func parseEvents(text []byte) ([]client.NewEvent, error) {
-	var events []client.NewEvent
+func parseEvents(text []byte) ([]apitypes.EventCreate, error) {
+	var events []apitypes.EventCreate
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	for {
-		var e struct {
-			client.NewEvent
-			Data json.RawMessage `json:"data"`
-		}
+		var e apitypes.EventCreate
 		switch err := d.Decode(&e); {
 		case errors.Is(err, io.EOF) && len(events) > 0:
 			return events, nil
@@ -202,7 +183,6 @@ func parseEvents(text []byte) ([]client.NewEvent, error) {
 		case e.Data == nil:
 			return nil, misused("FILE: event %d: has no data", len(events)+1)
 		}
-		e.NewEvent.Data = e.Data
-		events = append(events, e.NewEvent)
+		events = append(events, e)
 	}
 }

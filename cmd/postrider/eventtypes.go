@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 )
 
@@ -16,9 +17,9 @@ type eventTypesCmd struct {
 	Delete eventTypesDeleteCmd `cmd:"" help:"Take an event type out of the catalogue. What was published of it stays."`
 }
 
-var eventTypeTable = tableOf[client.EventType]{
+var eventTypeTable = tableOf[apitypes.EventType]{
 	[]string{"NAME", "CREATED", "DESCRIPTION"},
-	func(e client.EventType) []string { return []string{e.Name, moment(e.CreatedAt), e.Description} },
+	func(e apitypes.EventType) []string { return []string{e.Name, moment(&e.CreatedAt), e.Description} },
 }
 
 type eventTypesListCmd struct {
@@ -85,7 +86,7 @@ func (c *eventTypesPutCmd) Run(ctx context.Context, t terminal) error {
 	return c.through(func(api *client.Client) error {
 		put, err := api.DescribeEventType(ctx, c.Name, c.Description)
 		if errors.Is(err, postrider.ErrNotFound) {
-			put, err = api.CreateEventType(ctx, client.NewEventType{Name: c.Name, Description: c.Description})
+			put, err = api.CreateEventType(ctx, apitypes.EventTypeCreate{Name: c.Name, Description: c.Description})
 		}
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
 )
@@ -86,10 +87,9 @@ func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *app.Source
 		made = madeKey{key.ID, text}
 		return err
 	}, func(api *client.Client) error {
-		wanted := client.NewKey{Name: c.Name, Scopes: c.Scope, Account: c.Account}
+		wanted := apitypes.KeyCreate{Name: c.Name, Scopes: c.Scope, Account: c.Account}
 		if c.Expires != nil {
-			at := time.Now().Add(*c.Expires)
-			wanted.ExpiresAt = &at
+			wanted.ExpiresAt = &apitypes.Time{Time: time.Now().Add(*c.Expires)}
 		}
 		key, err := api.CreateKey(ctx, wanted)
 		made = madeKey{key.ID, key.Key}
@@ -134,11 +134,11 @@ func (c *keysListCmd) Run(ctx context.Context, t terminal, sources *app.Sources)
 }
 
 // keys returns all the keys.
-func (c onStore) keys(ctx context.Context) (page client.Page[client.Key], err error) {
+func (c onStore) keys(ctx context.Context) (page apitypes.Page[apitypes.Key], err error) {
 	err = c.either(func() error {
 		keys, err := app.Keys(ctx, c.StoreConfig)
 		for _, k := range keys {
-			page.Items = append(page.Items, keyOf(k))
+			page.Data = append(page.Data, keyOf(k))
 		}
 		return err
 	}, func(api *client.Client) (err error) {
@@ -164,7 +164,7 @@ func (c *keysGetCmd) Run(ctx context.Context, t terminal, sources *app.Sources) 
 	if err != nil {
 		return err
 	}
-	for _, k := range page.Items {
+	for _, k := range page.Data {
 		if k.ID == c.ID {
 			return printOne(t, c.JSON, k, keyTable)
 		}
@@ -172,29 +172,29 @@ func (c *keysGetCmd) Run(ctx context.Context, t terminal, sources *app.Sources) 
 	return fmt.Errorf("%s: %w", c.ID, postrider.ErrNotFound)
 }
 
-func allKeys(ctx context.Context, api *client.Client) (all client.Page[client.Key], err error) {
+func allKeys(ctx context.Context, api *client.Client) (all apitypes.Page[apitypes.Key], err error) {
 	for cursor := ""; ; {
 		page, err := api.Keys(ctx, client.Paging{Limit: 250, Cursor: cursor})
 		if err != nil {
 			return all, err
 		}
-		all.Items = append(all.Items, page.Items...)
-		if cursor = page.Next; cursor == "" {
+		all.Data = append(all.Data, page.Data...)
+		if cursor = page.Next(); cursor == "" {
 			return all, nil
 		}
 	}
 }
 
 // keyOf returns a key of the store as the API shows it.
-func keyOf(k postrider.APIKey) client.Key {
-	instant := func(at time.Time) *time.Time {
+func keyOf(k postrider.APIKey) apitypes.Key {
+	instant := func(at time.Time) *apitypes.Time {
 		if at.IsZero() {
 			return nil
 		}
-		return &at
+		return &apitypes.Time{Time: at}
 	}
-	shown := client.Key{
-		ID: k.ID, Name: k.Name, Scopes: k.Scopes, CreatedAt: k.CreatedAt,
+	shown := apitypes.Key{
+		ID: k.ID, Name: k.Name, Scopes: k.Scopes, CreatedAt: apitypes.Time{Time: k.CreatedAt},
 		ExpiresAt: instant(k.ExpiresAt), RevokedAt: instant(k.RevokedAt), LastUsedAt: instant(k.LastUsedAt),
 	}
 	if !k.Account.IsZero() {
@@ -203,9 +203,9 @@ func keyOf(k postrider.APIKey) client.Key {
 	return shown
 }
 
-var keyTable = tableOf[client.Key]{
+var keyTable = tableOf[apitypes.Key]{
 	[]string{"ID", "NAME", "SCOPES", "ACCOUNT", "STATE", "LAST USED"},
-	func(k client.Key) []string {
+	func(k apitypes.Key) []string {
 		var scopes []string
 		for _, s := range k.Scopes {
 			scopes = append(scopes, string(s))
@@ -216,19 +216,19 @@ var keyTable = tableOf[client.Key]{
 		}
 		return []string{
 			k.ID.String(), k.Name, strings.Join(scopes, ","), account,
-			keyState(k, time.Now()), moment(optional(k.LastUsedAt)),
+			keyState(k, time.Now()), moment(k.LastUsedAt),
 		}
 	},
 }
 
-func keyState(k client.Key, now time.Time) string {
+func keyState(k apitypes.Key, now time.Time) string {
 	switch {
 	case k.RevokedAt != nil:
 		return "revoked"
 	case k.ExpiresAt == nil:
 		return "in force"
-	case now.Before(*k.ExpiresAt):
-		return "until " + moment(*k.ExpiresAt)
+	case now.Before(k.ExpiresAt.Time):
+		return "until " + moment(k.ExpiresAt)
 	}
 	return "expired"
 }

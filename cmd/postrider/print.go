@@ -6,7 +6,9 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 )
 
 // printTable writes rows in columns. An empty cell is a dash, so that scripts
@@ -46,9 +48,9 @@ func printJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-// moment returns a time as tables show it; none is empty.
-func moment(at time.Time) string {
-	if at.IsZero() {
+// moment returns a time as tables show it; no time is empty.
+func moment(at *apitypes.Time) string {
+	if at == nil || at.IsZero() {
 		return ""
 	}
 	return at.UTC().Format("2006-01-02T15:04:05Z")
@@ -63,10 +65,10 @@ func optional[T any](p *T) T {
 	return *p
 }
 
-// idText returns the text of an id; of none, nothing.
-func idText[I fmt.Stringer](id *I) string {
-	if id == nil {
+// idText returns the text of an id; the zero id has none.
+func idText(id postrider.EndpointID) string {
+	if id.IsZero() {
 		return ""
 	}
-	return (*id).String()
+	return id.String()
 }

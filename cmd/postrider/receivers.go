@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/signature"
 )
 
@@ -145,12 +145,12 @@ func (rs *receivers) accepting() (names []string) {
 }
 
 // learn tells the receiver whose it is and with what requests are signed.
-func (r *receiver) learn(e client.Endpoint) error {
+func (r *receiver) learn(e apitypes.Endpoint) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.endpoint = e.ID
 	for _, s := range e.Secrets {
-		secret, err := signature.ParseSecret(s.Secret)
+		secret, err := signature.ParseSecret(optional(s.Secret))
 		if err != nil {
 			return fmt.Errorf("secret of the receiver %s: %w", r.name, err)
 		}

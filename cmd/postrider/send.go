@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/apitypes"
 )
 
 type sendCmd struct {
@@ -35,7 +35,7 @@ func (c *sendCmd) Run(ctx context.Context, t terminal) error {
 		return err
 	}
 	defer api.Close()
-	receipt, err := api.Publish(ctx, client.NewEvent{
+	receipt, err := api.Publish(ctx, apitypes.EventCreate{
 		Account: c.Account, Type: c.Type, Data: data, APIVersion: c.APIVersion,
 		IdempotencyKey: c.IdempotencyKey, OrderingKey: c.OrderingKey,
 	})
@@ -45,7 +45,7 @@ func (c *sendCmd) Run(ctx context.Context, t terminal) error {
 	return printReceipt(t, c.JSON, receipt)
 }
 
-func printReceipt(t terminal, asJSON bool, receipt client.Receipt) error {
+func printReceipt(t terminal, asJSON bool, receipt apitypes.Receipt) error {
 	if asJSON {
 		return printJSON(t.out, receipt)
 	}
@@ -71,7 +71,7 @@ func (c *sendCmd) data(t terminal) (json.RawMessage, error) {
 }
 
 // fate says in a few words what becomes of an event.
-func fate(r client.Receipt) string {
+func fate(r apitypes.Receipt) string {
 	switch n := optional(r.Deliveries); {
 	case r.Duplicate:
 		return "was published before; nothing is sent twice"

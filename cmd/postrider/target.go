@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 )
 
@@ -92,24 +93,20 @@ func (p paging) page() client.Paging { return client.Paging{Limit: p.Limit, Curs
 
 // printPage writes one page of a list, as JSON or as a table with how to get
 // the next one.
-func printPage[T any](t terminal, asJSON bool, page client.Page[T], table tableOf[T]) error {
+func printPage[T any](t terminal, asJSON bool, page apitypes.Page[T], table tableOf[T]) error {
 	if asJSON {
-		var next *string // null on the last page, as the API has it
-		if page.Next != "" {
-			next = &page.Next
-		}
-		items := append([]T{}, page.Items...)
-		return printJSON(t.out, map[string]any{"data": items, "next_cursor": next})
+		page.Data = append([]T{}, page.Data...) // never null
+		return printJSON(t.out, page)
 	}
-	rows := make([][]string, 0, len(page.Items))
-	for _, item := range page.Items {
+	rows := make([][]string, 0, len(page.Data))
+	for _, item := range page.Data {
 		rows = append(rows, table.row(item))
 	}
 	if err := printTable(t.out, table.head, rows); err != nil {
 		return err
 	}
-	if page.Next != "" {
-		fmt.Fprintln(t.err, "more with --cursor", page.Next)
+	if page.NextCursor != nil {
+		fmt.Fprintln(t.err, "more with --cursor", page.Next())
 	}
 	return nil
 }
@@ -120,21 +117,6 @@ func printOne[T any](t terminal, asJSON bool, item T, table tableOf[T]) error {
 		return printJSON(t.out, item)
 	}
 	return printTable(t.out, table.head, [][]string{table.row(item)})
-}
-
-// details are one item in full: names and values.
-type details [][2]string
-
-// printDetails writes one item below each other, or as JSON.
-func printDetails[T any](t terminal, asJSON bool, item T, in func(T) details) error {
-	if asJSON {
-		return printJSON(t.out, item)
-	}
-	var rows [][]string
-	for _, pair := range in(item) {
-		rows = append(rows, pair[:])
-	}
-	return printTable(t.out, []string{"FIELD", "VALUE"}, rows)
 }
 
 // tableOf says how a table shows items.

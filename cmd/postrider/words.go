@@ -8,7 +8,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/apitypes"
 )
 
 // words are the names that a command line has for what the API calls
@@ -39,7 +39,7 @@ func wordsOf(parsed *kong.Context) words {
 
 // faults returns what is wrong with a request, in one line, with the command's
 // names: its flags and arguments, as the person typed them.
-func (w words) faults(fields []client.Field) string {
+func (w words) faults(fields []apitypes.Fault) string {
 	var texts []string
 	for _, f := range fields {
 		texts = append(texts, strings.TrimSpace(w.fault(f)))
@@ -47,21 +47,21 @@ func (w words) faults(fields []client.Field) string {
 	return strings.Join(texts, "; ")
 }
 
-func (w words) fault(f client.Field) string {
-	name, part := w.of(f.Name)
-	if event, ok := strings.CutPrefix(f.Name, "events["); ok && w.arguments["file"] {
+func (w words) fault(f apitypes.Fault) string {
+	name, part := w.of(f.Field)
+	if event, ok := strings.CutPrefix(f.Field, "events["); ok && w.arguments["file"] {
 		n, field, _ := strings.Cut(event, "].")
 		if i, err := strconv.Atoi(n); err == nil {
 			return fmt.Sprintf("FILE: event %d: %s %s", i+1, field, f.Reason)
 		}
 	}
 	if name == "" {
-		return f.Name + " " + f.Reason
+		return f.Field + " " + f.Reason
 	}
 	reason := f.Reason
 	// Of what a flag takes as JSON, the names and numbers are the API's.
 	if name != "--retry" && name != "--circuit" {
-		if plain, isTime := strings.CutSuffix(part, "_ms"); isTime || strings.HasSuffix(f.Name, "_ms") {
+		if plain, isTime := strings.CutSuffix(part, "_ms"); isTime || strings.HasSuffix(f.Field, "_ms") {
 			part, reason = plain, number.ReplaceAllStringFunc(reason, asSpan)
 		}
 	}

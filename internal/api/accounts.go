@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -17,29 +18,11 @@ const (
 	maxDescription = 4096
 )
 
-type accountView struct {
-	ID        string  `json:"id"`
-	UID       *string `json:"uid"`
-	Name      string  `json:"name"`
-	CreatedAt string  `json:"created_at" format:"date-time"`
-	DeletedAt *string `json:"deleted_at" format:"date-time" doc:"Time of the deletion. Null: the account is not deleted."`
-}
-
-func viewAccount(a postrider.Account) accountView {
-	return accountView{
-		ID: a.ID.String(), UID: orNull(a.UID), Name: a.Name, CreatedAt: instant(a.CreatedAt),
-		DeletedAt: instantOrNull(a.DeletedAt),
+func viewAccount(a postrider.Account) apitypes.Account {
+	return apitypes.Account{
+		ID: a.ID, UID: orNull(a.UID), Name: a.Name, CreatedAt: instant(a.CreatedAt),
+		DeletedAt: timeOrNull(a.DeletedAt),
 	}
-}
-
-type accountCreate struct {
-	UID  *string `json:"uid,omitempty" minLength:"1" doc:"Your own name for the account. It can be used wherever its id can. A name or a uid is required."`
-	Name string  `json:"name,omitempty"`
-}
-
-type accountUpdate struct {
-	UID  optional[string] `json:"uid,omitzero" doc:"Your own name for the account. Null removes it."`
-	Name optional[string] `json:"name,omitzero" doc:"Null removes it."`
 }
 
 type accountPath struct {
@@ -52,7 +35,7 @@ func (rt *router) accounts() {
 		name: "create-account", path: "POST /accounts",
 		about: "Create an account",
 		codes: []string{"conflict"},
-		scope: admin, status: 201, body: accountCreate{},
+		scope: admin, status: 201, body: apitypes.AccountCreate{},
 	}, rt.createAccount)
 	handle(rt, route{
 		name: "list-accounts", path: "GET /accounts",
@@ -69,7 +52,7 @@ func (rt *router) accounts() {
 		about: "Change an account",
 		tells: "A field that is left out keeps its value. Null removes it.",
 		codes: []string{"conflict"},
-		scope: admin, body: accountUpdate{},
+		scope: admin, body: apitypes.AccountUpdate{},
 	}, rt.changeAccount)
 	handle(rt, route{
 		name: "delete-account", path: "DELETE /accounts/{account}",
@@ -79,12 +62,9 @@ func (rt *router) accounts() {
 	}, rt.deleteAccount)
 }
 
-func (s *server) createAccount(ctx context.Context, _ *none) (*reply[accountView], error) {
-	var body accountCreate
+func (s *server) createAccount(ctx context.Context, _ *none) (*reply[apitypes.Account], error) {
+	var body apitypes.AccountCreate
 	if err := decode(ctx, &body); err != nil {
-		return nil, err
-	}
-	if err := notEmpty("uid", body.UID); err != nil {
 		return nil, err
 	}
 	now, err := s.Store.Now(ctx)
@@ -92,7 +72,7 @@ func (s *server) createAccount(ctx context.Context, _ *none) (*reply[accountView
 		return nil, err
 	}
 	return s.putAccount(ctx, postrider.Account{
-		ID: store.NewID[postrider.AccountID](s.IDs), UID: value(body.UID), Name: body.Name, CreatedAt: now,
+		ID: store.NewID[postrider.AccountID](s.IDs), UID: body.UID, Name: body.Name, CreatedAt: now,
 	})
 }
 
@@ -100,7 +80,7 @@ func (s *server) listAccounts(ctx context.Context, in *struct {
 	Paging
 	UID string `query:"uid"`
 },
-) (*reply[page[accountView]], error) {
+) (*reply[apitypes.Page[apitypes.Account]], error) {
 	accounts, err := s.Store.Accounts(ctx, store.AccountQuery{UID: in.UID, Paging: in.Paging.of()})
 	if err != nil {
 		return nil, err
@@ -108,7 +88,7 @@ func (s *server) listAccounts(ctx context.Context, in *struct {
 	return pageOf(accounts, viewAccount), nil
 }
 
-func (s *server) getAccount(ctx context.Context, in *accountPath) (*reply[accountView], error) {
+func (s *server) getAccount(ctx context.Context, in *accountPath) (*reply[apitypes.Account], error) {
 	account, err := s.findAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
@@ -116,8 +96,8 @@ func (s *server) getAccount(ctx context.Context, in *accountPath) (*reply[accoun
 	return answered(viewAccount(account)), nil
 }
 
-func (s *server) changeAccount(ctx context.Context, in *accountPath) (*reply[accountView], error) {
-	var body accountUpdate
+func (s *server) changeAccount(ctx context.Context, in *accountPath) (*reply[apitypes.Account], error) {
+	var body apitypes.AccountUpdate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
@@ -149,7 +129,7 @@ func (s *server) deleteAccount(ctx context.Context, in *accountPath) (*none, err
 	return nil, nil // 204
 }
 
-func (s *server) putAccount(ctx context.Context, a postrider.Account) (*reply[accountView], error) {
+func (s *server) putAccount(ctx context.Context, a postrider.Account) (*reply[apitypes.Account], error) {
 	err := errors.Join(checkUID(a.UID), checkText("name", a.Name, maxName))
 	if a.UID == "" && a.Name == "" {
 		err = invalid("name", "is required where there is no uid")

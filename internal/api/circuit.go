@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -13,31 +14,13 @@ import (
 // endpoint's own attempts change it too.
 const circuitTries = 5
 
-type circuitView struct {
-	Status       string  `json:"status" enum:"closed,open,half_open" doc:"closed: attempts are made. open: no attempt is made before probe_at. half_open: one attempt, the probe, is under way."`
-	Reason       *string `json:"reason" enum:"failures_in_row,failure_ratio,probe_failed,manual" doc:"Why the circuit opened the last time. Null: it never opened."`
-	OpenedAt     *string `json:"opened_at" format:"date-time"`
-	ProbeAt      *string `json:"probe_at" format:"date-time" doc:"Open: time of the next probe. Half open: time by which the probe ends."`
-	Cooldown     int64   `json:"cooldown_ms" doc:"Time from the last opening to its probe. 0: the circuit has recovered since."`
-	FailingSince *string `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak. Set when the circuit opens, or after one minute of failures without opening. Null: the last attempt did not fail."`
-	PacedUntil   *string `json:"paced_until" format:"date-time" doc:"No attempt is made before this time: the receiver asked for it with Retry-After. Null: it never asked."`
-	Failures     int     `json:"failures" doc:"Number of attempts in a row that failed, when the circuit was last stored."`
-	LastAttempt  *string `json:"last_attempt_at" format:"date-time" doc:"End of the last attempt before the circuit was last stored. Null: none is known. The attempts of the endpoint's deliveries are complete."`
-	LastOutcome  *string `json:"last_outcome" doc:"Outcome of that attempt."`
-	Generation   int64   `json:"generation" doc:"Number of times that this circuit was stored: when it changed, when the receiver asked for time, once a minute while every attempt fails, and after each attempt at a rate of one a second or slower. 0: never."`
-}
-
-func viewCircuit(c postrider.Circuit) circuitView {
-	return circuitView{
-		Status: string(cmp.Or(c.Status, postrider.CircuitClosed)), Reason: orNull(c.Reason),
-		OpenedAt: instantOrNull(c.OpenedAt), ProbeAt: instantOrNull(c.ProbeAt), Cooldown: c.Cooldown.Milliseconds(),
-		FailingSince: instantOrNull(c.FailingSince), PacedUntil: instantOrNull(c.PacedUntil), Failures: c.Failures,
-		LastAttempt: instantOrNull(c.LastAttemptAt), LastOutcome: orNull(string(c.LastOutcome)), Generation: c.Generation,
+func viewCircuit(c postrider.Circuit) apitypes.Circuit {
+	return apitypes.Circuit{
+		Status: cmp.Or(c.Status, postrider.CircuitClosed), Reason: orNull(c.Reason),
+		OpenedAt: timeOrNull(c.OpenedAt), ProbeAt: timeOrNull(c.ProbeAt), CooldownMS: c.Cooldown.Milliseconds(),
+		FailingSince: timeOrNull(c.FailingSince), PacedUntil: timeOrNull(c.PacedUntil), Failures: c.Failures,
+		LastAttemptAt: timeOrNull(c.LastAttemptAt), LastOutcome: orNull(c.LastOutcome), Generation: c.Generation,
 	}
-}
-
-type circuitUpdate struct {
-	Status string `json:"status" enum:"closed,open,half_open" doc:"open: make no attempt for max_cooldown_ms. closed: make attempts, whatever the receiver asked for. half_open: make one attempt, the probe, as soon as a delivery is due; until then the circuit stays open."`
 }
 
 func (rt *router) circuits() {
@@ -51,11 +34,11 @@ func (rt *router) circuits() {
 		name: "set-circuit", path: "POST /endpoints/{endpoint}/circuit",
 		about: "Open, close or probe an endpoint's circuit by hand",
 		codes: []string{"conflict"},
-		scope: postrider.ScopeWebhooksWrite, body: circuitUpdate{},
+		scope: postrider.ScopeWebhooksWrite, body: apitypes.CircuitUpdate{},
 	}, rt.setCircuit)
 }
 
-func (s *server) getCircuit(ctx context.Context, in *EndpointPath) (*reply[circuitView], error) {
+func (s *server) getCircuit(ctx context.Context, in *EndpointPath) (*reply[apitypes.Circuit], error) {
 	e, err := s.findLive(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -76,12 +59,12 @@ func (s *server) circuit(ctx context.Context, id postrider.EndpointID) (postride
 	return circuits[0], nil
 }
 
-func (s *server) setCircuit(ctx context.Context, in *EndpointPath) (*reply[circuitView], error) {
-	var body circuitUpdate
+func (s *server) setCircuit(ctx context.Context, in *EndpointPath) (*reply[apitypes.Circuit], error) {
+	var body apitypes.CircuitUpdate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
-	to := postrider.CircuitStatus(body.Status)
+	to := body.Status
 	if to != postrider.CircuitClosed && to != postrider.CircuitOpen && to != postrider.CircuitHalfOpen {
 		return nil, invalid("status", "must be closed, open or half_open")
 	}

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -9,12 +8,13 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 )
 
-// What is secret of headers, authentication and TLS is read here, and shown
-// nowhere. A change that leaves a secret out keeps it, but only for the host
-// that it was meant for: else whoever may change an endpoint could have its
-// secrets sent to a host of their own.
+// This file reads the secrets of headers, authentication and TLS. No response
+// shows them. A change that leaves a secret out keeps it, but only for the same
+// host: otherwise anyone who may change an endpoint could have its secrets sent
+// to a host of their own.
 
 const (
 	maxHeaderBytes = 8 << 10 // of an endpoint's own headers
@@ -22,69 +22,34 @@ const (
 	maxTLS         = 64 << 10
 )
 
-// headerJSON is a header of the endpoint's own.
-type headerJSON struct {
-	Name      string           `json:"name" example:"X-Tenant"`
-	Value     optional[string] `json:"value,omitzero" doc:"In an answer, null for a sensitive header. In a request, null or left out keeps the value of a sensitive header."`
-	Sensitive bool             `json:"sensitive,omitempty" doc:"The value is stored encrypted and never shown; default false."`
+// namesCredentials reports whether the request has a field that may hold
+// credentials.
+func namesCredentials(p apitypes.Policy) bool {
+	return !p.Headers.IsZero() || !p.Auth.IsZero() || !p.TLS.IsZero()
 }
 
-// MarshalJSON writes all three fields.
-func (h headerJSON) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Name      string           `json:"name"`
-		Value     optional[string] `json:"value"`
-		Sensitive bool             `json:"sensitive"`
-	}(h))
-}
-
-// authJSON is how requests authenticate.
-type authJSON struct {
-	Type         string   `json:"type" enum:"basic,bearer,api_key,oauth2"`
-	Username     string   `json:"username,omitempty" doc:"With basic."`
-	Password     *string  `json:"password,omitempty" writeOnly:"true" doc:"With basic."`
-	Token        *string  `json:"token,omitempty" writeOnly:"true" doc:"With bearer."`
-	Header       string   `json:"header,omitempty" doc:"With api_key: name of the header that holds the key."`
-	Key          *string  `json:"key,omitempty" writeOnly:"true" doc:"With api_key."`
-	TokenURL     string   `json:"token_url,omitempty" doc:"With oauth2: URL of the token endpoint."`
-	ClientID     string   `json:"client_id,omitempty" doc:"With oauth2."`
-	ClientSecret *string  `json:"client_secret,omitempty" writeOnly:"true" doc:"With oauth2."`
-	Scopes       []string `json:"scopes,omitempty" nullable:"false" doc:"With oauth2."`
-	Audience     string   `json:"audience,omitempty" doc:"With oauth2."`
-}
-
-// tlsJSON is what an endpoint's connections have of their own, in PEM.
-type tlsJSON struct {
-	Certificate string  `json:"certificate,omitempty" doc:"Client certificate chain, the leaf first, in PEM."`
-	Key         *string `json:"key,omitempty" writeOnly:"true" doc:"Private key of the certificate, in PEM."`
-	Authorities string  `json:"authorities,omitempty" doc:"Certificate authorities that must have issued the receiver's certificate, instead of the system's, in PEM."`
-}
-
-// namesCredentials reports whether the request says something of what is kept
-// encrypted.
-func (j PolicyJSON) namesCredentials() bool { return j.Headers.given || j.Auth.given || j.TLS.given }
-
-// applyHeaders sets the headers. c has what is kept of them, and then what
-// they need.
-func (j PolicyJSON) applyHeaders(p *postrider.Policy, c *postrider.Credentials) error {
-	if !j.Headers.given {
+// applyHeaders replaces the headers of p by those of the request, if it has
+// any. c has the secret values of the endpoint, and afterwards those that the
+// new headers need: a secret header without a value keeps the stored one.
+func applyHeaders(p *postrider.Policy, c *postrider.Credentials, to apitypes.Optional[[]apitypes.Header]) error {
+	if to.IsZero() {
 		return nil
 	}
 	kept := c.Headers
 	p.Headers, c.Headers = nil, map[string]string{}
 	var faults []error
-	for i, h := range j.Headers.value {
+	for i, h := range to.Value() {
 		header := postrider.Header{Name: h.Name, Secret: h.Sensitive}
-		there := h.Value.given && !h.Value.null
+		value, given := h.Value.Get()
 		switch {
-		case !h.Sensitive && !there: // a value that was sensitive is not shown by saying that it is not
+		case !h.Sensitive && !given: // calling a secret header plain must not show its stored value
 			faults = append(faults, invalid(fmt.Sprintf("headers[%d].value", i), "is required"))
 		case !h.Sensitive:
-			header.Value = h.Value.value
-		case !there:
+			header.Value = value
+		case !given:
 			c.Headers[h.Name] = keptHeader(kept, h.Name)
 		default:
-			c.Headers[h.Name] = h.Value.value
+			c.Headers[h.Name] = value
 		}
 		p.Headers = append(p.Headers, header)
 	}
@@ -100,71 +65,65 @@ func keptHeader(kept map[string]string, name string) string {
 	return ""
 }
 
-// applyAuth sets the authentication. c has what is kept of it, and then what
-// it needs.
-func (j PolicyJSON) applyAuth(p *postrider.Policy, c *postrider.Credentials) error {
-	if !j.Auth.given {
+// applyAuth replaces the authentication of p by that of the request, if it has
+// one. The stored secret is kept for the same type and the same token host.
+func applyAuth(p *postrider.Policy, c *postrider.Credentials, to apitypes.Optional[apitypes.Auth]) error {
+	if to.IsZero() {
 		return nil
 	}
-	was, a := p.Auth, j.Auth.value
-	if j.Auth.null {
+	a, given := to.Get()
+	if !given {
 		p.Auth, c.Auth = postrider.Auth{Kind: postrider.AuthNone}, ""
 		return nil
 	}
+	was := p.Auth
 	p.Auth = postrider.Auth{
-		Kind: postrider.AuthKind(a.Type), User: a.Username, Header: a.Header,
-		TokenURL: a.TokenURL, ClientID: a.ClientID, Scopes: a.Scopes, Audience: a.Audience,
+		Kind: a.Type, User: a.Username, Header: a.Header, TokenURL: a.TokenURL, ClientID: a.ClientID, Scopes: a.Scopes, Audience: a.Audience,
 	}
-	if p.Auth.Kind != was.Kind || host(was.TokenURL) != host(a.TokenURL) {
+	if a.Type != was.Kind || host(was.TokenURL) != host(a.TokenURL) {
 		c.Auth = ""
 	}
-	return a.takeSecret(c)
+	return moveAuthSecret(a, c)
 }
 
-// takeSecret moves the secret of the type into c, if it is there, and returns
-// the faults of those that belong to other types.
-func (a authJSON) takeSecret(c *postrider.Credentials) error {
+// moveAuthSecret moves the secret of the type into c, if the request has it.
+// Secrets of other types are faults.
+func moveAuthSecret(a apitypes.Auth, c *postrider.Credentials) error {
 	var faults []error
-	take := func(field string, secret *string) {
+	for _, field := range []struct{ name, secret string }{
+		{"password", a.Password}, {"token", a.Token}, {"key", a.Key}, {"client_secret", a.ClientSecret},
+	} {
 		switch {
-		case secret == nil:
-		case field == authSecrets[postrider.AuthKind(a.Type)]:
-			c.Auth = *secret
+		case field.secret == "":
+		case field.name == authSecrets[a.Type]:
+			c.Auth = field.secret
 		default:
-			faults = append(faults, invalid("auth."+field, "must be absent with the type "+a.Type))
+			faults = append(faults, invalid("auth."+field.name, "must be absent with the type "+string(a.Type)))
 		}
 	}
-	take("password", a.Password)
-	take("token", a.Token)
-	take("key", a.Key)
-	take("client_secret", a.ClientSecret)
 	return errors.Join(faults...)
 }
 
-// authSecrets are the names of what is secret of each way to authenticate.
+// authSecrets has, for each type of authentication, the field that holds its
+// secret.
 var authSecrets = map[postrider.AuthKind]string{
 	postrider.AuthBasic: "password", postrider.AuthBearer: "token",
 	postrider.AuthAPIKey: "key", postrider.AuthOAuth2: "client_secret",
 }
 
-// applyTLS sets the endpoint's own TLS. c has the key that is kept, and then
-// the one that it needs.
-func (j PolicyJSON) applyTLS(p *postrider.Policy, c *postrider.Credentials) error {
-	if !j.TLS.given {
+// applyTLS replaces the TLS settings of p by those of the request, if it has
+// any. The stored key is kept where the request has a certificate without key.
+func applyTLS(p *postrider.Policy, c *postrider.Credentials, to apitypes.Optional[apitypes.TLS]) error {
+	if to.IsZero() {
 		return nil
 	}
-	kept, t := c.TLSKey, j.TLS.value
-	p.TLS, c.TLSKey = postrider.TLS{}, ""
-	if j.TLS.null {
-		return nil
-	}
-	p.TLS = postrider.TLS{Certificate: t.Certificate, Authorities: t.Authorities}
+	t, given := to.Get()
+	kept := c.TLSKey
+	p.TLS, c.TLSKey = postrider.TLS{Certificate: t.Certificate, Authorities: t.Authorities}, t.Key
 	switch {
-	case p.TLS == postrider.TLS{} && t.Key == nil:
+	case given && t == apitypes.TLS{}:
 		return invalid("tls", "must have a certificate with its key, or authorities, or be null")
-	case t.Key != nil:
-		c.TLSKey = *t.Key
-	case t.Certificate != "":
+	case t.Key == "" && t.Certificate != "":
 		c.TLSKey = kept
 	}
 	return nil
@@ -182,9 +141,9 @@ func required(given bool) string {
 // checkCredentials returns every fault of what the policy keeps encrypted, and
 // of the TLS that the request has. Was is the policy before; zero: there was
 // none.
-func (s *server) checkCredentials(was, p postrider.Policy, c postrider.Credentials, j PolicyJSON) error {
+func (s *server) checkCredentials(was, p postrider.Policy, c postrider.Credentials, to apitypes.Policy) error {
 	faults := []error{checkHeaderSecrets(was, p, c), checkAuthSecret(p.Auth.Kind, c.Auth, was.Auth.Kind == p.Auth.Kind)}
-	if !j.TLS.given || p.TLS == (postrider.TLS{}) && c.TLSKey == "" { // a certificate that has ended stops no other change
+	if to.TLS.IsZero() || p.TLS == (postrider.TLS{}) && c.TLSKey == "" { // a certificate that has ended stops no other change
 		return errors.Join(faults...)
 	}
 	err := checkTLS(p.TLS, c.TLSKey)
@@ -255,21 +214,20 @@ func host(raw string) string {
 	return strings.ToLower(u.Scheme + "://" + u.Host)
 }
 
-func viewHeaders(list []postrider.Header) []headerJSON {
-	views := make([]headerJSON, 0, len(list))
+func viewHeaders(list []postrider.Header) []apitypes.Header {
+	views := make([]apitypes.Header, 0, len(list))
 	for _, h := range list {
-		views = append(views, headerJSON{Name: h.Name, Value: nullUnless(!h.Secret, h.Value), Sensitive: h.Secret})
+		views = append(views, apitypes.Header{Name: h.Name, Value: apitypes.NullUnless(!h.Secret, h.Value), Sensitive: h.Secret})
 	}
 	return views
 }
 
-func viewAuth(a postrider.Auth) optional[authJSON] {
-	return nullUnless(a.Kind != postrider.AuthNone, authJSON{
-		Type: string(a.Kind), Username: a.User, Header: a.Header,
-		TokenURL: a.TokenURL, ClientID: a.ClientID, Scopes: a.Scopes, Audience: a.Audience,
+func viewAuth(a postrider.Auth) apitypes.Optional[apitypes.Auth] {
+	return apitypes.NullUnless(a.Kind != postrider.AuthNone, apitypes.Auth{
+		Type: a.Kind, Username: a.User, Header: a.Header, TokenURL: a.TokenURL, ClientID: a.ClientID, Scopes: a.Scopes, Audience: a.Audience,
 	})
 }
 
-func viewTLS(t postrider.TLS) optional[tlsJSON] {
-	return nullUnless(t != postrider.TLS{}, tlsJSON{Certificate: t.Certificate, Authorities: t.Authorities})
+func viewTLS(t postrider.TLS) apitypes.Optional[apitypes.TLS] {
+	return apitypes.NullUnless(t != postrider.TLS{}, apitypes.TLS{Certificate: t.Certificate, Authorities: t.Authorities})
 }

@@ -5,40 +5,18 @@ import (
 	"errors"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/store"
 )
 
-type deadLetterView struct {
-	Delivery       string  `json:"delivery"`
-	Event          string  `json:"event"`
-	Endpoint       string  `json:"endpoint"`
-	Account        string  `json:"account"`
-	EventType      string  `json:"event_type"`
-	Reason         string  `json:"reason" enum:"exhausted,gone,client_error,expired,system" doc:"exhausted: the last attempt failed. gone: the receiver answered 410. client_error: it answered 4xx, and client_errors is dead_letter. expired: it was pending for longer than expiry_ms. system: the server could not attempt it."`
-	Attempts       int     `json:"attempts"`
-	LastStatusCode *int    `json:"last_status_code"`
-	LastError      *string `json:"last_error"`
-	ReplayedFrom   *string `json:"replayed_from"`
-	DiedAt         string  `json:"died_at" format:"date-time"`
-	ResolvedAt     *string `json:"resolved_at" format:"date-time" doc:"Null: the dead letter is not resolved."`
-	Resolution     *string `json:"resolution" enum:"replayed,discarded"`
-	ResolvedBy     *string `json:"resolved_by" doc:"Name of the API key that resolved it."`
-	Note           *string `json:"note"`
-	Replay         *string `json:"replay" doc:"Id of the delivery that replays the dead letter. Null: it was not replayed."`
-}
-
-func viewDeadLetter(d postrider.DeadLetter) deadLetterView {
-	return deadLetterView{
-		Delivery: d.Delivery.String(), Event: d.Event.String(), Endpoint: d.Endpoint.String(), Account: d.Account.String(),
+func viewDeadLetter(d postrider.DeadLetter) apitypes.DeadLetter {
+	return apitypes.DeadLetter{
+		Delivery: d.Delivery, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account,
 		EventType: d.EventType, Reason: d.Reason, Attempts: d.Attempts, LastStatusCode: orNull(d.LastStatusCode),
-		LastError: orNull(d.LastError), ReplayedFrom: idOrNull(d.ReplayedFrom), DiedAt: instant(d.DiedAt),
-		ResolvedAt: instantOrNull(d.ResolvedAt), Resolution: orNull(string(d.Resolution)),
-		ResolvedBy: orNull(d.ResolvedBy), Note: orNull(d.Note), Replay: idOrNull(d.Replay),
+		LastError: orNull(d.LastError), ReplayedFrom: orNull(d.ReplayedFrom), DiedAt: instant(d.DiedAt),
+		ResolvedAt: timeOrNull(d.ResolvedAt), Resolution: orNull(d.Resolution),
+		ResolvedBy: orNull(d.ResolvedBy), Note: orNull(d.Note), Replay: orNull(d.Replay),
 	}
-}
-
-type deadLetterDiscard struct {
-	Reason string `json:"reason,omitempty" doc:"Why the dead letter is discarded. It is kept as the note of the dead letter."`
 }
 
 func (rt *router) deadLetters() {
@@ -65,7 +43,7 @@ func (rt *router) deadLetters() {
 		name: "discard-dead-letter", path: "POST /dead-letters/{delivery}/discard",
 		about: "Discard a dead letter",
 		codes: []string{"conflict"},
-		scope: write, body: deadLetterDiscard{}, empty: true,
+		scope: write, body: apitypes.DeadLetterDiscard{}, empty: true,
 	}, rt.discardDeadLetter)
 }
 
@@ -79,7 +57,7 @@ func (s *server) listDeadLetters(ctx context.Context, in *struct {
 	Order
 	Paging
 },
-) (*reply[page[deadLetterView]], error) {
+) (*reply[apitypes.Page[apitypes.DeadLetter]], error) {
 	account, endpoint, err := s.scope(ctx, in.Account, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -94,7 +72,7 @@ func (s *server) listDeadLetters(ctx context.Context, in *struct {
 	return pageOf(letters, viewDeadLetter), nil
 }
 
-func (s *server) getDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[deadLetterView], error) {
+func (s *server) getDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.DeadLetter], error) {
 	id, err := named[postrider.DeliveryID](in.Delivery)
 	if err != nil {
 		return nil, err
@@ -112,7 +90,7 @@ func (s *server) findDeadLetter(ctx context.Context, id postrider.DeliveryID) (p
 	return only(s.Store.DeadLetters(ctx, query))
 }
 
-func (s *server) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[deliveryView], error) {
+func (s *server) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
 	d, err := s.findDelivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
@@ -123,8 +101,8 @@ func (s *server) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*reply
 	return s.answerReplay(ctx, d)
 }
 
-func (s *server) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[deadLetterView], error) {
-	var body deadLetterDiscard
+func (s *server) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.DeadLetter], error) {
+	var body apitypes.DeadLetterDiscard
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}

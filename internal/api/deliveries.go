@@ -2,56 +2,20 @@ package api
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
-	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/store"
 )
 
-type deliveryView struct {
-	ID             string       `json:"id"`
-	Event          string       `json:"event"`
-	Endpoint       string       `json:"endpoint"`
-	Account        string       `json:"account"`
-	EventType      string       `json:"event_type"`
-	Status         string       `json:"status" enum:"pending,delivered,dead,cancelled,skipped" doc:"pending: it is attempted until it is accepted. dead: it is a dead letter. skipped: its endpoint was disabled when the event was published. Only pending changes."`
-	Reason         *string      `json:"reason" enum:"exhausted,gone,client_error,expired,system,endpoint_disabled,endpoint_deleted,cancelled" doc:"Why the delivery is dead, cancelled or skipped. Null: it is not."`
-	Attempts       int          `json:"attempts"`
-	NextAttemptAt  *string      `json:"next_attempt_at" format:"date-time" doc:"Time of the next attempt. Null: none is due, or nobody knows when; see waiting."`
-	Waiting        *waitingView `json:"waiting" doc:"Why a pending delivery has not been sent yet. Null: it is not pending."`
-	CreatedAt      string       `json:"created_at" format:"date-time"`
-	FinishedAt     *string      `json:"finished_at" format:"date-time"`
-	LastStatusCode *int         `json:"last_status_code"`
-	LastError      *string      `json:"last_error"`
-	ReplayedFrom   *string      `json:"replayed_from" doc:"Id of the delivery that this one replays. Null: it is no replay."`
-}
-
-type waitingView struct {
-	Reason   string  `json:"reason" enum:"in_flight,parked,endpoint_deleted,endpoint_disabled,endpoint_paused,no_secret,ordering,suspected,scheduled,circuit_open,asked_to_wait,due" doc:"in_flight: an attempt is under way or about to start. parked: a person has to release or discard it. endpoint_deleted: it is about to be cancelled. endpoint_disabled, endpoint_paused: until the endpoint is enabled or resumed. no_secret: the endpoint has no secret in force. ordering: another delivery of its ordering key goes first. suspected: it waits for its turn among the deliveries that may have ended a server. scheduled: until its retry is due. circuit_open: until the endpoint is probed. asked_to_wait: until the time that the receiver asked for with Retry-After. due: it leaves as soon as the endpoint's window and rate allow."`
-	Until    *string `json:"until" format:"date-time" doc:"Time when the reason ends. Null: nobody knows."`
-	Delivery *string `json:"delivery" doc:"With ordering: the earlier delivery of the key, or the dead letter that pauses it. Else null."`
-}
-
-// TransformSchema lets waiting be null, which a reference alone cannot.
-func (deliveryView) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
-	waiting := s.Properties["waiting"]
-	s.Properties["waiting"] = &huma.Schema{
-		AnyOf: []*huma.Schema{{Ref: waiting.Ref}, {Type: "null"}}, Description: waiting.Description,
-	}
-	return s
-}
-
-func viewWaiting(w postrider.Waiting) *waitingView {
+func viewWaiting(w postrider.Waiting) *apitypes.Waiting {
 	if w.Reason == "" {
 		return nil
 	}
-	return &waitingView{Reason: string(w.Reason), Until: instantOrNull(w.Until), Delivery: idOrNull(w.For)}
+	return &apitypes.Waiting{Reason: w.Reason, Until: timeOrNull(w.Until), Delivery: orNull(w.For)}
 }
 
 // nextAttempt returns when the delivery is attempted next, as far as that is
@@ -63,59 +27,27 @@ func nextAttempt(d postrider.Delivery) time.Time {
 	return d.Waiting.Until
 }
 
-func viewDelivery(d postrider.Delivery) deliveryView {
-	return deliveryView{
-		ID: d.ID.String(), Event: d.Event.String(), Endpoint: d.Endpoint.String(), Account: d.Account.String(),
-		EventType: d.EventType, Status: string(d.Status), Reason: orNull(d.Reason), Attempts: d.Attempts,
-		NextAttemptAt: instantOrNull(nextAttempt(d)), Waiting: viewWaiting(d.Waiting), CreatedAt: instant(d.ID.Time()), FinishedAt: instantOrNull(d.FinishedAt),
-		LastStatusCode: orNull(d.LastStatusCode), LastError: orNull(d.LastError), ReplayedFrom: idOrNull(d.ReplayedFrom),
+func viewDelivery(d postrider.Delivery) apitypes.Delivery {
+	return apitypes.Delivery{
+		ID: d.ID, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account,
+		EventType: d.EventType, Status: d.Status, Reason: orNull(d.Reason), Attempts: d.Attempts,
+		NextAttemptAt: timeOrNull(nextAttempt(d)), Waiting: viewWaiting(d.Waiting), CreatedAt: instant(d.ID.Time()), FinishedAt: timeOrNull(d.FinishedAt),
+		LastStatusCode: orNull(d.LastStatusCode), LastError: orNull(d.LastError), ReplayedFrom: orNull(d.ReplayedFrom),
 	}
 }
 
-type attemptView struct {
-	Delivery      string  `json:"delivery"`
-	Event         string  `json:"event"`
-	Endpoint      string  `json:"endpoint"`
-	Attempt       int     `json:"attempt" doc:"Number of the attempt, from 1."`
-	Outcome       string  `json:"outcome" enum:"accepted,rejected,gone,throttled,unreachable,timed_out,broken,blocked,lost,none" doc:"accepted: 2xx. gone: 410. throttled: the answer asked for fewer requests. rejected: any other answer. unreachable: no connection. broken: the connection was cut. blocked: the address is forbidden. lost: the node died, and it is unknown whether the request left. none: no request was made."`
-	StatusCode    *int    `json:"status_code" doc:"Status code of the answer. Null: there was no answer."`
-	RetryAfter    *int64  `json:"retry_after_ms"`
-	StartedAt     string  `json:"started_at" format:"date-time"`
-	Duration      int64   `json:"duration_ms"`
-	Error         *string `json:"error"`
-	FinalURL      *string `json:"final_url" doc:"URL that the redirects led to, without its query. Null: no redirect was followed."`
-	RequestHead   *string `json:"request_head" doc:"Head of the request, without signatures and credentials. Heads and bodies come with the attempts of one delivery only. Null: nothing was sent, or it was accepted with an answer of at most 256 bytes, of which the body alone is kept."`
-	ResponseHead  *string `json:"response_head" doc:"Head of the answer. Null: there was none, or the request was accepted with an answer of at most 256 bytes."`
-	ResponseBody  *string `json:"response_body" doc:"At most the first 16 KiB of the answer's body. Null: there was none, or it is in response_body_base64."`
-	ResponseBytes *string `json:"response_body_base64,omitempty" contentEncoding:"base64" doc:"The body in base64 where it is not UTF-8."`
-	Stale         bool    `json:"stale" doc:"The attempt ended after another node had taken the delivery over. It did not change the delivery."`
-	StatusAfter   string  `json:"status_after"`
-	NextAttemptAt *string `json:"next_attempt_at" format:"date-time"`
-}
-
-// TransformSchema lists what an error may be.
-func (attemptView) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
-	names := make([]string, len(postrider.Failures))
-	for i, f := range postrider.Failures {
-		names[i] = string(f)
-	}
-	s.Properties["error"].Description = "Class of the failure, and after a colon a detail. Null: there was no failure. With the outcome none, the reason of the decision. " +
-		"Otherwise one of " + strings.Join(names, ", ") + "."
-	return s
-}
-
-func viewAttempt(a postrider.Attempt) attemptView {
-	view := attemptView{
-		Delivery: a.Delivery.String(), Event: a.Event.String(), Endpoint: a.Endpoint.String(), Attempt: a.Number,
-		Outcome: string(a.Outcome), StatusCode: orNull(a.StatusCode), RetryAfter: orNull(a.RetryAfter.Milliseconds()),
-		StartedAt: instant(a.StartedAt), Duration: a.Duration.Milliseconds(), Error: orNull(a.Error), FinalURL: orNull(a.FinalURL),
+func viewAttempt(a postrider.Attempt) apitypes.Attempt {
+	view := apitypes.Attempt{
+		Delivery: a.Delivery, Event: a.Event, Endpoint: a.Endpoint, Attempt: a.Number,
+		Outcome: a.Outcome, StatusCode: orNull(a.StatusCode), RetryAfterMS: orNull(a.RetryAfter.Milliseconds()),
+		StartedAt: instant(a.StartedAt), DurationMS: a.Duration.Milliseconds(), Error: orNull(a.Error), FinalURL: orNull(a.FinalURL),
 		RequestHead: orNull(string(a.RequestHead)), ResponseHead: orNull(string(a.ResponseHead)), Stale: a.Stale,
-		StatusAfter: string(a.StatusAfter), NextAttemptAt: instantOrNull(a.NextAt),
+		StatusAfter: a.StatusAfter, NextAttemptAt: timeOrNull(a.NextAt),
 	}
 	if utf8.Valid(a.ResponseBody) {
 		view.ResponseBody = orNull(string(a.ResponseBody))
 	} else {
-		view.ResponseBytes = orNull(base64.StdEncoding.EncodeToString(a.ResponseBody))
+		view.ResponseBytes = a.ResponseBody
 	}
 	return view
 }
@@ -189,7 +121,7 @@ func (s *server) listDeliveries(ctx context.Context, in *struct {
 	Order
 	Paging
 },
-) (*reply[page[deliveryView]], error) {
+) (*reply[apitypes.Page[apitypes.Delivery]], error) {
 	account, endpoint, err := s.scope(ctx, in.Account, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -229,7 +161,7 @@ func (s *server) listEndpointDeliveries(ctx context.Context, in *struct {
 	Order
 	Paging
 },
-) (*reply[page[deliveryView]], error) {
+) (*reply[apitypes.Page[apitypes.Delivery]], error) {
 	e, err := s.findEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -248,7 +180,7 @@ func (s *server) listEndpointDeliveries(ctx context.Context, in *struct {
 	return pageOf(deliveries, viewDelivery), nil
 }
 
-func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*reply[deliveryView], error) {
+func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
 	d, err := s.findDelivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
@@ -268,7 +200,7 @@ func (s *server) listAttempts(ctx context.Context, in *struct {
 	DeliveryPath
 	Paging
 },
-) (*reply[page[attemptView]], error) {
+) (*reply[apitypes.Page[apitypes.Attempt]], error) {
 	d, err := s.findDelivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
@@ -280,7 +212,7 @@ func (s *server) listAttempts(ctx context.Context, in *struct {
 	return pageOf(attempts, viewAttempt), nil
 }
 
-func (s *server) replayDelivery(ctx context.Context, in *DeliveryPath) (*reply[deliveryView], error) {
+func (s *server) replayDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
 	d, err := s.findDelivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
@@ -292,7 +224,7 @@ func (s *server) replayEndpointDelivery(ctx context.Context, in *struct {
 	EndpointPath
 	DeliveryPath
 },
-) (*reply[deliveryView], error) {
+) (*reply[apitypes.Delivery], error) {
 	endpoint, err := named[postrider.EndpointID](in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -307,7 +239,7 @@ func (s *server) replayEndpointDelivery(ctx context.Context, in *struct {
 	return s.answerReplay(ctx, d)
 }
 
-func (s *server) answerReplay(ctx context.Context, d postrider.Delivery) (*reply[deliveryView], error) {
+func (s *server) answerReplay(ctx context.Context, d postrider.Delivery) (*reply[apitypes.Delivery], error) {
 	replay, err := s.replay(ctx, d)
 	if err != nil {
 		return nil, err
@@ -350,7 +282,7 @@ func (s *server) whyNoReplay(ctx context.Context, d postrider.Delivery, err erro
 	return err
 }
 
-func (s *server) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[deliveryView], error) {
+func (s *server) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
 	id, err := named[postrider.DeliveryID](in.Delivery)
 	if err != nil {
 		return nil, err
@@ -366,7 +298,7 @@ func (s *server) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[
 	return answered(viewDelivery(d)), nil
 }
 
-func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[deliveryView], error) {
+func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
 	id, err := named[postrider.DeliveryID](in.Delivery)
 	if err != nil {
 		return nil, err

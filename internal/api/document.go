@@ -13,14 +13,15 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/postrider/postrider/apitypes"
 )
 
-// schemaName names a schema after its Go type: accountCreate is AccountCreate,
-// deliveryView is Delivery, page[deliveryView] is DeliveryPage. No name begins
-// with New, because generators of clients name constructors so.
+// schemaName names a schema after its Go type, which has the name that the
+// document needs; Page[Delivery] is DeliveryPage. No name begins with New, since
+// generators of clients name constructors so.
 func schemaName(t reflect.Type, hint string) string {
-	name := huma.DefaultSchemaNamer(t, hint)
-	name = strings.TrimSuffix(strings.TrimSuffix(name, "View"), "JSON")
+	name := strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "Schema")
 	for _, generic := range []string{"Page", "List"} {
 		if item, ok := strings.CutPrefix(name, generic); ok && strings.Contains(t.Name(), "[") {
 			return item + generic
@@ -112,7 +113,7 @@ func (rt *router) problem(kinds []kind) *huma.Response {
 	rt.api.OpenAPI().Components.Responses[name] = &huma.Response{
 		Description: strings.Join(texts, "\n\n"),
 		Headers:     headers(kinds[0].status),
-		Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: rt.schema(reflect.TypeFor[problem]())}},
+		Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: rt.schema(reflect.TypeFor[apitypes.Problem]())}},
 		Extensions:  map[string]any{"x-codes": codes},
 	}
 	return &huma.Response{Ref: "#/components/responses/" + name}

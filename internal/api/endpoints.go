@@ -8,47 +8,23 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/store"
 )
 
 const maxPatterns = 256 // of one endpoint
 
-type endpointView struct {
-	ID           string   `json:"id"`
-	Account      string   `json:"account"`
-	UID          *string  `json:"uid"`
-	URL          string   `json:"url"`
-	Description  string   `json:"description"`
-	EventTypes   []string `json:"event_types" nullable:"false"`
-	Status       string   `json:"status" enum:"enabled,paused,disabled,deleted"`
-	StatusReason *string  `json:"status_reason"`
-	PolicyJSON
-	Warnings   []string     `json:"warnings" nullable:"false" enum:"no_secret,secrets_expire" doc:"What is wrong with the endpoint. no_secret: no secret is in force; nothing can be sent until one is rotated in. secrets_expire: each secret will expire, and then nothing can be sent; rotate one."`
-	VerifiedAt *string      `json:"verified_at" format:"date-time" doc:"Time when the receiver agreed to events at this URL. Null: it never did."`
-	CreatedAt  string       `json:"created_at" format:"date-time"`
-	UpdatedAt  string       `json:"updated_at" format:"date-time"`
-	Secrets    []secretView `json:"secrets,omitempty" nullable:"false" doc:"Secrets of the new endpoint. Only in the answer that creates it."`
-}
-
-// TransformSchema describes the policy as an answer has it.
-func (v endpointView) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
-	v.describeAnswer(s)
-	return s
-}
-
 // viewEndpoint shows an endpoint whose secrets are known.
-func viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) endpointView {
+func viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) apitypes.Endpoint {
 	patterns := make([]string, 0, len(e.EventTypes))
 	for _, p := range e.EventTypes {
 		patterns = append(patterns, string(p))
 	}
-	return endpointView{
-		ID: e.ID.String(), Account: e.Account.String(), UID: orNull(e.UID), URL: e.URL, Description: e.Description,
-		EventTypes: patterns, Status: string(e.Status), StatusReason: orNull(e.StatusReason),
-		PolicyJSON: viewPolicy(e.Policy), Warnings: warnings(e, secrets), VerifiedAt: instantOrNull(e.VerifiedAt), CreatedAt: instant(e.CreatedAt), UpdatedAt: instant(e.UpdatedAt),
+	return apitypes.Endpoint{
+		ID: e.ID, Account: e.Account, UID: orNull(e.UID), URL: e.URL, Description: e.Description,
+		EventTypes: patterns, Status: e.Status, StatusReason: orNull(e.StatusReason), Policy: viewPolicy(e.Policy),
+		Warnings: warnings(e, secrets), VerifiedAt: timeOrNull(e.VerifiedAt), CreatedAt: instant(e.CreatedAt), UpdatedAt: instant(e.UpdatedAt),
 	}
 }
 
@@ -66,31 +42,9 @@ func warnings(e postrider.Endpoint, secrets []postrider.Secret) []string {
 	return []string{}
 }
 
-type endpointCreate struct {
-	Account     *string  `json:"account,omitempty" minLength:"1" doc:"Id or uid of the account. A key that is bound to an account may leave it out."`
-	UID         *string  `json:"uid,omitempty" minLength:"1" doc:"Your own name for the endpoint, unique in the account."`
-	URL         string   `json:"url" example:"https://acme.example/hooks"`
-	Description string   `json:"description,omitempty"`
-	EventTypes  []string `json:"event_types" nullable:"false" example:"[\"order.*\"]" doc:"Event types that the endpoint receives: a type, a prefix like order.*, or *."`
-	PolicyJSON
-	NewSecrets
-}
-
-type endpointUpdate struct {
-	UID         optional[string] `json:"uid,omitzero" doc:"Your own name for the endpoint, unique in the account. Null removes it."`
-	URL         *string          `json:"url,omitempty"`
-	Description optional[string] `json:"description,omitzero" doc:"Null removes it."`
-	EventTypes  []string         `json:"event_types,omitempty" nullable:"false"`
-	PolicyJSON
-}
-
 // EndpointPath names an endpoint.
 type EndpointPath struct {
 	Endpoint string `path:"endpoint" doc:"Id of the endpoint. With a key that is bound to an account, its uid works too."`
-}
-
-type endpointReason struct {
-	Reason string `json:"reason,omitempty"`
 }
 
 func (rt *router) endpoints() {
@@ -99,7 +53,7 @@ func (rt *router) endpoints() {
 		name: "create-endpoint", path: "POST /endpoints",
 		about: "Create an endpoint",
 		codes: []string{"not_found", "conflict"},
-		scope: write, status: 201, body: endpointCreate{},
+		scope: write, status: 201, body: apitypes.EndpointCreate{},
 	}, rt.createEndpoint)
 	handle(rt, route{
 		name: "list-endpoints", path: "GET /endpoints",
@@ -118,7 +72,7 @@ func (rt *router) endpoints() {
 		about: "Change an endpoint",
 		tells: "A field that is left out keeps its value. Null sets a field back to its default.",
 		codes: []string{"conflict"},
-		scope: write, body: endpointUpdate{},
+		scope: write, body: apitypes.EndpointUpdate{},
 	}, rt.changeEndpoint)
 	handle(rt, route{
 		name: "delete-endpoint", path: "DELETE /endpoints/{endpoint}",
@@ -135,7 +89,7 @@ func (rt *router) endpoints() {
 			name: c.verb + "-endpoint", path: "POST /endpoints/{endpoint}/" + c.verb,
 			about: c.about, tells: c.tells,
 			codes: codes,
-			scope: write, body: endpointReason{}, empty: true,
+			scope: write, body: apitypes.EndpointReason{}, empty: true,
 		}, rt.changeStatus(c))
 	}
 	handle(rt, route{
@@ -143,7 +97,7 @@ func (rt *router) endpoints() {
 		about: "Verify that an endpoint's receiver wants events",
 		tells: "If the endpoint is paused because its receiver has not agreed yet, an agreement resumes it.",
 		codes: []string{"conflict", "verification_failed", "too_often"},
-		scope: write, body: endpointVerification{}, empty: true, asks: handshakeTime,
+		scope: write, body: apitypes.EndpointVerification{}, empty: true, asks: handshakeTime,
 	}, rt.verifyEndpoint)
 	handle(rt, route{
 		name: "test-endpoint", path: "POST /endpoints/{endpoint}/test",
@@ -154,22 +108,21 @@ func (rt *router) endpoints() {
 	}, rt.testEndpoint)
 }
 
-func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[endpointView], error) {
-	var body endpointCreate
+func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.Endpoint], error) {
+	var body apitypes.EndpointCreate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
-	account, err := s.reachOne(ctx, "account", value(body.Account))
+	account, err := s.reachOne(ctx, "account", body.Account)
 	if err != nil && !errors.Is(err, postrider.ErrInvalid) {
 		return nil, err
 	}
-	err = errors.Join(cmp.Or(notEmpty("account", body.Account), err), notEmpty("uid", body.UID))
 	e := postrider.Endpoint{
-		ID: store.NewID[postrider.EndpointID](s.IDs), Account: account, UID: value(body.UID), URL: body.URL,
+		ID: store.NewID[postrider.EndpointID](s.IDs), Account: account, UID: body.UID, URL: body.URL,
 		Description: body.Description, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
 	}
 	e.EventTypes = patterns(body.EventTypes)
-	faults := s.complete(ctx, &e, postrider.Endpoint{}, body.PolicyJSON)
+	faults := s.complete(ctx, &e, postrider.Endpoint{}, body.Policy)
 	secrets, shown, secretErr := s.newSecrets(ctx, e.ID, body.NewSecrets)
 	if err := errors.Join(err, faults, secretErr); err != nil {
 		return nil, err
@@ -190,11 +143,11 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[endpointVi
 // complete puts what the request says of the policy into the endpoint, whose
 // other fields are set, makes its URLs canonical, encrypts its credentials, and
 // returns every fault. Was is the endpoint as it is stored; zero: it is new.
-func (s *server) complete(ctx context.Context, e *postrider.Endpoint, was postrider.Endpoint, j PolicyJSON) error {
+func (s *server) complete(ctx context.Context, e *postrider.Endpoint, was postrider.Endpoint, to apitypes.Policy) error {
 	url, urlErr := s.Guard.CheckURL(e.URL)
 	e.URL = url
 	moved := urlErr == nil && host(url) != host(was.URL)
-	opened := j.namesCredentials() || moved && was.Credentials != nil
+	opened := namesCredentials(to) || moved && was.Credentials != nil
 	var c postrider.Credentials
 	if opened {
 		var err error
@@ -205,10 +158,10 @@ func (s *server) complete(ctx context.Context, e *postrider.Endpoint, was postri
 	if moved {
 		c.Headers, c.Auth = nil, ""
 	}
-	policyErr := j.apply(&e.Policy, &c)
+	policyErr := applyPolicy(&e.Policy, &c, to)
 	faults := []error{urlErr, checkEndpoint(*e), e.Policy.Check(), s.checkTokenURL(&e.Policy.Auth), policyErr}
 	if opened && policyErr == nil {
-		faults = append(faults, s.checkCredentials(was.Policy, e.Policy, c, j))
+		faults = append(faults, s.checkCredentials(was.Policy, e.Policy, c, to))
 	}
 	if err := errors.Join(faults...); err != nil || !opened {
 		return err
@@ -260,7 +213,7 @@ func (s *server) listEndpoints(ctx context.Context, in *struct {
 	Status  string `query:"status" enum:"enabled,paused,disabled"`
 	Paging
 },
-) (*reply[page[endpointView]], error) {
+) (*reply[apitypes.Page[apitypes.Endpoint]], error) {
 	account, err := s.reach(ctx, "account", in.Account)
 	if err != nil {
 		return nil, err
@@ -286,10 +239,10 @@ func (s *server) listEndpoints(ctx context.Context, in *struct {
 	for _, secret := range secrets {
 		of[secret.Endpoint] = append(of[secret.Endpoint], secret)
 	}
-	return pageOf(endpoints, func(e postrider.Endpoint) endpointView { return viewEndpoint(e, of[e.ID]) }), nil
+	return pageOf(endpoints, func(e postrider.Endpoint) apitypes.Endpoint { return viewEndpoint(e, of[e.ID]) }), nil
 }
 
-func (s *server) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[endpointView], error) {
+func (s *server) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
 	e, err := s.findEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -301,8 +254,8 @@ func (s *server) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[endp
 	return answered(viewEndpoint(e, secrets)), nil
 }
 
-func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[endpointView], error) {
-	var body endpointUpdate
+func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
+	var body apitypes.EndpointUpdate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
@@ -310,14 +263,14 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[e
 		was := *e
 		set(&e.UID, body.UID, "")
 		set(&e.Description, body.Description, "")
-		override(&e.URL, body.URL)
+		e.URL = cmp.Or(body.URL, e.URL)
 		if body.EventTypes != nil {
 			e.EventTypes = patterns(body.EventTypes)
 		}
-		if err := s.complete(ctx, e, was, body.PolicyJSON); err != nil {
+		if err := s.complete(ctx, e, was, body.Policy); err != nil {
 			return err
 		}
-		if body.Signature.given {
+		if !body.Signature.IsZero() {
 			if err := s.checkSigns(ctx, *e); err != nil {
 				return err
 			}
@@ -365,9 +318,9 @@ var statusChanges = []statusChange{{
 	from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled},
 }}
 
-func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPath) (*reply[endpointView], error) {
-	return func(ctx context.Context, in *EndpointPath) (*reply[endpointView], error) {
-		var body endpointReason
+func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPath) (*reply[apitypes.Endpoint], error) {
+	return func(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
+		var body apitypes.EndpointReason
 		if err := decodeIfAny(ctx, &body); err != nil {
 			return nil, err
 		}
@@ -392,7 +345,7 @@ func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPat
 // testType is the type of the events that POST …/test makes.
 const testType = "postrider.test"
 
-func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[receiptView], error) {
+func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Receipt], error) {
 	e, err := s.findLive(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -445,12 +398,12 @@ func (s *server) findLive(ctx context.Context, text string) (postrider.Endpoint,
 }
 
 // modify changes an endpoint, and begins anew if another change came between.
-func (s *server) modify(ctx context.Context, text string, change func(*postrider.Endpoint) error) (*reply[endpointView], error) {
+func (s *server) modify(ctx context.Context, text string, change func(*postrider.Endpoint) error) (*reply[apitypes.Endpoint], error) {
 	return s.put(ctx, text, func(p *store.PutEndpoint) error { return change(&p.Endpoint) })
 }
 
 // put is modify for a change that is more than the endpoint's own.
-func (s *server) put(ctx context.Context, text string, change func(*store.PutEndpoint) error) (*reply[endpointView], error) {
+func (s *server) put(ctx context.Context, text string, change func(*store.PutEndpoint) error) (*reply[apitypes.Endpoint], error) {
 	for range 3 {
 		e, err := s.findLive(ctx, text)
 		if err != nil {

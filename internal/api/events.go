@@ -2,13 +2,13 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -20,22 +20,9 @@ const (
 	replayTime    = 3 * time.Second // after which no replay is begun
 )
 
-type eventView struct {
-	ID             string          `json:"id"`
-	Account        string          `json:"account"`
-	Type           string          `json:"type"`
-	APIVersion     *string         `json:"api_version"`
-	OrderingKey    *string         `json:"ordering_key"`
-	Sequence       *int64          `json:"sequence" doc:"Position among the account's events with the same ordering key, from 1. Null: it has no ordering key."`
-	IdempotencyKey *string         `json:"idempotency_key" doc:"Idempotency key of its publish. Null: it had none."`
-	Hops           int             `json:"hops" doc:"Number of webhook senders that the event had passed before, from the header Webhook-Hops of its publish."`
-	CreatedAt      string          `json:"created_at" format:"date-time"`
-	Data           json.RawMessage `json:"data,omitempty" doc:"Data of the event. Lists leave it out, and so does every answer after the data was deleted."`
-}
-
-func viewEvent(e postrider.Event) eventView {
-	return eventView{
-		ID: e.ID.String(), Account: e.Account.String(), Type: e.Type, APIVersion: orNull(e.APIVersion),
+func viewEvent(e postrider.Event) apitypes.Event {
+	return apitypes.Event{
+		ID: e.ID, Account: e.Account, Type: e.Type, APIVersion: orNull(e.APIVersion),
 		OrderingKey: orNull(e.OrderingKey), Sequence: orNull(e.Sequence), IdempotencyKey: orNull(e.IdempotencyKey),
 		Hops: e.Hops, CreatedAt: instant(e.CreatedAt), Data: e.Data,
 	}
@@ -44,17 +31,6 @@ func viewEvent(e postrider.Event) eventView {
 // EventPath names an event.
 type EventPath struct {
 	Event string `path:"event"`
-}
-
-type eventReplay struct {
-	Endpoint   *string `json:"endpoint,omitempty" minLength:"1" doc:"Replay to this endpoint alone."`
-	Status     *string `json:"status,omitempty" enum:"delivered,dead,cancelled,skipped" doc:"Replay only where the last delivery to an endpoint has this status."`
-	MadeBefore *string `json:"made_before,omitempty" format:"date-time" doc:"Only where the last delivery was made before this time; default: the time of the request."`
-}
-
-type eventReplays struct {
-	Data       []deliveryView `json:"data" nullable:"false" doc:"The new deliveries."`
-	MadeBefore *string        `json:"made_before" format:"date-time" doc:"Not null: there is more to replay. Repeat the request with this made_before."`
 }
 
 func (rt *router) events() {
@@ -85,7 +61,7 @@ func (rt *router) events() {
 		about: "Replay an event's deliveries that have ended",
 		tells: "The last delivery to each endpoint is replayed as a new delivery, unless it is pending. Where there are more than one request replays, in 3 s and at most 5,000, the answer has a made_before; repeat the request with it for the rest. A request that has a made_before can be repeated: what it replayed is not replayed again.",
 		codes: []string{"conflict", "replay_pending", "gone"},
-		scope: write, status: 202, body: eventReplay{}, empty: true,
+		scope: write, status: 202, body: apitypes.EventReplay{}, empty: true,
 	}, rt.replayEvent)
 }
 
@@ -97,7 +73,7 @@ func (s *server) listEvents(ctx context.Context, in *struct {
 	Order
 	Paging
 },
-) (*reply[page[eventView]], error) {
+) (*reply[apitypes.Page[apitypes.Event]], error) {
 	account, err := s.reach(ctx, "account", in.Account)
 	if err != nil {
 		return nil, err
@@ -114,7 +90,7 @@ func (s *server) listEvents(ctx context.Context, in *struct {
 	return pageOf(events, viewEvent), nil
 }
 
-func (s *server) getEvent(ctx context.Context, in *EventPath) (*reply[eventView], error) {
+func (s *server) getEvent(ctx context.Context, in *EventPath) (*reply[apitypes.Event], error) {
 	e, err := s.findEvent(ctx, in.Event)
 	if err != nil {
 		return nil, err
@@ -135,7 +111,7 @@ func (s *server) listEventDeliveries(ctx context.Context, in *struct {
 	Order
 	Paging
 },
-) (*reply[page[deliveryView]], error) {
+) (*reply[apitypes.Page[apitypes.Delivery]], error) {
 	e, err := s.findEvent(ctx, in.Event)
 	if err != nil {
 		return nil, err
@@ -151,7 +127,7 @@ func (s *server) listEventAttempts(ctx context.Context, in *struct {
 	EventPath
 	Paging
 },
-) (*reply[page[attemptView]], error) {
+) (*reply[apitypes.Page[apitypes.Attempt]], error) {
 	e, err := s.findEvent(ctx, in.Event)
 	if err != nil {
 		return nil, err
@@ -166,8 +142,8 @@ func (s *server) listEventAttempts(ctx context.Context, in *struct {
 // replayEvent replays the last delivery to each endpoint. Those that cannot be
 // replayed, because another replay was faster or the endpoint was deleted, are
 // left out of the answer; when none can, the answer is why.
-func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[eventReplays], error) {
-	var body eventReplay
+func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[apitypes.EventReplays], error) {
+	var body apitypes.EventReplay
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}
@@ -183,9 +159,9 @@ func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[eventRe
 	if err != nil {
 		return nil, err
 	}
-	answer := eventReplays{Data: []deliveryView{}}
+	answer := apitypes.EventReplays{Data: []apitypes.Delivery{}}
 	if len(last) > maxReplays {
-		last, answer.MadeBefore = last[:maxReplays], instantOrNull(before)
+		last, answer.MadeBefore = last[:maxReplays], timeOrNull(before)
 	}
 	var refused error
 	for _, made := range s.replayAll(ctx, last) {
@@ -197,7 +173,7 @@ func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[eventRe
 		case made.begun:
 			answer.Data = append(answer.Data, viewDelivery(made.replay))
 		default:
-			answer.MadeBefore = instantOrNull(before)
+			answer.MadeBefore = timeOrNull(before)
 		}
 	}
 	if len(answer.Data) == 0 && refused != nil && answer.MadeBefore == nil {
@@ -259,17 +235,13 @@ func (s *server) replayAll(ctx context.Context, deliveries []postrider.Delivery)
 // body selects, without those that are pending: maxReplays of them, and one more
 // if there are more. Before is until when they were made, unless the body says.
 func (s *server) lastDeliveries(
-	ctx context.Context, e postrider.Event, b eventReplay, before *time.Time,
+	ctx context.Context, e postrider.Event, b apitypes.EventReplay, before *time.Time,
 ) ([]postrider.Delivery, error) {
-	endpoint, err := filtered[postrider.EndpointID]("endpoint", value(b.Endpoint))
-	err = errors.Join(notEmpty("endpoint", b.Endpoint), err, checkEnded("status", b.Status))
+	endpoint, err := filtered[postrider.EndpointID]("endpoint", b.Endpoint)
 	if b.MadeBefore != nil {
-		at, timeErr := time.Parse(time.RFC3339, *b.MadeBefore)
-		if *before = at; timeErr != nil {
-			err = errors.Join(err, invalid("made_before", "must be a time, by RFC 3339"))
-		}
+		*before = b.MadeBefore.Time
 	}
-	if err != nil {
+	if err := errors.Join(err, checkEnded("status", b.Status)); err != nil {
 		return nil, err
 	}
 	query := store.DeliveryQuery{Account: e.Account, Event: e.ID, Endpoint: endpoint, Paging: store.Paging{Limit: store.MaxLimit}}
@@ -281,7 +253,7 @@ func (s *server) lastDeliveries(
 			return nil, err
 		}
 		for _, d := range deliveries.Items { // newest first
-			wanted := d.Status != postrider.Pending && (b.Status == nil || string(d.Status) == *b.Status)
+			wanted := d.Status != postrider.Pending && (b.Status == "" || d.Status == b.Status)
 			if !seen[d.Endpoint] && wanted && d.ID.Time().Before(*before) {
 				last = append(last, d)
 			}
@@ -294,12 +266,9 @@ func (s *server) lastDeliveries(
 	return last, nil
 }
 
-func checkEnded(field string, status *string) error {
-	if status == nil {
-		return nil
-	}
-	switch postrider.Status(*status) {
-	case postrider.Delivered, postrider.Dead, postrider.Cancelled, postrider.Skipped:
+func checkEnded(field string, status postrider.Status) error {
+	switch status {
+	case "", postrider.Delivered, postrider.Dead, postrider.Cancelled, postrider.Skipped:
 		return nil
 	case postrider.Pending:
 	}

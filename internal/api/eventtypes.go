@@ -5,26 +5,12 @@ import (
 	"errors"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/store"
 )
 
-type eventTypeView struct {
-	Name        string `json:"name" example:"order.created"`
-	Description string `json:"description"`
-	CreatedAt   string `json:"created_at" format:"date-time"`
-}
-
-func viewEventType(t postrider.EventType) eventTypeView {
-	return eventTypeView{Name: t.Name, Description: t.Description, CreatedAt: instant(t.CreatedAt)}
-}
-
-type eventTypeCreate struct {
-	Name        string `json:"name" example:"order.created"`
-	Description string `json:"description,omitempty"`
-}
-
-type eventTypeUpdate struct {
-	Description optional[string] `json:"description,omitzero" doc:"Null removes it."`
+func viewEventType(t postrider.EventType) apitypes.EventType {
+	return apitypes.EventType{Name: t.Name, Description: t.Description, CreatedAt: instant(t.CreatedAt)}
 }
 
 type eventTypePath struct {
@@ -37,7 +23,7 @@ func (rt *router) eventTypes() {
 		name: "create-event-type", path: "POST /event-types",
 		about: "Add an event type to the catalogue",
 		codes: []string{"conflict"},
-		scope: admin, status: 201, body: eventTypeCreate{},
+		scope: admin, status: 201, body: apitypes.EventTypeCreate{},
 	}, rt.createEventType)
 	handle(rt, route{
 		name: "list-event-types", path: "GET /event-types",
@@ -53,7 +39,7 @@ func (rt *router) eventTypes() {
 		name: "update-event-type", path: "PATCH /event-types/{name}",
 		about: "Change an event type",
 		tells: "A field that is left out keeps its value. Null removes it.",
-		scope: admin, body: eventTypeUpdate{},
+		scope: admin, body: apitypes.EventTypeUpdate{},
 	}, rt.changeEventType)
 	handle(rt, route{
 		name: "delete-event-type", path: "DELETE /event-types/{name}",
@@ -62,8 +48,8 @@ func (rt *router) eventTypes() {
 	}, rt.deleteEventType)
 }
 
-func (s *server) createEventType(ctx context.Context, _ *none) (*reply[eventTypeView], error) {
-	var body eventTypeCreate
+func (s *server) createEventType(ctx context.Context, _ *none) (*reply[apitypes.EventType], error) {
+	var body apitypes.EventTypeCreate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
@@ -83,7 +69,7 @@ func (s *server) createEventType(ctx context.Context, _ *none) (*reply[eventType
 	return s.putEventType(ctx, postrider.EventType{Name: body.Name, Description: body.Description, CreatedAt: now})
 }
 
-func (s *server) listEventTypes(ctx context.Context, in *Paging) (*reply[page[eventTypeView]], error) {
+func (s *server) listEventTypes(ctx context.Context, in *Paging) (*reply[apitypes.Page[apitypes.EventType]], error) {
 	types, err := s.Store.EventTypes(ctx, store.EventTypeQuery{Paging: in.of()})
 	if err != nil {
 		return nil, err
@@ -91,7 +77,7 @@ func (s *server) listEventTypes(ctx context.Context, in *Paging) (*reply[page[ev
 	return pageOf(types, viewEventType), nil
 }
 
-func (s *server) getEventType(ctx context.Context, in *eventTypePath) (*reply[eventTypeView], error) {
+func (s *server) getEventType(ctx context.Context, in *eventTypePath) (*reply[apitypes.EventType], error) {
 	t, err := s.findEventType(ctx, in.Name)
 	if err != nil {
 		return nil, err
@@ -99,8 +85,8 @@ func (s *server) getEventType(ctx context.Context, in *eventTypePath) (*reply[ev
 	return answered(viewEventType(t)), nil
 }
 
-func (s *server) changeEventType(ctx context.Context, in *eventTypePath) (*reply[eventTypeView], error) {
-	var body eventTypeUpdate
+func (s *server) changeEventType(ctx context.Context, in *eventTypePath) (*reply[apitypes.EventType], error) {
+	var body apitypes.EventTypeUpdate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
@@ -119,7 +105,7 @@ func (s *server) deleteEventType(ctx context.Context, in *eventTypePath) (*none,
 	return nil, s.Store.DeleteEventType(ctx, in.Name)
 }
 
-func (s *server) putEventType(ctx context.Context, t postrider.EventType) (*reply[eventTypeView], error) {
+func (s *server) putEventType(ctx context.Context, t postrider.EventType) (*reply[apitypes.EventType], error) {
 	if err := checkText("description", t.Description, maxDescription); err != nil {
 		return nil, err
 	}

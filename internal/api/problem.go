@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -104,26 +105,14 @@ func invalid(field, reason string) error {
 	return &postrider.InvalidError{Field: field, Reason: reason}
 }
 
-// problem is an error as the client sees it (RFC 9457).
+// problem is the response to an error: a body of RFC 9457, and headers. It is
+// an error and huma's StatusError, so that handlers can return it.
 type problem struct {
-	Type      string  `json:"type" example:"about:blank"`
-	Title     string  `json:"title" example:"Unprocessable Entity"`
-	Status    int     `json:"status" example:"422"`
-	Detail    string  `json:"detail" doc:"Explanation of the error, for people."`
-	Code      string  `json:"code" example:"invalid" doc:"Stable name of the error, for programs."`
-	Errors    []fault `json:"errors,omitempty" nullable:"false" doc:"Faults of the request, at most 100."`
-	Index     *int    `json:"index,omitempty" doc:"With idempotency_conflict in a batch: position of the event in the batch, from 0."`
-	Replay    string  `json:"replay,omitempty" doc:"With replay_pending: id of the replay that is under way."`
-	RequestID string  `json:"request_id" doc:"Id of the request in the server's log."`
+	apitypes.Problem
 
 	retryAfter time.Duration
-	accept     http.Header // what a 415 would have taken
+	accept     http.Header // of a 415: what the server accepts
 	hangUp     bool        // the connection cannot be used again
-}
-
-type fault struct {
-	Field  string `json:"field" example:"retry.delays_ms[2]"`
-	Reason string `json:"reason" example:"must be 0 to 7 days"`
 }
 
 // Error returns the problem's code.
@@ -156,16 +145,16 @@ func (p *problem) ContentType(string) string { return "application/problem+json"
 func problemOf(ctx context.Context, err error) *problem {
 	k := kindOf(err)
 	c := callOf(ctx)
-	p := &problem{
+	p := &problem{Problem: apitypes.Problem{
 		Type: "about:blank", Title: http.StatusText(k.status), Status: k.status,
 		Detail: k.detail, Code: k.code, RequestID: c.id,
-	}
+	}}
 	if k.status == http.StatusServiceUnavailable || k.err == errNoRoom { //nolint:errorlint // the table's own
 		p.retryAfter = time.Second
 	}
 	faults := postrider.Faults(err)
 	for _, f := range faults[:min(len(faults), maxFaults)] {
-		p.Errors = append(p.Errors, fault{f.Field, f.Reason})
+		p.Errors = append(p.Errors, apitypes.Fault{Field: f.Field, Reason: f.Reason})
 	}
 	p.particulars(err)
 	switch { // the headers of RFC 9110, 15.5.16 and 15.5.9

@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 )
 
 // The bounds of an event, in bytes, and of a batch, in events.
@@ -32,37 +32,12 @@ const hopsHeader = "Webhook-Hops"
 
 const maxHops = 8
 
-type eventCreate struct {
-	Account        *string         `json:"account,omitempty" minLength:"1" doc:"Id or uid of the account. A key that is bound to an account may leave it out."`
-	Type           string          `json:"type" example:"order.created"`
-	Data           json.RawMessage `json:"data" doc:"Any JSON value. Its bytes are stored, signed and sent unchanged."`
-	IdempotencyKey *string         `json:"idempotency_key,omitempty" minLength:"1" maxLength:"256" doc:"A repeat with the same key and content publishes nothing; the answer has the id of the first event."`
-	OrderingKey    string          `json:"ordering_key,omitempty" maxLength:"256" doc:"Events with the same key are numbered in the order in which they were accepted. Endpoints with order by_key receive them in this order."`
-	APIVersion     string          `json:"api_version,omitempty" maxLength:"64" doc:"Version of your own API that data follows."`
-}
-
-type eventBatch struct {
-	Events []eventCreate `json:"events" nullable:"false" minItems:"1" maxItems:"1000"`
-}
-
-type receiptView struct {
-	ID         string `json:"id" example:"evt_01h455vb4pex5vsknk084sn02q"`
-	Duplicate  bool   `json:"duplicate,omitempty" doc:"True: the event was published before, and this request published nothing."`
-	Deliveries *int   `json:"deliveries" doc:"Number of deliveries that were created. Null: a fan-out job creates them."`
-	FanOut     bool   `json:"fanout,omitempty" doc:"True: more than 256 endpoints match, and a fan-out job creates the deliveries."`
-}
-
-func viewReceipt(r postrider.Receipt) receiptView {
-	view := receiptView{ID: r.ID.String(), Duplicate: r.Duplicate, FanOut: r.FanOut}
+func viewReceipt(r postrider.Receipt) apitypes.Receipt {
+	view := apitypes.Receipt{ID: r.ID, Duplicate: r.Duplicate, FanOut: r.FanOut}
 	if !r.FanOut {
 		view.Deliveries = &r.Deliveries
 	}
 	return view
-}
-
-type batchReceipt struct {
-	ID        string `json:"id"`
-	Duplicate bool   `json:"duplicate"`
 }
 
 func (rt *router) publishing() {
@@ -75,32 +50,32 @@ func (rt *router) publishing() {
 		Name: hopsHeader, In: "header", Description: "The header Webhook-Hops of the webhook that caused this publish, unchanged. From 8 on, the publish is refused with loop_detected.",
 		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,9}$"},
 	}
-	plainly[receiptView](rt, route{
+	plainly[apitypes.Receipt](rt, route{
 		name: "publish-event", path: "POST /events",
 		about: "Publish an event",
 		tells: "A 2xx means that the event is stored durably.",
 		codes: []string{"idempotency_conflict", "loop_detected", "overloaded"},
 		scope: postrider.ScopeEventsWrite, status: http.StatusAccepted,
-		body: eventCreate{}, limit: int64(rt.opts.MaxData + envelopeRoom), again: true, headers: []*huma.Param{key, hops},
+		body: apitypes.EventCreate{}, limit: int64(rt.opts.MaxData + envelopeRoom), again: true, headers: []*huma.Param{key, hops},
 	}, rt.publish)
-	plainly[list[batchReceipt]](rt, route{
+	plainly[apitypes.List[apitypes.BatchReceipt]](rt, route{
 		name: "publish-events", path: "POST /events/batch",
 		about: "Publish up to 1,000 events, all or none",
 		tells: "The idempotency keys are in the events; the header Idempotency-Key is refused.",
 		codes: []string{"idempotency_conflict", "loop_detected", "overloaded"},
 		scope: postrider.ScopeEventsWrite, status: http.StatusAccepted,
-		body: eventBatch{}, limit: rt.opts.MaxBatch, headers: []*huma.Param{hops},
+		body: apitypes.EventBatch{}, limit: rt.opts.MaxBatch, headers: []*huma.Param{hops},
 	}, rt.publishBatch)
 }
 
 // publish answers 202, or 200 for a duplicate.
 func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
-	var body eventCreate
+	var body apitypes.EventCreate
 	if err := s.unpack(buf, &body); err != nil {
 		return 0, err
 	}
 	header := callOf(ctx).header
-	keyErr := body.takeKey(header)
+	keyErr := applyKeyHeader(&body, header)
 	hops, hopsErr := readHops(header)
 	e, err := s.event(ctx, &body)
 	if err := errors.Join(keyErr, hopsErr, err); err != nil {
@@ -136,8 +111,9 @@ func appendReceipt(text []byte, r postrider.Receipt) []byte {
 	return append(strconv.AppendInt(text, int64(r.Deliveries), 10), "}\n"...)
 }
 
-// takeKey makes the key that the header has the event's own.
-func (b *eventCreate) takeKey(header http.Header) error {
+// applyKeyHeader gives the event the idempotency key of the header, if the
+// request has that header.
+func applyKeyHeader(e *apitypes.EventCreate, header http.Header) error {
 	keys := header[keyHeader]
 	switch {
 	case len(keys) == 0:
@@ -146,15 +122,17 @@ func (b *eventCreate) takeKey(header http.Header) error {
 		return invalid(keyHeader, "must be there once")
 	case !isText(keys[0]):
 		return invalid(keyHeader, "must be UTF-8 without control characters")
-	case b.IdempotencyKey != nil && *b.IdempotencyKey != keys[0]:
+	case keys[0] == "": // it is not the same as no header: a client's variable was not set
+		return invalid(keyHeader, "must not be empty")
+	case e.IdempotencyKey != "" && e.IdempotencyKey != keys[0]:
 		return invalid(keyHeader, "must be the idempotency_key of the body, where both are there")
-	case b.IdempotencyKey != nil:
+	case e.IdempotencyKey != "":
 		return nil // checked with the body
 	}
-	if err := checkKey(keyHeader, &keys[0]); err != nil {
+	if err := checkText(keyHeader, keys[0], maxEventKey); err != nil {
 		return err
 	}
-	b.IdempotencyKey = &keys[0]
+	e.IdempotencyKey = keys[0]
 	return nil
 }
 
@@ -176,15 +154,6 @@ func readHops(header http.Header) (int, error) {
 	return hops, err
 }
 
-// checkKey returns the fault of an idempotency key. An empty one is not the
-// same as none: it is a client's variable that nobody set.
-func checkKey(field string, key *string) error {
-	if key != nil && *key == "" {
-		return invalid(field, "must not be empty")
-	}
-	return checkText(field, value(key), maxEventKey)
-}
-
 func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	if len(callOf(ctx).header[keyHeader]) > 0 {
 		return 0, invalid(keyHeader, "must not be there: each event of a batch has its own idempotency_key")
@@ -193,7 +162,7 @@ func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, erro
 	if err != nil {
 		return 0, err
 	}
-	var body eventBatch
+	var body apitypes.EventBatch
 	if err := s.unpack(buf, &body); err != nil {
 		return 0, err
 	}
@@ -227,7 +196,7 @@ func appendBatch(text []byte, receipts []postrider.Receipt) []byte {
 	return append(text, "]}\n"...)
 }
 
-func (s *server) batch(ctx context.Context, bodies []eventCreate) ([]postrider.Event, error) {
+func (s *server) batch(ctx context.Context, bodies []apitypes.EventCreate) ([]postrider.Event, error) {
 	if n := len(bodies); n < 1 || n > maxBatch {
 		return nil, invalid("events", fmt.Sprintf("must have 1 to %d events", maxBatch))
 	}
@@ -258,28 +227,25 @@ func within(at string, err error) error {
 }
 
 // event returns the event that a body asks for, or every fault of it.
-func (s *server) event(ctx context.Context, b *eventCreate) (postrider.Event, error) {
+func (s *server) event(ctx context.Context, b *apitypes.EventCreate) (postrider.Event, error) {
 	account, err := s.publisherAccount(ctx, b.Account)
 	err = errors.Join(err,
 		postrider.CheckType("type", b.Type),
-		checkKey("idempotency_key", b.IdempotencyKey),
+		checkText("idempotency_key", b.IdempotencyKey, maxEventKey),
 		checkText("ordering_key", b.OrderingKey, maxEventKey),
 		checkText("api_version", b.APIVersion, maxAPIVersion),
 		s.checkData("data", b.Data))
 	return postrider.Event{
 		Account: account, Type: b.Type, Data: b.Data, APIVersion: b.APIVersion,
-		OrderingKey: b.OrderingKey, IdempotencyKey: value(b.IdempotencyKey),
+		OrderingKey: b.OrderingKey, IdempotencyKey: b.IdempotencyKey,
 	}, err
 }
 
 // publisherAccount returns the account that an event belongs to. An account that
 // does not exist is a fault of the field: the route of a publish names nothing,
 // so that a 404 would say that the route is missing.
-func (s *server) publisherAccount(ctx context.Context, name *string) (postrider.AccountID, error) {
-	if err := notEmpty("account", name); err != nil {
-		return postrider.AccountID{}, err
-	}
-	id, err := s.reachOne(ctx, "account", value(name))
+func (s *server) publisherAccount(ctx context.Context, name string) (postrider.AccountID, error) {
+	id, err := s.reachOne(ctx, "account", name)
 	if errors.Is(err, postrider.ErrNotFound) {
 		return id, invalid("account", "names no account")
 	}

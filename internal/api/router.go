@@ -20,6 +20,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/jsonx"
 )
 
@@ -34,7 +35,7 @@ const (
 // router returns the mux of every route.
 func (s *server) router() http.Handler {
 	mux := http.NewServeMux()
-	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
+	registry := newRegistry()
 	config := huma.Config{
 		OpenAPI:                      description(registry),
 		Formats:                      huma.DefaultFormats,
@@ -178,7 +179,7 @@ func (rt *router) operation(r route) huma.Operation {
 	if r.again {
 		op.Responses["200"] = &huma.Response{
 			Description: "The event was published before. The answer has the id of the first event.",
-			Content:     map[string]*huma.MediaType{"application/json": {Schema: rt.schema(reflect.TypeFor[receiptView]())}},
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: rt.schema(reflect.TypeFor[apitypes.Receipt]())}},
 		}
 	}
 	return op

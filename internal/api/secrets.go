@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/signature"
 )
@@ -28,20 +29,11 @@ const (
 	typeEd25519 = "ed25519"
 )
 
-type secretView struct {
-	ID        string  `json:"id"`
-	Type      string  `json:"type" enum:"hmac,text,ed25519"`
-	Secret    *string `json:"secret" example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" doc:"Text of the secret, which the receiver verifies with. Null for ed25519, whose receivers use public_key."`
-	PublicKey *string `json:"public_key" example:"whpk_SzU1UMvz8UQGmFfiOFDIt5PPWL1YBVNcqaKlSF28kVM=" doc:"Public key of an ed25519 secret. Null for other types."`
-	CreatedAt string  `json:"created_at" format:"date-time"`
-	ExpiresAt *string `json:"expires_at" format:"date-time" doc:"Time when the secret stops signing. Null: it signs until it is rotated."`
-}
-
 // viewSecret shows a secret whose text is known.
-func viewSecret(s postrider.Secret, text string) secretView {
-	view := secretView{
-		ID: s.ID.String(), Type: typeEd25519, PublicKey: orNull(s.Public),
-		CreatedAt: instant(s.CreatedAt), ExpiresAt: instantOrNull(s.ExpiresAt),
+func viewSecret(s postrider.Secret, text string) apitypes.Secret {
+	view := apitypes.Secret{
+		ID: s.ID, Type: typeEd25519, PublicKey: orNull(s.Public),
+		CreatedAt: instant(s.CreatedAt), ExpiresAt: timeOrNull(s.ExpiresAt),
 	}
 	if s.Public == "" {
 		view.Type, view.Secret = typeText, &text
@@ -50,19 +42,6 @@ func viewSecret(s postrider.Secret, text string) secretView {
 		}
 	}
 	return view
-}
-
-// NewSecrets is how a new endpoint comes by its secrets.
-type NewSecrets struct {
-	Secret  *string  `json:"secret,omitempty" doc:"Secret to use: whsec_…, whsk_…, or 24 to 64 visible ASCII characters. Default: the server makes one."`
-	Secrets []string `json:"secrets,omitempty" nullable:"false" doc:"Several secrets to use, the newest first."`
-	KeyType *string  `json:"key_type,omitempty" enum:"hmac,ed25519" doc:"Type of the secret to make; default hmac. Receivers verify ed25519 with the public key."`
-}
-
-type secretRotation struct {
-	Secret  *string `json:"secret,omitempty" doc:"Secret to use, as for a new endpoint. Default: the server makes one."`
-	KeyType *string `json:"key_type,omitempty" enum:"hmac,ed25519" doc:"Type of the secret to make; default hmac."`
-	Overlap *int64  `json:"overlap_ms,omitempty" doc:"How long the old secrets sign beside the new one, at most 30 days; default 24 hours. 0 revokes them at once."`
 }
 
 // SecretPath names a secret of an endpoint.
@@ -83,7 +62,7 @@ func (rt *router) secrets() {
 		name: "rotate-secret", path: "POST /endpoints/{endpoint}/secrets/rotate",
 		about: "Rotate an endpoint's secret",
 		codes: []string{"conflict"},
-		scope: write, body: secretRotation{}, empty: true,
+		scope: write, body: apitypes.SecretRotation{}, empty: true,
 	}, rt.rotateSecret)
 	handle(rt, route{
 		name: "revoke-secret", path: "DELETE /endpoints/{endpoint}/secrets/{secret}",
@@ -93,7 +72,7 @@ func (rt *router) secrets() {
 	}, rt.revokeSecret)
 }
 
-func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[list[secretView]], error) {
+func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[apitypes.List[apitypes.Secret]], error) {
 	e, err := s.findLive(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -102,7 +81,7 @@ func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[list
 	if err != nil {
 		return nil, err
 	}
-	answer := list[secretView]{Data: []secretView{}}
+	answer := apitypes.List[apitypes.Secret]{Data: []apitypes.Secret{}}
 	for _, secret := range secrets {
 		text := "" // of a private key it is not needed
 		if secret.Public == "" {
@@ -115,12 +94,12 @@ func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[list
 	return answered(answer), nil
 }
 
-func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[secretView], error) {
-	var body secretRotation
+func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[apitypes.Secret], error) {
+	var body apitypes.SecretRotation
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}
-	overlap, key, err := body.read()
+	overlap, key, err := readRotation(body)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +115,11 @@ func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[sec
 		return nil, err
 	}
 	if err := e.Policy.CheckSecrets([]postrider.Secret{secret}); err != nil { // all others will expire
-		return nil, invalid(body.field(), "must not be an ed25519 key: "+err.Error())
+		field := "key_type"
+		if body.Secret != "" {
+			field = "secret"
+		}
+		return nil, invalid(field, "must not be an ed25519 key: "+err.Error())
 	}
 	if err := s.Store.RotateSecret(ctx, store.RotateSecret{Secret: secret, Overlap: overlap}); err != nil {
 		return nil, err
@@ -145,25 +128,17 @@ func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[sec
 	return answered(viewSecret(secret, key.Text())), nil
 }
 
-// field names what says of which kind the new secret is.
-func (r secretRotation) field() string {
-	if r.Secret != nil {
-		return "secret"
-	}
-	return "key_type"
-}
-
-// read returns how long the old secrets stay, and the new one.
-func (r secretRotation) read() (time.Duration, signature.Secret, error) {
+// readRotation returns how long the old secrets stay, and the new one.
+func readRotation(r apitypes.SecretRotation) (time.Duration, signature.Secret, error) {
 	overlap := defaultOverlap
-	if r.Overlap != nil {
-		overlap = millis(*r.Overlap)
+	if r.OverlapMS != nil {
+		overlap = millis(*r.OverlapMS)
 	}
 	var fault error
 	if overlap < 0 || overlap > maxOverlap {
 		fault = invalid("overlap_ms", "must be 0 to 30 days")
 	}
-	keys, err := NewSecrets{Secret: r.Secret, KeyType: r.KeyType}.keys()
+	keys, err := readSecrets(apitypes.NewSecrets{Secret: r.Secret, KeyType: r.KeyType})
 	if err := errors.Join(fault, err); err != nil {
 		return 0, signature.Secret{}, err
 	}
@@ -249,12 +224,12 @@ func (s *server) encrypted(ctx context.Context, endpoint postrider.EndpointID, k
 
 // newSecrets returns the secrets of a new endpoint, the newest first, and what
 // their owner is shown of them.
-func (s *server) newSecrets(ctx context.Context, endpoint postrider.EndpointID, n NewSecrets) ([]postrider.Secret, []secretView, error) {
-	keys, err := n.keys()
+func (s *server) newSecrets(ctx context.Context, endpoint postrider.EndpointID, n apitypes.NewSecrets) ([]postrider.Secret, []apitypes.Secret, error) {
+	keys, err := readSecrets(n)
 	if err != nil {
 		return nil, nil, err
 	}
-	secrets, views := make([]postrider.Secret, len(keys)), make([]secretView, len(keys))
+	secrets, views := make([]postrider.Secret, len(keys)), make([]apitypes.Secret, len(keys))
 	for i := len(keys) - 1; i >= 0; i-- { // ids are made oldest first, as the secrets were
 		if secrets[i], err = s.encrypted(ctx, endpoint, keys[i]); err != nil {
 			return nil, nil, err
@@ -264,20 +239,20 @@ func (s *server) newSecrets(ctx context.Context, endpoint postrider.EndpointID, 
 	return secrets, views, nil
 }
 
-// keys returns the secrets that were brought along, in either of their two
-// forms, or one that it makes.
-func (n NewSecrets) keys() ([]signature.Secret, error) {
+// readSecrets returns the secrets of the request, which has them in one of two
+// fields, or a secret that it makes.
+func readSecrets(n apitypes.NewSecrets) ([]signature.Secret, error) {
 	texts, field := n.Secrets, func(i int) string { return fmt.Sprintf("secrets[%d]", i) }
 	switch {
-	case n.Secret == nil && n.Secrets == nil:
+	case n.Secret == "" && n.Secrets == nil:
 		key, err := drawKey(n.KeyType)
 		return []signature.Secret{key}, err
-	case n.KeyType != nil:
+	case n.KeyType != "":
 		return nil, invalid("key_type", "must not be there beside a secret")
-	case n.Secret != nil && n.Secrets != nil:
+	case n.Secret != "" && n.Secrets != nil:
 		return nil, invalid("secrets", "must not be there beside secret")
-	case n.Secret != nil:
-		texts, field = []string{*n.Secret}, func(int) string { return "secret" }
+	case n.Secret != "":
+		texts, field = []string{n.Secret}, func(int) string { return "secret" }
 	}
 	if len(texts) == 0 || len(texts) > maxSecrets {
 		return nil, invalid("secrets", fmt.Sprintf("must have 1 to %d secrets", maxSecrets))
@@ -295,11 +270,11 @@ func (n NewSecrets) keys() ([]signature.Secret, error) {
 	return keys, errors.Join(faults...)
 }
 
-func drawKey(keyType *string) (signature.Secret, error) {
-	switch {
-	case keyType == nil || *keyType == typeHMAC:
+func drawKey(keyType string) (signature.Secret, error) {
+	switch keyType {
+	case "", typeHMAC:
 		return signature.NewSecret(rand.Reader)
-	case *keyType == typeEd25519:
+	case typeEd25519:
 		return signature.NewPrivateKey(rand.Reader)
 	}
 	return signature.Secret{}, invalid("key_type", "must be hmac or ed25519")

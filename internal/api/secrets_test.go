@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/signature"
@@ -349,11 +350,11 @@ func TestPublicKeysRefuseAnotherQuery(t *testing.T) {
 
 // reencrypter is a Reencrypter that fails, or did something.
 type reencrypter struct {
-	done api.Reencrypted
+	done apitypes.Reencrypted
 	err  error
 }
 
-func (s reencrypter) Reencrypt(context.Context) (api.Reencrypted, error) { return s.done, s.err }
+func (s reencrypter) Reencrypt(context.Context) (apitypes.Reencrypted, error) { return s.done, s.err }
 
 func TestOnlyAnAdminReencrypts(t *testing.T) {
 	t.Parallel()
@@ -363,7 +364,7 @@ func TestOnlyAnAdminReencrypts(t *testing.T) {
 			Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Reencrypter: s, Notifier: deaf{}, Canceller: deaf{}, IDs: w.ids,
 		}, api.Options{})
 	}
-	with(reencrypter{done: api.Reencrypted{Key: "0102030405060708", Checked: 3, Reencrypted: 2, Done: true}})
+	with(reencrypter{done: apitypes.Reencrypted{Key: "0102030405060708", Checked: 3, Reencrypted: 2, Done: true}})
 	has(t, "reencrypted", w.want(200, "POST /secrets/reencrypt", "").body, map[string]any{
 		"key": "0102030405060708", "checked": 3.0, "reencrypted": 2.0, "unreadable": 0.0, "done": true,
 	})

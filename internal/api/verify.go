@@ -8,16 +8,13 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/store"
 )
 
 // reasonUnverified is why an endpoint is paused whose receiver has not yet said
 // that it wants events.
 const reasonUnverified = "unverified"
-
-type endpointVerification struct {
-	Method *string `json:"method,omitempty" enum:"challenge,cloudevents" doc:"How the receiver is asked. Default: the method that the operator configured, if any; otherwise the field is required."`
-}
 
 // unverify makes an endpoint wait for its receiver's word, where the operator
 // wants it. It is for endpoints whose URL is new.
@@ -44,8 +41,8 @@ const handshakeTime = 10 * time.Second
 
 // verifyEndpoint asks the receiver, and notes that it agreed, unless the URL is
 // another one by then.
-func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[endpointView], error) {
-	var body endpointVerification
+func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
+	var body apitypes.EndpointVerification
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}
@@ -85,14 +82,14 @@ func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[e
 
 // verifyMethod returns how to ask: as the operator wants it, or else as the
 // body says.
-func (s *server) verifyMethod(body endpointVerification) (string, error) {
-	method := value(body.Method)
+func (s *server) verifyMethod(body apitypes.EndpointVerification) (string, error) {
+	method := body.Method
 	switch {
-	case s.opts.Verify != "" && (body.Method == nil || method == s.opts.Verify):
+	case s.opts.Verify != "" && (method == "" || method == s.opts.Verify):
 		return s.opts.Verify, nil
 	case s.opts.Verify != "":
 		return "", invalid("method", fmt.Sprintf("must be %s, the operator's choice", s.opts.Verify))
-	case body.Method == nil:
+	case method == "":
 		return "", invalid("method", "is required")
 	case !slices.Contains(VerifyMethods, method):
 		return "", invalid("method", "must be challenge or cloudevents")

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -20,24 +21,13 @@ func answered[B any](b B) *reply[B] { return &reply[B]{Body: b} }
 // none is the answer without a body, or the request without parameters.
 type none struct{}
 
-// list is an answer that is not paged.
-type list[T any] struct {
-	Data []T `json:"data" nullable:"false"`
-}
-
-// page is one page of a list.
-type page[T any] struct {
-	Data       []T     `json:"data" nullable:"false"`
-	NextCursor *string `json:"next_cursor" doc:"Send it as cursor to get the next page. Null: this is the last page."`
-}
-
 // pageOf turns a page of the store into one of the API.
-func pageOf[T, V any](p store.Page[T], view func(T) V) *reply[page[V]] {
+func pageOf[T, V any](p store.Page[T], view func(T) V) *reply[apitypes.Page[V]] {
 	data := make([]V, 0, len(p.Items))
 	for _, item := range p.Items {
 		data = append(data, view(item))
 	}
-	return answered(page[V]{Data: data, NextCursor: orNull(p.Next)})
+	return answered(apitypes.Page[V]{Data: data, NextCursor: orNull(p.Next)})
 }
 
 // Paging is what every list takes.
@@ -76,15 +66,14 @@ func (s *Span) Resolve(huma.Context) []error {
 
 func (s Span) of() store.Span { return store.Span{From: s.From.UTC(), To: s.To.UTC()} }
 
-// instant writes a time as the API does: RFC 3339, microseconds, UTC.
-func instant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
+func instant(t time.Time) apitypes.Time { return apitypes.Time{Time: t} }
 
-func instantOrNull(t time.Time) *string {
+// timeOrNull returns nil for the zero time.
+func timeOrNull(t time.Time) *apitypes.Time {
 	if t.IsZero() {
 		return nil
 	}
-	text := instant(t)
-	return &text
+	return &apitypes.Time{Time: t}
 }
 
 // orNull returns nil for the zero value.
@@ -94,17 +83,6 @@ func orNull[T comparable](v T) *T {
 		return nil
 	}
 	return &v
-}
-
-func idOrNull[I interface {
-	IsZero() bool
-	String() string
-}](id I) *string {
-	if id.IsZero() {
-		return nil
-	}
-	text := id.String()
-	return &text
 }
 
 // named reads an id from a path. A text that is no id names nothing, and
@@ -142,15 +120,6 @@ func filtered[I comparable, P interface {
 func millis(n int64) time.Duration {
 	const most = math.MaxInt64 / int64(time.Millisecond)
 	return time.Duration(min(max(n, -most), most)) * time.Millisecond
-}
-
-// notEmpty returns the fault of a text that is there and empty. An empty id or
-// filter is a variable that nobody set; it must not mean that there is none.
-func notEmpty(field string, text *string) error {
-	if text != nil && *text == "" {
-		return invalid(field, "must not be empty")
-	}
-	return nil
 }
 
 // checkText returns the fault of a text that is too long.

@@ -7,24 +7,13 @@ import (
 	"strconv"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/store"
 )
 
 // wellKnownKeys is where receivers find the keys that verify v1a signatures.
 // It is theirs, so it needs no API key and is no part of the document.
 const wellKnownKeys = "/.well-known/webhook-keys"
-
-type publicKeysView struct {
-	Keys       []publicKeyView `json:"keys"`
-	NextCursor *string         `json:"next_cursor"`
-}
-
-type publicKeyView struct {
-	ID        string  `json:"id"` // of the secret
-	PublicKey string  `json:"public_key"`
-	CreatedAt string  `json:"created_at"`
-	ExpiresAt *string `json:"expires_at"`
-}
 
 func (s *server) servePublicKeys(w http.ResponseWriter, r *http.Request) {
 	a := w.(*answer) //nolint:errcheck // the boundary's
@@ -44,20 +33,20 @@ func (s *server) servePublicKeys(w http.ResponseWriter, r *http.Request) {
 	writeJSON(a, http.StatusOK, text)
 }
 
-func (s *server) publicKeys(ctx context.Context, r *http.Request) (publicKeysView, error) {
+func (s *server) publicKeys(ctx context.Context, r *http.Request) (apitypes.PublicKeys, error) {
 	query, err := publicKeyQuery(r)
 	if err != nil {
-		return publicKeysView{}, err
+		return apitypes.PublicKeys{}, err
 	}
 	page, err := s.Store.PublicKeys(ctx, query)
 	if err != nil {
-		return publicKeysView{}, err
+		return apitypes.PublicKeys{}, err
 	}
-	view := publicKeysView{Keys: []publicKeyView{}, NextCursor: orNull(page.Next)}
+	view := apitypes.PublicKeys{Keys: []apitypes.PublicKey{}, NextCursor: orNull(page.Next)}
 	for _, secret := range page.Items {
-		view.Keys = append(view.Keys, publicKeyView{
-			ID: secret.ID.String(), PublicKey: secret.Public,
-			CreatedAt: instant(secret.CreatedAt), ExpiresAt: instantOrNull(secret.ExpiresAt),
+		view.Keys = append(view.Keys, apitypes.PublicKey{
+			ID: secret.ID, PublicKey: secret.Public,
+			CreatedAt: instant(secret.CreatedAt), ExpiresAt: timeOrNull(secret.ExpiresAt),
 		})
 	}
 	return view, nil

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/testkit"
@@ -81,12 +82,12 @@ func startWith(t *testing.T, dir string, env map[string]string) *running {
 }
 
 // subscribe makes an account with an endpoint at the URL.
-func (r *running) subscribe(t *testing.T, url string) client.Endpoint {
+func (r *running) subscribe(t *testing.T, url string) apitypes.Endpoint {
 	t.Helper()
-	if _, err := r.api.CreateAccount(t.Context(), client.NewAccount{UID: "acme"}); err != nil {
+	if _, err := r.api.CreateAccount(t.Context(), apitypes.AccountCreate{UID: "acme"}); err != nil {
 		t.Fatal(err)
 	}
-	e, err := r.api.CreateEndpoint(t.Context(), client.NewEndpoint{Account: "acme", URL: url, EventTypes: []string{"*"}})
+	e, err := r.api.CreateEndpoint(t.Context(), apitypes.EndpointCreate{Account: "acme", URL: url, EventTypes: []string{"*"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func (r *running) subscribe(t *testing.T, url string) client.Endpoint {
 
 func (r *running) publish(t *testing.T) postrider.EventID {
 	t.Helper()
-	receipt, err := r.api.Publish(t.Context(), client.NewEvent{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)})
+	receipt, err := r.api.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func TestAnEventIsDelivered(t *testing.T) {
 	}
 	eventually(t, "delivered", func() bool {
 		page, err := r.api.EventDeliveries(t.Context(), event, client.Paging{})
-		return err == nil && len(page.Items) == 1 && page.Items[0].Status == postrider.Delivered
+		return err == nil && len(page.Data) == 1 && page.Data[0].Status == postrider.Delivered
 	})
 	if status, text := r.ready(t); status != http.StatusOK {
 		t.Errorf("readyz = %d %s, want 200", status, text)
@@ -188,8 +189,8 @@ func TestDrainingFinishesWhatIsInFlightAndSaysSo(t *testing.T) {
 		t.Error("the second start made another first key")
 	}
 	page, err := again.api.EventDeliveries(t.Context(), event, client.Paging{})
-	if err != nil || len(page.Items) != 1 || page.Items[0].Status != postrider.Delivered || page.Items[0].Attempts != 1 {
-		t.Errorf("after the drain: %+v, %v; want delivered at the first attempt", page.Items, err)
+	if err != nil || len(page.Data) != 1 || page.Data[0].Status != postrider.Delivered || page.Data[0].Attempts != 1 {
+		t.Errorf("after the drain: %+v, %v; want delivered at the first attempt", page.Data, err)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/testkit"
@@ -39,13 +40,13 @@ func TestADatabaseThatIsAwayOrReadOnlyComesBack(t *testing.T) {
 		t.Helper()
 		var event postrider.EventID
 		eventually(t, "a publish is accepted", func() bool {
-			receipt, err := r.api.Publish(t.Context(), client.NewEvent{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)})
+			receipt, err := r.api.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)})
 			event = receipt.ID
 			return err == nil
 		})
 		eventually(t, "it is delivered", func() bool {
 			page, err := r.api.EventDeliveries(t.Context(), event, client.Paging{})
-			return err == nil && len(page.Items) == 1 && page.Items[0].Status == postrider.Delivered
+			return err == nil && len(page.Data) == 1 && page.Data[0].Status == postrider.Delivered
 		})
 		eventually(t, "readyz says so", func() bool {
 			status, _ := r.ready(t)
@@ -54,7 +55,7 @@ func TestADatabaseThatIsAwayOrReadOnlyComesBack(t *testing.T) {
 	}
 	refused := func(why string) {
 		t.Helper()
-		_, err := r.api.Publish(t.Context(), client.NewEvent{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)})
+		_, err := r.api.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)})
 		if problem, ok := errors.AsType[*client.Error](err); !ok || problem.Status != http.StatusServiceUnavailable || problem.RetryAfter <= 0 {
 			t.Errorf("a publish while the database is %s: %v, want 503 with Retry-After", why, err)
 		}
@@ -129,7 +130,7 @@ func TestAStartWaitsForItsDatabase(t *testing.T) {
 		return status == http.StatusServiceUnavailable && strings.Contains(text, "the store cannot be opened: the database cannot be reached")
 	})
 	r.api = client.New("http://"+r.app.Addr().String(), "pr_x", client.Options{})
-	_, publishErr := r.api.Publish(t.Context(), client.NewEvent{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)})
+	_, publishErr := r.api.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)})
 	if problem, ok := errors.AsType[*client.Error](publishErr); !ok || problem.Status != 503 || problem.RetryAfter <= 0 {
 		t.Errorf("a publish while the server waits: %v, want 503 with Retry-After", publishErr)
 	}

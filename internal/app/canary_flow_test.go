@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/secrets"
@@ -220,10 +221,10 @@ func (a *aviary) signing() []string {
 // kind of authentication goes to a receiver that accepts and one that refuses.
 func (a *aviary) createAll() {
 	a.Helper()
-	if _, err := a.running.api.CreateAccount(a.Context(), client.NewAccount{UID: "acme"}); err != nil {
+	if _, err := a.running.api.CreateAccount(a.Context(), apitypes.AccountCreate{UID: "acme"}); err != nil {
 		a.Fatal(err)
 	}
-	made, err := a.api.CreateKey(a.Context(), client.NewKey{Name: "ci", Scopes: []postrider.Scope{postrider.ScopeEventsWrite}})
+	made, err := a.api.CreateKey(a.Context(), apitypes.KeyCreate{Name: "ci", Scopes: []postrider.Scope{postrider.ScopeEventsWrite}})
 	if err != nil {
 		a.Fatal(err)
 	}
@@ -233,10 +234,10 @@ func (a *aviary) createAll() {
 	query := "?key=" + a.plant("a URL's query")
 	a.mayBe("a URL's query", "stored", "POST "+v1+"/endpoints", "GET "+v1+"/endpoints", "GET "+v1+"/endpoints/ep",
 		"PATCH "+v1+"/endpoints/ep", "POST "+v1+"/endpoints/ep/pause", "POST "+v1+"/endpoints/ep/resume")
-	header := client.Header{Name: "X-Hush", Value: a.plant("a sensitive header"), Sensitive: true}
+	header := apitypes.Header{Name: "X-Hush", Value: apitypes.Of(a.plant("a sensitive header")), Sensitive: true}
 	client2 := a.plant("a client's secret")
-	auths := []*client.Auth{
-		nil,
+	auths := []apitypes.Auth{
+		{},
 		{Type: postrider.AuthBasic, Username: "u", Password: a.plant("a password")},
 		{Type: postrider.AuthBearer, Token: a.plant("a bearer token")},
 		{Type: postrider.AuthAPIKey, Header: "X-Api-Key", Key: a.plant("a key for a header")},
@@ -246,9 +247,13 @@ func (a *aviary) createAll() {
 	signing := a.signing()
 	for _, auth := range auths {
 		for _, to := range []string{a.reached.URL, a.refusing.URL, "http://127.0.0.1:1", "https://nowhere.invalid"} {
-			a.create(client.NewEndpoint{
-				URL: to + "/in" + query, Headers: []client.Header{header}, Auth: auth, Secrets: signing,
-				Signature: &client.Signature{Schemes: []client.Scheme{{Scheme: "standard"}, {Scheme: "slack"}, {Scheme: "plain"}}},
+			a.create(apitypes.EndpointCreate{
+				URL: to + "/in" + query, NewSecrets: apitypes.NewSecrets{Secrets: signing},
+				Policy: apitypes.Policy{
+					Headers:   apitypes.Of([]apitypes.Header{header}),
+					Auth:      apitypes.NullUnless(auth.Type != "", auth),
+					Signature: apitypes.Of(apitypes.Signature{Schemes: []apitypes.Scheme{{Scheme: "standard"}, {Scheme: "slack"}, {Scheme: "plain"}}}),
+				},
 			})
 		}
 	}
@@ -271,19 +276,19 @@ func (a *aviary) createTLS(query string) {
 	}
 	text := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 	a.plant("a TLS key", string(der[36:68]), strings.Split(text, "\n")[1]) // its scalar, and its first line
-	id := a.create(client.NewEndpoint{URL: receiver.URL + query, TLS: &client.TLS{
+	id := a.create(apitypes.EndpointCreate{URL: receiver.URL + query, Policy: apitypes.Policy{TLS: apitypes.Of(apitypes.TLS{
 		Certificate: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Certificate[0]})),
 		Key:         text, Authorities: string(ca.PEM()),
-	}})
+	})}})
 	if _, err := a.api.TestEndpoint(a.Context(), id); err != nil {
 		a.Fatal(err)
 	}
 	eventually(a.T, "the receiver that wants a certificate has a request", func() bool { return len(receiver.Requests()) > 0 })
 }
 
-func (a *aviary) create(e client.NewEndpoint) postrider.EndpointID {
+func (a *aviary) create(e apitypes.EndpointCreate) postrider.EndpointID {
 	a.Helper()
-	e.Account, e.EventTypes, e.Retry = "acme", []string{"order.*"}, &client.Retry{DelaysMS: []int64{0}, Jitter: "none"}
+	e.Account, e.EventTypes, e.Retry = "acme", []string{"order.*"}, apitypes.Of(apitypes.Retry{DelaysMS: []int64{0}, Jitter: "none"})
 	made, err := a.api.CreateEndpoint(a.Context(), e)
 	if err != nil {
 		a.Fatal(err)
@@ -301,19 +306,19 @@ func (a *aviary) deliverAll() {
 		a.plant("planted")
 		planted = a.canaries["planted"]
 	}
-	receipt, err := a.api.Publish(a.Context(), client.NewEvent{
+	receipt, err := a.api.Publish(a.Context(), apitypes.EventCreate{
 		Account: "acme", Type: "order.created", Data: json.RawMessage(`{"p":"` + planted.needles[0] + `"}`),
 	})
 	if err != nil {
 		a.Fatal(err)
 	}
-	var page client.Page[client.Delivery]
+	var page apitypes.Page[apitypes.Delivery]
 	eventually(a.T, "all deliveries have ended", func() bool {
 		page, err = a.api.EventDeliveries(a.Context(), receipt.ID, client.Paging{Limit: 250})
-		pending := func(d client.Delivery) bool { return d.Status == postrider.Pending }
-		return err == nil && len(page.Items) == len(a.endpoints) && !slices.ContainsFunc(page.Items, pending)
+		pending := func(d apitypes.Delivery) bool { return d.Status == postrider.Pending }
+		return err == nil && len(page.Data) == len(a.endpoints) && !slices.ContainsFunc(page.Data, pending)
 	})
-	for _, d := range page.Items {
+	for _, d := range page.Data {
 		a.deliveries = append(a.deliveries, d.ID)
 	}
 	a.get("/v1/webhooks/events/" + receipt.ID.String())

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/testkit"
@@ -75,7 +76,7 @@ func (r *running) notReady(t *testing.T, reason string) {
 func (r *running) refuses(t *testing.T) {
 	t.Helper()
 	eventually(t, "a publish is refused", func() bool {
-		_, err := r.api.Publish(t.Context(), client.NewEvent{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)})
+		_, err := r.api.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)})
 		if err == nil {
 			return false
 		}
@@ -92,7 +93,7 @@ func (r *running) delivers(t *testing.T) {
 	event := r.publish(t)
 	eventually(t, "it is delivered", func() bool {
 		page, err := r.api.EventDeliveries(t.Context(), event, client.Paging{})
-		return err == nil && len(page.Items) == 1 && page.Items[0].Status == postrider.Delivered
+		return err == nil && len(page.Data) == 1 && page.Data[0].Status == postrider.Delivered
 	})
 }
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 
-	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/secrets"
 )
 
@@ -57,7 +57,7 @@ func ExportKeys(ctx context.Context, c StoreConfig, path string) error {
 type reencrypter struct{ *secrets.Secrets }
 
 // Reencrypt implements [api.Reencrypter].
-func (r reencrypter) Reencrypt(ctx context.Context) (api.Reencrypted, error) {
+func (r reencrypter) Reencrypt(ctx context.Context) (apitypes.Reencrypted, error) {
 	done, err := r.Secrets.Reencrypt(ctx)
-	return api.Reencrypted(done), err
+	return apitypes.Reencrypted(done), err
 }

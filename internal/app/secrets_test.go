@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/secrets"
@@ -145,17 +146,17 @@ type load struct {
 	stop     context.CancelFunc
 
 	mu      sync.Mutex
-	known   map[postrider.EndpointID][]client.Secret // the newest first
+	known   map[postrider.EndpointID][]apitypes.Secret // the newest first
 	events  []postrider.EventID
 	failure error
 }
 
 func newLoad(t *testing.T, servers ...*client.Client) *load {
 	t.Helper()
-	l := &load{known: map[postrider.EndpointID][]client.Secret{}}
+	l := &load{known: map[postrider.EndpointID][]apitypes.Secret{}}
 	l.receiver = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(l.receiver.Close)
-	if _, err := servers[0].CreateAccount(t.Context(), client.NewAccount{UID: "acme"}); err != nil {
+	if _, err := servers[0].CreateAccount(t.Context(), apitypes.AccountCreate{UID: "acme"}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -185,28 +186,28 @@ func (l *load) fail(err error) {
 // round makes an endpoint with credentials, changes it, gives it a second
 // secret, and publishes.
 func (l *load) round(ctx context.Context, api *client.Client, eventType string) error {
-	e, err := api.CreateEndpoint(ctx, client.NewEndpoint{
-		Account: "acme", URL: l.receiver.URL, EventTypes: []string{eventType}, KeyType: "ed25519",
-		Headers: []client.Header{{Name: "X-Key", Value: "k", Sensitive: true}},
+	e, err := api.CreateEndpoint(ctx, apitypes.EndpointCreate{
+		Account: "acme", URL: l.receiver.URL, EventTypes: []string{eventType}, NewSecrets: apitypes.NewSecrets{KeyType: "ed25519"},
+		Policy: apitypes.Policy{Headers: apitypes.Of([]apitypes.Header{{Name: "X-Key", Value: apitypes.Of("k"), Sensitive: true}})},
 	})
 	if err != nil {
 		return err
 	}
 	// It writes the credentials back as it read them.
-	if _, err := api.ChangeEndpoint(ctx, e.ID, client.EndpointChange{TimeoutMS: 9000}); err != nil {
+	if _, err := api.ChangeEndpoint(ctx, e.ID, apitypes.EndpointUpdate{Policy: apitypes.Policy{TimeoutMS: apitypes.Of[int64](9000)}}); err != nil {
 		return err
 	}
-	young, err := api.RotateSecret(ctx, e.ID, client.SecretRotation{})
+	young, err := api.RotateSecret(ctx, e.ID, apitypes.SecretRotation{})
 	if err != nil {
 		return err
 	}
-	receipt, err := api.Publish(ctx, client.NewEvent{Account: "acme", Type: eventType, Data: []byte(`{}`)})
+	receipt, err := api.Publish(ctx, apitypes.EventCreate{Account: "acme", Type: eventType, Data: []byte(`{}`)})
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.known[e.ID] = []client.Secret{young, e.Secrets[0]}
+	l.known[e.ID] = []apitypes.Secret{young, e.Secrets[0]}
 	l.events = append(l.events, receipt.ID)
 	return nil
 }
@@ -239,7 +240,7 @@ func (l *load) end(t *testing.T, servers ...*client.Client) {
 	for _, event := range l.events {
 		eventually(t, "delivered", func() bool {
 			page, err := servers[0].EventDeliveries(t.Context(), event, client.Paging{Limit: 250})
-			return err == nil && !slices.ContainsFunc(page.Items, func(d client.Delivery) bool {
+			return err == nil && !slices.ContainsFunc(page.Data, func(d apitypes.Delivery) bool {
 				if d.Attempts > 1 {
 					t.Fatalf("delivery %s took %d attempts: %v", d.ID, d.Attempts, d.LastError)
 				}
@@ -430,7 +431,7 @@ func TestDamagedValuesAreCountedAndKeepTheOldKeys(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, dir)
 	made := r.subscribe(t, "http://127.0.0.1:1")
-	if _, err := r.api.RotateSecret(t.Context(), made.ID, client.SecretRotation{}); err != nil {
+	if _, err := r.api.RotateSecret(t.Context(), made.ID, apitypes.SecretRotation{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.stop(); err != nil {

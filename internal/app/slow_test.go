@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/testkit"
 )
@@ -41,7 +42,7 @@ func TestNodesOnASlowDatabaseLoseAndRepeatNothing(t *testing.T) {
 	}
 	nodes[0].subscribe(t, receiver.URL)
 	for range 5 { // so that some are another node's to serve
-		_, err := nodes[0].api.CreateEndpoint(t.Context(), client.NewEndpoint{Account: "acme", URL: receiver.URL, EventTypes: []string{"*"}})
+		_, err := nodes[0].api.CreateEndpoint(t.Context(), apitypes.EndpointCreate{Account: "acme", URL: receiver.URL, EventTypes: []string{"*"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +52,7 @@ func TestNodesOnASlowDatabaseLoseAndRepeatNothing(t *testing.T) {
 	const events = 3                    // of each node
 	for range events {
 		for _, node := range nodes {
-			receipt, err := node.api.Publish(t.Context(), client.NewEvent{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)})
+			receipt, err := node.api.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)})
 			if err != nil || receipt.Deliveries == nil || *receipt.Deliveries != 6 {
 				t.Fatalf("published %+v, %v; want 6 deliveries", receipt, err)
 			}
@@ -62,7 +63,7 @@ func TestNodesOnASlowDatabaseLoseAndRepeatNothing(t *testing.T) {
 	proxy.Delay(0)
 	eventually(t, "every delivery is settled", func() bool {
 		page, err := nodes[1].api.Deliveries(t.Context(), client.DeliveryFilter{Status: postrider.Pending})
-		return err == nil && len(page.Items) == 0
+		return err == nil && len(page.Data) == 0
 	})
 	if got := len(receiver.Requests()); got != want {
 		t.Errorf("%d requests for %d deliveries", got, want)

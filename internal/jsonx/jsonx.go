@@ -19,6 +19,7 @@ package jsonx
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,9 +44,13 @@ const maxFaults = 100
 // one JSON object. The error joins the faults that were found.
 //
 // A field without omitempty or omitzero is required. Null is a fault, except for
-// a json.RawMessage and for an [Optional]. Fields may be strings, integers,
-// floats, booleans, json.RawMessage, Optional, and structs, slices and pointers
-// of these; any other type panics. Do not use v after a fault.
+// a json.RawMessage and for an [Optional]. The empty text is a fault of a string
+// that may be left out and has a minLength or an enum: it is a variable of the
+// client that was not set, and must not mean that the field was left out.
+//
+// Fields may be strings, integers, floats, booleans, json.RawMessage, Optional,
+// [Shorthand], structs that are an encoding.TextUnmarshaler, and structs, slices
+// and pointers of these; any other type panics. Do not use v after a fault.
 func Decode(body []byte, v any) error { return decode(body, v, false) }
 
 // DecodeStored is Decode for a document that this program wrote. Its text may
@@ -137,6 +142,13 @@ func (d *decoder) fault(field, reason string) {
 
 var rawType = reflect.TypeFor[json.RawMessage]()
 
+// Shorthand is an object that may also be written as a name alone. The pointer
+// to a struct implements it.
+type Shorthand interface {
+	// SetName makes it the object that the name stands for.
+	SetName(name string)
+}
+
 // Optional is a field that tells null from being left out. The pointer to a
 // struct implements it.
 type Optional interface {
@@ -178,7 +190,7 @@ func (d *decoder) value(at *place, v reflect.Value) error {
 		v.Set(reflect.New(v.Type().Elem()))
 		return d.value(at, v.Elem())
 	case reflect.Struct:
-		return d.object(at, v)
+		return d.structure(at, v)
 	case reflect.Slice:
 		return d.list(at, v)
 	case reflect.String:
@@ -190,6 +202,36 @@ func (d *decoder) value(at *place, v reflect.Value) error {
 	default:
 		panic("jsonx: cannot decode into " + v.Type().String())
 	}
+}
+
+// structure fills a struct from a text, if it reads itself from texts, or from
+// an object.
+func (d *decoder) structure(at *place, v reflect.Value) error {
+	if d.json.PeekKind() == '"' {
+		if s, ok := reflect.TypeAssert[Shorthand](v.Addr()); ok {
+			return d.read(func(text string) error { s.SetName(text); return nil }, at)
+		}
+	}
+	if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
+		if d.json.PeekKind() != '"' {
+			return d.refuse(at, "must be a string")
+		}
+		return d.read(func(text string) error { return u.UnmarshalText([]byte(text)) }, at)
+	}
+	return d.object(at, v)
+}
+
+// read passes the text ahead to set. The error of set is a fault, and must be
+// worded as one.
+func (d *decoder) read(set func(text string) error, at *place) error {
+	quoted, err := d.json.ReadValue()
+	if err != nil {
+		return err
+	}
+	if err := set(unquote(quoted)); err != nil {
+		d.fault(at.String(), err.Error())
+	}
+	return nil
 }
 
 func (d *decoder) object(at *place, v reflect.Value) error {
@@ -211,7 +253,7 @@ func (d *decoder) object(at *place, v reflect.Value) error {
 			err = d.refuse(&place{parent: at, name: name}, "is not a field of this request")
 		} else {
 			seen |= 1 << i
-			err = d.value(&place{parent: at, name: name}, v.FieldByIndex(plan.fields[i].index))
+			err = d.member(&place{parent: at, name: name}, plan.fields[i], v)
 		}
 		if err != nil {
 			return err
@@ -223,6 +265,17 @@ func (d *decoder) object(at *place, v reflect.Value) error {
 		}
 	}
 	_, err := d.json.ReadToken()
+	return err
+}
+
+// member fills a field of v from the value ahead.
+func (d *decoder) member(at *place, f field, v reflect.Value) error {
+	v = v.FieldByIndex(f.index)
+	text := d.json.PeekKind() == '"'
+	err := d.value(at, v)
+	if err == nil && text && f.notEmpty && v.Len() == 0 {
+		d.fault(at.String(), "must not be empty")
+	}
 	return err
 }
 

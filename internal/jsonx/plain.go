@@ -88,7 +88,11 @@ func (p *plain) object(v reflect.Value) bool {
 			return ok && plan.required&^seen == 0
 		}
 		i, known := p.member(plan)
-		if !known || seen&(1<<i) != 0 || !p.value(v.FieldByIndex(plan.fields[i].index)) {
+		if !known || seen&(1<<i) != 0 {
+			return false
+		}
+		field := v.FieldByIndex(plan.fields[i].index)
+		if !p.value(field) || plan.fields[i].notEmpty && field.Len() == 0 {
 			return false
 		}
 		seen |= 1 << i

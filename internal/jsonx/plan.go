@@ -20,6 +20,7 @@ type field struct {
 	name     string
 	index    []int
 	required bool
+	notEmpty bool // a string that may be left out, but not be empty
 }
 
 var plans sync.Map // reflect.Type to *plan
@@ -39,7 +40,11 @@ func planOf(t reflect.Type) *plan {
 			p.required |= 1 << len(p.fields)
 		}
 		p.byName[name] = len(p.fields)
-		p.fields = append(p.fields, field{name: name, index: f.Index, required: required})
+		bound := f.Tag.Get("minLength") != "" || f.Tag.Get("enum") != ""
+		p.fields = append(p.fields, field{
+			name: name, index: f.Index, required: required,
+			notEmpty: !required && bound && f.Type.Kind() == reflect.String,
+		})
 	}
 	plans.Store(t, p)
 	return p

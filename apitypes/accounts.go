@@ -1,0 +1,64 @@
+package apitypes
+
+import "github.com/postrider/postrider"
+
+// AccountCreate is an account to create.
+type AccountCreate struct {
+	UID  string `json:"uid,omitempty" minLength:"1" doc:"Your own name for the account. It can be used wherever its id can. A name or a uid is required."`
+	Name string `json:"name,omitempty"`
+}
+
+// AccountUpdate is a change of an account.
+type AccountUpdate struct {
+	UID  Optional[string] `json:"uid,omitzero" doc:"Your own name for the account. Null removes it."`
+	Name Optional[string] `json:"name,omitzero" doc:"Null removes it."`
+}
+
+// Account is a customer of your platform. Endpoints and events belong to an
+// account.
+type Account struct {
+	ID        postrider.AccountID `json:"id"`
+	UID       *string             `json:"uid"`
+	Name      string              `json:"name"`
+	CreatedAt Time                `json:"created_at" format:"date-time"`
+	DeletedAt *Time               `json:"deleted_at" format:"date-time" doc:"Time of the deletion. Null: the account is not deleted."`
+}
+
+// KeyCreate is an API key to create.
+type KeyCreate struct {
+	Name      string            `json:"name"`
+	Scopes    []postrider.Scope `json:"scopes" nullable:"false" minItems:"1" enum:"events:write,webhooks:read,webhooks:write,admin"`
+	Account   string            `json:"account,omitempty" minLength:"1" doc:"Id or uid of the only account that the key reaches. Left out: it reaches every account."`
+	ExpiresAt *Time             `json:"expires_at,omitempty" format:"date-time"`
+}
+
+// Key is an API key.
+type Key struct {
+	ID         postrider.KeyID      `json:"id"`
+	Name       string               `json:"name"`
+	Scopes     []postrider.Scope    `json:"scopes" nullable:"false"`
+	Account    *postrider.AccountID `json:"account" nullable:"true" doc:"The only account that the key reaches. Null: it reaches every account."`
+	CreatedAt  Time                 `json:"created_at" format:"date-time"`
+	ExpiresAt  *Time                `json:"expires_at" format:"date-time"`
+	RevokedAt  *Time                `json:"revoked_at" format:"date-time"`
+	LastUsedAt *Time                `json:"last_used_at" format:"date-time" doc:"Time of the last use, to the minute. Null: never used."`
+	Key        string               `json:"key,omitempty" doc:"Text of the key. Only in the answer that creates it; the server keeps its hash alone."`
+}
+
+// EventTypeCreate is an event type to add to the catalogue.
+type EventTypeCreate struct {
+	Name        string `json:"name" example:"order.created"`
+	Description string `json:"description,omitempty"`
+}
+
+// EventTypeUpdate is a change of an event type.
+type EventTypeUpdate struct {
+	Description Optional[string] `json:"description,omitzero" doc:"Null removes it."`
+}
+
+// EventType is an event type of the catalogue.
+type EventType struct {
+	Name        string `json:"name" example:"order.created"`
+	Description string `json:"description"`
+	CreatedAt   Time   `json:"created_at" format:"date-time"`
+}

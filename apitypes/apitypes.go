@@ -1,0 +1,89 @@
+// Package apitypes has the JSON shapes of the REST API: the bodies of requests
+// and responses, problems and pages. The server decodes and encodes them, and
+// package client sends and returns them, so that a field is written down once.
+//
+// The struct tags are the reference of each field: json is its name, doc says
+// what it means, and enum, minLength, minimum and so on are its bounds. The
+// OpenAPI document (docs/api/openapi.json) is generated from them.
+//
+// How a field tells its states apart:
+//
+//   - In a request, a field without omitempty and omitzero is required.
+//   - An [Optional] field of a request can be left out, null, or have a value.
+//     In a change, a field that is left out keeps its value, and null sets the
+//     field back to its default. In a request that creates something, both mean
+//     the default.
+//   - Any other field that can be left out is a plain value with omitempty, and
+//     its zero value means that it was left out. Null is refused.
+//   - In a response, a pointer is null where it is nil.
+//
+// Fields that end in MS are durations in whole milliseconds. The package holds
+// no rules: the server checks what it is sent.
+package apitypes
+
+import (
+	"errors"
+	"time"
+)
+
+// Page is one page of a list. A page may be short, or empty, while there is a
+// next one.
+type Page[T any] struct {
+	Data       []T     `json:"data" nullable:"false"`
+	NextCursor *string `json:"next_cursor" doc:"Send it as cursor to get the next page. Null: this is the last page."`
+}
+
+// Next returns the cursor of the next page; empty: this is the last page.
+func (p Page[T]) Next() string {
+	if p.NextCursor == nil {
+		return ""
+	}
+	return *p.NextCursor
+}
+
+// List is a whole list in one response.
+type List[T any] struct {
+	Data []T `json:"data" nullable:"false"`
+}
+
+// Problem is the body of every response that is not a success (RFC 9457).
+type Problem struct {
+	Type      string  `json:"type" example:"about:blank"`
+	Title     string  `json:"title" example:"Unprocessable Entity"`
+	Status    int     `json:"status" example:"422"`
+	Detail    string  `json:"detail" doc:"Explanation of the error, for people."`
+	Code      string  `json:"code" example:"invalid" doc:"Stable name of the error, for programs."`
+	Errors    []Fault `json:"errors,omitempty" nullable:"false" doc:"Faults of the request, at most 100."`
+	Index     *int    `json:"index,omitempty" doc:"With idempotency_conflict in a batch: position of the event in the batch, from 0."`
+	Replay    string  `json:"replay,omitempty" doc:"With replay_pending: id of the replay that is under way."`
+	RequestID string  `json:"request_id" doc:"Id of the request in the server's log."`
+}
+
+// Fault is one fault of a request.
+type Fault struct {
+	Field  string `json:"field" example:"retry.delays_ms[2]"`
+	Reason string `json:"reason" example:"must be 0 to 7 days"`
+}
+
+// Time is an instant. Its JSON is RFC 3339 in UTC, with microseconds.
+type Time struct{ time.Time }
+
+// MarshalJSON writes the time as the API does.
+func (t Time) MarshalJSON() ([]byte, error) {
+	return t.UTC().AppendFormat(nil, `"2006-01-02T15:04:05.000000Z"`), nil
+}
+
+// MarshalText writes the time as the API does, without quotes.
+func (t Time) MarshalText() ([]byte, error) {
+	return t.UTC().AppendFormat(nil, "2006-01-02T15:04:05.000000Z"), nil
+}
+
+// UnmarshalText reads a time of RFC 3339, of any zone.
+func (t *Time) UnmarshalText(text []byte) error {
+	at, err := time.Parse(time.RFC3339, string(text))
+	if err != nil {
+		return errors.New("must be a time, by RFC 3339")
+	}
+	t.Time = at
+	return nil
+}

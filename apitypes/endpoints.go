@@ -1,0 +1,95 @@
+package apitypes
+
+import "github.com/postrider/postrider"
+
+// EndpointCreate is an endpoint to create.
+type EndpointCreate struct {
+	Account     string   `json:"account,omitempty" minLength:"1" doc:"Id or uid of the account. A key that is bound to an account may leave it out."`
+	UID         string   `json:"uid,omitempty" minLength:"1" doc:"Your own name for the endpoint, unique in the account."`
+	URL         string   `json:"url" example:"https://acme.example/hooks"`
+	Description string   `json:"description,omitempty"`
+	EventTypes  []string `json:"event_types" nullable:"false" example:"[\"order.*\"]" doc:"Event types that the endpoint receives: a type, a prefix like order.*, or *."`
+	Policy
+	NewSecrets
+}
+
+// EndpointUpdate is a change of an endpoint.
+type EndpointUpdate struct {
+	UID         Optional[string] `json:"uid,omitzero" doc:"Your own name for the endpoint, unique in the account. Null removes it."`
+	URL         string           `json:"url,omitempty" minLength:"1"`
+	Description Optional[string] `json:"description,omitzero" doc:"Null removes it."`
+	EventTypes  []string         `json:"event_types,omitempty" nullable:"false"`
+	Policy
+}
+
+// Endpoint is a URL that receives events. Every field of its policy is there;
+// rate, auth and tls may be null.
+type Endpoint struct {
+	ID           postrider.EndpointID     `json:"id"`
+	Account      postrider.AccountID      `json:"account"`
+	UID          *string                  `json:"uid"`
+	URL          string                   `json:"url"`
+	Description  string                   `json:"description"`
+	EventTypes   []string                 `json:"event_types" nullable:"false"`
+	Status       postrider.EndpointStatus `json:"status" enum:"enabled,paused,disabled,deleted"`
+	StatusReason *string                  `json:"status_reason"`
+	Policy
+	Warnings   []string `json:"warnings" nullable:"false" enum:"no_secret,secrets_expire" doc:"What is wrong with the endpoint. no_secret: no secret is in force; nothing can be sent until one is rotated in. secrets_expire: each secret will expire, and then nothing can be sent; rotate one."`
+	VerifiedAt *Time    `json:"verified_at" format:"date-time" doc:"Time when the receiver agreed to events at this URL. Null: it never did."`
+	CreatedAt  Time     `json:"created_at" format:"date-time"`
+	UpdatedAt  Time     `json:"updated_at" format:"date-time"`
+	Secrets    []Secret `json:"secrets,omitempty" nullable:"false" doc:"Secrets of the new endpoint. Only in the answer that creates it."`
+}
+
+// EndpointReason is the body of a request that changes the status of an endpoint:
+// why a person does it.
+type EndpointReason struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// EndpointVerification is a request to verify an endpoint.
+type EndpointVerification struct {
+	Method string `json:"method,omitempty" enum:"challenge,cloudevents" doc:"How the receiver is asked. Default: the method that the operator configured, if any; otherwise the field is required."`
+}
+
+// Circuit is an endpoint's circuit breaker. While it is not closed, no attempt
+// is made but a probe now and then.
+type Circuit struct {
+	Status        postrider.CircuitStatus `json:"status" enum:"closed,open,half_open" doc:"closed: attempts are made. open: no attempt is made before probe_at. half_open: one attempt, the probe, is under way."`
+	Reason        *string                 `json:"reason" enum:"failures_in_row,failure_ratio,probe_failed,manual" doc:"Why the circuit opened the last time. Null: it never opened."`
+	OpenedAt      *Time                   `json:"opened_at" format:"date-time"`
+	ProbeAt       *Time                   `json:"probe_at" format:"date-time" doc:"Open: time of the next probe. Half open: time by which the probe ends."`
+	CooldownMS    int64                   `json:"cooldown_ms" doc:"Time from the last opening to its probe. 0: the circuit has recovered since."`
+	FailingSince  *Time                   `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak. Set when the circuit opens, or after one minute of failures without opening. Null: the last attempt did not fail."`
+	PacedUntil    *Time                   `json:"paced_until" format:"date-time" doc:"No attempt is made before this time: the receiver asked for it with Retry-After. Null: it never asked."`
+	Failures      int                     `json:"failures" doc:"Number of attempts in a row that failed, when the circuit was last stored."`
+	LastAttemptAt *Time                   `json:"last_attempt_at" format:"date-time" doc:"End of the last attempt before the circuit was last stored. Null: none is known. The attempts of the endpoint's deliveries are complete."`
+	LastOutcome   *postrider.Outcome      `json:"last_outcome" doc:"Outcome of that attempt."`
+	Generation    int64                   `json:"generation" doc:"Number of times that this circuit was stored: when it changed, when the receiver asked for time, once a minute while every attempt fails, and after each attempt at a rate of one a second or slower. 0: never."`
+}
+
+// CircuitUpdate is a request to set a circuit by hand.
+type CircuitUpdate struct {
+	Status postrider.CircuitStatus `json:"status" enum:"closed,open,half_open" doc:"open: make no attempt for max_cooldown_ms. closed: make attempts, whatever the receiver asked for. half_open: make one attempt, the probe, as soon as a delivery is due; until then the circuit stays open."`
+}
+
+// OrderedKey is the progress of an ordering key at an endpoint with the order
+// by_key.
+type OrderedKey struct {
+	Key      string                `json:"key"`
+	Waiting  int                   `json:"waiting" doc:"Number of pending deliveries of the key, with the head. Counting stops at 1000."`
+	Head     *postrider.DeliveryID `json:"head" nullable:"true" doc:"Id of the next delivery of the key. Null: none is pending."`
+	Sequence *int64                `json:"sequence" doc:"Sequence of the head. Null: there is no head."`
+	Since    Time                  `json:"since" format:"date-time" doc:"Time when the head was created; for a paused key, time when it was paused."`
+	LagMS    int64                 `json:"lag_ms" doc:"Time since then, in milliseconds."`
+	PausedBy *postrider.DeliveryID `json:"paused_by" nullable:"true" doc:"Id of the dead letter that pauses the key. Null: it is not paused."`
+}
+
+// Standing is how an endpoint has done in the long run, from one time on.
+type Standing struct {
+	Number   int64                    `json:"number" doc:"Number of the standing, from 1."`
+	Status   postrider.StandingStatus `json:"status" enum:"good,warned,disabled" doc:"good: attempts succeed. warned: it has failed for hours. disabled: it was disabled for its failures, until a person enables it."`
+	Reason   *string                  `json:"reason" enum:"failing,dead_letters,gone" doc:"Why the endpoint is not in good standing. Null: it is."`
+	Warnings int                      `json:"warnings" doc:"Number of warnings since the endpoint was last in good standing."`
+	Since    Time                     `json:"since" format:"date-time"`
+}

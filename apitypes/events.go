@@ -1,0 +1,67 @@
+package apitypes
+
+import (
+	"encoding/json"
+
+	"github.com/postrider/postrider"
+)
+
+// EventCreate is an event to publish.
+type EventCreate struct {
+	Account        string          `json:"account,omitempty" minLength:"1" doc:"Id or uid of the account. A key that is bound to an account may leave it out."`
+	Type           string          `json:"type" example:"order.created"`
+	Data           json.RawMessage `json:"data" doc:"Any JSON value. Its bytes are stored, signed and sent unchanged."`
+	IdempotencyKey string          `json:"idempotency_key,omitempty" minLength:"1" maxLength:"256" doc:"A repeat with the same key and content publishes nothing; the answer has the id of the first event."`
+	OrderingKey    string          `json:"ordering_key,omitempty" maxLength:"256" doc:"Events with the same key are numbered in the order in which they were accepted. Endpoints with order by_key receive them in this order."`
+	APIVersion     string          `json:"api_version,omitempty" maxLength:"64" doc:"Version of your own API that data follows."`
+
+	// Hops is the header Webhook-Hops of the webhook that caused the publish, or
+	// 0. It is sent as a header, and lets the server end loops of webhooks.
+	Hops int `json:"-"`
+}
+
+// EventBatch is a list of events to publish, all or none.
+type EventBatch struct {
+	Events []EventCreate `json:"events" nullable:"false" minItems:"1" maxItems:"1000"`
+}
+
+// Receipt says that an event is stored.
+type Receipt struct {
+	ID         postrider.EventID `json:"id" example:"evt_01h455vb4pex5vsknk084sn02q"`
+	Duplicate  bool              `json:"duplicate,omitempty" doc:"True: the event was published before, and this request published nothing."`
+	Deliveries *int              `json:"deliveries" doc:"Number of deliveries that were created. Null: a fan-out job creates them."`
+	FanOut     bool              `json:"fanout,omitempty" doc:"True: more than 256 endpoints match, and a fan-out job creates the deliveries."`
+}
+
+// BatchReceipt says that one event of a batch is stored.
+type BatchReceipt struct {
+	ID        postrider.EventID `json:"id"`
+	Duplicate bool              `json:"duplicate"`
+}
+
+// Event is a published event.
+type Event struct {
+	ID             postrider.EventID   `json:"id"`
+	Account        postrider.AccountID `json:"account"`
+	Type           string              `json:"type"`
+	APIVersion     *string             `json:"api_version"`
+	OrderingKey    *string             `json:"ordering_key"`
+	Sequence       *int64              `json:"sequence" doc:"Position among the account's events with the same ordering key, from 1. Null: it has no ordering key."`
+	IdempotencyKey *string             `json:"idempotency_key" doc:"Idempotency key of its publish. Null: it had none."`
+	Hops           int                 `json:"hops" doc:"Number of webhook senders that the event had passed before, from the header Webhook-Hops of its publish."`
+	CreatedAt      Time                `json:"created_at" format:"date-time"`
+	Data           json.RawMessage     `json:"data,omitempty" doc:"Data of the event. Lists leave it out, and so does every answer after the data was deleted."`
+}
+
+// EventReplay selects deliveries of an event to replay.
+type EventReplay struct {
+	Endpoint   string           `json:"endpoint,omitempty" minLength:"1" doc:"Replay to this endpoint alone."`
+	Status     postrider.Status `json:"status,omitempty" enum:"delivered,dead,cancelled,skipped" doc:"Replay only where the last delivery to an endpoint has this status."`
+	MadeBefore *Time            `json:"made_before,omitempty" format:"date-time" doc:"Only where the last delivery was made before this time; default: the time of the request."`
+}
+
+// EventReplays is what one request replayed.
+type EventReplays struct {
+	Data       []Delivery `json:"data" nullable:"false" doc:"The new deliveries."`
+	MadeBefore *Time      `json:"made_before" format:"date-time" doc:"Not null: there is more to replay. Repeat the request with this made_before."`
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/postrider/postrider/apitypes"
+)
+
+// flagsFor are flags that give each option of an endpoint a value. A boolean
+// option needs no row: its flag is its name.
+var flagsFor = map[string]string{
+	"retry": "--retry=seven-step", "timeout_ms": "--timeout=5s", "client_errors": "--client-errors=dead_letter", "concurrency": "--concurrency=3",
+	"expiry_ms": "--expiry=1h", "signature": "--signature=standard", "payload": "--payload=raw", "circuit": "--circuit=strict",
+	"rate": "--rate=100/1s", "order": "--order=by_key", "on_dead": "--on-dead=pause", "headers": "--header=X-Tenant=acme",
+	"auth": "--auth=bearer", "tls": "--no-tls", "max_redirects": "--max-redirects=1", "compression": "--compression=gzip",
+}
+
+// TestEveryOptionOfAnEndpointHasAFlag holds the command line to the shape of the
+// API: each field of a policy has a flag, the flag sets that field and no other,
+// and the details of an endpoint have a row for it.
+func TestEveryOptionOfAnEndpointHasAFlag(t *testing.T) {
+	t.Parallel()
+	shown := map[string]bool{}
+	for _, row := range detailsOf(apitypes.Endpoint{}) {
+		shown[row[0]] = true
+	}
+	for field := range reflect.TypeFor[apitypes.Policy]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		flag := flagsFor[name]
+		if field.Type == reflect.TypeFor[apitypes.Optional[bool]]() {
+			flag = "--" + strings.ReplaceAll(name, "_", "-")
+		}
+		var flags policyFlags
+		parser, err := kong.New(&flags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parser.Parse([]string{flag}); err != nil || flag == "" {
+			t.Errorf("%s: policyFlags has no flag %q: %v", name, flag, err)
+			continue
+		}
+		policy, err := flags.policy(terminal{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for other, value := range reflect.ValueOf(policy).Fields() {
+			if set := !value.IsZero(); set != (other.Name == field.Name) {
+				t.Errorf("%s: policyFlags.policy sets %s: %t", flag, other.Name, set)
+			}
+		}
+		if label := strings.ReplaceAll(strings.TrimSuffix(name, "_ms"), "_", " "); !shown[label] {
+			t.Errorf("%s: the details of an endpoint have no row %q", name, label)
+		}
+	}
+}

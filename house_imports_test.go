@@ -23,12 +23,13 @@ var houseImports = []struct{ folder, allowed, why string }{
 
 	{"internal/app", "~ ~/apitypes ~/internal github.com/alecthomas/kong go.yaml.in/yaml/v3 golang.org/x/sync", "the only one that knows all the others"},
 	{"internal/api", "~ ~/apitypes ~/signature ~/internal/store ~/internal/jsonx github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "REST in; what it calls of ingest is an interface of its own"},
+	{"internal/observe", "~", "knows no library of metrics: hooks bring theirs"},
 	{"internal/routing", "~ ~/internal/store", "who wants what: used by ingest and dispatch, and knows neither"},
 	{"internal/schedule", "~ ~/internal/store", "pure: a decision depends on its inputs alone"},
-	{"internal/ingest", "~ ~/internal/store ~/internal/routing ~/internal/schedule", "admits through an interface of its own, which dispatch has"},
-	{"internal/dispatch", "~ ~/internal/store ~/internal/routing ~/internal/schedule", "sends through an interface of its own, which egress has"},
+	{"internal/ingest", "~ ~/internal/store ~/internal/observe ~/internal/routing ~/internal/schedule", "admits through an interface of its own, which dispatch has"},
+	{"internal/dispatch", "~ ~/internal/store ~/internal/observe ~/internal/routing ~/internal/schedule", "sends through an interface of its own, which egress has"},
 	{"internal/egress", "~ ~/signature ~/internal/store ~/internal/jsonx code.dny.dev/ssrf golang.org/x/net/idna golang.org/x/net/proxy golang.org/x/oauth2", "the one door to the outside, so the one place that guards"},
-	{"internal/janitor", "~ ~/internal/store golang.org/x/sync", "works through store.Upkeep alone"},
+	{"internal/janitor", "~ ~/internal/store ~/internal/observe golang.org/x/sync", "works through store.Upkeep alone"},
 	{"internal/secrets", "~ ~/internal/store", "holds the encryption keys; a package that encrypts or decrypts is passed a vault"},
 	{"internal/jsonx", "~ github.com/go-json-experiment/json", "the experiment may change, so it has one home"},
 

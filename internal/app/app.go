@@ -41,6 +41,7 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 	"github.com/postrider/postrider/internal/ingest"
 	"github.com/postrider/postrider/internal/janitor"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
@@ -156,18 +157,20 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	})
 	a.clock = &clock{store: a.store, log: a.log}
 	a.ids = store.NewIDs(a.store.Clock().Wall, nil)
+	observer := observe.New(observe.Hooks{}, a.log) // metrics and notices are hooks here
 	a.table = routing.New(a.store, routing.Options{Log: a.log})
 	nodes, _ := opened.(store.Nodes) // a store of one process alone has none
-	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, store: a.store, log: a.log}, a.egress, dispatch.Options{
+	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, store: a.store, observer: observer, log: a.log}, a.egress, dispatch.Options{
 		Concurrency:     a.config.Concurrency,
 		HostConcurrency: a.config.HostConcurrency,
 		Drain:           a.config.DrainTimeout,
 		Cluster:         dispatch.Cluster{Nodes: nodes, PollOnly: a.config.PollOnly},
+		Observer:        observer,
 		Log:             a.log,
 	})
-	a.ingest = ingest.New(a.store, a.table, a.dispatcher, ingest.Options{IDs: a.ids, Clock: a.store.Clock(), Log: a.log})
+	a.ingest = ingest.New(a.store, a.table, a.dispatcher, ingest.Options{IDs: a.ids, Clock: a.store.Clock(), Observer: observer, Log: a.log})
 	a.janitor = janitor.New(a.store, janitor.Options{
-		KeysAge: a.config.IdempotencyTTL, Limits: a.config.standingLimits(), Log: a.log,
+		KeysAge: a.config.IdempotencyTTL, Limits: a.config.standingLimits(), Observer: observer, Log: a.log,
 	})
 	if err := a.clock.measure(ctx); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -16,8 +17,9 @@ import (
 type endpoints struct {
 	*routing.Table
 
-	store store.Store
-	log   *slog.Logger
+	store    store.Store
+	observer *observe.Observer
+	log      *slog.Logger
 }
 
 // Disable records that the endpoint lost its standing for the reason, and
@@ -50,6 +52,7 @@ func (e *endpoints) Disable(ctx context.Context, id postrider.EndpointID, reason
 		}
 		e.log.WarnContext(ctx, "endpoint standing changed",
 			"endpoint", id.String(), "status", string(s.Status), "reason", reason, "warnings", s.Warnings)
+		e.observer.HealthChanged(s)
 		return e.Refresh(ctx)
 	}
 	return fmt.Errorf("disable endpoint %s: it keeps changing: %w", id, postrider.ErrBusy)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -28,6 +29,7 @@ func (d *Dispatcher) attemptAll(ctx context.Context, delivery *schedule.Delivery
 // not the node.
 func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 	started := time.Now()
+	d.opts.Observer.AttemptStarted(delivery.Claimed)
 	defer func() {
 		if p := recover(); p != nil {
 			d.opts.Log.ErrorContext(ctx, "attempt panicked", "delivery", delivery.Claimed, "panic", p, "stack", string(debug.Stack()))
@@ -35,7 +37,9 @@ func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 				Outcome: postrider.OutcomeBroken, Error: "internal", StartedAt: d.queue.Clock().Wall(), Duration: time.Since(started),
 			}
 		}
-		d.post(schedule.Attempted{Delivery: delivery})
+		finished := observe.AttemptFinished{Delivery: delivery.Claimed, Attempt: delivery.Result}
+		d.post(schedule.Attempted{Delivery: delivery}) // from here on the delivery is the loop's
+		d.opts.Observer.AttemptFinished(finished)
 	}()
 	delivery.Result = d.sender.Send(bounded{ctx, started.Add(delivery.Timeout)}, delivery.Claimed, *delivery.To)
 }

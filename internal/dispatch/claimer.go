@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -29,10 +30,20 @@ func (d *Dispatcher) runClaimer(ctx context.Context) {
 				d.progress.failed(err)
 			}
 			d.post(schedule.Claimed{Claim: c, Got: got, Err: err, AskedAt: asked})
+			d.opts.Observer.Claimed(claimOf(c, got, time.Since(asked), err))
 		case <-d.done:
 			return
 		}
 	}
+}
+
+// claimOf returns what observers hear of a claim.
+func claimOf(c *store.Claim, got store.Claims, took time.Duration, err error) observe.Claimed {
+	claimed := observe.Claimed{Got: len(got.Items), Took: took, Err: err}
+	for _, w := range c.Wants {
+		claimed.Asked += w.N
+	}
+	return claimed
 }
 
 // runScanner looks at the whole queue now and then, which finds work that no input

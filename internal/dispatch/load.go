@@ -9,7 +9,7 @@ import (
 )
 
 // watchLoad tells the loop, four times a second, how long this process waits
-// for processors.
+// for processors, and observers how far it lags.
 func (d *Dispatcher) watchLoad(ctx context.Context) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -21,6 +21,7 @@ func (d *Dispatcher) watchLoad(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		d.opts.Observer.Lag(d.Lag())
 		if is := l.read(); is != was {
 			d.post(is)
 			was = is

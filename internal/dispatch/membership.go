@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -193,6 +194,7 @@ func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Memb
 	d.cluster.owned.Store(has)
 	d.cluster.others.Store(m.Nodes > 1)
 	d.post(schedule.Membership{Shards: m.Shards, Surplus: m.Surplus, Until: until, Circuits: known})
+	d.opts.Observer.Membership(observe.Membership{Nodes: m.Nodes, Shards: len(m.Shards), Surplus: m.Surplus})
 	if gained || d.cluster.reclaimed(m) {
 		signal(d.cluster.gained)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -57,10 +58,13 @@ func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) 
 	})
 	switch {
 	case err == nil:
+		d.post(schedule.Settled{Settlements: group, Results: results})
 		for i, s := range group {
 			logAttempt(ctx, d.opts.Log, s, results[i])
+			d.opts.Observer.Settled(observe.Settled{
+				Delivery: s.Claimed, Attempt: s.Attempt, Transition: s.Transition, Stale: results[i].Stale,
+			})
 		}
-		d.post(schedule.Settled{Settlements: group, Results: results})
 	case ctx.Err() != nil:
 	case len(group) > 1:
 		d.settleGroup(ctx, group[:len(group)/2])
@@ -96,6 +100,7 @@ func (d *Dispatcher) storeCircuit(ctx context.Context, change schedule.CircuitCh
 	switch {
 	case err == nil && change.Notable:
 		logCircuit(ctx, d.opts.Log, stored)
+		d.opts.Observer.CircuitChanged(stored)
 	case err == nil:
 	case !errors.Is(err, postrider.ErrConflict) && !errors.Is(err, postrider.ErrNotFound):
 		d.opts.Log.ErrorContext(ctx, "circuit not stored", "endpoint", circuit.Endpoint.String(), "error", err)

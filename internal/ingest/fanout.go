@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -102,14 +103,16 @@ func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool
 	batches := []store.Batch{{{Event: job.Event, Deliveries: chunk.Deliveries}}}
 	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
+	begun := time.Now()
 	err = in.dispatch.Admit(admissions(batches), func(g schedule.Grant) (c schedule.Committed, err error) {
-		lease(batches, g)
+		c.Started = make([]postrider.Claimed, 0, lease(batches, g))
 		if err := in.inbox.FanOut(commit, chunk); err != nil {
 			return c, err
 		}
 		in.addDeliveries(&c, &batches[0][0])
 		return c, nil
 	})
+	in.opts.Observer.Committed(observe.Committed{Deliveries: len(chunk.Deliveries), Took: time.Since(begun), Err: err})
 	if err != nil {
 		return false, err
 	}

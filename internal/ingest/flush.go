@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -31,7 +32,7 @@ const (
 // their callers.
 func (in *Ingest) flush(ctx context.Context, group []*publish) {
 	for len(group) > 0 {
-		n, err := in.commit(ctx, group)
+		n, committed, err := in.commit(ctx, group)
 		if err != nil && n > 1 && !errors.Is(err, postrider.ErrBusy) {
 			// One of them is more than the store can take: the others must not pay.
 			for _, p := range group[:n] {
@@ -46,35 +47,52 @@ func (in *Ingest) flush(ctx context.Context, group []*publish) {
 			}
 			p.done <- struct{}{}
 		}
+		committed.Err = err
+		in.opts.Observer.Committed(committed)
 		group = group[n:]
 	}
 }
 
 // commit matches and stores the first publishes of a group, under leases of the
-// dispatcher where deliveries may start at once. It returns how many publishes it
-// committed.
-func (in *Ingest) commit(ctx context.Context, group []*publish) (n int, err error) {
+// dispatcher where deliveries may start at once. It returns how many publishes it took, and
+// what observers hear of the commit.
+func (in *Ingest) commit(ctx context.Context, group []*publish) (n int, committed observe.Committed, err error) {
 	for range rematches {
 		batches, version, err := in.match(group)
 		if n = len(batches); err != nil && n == 0 {
-			return 1, err // behind others it is refused by the next commit
+			return 1, committed, err // behind others it is refused by the next commit
 		}
 		err = in.dispatch.Admit(admissions(batches), func(g schedule.Grant) (schedule.Committed, error) {
-			lease(batches, g)
+			c := schedule.Committed{Started: make([]postrider.Claimed, 0, lease(batches, g))}
+			begun := time.Now()
 			published, err := in.store(ctx, store.Publish{Version: version, Batches: batches})
+			committed = committedOf(batches, time.Since(begun))
 			if err != nil {
 				return schedule.Committed{}, err
 			}
-			return in.respond(group[:n], batches, published), nil
+			in.respond(&c, group[:n], batches, published)
+			return c, nil
 		})
 		if !errors.Is(err, store.ErrMoved) {
-			return n, err
+			return n, committed, err
 		}
 		if err := in.table.Refresh(ctx); err != nil {
-			return n, err
+			return n, committed, err
 		}
 	}
-	return n, fmt.Errorf("subscriptions moved %d times: %w", rematches, postrider.ErrBusy)
+	return n, committed, fmt.Errorf("subscriptions moved %d times: %w", rematches, postrider.ErrBusy)
+}
+
+// committedOf returns what observers hear of a commit.
+func committedOf(batches []store.Batch, took time.Duration) observe.Committed {
+	c := observe.Committed{Took: took}
+	for _, batch := range batches {
+		c.Events += len(batch)
+		for i := range batch {
+			c.Deliveries += len(batch[i].Deliveries)
+		}
+	}
+	return c
 }
 
 // store commits in time, or the store is busy.
@@ -212,7 +230,12 @@ func admissible(batches []store.Batch) iter.Seq[*store.NewDelivery] {
 }
 
 // admissions returns what to ask the dispatcher.
-func admissions(batches []store.Batch) (ask []schedule.Admission) {
+func admissions(batches []store.Batch) []schedule.Admission {
+	n := 0
+	for range admissible(batches) {
+		n++
+	}
+	ask := make([]schedule.Admission, 0, n)
 	for d := range admissible(batches) {
 		ask = append(ask, schedule.Admission{Endpoint: d.Endpoint, Lane: d.Lane})
 	}
@@ -220,20 +243,22 @@ func admissions(batches []store.Batch) (ask []schedule.Admission) {
 }
 
 // lease gives the leases that the dispatcher granted to the deliveries, which are
-// committed under them.
-func lease(batches []store.Batch, g schedule.Grant) {
+// committed under them, and returns how many there are.
+func lease(batches []store.Batch, g schedule.Grant) (leased int) {
 	i := 0
 	for d := range admissible(batches) {
 		if d.Lease = g.Lease(i); d.Lease > 0 {
 			d.Token = g.Token
+			leased++
 		}
 		i++
 	}
+	return leased
 }
 
-// respond sets the results of the publishes of a group, and returns which
-// deliveries start and which wait. Those of duplicates are neither.
-func (in *Ingest) respond(group []*publish, batches []store.Batch, published []store.Published) (c schedule.Committed) {
+// respond sets the results of the publishes of a group, and adds their deliveries
+// to those that start or wait. Those of duplicates do neither.
+func (in *Ingest) respond(c *schedule.Committed, group []*publish, batches []store.Batch, published []store.Published) {
 	for i, p := range group {
 		stored := published[i]
 		if stored.Events == nil {
@@ -249,10 +274,9 @@ func (in *Ingest) respond(group []*publish, batches []store.Batch, published []s
 			}
 			e.Event.Sequence = stored.Events[j].Sequence
 			p.receipts[j] = in.receipt(e)
-			in.addDeliveries(&c, e)
+			in.addDeliveries(c, e)
 		}
 	}
-	return c
 }
 
 func (in *Ingest) receipt(e *store.NewEvent) postrider.Receipt {

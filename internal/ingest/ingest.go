@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
@@ -52,15 +53,16 @@ type Dispatcher interface {
 
 // Options tunes an [Ingest]. The zero value is the production default.
 type Options struct {
-	MaxWaiting      int           // events that wait for a commit before publishes are refused; default 20,000
-	MaxWaitingBytes int           // likewise, of data; default 64 MiB
-	MaxLag          time.Duration // of the dispatcher, before publishes are refused; default 10 s
-	FanOutAbove     int           // an event with more matches gets a fan-out job; default 256
-	FanOutChunk     int           // endpoints a commit of a fan-out job; default 1,000
-	FanOutPoll      time.Duration // between two looks for fan-out jobs of others; default 1 s
-	IDs             *store.IDs    // default: the time of this machine
-	Clock           *store.Clock  // the store's; default: the time of this machine
-	Log             *slog.Logger  // default: discard
+	MaxWaiting      int               // events that wait for a commit before publishes are refused; default 20,000
+	MaxWaitingBytes int               // likewise, of data; default 64 MiB
+	MaxLag          time.Duration     // of the dispatcher, before publishes are refused; default 10 s
+	FanOutAbove     int               // an event with more matches gets a fan-out job; default 256
+	FanOutChunk     int               // endpoints a commit of a fan-out job; default 1,000
+	FanOutPoll      time.Duration     // between two looks for fan-out jobs of others; default 1 s
+	IDs             *store.IDs        // default: the time of this machine
+	Clock           *store.Clock      // the store's; default: the time of this machine
+	Observer        *observe.Observer // default: nobody observes
+	Log             *slog.Logger      // default: discard
 }
 
 func (o Options) withDefaults() Options {
@@ -144,6 +146,28 @@ func (in *Ingest) PublishTo(ctx context.Context, e postrider.Event, endpoint pos
 }
 
 func (in *Ingest) publish(ctx context.Context, p *publish) ([]postrider.Receipt, error) {
+	receipts, err := in.wait(ctx, p)
+	if err != nil {
+		in.opts.Observer.Refused(observe.Refused{Events: len(p.events), Err: err})
+		return nil, err
+	}
+	in.opts.Observer.Accepted(acceptedOf(receipts, p.bytes))
+	return receipts, nil
+}
+
+// acceptedOf returns what observers hear of a publish.
+func acceptedOf(receipts []postrider.Receipt, bytes int) observe.Accepted {
+	a := observe.Accepted{Events: len(receipts), Bytes: bytes}
+	for i := range receipts {
+		if receipts[i].Duplicate {
+			a.Duplicates++
+		}
+	}
+	return a
+}
+
+// wait enqueues a publish and waits until its group is committed.
+func (in *Ingest) wait(ctx context.Context, p *publish) ([]postrider.Receipt, error) {
 	p.done = in.idle.Get().(chan struct{}) //nolint:errcheck // nothing else is in the pool
 	for i := range p.events {
 		p.bytes += len(p.events[i].Data)

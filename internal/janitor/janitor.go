@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -38,9 +39,7 @@ type Options struct {
 	// Limits are the bounds of a good standing; nil: the default ones.
 	Limits *postrider.StandingLimits
 
-	// OnStanding hears of each standing that this janitor recorded, once; not at
-	// all if the process ends in between. Default: nobody does.
-	OnStanding func(context.Context, postrider.Standing)
+	Observer *observe.Observer // default: nobody observes
 }
 
 func (o Options) withDefaults() Options {
@@ -52,9 +51,6 @@ func (o Options) withDefaults() Options {
 		o.Limits = &limits
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	if o.OnStanding == nil {
-		o.OnStanding = func(context.Context, postrider.Standing) {}
-	}
 	return o
 }
 
@@ -132,9 +128,13 @@ func (j *Janitor) chores() []chore {
 // the next after a breath, which leaves the store to others in between.
 func (j *Janitor) repeat(ctx context.Context, c chore) {
 	const breath, firstRetry = 10 * time.Millisecond, time.Second
+	begun := time.Now()
 	for retry := firstRetry; ; {
 		wait := j.opts.Every
 		more, err := c.do(ctx)
+		if !more && ctx.Err() == nil {
+			j.opts.Observer.ChoreDone(observe.ChoreDone{Name: c.name, Took: time.Since(begun), Err: err})
+		}
 		switch {
 		case err != nil && ctx.Err() == nil:
 			j.opts.Log.WarnContext(ctx, "chore failed", "chore", c.name, "error", err, "retry_in", retry.String())
@@ -146,6 +146,9 @@ func (j *Janitor) repeat(ctx context.Context, c chore) {
 		}
 		if !sleep(ctx, wait, c.now) {
 			return
+		}
+		if !more {
+			begun = time.Now()
 		}
 	}
 }

@@ -58,6 +58,6 @@ func (j *judge) record(ctx context.Context, s postrider.Standing) error {
 	}
 	j.opts.Log.Log(ctx, level, "endpoint standing changed",
 		"endpoint", s.Endpoint.String(), "status", string(s.Status), "reason", s.Reason, "warnings", s.Warnings)
-	j.opts.OnStanding(ctx, s)
+	j.opts.Observer.HealthChanged(s)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/janitor"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
 )
@@ -29,9 +31,10 @@ type world struct {
 	account postrider.AccountID
 	start   time.Time
 
-	mu    sync.Mutex
-	heard []string // by all janitors, each with the time since the start
-	log   bytes.Buffer
+	mu     sync.Mutex
+	heard  []string // by all janitors, each with the time since the start
+	chores []observe.ChoreDone
+	log    bytes.Buffer
 }
 
 func newWorld(t *testing.T) *world {
@@ -107,7 +110,7 @@ func (w *world) work(janitors int, d time.Duration, upkeep store.Upkeep) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), d)
 	defer cancel()
-	opts := janitor.Options{Chunk: 2, Log: slog.New(slog.NewTextHandler(&w.log, nil)), OnStanding: w.hear}
+	opts := janitor.Options{Chunk: 2, Log: slog.New(slog.NewTextHandler(&w.log, nil)), Observer: observe.New(observe.Hooks{HealthChanged: w.hear, ChoreDone: w.done}, slog.New(slog.DiscardHandler))}
 	var all sync.WaitGroup
 	for range janitors {
 		all.Go(func() {
@@ -119,7 +122,13 @@ func (w *world) work(janitors int, d time.Duration, upkeep store.Upkeep) {
 	all.Wait()
 }
 
-func (w *world) hear(_ context.Context, s postrider.Standing) {
+func (w *world) done(c observe.ChoreDone) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.chores = append(w.chores, c)
+}
+
+func (w *world) hear(s postrider.Standing) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heard = append(w.heard, fmt.Sprintf("%v %s %s %d", time.Since(w.start), s.Status, s.Reason, s.Warnings))
@@ -217,6 +226,9 @@ func TestOfTwoJanitorsOneRecordsAChange(t *testing.T) {
 		}
 		if len(w.heard) != 2*len(endpoints) {
 			t.Errorf("heard %d changes of %d endpoints, want two of each: %q", len(w.heard), len(endpoints), w.heard)
+		}
+		if !slices.ContainsFunc(w.chores, func(c observe.ChoreDone) bool { return c.Name == "judge endpoints" && c.Err == nil }) {
+			t.Errorf("%d rounds of chores were heard of, want some of \"judge endpoints\"", len(w.chores))
 		}
 	})
 }

@@ -1,0 +1,63 @@
+package dispatch_test
+
+import (
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/dispatch"
+	"github.com/postrider/postrider/internal/observe"
+)
+
+func TestObserversHearWhatTheDispatcherDoes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		heard := map[string]int{}
+		hear := func(name string, n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard[name] += n
+		}
+		hooks := observe.Hooks{
+			Claimed:         func(c observe.Claimed) { hear("claimed", c.Got) },
+			AttemptStarted:  func(postrider.Claimed) { hear("started", 1) },
+			AttemptFinished: func(a observe.AttemptFinished) { hear("finished "+string(a.Attempt.Outcome), 1) },
+			Settled: func(s observe.Settled) {
+				hear("settled "+string(s.Transition.To), 1)
+				panic("a hook")
+			},
+			DeadLetter:     func(s observe.Settled) { hear("dead "+s.Transition.Reason, 1) },
+			CircuitChanged: func(c postrider.Circuit) { hear("circuit "+string(c.Status), 1) },
+			Lag:            func(lag time.Duration) { hear("lag", int(lag)) },
+			Membership:     func(m observe.Membership) { hear("shards", m.Shards) },
+		}
+		observer := observe.New(hooks, slog.New(slog.DiscardHandler))
+		r := newRig(t)
+		r.respond = func(postrider.Claimed) postrider.Attempt { return rejected() }
+		n := r.node(1, dispatch.Options{Observer: observer})
+		id := r.endpoint(func(p *postrider.Policy) {
+			p.Retry = postrider.RetryPolicy{Delays: []time.Duration{0}}
+			p.Circuit = postrider.CircuitPolicy{Failures: 5, Cooldown: time.Hour, MaxCooldown: time.Hour}
+		})
+		time.Sleep(time.Second)
+		r.publish(id, 5, true)
+		time.Sleep(time.Second)
+		if err := n.stop(); err != nil {
+			t.Error(err)
+		}
+		for what, want := range map[string]int{
+			"claimed": 5, "started": 5, "finished rejected": 5, "settled dead": 5, "dead exhausted": 5, "circuit open": 1, "lag": 0,
+		} {
+			if got, is := heard[what]; got != want || !is {
+				t.Errorf("%s: %d, want %d", what, got, want)
+			}
+		}
+		if heard["shards"] == 0 || observer.Panics() != 5 {
+			t.Errorf("membership: %d shards; %d panics, want some and 5", heard["shards"], observer.Panics())
+		}
+	})
+}

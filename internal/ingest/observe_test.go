@@ -1,0 +1,40 @@
+package ingest_test
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/ingest"
+	"github.com/postrider/postrider/internal/observe"
+)
+
+func TestObserversHearWhatIngestDoes(t *testing.T) {
+	t.Parallel()
+	accepted, refused, committed := make(chan observe.Accepted, 1), make(chan observe.Refused, 1), make(chan observe.Committed, 1)
+	r := newRig(t, ingest.Options{Observer: observe.New(observe.Hooks{
+		Accepted:  func(a observe.Accepted) { accepted <- a },
+		Refused:   func(r observe.Refused) { refused <- r },
+		Committed: func(c observe.Committed) { committed <- c },
+	}, slog.New(slog.DiscardHandler))})
+	r.endpoints(2, postrider.EndpointEnabled)
+	if err := r.table.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stop := r.run()
+	r.publish(r.event("", `1`), r.event("", `22`))
+	if a := <-accepted; a != (observe.Accepted{Events: 2, Bytes: 3}) {
+		t.Errorf("accepted %+v, want 2 events of 3 bytes", a)
+	}
+	if c := <-committed; c.Events != 2 || c.Deliveries != 4 || c.Err != nil || c.Took <= 0 {
+		t.Errorf("committed %+v, want 2 events with 4 deliveries", c)
+	}
+	stop()
+	if _, err := r.in.Publish(t.Context(), []postrider.Event{r.event("", `1`)}); !errors.Is(err, postrider.ErrBusy) {
+		t.Errorf("published after the end: %v", err)
+	}
+	if got := <-refused; got.Events != 1 || !errors.Is(got.Err, postrider.ErrBusy) {
+		t.Errorf("refused %+v, want one event", got)
+	}
+}

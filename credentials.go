@@ -8,61 +8,62 @@ import (
 	"strings"
 )
 
-// Header is a header that an endpoint's owner wants on every request.
+// Header is a header that every request to an endpoint carries, by the choice of
+// the endpoint's owner.
 type Header struct {
 	Name   string
-	Value  string // empty where Secret: it is in the [Credentials]
+	Value  string // empty if Secret: the [Credentials] have it
 	Secret bool
 }
 
-// Auth is how requests authenticate towards an endpoint. What of it is secret
-// is in the [Credentials].
+// Auth is how requests authenticate to an endpoint. Passwords, tokens and keys are
+// in the [Credentials].
 type Auth struct {
 	Kind     AuthKind
 	User     string   // AuthBasic
-	Header   string   // AuthAPIKey: the header that the key goes into
-	TokenURL string   // AuthOAuth2, like the rest
-	ClientID string   //
-	Scopes   []string // may be none
-	Audience string   // may be empty
+	Header   string   // AuthAPIKey: name of the header that carries the key
+	TokenURL string   // AuthOAuth2: where access tokens are requested
+	ClientID string   // AuthOAuth2
+	Scopes   []string // AuthOAuth2; may be empty
+	Audience string   // AuthOAuth2; may be empty
 }
 
-// AuthKind names a way to authenticate.
+// AuthKind is a method of authentication.
 type AuthKind string
 
-// The ways to authenticate.
+// The methods of authentication.
 const (
 	AuthNone   AuthKind = "none"
 	AuthBasic  AuthKind = "basic"
 	AuthBearer AuthKind = "bearer"
 	AuthAPIKey AuthKind = "api_key"
-	AuthOAuth2 AuthKind = "oauth2" // client credentials, RFC 6749, 4.4
+	AuthOAuth2 AuthKind = "oauth2" // client credentials grant, RFC 6749, 4.4
 )
 
-// AuthKinds lists every way to authenticate.
+// AuthKinds lists every method of authentication.
 var AuthKinds = []AuthKind{AuthNone, AuthBasic, AuthBearer, AuthAPIKey, AuthOAuth2}
 
-// TLS is what an endpoint's connections have of their own. Both are PEM.
+// TLS is the TLS settings of an endpoint's connections. Both are PEM.
 type TLS struct {
-	Certificate string // shown to the receiver, the leaf first; its key is in the [Credentials]
-	Authorities string // whom the receiver's certificate must come from, instead of the system's
+	Certificate string // client certificate, the leaf first; its key is in the [Credentials]; empty: none
+	Authorities string // authorities that the receiver's certificate must chain to; empty: those of the system
 }
 
-// Credentials are the parts of a policy that nobody is shown again. They are
-// at rest only encrypted.
+// Credentials are the secret values of a policy. They are stored encrypted, and
+// the API never returns them.
 type Credentials struct {
-	Headers map[string]string // values of the headers that are Secret, by their name in the policy
+	Headers map[string]string // values of the headers that are Secret, by name
 	Auth    string            // password, token, key or client secret
 	TLSKey  string            // PEM
 }
 
-// LogValue keeps the credentials out of every log.
+// LogValue logs no value.
 func (Credentials) LogValue() slog.Value { return slog.StringValue("credentials") }
 
-// Format keeps the credentials out of every text, whatever the verb.
+// Format prints no value, whatever the verb.
 func (Credentials) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "credentials") }
 
-// The bounds of an endpoint's own headers.
+// The limits of an endpoint's own headers.
 const (
 	maxHeaders     = 32
 	maxHeaderBytes = 8 << 10
@@ -70,7 +71,8 @@ const (
 	tooManyHeaders = "must be at most 32 of 8 KiB together"
 )
 
-// checkHeaders returns every fault of an endpoint's headers, joined.
+// checkHeaders returns an [InvalidError] for each fault of an endpoint's headers,
+// joined.
 func checkHeaders(list []Header) error {
 	var faults faults
 	if len(list) > maxHeaders {
@@ -91,25 +93,26 @@ func checkHeaders(list []Header) error {
 	return faults.joined()
 }
 
-// reservedHeaders say what a request is or where it goes: one of a tenant's own
-// would make receivers, and proxies on the way, read another request.
+// reservedHeaders frame or route a request. A customer who could set one could make
+// a receiver or a proxy read a different request.
 var reservedHeaders = []string{
 	"host", "content-length", "content-type", "content-encoding", "transfer-encoding", "te", "trailer", "connection",
 	"keep-alive", "upgrade", "expect", "cookie", "authorization", "user-agent", "via", "forwarded", "date",
 }
 
-// reservedPrefixes begin the names that are ours or an intermediary's.
+// reservedPrefixes begin the names of headers that Postrider or a proxy sets.
 var reservedPrefixes = []string{"webhook-", "svix-", "proxy-", "sec-", "x-forwarded-", "x-webhook-", "http2-"}
 
-// reservedSignatures are what our schemes write.
+// reservedSignatures are the headers of the signature schemes.
 var reservedSignatures = []string{
 	"stripe-signature", "x-hub-signature", "x-hub-signature-256", "x-shopify-hmac-sha256", "x-slack-signature",
 	"x-slack-request-timestamp", "x-idempotency-key", "x-event-id", "x-github-event", "x-github-delivery", "x-shopify-topic",
 	"x-shopify-webhook-id", "x-shopify-event-id", "x-shopify-triggered-at",
 }
 
-// CheckHeaderName returns an [InvalidError] for the field unless name is a
-// token (RFC 9110, 5.6.2) of at most 128 bytes that a tenant may set.
+// CheckHeaderName returns an [InvalidError] for the field unless a customer may set
+// a header of that name: it is a token (RFC 9110, 5.6.2) of at most 128 bytes and
+// is not reserved.
 func CheckHeaderName(field, name string) error {
 	lower := strings.ToLower(name)
 	reserved := slices.Contains(reservedHeaders, lower) || slices.Contains(reservedSignatures, lower) ||
@@ -123,8 +126,8 @@ func CheckHeaderName(field, name string) error {
 	return nil
 }
 
-// isToken takes of the token's alphabet what every server takes, which leaves
-// out the underscore: some read it as a hyphen.
+// isToken reports whether every server accepts the name. It allows fewer
+// characters than a token may have: some servers read an underscore as a hyphen.
 func isToken(name string) bool {
 	strange := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-'
@@ -142,8 +145,8 @@ func CheckHeaderValue(field, value string) error {
 	return nil
 }
 
-// check returns every fault of the authentication, joined. Its token URL is
-// judged by whoever judges URLs.
+// check returns an [InvalidError] for each fault of the authentication, joined. It
+// does not check the token URL: the egress guard does.
 func (a Auth) check() error {
 	var faults faults
 	only := func(set bool, field string, kinds ...AuthKind) {

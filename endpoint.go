@@ -6,34 +6,44 @@ import (
 	"time"
 )
 
-// Endpoint is where to send: a URL, who subscribed to what, and how to treat
-// it.
+// Endpoint is a URL that gets an account's events: those whose type one of its
+// patterns matches. Its policy says how they are sent. The API creates and changes
+// it; the janitor and the dispatcher change its status.
 type Endpoint struct {
 	ID           EndpointID
 	Account      AccountID
 	UID          string // the platform's own name, unique in the account; may be empty
 	URL          string
 	Description  string
-	EventTypes   []Pattern // any that matches subscribes
+	EventTypes   []Pattern // at least one; an event needs to match only one of them
 	Status       EndpointStatus
-	StatusReason string // why it is paused or disabled; empty when a person did not say
+	StatusReason string // why it is paused or disabled; empty: the person gave no reason
 	Policy       Policy
 	Credentials  []byte    // [Credentials], encrypted; nil: none
-	VerifiedAt   time.Time // when its owner proved to want events at this URL; zero: never
-	Revision     int64     // counts changes, from 1
+	VerifiedAt   time.Time // when its owner confirmed this URL by a handshake; zero: never, or the URL has changed since
+	Revision     int64     // number of changes, from 1; the API's ETag
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 }
 
-// EndpointStatus is whether an endpoint is sent to.
+// EndpointStatus says whether an endpoint gets requests.
 type EndpointStatus string
 
 // The statuses of an endpoint.
 const (
-	EndpointEnabled  EndpointStatus = "enabled"
-	EndpointPaused   EndpointStatus = "paused"   // new deliveries queue and wait
-	EndpointDisabled EndpointStatus = "disabled" // what is queued waits; new events are skipped
-	EndpointDeleted  EndpointStatus = "deleted"  // what is queued is cancelled
+	// EndpointEnabled: requests are sent. An endpoint is created so; enabling or
+	// resuming it restores the status.
+	EndpointEnabled EndpointStatus = "enabled"
+	// EndpointPaused: a person paused it. No request is sent. New events still
+	// create deliveries, which wait until it is resumed.
+	EndpointPaused EndpointStatus = "paused"
+	// EndpointDisabled: a person disabled it, it responded 410, or it failed for too
+	// long. No request is sent. Pending deliveries wait until it is enabled; new
+	// events are skipped for it.
+	EndpointDisabled EndpointStatus = "disabled"
+	// EndpointDeleted: a person deleted it, or its account. Pending deliveries are
+	// cancelled. Final.
+	EndpointDeleted EndpointStatus = "deleted"
 )
 
 // Subscribes reports whether one of the endpoint's patterns selects the type.
@@ -41,7 +51,7 @@ func (e Endpoint) Subscribes(eventType string) bool {
 	return slices.ContainsFunc(e.EventTypes, func(p Pattern) bool { return p.Matches(eventType) })
 }
 
-// LogValue makes a log line name the endpoint; its URL may hold a secret.
+// LogValue logs the id and the status. The URL may hold a secret.
 func (e Endpoint) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("id", e.ID.String()), slog.String("status", string(e.Status)))
 }

@@ -1,12 +1,12 @@
 package postrider
 
-// Failure is the class of what went wrong with an attempt. [Attempt].Error
-// begins with one; what stands after a colon is a detail of it.
+// Failure classifies why an attempt failed. [Attempt].Error begins with one; a
+// detail may follow after a colon. docs/operate/endpoints.md says what each means.
 type Failure string
 
-// The failures. Each says what the owner of an endpoint may know: none has an
-// address, and what the guard refuses is [FailureForbidden], whatever the
-// reason.
+// The failures. The owner of an endpoint may see them, so none reveals the network
+// of the platform: no address, and [FailureForbidden] for everything that the
+// egress guard refuses, whatever its reason.
 const (
 	FailureForbidden      Failure = "target_forbidden"
 	FailureDNSNotFound    Failure = "dns_not_found"
@@ -42,7 +42,7 @@ const (
 	FailureNodeDied       Failure = "node_died"
 )
 
-// Failures lists every failure there is.
+// Failures lists every failure.
 var Failures = []Failure{
 	FailureForbidden,
 	FailureDNSNotFound, FailureDNSTimeout, FailureDNS,

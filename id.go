@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// ID is a UUIDv7 whose type says what it names. Outside, it is TypeID text: a
+// ID is a UUIDv7 with a Go type for each kind of object. Its text is a TypeID: a
 // prefix, an underscore and 26 characters of Crockford's base32, for instance
-// evt_01h455vb4pex5vsknk084sn02q (github.com/jetify-com/typeid, spec 0.3).
-// Ids of one type order by the time they were made. The zero ID names nothing.
+// evt_01h455vb4pex5vsknk084sn02q (github.com/jetify-com/typeid, spec 0.3). Ids of
+// one type sort by the time they were made. The zero ID means that there is none.
 type ID[K kind] [16]byte
 
 type kind interface{ prefix() string }
@@ -34,8 +34,8 @@ func (secretKind) prefix() string   { return "sec" }
 func (keyKind) prefix() string      { return "key" }
 func (replayKind) prefix() string   { return "rpl" }
 
-// The ids of the domain's nouns. Each has its own type, so that one cannot be
-// passed for another.
+// The ids of the domain's objects. Each kind has its own type, so that the compiler
+// refuses an id of another kind.
 type (
 	AccountID  = ID[accountKind]
 	EventID    = ID[eventKind]
@@ -46,8 +46,8 @@ type (
 	ReplayID   = ID[replayKind]
 )
 
-// MakeID returns the UUIDv7 (RFC 9562, 5.7) of the instant at, filled with the
-// 74 low bits of random. Instants before 1970 are taken as 1970.
+// MakeID returns the UUIDv7 (RFC 9562, 5.7) of the time at, with the 74 low bits of
+// random. A time before 1970 counts as 1970.
 func MakeID[I ~[16]byte](at time.Time, random [10]byte) I {
 	var id [16]byte
 	binary.BigEndian.PutUint64(id[:8], uint64(max(at.UnixMilli(), 0))<<16)
@@ -78,7 +78,7 @@ func (id ID[K]) String() string {
 	return string(appendBase32(text, id))
 }
 
-// IsZero reports whether the id names nothing.
+// IsZero reports whether there is no id.
 func (id ID[K]) IsZero() bool { return id == ID[K]{} }
 
 // Time returns the instant the id was made, to the millisecond, in UTC.

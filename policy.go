@@ -7,60 +7,61 @@ import (
 	"time"
 )
 
-// Policy is how an endpoint wants to be treated. [DefaultPolicy] has the
-// defaults; a stored policy has every field set.
+// Policy is the settings of an endpoint. The API sets it, with the values of
+// [DefaultPolicy] for what its caller leaves out; a stored policy has every field
+// set.
 type Policy struct {
 	Retry        RetryPolicy
-	Timeout      time.Duration // of a whole attempt, DNS to last body byte; 1 to 30 s
+	Timeout      time.Duration // of a whole attempt, from the DNS lookup to the last byte of the response; 1 to 30 s
 	ClientErrors ClientErrors
 	Concurrency  int           // attempts in flight at once; 1 to 1,000
-	Expiry       time.Duration // a delivery pending for longer is a dead letter; 1 minute to 90 days
-	Signatures   []Signature   // every one of them is on every request
+	Expiry       time.Duration // a delivery that is pending for longer becomes a dead letter; 1 minute to 90 days
+	Signatures   []Signature   // every request carries all of them; 1 to 16
 	Payload      Payload
 
 	AdaptiveTimeout bool // Timeout is shortened while the endpoint keeps timing out; see [AdaptiveTimeout]
 	Circuit         CircuitPolicy
 	Rate            Rate
 	Order           Order
-	OnDead          OnDead // what a dead letter does to its ordering key
+	OnDead          OnDead
 
-	Headers      []Header // sent besides our own
+	Headers      []Header // sent besides Postrider's own; at most 32
 	Auth         Auth
 	TLS          TLS
-	MaxRedirects int // hops that an attempt follows; 0 to 3
+	MaxRedirects int // redirects that an attempt follows; 0 to 3
 	Compression  Compression
 }
 
-// Order says in which order events reach an endpoint.
+// Order is the order in which an endpoint gets its events.
 type Order string
 
 // The orders.
 const (
-	OrderNone  Order = "none"   // as they are ready
-	OrderByKey Order = "by_key" // those of one ordering key by their sequence, one at a time
+	OrderNone  Order = "none"   // in no order, and several at a time
+	OrderByKey Order = "by_key" // the events of one ordering key in their sequence, one at a time
 )
 
-// OnDead says what becomes of an ordering key when one of its deliveries ends
-// as a dead letter.
+// OnDead says what happens to an ordering key when one of its deliveries dies.
+// It counts only with [OrderByKey].
 type OnDead string
 
-// The two ways to go on.
+// The values of OnDead.
 const (
-	SkipDead    OnDead = "skip"  // the next goes
-	PauseOnDead OnDead = "pause" // the key waits until the dead letter is replayed or discarded
+	SkipDead    OnDead = "skip"  // the next event of the key is sent
+	PauseOnDead OnDead = "pause" // the key waits until a person replays or discards the dead letter
 )
 
-// ClientErrors says what a 4xx answer does to a delivery.
+// ClientErrors says what a response with a 4xx status does to a delivery.
 type ClientErrors string
 
-// The two ways to take a client error. 408, 409, 425 and 429 are always
-// retried, and 410 never is.
+// The values of ClientErrors. 408, 409, 425 and 429 are always retried; 410 never
+// is.
 const (
-	RetryClientErrors      ClientErrors = "retry"
-	DeadLetterClientErrors ClientErrors = "dead_letter"
+	RetryClientErrors      ClientErrors = "retry"       // the delivery is retried
+	DeadLetterClientErrors ClientErrors = "dead_letter" // the delivery is dead at once
 )
 
-// Compression says how the body of a request is encoded on its way.
+// Compression is the content encoding of a request's body.
 type Compression string
 
 // The compressions. Signatures are over the body before it is compressed.
@@ -69,16 +70,17 @@ const (
 	CompressionGzip Compression = "gzip"
 )
 
-// Payload says what the body of a request is.
+// Payload is the form of a request's body.
 type Payload string
 
 // The payloads.
 const (
 	PayloadEnvelope Payload = "envelope" // {"id","type","api_version","timestamp","data"}
-	PayloadRaw      Payload = "raw"      // the event's data alone
+	PayloadRaw      Payload = "raw"      // the event's data, and nothing else
 )
 
-// DefaultPolicy returns the policy of an endpoint that asked for nothing.
+// DefaultPolicy returns the policy of an endpoint that was created without
+// settings.
 func DefaultPolicy() Policy {
 	return Policy{
 		Retry:        RetryPolicy{Preset: "default"},
@@ -96,8 +98,8 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Check returns every fault of the policy, joined, each an [InvalidError] that
-// names its field as the API does.
+// Check returns an [InvalidError] for each field that is not valid, joined. They
+// name the fields as the API does.
 func (p Policy) Check() error {
 	var faults faults
 	faults.join(p.Retry.Check())
@@ -125,7 +127,7 @@ func (p Policy) Check() error {
 	return faults.joined()
 }
 
-// checkNames refuses headers that two parts of the policy would set.
+// checkNames returns an error for each header that two settings would both set.
 func (p Policy) checkNames() error {
 	var faults faults
 	taken := func(name string) bool {

@@ -2,7 +2,7 @@ package postrider
 
 import "time"
 
-// Rate is how many attempts may start in a span of time. The zero Rate is
+// Rate is a rate limit: Attempts may start in the time Per. The zero Rate is
 // unlimited.
 type Rate struct {
 	Attempts int           // 1 to 100,000
@@ -21,16 +21,16 @@ func (r Rate) burst() int {
 	return max(1, r.Attempts/10)
 }
 
-// Bucket is a token bucket that holds an endpoint to its [Rate]: it starts with
-// the rate's burst of tokens, an attempt takes one, and one comes back each
-// interval. It is kept as one instant, so that it is cheap to store (this is
-// the generic cell rate algorithm, ITU-T I.371). The zero Bucket is full.
+// Bucket is the token bucket of an endpoint with a [Rate]. It holds at most the
+// rate's burst of tokens. An attempt takes a token; one is added each interval.
+// Its state is a single time, which is cheap to store (the generic cell rate
+// algorithm, ITU-T I.371). The zero Bucket is full.
 type Bucket struct {
-	FullAt time.Time // when no token is missing any more
+	FullAt time.Time // when the bucket will be full, if no attempt starts
 }
 
-// ReadyAt returns when the next attempt may start: a time that is not after now
-// where it may at once.
+// ReadyAt returns the earliest start of the next attempt. If that is not after
+// now, the attempt may start now.
 func (b Bucket) ReadyAt(r Rate) time.Time {
 	return b.FullAt.Add(-time.Duration(r.burst()-1) * r.Interval())
 }
@@ -48,8 +48,9 @@ func (r Rate) Empty(now time.Time) Bucket {
 	return Bucket{FullAt: now.Add(time.Duration(r.burst()) * r.Interval())}
 }
 
-// Restore returns the bucket that was stored with the instant fullAt. It lacks
-// at most all tokens, whatever the rate was when it was stored.
+// Restore returns the bucket that was stored as fullAt. If the rate has changed
+// since, the bucket may seem to lack more tokens than it can hold; it is empty
+// then.
 func (r Rate) Restore(fullAt, now time.Time) Bucket {
 	if empty := r.Empty(now); fullAt.After(empty.FullAt) {
 		return empty

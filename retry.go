@@ -11,11 +11,13 @@ import (
 	"time"
 )
 
-// RetryPolicy says how often a delivery is tried and how long it waits before
-// each attempt. It has one of three forms: the name of a preset; a list with
-// one delay per attempt, the first one included; or Base, Factor, Cap and
-// MaxAttempts, where the first attempt goes at once and the n-th retry waits
-// Base·Factorⁿ⁻¹, at most Cap.
+// RetryPolicy is the number of attempts of a delivery and the wait before each. It
+// has one of three forms:
+//
+//   - Preset, the name of a preset;
+//   - Delays, with one delay for each attempt, the first included;
+//   - Base, Factor, Cap and MaxAttempts: the first attempt starts at once, and the
+//     n-th retry waits Base·Factorⁿ⁻¹, at most Cap.
 type RetryPolicy struct {
 	Preset string
 
@@ -26,12 +28,12 @@ type RetryPolicy struct {
 	Cap         time.Duration
 	MaxAttempts int
 
-	Jitter Jitter // of the second and third form; empty: none
+	Jitter Jitter // with Delays or Base; empty: none
 }
 
-// Jitter spreads a delay d so that deliveries that failed together are not
-// tried again together: "none"; "full" is 0 to d; "equal" is d/2 to d; "20%"
-// is d less or more a fifth; "+20%" is d to d and a fifth.
+// Jitter spreads a delay d at random, so that deliveries that failed together are
+// not retried together. "none" is d; "full" is 0 to d; "equal" is d/2 to d; "20%"
+// is 0.8·d to 1.2·d; "+20%" is d to 1.2·d.
 type Jitter string
 
 // The bounds of a retry policy.
@@ -40,9 +42,9 @@ const (
 	MaxRetryDelay    = 7 * 24 * time.Hour
 )
 
-// presets are those of DESIGN.md 6. default is the schedule that Standard
-// Webhooks 1.0.0 recommends. 48h and 72h are geometric from 5 s and 30 s, with
-// the factor that makes their sum the time in their name.
+// presets are the named retry policies. default is the schedule that Standard
+// Webhooks 1.0.0 recommends. The delays of 48h and 72h grow by a constant factor
+// from 5 s and 30 s; the factor makes their sum the time in their name.
 var presets = map[string]RetryPolicy{
 	"default": {Jitter: "20%", Delays: []time.Duration{
 		0, 5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
@@ -69,17 +71,17 @@ func (p RetryPolicy) Attempts() int {
 	return max(1, len(p.Delays), p.MaxAttempts)
 }
 
-// Delay returns how long a delivery waits before the attempt at the given step
-// of its schedule; step 0 is its first. The jitter is hashed from the id and
-// the step, so that the same question always has the same answer. A step past
-// the schedule waits as long as the last one.
+// Delay returns the wait of a delivery before the attempt at a step of its
+// schedule; step 0 is the first attempt. The jitter is a hash of the id and the
+// step, so that the same arguments always give the same delay. A step after the
+// end of the schedule waits as long as the last one.
 func (p RetryPolicy) Delay(id DeliveryID, step int) time.Duration {
 	p = p.resolve()
 	return p.Jitter.spread(p.nominal(step), fraction(id, step))
 }
 
-// Check returns every fault of the policy, joined, each an [InvalidError] that
-// names its field below "retry".
+// Check returns an [InvalidError] for each field that is not valid, joined. They
+// name the fields as the API does, below "retry".
 func (p RetryPolicy) Check() error {
 	listed, computed := p.Delays != nil, p.Base != 0 || p.Factor != 0 || p.Cap != 0 || p.MaxAttempts != 0
 	switch {
@@ -146,7 +148,7 @@ func (p RetryPolicy) resolve() RetryPolicy {
 	return p
 }
 
-// nominal is the delay before jitter.
+// nominal returns the delay before the jitter.
 func (p RetryPolicy) nominal(step int) time.Duration {
 	if len(p.Delays) > 0 {
 		return p.Delays[min(max(step, 0), len(p.Delays)-1)]
@@ -165,13 +167,13 @@ func (j Jitter) check() error {
 	return nil
 }
 
-// spread places d inside the jitter's bounds, at the given fraction of them.
+// spread returns the delay at a fraction, from 0 to 1, of the jitter's range.
 func (j Jitter) spread(d time.Duration, fraction float64) time.Duration {
 	low, high, _ := j.bounds()
 	return time.Duration(float64(d) * (low + (high-low)*fraction))
 }
 
-// bounds returns the least and the greatest factor of a delay.
+// bounds returns the factors by which the jitter may multiply a delay.
 func (j Jitter) bounds() (low, high float64, ok bool) {
 	switch j {
 	case "", "none":
@@ -193,8 +195,8 @@ func (j Jitter) bounds() (low, high float64, ok bool) {
 	return 1 - float64(p)/100, 1 + float64(p)/100, true
 }
 
-// fraction hashes the id and the step to [0, 1) with the finalizer of
-// SplitMix64, which spreads even ids made in the same millisecond.
+// fraction hashes the id and the step to [0, 1) with the finalizer of SplitMix64,
+// which gives different results even for ids of the same millisecond.
 func fraction(id DeliveryID, step int) float64 {
 	x := binary.BigEndian.Uint64(id[:8]) ^ mix(binary.BigEndian.Uint64(id[8:])+uint64(step)*0x9e3779b97f4a7c15)
 	return float64(mix(x)>>11) / (1 << 53)

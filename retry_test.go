@@ -19,7 +19,7 @@ const (
 	hour = time.Hour
 )
 
-// preset is what DESIGN.md promises of a preset, written out.
+// preset is the schedule that a preset must have.
 type preset struct {
 	nominal   []time.Duration
 	low, high float64 // bounds of the jitter, as factors

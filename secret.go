@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// Secret is a key that an endpoint's requests are signed with. Several are
-// active during a rotation.
+// Secret is a key that signs an endpoint's requests. During a rotation several are
+// active, and each request carries a signature of each.
 type Secret struct {
 	ID        SecretID
 	Endpoint  EndpointID
-	Encrypted []byte // its text, whsec_…, whsk_… or one that was brought along, encrypted
-	Public    string // whpk_…, of a secret that is a private key; else empty
+	Encrypted []byte // text of the secret, whsec_…, whsk_… or as the customer gave it, encrypted
+	Public    string // whpk_…, the public key of a private key; empty: the secret is symmetric
 	CreatedAt time.Time
-	ExpiresAt time.Time // zero: until it is rotated
+	ExpiresAt time.Time // set when a rotation replaces it; zero: it is not replaced
 }
 
-// ActiveAt reports whether the secret signs at now.
+// ActiveAt reports whether the secret signs requests at now.
 func (s Secret) ActiveAt(now time.Time) bool { return s.ExpiresAt.IsZero() || now.Before(s.ExpiresAt) }
 
-// LogValue keeps the key out of every log.
+// LogValue logs the id only.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.ID.String()) }
 
-// Signature is one way in which requests are signed.
+// Signature is a signature that requests carry.
 type Signature struct {
 	Scheme Scheme
-	Header string // instead of the scheme's own; only where [Scheme.Bendable]
-	Prefix string // in front of the signature, instead of the scheme's own; only with Header
+	Header string // name of the header in place of the scheme's own; only where [Scheme.CustomHeaderAllowed]
+	Prefix string // text before the signature in place of the scheme's own; only with Header
 }
 
-// Scheme names a signature format of SIGNATURES.md.
+// Scheme is a signature format. The package signature has the formats.
 type Scheme string
 
 // The signature schemes.
@@ -40,7 +40,7 @@ const (
 	SchemeStandard    Scheme = "standard" // Standard Webhooks v1, and v1a for private keys
 	SchemeStripe      Scheme = "stripe"
 	SchemeGitHub      Scheme = "github"      // SHA-256
-	SchemeGitHubSHA1  Scheme = "github-sha1" // the older header
+	SchemeGitHubSHA1  Scheme = "github-sha1" // X-Hub-Signature
 	SchemeShopify     Scheme = "shopify"
 	SchemeSlack       Scheme = "slack"
 	SchemeSvix        Scheme = "svix"
@@ -48,25 +48,24 @@ const (
 	SchemePlain       Scheme = "plain"
 )
 
-// Schemes lists every signature scheme there is.
+// Schemes lists every signature scheme.
 var Schemes = []Scheme{
 	SchemeStandard, SchemeStripe, SchemeGitHub, SchemeGitHubSHA1, SchemeShopify, SchemeSlack, SchemeSvix,
 	SchemeTimestamped, SchemePlain,
 }
 
-// Bendable reports whether the scheme is a plain HMAC over the body, which may
-// go into a header of any name, behind any prefix.
-func (s Scheme) Bendable() bool {
+// CustomHeaderAllowed reports whether the signature may be sent in a header of any
+// name, with any prefix: the scheme is an HMAC of the body and nothing else.
+func (s Scheme) CustomHeaderAllowed() bool {
 	return s == SchemeGitHub || s == SchemeGitHubSHA1 || s == SchemeShopify || s == SchemePlain
 }
 
-// takesPrivateKeys reports whether a private key alone can sign in the scheme.
+// takesPrivateKeys reports whether the scheme can sign with a private key.
 func (s Scheme) takesPrivateKeys() bool { return s == SchemeStandard || s == SchemeSvix }
 
 // CheckSecrets returns an [InvalidError] for the first scheme of the policy that
-// could sign with none of the endpoint's secrets: a private key signs in
-// [SchemeStandard] and [SchemeSvix] alone. A secret that is to expire does not
-// count.
+// none of the endpoint's secrets can sign in. A private key signs only in
+// [SchemeStandard] and [SchemeSvix]. A secret that will expire does not count.
 func (p Policy) CheckSecrets(secrets []Secret) error {
 	symmetric := func(s Secret) bool { return s.Public == "" && s.ExpiresAt.IsZero() }
 	i := slices.IndexFunc(p.Signatures, func(s Signature) bool { return !s.Scheme.takesPrivateKeys() })
@@ -81,7 +80,8 @@ func (p Policy) CheckSecrets(secrets []Secret) error {
 
 const maxSignatures = 16
 
-// checkSignatures returns every fault of an endpoint's signatures, joined.
+// checkSignatures returns an [InvalidError] for each fault of an endpoint's
+// signatures, joined.
 func checkSignatures(list []Signature) error {
 	var faults faults
 	if len(list) == 0 || len(list) > maxSignatures {
@@ -96,7 +96,7 @@ func checkSignatures(list []Signature) error {
 			return other.Scheme == s.Scheme && strings.EqualFold(other.Header, s.Header)
 		}
 		faults.add(slices.ContainsFunc(list[:i], same), field, "must not repeat a scheme")
-		faults.add(s != Signature{Scheme: s.Scheme} && !s.Scheme.Bendable(), field+".header",
+		faults.add(s != Signature{Scheme: s.Scheme} && !s.Scheme.CustomHeaderAllowed(), field+".header",
 			"must be absent but with github, github-sha1, shopify and plain")
 		faults.add(s.Prefix != "" && s.Header == "", field+".prefix", "needs a header")
 		faults.add(!isPrefix(s.Prefix), field+".prefix", "must be at most 64 visible ASCII characters")

@@ -2,56 +2,55 @@ package postrider
 
 import "time"
 
-// Waiting says why a pending delivery has not been sent yet, and until when.
-// The zero Waiting is that of a delivery that is not pending.
+// Waiting says why a pending delivery has not been sent yet, and until when. It is
+// zero for a delivery that is not pending.
 type Waiting struct {
 	Reason WaitReason
-	Until  time.Time  // when the reason ends; zero: nobody knows
+	Until  time.Time  // when the reason ends; zero: unknown
 	For    DeliveryID // with WaitOrdering: the earlier delivery of the key, or the dead letter that pauses it
 }
 
 // WaitReason is why a pending delivery has not been sent yet.
 type WaitReason string
 
-// The reasons, in the order in which one hides another.
+// The reasons. If several hold, the first of this list is shown.
 const (
-	WaitInFlight         WaitReason = "in_flight"         // a node has it in its hands
+	WaitInFlight         WaitReason = "in_flight"         // a node leases it, and attempts it now or soon
 	WaitParked           WaitReason = "parked"            // until a person releases or discards it
-	WaitEndpointDeleted  WaitReason = "endpoint_deleted"  // it is about to be cancelled
+	WaitEndpointDeleted  WaitReason = "endpoint_deleted"  // until the janitor cancels it, which is soon
 	WaitEndpointDisabled WaitReason = "endpoint_disabled" // until the endpoint is enabled
 	WaitEndpointPaused   WaitReason = "endpoint_paused"   // until the endpoint is resumed
-	WaitNoSecret         WaitReason = "no_secret"         // until a secret is rotated in
-	WaitOrdering         WaitReason = "ordering"          // another delivery of its ordering key goes first
-	WaitSuspected        WaitReason = "suspected"         // until its turn among those that may kill a node
-	WaitScheduled        WaitReason = "scheduled"         // until its retry, or its first attempt, is due
-	WaitCircuitOpen      WaitReason = "circuit_open"      // until the endpoint is probed
-	WaitAskedToWait      WaitReason = "asked_to_wait"     // until the time that the receiver asked for with Retry-After
-	WaitDue              WaitReason = "due"               // it leaves as soon as the endpoint's window and rate let it
+	WaitNoSecret         WaitReason = "no_secret"         // until a rotation gives the endpoint a secret
+	WaitOrdering         WaitReason = "ordering"          // until an earlier delivery of its ordering key ends
+	WaitSuspected        WaitReason = "suspected"         // until a node attempts it apart from others, because it may kill nodes
+	WaitScheduled        WaitReason = "scheduled"         // until its retry or its first attempt is due
+	WaitCircuitOpen      WaitReason = "circuit_open"      // until a probe of the endpoint succeeds
+	WaitAskedToWait      WaitReason = "asked_to_wait"     // until the time of the receiver's Retry-After
+	WaitDue              WaitReason = "due"               // until the endpoint's concurrency and rate allow it
 )
 
-// WaitReasons lists every reason there is.
+// WaitReasons lists every reason.
 var WaitReasons = []WaitReason{
 	WaitInFlight, WaitParked, WaitEndpointDeleted, WaitEndpointDisabled, WaitEndpointPaused, WaitNoSecret, WaitOrdering,
 	WaitSuspected, WaitScheduled, WaitCircuitOpen, WaitAskedToWait, WaitDue,
 }
 
-// WaitFacts are what decides on why a pending delivery waits.
+// WaitFacts are the facts that a store reads to explain why a delivery waits.
 type WaitFacts struct {
 	Leased            bool      // by a node, until DueAt
-	DueAt             time.Time // zero: its turn in the order has not come, or it is parked
+	DueAt             time.Time // zero: an earlier delivery of its ordering key has not ended, or it is parked
 	Suspected, Parked bool
 	Endpoint          EndpointStatus
-	Signs             bool // the endpoint has a secret in force
+	Signs             bool // the endpoint has an active secret
 	Circuit           CircuitStatus
 	ProbeAt           time.Time  // of the circuit
 	PacedUntil        time.Time  // of the circuit
-	Head              DeliveryID // the first of its ordering key; zero: it keeps no order
-	PausedBy          DeliveryID // the dead letter that pauses its ordering key; zero: none does
+	Head              DeliveryID // first pending delivery of its ordering key; zero: it has no ordering key
+	PausedBy          DeliveryID // dead letter that pauses its ordering key; zero: none
 }
 
-// Waiting decides on why the delivery with the id waits. Of reasons that end at
-// a known time the one that ends last counts; those that end at nobody knows when
-// come before them.
+// Waiting returns why the delivery with the id waits. A reason without a known end
+// is returned before one with a known end; of several known ends the last counts.
 func (f WaitFacts) Waiting(id DeliveryID, now time.Time) Waiting {
 	open := f.Circuit == CircuitOpen || f.Circuit == CircuitHalfOpen
 	scheduled := f.DueAt.After(now)
@@ -78,7 +77,7 @@ func (f WaitFacts) Waiting(id DeliveryID, now time.Time) Waiting {
 		return Waiting{Reason: WaitCircuitOpen, Until: f.ProbeAt}
 	case scheduled:
 		return Waiting{Reason: WaitScheduled, Until: f.DueAt}
-	case open: // its probe is due, or under way; one delivery of all that wait is that
+	case open: // a probe is due or under way; it may be this delivery or another one
 		return Waiting{Reason: WaitCircuitOpen}
 	case f.Suspected:
 		return Waiting{Reason: WaitSuspected}

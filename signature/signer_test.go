@@ -226,8 +226,8 @@ func TestRootAgrees(t *testing.T) {
 	for _, s := range postrider.Schemes {
 		schemes = append(schemes, signature.Scheme(s))
 		_, err := signature.NewSigner(keys, signature.Format{Scheme: signature.Scheme(s), Header: "X-Acme-Signature"})
-		if (err == nil) != s.Bendable() {
-			t.Errorf("scheme %s with a header of its own: %v, but Bendable is %v", s, err, s.Bendable())
+		if (err == nil) != s.CustomHeaderAllowed() {
+			t.Errorf("scheme %s with a header of its own: %v, but CustomHeaderAllowed is %v", s, err, s.CustomHeaderAllowed())
 		}
 	}
 	if diff := cmp.Diff(signature.Schemes(), schemes); diff != "" {

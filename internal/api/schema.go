@@ -118,7 +118,7 @@ func (schemeSchema) Schema(r huma.Registry) *huma.Schema {
 	named := form.Properties["scheme"]
 	for _, scheme := range postrider.Schemes {
 		name.Enum = append(name.Enum, string(scheme))
-		if scheme.Bendable() {
+		if scheme.CustomHeaderAllowed() {
 			named.Enum = append(named.Enum, string(scheme))
 		}
 	}

@@ -196,7 +196,7 @@ func (rs *routes) sign(ctx context.Context, r *route, to *store.EndpointSnapshot
 		}
 		formats = append(formats, signature.Format{Scheme: signature.Scheme(s.Scheme), Header: s.Header, Prefix: s.Prefix})
 		r.bare = r.bare && s.Scheme != postrider.SchemeStandard && s.Scheme != postrider.SchemeTimestamped
-		r.names = r.names || s.Scheme.Bendable()
+		r.names = r.names || s.Scheme.CustomHeaderAllowed()
 	}
 	var err error
 	r.signer, err = signature.NewSigner(keys, formats...)

@@ -297,7 +297,7 @@ func (in *Ingest) size() int {
 	return len(in.waiting)
 }
 
-// The size at which a group is closed (DESIGN.md 3, step 4).
+// The size at which a group is closed.
 const (
 	groupEvents = 500
 	groupBytes  = 8 << 20

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// DESIGN.md 3: event, queue insert, queue delete, attempt.
+// The four are the event, the insert into the queue, the delete from it, and the attempt.
 func TestADeliveryThatSucceedsAtOnceCostsFourRowWrites(t *testing.T) {
 	t.Parallel()
 	dsn := freshDSN(t)

@@ -21,8 +21,8 @@ const (
 	classFatal                 // the file can no longer be trusted: no write may follow
 )
 
-// classes is the table of RELIABILITY.md 3.4. A code that is not listed stands
-// in the class of its primary code (its low byte).
+// classes has the class of each code of SQLite. A code that is not listed has the
+// class of its primary code, which is its low byte.
 var classes = map[int]class{
 	sqlite3.SQLITE_BUSY:     classBusy, // another process, a backup for instance, holds the lock
 	sqlite3.SQLITE_LOCKED:   classBusy,

@@ -26,7 +26,8 @@ func (d *Dispatcher) attemptAll(ctx context.Context, delivery *schedule.Delivery
 }
 
 // attempt makes one attempt and posts its result. A panic costs the attempt and
-// not the node.
+// not the node: the request may have left, so it counts as a broken attempt and is
+// retried by its schedule.
 func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 	started := time.Now()
 	d.opts.Observer.AttemptStarted(delivery.Claimed)

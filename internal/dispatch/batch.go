@@ -3,7 +3,8 @@ package dispatch
 import "sync"
 
 // batch collects items from the loop for a goroutine that takes all of them at
-// once. Adding never blocks.
+// once. Adding never blocks and drops nothing. What bounds a batch is the core: it
+// starts nothing while schedule.Options.MaxUnsettled attempts are not settled.
 type batch[T any] struct {
 	signal chan struct{} // holds one when there are items
 

@@ -11,7 +11,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// runClaimer makes the claims that the core asks for, one at a time.
+// runClaimer makes the claims that the core asks for, one at a time. A claim whose
+// reply was lost may have leased deliveries that this node does not know of. Nothing
+// is done about them here: their leases end, and the next claim takes them over.
 func (d *Dispatcher) runClaimer(ctx context.Context) {
 	// A claim under way when ctx ends is finished, so that its leases are known.
 	work := context.WithoutCancel(ctx)
@@ -46,8 +48,9 @@ func claimOf(c *store.Claim, got store.Claims, took time.Duration, err error) ob
 	return claimed
 }
 
-// runScanner looks at the whole queue now and then, which finds work that no input
-// named, above all after a start. With other nodes it also polls for what they
+// runScanner looks at the whole queue every Options.Scan, which finds work that no input
+// named: after a start, after a wake-up was lost, or when a lease of a dead node ends. A
+// scan names lanes and not deliveries, so it costs what there are endpoints with work. With other nodes it also polls for what they
 // published.
 func (d *Dispatcher) runScanner(ctx context.Context) {
 	timer := time.NewTimer(0)

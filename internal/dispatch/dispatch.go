@@ -122,6 +122,19 @@ func (o Options) core() schedule.Options {
 
 // Dispatcher delivers what is due. Its methods may be called from any
 // goroutine, and do nothing while Run is not running.
+//
+// Everything goes through two places. Inputs go to the loop through one channel,
+// which [Dispatcher.post] fills. Actions go from the loop to the other goroutines
+// through batches and channels that never make it wait:
+//
+//	                 ┌─ claims ──────► runClaimer ────┐
+//	inputs ──► loop ─┼─ work ────────► attemptAll ────┼──► inputs
+//	                 ├─ settlements ─► runSettler ────┤
+//	                 ├─ circuits ────► storeCircuit ──┤
+//	                 ├─ gone ────────► disable ───────┘
+//	                 └─ wakeUps ─────► runNotifier ──► other nodes
+//
+// runScanner, runMembership, runLock and watchLoad post inputs of their own.
 type Dispatcher struct {
 	queue     store.Queue
 	endpoints Endpoints
@@ -173,9 +186,17 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 // Options.Drain to finish. It is called once.
 //
 // It ends in this order, so that each step finds what it needs of the later ones:
-// the loop stops starting attempts, gives back what has not started, and returns once everything is settled;
-// then no more inputs are taken, the last settlements are committed, the node leaves the cluster, and its
-// lock is freed.
+//
+//  1. ctx ends. The loop gives the core Drain: nothing new starts, and leases that
+//     have not started are given back. Publishes may still be committed; nothing of
+//     theirs is admitted.
+//  2. Attempts finish, and are settled. Shards are given up as they run empty, ten
+//     times a second. After Options.Drain attempts are cut, and 5 s later commits are given up.
+//  3. The loop returns: everything is settled, or the rest is left to its leases.
+//     done is closed, so that no goroutine waits for the loop any more.
+//  4. The settler commits what it still has, and ends. The node leaves the cluster,
+//     unless it left attempts: then others reclaim them.
+//  5. The node's lock is freed. Until then other nodes see that it is alive.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	send, commit, stop := d.drainContexts(ctx)
 	defer stop()
@@ -228,7 +249,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// drainContexts returns the contexts of attempts and of commits. When ctx ends,
+// drainContexts returns the contexts of attempts and of commits. Both outlive ctx,
+// since what has started must be finished and recorded. When ctx ends,
 // attempts get Options.Drain to finish, and commits a little more. stop ends both.
 func (d *Dispatcher) drainContexts(ctx context.Context) (send, commit context.Context, stop func()) {
 	send, cut := context.WithCancelCause(context.WithoutCancel(ctx))

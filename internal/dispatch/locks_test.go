@@ -157,7 +157,7 @@ func TestAStepOfTheDatabasesClockChangesNothingThatIsDue(t *testing.T) {
 			r.store = memory.New(memory.Options{Clock: database.clock})
 			r.queue = r.store
 			r.ids = store.NewIDs(database.clock.Wall, &[32]byte{})
-			ids := r.endpoints(250, nil) // one delivery each, so that none is in trouble
+			ids := r.endpoints(250, nil) // one delivery each, so that none is degraded
 			r.respond = func(c postrider.Claimed) postrider.Attempt {
 				if c.Attempt == 1 {
 					return rejected()

@@ -73,8 +73,9 @@ func (d *Dispatcher) setClock(c *schedule.Core, now time.Time) {
 }
 
 // apply applies one input. Endpoints that it names and the core does not know are
-// looked up here, in the loop: a change that comes later finds them in the core, so
-// none is missed.
+// looked up here, in the loop. That misses no change: the routing table has a change
+// before it reports it, so either this look-up finds the change, or its report is
+// applied after this input and finds the endpoint in the core.
 func (d *Dispatcher) apply(c *schedule.Core, now time.Time, in any) {
 	switch in := in.(type) {
 	case admissionAsked:
@@ -120,7 +121,9 @@ func untilWake(at, now time.Time) time.Duration {
 }
 
 // carryOut hands the actions to the goroutines that carry them out. It never
-// waits.
+// waits: a batch takes any number of items, an attempt that finds no idle goroutine
+// starts one, and claims has a place for the one claim that can be under way. If
+// the loop waited for a goroutine that posts an input, both would wait forever.
 func (d *Dispatcher) carryOut(do schedule.Actions, start func(*schedule.Delivery)) {
 	for _, delivery := range do.Send {
 		start(delivery)
@@ -137,7 +140,8 @@ func (d *Dispatcher) carryOut(do schedule.Actions, start func(*schedule.Delivery
 	d.bulk.Store(int64(do.BulkWaiting))
 }
 
-// post hands an input to the loop and reports whether it could.
+// post hands an input to the loop and reports whether it could. It waits while the
+// loop has more inputs than its channel holds, and not once the loop has ended.
 func (d *Dispatcher) post(input any) bool {
 	if !d.running.Load() {
 		return false

@@ -42,7 +42,9 @@ func newCluster() *cluster {
 	return c
 }
 
-// nodeLock is whether this node has its lock.
+// nodeLock is whether this node has its lock in the store. While it holds the lock
+// other nodes know that it lives; a node without it may have been reclaimed
+// already, so it starts nothing.
 type nodeLock struct {
 	tried chan struct{} // closed when the lock was taken, or could not be, for the first time
 
@@ -155,9 +157,14 @@ func (d *Dispatcher) runMembership(ctx context.Context) {
 	}
 }
 
-// heartbeat sends one heartbeat and takes up the membership that it returns. A
-// node that has lost its lock owns nothing until a heartbeat after it has the lock
-// again.
+// heartbeat sends one heartbeat and takes up the membership that it returns.
+//
+// The ownership is counted from when the heartbeat was sent, not from when its reply
+// came: the store's own time-out began in between, so this node stops first. The
+// lock is looked at before and after: if it was lost meanwhile, the reply may be about
+// a node that others took for dead, and owns nothing until a heartbeat after the lock is
+// held again. Circuits of new shards are loaded before the shards are owned; if that
+// fails, the heartbeat failed.
 func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Membership, error) {
 	response := make(chan []uint8, 1)
 	var surplus []uint8

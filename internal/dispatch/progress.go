@@ -6,7 +6,9 @@ import (
 	"time"
 )
 
-// progress remembers when due work moved last.
+// progress remembers when due work moved last. It is what /readyz asks: a node on
+// which due work does not move, because its database is away or because of a
+// mistake of ours, should not get publishes.
 type progress struct {
 	mu     sync.Mutex
 	madeAt time.Time

@@ -47,7 +47,8 @@ func (d *Dispatcher) runSettler(ctx context.Context, ended <-chan struct{}) {
 	}
 }
 
-// settleGroup commits a group. If the store refuses one of its settlements, the
+// settleGroup commits a group. A commit whose reply was lost is made again: Settle is
+// idempotent by the deliveries' tokens, so nothing is recorded twice. If the store refuses one of its settlements, the
 // others must not pay for it: the group is halved until that one is alone, and its lease
 // ends.
 func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) {
@@ -90,7 +91,8 @@ func (d *Dispatcher) release(ctx context.Context, releases []schedule.Release) {
 	d.post(schedule.Released{Releases: releases})
 }
 
-// storeCircuit stores a circuit that changed.
+// storeCircuit stores a circuit that changed, by compare-and-swap. The core decides
+// what follows if somebody else was faster ([schedule.CircuitStored]).
 func (d *Dispatcher) storeCircuit(ctx context.Context, change schedule.CircuitChange) {
 	stored, circuit := postrider.Circuit{}, change.Circuit
 	err := d.retryWhileBusy(ctx, func(ctx context.Context) (err error) {
@@ -124,7 +126,8 @@ func logCircuit(ctx context.Context, log *slog.Logger, c postrider.Circuit) {
 		slog.Int64("cooldown_ms", c.Cooldown.Milliseconds()))
 }
 
-// disable disables an endpoint that answered 410.
+// disable disables an endpoint that answered 410. The core has stopped sending to it
+// already; it learns by an [schedule.EndpointChanged] that the endpoint is disabled.
 func (d *Dispatcher) disable(ctx context.Context, id postrider.EndpointID) {
 	err := d.retryWhileBusy(ctx, func(ctx context.Context) error {
 		return d.endpoints.Disable(ctx, id, postrider.ReasonGone)

@@ -33,7 +33,8 @@ const (
 	maxLooks   = 50
 )
 
-// wakeUps are the pending wake-ups for other nodes.
+// wakeUps are the pending wake-ups for other nodes. They are sets: a lane that gets
+// a thousand deliveries between two messages is named once.
 type wakeUps struct {
 	pending chan struct{} // signal: there are some
 

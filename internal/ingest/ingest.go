@@ -100,7 +100,9 @@ type Ingest struct {
 	closed  bool
 }
 
-// publish is one caller's batch on its way into a commit.
+// publish is one caller's batch on its way into a commit. The caller makes it,
+// enqueues it and sleeps; the goroutine of runCommits sets the result and wakes the caller. A caller
+// that gives up before a group took its publish withdraws it, and nothing is stored.
 type publish struct {
 	events []postrider.Event
 	only   postrider.EndpointID // not zero: to this endpoint, whatever it subscribed to
@@ -224,7 +226,9 @@ func (in *Ingest) enqueue(p *publish) error {
 }
 
 // Run commits what is published until ctx is cancelled and what was enqueued
-// by then is committed. It is called once.
+// by then is committed. It is called once. Two goroutines work for it: one commits
+// groups of publishes, the other runs fan-out jobs, which wait for each other only in
+// the store.
 func (in *Ingest) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { in.runFanOuts(ctx) })

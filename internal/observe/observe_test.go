@@ -11,9 +11,8 @@ import (
 
 // every calls each method of an observer once, with zero values.
 func every(o *observe.Observer) {
-	v := reflect.ValueOf(o)
-	for i := range v.NumMethod() {
-		if m := v.Method(i); m.Type().NumIn() == 1 {
+	for _, m := range reflect.ValueOf(o).Methods() {
+		if m.Type().NumIn() == 1 {
 			m.Call([]reflect.Value{reflect.Zero(m.Type().In(0))})
 		}
 	}
@@ -37,10 +36,9 @@ func TestEachHookIsCalled(t *testing.T) {
 	t.Parallel()
 	called := map[string]int{}
 	every(observe.New(hooksThat(func(name string) { called[name]++ }), slog.New(slog.DiscardHandler)))
-	fields := reflect.TypeFor[observe.Hooks]()
-	for i := range fields.NumField() {
-		if name := fields.Field(i).Name; called[name] == 0 {
-			t.Errorf("hook %s is never called", name)
+	for field := range reflect.TypeFor[observe.Hooks]().Fields() {
+		if called[field.Name] == 0 {
+			t.Errorf("hook %s is never called", field.Name)
 		}
 	}
 	if called["DeadLetter"] != 1 {

@@ -54,8 +54,21 @@ func (a *admissions) nextToken() postrider.Token {
 }
 
 // Admit grants leases to new deliveries before they are committed, so that they can
-// start without a claim: an admitted delivery costs half of what a claimed one does. Each takes
-// one credit. Endpoints that the core [Core.Needs] are introduced before.
+// start without a claim. An admitted delivery costs the store half of what a claimed
+// one does: its row is written once under its lease instead of twice.
+//
+// The life of an admission: Admit takes one credit for each delivery that it grants a lease to.
+// Ingest commits the rows with the lease. [Committed] returns all of the credit and
+// takes it again for the deliveries that were committed, which are prefetched
+// then and start like claimed ones. Until Committed the core cannot drain, and
+// the shards of the endpoints are busy.
+//
+// Example: an endpoint with a limit of 10 has a credit limit of 20. Of 25 new deliveries
+// 20 are admitted, and 10 of these start with the commit. The other 5 wait in the queue; the next claim
+// brings them when half of the credit is free. Meanwhile new ones may be admitted past them, for at
+// most 4 times MaxBatchDelay: see mayAdmit.
+//
+// Endpoints that the core [Core.Needs] are introduced before.
 func (c *Core) Admit(now time.Time, ask []Admission) Grant {
 	if c.draining || c.shards.lapsed(now) {
 		return Grant{}
@@ -86,12 +99,16 @@ func (c *Core) Admit(now time.Time, ask []Admission) Grant {
 	return g
 }
 
-// mayAdmit reports whether a new delivery may start before it was ever queued.
+// mayAdmit reports whether a new delivery may start before it was ever queued:
 //
-// It must not overtake deliveries of its lane that have waited for longer than a
-// claim and the delay before it take: that would starve them. It must not go to an
-// endpoint that is degraded, or whose rate blocks for longer than a lease is worth. And there
-// must be credit, of the endpoint and of the node.
+//   - Its endpoint may be sent to, is not degraded, and its rate does not block it
+//     for longer than a lease is worth.
+//   - It does not overtake deliveries of its lane that have waited for longer than a
+//     claim and the delay before it take: overtaking those would starve them.
+//   - There is credit, of the endpoint and of the node. One endpoint gets at most half
+//     of what the node may prefetch.
+//   - Bulk starts soon at its present rate.
+//   - Not too many leases are stuck already, if it would be stuck, too.
 func (c *Core) mayAdmit(now time.Time, ep *endpoint, l int) bool {
 	lane := &ep.lanes[l]
 	switch {

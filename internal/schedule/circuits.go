@@ -24,7 +24,23 @@ const (
 )
 
 // circuits stores changes of circuits, one after the other for each endpoint, and
-// hands out the right to probe. At most limit probes are asked for, granted or in
+// hands out the right to probe.
+//
+// The core decides on its own copy of a circuit and does not wait for the store: an
+// endpoint that fails is left alone at once. Only a probe waits until its
+// half-open circuit is stored, since of several nodes one may probe. So an endpoint's
+// state is five things, of which these combinations occur:
+//
+//	circuit     probe stage             storing   what happens
+//	closed      none                    any       deliveries start as window and rate allow
+//	open        none                    any       nothing starts; probe asks once the cooldown is over
+//	half open   asked                   yes       nothing starts until the store grants the probe
+//	half open   granted                 any       the next delivery is the probe; it is claimed if none is prefetched
+//	half open   in flight               any       nothing else starts
+//
+// A circuit that changes while it is being stored is stored again afterwards (again).
+// The version (Generation) decides between nodes: see [CircuitStored].
+// At most limit probes are asked for, granted or in
 // flight: a quarter of the slots probes 1,000 endpoints that hang for 10 s in
 // 40 s, so that each is probed once a minute.
 type circuits struct {
@@ -193,7 +209,9 @@ func (cs *circuits) remember(now time.Time, circuit postrider.Circuit) {
 	cs.core.remembered[circuit.Endpoint] = known
 }
 
-// adopt takes over a circuit as it is stored.
+// adopt takes over a circuit as it is stored: another node or a person changed it,
+// or this node has just become the owner. A probe that is in flight goes on, and its
+// result counts; one that was asked for or granted is not this node's any more.
 func (cs *circuits) adopt(now time.Time, ep *endpoint, circuit postrider.Circuit) {
 	wasOpen := ep.isOpen()
 	ep.breaker = postrider.Breaker{Circuit: shift(circuit, -cs.core.ahead)}

@@ -62,7 +62,7 @@ func admitted(c *core, now time.Time, ids ...postrider.EndpointID) []postrider.C
 	return claimed
 }
 
-func TestNewsDuringAClaimIsNotForgotten(t *testing.T) {
+func TestWorkFoundDuringAClaimIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}

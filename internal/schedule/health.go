@@ -98,8 +98,19 @@ func (ep *endpoint) noteLatency(took time.Duration) {
 }
 
 // observe takes up what an attempt showed of its endpoint, and for how long the
-// endpoint asked to be left alone. While this node drains, an attempt without a response
-// says nothing: the node may have cut it itself.
+// endpoint asked to be left alone (pace):
+//
+//   - the circuit counts successes and failures, and opens or closes;
+//   - the concurrency window widens by acceptance and narrows by throttling; a circuit
+//     that closes restarts it at one attempt;
+//   - the adaptive timeout is halved by time-outs in a row;
+//   - an endpoint without a response is unresponsive until an attempt succeeds, and
+//     gets one slot;
+//   - a Retry-After blocks the endpoint until its time; it is stored if it is at least a second
+//     later than what is stored, so that the next owner honours it.
+//
+// While this node drains, an attempt without a response says nothing: the node may
+// have cut it itself.
 func (c *Core) observe(now time.Time, ep *endpoint, d *Delivery, pace time.Duration) {
 	a := &d.Result
 	if d.Probe && ep.probe == probeInFlight {
@@ -152,7 +163,10 @@ func isResponse(o postrider.Outcome) bool {
 		o == postrider.OutcomeThrottled || o == postrider.OutcomeGone
 }
 
-// updateDegraded puts an endpoint into its class.
+// updateDegraded puts an endpoint into its class. It is called after each attempt
+// and each change of the circuit. An endpoint whose class improves moves to the queue of
+// the better class at once; one that gets worse stays where it waits until its turn, since start
+// checks the class again.
 func (c *Core) updateDegraded(ep *endpoint) {
 	is := healthy
 	switch {

@@ -174,7 +174,7 @@ func TestACircuitThatAPersonSetIsAdopted(t *testing.T) {
 	d.wait(29 * time.Minute)
 	d.expect(id, 0, "opened by a person")
 	set(postrider.CircuitClosed, 4)
-	d.expect(id, 0, "older news")
+	d.expect(id, 0, "an older version")
 	set(postrider.CircuitHalfOpen, 6)
 	d.expect(id, 1, "a person asks for a probe")
 	set(postrider.CircuitClosed, 9)
@@ -514,7 +514,7 @@ func TestAnEndpointThatIsGoneAndCouldNotBeDisabledIsSentTo(t *testing.T) {
 	}
 }
 
-func TestAnEndpointThatRecoversDoesNotWaitAmongThoseInTrouble(t *testing.T) {
+func TestAnEndpointThatRecoversDoesNotWaitAmongTheDegraded(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, Options{Concurrency: 10})
 	blocker, id := d.endpoint("a.example", nil), d.endpoint("b.example", nil)
@@ -530,7 +530,7 @@ func TestAnEndpointThatRecoversDoesNotWaitAmongThoseInTrouble(t *testing.T) {
 		to.Circuit = postrider.Circuit{Endpoint: id, Status: postrider.CircuitClosed, Generation: 4}
 	})
 	d.expect(id, 1, "trusted again")
-	d.expect(blocker, 1, "in trouble as before")
+	d.expect(blocker, 1, "degraded as before")
 }
 
 func TestWithoutAdaptiveTimeoutAllOfItIsGivenBack(t *testing.T) {

@@ -361,26 +361,26 @@ func TestTheSameShardsAreGivenUpUntilTheyAreGone(t *testing.T) {
 	}
 }
 
-func TestALapsedRosterStartsNothing(t *testing.T) {
+func TestALapsedOwnershipStartsNothing(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, shared())
 	id := d.endpoint("a.example", nil)
 	d.publish(id, 1)
-	d.expect(id, 0, "before the first roster")
+	d.expect(id, 0, "before the first heartbeat")
 	d.owns(store.Shard(id))
 	d.publish(id, 30)
-	d.expect(id, 10, "by the roster")
+	d.expect(id, 10, "by the heartbeat")
 	d.wait(5 * time.Second)
 	claims := d.claims
 	for range 10 {
 		d.over(id, a200)
 	}
-	d.expect(id, 0, "after the roster lapsed")
+	d.expect(id, 0, "after the ownership lapsed")
 	if d.admits(id) || d.claims != claims {
-		t.Errorf("%d deliveries were claimed, or one admitted, after the roster lapsed", d.claims-claims)
+		t.Errorf("%d deliveries were claimed, or one admitted, after the ownership lapsed", d.claims-claims)
 	}
 	d.owns(store.Shard(id))
-	d.expect(id, 10, "by a new roster")
+	d.expect(id, 10, "by a new heartbeat")
 }
 
 func TestWhatIsInFlightWhenAShardIsLostEndsAsItDoes(t *testing.T) {
@@ -389,7 +389,7 @@ func TestWhatIsInFlightWhenAShardIsLostEndsAsItDoes(t *testing.T) {
 	id := d.endpoint("a.example", nil)
 	d.owns(store.Shard(id))
 	d.publish(id, 30)
-	d.over(id, silence) // in trouble now
+	d.over(id, silence) // it is degraded now
 	d.owns()
 	d.owns(7)
 	for range 9 {

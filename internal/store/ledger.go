@@ -6,6 +6,11 @@ import (
 	"github.com/postrider/postrider"
 )
 
+// MaxAcceptedBody is how many bytes of an accepted attempt's response body are
+// stored in the attempt's own row. A longer body, the headers, and everything of
+// an attempt that was not accepted are stored in a row of their own.
+const MaxAcceptedBody = 256
+
 // EventQuery filters events; a zero field does not.
 type EventQuery struct {
 	Account postrider.AccountID

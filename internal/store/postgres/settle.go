@@ -240,9 +240,6 @@ func (s *Store) settleEach(ctx context.Context, settlements []store.Settlement) 
 	return all, nil
 }
 
-// maxStart is how much of an accepted answer stays in its attempt's row.
-const maxStart = 256
-
 // settlementColumns are settlements as the columns of settleSQL.
 type settlementColumns struct {
 	ids, events, endpoints, accounts, replayedFrom uuids
@@ -280,7 +277,7 @@ func (c *settlementColumns) add(s *store.Settlement) {
 	c.afters = append(c.afters, transition.After.Microseconds())
 	var start []byte
 	if attempt.Outcome == postrider.OutcomeAccepted {
-		start = bytesOrNull(attempt.ResponseBody[:min(len(attempt.ResponseBody), maxStart)])
+		start = bytesOrNull(attempt.ResponseBody[:min(len(attempt.ResponseBody), store.MaxAcceptedBody)])
 	}
 	c.responseStarts, c.finalURLs = append(c.responseStarts, start), append(c.finalURLs, text(attempt.FinalURL))
 }
@@ -321,7 +318,7 @@ type bodyColumns struct {
 }
 
 func (c *bodyColumns) add(id postrider.DeliveryID, a *postrider.Attempt) {
-	if a.Outcome == postrider.OutcomeAccepted && len(a.ResponseBody) <= maxStart {
+	if a.Outcome == postrider.OutcomeAccepted && len(a.ResponseBody) <= store.MaxAcceptedBody {
 		return
 	}
 	if len(a.RequestHead)+len(a.ResponseHead)+len(a.ResponseBody) == 0 {

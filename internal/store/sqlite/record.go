@@ -6,11 +6,8 @@ import (
 	"errors"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
 )
-
-// startSize is how much of an accepted answer is kept in the attempt's own
-// row.
-const startSize = 256
 
 // record is an attempt with what its row repeats of its delivery, which may be
 // gone before it.
@@ -37,7 +34,7 @@ const (
 func appendAttempt(args []any, r record) []any {
 	var start any
 	if r.Outcome == postrider.OutcomeAccepted {
-		start = bytesOrNull(r.ResponseBody[:min(len(r.ResponseBody), startSize)])
+		start = bytesOrNull(r.ResponseBody[:min(len(r.ResponseBody), store.MaxAcceptedBody)])
 	}
 	return append(args, blob(r.Delivery), r.Number, blob(r.Event), blob(r.Endpoint), blob(r.account), r.eventType,
 		string(r.Outcome), r.StatusCode, r.Error, r.RetryAfter.Microseconds(), micros(r.StartedAt), r.Duration.Microseconds(),
@@ -47,7 +44,7 @@ func appendAttempt(args []any, r record) []any {
 // appendBody appends the arguments of one row of attempt_bodies, when there is
 // more to keep than an attempt's own row does.
 func appendBody(args []any, r record) []any {
-	if r.Outcome == postrider.OutcomeAccepted && len(r.ResponseBody) <= startSize {
+	if r.Outcome == postrider.OutcomeAccepted && len(r.ResponseBody) <= store.MaxAcceptedBody {
 		return args
 	}
 	if len(r.RequestHead)+len(r.ResponseHead)+len(r.ResponseBody) == 0 {

@@ -52,3 +52,16 @@ var Failures = []Failure{
 	FailureAuth, FailureHeaders, FailureOwnTLS, FailureUnsigned, FailureNoKey, FailureSecrets,
 	FailureCanceled, FailureInternal, FailureNodeDied,
 }
+
+// FailureError is an error that ended an attempt, with the failure that the
+// attempt records for it. Err is for operators: it may hold an address.
+type FailureError struct {
+	Failure Failure
+	Err     error
+}
+
+// Error returns the failure and its cause.
+func (e *FailureError) Error() string { return string(e.Failure) + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *FailureError) Unwrap() error { return e.Err }

@@ -20,6 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/testkit"
+	"github.com/postrider/postrider/internal/webhook"
 )
 
 // sender makes the attempts.
@@ -27,6 +28,7 @@ type sender struct {
 	opts   options
 	theirs *troupe
 	egress *egress.Egress
+	sender *webhook.Sender
 	acts   []*tally
 }
 
@@ -44,13 +46,14 @@ func (plainVault) DecryptCredentials(context.Context, postrider.Endpoint) (postr
 }
 
 func newSender(o options, theirs *troupe) (*sender, error) {
-	s := &sender{opts: o, theirs: theirs, egress: egress.New(egress.Options{
+	door := egress.New(egress.Options{
 		Reach: egress.Reach{
 			AllowHTTP: true, AnyPort: true,
 			Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
 		},
-		Vault: plainVault{}, Resolver: testkit.ResolverAt(theirs.nameserver), RootCAs: theirs.roots,
-	})}
+		Resolver: testkit.ResolverAt(theirs.nameserver), RootCAs: theirs.roots,
+	})
+	s := &sender{opts: o, theirs: theirs, egress: door, sender: webhook.New(door, plainVault{}, webhook.Options{})}
 	for _, h := range testkit.Hostiles() {
 		if o.only == "" || h.Group == o.only || strings.Contains(h.Name, o.only) {
 			s.acts = append(s.acts, &tally{hostile: h, scheme: h.Schemes[0], outcomes: map[string]int{}})
@@ -136,9 +139,9 @@ func (s *sender) send(ctx context.Context, to store.EndpointSnapshot) (postrider
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, began.Add(s.opts.deadline))
 	defer cancel()
-	a := s.egress.Send(ctx, postrider.Claimed{
+	a := s.sender.Send(ctx, &postrider.Claimed{
 		ID: postrider.DeliveryID{1}, Endpoint: to.Endpoint.ID, Event: &event, Attempt: 1,
-	}, to)
+	}, &to)
 	return a, time.Since(began) - s.opts.deadline
 }
 

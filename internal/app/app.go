@@ -45,6 +45,7 @@ import (
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/webhook"
 )
 
 // App is a server that is ready to run.
@@ -60,6 +61,7 @@ type App struct {
 	clock      *clock
 	ids        *store.IDs
 	egress     *egress.Egress
+	sender     *webhook.Sender
 	table      *routing.Table
 	ingest     *ingest.Ingest
 	dispatcher *dispatch.Dispatcher
@@ -125,7 +127,7 @@ func (a *App) prepare(ctx context.Context, opened store.Store) error {
 // handler returns the handler of the API.
 func (a *App) handler() *api.Handler {
 	return api.New(api.Deps{
-		Store: a.store, Publisher: a.ingest, Guard: a.egress, Verifier: a.egress, Vault: a.secrets, Reencrypter: reencrypter{a.secrets},
+		Store: a.store, Publisher: a.ingest, Guard: a.egress, Verifier: a.sender, Vault: a.secrets, Reencrypter: reencrypter{a.secrets},
 		Notifier: a.table, Canceller: a.janitor, IDs: a.ids,
 	}, api.Options{
 		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,
@@ -149,18 +151,17 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 			Ports:     ports,
 			AnyPort:   anyPort || a.config.Dev,
 		},
-		Vault:     a.secrets,
-		Proxy:     proxy,
-		UserAgent: "Postrider/" + Version(),
-		Now:       a.store.Clock().Wall,
-		Log:       a.log,
+		Proxy: proxy,
+	})
+	a.sender = webhook.New(a.egress, a.secrets, webhook.Options{
+		UserAgent: "Postrider/" + Version(), Now: a.store.Clock().Wall, Log: a.log,
 	})
 	a.clock = &clock{store: a.store, log: a.log}
 	a.ids = store.NewIDs(a.store.Clock().Wall, nil)
 	observer := observe.New(observe.Hooks{}, a.log) // metrics and notices are hooks here
 	a.table = routing.New(a.store, routing.Options{Log: a.log})
 	nodes, _ := opened.(store.Nodes) // a store of one process alone has none
-	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, store: a.store, observer: observer, log: a.log}, a.egress, dispatch.Options{
+	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, store: a.store, observer: observer, log: a.log}, a.sender, dispatch.Options{
 		Concurrency:     a.config.Concurrency,
 		HostConcurrency: a.config.HostConcurrency,
 		Drain:           a.config.DrainTimeout,

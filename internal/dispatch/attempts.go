@@ -42,19 +42,10 @@ func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 		d.post(schedule.Attempted{Delivery: delivery}) // from here on the delivery is the loop's
 		d.opts.Observer.AttemptFinished(finished)
 	}()
-	delivery.Result = d.sender.Send(bounded{ctx, started.Add(delivery.Timeout)}, delivery.Claimed, *delivery.To)
+	ctx, cancel := context.WithDeadline(ctx, started.Add(delivery.Timeout))
+	defer cancel()
+	delivery.Result = d.sender.Send(ctx, &delivery.Claimed, delivery.To)
 }
-
-// bounded is a context that says when an attempt has to be over. It ends only
-// when the attempts are cut: a [Sender] has timers of its own.
-type bounded struct {
-	context.Context //nolint:containedctx // it is one
-
-	at time.Time
-}
-
-// Deadline returns when the attempt has to be over.
-func (b bounded) Deadline() (time.Time, bool) { return b.at, true }
 
 // logAttempt writes the canonical line of an attempt.
 func logAttempt(ctx context.Context, log *slog.Logger, s store.Settlement, r store.Settled) {

@@ -60,11 +60,12 @@ import (
 // ErrDrainTimeout is why attempts are cut when draining takes too long.
 var ErrDrainTimeout = errors.New("the time to finish attempts is over")
 
-// Sender makes requests. It returns by the deadline of ctx, which ends only when
-// attempts are cut.
+// Sender makes attempts.
 type Sender interface {
-	// Send makes the attempt that c is leased for.
-	Send(ctx context.Context, c postrider.Claimed, to store.EndpointSnapshot) postrider.Attempt
+	// Send makes the attempt that c is leased for, and returns its record. It
+	// returns soon after ctx has ended, whose deadline is that of the attempt. It
+	// changes neither c nor to.
+	Send(ctx context.Context, c *postrider.Claimed, to *store.EndpointSnapshot) postrider.Attempt
 }
 
 // Endpoints knows every endpoint as it is now.

@@ -156,9 +156,9 @@ func (r *rig) commit(id postrider.EndpointID, n int, key string) (made []postrid
 }
 
 // Send is the receiver.
-func (r *rig) Send(ctx context.Context, c postrider.Claimed, to store.EndpointSnapshot) postrider.Attempt {
+func (r *rig) Send(ctx context.Context, c *postrider.Claimed, _ *store.EndpointSnapshot) postrider.Attempt {
 	r.mu.Lock()
-	r.sent = append(r.sent, request{time.Now(), c})
+	r.sent = append(r.sent, request{time.Now(), *c})
 	r.now[c.Endpoint]++
 	r.most[c.Endpoint] = max(r.most[c.Endpoint], r.now[c.Endpoint])
 	respond := r.respond
@@ -168,14 +168,14 @@ func (r *rig) Send(ctx context.Context, c postrider.Claimed, to store.EndpointSn
 		r.now[c.Endpoint]--
 		r.mu.Unlock()
 	}()
-	a := respond(c)
-	deadline, _ := ctx.Deadline()
+	a := respond(*c)
 	select {
 	case <-time.After(a.Duration):
 		return a
-	case <-time.After(time.Until(deadline)):
-		return postrider.Attempt{Outcome: postrider.OutcomeTimedOut, Error: "timeout"}
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return postrider.Attempt{Outcome: postrider.OutcomeTimedOut, Error: "timeout"}
+		}
 		return postrider.Attempt{Outcome: postrider.OutcomeTimedOut, Error: context.Cause(ctx).Error()}
 	}
 }

@@ -6,51 +6,54 @@ import (
 	"sync"
 )
 
-var bodyRooms = sync.Pool{New: func() any { return new([maxBody + maxDrain]byte) }}
+var bodyBuffers = sync.Pool{New: func() any { return new([maxBody + maxDrain]byte) }}
 
-// readBody returns the first 16 KiB of the body, also when it ends before its
-// time, and whether all of it was read. Reading on to a near end lets the
-// connection be used again; of a body that is longer the rest is never read.
-func (in *inbound) readBody(h answerHead) (body []byte, whole bool) {
-	if n := int64(in.w - in.r); h.length >= 0 && h.length <= min(n, maxBody) {
-		body = append(body, in.room[in.r:][:h.length]...)
-		in.r += int(h.length)
+// readBody returns the first 16 KiB of the body, also of one that is cut, and
+// whether the body was read to its end. Of a body that is a little longer the
+// rest is read too, so that the connection can be used again; of a body that is
+// much longer it is left.
+func (rd *responseReader) readBody(f framing) (body []byte, whole bool) {
+	if n := int64(rd.w - rd.r); f.length >= 0 && f.length <= min(n, maxBody) { // the buffer has all of it: the common case
+		body = append(body, rd.buffer[rd.r:][:f.length]...)
+		rd.r += int(f.length)
 		return body, true
 	}
-	room, ok := bodyRooms.Get().(*[maxBody + maxDrain]byte)
+	buffer, ok := bodyBuffers.Get().(*[maxBody + maxDrain]byte)
 	if !ok {
-		room = new([maxBody + maxDrain]byte)
+		buffer = new([maxBody + maxDrain]byte)
 	}
-	defer bodyRooms.Put(room)
+	defer bodyBuffers.Put(buffer)
 	var n int
 	switch {
-	case h.chunked:
-		n, whole = in.readChunks(room[:])
-	case h.length < 0:
-		n, _ = in.readFull(room[:]) // what came before an error counts
-	case h.length > int64(len(room)):
-		n, _ = in.readFull(room[:maxBody])
+	case f.chunked:
+		n, whole = rd.readChunks(buffer[:])
+	case f.length < 0:
+		n, _ = rd.readFull(buffer[:]) // what came before an error counts
+	case f.length > int64(len(buffer)):
+		n, _ = rd.readFull(buffer[:maxBody])
 	default:
-		n, _ = in.readFull(room[:h.length])
-		whole = n == int(h.length)
+		n, _ = rd.readFull(buffer[:f.length])
+		whole = n == int(f.length)
 	}
 	if n == 0 {
 		return nil, whole
 	}
-	return bytes.Clone(room[:min(n, maxBody)]), whole
+	return bytes.Clone(buffer[:min(n, maxBody)]), whole
 }
 
-// maxExcess is how much a body in chunks may cost over twice its size.
+// maxExcess bounds what a body in chunks may cost besides its data, in bytes: 16
+// for each chunk and as much again as its data are free. A server that sends
+// one byte a chunk, with long extensions, ends there.
 const maxExcess = 16 << 10
 
 var errChunk = errors.New("malformed chunk")
 
-// readChunks fills room and reports whether it came to the end of the body,
-// trailers included.
-func (in *inbound) readChunks(room []byte) (n int, whole bool) {
+// readChunks fills p with the data of the chunks and reports whether it came to
+// the end of the body, trailers included.
+func (rd *responseReader) readChunks(p []byte) (n int, whole bool) {
 	excess := 0
 	for {
-		line, err := in.chunkLine()
+		line, err := rd.chunkLine()
 		if err != nil {
 			return n, false
 		}
@@ -60,26 +63,26 @@ func (in *inbound) readChunks(room []byte) (n int, whole bool) {
 			return n, false
 		}
 		if size == 0 {
-			return n, in.skipTrailers()
+			return n, rd.skipTrailers()
 		}
-		some, err := in.readFull(room[n:][:min(size, uint64(len(room)-n))])
-		n += some
-		if err != nil || uint64(some) < size {
+		got, err := rd.readFull(p[n:][:min(size, uint64(len(p)-n))])
+		n += got
+		if err != nil || uint64(got) < size {
 			return n, false
 		}
-		if end, err := in.chunkLine(); err != nil || len(end) > 0 {
+		if end, err := rd.chunkLine(); err != nil || len(end) > 0 {
 			return n, false
 		}
-		if excess = max(0, excess-16-2*some); excess > maxExcess {
+		if excess = max(0, excess-16-2*got); excess > maxExcess {
 			return n, false
 		}
 	}
 }
 
-// chunkLine returns the next line without its CRLF. A line feed alone ends no
-// line here: some would read on.
-func (in *inbound) chunkLine() ([]byte, error) {
-	line, err := in.line()
+// chunkLine returns the next line without its CRLF. A line feed alone does not
+// end a line here: some readers would read on, and find another end.
+func (rd *responseReader) chunkLine() ([]byte, error) {
+	line, err := rd.line()
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +92,7 @@ func (in *inbound) chunkLine() ([]byte, error) {
 	return line[:len(line)-1], nil
 }
 
-// chunkSize reads the hexadecimal size in front of the extensions.
+// chunkSize reads the hexadecimal size, which stands before the extensions.
 func chunkSize(line []byte) (size uint64, err error) {
 	text, _, _ := bytes.Cut(line, []byte(";"))
 	text = bytes.TrimRight(text, " \t")
@@ -110,11 +113,11 @@ func chunkSize(line []byte) (size uint64, err error) {
 	return size, nil
 }
 
-// skipTrailers reads the fields up to the empty line, and reports whether that
-// came, soon, and they were fields.
-func (in *inbound) skipTrailers() bool {
-	for left := smallRoom; left > 0; {
-		line, err := in.chunkLine()
+// skipTrailers reads the fields after the last chunk up to the empty line. It
+// reports whether they are fields, and at most 4 KiB of them.
+func (rd *responseReader) skipTrailers() bool {
+	for left := smallBuffer; left > 0; {
+		line, err := rd.chunkLine()
 		if err != nil {
 			return false
 		}

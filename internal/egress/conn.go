@@ -10,76 +10,83 @@ import (
 	"time"
 )
 
-// conn is a connection to a peer, which one exchange at a time has.
+// conn is a connection to a server. One round trip at a time uses it.
 type conn struct {
-	net.Conn // above TLS
-	peer     peer
+	net.Conn // the uppermost layer of TLS, or the socket
+	server   Server
 
-	idleSince time.Time // while it is kept
-	interrupt func()    // ends whatever waits for the connection, now and later
+	idleSince time.Time // set by the pool
+	interrupt func()    // ends every read and write, under way and to come, until the deadline is set again
 
-	tcp    net.Conn // below all
-	layers []layer  // of TLS between the two: the peer's, and that of a proxy on the way
+	socket net.Conn
+	layers []tlsLayer // lowest first: that of a proxy on the way, and the server's
 	raw    syscall.RawConn
-	look   func(fd uintptr) bool
-	peek   [1]byte
-	quiet  bool // what look found
+	peek   func(fd uintptr) bool // peekSocket, bound once so that it is not allocated at each use
+	peeked [1]byte
+	quiet  bool // result of peek
 }
 
-// layer is TLS, and what it reads from.
-type layer struct {
-	above *tls.Conn
-	below *records
-}
+// past is a deadline that has passed.
+var past = time.Unix(1, 0)
 
-// newConn returns a connection without TLS. It closes what it cannot use.
-func newConn(tcp net.Conn) (*conn, error) {
-	socket, ok := tcp.(syscall.Conn)
+// newConn returns a connection without TLS. It closes a socket that it cannot
+// use.
+func newConn(socket net.Conn) (*conn, error) {
+	system, ok := socket.(syscall.Conn)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("%T has no socket", tcp), tcp.Close())
+		return nil, errors.Join(fmt.Errorf("%T has no socket", socket), socket.Close())
 	}
-	raw, err := socket.SyscallConn()
+	raw, err := system.SyscallConn()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("reach socket: %w", err), tcp.Close())
+		return nil, errors.Join(fmt.Errorf("reach socket: %w", err), socket.Close())
 	}
-	c := &conn{Conn: tcp, tcp: tcp, raw: raw}
-	// Not of what is above, which may just be being put there.
-	c.interrupt = func() { tcp.SetDeadline(time.Unix(1, 0)) }
-	c.look = c.lookAt
+	c := &conn{Conn: socket, socket: socket, raw: raw}
+	// The deadline of the socket, not that of c: a layer of TLS may be added to
+	// c at the same time.
+	c.interrupt = func() { socket.SetDeadline(past) }
+	c.peek = c.peekSocket
 	return c, nil
 }
 
-// secure puts TLS on the connection, above what is there.
+// secure adds a layer of TLS.
 func (c *conn) secure(ctx context.Context, config *tls.Config) error {
-	below := &records{Conn: c.Conn, socket: c.tcp}
+	below := &recordTracker{Conn: c.Conn, socket: c.socket}
 	above := tls.Client(below, config)
-	c.Conn, c.layers = above, append(c.layers, layer{above, below})
+	c.Conn, c.layers = above, append(c.layers, tlsLayer{above, below})
 	return above.HandshakeContext(ctx)
 }
 
-// alive reports whether the peer has neither closed the connection nor said
-// anything unasked, be it that this came with the last answer. It does not
-// wait. A deadline that has passed counts as dead.
-func (c *conn) alive() bool {
+// usable reports whether an idle connection can carry another request: the
+// server has neither closed it nor sent anything that was not read, be it that
+// this came with the last response. It does not wait.
+//
+// The socket is asked first, by a read that does not block; then each layer of
+// TLS, lowest first, with a read deadline that has passed. See [tlsLayer.empty].
+func (c *conn) usable() bool {
 	c.quiet = false
-	if c.raw.Read(c.look) != nil || !c.quiet {
+	if c.raw.Read(c.peek) != nil || !c.quiet {
+		return false
+	}
+	if len(c.layers) == 0 {
+		return true
+	}
+	if c.socket.SetReadDeadline(past) != nil {
 		return false
 	}
 	for _, l := range c.layers {
-		if !l.below.drained(l.above) {
+		if !l.empty() {
 			return false
 		}
 	}
-	return true
+	return c.socket.SetReadDeadline(time.Time{}) == nil
 }
 
-// abort closes the connection without a word: TLS would first say goodbye, for
-// which a peer that does not read would let it wait.
-func (c *conn) abort() { c.tcp.Close() }
+// abort closes the socket. Closing TLS would first send an alert and wait for a
+// server that does not read.
+func (c *conn) abort() { c.socket.Close() }
 
 // isAlert reports whether the other side ended TLS with an alert. In TLS 1.3 a
-// client certificate that it does not take is refused in this way, when the
-// request is already on its way.
+// client certificate is refused like this when the request was already written.
 func isAlert(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error"

@@ -2,8 +2,8 @@
 
 package egress
 
-// lookAt finds every connection dead where it cannot look.
-func (c *conn) lookAt(uintptr) bool {
+// peekSocket cannot look into a socket here: no connection is used again.
+func (c *conn) peekSocket(uintptr) bool {
 	c.quiet = false
 	return true
 }

@@ -12,33 +12,28 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// maxLookups is how many names are looked up at once. Who comes later waits.
+// maxLookups is how many names are looked up at a time; further lookups wait.
 const maxLookups = 1024
 
-// dialer makes connections to vetted addresses.
+// dialer makes connections to checked addresses.
 type dialer struct {
-	guard      *guard
-	resolver   Resolver
-	lookups    chan struct{} // holds one for each that is under way
-	net        net.Dialer    // asks the guard
-	proxy      *proxy        // nil: none
-	identities *identities
+	guard    *guard
+	resolver Resolver
+	lookups  chan struct{} // has one element for each lookup under way
+	net      net.Dialer    // asks the guard before it connects
+	proxy    *proxy        // nil: none
+	tls      *tlsConfig
 }
 
-// dial returns a new connection to the peer. It takes the deadline of the
-// context seriously also where the context itself would not end with it.
-func (d *dialer) dial(ctx context.Context, to peer) (*conn, error) {
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline)
-		defer cancel()
-	}
+// dial returns a new connection to the server, after the TLS handshake if it is
+// to be secure.
+func (d *dialer) dial(ctx context.Context, to Server) (*conn, error) {
 	c, err := d.connect(ctx, to)
 	if err != nil {
 		return nil, err
 	}
-	if to.secure {
-		if err := c.secure(ctx, d.identities.config(to)); err != nil {
+	if to.Secure {
+		if err := c.secure(ctx, d.tls.of(to)); err != nil {
 			c.abort()
 			return nil, handshakeError(err)
 		}
@@ -46,9 +41,10 @@ func (d *dialer) dial(ctx context.Context, to peer) (*conn, error) {
 	return c, nil
 }
 
-// connect tries the addresses of the peer's host in turn until one answers.
-func (d *dialer) connect(ctx context.Context, to peer) (*conn, error) {
-	host, port, err := net.SplitHostPort(to.address)
+// connect tries the addresses of the server's host, one after the other, until
+// one accepts.
+func (d *dialer) connect(ctx context.Context, to Server) (*conn, error) {
+	host, port, err := net.SplitHostPort(to.Address)
 	if err != nil {
 		return nil, connectError(err)
 	}
@@ -57,29 +53,30 @@ func (d *dialer) connect(ctx context.Context, to peer) (*conn, error) {
 		return nil, err
 	}
 	ips = ips[:min(len(ips), maxAddresses)]
-	var failed *stageError
+	var failed *postrider.FailureError
 	for i, ip := range ips {
-		tcp, err := d.connectTo(ctx, net.JoinHostPort(ip.String(), port), len(ips)-i)
+		c, err := d.connectTo(ctx, net.JoinHostPort(ip.String(), port), len(ips)-i)
 		if err == nil {
-			tcp.peer = to
-			return tcp, nil
+			c.server = to
+			return c, nil
 		}
-		// That this machine has no IPv6 says less than what the others did.
-		if s := connectError(err); failed == nil || s.failure != postrider.FailureNoRoute {
-			failed = s
+		// That this machine has no IPv6 says less than what the other
+		// addresses did.
+		if f := connectError(err); failed == nil || f.Failure != postrider.FailureNoRoute {
+			failed = f
 		}
-		if failed.failure == postrider.FailureForbidden || ctx.Err() != nil {
+		if failed.Failure == postrider.FailureForbidden || ctx.Err() != nil {
 			break
 		}
 	}
 	if failed == nil {
-		return nil, &stageError{postrider.FailureDNSNotFound, errors.New("name has no address")}
+		return nil, &postrider.FailureError{Failure: postrider.FailureDNSNotFound, Err: errors.New("name has no address")}
 	}
 	return nil, failed
 }
 
-// connectTo leaves each of the addresses that are still to be tried its share
-// of the time.
+// connectTo connects to one of the addresses that are left to be tried. Each
+// gets an equal share of the time, but a second at least.
 func (d *dialer) connectTo(ctx context.Context, address string, left int) (*conn, error) {
 	if deadline, ok := ctx.Deadline(); ok && left > 1 {
 		share := max(time.Until(deadline)/time.Duration(left), time.Second)
@@ -88,21 +85,21 @@ func (d *dialer) connectTo(ctx context.Context, address string, left int) (*conn
 		defer cancel()
 	}
 	if d.proxy != nil {
-		if err := d.guard.judge(address); err != nil {
+		if err := d.guard.check(address); err != nil {
 			return nil, err
 		}
 		return d.proxy.connect(ctx, address)
 	}
-	tcp, err := d.net.DialContext(ctx, "tcp", address)
+	socket, err := d.net.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	return newConn(tcp)
+	return newConn(socket)
 }
 
-// resolve returns the addresses of a host, all of them allowed. One that is
-// not makes the whole name forbidden: who controls a name must not get to
-// choose by luck.
+// resolve returns the addresses of a host, all of them allowed. If one is
+// forbidden the whole name is: the owner of a name must not reach a forbidden
+// address by trying until it is the one that is dialed.
 func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	ips, err := d.addresses(ctx, host)
 	if err != nil {
@@ -110,7 +107,7 @@ func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	}
 	for i, ip := range ips {
 		if !d.guard.allows(ip) {
-			return nil, &stageError{postrider.FailureForbidden, fmt.Errorf("%w: %s", errForbidden, ip)}
+			return nil, &postrider.FailureError{Failure: postrider.FailureForbidden, Err: fmt.Errorf("%w: %s", errForbidden, ip)}
 		}
 		ips[i] = ip.Unmap()
 	}
@@ -121,12 +118,12 @@ func (d *dialer) addresses(ctx context.Context, host string) ([]netip.Addr, erro
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}, nil
 	}
-	if d.guard.widened && !strings.Contains(host, ".") {
-		// Where private targets are meant, a single label is a name of
-		// /etc/hosts or of the cluster, which are not found with a dot.
+	if d.guard.allowsPrivate && !strings.Contains(host, ".") {
+		// Where private targets are allowed, a single label is a name of
+		// /etc/hosts or of the cluster. These are not found with a dot.
 		return d.lookup(ctx, host)
 	}
-	// The dot keeps search domains out of it.
+	// The dot at the end makes the name absolute: no search domain is added.
 	return d.lookup(ctx, host+".")
 }
 
@@ -141,7 +138,7 @@ func (d *dialer) lookup(ctx context.Context, name string) ([]netip.Addr, error) 
 }
 
 // LocalPrefixes returns the addresses of this machine's interfaces, for
-// [Reach].Deny: a URL must not reach our own API from behind.
+// [Reach].Deny: an endpoint must not reach our own API from inside.
 func LocalPrefixes() ([]netip.Prefix, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {

@@ -13,8 +13,8 @@ func (e *Egress) Control(ctx context.Context, network, address string) error {
 	return e.guard.control(ctx, network, address, nil)
 }
 
-// Judge is asked before each connection that another makes for us.
-func (e *Egress) Judge(address string) error { return e.guard.judge(address) }
+// Check is asked before each connection that a proxy makes for us.
+func (e *Egress) Check(address string) error { return e.guard.check(address) }
 
 // Address returns what is dialled for a URL.
 func (e *Egress) Address(raw string) (string, error) {
@@ -22,5 +22,5 @@ func (e *Egress) Address(raw string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return addressOf(u), nil
+	return ServerOf(u, nil).Address, nil
 }

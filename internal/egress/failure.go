@@ -12,40 +12,50 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// stageError says at which stage before sending an attempt failed.
-type stageError struct {
-	failure postrider.Failure
-	err     error
+// FailureOf returns the failure that an attempt records for an error of
+// [Egress.RoundTrip] or [Egress.ClientTLS]. sent says whether a byte of the
+// request was written: the server may have got it then.
+func FailureOf(err error, sent bool) postrider.Failure {
+	if f, ok := errors.AsType[*postrider.FailureError](err); ok {
+		return f.Failure
+	}
+	switch {
+	case !sent:
+		return connectFailure(err)
+	case errors.Is(err, errMalformed):
+		return postrider.FailureBadResponse
+	case isAlert(err):
+		return postrider.FailureTLSRefused
+	}
+	return postrider.FailureCut
 }
 
-// Error says the failure and its cause.
-func (e *stageError) Error() string { return string(e.failure) + ": " + e.err.Error() }
-
-// Unwrap returns the cause.
-func (e *stageError) Unwrap() error { return e.err }
+// TimedOut reports whether the error says that a time has passed: that of the
+// context, the share of one address, or a limit of the operating system.
+func TimedOut(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
 
 // lookupError returns the failure of a DNS lookup.
-func lookupError(err error) *stageError {
+func lookupError(err error) *postrider.FailureError {
 	var dns *net.DNSError
 	switch {
-	case late(err):
-		return &stageError{postrider.FailureDNSTimeout, err}
+	case TimedOut(err):
+		return &postrider.FailureError{Failure: postrider.FailureDNSTimeout, Err: err}
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return &stageError{postrider.FailureDNSNotFound, err}
+		return &postrider.FailureError{Failure: postrider.FailureDNSNotFound, Err: err}
 	}
-	return &stageError{postrider.FailureDNS, err}
+	return &postrider.FailureError{Failure: postrider.FailureDNS, Err: err}
 }
 
-// connectError returns the failure of connecting to an address. One that a
-// deeper layer has classified stays what it is.
-func connectError(err error) *stageError {
-	if s, ok := errors.AsType[*stageError](err); ok {
-		return s
+// connectError returns the failure of connecting to an address. An error that a
+// deeper layer has classified stays as it is.
+func connectError(err error) *postrider.FailureError {
+	if f, ok := errors.AsType[*postrider.FailureError](err); ok {
+		return f
 	}
-	if errors.Is(err, errForbidden) {
-		return &stageError{postrider.FailureForbidden, err}
-	}
-	return &stageError{connectFailure(err), err}
+	return &postrider.FailureError{Failure: connectFailure(err), Err: err}
 }
 
 func connectFailure(err error) postrider.Failure {
@@ -58,7 +68,9 @@ func connectFailure(err error) postrider.Failure {
 		return false
 	}
 	switch {
-	case late(err):
+	case errors.Is(err, errForbidden):
+		return postrider.FailureForbidden
+	case TimedOut(err):
 		return postrider.FailureConnectTimeout
 	case is(syscall.ECONNREFUSED):
 		return postrider.FailureRefused
@@ -71,7 +83,7 @@ func connectFailure(err error) postrider.Failure {
 }
 
 // handshakeError returns the failure of a TLS handshake.
-func handshakeError(err error) *stageError {
+func handshakeError(err error) *postrider.FailureError {
 	var (
 		name         x509.HostnameError
 		authority    x509.UnknownAuthorityError
@@ -90,15 +102,8 @@ func handshakeError(err error) *stageError {
 		failure = postrider.FailureTLSCertificate
 	case isAlert(err):
 		failure = postrider.FailureTLSRefused
-	case late(err):
+	case TimedOut(err):
 		failure = postrider.FailureTLSTimeout
 	}
-	return &stageError{failure, err}
-}
-
-// late reports whether the error is that a time has passed: the attempt's, an
-// address's share of it, or the operating system's.
-func late(err error) bool {
-	var timeout net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+	return &postrider.FailureError{Failure: failure, Err: err}
 }

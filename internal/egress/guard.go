@@ -12,20 +12,20 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// guard knows which URLs, ports and addresses may be reached. It never changes:
-// other rules need another process, so no connection that is kept was made
-// under older ones.
+// guard decides which URLs, ports and addresses may be reached. It never changes:
+// other rules need another process, so no idle connection was made under older
+// rules.
 type guard struct {
-	schemes  []string
-	ports    []uint16 // nil: any
-	widened  bool     // some addresses that are not public are allowed
-	guardian *ssrf.Guardian
+	schemes       []string
+	ports         []uint16 // nil: any
+	allowsPrivate bool     // some addresses that are not public are allowed
+	guardian      *ssrf.Guardian
 }
 
-// credentials are where clouds answer every machine with its credentials, as
-// far as their documents say: no range that an operator allows has them in it.
-// Some are public addresses, others private.
-var credentials = []netip.Addr{
+// metadataAddresses are where clouds give every machine its credentials, as far
+// as their documentation says. They stay forbidden if an operator allows a range
+// that contains them. Some are public addresses, others private.
+var metadataAddresses = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"),    // most clouds
 	netip.MustParseAddr("169.254.170.2"),      // AWS ECS
 	netip.MustParseAddr("169.254.170.23"),     // AWS EKS
@@ -44,12 +44,14 @@ var credentials = []netip.Addr{
 	netip.MustParseAddr("fe80::a9fe:a9fe"),    // OpenStack
 }
 
-func hasCredentials(ip netip.Addr) bool { return slices.Contains(credentials, ip.Unmap().WithZone("")) }
+func isMetadata(ip netip.Addr) bool {
+	return slices.Contains(metadataAddresses, ip.Unmap().WithZone(""))
+}
 
 var errForbidden = errors.New("target is forbidden")
 
 func newGuard(o Reach) *guard {
-	g := &guard{schemes: []string{"https"}, ports: o.Ports, widened: len(o.Allow) > 0}
+	g := &guard{schemes: []string{"https"}, ports: o.Ports, allowsPrivate: len(o.Allow) > 0}
 	if o.AllowHTTP {
 		g.schemes = append(g.schemes, "http")
 	}
@@ -70,7 +72,7 @@ func newGuard(o Reach) *guard {
 
 func split(prefixes []netip.Prefix) (v4, v6 []netip.Prefix) {
 	for _, p := range prefixes {
-		if p.Addr().Is4In6() && p.Bits() >= 96 { // addresses are judged unmapped
+		if p.Addr().Is4In6() && p.Bits() >= 96 { // addresses are checked unmapped
 			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 		}
 		if p.Addr().Is4() {
@@ -82,8 +84,8 @@ func split(prefixes []netip.Prefix) (v4, v6 []netip.Prefix) {
 	return v4, v6
 }
 
-// PrivatePrefixes returns the addresses of this machine and of private networks,
-// for [Reach].Allow on a laptop.
+// PrivatePrefixes returns the loopback addresses and those of private networks,
+// for [Reach].Allow during development.
 func PrivatePrefixes() []netip.Prefix {
 	return []netip.Prefix{
 		netip.MustParsePrefix("127.0.0.0/8"),
@@ -95,14 +97,15 @@ func PrivatePrefixes() []netip.Prefix {
 	}
 }
 
-// control is the last word on every connection: it sees the concrete address,
-// after every name and odd spelling has been resolved.
+// control is called by [net.Dialer] before each connect. It sees the concrete
+// address, after every name and unusual spelling has been resolved, so a name
+// that resolves differently the second time gains nothing.
 func (g *guard) control(_ context.Context, network, address string, c syscall.RawConn) error {
 	return forbid(address, g.guardian.Safe(network, address, c))
 }
 
-// judge is control for an address that another dials for us.
-func (g *guard) judge(address string) error {
+// check is control for an address that a proxy dials for us.
+func (g *guard) check(address string) error {
 	to, err := netip.ParseAddrPort(address)
 	if err == nil {
 		err = g.guardian.SafeAddrPort(to)
@@ -110,11 +113,11 @@ func (g *guard) judge(address string) error {
 	return forbid(address, err)
 }
 
-// forbid completes what the guardian found of an address: credentials are
-// forbidden although a range may be allowed that has them in it.
+// forbid returns an error if the guardian found one, or if the address is one of
+// metadataAddresses, which the guardian may allow as part of a range.
 func forbid(address string, found error) error {
-	if to, err := netip.ParseAddrPort(address); err == nil && hasCredentials(to.Addr()) {
-		found = errors.Join(found, fmt.Errorf("%s has credentials", to.Addr()))
+	if to, err := netip.ParseAddrPort(address); err == nil && isMetadata(to.Addr()) {
+		found = errors.Join(found, fmt.Errorf("%s serves cloud credentials", to.Addr()))
 	}
 	if found != nil {
 		return errors.Join(errForbidden, found)
@@ -124,19 +127,19 @@ func forbid(address string, found error) error {
 
 // allows reports whether connections to the address may be made.
 func (g *guard) allows(ip netip.Addr) bool {
-	return ip.Zone() == "" && !hasCredentials(ip) && g.guardian.SafeAddr(ip.Unmap()) == nil
+	return ip.Zone() == "" && !isMetadata(ip) && g.guardian.SafeAddr(ip.Unmap()) == nil
 }
 
 func (g *guard) allowsPort(port uint16) bool {
 	return g.ports == nil || slices.Contains(g.ports, port)
 }
 
-// allowsName judges a name without asking the DNS.
+// allowsName checks a name without the DNS.
 func (g *guard) allowsName(host string) bool {
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return g.allows(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 	}
 	// A name of one label means something else in every network. It can only
-	// be meant where private targets are.
-	return g.widened || strings.Contains(host, ".")
+	// be meant where private targets are allowed.
+	return g.allowsPrivate || strings.Contains(host, ".")
 }

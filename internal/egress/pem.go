@@ -13,32 +13,32 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// The bounds of what an endpoint brings for its TLS.
+// The limits of what an endpoint brings for its TLS.
 const (
 	maxPEM         = 64 << 10
 	maxChain       = 8  // certificates that are shown
 	maxAuthorities = 64 // certificates that are trusted
 	minRSA         = 2048
-	maxRSA         = 4096 // every handshake signs with it
+	maxRSA         = 4096 // a larger key makes every handshake slow
 )
 
-// CheckTLS returns every fault of what an endpoint's connections are to have of
-// their own, joined, each a [postrider.InvalidError] that names tls.certificate,
-// tls.key or tls.authorities and repeats nothing of them. Where there is none,
-// every attempt gets as far as the handshake.
+// CheckTLS returns every fault of an endpoint's own TLS, joined. Each is a
+// [postrider.InvalidError] for tls.certificate, tls.key or tls.authorities and
+// repeats nothing of them. If there is no fault, [Egress.ClientTLS] can read
+// them.
 func (*Egress) CheckTLS(own postrider.TLS, key string) error {
 	_, err := parseTLS(own, key, time.Now())
 	return err
 }
 
-// tlsParts are a [postrider.TLS] and its key, read.
+// tlsParts are a [postrider.TLS] and its key, parsed.
 type tlsParts struct {
 	certificate *tls.Certificate // nil: none
 	authorities *x509.CertPool   // nil: none
 }
 
-// parseTLS returns the parts, or every fault, joined. What has expired at now
-// is at fault, unless that is zero.
+// parseTLS returns the parts, or every fault, joined. A certificate that has
+// expired at now is a fault, unless now is zero.
 func parseTLS(own postrider.TLS, key string, now time.Time) (tlsParts, error) {
 	var parts tlsParts
 	var faults []error
@@ -71,8 +71,8 @@ func parseTLS(own postrider.TLS, key string, now time.Time) (tlsParts, error) {
 	return parts, errors.Join(faults...)
 }
 
-// parseCertificates reads PEM that holds nothing but certificates. The errors
-// of this and what follows are reasons of an InvalidError.
+// parseCertificates reads PEM that holds nothing but certificates. Its errors,
+// and those of the functions below, are the reasons of an InvalidError.
 func parseCertificates(text string, most int, now time.Time) ([]*x509.Certificate, error) {
 	if len(text) > maxPEM {
 		return nil, errors.New("must be at most 64 KiB")
@@ -133,7 +133,8 @@ func parseKey(text string) (any, error) {
 	return key, nil
 }
 
-// pair returns the chain with the key, which must be of its leaf.
+// pair returns the chain with the key, which must belong to its first
+// certificate.
 func pair(chain []*x509.Certificate, key any) (*tls.Certificate, error) {
 	signer, ok := key.(crypto.Signer) // what X25519 is not
 	if !ok {

@@ -5,66 +5,58 @@ import (
 	"time"
 )
 
-// peer is where a connection leads and who comes. Whoever means the same peer
-// may use a connection to it, so this names all that makes a difference to the
-// other side.
-type peer struct {
-	secure   bool      // TLS
-	address  string    // host:port, as the guard made it canonical
-	identity *identity // from [identities]; nil: none of its own
-}
-
-// pool keeps connections for later: at most maxIdleHost to a peer and maxIdle
-// in all, for idleTimeout. A timer closes them, so that nothing runs meanwhile.
+// pool keeps idle connections: at most maxIdleHost to a server and maxIdle in
+// all, each for idleTimeout. A timer closes them: no goroutine waits meanwhile.
 type pool struct {
 	mu     sync.Mutex
-	idle   map[peer][]*conn // oldest first
+	idle   map[Server][]*conn // oldest first
 	total  int
-	timer  *time.Timer // of the next sweep
-	armed  bool        // it runs
+	timer  *time.Timer // of the next closeExpired; nil: there was none yet
+	armed  bool        // the timer runs
 	closed bool
 }
 
-func newPool() *pool { return &pool{idle: map[peer][]*conn{}} }
+func newPool() *pool { return &pool{idle: map[Server][]*conn{}} }
 
-// take returns the connection to the peer that was used last, or nil. It is
-// the caller's, who has to see whether it still lives.
-func (p *pool) take(to peer) *conn {
+// get removes the connection to the server that was used last and returns it; nil:
+// there is none. The caller has to find out whether it is still usable.
+func (p *pool) get(to Server) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	kept := p.idle[to]
-	if len(kept) == 0 {
+	idle := p.idle[to]
+	if len(idle) == 0 {
 		return nil
 	}
-	last := len(kept) - 1
-	c := kept[last]
-	kept[last] = nil
-	p.idle[to] = kept[:last]
+	last := len(idle) - 1
+	c := idle[last]
+	idle[last] = nil
+	p.idle[to] = idle[:last]
 	p.total--
 	return c
 }
 
-// keep takes a connection over, or closes it if there is no room.
-func (p *pool) keep(c *conn) {
+// put adds a connection. If the pool is full it closes the oldest one, to the
+// same server if that has too many; if the pool is closed it closes c.
+func (p *pool) put(c *conn) {
 	if drop := p.add(c, time.Now()); drop != nil {
 		drop.abort()
 	}
 }
 
-// add returns the connection that had to make room, if one had.
+// add returns the connection that is to be closed, or nil.
 func (p *pool) add(c *conn, now time.Time) (drop *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.closed:
 		return c
-	case len(p.idle[c.peer]) >= maxIdleHost:
-		drop = p.popLocked(c.peer)
+	case len(p.idle[c.server]) >= maxIdleHost:
+		drop = p.popLocked(c.server)
 	case p.total >= maxIdle:
 		drop = p.popLocked(p.oldestLocked())
 	}
 	c.idleSince = now
-	p.idle[c.peer] = append(p.idle[c.peer], c)
+	p.idle[c.server] = append(p.idle[c.server], c)
 	p.total++
 	if !p.armed {
 		p.armLocked(idleTimeout)
@@ -75,38 +67,39 @@ func (p *pool) add(c *conn, now time.Time) (drop *conn) {
 func (p *pool) armLocked(wait time.Duration) {
 	p.armed = true
 	if p.timer == nil {
-		p.timer = time.AfterFunc(wait, p.sweep)
+		p.timer = time.AfterFunc(wait, p.closeExpired)
 		return
 	}
 	p.timer.Reset(wait)
 }
 
-// popLocked removes the oldest connection to the peer.
-func (p *pool) popLocked(to peer) *conn {
-	kept := p.idle[to]
-	c := kept[0]
-	copy(kept, kept[1:])
-	kept[len(kept)-1] = nil
-	p.idle[to] = kept[:len(kept)-1]
+// popLocked removes the oldest connection to the server.
+func (p *pool) popLocked(to Server) *conn {
+	idle := p.idle[to]
+	c := idle[0]
+	copy(idle, idle[1:])
+	idle[len(idle)-1] = nil
+	p.idle[to] = idle[:len(idle)-1]
 	p.total--
 	return c
 }
 
-// oldestLocked returns the peer of the oldest connection. Looking at all of
+// oldestLocked returns the server of the oldest connection. Looking at all of
 // them costs less than the dial that made this one necessary.
-func (p *pool) oldestLocked() peer {
-	var found peer
+func (p *pool) oldestLocked() Server {
+	var found Server
 	var since time.Time
-	for to, kept := range p.idle {
-		if len(kept) > 0 && (since.IsZero() || kept[0].idleSince.Before(since)) {
-			found, since = to, kept[0].idleSince
+	for to, idle := range p.idle {
+		if len(idle) > 0 && (since.IsZero() || idle[0].idleSince.Before(since)) {
+			found, since = to, idle[0].idleSince
 		}
 	}
 	return found
 }
 
-// sweep closes what has been idle for too long, and comes back for the rest.
-func (p *pool) sweep() {
+// closeExpired closes the connections that have been idle for too long, and
+// sets the timer for the others.
+func (p *pool) closeExpired() {
 	for _, c := range p.expired(time.Now()) {
 		c.abort()
 	}
@@ -116,12 +109,12 @@ func (p *pool) expired(now time.Time) []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var drop []*conn
-	for to, kept := range p.idle {
-		for len(kept) > 0 && now.Sub(kept[0].idleSince) >= idleTimeout {
+	for to, idle := range p.idle {
+		for len(idle) > 0 && now.Sub(idle[0].idleSince) >= idleTimeout {
 			drop = append(drop, p.popLocked(to))
-			kept = p.idle[to]
+			idle = p.idle[to]
 		}
-		if len(kept) == 0 {
+		if len(idle) == 0 {
 			delete(p.idle, to)
 		}
 	}
@@ -131,7 +124,7 @@ func (p *pool) expired(now time.Time) []*conn {
 	return drop
 }
 
-// close closes everything that is kept; from now on nothing is.
+// close closes all idle connections. From now on put closes what it gets.
 func (p *pool) close() {
 	for _, c := range p.empty() {
 		c.abort()
@@ -146,9 +139,9 @@ func (p *pool) empty() []*conn {
 		p.timer.Stop()
 	}
 	var all []*conn
-	for _, kept := range p.idle {
-		all = append(all, kept...)
+	for _, idle := range p.idle {
+		all = append(all, idle...)
 	}
-	p.idle, p.total = map[peer][]*conn{}, 0
+	p.idle, p.total = map[Server][]*conn{}, 0
 	return all
 }

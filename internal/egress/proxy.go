@@ -17,13 +17,13 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// proxy is the operator's way to the outside. It is told addresses, never
-// names: what a name means is found out and judged before, here. Its own
-// address is not judged, since who runs this program chose it.
+// proxy is the operator's proxy. It gets addresses, never names: a name is
+// resolved and its addresses are checked here. The address of the proxy itself
+// is not checked, because the operator chose it.
 type proxy struct {
 	address string
-	tls     *tls.Config // nil: it is spoken to in the clear
-	head    string      // of CONNECT, after the address; empty: it speaks SOCKS
+	tls     *tls.Config // to the proxy itself; nil: none
+	header  string      // fields of CONNECT and the end of its header; empty: the proxy is a SOCKS5 proxy
 	auth    *socks.Auth // for SOCKS; nil: none
 	net     net.Dialer
 }
@@ -64,9 +64,9 @@ func newProxy(u *url.URL, roots *x509.CertPool) *proxy {
 		}
 		return p
 	}
-	p.head = "\r\n"
+	p.header = "\r\n"
 	if u.User != nil {
-		p.head = "Proxy-Authorization: Basic " +
+		p.header = "Proxy-Authorization: Basic " +
 			base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)) + "\r\n\r\n"
 	}
 	if u.Scheme == "https" {
@@ -75,27 +75,27 @@ func newProxy(u *url.URL, roots *x509.CertPool) *proxy {
 	return p
 }
 
-// connect returns a connection that leads through the proxy to the address, an
-// IP and a port that the guard has let pass. Every fault is the proxy's.
+// connect returns a connection through the proxy to the address, an IP and a
+// port that the guard allows. Every error is the failure of the proxy.
 func (p *proxy) connect(ctx context.Context, address string) (*conn, error) {
-	c, err := p.begin(ctx, address)
+	c, err := p.dial(ctx, address)
 	if err != nil {
-		return nil, &stageError{postrider.FailureProxy, err}
+		return nil, &postrider.FailureError{Failure: postrider.FailureProxy, Err: err}
 	}
 	return c, nil
 }
 
-func (p *proxy) begin(ctx context.Context, address string) (*conn, error) {
-	tcp, err := p.net.DialContext(ctx, "tcp", p.address)
+func (p *proxy) dial(ctx context.Context, address string) (*conn, error) {
+	socket, err := p.net.DialContext(ctx, "tcp", p.address)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newConn(tcp)
+	c, err := newConn(socket)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, c.interrupt)
-	err = p.extend(ctx, c, address)
+	err = p.tunnel(ctx, c, address)
 	if !stop() {
 		err = ctx.Err()
 	}
@@ -106,52 +106,54 @@ func (p *proxy) begin(ctx context.Context, address string) (*conn, error) {
 	return c, nil
 }
 
-// extend has the proxy extend the connection to the address.
-func (p *proxy) extend(ctx context.Context, c *conn, address string) error {
+// tunnel has the proxy extend the connection to the address.
+func (p *proxy) tunnel(ctx context.Context, c *conn, address string) error {
 	if p.tls != nil {
 		if err := c.secure(ctx, p.tls); err != nil {
 			return fmt.Errorf("secure connection to proxy: %w", err)
 		}
 	}
-	if p.head != "" {
-		return p.tunnel(c, address)
+	if p.header != "" {
+		return p.tunnelHTTP(c, address)
 	}
-	way, err := socks.SOCKS5("tcp", p.address, p.auth, dialed{c})
+	client, err := socks.SOCKS5("tcp", p.address, p.auth, fixedDialer{c})
 	if err != nil {
 		return fmt.Errorf("prepare SOCKS: %w", err)
 	}
-	// The connection that this returns only knows more of itself.
-	if _, err := way.(socks.ContextDialer).DialContext(ctx, "tcp", address); err != nil { //nolint:errcheck // it is one
+	// The connection that this returns is c with another address.
+	if _, err := client.(socks.ContextDialer).DialContext(ctx, "tcp", address); err != nil { //nolint:errcheck // it is one
 		return fmt.Errorf("ask SOCKS proxy: %w", err)
 	}
 	return nil
 }
 
-// tunnel asks with CONNECT (RFC 9110, 9.3.6). The answer is bounded as a
-// receiver's is.
-func (p *proxy) tunnel(c *conn, address string) error {
-	if _, err := c.Write([]byte("CONNECT " + address + " HTTP/1.1\r\nHost: " + address + "\r\n" + p.head)); err != nil {
+// tunnelHTTP asks with CONNECT (RFC 9110, 9.3.6). The response has the limits of
+// every other.
+func (p *proxy) tunnelHTTP(c *conn, address string) error {
+	if _, err := c.Write([]byte("CONNECT " + address + " HTTP/1.1\r\nHost: " + address + "\r\n" + p.header)); err != nil {
 		return fmt.Errorf("ask proxy: %w", err)
 	}
-	var in inbound
-	in.reset(c)
-	h, err := in.readHead()
+	var reader responseReader
+	reader.reset(c)
+	f, err := reader.readHeader()
 	switch {
 	case err != nil:
-		return fmt.Errorf("read proxy's answer: %w", err)
-	case h.status < 200 || h.status > 299:
-		return fmt.Errorf("proxy answers %d", h.status)
-	case in.r != in.w:
-		return errors.New("proxy says more than was asked")
+		return fmt.Errorf("read response of proxy: %w", err)
+	case f.status < 200 || f.status > 299:
+		return fmt.Errorf("proxy answers %d", f.status)
+	case !reader.drained():
+		return errors.New("proxy sends more than its response")
 	}
 	return nil
 }
 
-// dialed is a dialer for who would dial itself.
-type dialed struct{ net.Conn }
+// fixedDialer gives the SOCKS client a connection that exists.
+type fixedDialer struct{ net.Conn }
 
-// Dial returns the connection that there is.
-func (d dialed) Dial(string, string) (net.Conn, error) { return d.Conn, nil }
+// Dial returns the connection.
+func (d fixedDialer) Dial(string, string) (net.Conn, error) { return d.Conn, nil }
 
-// DialContext does the same.
-func (d dialed) DialContext(context.Context, string, string) (net.Conn, error) { return d.Conn, nil }
+// DialContext returns the connection.
+func (d fixedDialer) DialContext(context.Context, string, string) (net.Conn, error) {
+	return d.Conn, nil
+}

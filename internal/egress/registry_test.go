@@ -29,7 +29,7 @@ func registry(tb testing.TB) (blocks []netip.Prefix) {
 		tb.Fatalf("read registries: %d rows, %v", len(rows), err)
 	}
 	for _, row := range rows[1:] {
-		if row[1] != "IPv4-mapped Address" { // which is judged as the IPv4 address that it is
+		if row[1] != "IPv4-mapped Address" { // which is checked as the IPv4 address that it is
 			blocks = append(blocks, netip.MustParsePrefix(row[0]))
 		}
 	}
@@ -67,7 +67,7 @@ type tester interface {
 	Errorf(format string, args ...any)
 }
 
-// agree holds the guard's judgements of an address against each other and the
+// agree holds the guard's decisions on an address against each other and the
 // registries.
 func agree(t tester, e *egress.Egress, blocks []netip.Prefix, ip netip.Addr) {
 	t.Helper()
@@ -82,8 +82,8 @@ func agree(t tester, e *egress.Egress, blocks []netip.Prefix, ip netip.Addr) {
 	if err := e.Control(t.Context(), network, address); (err == nil) != want {
 		t.Errorf("%v: Control = %v, want allowed = %t", ip, err, want)
 	}
-	if err := e.Judge(address); (err == nil) != want {
-		t.Errorf("%v: Judge = %v, want allowed = %t", ip, err, want)
+	if err := e.Check(address); (err == nil) != want {
+		t.Errorf("%v: Check = %v, want allowed = %t", ip, err, want)
 	}
 }
 

@@ -14,13 +14,13 @@ import (
 	"github.com/postrider/postrider"
 )
 
-const (
-	maxURL  = 2048
-	maxHost = 253
-)
+// MaxURL is the longest URL that may be sent to, in bytes.
+const MaxURL = 2048
 
-// The reasons of a refusal. All forbidden targets have the same one: it must
-// not tell which of them exist.
+const maxHost = 253 // bytes of a name: RFC 1035
+
+// The reasons why a URL is refused. All forbidden targets have the same one: it
+// must not show which of them exist.
 const (
 	reasonForm      = "must be an absolute URL like https://example.com/hooks"
 	reasonLength    = "must have at most 2048 characters"
@@ -37,9 +37,8 @@ const (
 
 func refuse(reason string) error { return &postrider.InvalidError{Field: "url", Reason: reason} }
 
-// parse reads an endpoint's URL and judges all of it that can be judged without
-// the network. What it returns is canonical: parsing its text again gives the
-// same.
+// parse reads an endpoint's URL and checks everything that can be checked without
+// the network. The result is canonical: parsing its text again gives the same.
 func (g *guard) parse(raw string) (*url.URL, error) {
 	if err := checkText(raw); err != nil {
 		return nil, err
@@ -74,10 +73,11 @@ func (g *guard) parse(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// checkText refuses what parsers read differently: one that only disagrees
-// with the next is enough for a request to go elsewhere.
+// checkText refuses texts that URL parsers read differently: if the parser that
+// checks a URL and the one that uses it disagree, a request goes to a host that
+// was not checked.
 func checkText(raw string) error {
-	if len(raw) > maxURL {
+	if len(raw) > MaxURL {
 		return refuse(reasonLength)
 	}
 	if !utf8.ValidString(raw) {
@@ -106,20 +106,20 @@ func checkText(raw string) error {
 	return nil
 }
 
-// canonicalPort returns ":port", or nothing for the scheme's own.
+// canonicalPort returns ":port", or "" for the standard port of the scheme.
 func (g *guard) canonicalPort(u *url.URL) (string, error) {
-	own := "443"
+	standard := "443"
 	if u.Scheme == "http" {
-		own = "80"
+		standard = "80"
 	}
-	text := cmp.Or(u.Port(), own)
+	text := cmp.Or(u.Port(), standard)
 	port, err := strconv.ParseUint(text, 10, 16)
 	switch {
 	case err != nil || port == 0 || strconv.FormatUint(port, 10) != text:
 		return "", refuse(reasonNoPort)
 	case !g.allowsPort(uint16(port)):
 		return "", refuse(reasonPort)
-	case text == own:
+	case text == standard:
 		return "", nil
 	}
 	return ":" + text, nil
@@ -139,7 +139,9 @@ func canonicalHost(hostport string) (string, bool) {
 	}
 	name, _, _ := strings.Cut(hostport, ":")
 	name = strings.TrimSuffix(name, ".")
-	if !plain(name) {
+	if !isPlain(name) {
+		// Some mappings change when they are mapped again. Refuse those, so that
+		// the canonical form is stable.
 		mapped, err := lookupProfile.ToASCII(name)
 		if again, err2 := lookupProfile.ToASCII(mapped); err != nil || err2 != nil || again != mapped {
 			return "", false
@@ -154,7 +156,7 @@ func canonicalHost(hostport string) (string, bool) {
 		return name, true
 	}
 	ip, err := netip.ParseAddr(name)
-	if err != nil { // 127.1, 0x7f.1, 2130706433: an address to some resolvers
+	if err != nil { // 127.1, 0x7f.1, 2130706433: some resolvers read an address
 		return "", false
 	}
 	return ip.String(), true
@@ -164,8 +166,8 @@ var lookupProfile = idna.New(
 	idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.StrictDomainName(true), idna.VerifyDNSLength(true),
 )
 
-// plain reports whether the name is ASCII that needs no mapping.
-func plain(name string) bool {
+// isPlain reports whether the name is ASCII that IDNA does not change.
+func isPlain(name string) bool {
 	return !strings.ContainsFunc(name, func(r rune) bool { return r > '~' }) &&
 		!strings.Contains(strings.ToLower(name), "xn--")
 }
@@ -177,10 +179,10 @@ func isName(name string) bool {
 		return false
 	}
 	for label := range strings.SplitSeq(name, ".") {
-		strange := strings.ContainsFunc(label, func(r rune) bool {
+		invalid := strings.ContainsFunc(label, func(r rune) bool {
 			return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
 		})
-		if strange || label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+		if invalid || label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
 			return false
 		}
 	}

@@ -106,7 +106,7 @@ func TestNoRangeAllowsCredentials(t *testing.T) {
 		if got, err := e.CheckURL("http://" + host + "/"); err == nil {
 			t.Errorf("%q is allowed", got)
 		}
-		if e.Judge(host+":80") == nil || e.Control(t.Context(), "tcp", host+":80") == nil {
+		if e.Check(host+":80") == nil || e.Control(t.Context(), "tcp", host+":80") == nil {
 			t.Errorf("%s may be dialled", host)
 		}
 	}

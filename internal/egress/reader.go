@@ -1,0 +1,146 @@
+package egress
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// errMalformed says that what came is not a response in HTTP/1.
+var errMalformed = errors.New("malformed response")
+
+func malformed(what string) error { return fmt.Errorf("%w: %s", errMalformed, what) }
+
+var (
+	errHeaderTooLong = malformed("the header is too long")
+	errLineTooLong   = malformed("a line of the body is too long")
+)
+
+const (
+	smallBuffer = 4 << 10                 // enough for almost every response
+	largeBuffer = maxHeader + smallBuffer // a header, and space for what follows it
+)
+
+// responseReader reads a response from a connection. The header stays in the
+// buffer until the next reset; the body passes through the space behind it.
+//
+//	buffer:  [ interim headers | final header | body, read | body, unread | free ]
+//	          0                 final          header       r              w
+type responseReader struct {
+	src    io.Reader
+	buffer []byte
+	r, w   int   // buffer[r:w] is still to be read
+	final  int   // where the header that is read begins: interim ones are before it
+	header int   // where the final header ends; 0: it has not ended yet
+	err    error // of src, once it had one
+}
+
+// reset prepares for the next response. A buffer that grew is given up.
+func (rd *responseReader) reset(src io.Reader) {
+	buffer := rd.buffer
+	if len(buffer) != smallBuffer {
+		buffer = make([]byte, smallBuffer)
+	}
+	*rd = responseReader{src: src, buffer: buffer}
+}
+
+// rawHeader returns a copy of everything up to the end of the final header, or
+// what came instead of it; nil if nothing came.
+func (rd *responseReader) rawHeader() []byte {
+	size := rd.header
+	if size == 0 {
+		size = min(rd.w, maxHeader)
+	}
+	return append([]byte(nil), rd.buffer[:size]...)
+}
+
+// finalHeader returns the final header, in the buffer.
+func (rd *responseReader) finalHeader() []byte { return rd.buffer[rd.final:rd.header] }
+
+// drained reports whether nothing was received that was not read.
+func (rd *responseReader) drained() bool { return rd.r == rd.w && rd.err == nil }
+
+// fill reads more into the buffer. It fails when nothing comes or nothing more
+// fits.
+func (rd *responseReader) fill() error {
+	if rd.err != nil {
+		return rd.err
+	}
+	rd.makeSpace()
+	if rd.w == len(rd.buffer) {
+		if rd.header == 0 {
+			return errHeaderTooLong
+		}
+		return errLineTooLong
+	}
+	n, err := rd.src.Read(rd.buffer[rd.w:])
+	rd.w += n
+	rd.err = err
+	if n > 0 {
+		return nil // the error is for the next call
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	return err
+}
+
+// makeSpace drops what was read of the body, and grows the buffer once. What
+// the header's fields refer to is not moved after the header has ended.
+func (rd *responseReader) makeSpace() {
+	if rd.header > 0 && rd.r > rd.header {
+		rd.w = rd.header + copy(rd.buffer[rd.header:], rd.buffer[rd.r:rd.w])
+		rd.r = rd.header
+	}
+	if len(rd.buffer)-rd.w < smallBuffer/4 && len(rd.buffer) < largeBuffer {
+		grown := make([]byte, largeBuffer)
+		copy(grown, rd.buffer[:rd.w])
+		rd.buffer = grown
+	}
+}
+
+// line returns the next line without its line feed. It is valid until more is
+// read.
+func (rd *responseReader) line() ([]byte, error) {
+	for searched := 0; ; {
+		unread := rd.buffer[rd.r:rd.w]
+		if end := bytes.IndexByte(unread[searched:], '\n'); end >= 0 {
+			rd.r += searched + end + 1
+			return unread[:searched+end], nil
+		}
+		searched = len(unread)
+		if err := rd.fill(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// read is io.Reader for a body: what the buffer has, else straight from the
+// source.
+func (rd *responseReader) read(p []byte) (int, error) {
+	if rd.r < rd.w {
+		n := copy(p, rd.buffer[rd.r:rd.w])
+		rd.r += n
+		return n, nil
+	}
+	if rd.err != nil {
+		return 0, rd.err
+	}
+	n, err := rd.src.Read(p)
+	rd.err = err
+	return n, err
+}
+
+// readFull fills p. If it cannot, it returns how much of p it filled, and why.
+func (rd *responseReader) readFull(p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var got int
+		got, err = rd.read(p[n:])
+		n += got
+	}
+	if n == len(p) {
+		err = nil
+	}
+	return n, err
+}

@@ -1,0 +1,35 @@
+package egress
+
+import (
+	"bytes"
+	"strings"
+)
+
+// Response is the response to a request. Its header lies in the memory of the
+// [Exchange]: read it before the Exchange is used again.
+type Response struct {
+	Status int
+	Body   []byte // its first 16 KiB; less if the connection or the context ended before the body did
+
+	header []byte // status line and fields, up to the empty line
+}
+
+// Field returns the value of the first header field of that name, which must be
+// ASCII; "" if there is none. A value that is folded over several lines counts
+// as none, since readers differ in what it is.
+func (r *Response) Field(name string) string {
+	_, fields, _ := bytes.Cut(r.header, []byte("\n"))
+	for len(fields) > 0 {
+		var line []byte
+		line, fields, _ = bytes.Cut(fields, []byte("\n"))
+		found, value, ok := bytes.Cut(line, []byte(":"))
+		if !ok || !equalFold(found, name) {
+			continue
+		}
+		if len(fields) > 0 && isSpace(fields[0]) {
+			return ""
+		}
+		return strings.Trim(string(bytes.TrimSuffix(value, []byte("\r"))), " \t")
+	}
+	return ""
+}

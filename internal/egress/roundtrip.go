@@ -1,0 +1,167 @@
+package egress
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Exchange is the memory of one request and its response, and what is known of
+// the request afterwards. The zero value is ready. An Exchange may be used for
+// several round trips, one after the other. While it waits for a response it
+// holds about 5 KiB.
+type Exchange struct {
+	Request Request
+	Sent    bool // set by RoundTrip: a byte of some request was written since Reset
+	Written bool // set by RoundTrip: a byte of the last request was written
+
+	reader responseReader
+}
+
+// Reset frees the request and forgets the response. The memory for reading
+// responses is kept.
+func (x *Exchange) Reset() {
+	x.Request.Free()
+	x.reader.reset(nil)
+	*x = Exchange{reader: x.reader}
+}
+
+// RawHeader returns a copy of the header of the last response as it came, that
+// of interim responses included; if the header did not end, what came of it;
+// nil if nothing came.
+func (x *Exchange) RawHeader() []byte { return x.reader.rawHeader() }
+
+// Request is a whole HTTP/1.1 request, header and body, in memory that is used
+// again. [Egress.RoundTrip] frees it as soon as it is written, so that a round
+// trip that waits for its response holds no copy of the body.
+type Request struct {
+	bytes  []byte
+	buffer *[]byte // from requestBuffers; nil: none
+}
+
+// maxPooledRequest is the largest request buffer that is used again, in bytes.
+const maxPooledRequest = 64 << 10
+
+var requestBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// Buffer returns an empty slice to build the request in.
+func (q *Request) Buffer() []byte {
+	if q.buffer == nil {
+		buffer, ok := requestBuffers.Get().(*[]byte)
+		if !ok {
+			buffer = new([]byte)
+		}
+		q.buffer = buffer
+	}
+	return (*q.buffer)[:0]
+}
+
+// Set makes the bytes of buffer from start on the request. The buffer is that of
+// Buffer, appended to: what is before start was only needed to build the rest.
+func (q *Request) Set(buffer []byte, start int) {
+	if q.buffer != nil {
+		*q.buffer = buffer
+	}
+	q.bytes = buffer[start:]
+}
+
+// Bytes returns the request; nil once it was freed.
+func (q *Request) Bytes() []byte { return q.bytes }
+
+// Free gives the memory back. The request is empty then.
+func (q *Request) Free() {
+	if q.buffer != nil && cap(*q.buffer) <= maxPooledRequest {
+		requestBuffers.Put(q.buffer)
+	}
+	*q = Request{}
+}
+
+// RoundTrip writes the request of x to the server and reads the response. A
+// request that was not written leaves x as it was, with the response before. An
+// error is what [FailureOf] reads.
+func (e *Egress) RoundTrip(ctx context.Context, to Server, x *Exchange) (Response, error) {
+	x.Written = false
+	if Ended(ctx) {
+		return Response{}, cmp.Or(ctx.Err(), context.DeadlineExceeded)
+	}
+	response, err := e.roundTrip(ctx, to, x)
+	x.Sent = x.Sent || x.Written
+	return response, err
+}
+
+// roundTrip tries a pooled connection, and a new one if the pooled one turned
+// out to be closed before any byte of the request was written.
+func (e *Egress) roundTrip(ctx context.Context, to Server, x *Exchange) (Response, error) {
+	if c := e.pooled(to); c != nil {
+		response, err := e.roundTripOn(ctx, c, x)
+		if err == nil || x.Written || Ended(ctx) {
+			return response, err
+		}
+	}
+	c, err := e.dialer.dial(ctx, to)
+	if err != nil {
+		return Response{}, err
+	}
+	return e.roundTripOn(ctx, c, x)
+}
+
+// pooled returns an idle connection that can carry a request, or nil.
+func (e *Egress) pooled(to Server) *conn {
+	for {
+		c := e.pool.get(to)
+		if c == nil || c.usable() {
+			return c
+		}
+		c.abort()
+	}
+}
+
+// roundTripOn uses the connection, and then pools or closes it. The context
+// ends what waits for the connection by putting its deadline into the past; if
+// that has begun, the connection is not used again.
+func (e *Egress) roundTripOn(ctx context.Context, c *conn, x *Exchange) (Response, error) {
+	stop := context.AfterFunc(ctx, c.interrupt)
+	response, reusable, err := x.writeAndRead(c)
+	if stop() && reusable {
+		e.pool.put(c)
+	} else {
+		c.abort()
+	}
+	return response, err
+}
+
+// writeAndRead writes the request and reads the response. It reports whether
+// the connection can carry another request: the request was written and the
+// response was read to its end, neither side closes, and no byte is left over.
+func (x *Exchange) writeAndRead(c *conn) (response Response, reusable bool, err error) {
+	n, writeErr := c.Write(x.Request.bytes)
+	x.Written = n > 0
+	if !x.Written {
+		return Response{}, false, writeErr
+	}
+	x.Request.Free()
+	x.reader.reset(c)
+	// A server may refuse before it has read everything and close: then writing
+	// fails, but the response is there.
+	f, err := x.reader.readHeader()
+	if err != nil {
+		return Response{}, false, cmp.Or(writeErr, err)
+	}
+	response.Status, response.header = f.status, x.reader.finalHeader()
+	whole := false
+	response.Body, whole = x.reader.readBody(f)
+	return response, writeErr == nil && whole && !f.close && x.reader.drained(), nil
+}
+
+// Ended reports whether a round trip in the context may not go on: the context
+// has ended, or its deadline has passed and the context has not noticed yet.
+func Ended(ctx context.Context) bool { return ctx.Err() != nil || Expired(ctx) }
+
+// Expired reports whether the deadline of the context has passed, also in the
+// moment before the context notices: a dial ends by the deadline itself.
+func Expired(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return errors.Is(ctx.Err(), context.DeadlineExceeded) || ok && !time.Now().Before(deadline)
+}

@@ -1,0 +1,114 @@
+package webhook_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/testkit"
+)
+
+// lean starts a receiver that costs as little as one can, so that the sender
+// is what is measured.
+func lean(b *testing.B) string {
+	b.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	wait := serveConns(listener, answerBlindly)
+	b.Cleanup(func() {
+		listener.Close()
+		wait()
+	})
+	return "http://" + listener.Addr().String() + "/"
+}
+
+func answerBlindly(conn net.Conn) {
+	defer conn.Close()
+	in := bufio.NewReaderSize(conn, 8<<10)
+	answer := []byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+	for {
+		length := 0
+		for {
+			line, err := in.ReadSlice('\n')
+			if err != nil {
+				return
+			}
+			if len(line) == 2 {
+				break
+			}
+			if digits, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+				for _, d := range bytes.TrimSpace(digits) {
+					length = length*10 + int(d-'0')
+				}
+			}
+		}
+		if _, err := in.Discard(length); err != nil {
+			return
+		}
+		if _, err := conn.Write(answer); err != nil {
+			return
+		}
+	}
+}
+
+var kilobyte = `{"note":"` + strings.Repeat("x", 1000) + `"}`
+
+// BenchmarkSend and BenchmarkNetHTTP are to be compared: all of an attempt,
+// signing and guarding included, should cost well below a mere POST.
+func BenchmarkSend(b *testing.B) {
+	e, to, c := open(b, laptop()), routed(lean(b)), claimed(event(kilobyte))
+	b.ReportAllocs()
+	for b.Loop() {
+		ctx, cancel := context.WithTimeout(b.Context(), testkit.Patience)
+		if a := e.Send(ctx, c, to); a.Error != "" {
+			b.Fatal(a.Error)
+		}
+		cancel()
+	}
+}
+
+// BenchmarkSignAndBuild makes a request of an event of 1 KB: at most 5 µs and
+// 10 allocations, of which HMAC-SHA256 alone takes most.
+func BenchmarkSignAndBuild(b *testing.B) {
+	e, to, c := open(b, laptop()), routed("http://127.0.0.1:8080/hooks"), claimed(event(kilobyte))
+	now := time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := e.SignAndBuild(&c, &to, now); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkNetHTTP POSTs with net/http and nothing else.
+func BenchmarkNetHTTP(b *testing.B) {
+	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
+	defer transport.CloseIdleConnections()
+	client, url, body := &http.Client{Transport: transport}, lean(b), []byte(kilobyte)
+	b.ReportAllocs()
+	for b.Loop() {
+		ctx, cancel := context.WithTimeout(b.Context(), testkit.Patience)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+		if err != nil {
+			b.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := client.Do(req)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			b.Fatal(err)
+		}
+		resp.Body.Close()
+		cancel()
+	}
+}

@@ -1,0 +1,143 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/egress"
+)
+
+// classifyResponse records what a response means. Its status decides. Its body
+// does not: a 2xx is accepted also if its body is cut or has not ended at the
+// deadline, since the receiver has said that it has the event.
+func classifyResponse(a *postrider.Attempt, r *egress.Response, now time.Time) {
+	a.StatusCode, a.ResponseBody = r.Status, r.Body
+	if postrider.HonoursRetryAfter(r.Status) {
+		a.RetryAfter = ParseRetryAfter(r.Field("Retry-After"), r.Field("Date"), now)
+	}
+	a.Outcome = postrider.Classify(r.Status, a.RetryAfter)
+	switch {
+	case a.Outcome == postrider.OutcomeAccepted:
+	case r.Status < 200:
+		a.Error = string(postrider.FailureBadResponse)
+	case r.Status >= 300 && r.Status <= 399:
+		a.Error = string(postrider.FailureRedirect) + shownLocation(r.Field("Location"))
+	default:
+		a.Error = statusError(r.Status)
+	}
+}
+
+// classifyError records what an attempt without a final response means. If a
+// redirect was not followed, its response is recorded.
+func classifyError(ctx context.Context, a *postrider.Attempt, err error, sent bool) {
+	if redirect, ok := errors.AsType[*redirectError](err); ok && !egress.Ended(ctx) {
+		classifyResponse(a, &redirect.response, a.StartedAt)
+		a.Error = redirect.text()
+		return
+	}
+	outcome, f := classifyFailure(ctx, err, sent)
+	a.Outcome, a.Error = outcome, string(f)
+	if f == postrider.FailureAuth {
+		a.Error += tokenDetail(err)
+	}
+}
+
+// classifyFailure returns what an error of an exchange means. The order of the
+// cases is what counts: why the attempt ended (refused by us, its deadline, the
+// server stops) wins over the error that this caused. early means that the
+// request could not be sent; sent, that an endpoint may have got a request.
+func classifyFailure(ctx context.Context, err error, sent bool) (postrider.Outcome, postrider.Failure) {
+	e, early := errors.AsType[*postrider.FailureError](err)
+	is := func(f postrider.Failure) bool { return early && e.Failure == f }
+	canceled := errors.Is(ctx.Err(), context.Canceled)
+	switch {
+	case is(postrider.FailureForbidden) && !sent:
+		return postrider.OutcomeBlocked, postrider.FailureForbidden
+	case is(postrider.FailureAuth) && !sent && !canceled:
+		return postrider.OutcomeUnreachable, postrider.FailureAuth
+	case egress.Expired(ctx) && early && egress.TimedOut(e.Err) && e.Failure != postrider.FailureProxy:
+		return postrider.OutcomeTimedOut, e.Failure
+	case egress.Expired(ctx):
+		return postrider.OutcomeTimedOut, postrider.FailureTimeout
+	case canceled && sent:
+		return postrider.OutcomeBroken, postrider.FailureCanceled
+	case canceled:
+		return postrider.OutcomeUnreachable, postrider.FailureCanceled
+	case early || !sent:
+		return postrider.OutcomeUnreachable, egress.FailureOf(err, sent)
+	}
+	return postrider.OutcomeBroken, egress.FailureOf(err, sent)
+}
+
+func statusError(status int) string {
+	text := string(postrider.FailureStatus) + ": " + strconv.Itoa(status)
+	if name := http.StatusText(status); name != "" {
+		text += " " + name
+	}
+	return text
+}
+
+// maxShown is the length of the longest location that is shown in full.
+const maxShown = 1024
+
+// shownLocation returns where a redirect points, as the end of an error: ": to"
+// and the location without user, query and fragment, which may hold credentials.
+// Of a path with unusual characters only the host is shown, and of an unusual
+// host nothing.
+func shownLocation(location string) string {
+	u, err := url.Parse(location)
+	if err != nil || len(location) > egress.MaxURL || u.Opaque != "" || (u.Scheme != "" && u.Host == "") {
+		return ""
+	}
+	shown := withoutQuery(&url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host)})
+	if strings.ContainsFunc(shown, notIn(hostBytes)) {
+		return ""
+	}
+	if whole := shown + u.EscapedPath(); len(whole) <= maxShown && !strings.ContainsFunc(whole, notIn(hostBytes+pathBytes)) {
+		shown = whole
+	}
+	if shown == "" {
+		return ""
+	}
+	return ": to " + shown
+}
+
+const (
+	hostBytes = "abcdefghijklmnopqrstuvwxyz0123456789-._:/[]"
+	pathBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZ~%@!$()*+,;="
+)
+
+func notIn(allowed string) func(rune) bool {
+	return func(r rune) bool { return !strings.ContainsRune(allowed, r) }
+}
+
+// ParseRetryAfter returns how long a Retry-After header asks to wait (RFC 9110,
+// 10.2.3): at most [postrider.MaxRetryAfter], and 0 if it cannot be read or is in
+// the past. A date is compared with the Date of the response, so that the
+// receiver's clock need not agree with ours; now replaces a Date that is missing.
+func ParseRetryAfter(value, date string, now time.Time) time.Duration {
+	if value == "" {
+		return 0
+	}
+	if len(value) <= 19 && strings.Trim(value, "0123456789") == "" {
+		seconds, err := strconv.ParseUint(value, 10, 64)
+		if err != nil || seconds > uint64(postrider.MaxRetryAfter/time.Second) {
+			return postrider.MaxRetryAfter
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	until, err := time.Parse(http.TimeFormat, value)
+	if err != nil {
+		return 0
+	}
+	if sent, err := time.Parse(http.TimeFormat, date); err == nil {
+		now = sent
+	}
+	return min(max(until.Sub(now), 0), postrider.MaxRetryAfter)
+}

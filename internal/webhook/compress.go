@@ -1,0 +1,45 @@
+package webhook
+
+import (
+	"compress/gzip"
+	"io"
+	"slices"
+	"sync"
+)
+
+// gzipWriters are used again, because each has almost a megabyte of tables.
+var gzipWriters = sync.Pool{New: func() any { return newGzipWriter() }}
+
+func newGzipWriter() *gzip.Writer {
+	w, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
+	if err != nil {
+		return gzip.NewWriter(io.Discard) // cannot happen: the level is valid
+	}
+	return w
+}
+
+// sliceWriter is an io.Writer that appends to a slice.
+type sliceWriter []byte
+
+// Write appends p.
+func (w *sliceWriter) Write(p []byte) (int, error) {
+	*w = append(*w, p...)
+	return len(p), nil
+}
+
+// appendGzip appends the body as gzip. Equal bodies give equal bytes, so all
+// attempts of a delivery send the same. The body may lie in out.
+func appendGzip(out, body []byte) ([]byte, error) {
+	w, ok := gzipWriters.Get().(*gzip.Writer)
+	if !ok {
+		w = newGzipWriter()
+	}
+	defer gzipWriters.Put(w)
+	s := sliceWriter(slices.Grow(out, len(body)/2))
+	w.Reset(&s)
+	if _, err := w.Write(body); err != nil {
+		return out, err
+	}
+	err := w.Close()
+	return s, err
+}

@@ -1,0 +1,118 @@
+package webhook_test
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/testkit"
+)
+
+// TestConnectionsThatAreNotMade connects to addresses that refuse in ways of
+// their own; those that take a peer to behave so are among the hostile
+// receivers.
+func TestConnectionsThatAreNotMade(t *testing.T) {
+	t.Parallel()
+	closed := closedPort(t)
+	const broadcast = "255.255.255.255" // no connection goes there: Linux says that the network is unreachable
+	for _, tt := range []struct {
+		name      string
+		addresses []string
+		want      string
+	}{
+		{"a closed port", []string{"127.0.0.1"}, "connection_refused"},
+		{"no way there", []string{broadcast}, "no_route"},
+		{"a closed port and no way there", []string{"127.0.0.1", broadcast}, "connection_refused"},
+		{"no way there and a closed port", []string{broadcast, "127.0.0.1"}, "connection_refused"},
+		{"no address", []string{}, "dns_not_found"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			opts := laptop()
+			opts.Allow = append(slices.Clone(opts.Allow), netip.MustParsePrefix(broadcast+"/32"))
+			opts.Resolver = &answers{list: [][]string{tt.addresses}}
+			a := send(t, open(t, opts), routed("http://receiver.example:"+closed+"/"), testkit.Patience)
+			if a.Outcome != postrider.OutcomeUnreachable || a.Error != tt.want || a.RequestHead != nil {
+				t.Errorf("outcome %s, error %q, head %q; want unreachable, %q, nothing sent", a.Outcome, a.Error, a.RequestHead, tt.want)
+			}
+		})
+	}
+}
+
+// closedPort returns a port of this machine where nobody listens.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// TestEveryFailureIsOfTheList looks at what the hostile receivers' attempts say,
+// which the test of promise 6 demands of them.
+func TestEveryFailureIsOfTheList(t *testing.T) {
+	t.Parallel()
+	for _, h := range testkit.Hostiles() {
+		for _, v := range h.Verdicts {
+			class, _, _ := strings.Cut(v.Error, ":")
+			if class != "" && !slices.Contains(postrider.Failures, postrider.Failure(class)) {
+				t.Errorf("%s: %q is no failure", h.Name, class)
+			}
+		}
+	}
+}
+
+// TestTheHeadOfAnAnswerDecides has answers whose body has not ended when the
+// attempt's time is over.
+func TestTheHeadOfAnAnswerDecides(t *testing.T) {
+	t.Parallel()
+	ca := testkit.NewCA(t)
+	opts := laptop()
+	opts.RootCAs = ca.Pool
+	config := &tls.Config{Certificates: []tls.Certificate{ca.Certificate(t, time.Now().Add(time.Hour), "127.0.0.1")}}
+	url, _ := serveTLS(t, config, func(w http.ResponseWriter, r *http.Request) {
+		code, err := strconv.Atoi(r.URL.Path[1:])
+		if err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, "the beginning") // the sender is what is tested
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	for _, tt := range []struct {
+		status  int
+		outcome postrider.Outcome
+		err     string
+	}{
+		{200, postrider.OutcomeAccepted, ""},
+		{410, postrider.OutcomeGone, "http_status: 410 Gone"},
+		{500, postrider.OutcomeRejected, "http_status: 500 Internal Server Error"},
+	} {
+		t.Run(strconv.Itoa(tt.status), func(t *testing.T) {
+			t.Parallel()
+			a := send(t, open(t, opts), routed(url+"/"+strconv.Itoa(tt.status)), slow)
+			if a.Outcome != tt.outcome || a.StatusCode != tt.status || a.Error != tt.err || string(a.ResponseBody) != "the beginning" {
+				t.Errorf("outcome %s, status %d, error %q, body %q; want %s, %d, %q, the beginning",
+					a.Outcome, a.StatusCode, a.Error, a.ResponseBody, tt.outcome, tt.status, tt.err)
+			}
+			if a.Duration > slow+grace {
+				t.Errorf("took %v, with a deadline of %v", a.Duration, slow)
+			}
+		})
+	}
+}

@@ -1,0 +1,172 @@
+package webhook
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/signature"
+)
+
+// The limits of what an endpoint may add to a header. Policies are checked when
+// they are stored; this is the last check before the request is written.
+const (
+	maxOwnLines = 33       // the endpoint's headers, and one that authenticates
+	maxOwnBytes = 20 << 10 // 8 KiB of headers, and a user and a password of 4 KiB each in base64
+)
+
+// ownLines collects the header lines of an endpoint's own.
+type ownLines struct {
+	text  []byte
+	count int
+	names map[string]bool // of all lines and of the signer's, in lower case; true: may be recorded
+}
+
+// addOwnLines gives the target the header lines that the policy adds. The target
+// has its signer already, if it is to have one.
+func (t *target) addOwnLines(e *postrider.Endpoint, c postrider.Credentials) error {
+	own := ownLines{names: map[string]bool{}}
+	if err := own.reserveSigned(t.signer); err != nil {
+		return failure(postrider.FailureUnsigned, err)
+	}
+	for _, h := range e.Policy.Headers {
+		value := h.Value
+		if h.Secret {
+			var ok bool
+			if value, ok = c.Headers[h.Name]; !ok {
+				return failure(postrider.FailureSecrets, fmt.Errorf("header %s has no value among the credentials", h.Name))
+			}
+		}
+		if err := postrider.CheckHeaderName("header", h.Name); err != nil {
+			return failure(postrider.FailureHeaders, err)
+		}
+		if err := own.add(h.Name, value, !h.Secret); err != nil {
+			return failure(postrider.FailureHeaders, err)
+		}
+	}
+	if err := own.authenticate(e.Policy.Auth, c.Auth); err != nil {
+		return failure(postrider.FailureHeaders, err)
+	}
+	t.ownLines, t.shown = own.text, own.names
+	return nil
+}
+
+// reserveSigned reserves the names of the fields that the signer writes, by
+// letting it sign a message. A nil signer writes none.
+func (o *ownLines) reserveSigned(signer *signature.Signer) error {
+	if signer == nil {
+		return nil
+	}
+	head, err := signer.AppendHeader(nil, signature.Message{
+		ID: "evt", Delivery: "dlv", Type: "type", Occurred: time.Unix(0, 0), Timestamp: time.Unix(0, 0),
+	})
+	for line := range bytes.Lines(head) {
+		name, _, _ := bytes.Cut(line, []byte(":"))
+		lower := strings.ToLower(string(name))
+		o.names[lower] = recordedHeaders[lower]
+	}
+	return err
+}
+
+// authenticate adds the line that authenticates us to the receiver. For OAuth2
+// it only reserves the name: the token is fetched before each request.
+func (o *ownLines) authenticate(a postrider.Auth, secret string) error {
+	switch a.Kind {
+	case postrider.AuthNone, "":
+		return nil
+	case postrider.AuthOAuth2:
+		return o.reserve("Authorization", false)
+	case postrider.AuthBasic:
+		pair := base64.StdEncoding.EncodeToString([]byte(a.User + ":" + secret))
+		return o.write("Authorization", "Basic "+pair, false)
+	case postrider.AuthBearer:
+		if secret == "" {
+			return errors.New("the bearer token is empty")
+		}
+		if err := postrider.CheckHeaderValue("bearer token", secret); err != nil {
+			return err
+		}
+		return o.write("Authorization", "Bearer "+secret, false)
+	case postrider.AuthAPIKey:
+		if secret == "" {
+			return errors.New("the API key is empty")
+		}
+		if !strings.EqualFold(a.Header, "authorization") {
+			if err := postrider.CheckHeaderName("API key header", a.Header); err != nil {
+				return err
+			}
+		}
+		return o.add(a.Header, secret, false)
+	}
+	return errors.New("unknown kind of authentication")
+}
+
+// add appends a line after it has checked the value. Errors do not repeat it.
+func (o *ownLines) add(name, value string, shown bool) error {
+	if err := postrider.CheckHeaderValue("header "+name, value); err != nil {
+		return err
+	}
+	return o.write(name, value, shown)
+}
+
+// write appends a line. Its name is a token (RFC 9110) and its value is checked.
+func (o *ownLines) write(name, value string, shown bool) error {
+	if err := o.reserve(name, shown); err != nil {
+		return err
+	}
+	o.text = append(o.text, name+": "+value+"\r\n"...)
+	if o.count++; o.count > maxOwnLines || len(o.text) > maxOwnBytes {
+		return errors.New("headers are too many or too large")
+	}
+	return nil
+}
+
+// reserve refuses a second header of the same name: receivers differ in which of
+// the two they believe.
+func (o *ownLines) reserve(name string, shown bool) error {
+	lower := strings.ToLower(name)
+	if _, ok := o.names[lower]; ok {
+		return fmt.Errorf("header %s is there twice", name)
+	}
+	o.names[lower] = shown
+	return nil
+}
+
+// recordedHeaders are our own header fields that may be recorded with an attempt.
+// Every other one is left out, so a signature scheme that is added later leaks
+// nothing.
+var recordedHeaders = map[string]bool{
+	"host": true, "user-agent": true, "content-type": true, "content-encoding": true, "content-length": true,
+	"webhook-id": true, "webhook-timestamp": true, "webhook-sequence": true, "webhook-hops": true,
+	"svix-id": true, "svix-timestamp": true, "x-slack-request-timestamp": true,
+	"x-webhook-id": true, "x-webhook-event": true, "x-webhook-timestamp": true,
+	"x-idempotency-key": true, "x-event-id": true, "x-github-event": true, "x-github-delivery": true,
+	"x-shopify-topic": true, "x-shopify-webhook-id": true, "x-shopify-event-id": true, "x-shopify-triggered-at": true,
+}
+
+// redact returns the header as it was sent, without what must not be recorded:
+// fields that neither we nor the endpoint's owner call harmless, and the query,
+// which may hold a credential. own are the names of [target].shown.
+func redact(header []byte, own map[string]bool) []byte {
+	b := make([]byte, 0, len(header))
+	for line := range bytes.Lines(header) {
+		if len(b) == 0 { // the request line
+			if query := bytes.IndexByte(line, '?'); query >= 0 {
+				b = append(b, line[:query]...)
+				line = []byte("?... HTTP/1.1\r\n")
+			}
+			b = append(b, line...)
+			continue
+		}
+		name, _, isField := bytes.Cut(line, []byte(":"))
+		lower := strings.ToLower(string(name))
+		if !isField || recordedHeaders[lower] || own[lower] {
+			b = append(b, line...)
+		}
+	}
+	return b
+}

@@ -1,0 +1,361 @@
+package webhook_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/testkit"
+)
+
+// slow is the deadline of attempts against receivers that never come to an
+// end; grace is what an attempt may take longer, on a machine under load.
+const (
+	slow  = 750 * time.Millisecond
+	grace = time.Second
+)
+
+// ordeal is two attempts at a hostile receiver.
+type ordeal struct {
+	hostile  testkit.Hostile
+	scheme   string
+	receiver *testkit.HostileReceiver
+	within   time.Duration
+	attempts []postrider.Attempt
+}
+
+// TestPromise6NoAttemptOutlivesItsDeadline does not run in parallel: it counts
+// sockets. It makes attempts of its own in parallel, since most of
+// them wait.
+func TestPromise6NoAttemptOutlivesItsDeadline(t *testing.T) {
+	if n := len(testkit.Hostiles()); n < 60 {
+		t.Errorf("%d hostile receivers, want at least 60", n)
+	}
+	before := sockets(t)
+	t.Run("ordeals", func(t *testing.T) {
+		rig := testkit.NewHostileRig(t)
+		opts := laptop()
+		opts.Resolver, opts.RootCAs = rig.Resolver(), rig.CA.Pool
+		e := open(t, opts)
+		ordeals := prepare(t, rig)
+		quick, waiting := parted(ordeals)
+		undergo(t, e, quick, 8)
+		undergo(t, e, waiting, 16)
+		for _, o := range ordeals {
+			t.Run(o.scheme+" "+o.hostile.Name, o.judge)
+		}
+	})
+	testkit.Eventually(t, "every socket is closed", func() bool { return sockets(t) <= before })
+}
+
+func prepare(t *testing.T, rig *testkit.HostileRig) []*ordeal {
+	t.Helper()
+	var all []*ordeal
+	for _, h := range testkit.Hostiles() {
+		for _, scheme := range h.Schemes {
+			r, err := rig.Start(h, scheme)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := &ordeal{hostile: h, scheme: scheme, receiver: r, within: testkit.Patience}
+			if h.Slow {
+				o.within = 2 * slow
+			}
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// parted returns those that end by themselves, which take CPU, and those that
+// take time.
+func parted(all []*ordeal) (quick, waiting []*ordeal) {
+	for _, o := range all {
+		if o.hostile.Slow {
+			waiting = append(waiting, o)
+		} else {
+			quick = append(quick, o)
+		}
+	}
+	return quick, waiting
+}
+
+// undergo makes the attempts, so many ordeals at a time. The second attempt of
+// each could take the connection of the first.
+func undergo(t *testing.T, e *door, all []*ordeal, atOnce int) {
+	t.Helper()
+	var running sync.WaitGroup
+	defer running.Wait()
+	slots := make(chan bool, atOnce)
+	for _, o := range all {
+		slots <- true
+		running.Go(func() {
+			defer func() { <-slots }()
+			for range 2 {
+				o.attempts = append(o.attempts, send(t, e, routed(o.receiver.URL), o.within))
+			}
+		})
+	}
+}
+
+func (o *ordeal) judge(t *testing.T) {
+	for _, a := range o.attempts {
+		if err := o.hostile.Judge(a); err != nil {
+			t.Error(err)
+		}
+		if a.Duration > o.within+grace {
+			t.Errorf("took %v, with a deadline of %v", a.Duration, o.within)
+		}
+		if o.hostile.Slow && a.Duration < o.within/2 {
+			t.Errorf("took %v, far less than the deadline of %v", a.Duration, o.within)
+		}
+	}
+	if n := o.receiver.Again(); n > 0 {
+		t.Errorf("%d requests came over a connection that was no longer fit for one", n)
+	}
+}
+
+// TestHostileRedirectsLeadNowhere has endpoints whose redirects are followed.
+func TestHostileRedirectsLeadNowhere(t *testing.T) {
+	t.Parallel()
+	rig := testkit.NewHostileRig(t)
+	opts := laptop()
+	opts.Resolver, opts.RootCAs = rig.Resolver(), rig.CA.Pool
+	e := open(t, opts)
+	for _, h := range testkit.Hostiles() {
+		if !strings.HasPrefix(h.Verdicts[0].Error, "redirect") {
+			continue
+		}
+		r, err := rig.Start(h, "http")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := send(t, e, routed(r.URL, func(to *store.EndpointSnapshot) { to.Endpoint.Policy.MaxRedirects = 3 }), testkit.Patience)
+		class, _, _ := strings.Cut(a.Error, ":")
+		if a.Outcome == postrider.OutcomeAccepted || !slices.Contains([]string{"redirect", "target_forbidden"}, class) {
+			t.Errorf("%s: outcome %s, error %q", h.Name, a.Outcome, a.Error)
+		}
+		if strings.ContainsFunc(a.Error+a.FinalURL, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`<>"`, r) }) {
+			t.Errorf("%s: error %q, final URL %q", h.Name, a.Error, a.FinalURL)
+		}
+	}
+}
+
+// sockets counts the sockets that this process has open. Other files are the
+// runtime's, which opens them when it first needs them.
+func sockets(t *testing.T) (n int) {
+	t.Helper()
+	const all = "/proc/self/fd/"
+	list, err := os.ReadDir(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range list {
+		// One that is gone by now, as the listed folder itself, is none.
+		if target, err := os.Readlink(all + file.Name()); err == nil && strings.HasPrefix(target, "socket:") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestFloodsCostNoMemory does not run in parallel: it counts what is
+// allocated, floods by the rig included, whose blocks are small.
+func TestFloodsCostNoMemory(t *testing.T) {
+	e := open(t, laptop())
+	for _, h := range testkit.Hostiles() {
+		if !h.Flood {
+			continue
+		}
+		to := routed(testkit.NewHostile(t, h))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		send(t, e, to, slow)
+		runtime.ReadMemStats(&after)
+		if cost := after.TotalAlloc - before.TotalAlloc; cost > 1<<20 {
+			t.Errorf("%s: allocated %d KiB", h.Name, cost>>10)
+		}
+	}
+}
+
+func TestRefusedConnection(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+	a := send(t, open(t, laptop()), routed("http://"+listener.Addr().String()), testkit.Patience)
+	if a.Outcome != postrider.OutcomeUnreachable || a.Error != "connection_refused" || a.RequestHead != nil {
+		t.Errorf("outcome %s, error %q, head %q; want unreachable, connection_refused, nothing sent", a.Outcome, a.Error, a.RequestHead)
+	}
+}
+
+// flaky answers requests with 200 and closes connections whenever it likes,
+// mostly between requests.
+func flaky(t *testing.T, conn net.Conn, served *atomic.Int64) {
+	t.Helper()
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for rand.IntN(3) > 0 {
+		req, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		if _, err := io.Copy(io.Discard, req.Body); err != nil {
+			return
+		}
+		served.Add(1)
+		if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"); err != nil {
+			return
+		}
+	}
+}
+
+// TestPromise3NothingIsSentTwice has kept connections turn out to be closed: whatever
+// the receiver read belongs to one attempt.
+func TestPromise3NothingIsSentTwice(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served atomic.Int64
+	done := serveConns(listener, func(conn net.Conn) { flaky(t, conn, &served) })
+	e := open(t, laptop())
+	to := routed("http://"+listener.Addr().String(), signedBy(postrider.Schemes...))
+	var accepted, ambiguous int64
+	for range 3000 {
+		switch a := send(t, e, to, testkit.Patience); a.Outcome {
+		case postrider.OutcomeAccepted:
+			accepted++
+		case postrider.OutcomeBroken:
+			ambiguous++
+		case postrider.OutcomeUnreachable:
+		default:
+			t.Fatalf("outcome %s, error %q", a.Outcome, a.Error)
+		}
+	}
+	listener.Close()
+	e.Close()
+	done()
+	if n := served.Load(); n < accepted || n > accepted+ambiguous {
+		t.Errorf("received %d requests; %d attempts were accepted, %d are ambiguous", n, accepted, ambiguous)
+	}
+	if accepted == 0 {
+		t.Error("no attempt was accepted")
+	}
+}
+
+func TestConnectionsAreKept(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns atomic.Int64
+	done := serveConns(listener, func(conn net.Conn) {
+		defer conn.Close()
+		conns.Add(1)
+		in := bufio.NewReader(conn)
+		for {
+			req, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			if _, err := io.Copy(io.Discard, req.Body); err != nil {
+				return
+			}
+			if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"); err != nil {
+				return
+			}
+		}
+	})
+	e := open(t, laptop())
+	to := routed("http://" + listener.Addr().String())
+	for range 20 {
+		if a := send(t, e, to, testkit.Patience); a.Outcome != postrider.OutcomeAccepted {
+			t.Fatalf("outcome %s, error %q", a.Outcome, a.Error)
+		}
+	}
+	listener.Close()
+	e.Close()
+	done()
+	if n := conns.Load(); n != 1 {
+		t.Errorf("20 attempts in a row took %d connections", n)
+	}
+}
+
+// refuse answers as soon as a request begins, and hangs up on the rest of it.
+func refuse(conn net.Conn) {
+	defer conn.Close()
+	if _, err := conn.Read(make([]byte, 512)); err != nil {
+		return
+	}
+	// What the sender makes of it is what is tested.
+	_, _ = io.WriteString(conn, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
+}
+
+// stuck returns an event that no socket takes whole.
+func stuck() postrider.Claimed { return claimed(event(`"` + strings.Repeat("x", 8<<20) + `"`)) }
+
+func TestEarlyRefusalIsHeard(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := serveConns(listener, refuse)
+	e := open(t, laptop())
+	for range 5 {
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+		a := e.Send(ctx, stuck(), routed("http://"+listener.Addr().String()))
+		cancel()
+		if a.StatusCode != 413 || a.Outcome != postrider.OutcomeRejected {
+			t.Errorf("outcome %s, status %d, error %q; want rejected, 413", a.Outcome, a.StatusCode, a.Error)
+		}
+	}
+	listener.Close()
+	done()
+}
+
+// TestStuckRequestEnds has receivers that read nothing, also over TLS, whose
+// connections like to say goodbye before they close.
+func TestStuckRequestEnds(t *testing.T) {
+	t.Parallel()
+	rig := testkit.NewHostileRig(t)
+	opts := laptop()
+	opts.RootCAs = rig.CA.Pool
+	e, c := open(t, opts), stuck()
+	for _, h := range testkit.Hostiles() {
+		if !h.Big {
+			continue
+		}
+		for _, scheme := range h.Schemes {
+			r, err := rig.Start(h, scheme)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const within = 4 * slow // signing that much takes a while
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			a := e.Send(ctx, c, routed(r.URL))
+			cancel()
+			if a.Outcome != postrider.OutcomeTimedOut || a.Duration > within+grace {
+				t.Errorf("%s: outcome %s, error %q after %v; want timed_out by %v", scheme, a.Outcome, a.Error, a.Duration, within+grace)
+			}
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/egress"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/signature"
+)
+
+// draft is what a request is made of.
+type draft struct {
+	claimed *postrider.Claimed
+	to      *store.EndpointSnapshot
+	at      time.Time // what is signed as the time of the attempt
+	token   string    // from the target's tokens; "": none
+}
+
+// build signs the request, puts it into q and returns its header, appended to
+// header: it is recorded after the request was written and freed. The body is
+// signed before it is compressed.
+//
+// The header needs the signature and the length of the body, but is written
+// before it. So the body is built first, and copied behind the header:
+//
+//	buffer:  [ envelope | compressed envelope | header | body ]
+//	                                           start: the request
+func (d *draft) build(t *target, q *egress.Request, header []byte) ([]byte, error) {
+	e := d.claimed.Event
+	id := e.ID.String()
+	buffer, body := q.Buffer(), e.Data
+	if d.to.Endpoint.Policy.Payload != postrider.PayloadRaw {
+		buffer = appendEnvelope(buffer, id, e)
+		body = buffer
+	}
+	m := signature.Message{ID: id, Timestamp: time.Unix(d.at.Unix(), 0), Body: body}
+	if t.namesType {
+		m.Delivery, m.Type, m.Occurred = d.claimed.ID.String(), e.Type, e.CreatedAt
+	}
+	if t.gzip {
+		plain, err := len(buffer), error(nil)
+		if buffer, err = appendGzip(buffer, body); err != nil {
+			q.Free()
+			return header, fmt.Errorf("compress: %w", err)
+		}
+		body = buffer[plain:]
+	}
+	header, err := d.appendHeader(t, header, m, len(body))
+	if err != nil {
+		q.Free()
+		return header, failure(postrider.FailureUnsigned, err)
+	}
+	start := len(buffer)
+	buffer = append(buffer, header...)
+	q.Set(append(buffer, body...), start)
+	return header, nil
+}
+
+// appendHeader appends the header of the request with that message and a body of
+// size bytes.
+func (d *draft) appendHeader(t *target, header []byte, m signature.Message, size int) (_ []byte, err error) {
+	header = append(header, t.prefix...)
+	header = strconv.AppendInt(header, int64(size), 10)
+	if t.writesID {
+		header = append(header, "\r\nWebhook-Id: "...)
+		header = append(header, m.ID...)
+	}
+	if sequence := d.claimed.Event.Sequence; sequence > 0 {
+		header = append(header, "\r\nWebhook-Sequence: "...)
+		header = strconv.AppendInt(header, sequence, 10)
+	}
+	header = append(header, "\r\nWebhook-Hops: "...)
+	header = strconv.AppendInt(header, int64(d.claimed.Event.Hops)+1, 10)
+	header = append(header, "\r\n"...)
+	if t.signer != nil {
+		if header, err = t.signer.AppendHeader(header, m); err != nil {
+			return header, err
+		}
+	}
+	return append(t.appendOwnLines(header, d.token), "\r\n"...), nil
+}
+
+// appendOwnLines appends the header lines of the endpoint's own and its token.
+func (t *target) appendOwnLines(header []byte, token string) []byte {
+	header = append(header, t.ownLines...)
+	if t.tokens != nil && token != "" {
+		header = append(header, "Authorization: Bearer "...)
+		header = append(header, token...)
+		header = append(header, "\r\n"...)
+	}
+	return header
+}
+
+// appendEnvelope appends the JSON that receivers expect, with the event's bytes as
+// they are in it. They are JSON: the API has checked that.
+func appendEnvelope(b []byte, id string, e *postrider.Event) []byte {
+	b = append(b, `{"id":"`...)
+	b = append(b, id...)
+	b = append(b, `","type":`...)
+	b = appendString(b, e.Type)
+	if e.APIVersion != "" {
+		b = append(b, `,"api_version":`...)
+		b = appendString(b, e.APIVersion)
+	}
+	b = append(b, `,"timestamp":"`...)
+	b = appendTime(b, e.CreatedAt)
+	b = append(b, `","data":`...)
+	b = append(b, e.Data...)
+	return append(b, '}')
+}
+
+// appendTime appends RFC 3339 in UTC with six digits of a second. It takes a third
+// of the time of a layout with digits.
+func appendTime(b []byte, t time.Time) []byte {
+	b = t.UTC().AppendFormat(b, time.RFC3339)
+	b[len(b)-1] = '.' // instead of the Z
+	micros := t.Nanosecond() / 1000
+	for unit := 100_000; unit > 0; unit /= 10 {
+		b = append(b, '0'+byte(micros/unit%10))
+	}
+	return append(b, 'Z')
+}
+
+// appendString appends a JSON string. Almost all texts need no escapes.
+func appendString(b []byte, s string) []byte {
+	plain := !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' })
+	if plain {
+		b = append(b, '"')
+		b = append(b, s...)
+		return append(b, '"')
+	}
+	quoted, err := json.Marshal(s)
+	if err != nil { // cannot happen for a string
+		return append(b, `""`...)
+	}
+	return append(b, quoted...)
+}

@@ -1,0 +1,22 @@
+package webhook_test
+
+import (
+	"net"
+	"sync"
+)
+
+// serveConns serves every connection until the listener is closed, and returns
+// what waits for the last of them.
+func serveConns(listener net.Listener, serve func(net.Conn)) (wait func()) {
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { serve(conn) })
+		}
+	})
+	return serving.Wait
+}

@@ -1,0 +1,217 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/cache"
+	"github.com/postrider/postrider/internal/egress"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/signature"
+)
+
+// maxTargets is how many endpoints are cached. Dropping one costs microseconds
+// at its next attempt, and a fetch of its token.
+const maxTargets = 16 << 10
+
+// target is what all requests to an endpoint have in common: its URL checked, its
+// secrets decrypted, the fixed part of the header written. It is valid as long as
+// the endpoint's revision and its active secrets stay the same. Nothing in it
+// changes, except inside tokens.
+type target struct {
+	revision int64
+	secrets  []postrider.SecretID // the active ones, in the order of the snapshot
+
+	url       *url.URL
+	server    egress.Server
+	prefix    []byte            // of each header, up to the value of Content-Length
+	ownLines  []byte            // header lines of the endpoint's own, and of its authentication
+	shown     map[string]bool   // names of fields that the endpoint or a scheme adds, in lower case; true: may be recorded
+	signer    *signature.Signer // nil: requests are not signed, as after a redirect to another host
+	tokens    *tokenSource      // nil: no OAuth2 token is sent
+	writesID  bool              // the signer does not write Webhook-Id, so build has to
+	namesType bool              // the signer wants to know the delivery and the event type
+	gzip      bool
+
+	maxRedirects int // redirects that an attempt follows
+}
+
+// current reports whether the target still is what the endpoint's snapshot says
+// at that time: a secret may have expired since.
+func (t *target) current(to *store.EndpointSnapshot, now time.Time) bool {
+	if t.revision != to.Endpoint.Revision {
+		return false
+	}
+	active := 0
+	for i := range to.Secrets {
+		secret := &to.Secrets[i]
+		if !secret.ActiveAt(now) {
+			continue
+		}
+		if active == len(t.secrets) || t.secrets[active] != secret.ID {
+			return false
+		}
+		active++
+	}
+	return active == len(t.secrets)
+}
+
+// targets makes the targets of endpoints and caches them.
+type targets struct {
+	egress *egress.Egress
+	vault  Vault
+	agent  string
+	cache  *cache.Cache[postrider.EndpointID, *target]
+}
+
+func newTargets(door *egress.Egress, vault Vault, agent string) *targets {
+	return &targets{
+		egress: door, vault: vault, agent: agent, cache: cache.New[postrider.EndpointID, *target](maxTargets),
+	}
+}
+
+// find returns the target of an endpoint, or a [postrider.FailureError].
+func (ts *targets) find(ctx context.Context, to *store.EndpointSnapshot, now time.Time) (*target, error) {
+	if cached, ok := ts.cache.Get(to.Endpoint.ID); ok && cached.current(to, now) {
+		return cached, nil
+	}
+	made, err := ts.make(ctx, to, now)
+	if err != nil {
+		return nil, err
+	}
+	return ts.cache.Update(to.Endpoint.ID, func(stored *target, ok bool) *target {
+		switch {
+		case ok && stored.current(to, now):
+			return stored // another attempt made it meanwhile
+		case ok && stored.revision == made.revision:
+			made.tokens = stored.tokens // a new secret is no reason for a new token
+		}
+		return made
+	}), nil
+}
+
+// make decrypts the endpoint's secrets and checks all of it again.
+func (ts *targets) make(ctx context.Context, to *store.EndpointSnapshot, now time.Time) (*target, error) {
+	return ts.makeWith(ctx, to, func(t *target) error { return ts.sign(ctx, t, to, now) })
+}
+
+// makeUnsigned is make for requests that are not signed. It needs no secret.
+func (ts *targets) makeUnsigned(ctx context.Context, to *store.EndpointSnapshot) (*target, error) {
+	return ts.makeWith(ctx, to, func(*target) error { return nil })
+}
+
+func (ts *targets) makeWith(ctx context.Context, to *store.EndpointSnapshot, sign func(*target) error) (*target, error) {
+	endpoint := &to.Endpoint
+	u, err := ts.egress.ParseURL(endpoint.URL)
+	if err != nil {
+		return nil, failure(postrider.FailureForbidden, err)
+	}
+	credentials, err := ts.vault.DecryptCredentials(ctx, *endpoint)
+	if err != nil {
+		return nil, failure(postrider.FailureSecrets, fmt.Errorf("decrypt credentials: %w", err))
+	}
+	t := &target{
+		revision: endpoint.Revision, url: u, maxRedirects: endpoint.Policy.MaxRedirects,
+		gzip: endpoint.Policy.Compression == postrider.CompressionGzip,
+	}
+	if t.server, err = ts.serverOf(u, endpoint, credentials); err != nil {
+		return nil, err
+	}
+	if err := sign(t); err != nil {
+		return nil, err
+	}
+	if err := t.addOwnLines(endpoint, credentials); err != nil {
+		return nil, err
+	}
+	if t.tokens, err = ts.tokensOf(endpoint, credentials); err != nil {
+		return nil, err
+	}
+	t.prefix = ts.prefixOf(u, t.gzip)
+	return t, nil
+}
+
+// failure returns an error that an attempt records as f.
+func failure(f postrider.Failure, err error) error {
+	return &postrider.FailureError{Failure: f, Err: err}
+}
+
+// sign gives the target its signer.
+func (ts *targets) sign(ctx context.Context, t *target, to *store.EndpointSnapshot, now time.Time) error {
+	var keys []signature.Key
+	for _, s := range to.Secrets {
+		if !s.ActiveAt(now) {
+			continue
+		}
+		text, err := ts.vault.DecryptSecret(ctx, s)
+		if err != nil {
+			return failure(postrider.FailureSecrets, fmt.Errorf("decrypt secret %s: %w", s.ID, err))
+		}
+		secret, err := parseSecret(text)
+		if err != nil {
+			return failure(postrider.FailureSecrets, fmt.Errorf("read secret %s: %w", s.ID, err))
+		}
+		t.secrets = append(t.secrets, s.ID)
+		keys = append(keys, signature.Key{ID: s.ID.String(), Secret: secret})
+	}
+	var formats []signature.Format
+	t.writesID = true
+	for _, s := range to.Endpoint.Policy.Signatures {
+		if s.Header != "" {
+			if err := postrider.CheckHeaderName("signature header", s.Header); err != nil {
+				return failure(postrider.FailureHeaders, err)
+			}
+		}
+		formats = append(formats, signature.Format{Scheme: signature.Scheme(s.Scheme), Header: s.Header, Prefix: s.Prefix})
+		t.writesID = t.writesID && s.Scheme != postrider.SchemeStandard && s.Scheme != postrider.SchemeTimestamped
+		t.namesType = t.namesType || s.Scheme.CustomHeaderAllowed()
+	}
+	var err error
+	t.signer, err = signature.NewSigner(keys, formats...)
+	switch {
+	case len(keys) > 0 && errors.Is(err, signature.ErrNoKey):
+		return failure(postrider.FailureNoKey, err)
+	case err != nil:
+		return failure(postrider.FailureUnsigned, err)
+	}
+	return nil
+}
+
+// parseSecret reads a secret in Postrider's form (whsec_, whsk_). Any other text
+// is the key that the endpoint's owner brought along.
+func parseSecret(text string) (signature.Secret, error) {
+	if secret, err := signature.ParseSecret(text); err == nil {
+		return secret, nil
+	}
+	return signature.TextSecret(text)
+}
+
+// serverOf returns the server of the URL, with the endpoint's own TLS.
+func (ts *targets) serverOf(u *url.URL, e *postrider.Endpoint, c postrider.Credentials) (egress.Server, error) {
+	if u.Scheme != "https" {
+		return egress.ServerOf(u, nil), nil
+	}
+	own, err := ts.egress.ClientTLS(e.Policy.TLS, c.TLSKey)
+	return egress.ServerOf(u, own), err
+}
+
+// prefixOf returns what every header of a request to the URL begins with.
+func (ts *targets) prefixOf(u *url.URL, gzip bool) []byte {
+	coding := ""
+	if gzip {
+		coding = "Content-Encoding: gzip\r\n"
+	}
+	return []byte("POST " + ts.requestLine(u) + "Content-Type: application/json\r\n" + coding + "Content-Length: ")
+}
+
+// requestLine returns what follows the method: the rest of the request line, Host
+// and User-Agent. The guard lets no byte into a URL that would end a line or a
+// word of it.
+func (ts *targets) requestLine(u *url.URL) string {
+	return u.RequestURI() + " HTTP/1.1\r\n" +
+		"Host: " + u.Host + "\r\n" +
+		"User-Agent: " + ts.agent + "\r\n"
+}

@@ -1,0 +1,305 @@
+package webhook
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math"
+	"mime"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/egress"
+)
+
+// How long tokens are kept.
+const (
+	tokenLife     = time.Hour        // of a token whose server does not say when it expires
+	tokenMargin   = 30 * time.Second // a token is replaced so long before it expires: an attempt may last as long
+	tokenJitter   = 5 * time.Minute  // and at most so much earlier, so that endpoints do not fetch together
+	rejectedPause = time.Minute      // between two tokens that are dropped because the endpoint rejected them
+)
+
+// tokenSource gets the tokens of an endpoint by OAuth2's client credentials grant
+// (RFC 6749, 4.4) and keeps the one that is valid. One request for a token is
+// under way at a time. Every attempt that needs its token waits for it, but no
+// longer than its own deadline.
+//
+// The token server is not part of the endpoint: the connection to it uses
+// nothing of the endpoint's own TLS.
+type tokenSource struct {
+	endpoint    postrider.EndpointID
+	egress      *egress.Egress
+	server      egress.Server
+	requestLine string // of the request, with Host and User-Agent
+	form        url.Values
+	id, secret  string
+
+	mu         sync.Mutex
+	valid      string        // the token; "": none
+	until      time.Time     // when it is replaced
+	rejectedAt time.Time     // when a token was last dropped because the endpoint rejected it
+	pending    *tokenRequest // under way; nil: none
+
+	// secretInBody is how the server accepted the secret last: false in the
+	// Authorization header, true in the body. Only a pending request uses it.
+	secretInBody bool
+}
+
+// tokenRequest is one fetch of a token.
+type tokenRequest struct {
+	done  chan struct{} // closed when the other fields are set
+	token string
+	until time.Time
+	err   error
+}
+
+// errGivenUp says that a fetch ended because the attempt that made it ended.
+var errGivenUp = errors.New("the attempt that asked for the token ended")
+
+// tokensOf returns where the endpoint's tokens come from; nil: it needs none.
+func (ts *targets) tokensOf(e *postrider.Endpoint, c postrider.Credentials) (*tokenSource, error) {
+	auth := e.Policy.Auth
+	if auth.Kind != postrider.AuthOAuth2 {
+		return nil, nil //nolint:nilnil // a nil tokenSource gives no token
+	}
+	u, err := ts.egress.ParseURL(auth.TokenURL)
+	if err != nil {
+		return nil, failure(postrider.FailureAuth, fmt.Errorf("token URL: %w", err))
+	}
+	form := url.Values{"grant_type": {"client_credentials"}}
+	if len(auth.Scopes) > 0 {
+		form.Set("scope", strings.Join(auth.Scopes, " "))
+	}
+	if auth.Audience != "" {
+		form.Set("audience", auth.Audience)
+	}
+	return &tokenSource{
+		endpoint: e.ID, egress: ts.egress, server: egress.ServerOf(u, nil), requestLine: ts.requestLine(u),
+		form: form, id: auth.ClientID, secret: c.Auth,
+	}, nil
+}
+
+// token returns a token, fetched if need be, or a [postrider.FailureError]. A nil
+// source returns "".
+func (s *tokenSource) token(ctx context.Context) (string, error) {
+	if s == nil {
+		return "", nil
+	}
+	for {
+		token, request, own := s.join(time.Now())
+		if request == nil {
+			return token, nil
+		}
+		if own {
+			s.fetch(ctx, request)
+		}
+		select {
+		case <-request.done:
+		case <-ctx.Done():
+			return "", failure(postrider.FailureAuth, ctx.Err())
+		}
+		switch {
+		case request.err == nil:
+			return request.token, nil
+		case !errors.Is(request.err, errGivenUp) || egress.Ended(ctx):
+			return "", failure(postrider.FailureAuth, request.err)
+		}
+		// The attempt that fetched it ended before the token came: try again.
+	}
+}
+
+// join returns the valid token, or the request that fetches one. If own is true
+// the caller has to carry the request out.
+func (s *tokenSource) join(now time.Time) (token string, request *tokenRequest, own bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.valid != "" && now.Before(s.until) {
+		return s.valid, nil, false
+	}
+	if s.pending == nil {
+		s.pending = &tokenRequest{done: make(chan struct{}), err: errGivenUp}
+		return "", s.pending, true
+	}
+	return "", s.pending, false
+}
+
+// fetch carries the request out and wakes everyone who waits for it.
+func (s *tokenSource) fetch(ctx context.Context, request *tokenRequest) {
+	defer s.finish(request)
+	token, until, err := s.retrieve(ctx)
+	if err != nil && egress.Ended(ctx) {
+		err = errors.Join(errGivenUp, err)
+	}
+	request.token, request.until, request.err = token, until, err
+}
+
+func (s *tokenSource) finish(request *tokenRequest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending = nil
+	if request.err == nil {
+		s.valid, s.until = request.token, request.until
+	}
+	close(request.done)
+}
+
+// reject says that the endpoint answered 401 to the token. The next attempt
+// fetches another one, but at most one a minute is dropped like this.
+func (s *tokenSource) reject(token string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if token == s.valid && now.Sub(s.rejectedAt) >= rejectedPause {
+		s.valid, s.rejectedAt = "", now
+	}
+}
+
+// retrieve gets a token. Servers take the secret in the Authorization header or
+// in the body (RFC 6749, 2.3.1). If the server refuses the way that it took last,
+// the other one is tried. Errors repeat nothing that the server said: that may be
+// the secret.
+func (s *tokenSource) retrieve(ctx context.Context) (string, time.Time, error) {
+	now := time.Now()
+	t, err := s.request(ctx, s.secretInBody)
+	if _, refused := errors.AsType[*refusalError](err); refused {
+		if t, err = s.request(ctx, !s.secretInBody); err == nil {
+			s.secretInBody = !s.secretInBody
+		}
+	}
+	switch {
+	case err != nil:
+		return "", time.Time{}, err
+	case t.Type != "" && !strings.EqualFold(t.Type, "bearer"):
+		return "", time.Time{}, errors.New("token server gives tokens of another type than bearer")
+	}
+	if err := postrider.CheckHeaderValue("token", t.Token); err != nil {
+		return "", time.Time{}, err
+	}
+	return t.Token, s.keptUntil(now, t.life()), nil
+}
+
+// keptUntil returns when a token that lives so long is replaced. One that lives
+// for seconds is kept for half of them.
+func (s *tokenSource) keptUntil(now time.Time, life time.Duration) time.Time {
+	expiry := now.Add(life)
+	hash := fnv.New32a()
+	hash.Write(s.endpoint[:])
+	hash.Write(strconv.AppendInt(nil, expiry.Unix(), 10))
+	jitter := min(tokenJitter, life/10) * time.Duration(hash.Sum32()%1000) / 1000
+	return expiry.Add(-min(tokenMargin+jitter, life/2))
+}
+
+// request asks the token server once.
+func (s *tokenSource) request(ctx context.Context, secretInBody bool) (tokenResponse, error) {
+	form, authorization := s.form, ""
+	if secretInBody {
+		form = maps.Clone(form)
+		form.Set("client_id", s.id)
+		form.Set("client_secret", s.secret)
+	} else {
+		pair := url.QueryEscape(s.id) + ":" + url.QueryEscape(s.secret)
+		authorization = "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(pair)) + "\r\n"
+	}
+	body := form.Encode()
+	var x egress.Exchange
+	defer x.Reset()
+	x.Request.Set(append(x.Request.Buffer(), "POST "+s.requestLine+
+		"Content-Type: application/x-www-form-urlencoded\r\n"+authorization+
+		"Content-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+body...), 0)
+	response, err := s.egress.RoundTrip(ctx, s.server, &x)
+	if e, early := errors.AsType[*postrider.FailureError](err); early {
+		return tokenResponse{}, fmt.Errorf("reach token server: %w", e)
+	}
+	if err != nil {
+		return tokenResponse{}, errors.New("token server does not answer")
+	}
+	return readToken(&response)
+}
+
+// tokenResponse is what a token server answers (RFC 6749, 5.1 and 5.2).
+type tokenResponse struct {
+	Token   string      `json:"access_token"`
+	Type    string      `json:"token_type"`
+	Expires json.Number `json:"expires_in"` // seconds; some servers send them as a string
+	Error   string      `json:"error"`
+}
+
+// life returns how long the token is valid.
+func (t *tokenResponse) life() time.Duration {
+	seconds, err := t.Expires.Int64()
+	if err != nil || seconds <= 0 {
+		return tokenLife
+	}
+	return time.Duration(min(seconds, math.MaxInt32)) * time.Second
+}
+
+// readToken reads JSON, or the form that some old servers send.
+func readToken(r *egress.Response) (t tokenResponse, err error) {
+	kind, _, _ := mime.ParseMediaType(r.Field("Content-Type")) //nolint:errcheck // "" is JSON
+	if kind == "application/x-www-form-urlencoded" || kind == "text/plain" {
+		var form url.Values
+		form, err = url.ParseQuery(string(r.Body))
+		t = tokenResponse{form.Get("access_token"), form.Get("token_type"), json.Number(form.Get("expires_in")), form.Get("error")}
+	} else {
+		err = json.Unmarshal(r.Body, &t)
+	}
+	switch {
+	case r.Status < 200 || r.Status > 299 || err == nil && t.Error != "":
+		refusal := &refusalError{status: r.Status}
+		if slices.Contains(tokenErrors, t.Error) {
+			refusal.code = t.Error
+		}
+		return tokenResponse{}, refusal
+	case err != nil || t.Token == "":
+		return tokenResponse{}, errors.New("token server answers without a token")
+	}
+	return t, nil
+}
+
+// tokenErrors are the codes of RFC 6749, 5.2.
+var tokenErrors = []string{
+	"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "invalid_scope",
+}
+
+// refusalError is a response that refuses a token.
+type refusalError struct {
+	status int
+	code   string // one of tokenErrors; "": the response has none of them
+}
+
+// Error returns what the server answered.
+func (e *refusalError) Error() string {
+	text := "token server answers " + strconv.Itoa(e.status)
+	if e.code != "" {
+		text += ", " + e.code
+	}
+	return text
+}
+
+// tokenDetail returns, for the error of an attempt, why there was no token: what
+// failed on the way to the token server, or what that answered.
+func tokenDetail(err error) string {
+	auth, ok := errors.AsType[*postrider.FailureError](err)
+	if !ok {
+		return ""
+	}
+	if egress.TimedOut(auth.Err) || errors.Is(auth.Err, errGivenUp) {
+		return ": " + string(postrider.FailureTimeout)
+	}
+	if onTheWay, ok := errors.AsType[*postrider.FailureError](auth.Err); ok {
+		return ": " + string(onTheWay.Failure)
+	}
+	if refusal, ok := errors.AsType[*refusalError](auth.Err); ok {
+		return ": " + refusal.Error()
+	}
+	return ""
+}

@@ -1,0 +1,177 @@
+package webhook
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/egress"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// The methods of [Sender.Verify].
+const (
+	// VerifyChallenge sends a signed POST like an event's with the body
+	// {"type":"postrider.challenge","challenge":"…"}. A receiver that wants
+	// events answers 2xx with that challenge alone, as {"challenge":"…"} or as
+	// text: a server that echoes what it gets has not read it.
+	VerifyChallenge = "challenge"
+	// VerifyCloudEvents is the handshake of the CloudEvents HTTP webhook
+	// specification, section 4: OPTIONS with WebHook-Request-Origin. A receiver
+	// that wants events answers 2xx with a WebHook-Allowed-Origin that is the
+	// same, or *.
+	VerifyCloudEvents = "cloudevents"
+)
+
+// verifyTimeout is how long a receiver may take to agree.
+const verifyTimeout = 10 * time.Second
+
+// UnverifiedError is a [postrider.ErrConflict]: a receiver did not agree to get
+// events. Its reason says no more than the endpoint's owner may see.
+type UnverifiedError struct{ Reason string }
+
+// Error returns what the receiver did instead.
+func (e *UnverifiedError) Error() string { return "the receiver did not agree: " + e.Reason }
+
+// Unwrap returns [postrider.ErrConflict].
+func (e *UnverifiedError) Unwrap() error { return postrider.ErrConflict }
+
+// UnsignedError is a [postrider.ErrConflict]: there is no secret to sign a
+// challenge with. Its reason is for the endpoint's owner.
+type UnsignedError struct{ Reason string }
+
+// Error returns why the receiver was not asked.
+func (e *UnsignedError) Error() string { return "the receiver was not asked: " + e.Reason }
+
+// Unwrap returns [postrider.ErrConflict].
+func (e *UnsignedError) Unwrap() error { return postrider.ErrConflict }
+
+// Verify asks the endpoint's receiver whether it wants events, by one of the
+// methods, within ten seconds and the context. It follows no redirect. A
+// receiver that does not agree, or cannot be reached, is an [*UnverifiedError]; a
+// challenge that the endpoint's schemes and secrets cannot sign is an
+// [*UnsignedError]; any other method is a [*postrider.InvalidError]. Any other
+// error is a fault on our side.
+func (s *Sender) Verify(ctx context.Context, to store.EndpointSnapshot, method string) error {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	policy := &to.Endpoint.Policy
+	policy.Payload, policy.MaxRedirects = postrider.PayloadRaw, 0
+	switch method {
+	case VerifyChallenge:
+		return s.challenge(ctx, &to)
+	case VerifyCloudEvents:
+		return s.handshake(ctx, &to)
+	}
+	return &postrider.InvalidError{Field: "method", Reason: "must be challenge or cloudevents"}
+}
+
+// challenge sends a random text as an event, and expects it back.
+func (s *Sender) challenge(ctx context.Context, to *store.EndpointSnapshot) error {
+	const kind = "postrider.challenge"
+	challenge := rand.Text()
+	now := s.now()
+	event := postrider.Event{
+		ID: newID[postrider.EventID](now), Type: kind, CreatedAt: now,
+		Data: fmt.Appendf(nil, `{"type":%q,"challenge":%q}`, kind, challenge),
+	}
+	c := postrider.Claimed{ID: newID[postrider.DeliveryID](now), Endpoint: to.Endpoint.ID, Event: &event, Attempt: 1}
+	t, err := s.targets.make(ctx, to, now)
+	if err != nil {
+		return verifyError(ctx, err, false)
+	}
+	d := draft{claimed: &c, to: to, at: now}
+	response, err := s.ask(ctx, t, func(token string, q *egress.Request) error {
+		d.token = token
+		_, err := d.build(t, q, nil)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if subtle.ConstantTimeCompare([]byte(repeated(response.Body)), []byte(challenge)) != 1 {
+		return &UnverifiedError{"its answer is not the challenge"}
+	}
+	return nil
+}
+
+// repeated returns the challenge that a response body has.
+func repeated(body []byte) string {
+	var members map[string]string
+	if err := json.Unmarshal(body, &members); err == nil && len(members) == 1 {
+		return members["challenge"]
+	}
+	return strings.TrimSpace(string(body))
+}
+
+func newID[I ~[16]byte](at time.Time) I {
+	var random [10]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return postrider.MakeID[I](at, random)
+}
+
+// handshake sends OPTIONS and expects our origin to be allowed. The request is not
+// signed, so it needs no secret.
+func (s *Sender) handshake(ctx context.Context, to *store.EndpointSnapshot) error {
+	t, err := s.targets.makeUnsigned(ctx, to)
+	if err != nil {
+		return verifyError(ctx, err, false)
+	}
+	response, err := s.ask(ctx, t, func(token string, q *egress.Request) error {
+		header := append(q.Buffer(), "OPTIONS "+s.targets.requestLine(t.url)...)
+		header = append(header, "WebHook-Request-Origin: "+s.origin+"\r\n"...)
+		q.Set(append(t.appendOwnLines(header, token), "\r\n"...), 0)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if allowed := response.Field("WebHook-Allowed-Origin"); allowed != "*" && !strings.EqualFold(allowed, s.origin) {
+		return &UnverifiedError{"its answer has no WebHook-Allowed-Origin that allows " + s.origin}
+	}
+	return nil
+}
+
+// ask sends the request that build makes to the target, and returns a response
+// that is 2xx. The target is not cached: its endpoint may not be stored yet.
+func (s *Sender) ask(ctx context.Context, t *target, build func(token string, q *egress.Request) error) (egress.Response, error) {
+	x := &exchange{target: t} // not of the pool: its response is read after it
+	token, err := t.tokens.token(ctx)
+	if err == nil {
+		err = build(token, &x.Request)
+	}
+	var response egress.Response
+	if err == nil {
+		response, err = s.roundTrip(ctx, x)
+	}
+	if err != nil {
+		return egress.Response{}, verifyError(ctx, err, x.Sent)
+	}
+	if response.Status < 200 || response.Status > 299 {
+		return egress.Response{}, &UnverifiedError{statusError(response.Status)}
+	}
+	return response, nil
+}
+
+// verifyError tells a receiver that did not agree from a fault on our side.
+func verifyError(ctx context.Context, err error, sent bool) error {
+	if e, ok := errors.AsType[*postrider.FailureError](err); ok {
+		switch e.Failure {
+		case postrider.FailureUnsigned, postrider.FailureNoKey:
+			return &UnsignedError{e.Error()}
+		case postrider.FailureSecrets, postrider.FailureHeaders:
+			return fmt.Errorf("verify endpoint: %w", err)
+		}
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("verify endpoint: %w", err)
+	}
+	_, f := classifyFailure(ctx, err, sent)
+	return &UnverifiedError{string(f)}
+}

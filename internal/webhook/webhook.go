@@ -1,0 +1,205 @@
+// Package webhook delivers events to endpoints as signed HTTP requests.
+//
+// [Sender.Send] makes one attempt of a delivery: it builds the body, signs it,
+// adds the endpoint's headers and its authentication, sends the request through
+// package egress and classifies what came back as a [postrider.Attempt]. A
+// delivery that fails is a value, never an error. [Sender.Verify] asks a receiver
+// whether it wants events at all.
+//
+// Whatever an endpoint or its receiver does, this holds:
+//
+//   - Every request goes through [egress.Egress], that for a token too, so
+//     everything that package promises of addresses, memory and time holds.
+//   - An attempt ends with its context. Fetching a token and following redirects
+//     happen within the same deadline.
+//   - One Send writes one request, and one more for each redirect that the
+//     endpoint wants followed: at most three, only those that keep method and
+//     body, each URL checked like an endpoint's, never from https to http.
+//     Another host gets the body and what it is, and nothing that shows who
+//     sent it.
+//   - What is sent is what was signed, compressed afterwards if the endpoint
+//     wants that. Inside it are the event's bytes as they were published.
+//   - Secrets are decrypted when they are needed. An endpoint whose secret cannot
+//     be decrypted gets no request.
+//   - No text of an attempt, an error or a log line has a secret, a credential,
+//     a token, a signature or the query of a URL. Of a request's header, only
+//     fields that are known to be harmless are recorded.
+//
+// It does not retry, pace or count. The dispatcher does.
+//
+// One attempt passes through these files: target.go (what is prepared for an
+// endpoint and cached), token.go (OAuth2), request.go and headers.go (the bytes
+// of the request), redirect.go, classify.go (what it means).
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/egress"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Options configures a [Sender]. The zero value is the production default.
+type Options struct {
+	UserAgent     string           // default: Postrider
+	RequestOrigin string           // WebHook-Request-Origin of CloudEvents handshakes; default: postrider
+	Now           func() time.Time // the store's time of day, for what is signed or recorded; default: the machine's
+	Log           *slog.Logger     // default: discard
+}
+
+func (o Options) withDefaults() Options {
+	o.UserAgent = cmp.Or(strings.Map(printable, o.UserAgent), "Postrider")
+	o.RequestOrigin = cmp.Or(strings.Map(printable, o.RequestOrigin), "postrider")
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return o
+}
+
+// printable drops what must not be in a header.
+func printable(r rune) rune {
+	if r < ' ' || r > '~' {
+		return -1
+	}
+	return r
+}
+
+// Vault decrypts secrets and credentials.
+type Vault interface {
+	// DecryptSecret returns the text of the secret.
+	DecryptSecret(ctx context.Context, s postrider.Secret) (string, error)
+	// DecryptCredentials returns the credentials of the endpoint; the zero value
+	// if it has none.
+	DecryptCredentials(ctx context.Context, e postrider.Endpoint) (postrider.Credentials, error)
+}
+
+// Sender sends attempts. It may be used from any goroutine.
+type Sender struct {
+	egress  *egress.Egress
+	targets *targets
+	origin  string
+	now     func() time.Time
+	log     *slog.Logger
+}
+
+// New returns a Sender that sends through door and decrypts secrets with vault.
+func New(door *egress.Egress, vault Vault, opts Options) *Sender {
+	opts = opts.withDefaults()
+	return &Sender{
+		egress:  door,
+		targets: newTargets(door, vault, opts.UserAgent),
+		origin:  opts.RequestOrigin,
+		now:     opts.Now,
+		log:     opts.Log,
+	}
+}
+
+// Send makes the attempt that c is leased for, and returns its record. ctx has
+// the deadline of the attempt, which may be shorter than the endpoint's policy
+// says.
+func (s *Sender) Send(ctx context.Context, c *postrider.Claimed, to *store.EndpointSnapshot) postrider.Attempt {
+	started := time.Now()
+	a := postrider.Attempt{
+		Delivery:  c.ID,
+		Event:     c.Event.ID,
+		Endpoint:  c.Endpoint,
+		Number:    c.Attempt,
+		StartedAt: s.now().UTC().Truncate(time.Microsecond),
+	}
+	cause := s.attempt(ctx, &a, c, to)
+	a.Duration = time.Since(started)
+	if cause != nil {
+		level := slog.LevelDebug
+		if a.Error == string(postrider.FailureSecrets) { // only an operator can mend this
+			level = slog.LevelError
+		}
+		s.log.Log(ctx, level, "attempt failed", "delivery", *c, "outcome", string(a.Outcome), "class", a.Error, "cause", cause)
+	}
+	return a
+}
+
+// attempt makes the attempt and records in a what it showed. It returns why it
+// failed, for the log: the error may hold an address.
+func (s *Sender) attempt(ctx context.Context, a *postrider.Attempt, c *postrider.Claimed, to *store.EndpointSnapshot) error {
+	x := newExchange()
+	defer x.release()
+	response, err := s.exchange(ctx, x, draft{claimed: c, to: to, at: a.StartedAt})
+	if err == nil {
+		classifyResponse(a, &response, s.now())
+	} else {
+		classifyError(ctx, a, err, x.Sent)
+	}
+	if x.redirected {
+		a.FinalURL = withoutQuery(x.target.url)
+	}
+	// The stores keep headers only with a body that needs a row of its own.
+	if x.Sent && (a.Outcome != postrider.OutcomeAccepted || len(a.ResponseBody) > store.MaxAcceptedBody) {
+		a.RequestHead = redact(x.header, x.target.shown)
+		a.ResponseHead = x.RawHeader()
+	}
+	return err
+}
+
+// exchange is the memory of one attempt. It is used again.
+type exchange struct {
+	egress.Exchange
+
+	target     *target // of the last request
+	header     []byte  // of the last request: the request itself is freed when it is written
+	redirected bool    // a redirect was followed
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+func newExchange() *exchange {
+	x, ok := exchanges.Get().(*exchange)
+	if !ok {
+		x = new(exchange)
+	}
+	return x
+}
+
+func (x *exchange) release() {
+	x.Reset()
+	*x = exchange{Exchange: x.Exchange, header: x.header[:0]}
+	exchanges.Put(x)
+}
+
+// exchange builds the request of the draft, sends it, and follows redirects as
+// far as the endpoint wants. It returns the last response.
+func (s *Sender) exchange(ctx context.Context, x *exchange, d draft) (response egress.Response, err error) {
+	if x.target, err = s.targets.find(ctx, d.to, d.at); err != nil {
+		return egress.Response{}, err
+	}
+	tokens := x.target.tokens
+	if d.token, err = tokens.token(ctx); err != nil {
+		return egress.Response{}, err
+	}
+	if x.header, err = d.build(x.target, &x.Request, x.header[:0]); err != nil {
+		return egress.Response{}, err
+	}
+	response, err = s.roundTrip(ctx, x)
+	for range x.target.maxRedirects {
+		if err != nil || !keepsRequest(response.Status) {
+			break
+		}
+		response, err = s.follow(ctx, x, &d, response)
+	}
+	if err == nil && response.Status == http.StatusUnauthorized && x.target.tokens != nil {
+		tokens.reject(d.token, time.Now())
+	}
+	return response, err
+}
+
+// roundTrip sends the request of x to its target.
+func (s *Sender) roundTrip(ctx context.Context, x *exchange) (egress.Response, error) {
+	return s.egress.RoundTrip(ctx, x.target.server, &x.Exchange)
+}

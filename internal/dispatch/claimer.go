@@ -48,9 +48,10 @@ func claimOf(c *store.Claim, got store.Claims, took time.Duration, err error) ob
 	return claimed
 }
 
-// runScanner looks at the whole queue every Options.Scan, which finds work that no input
-// named: after a start, after a wake-up was lost, or when a lease of a dead node ends. A
-// scan names lanes and not deliveries, so it costs what there are endpoints with work. With other nodes it also polls for what they
+// runScanner looks at the whole queue every Options.Scan, which finds work that
+// no input named: after a start, after a wake-up was lost, or when a lease of a
+// dead node ends. A scan names lanes and not deliveries, so it costs what there
+// are endpoints with work. With other nodes it also polls for what they
 // published.
 func (d *Dispatcher) runScanner(ctx context.Context) {
 	timer := time.NewTimer(0)

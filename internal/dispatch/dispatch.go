@@ -191,8 +191,9 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 //  1. ctx ends. The loop gives the core Drain: nothing new starts, and leases that
 //     have not started are given back. Publishes may still be committed; nothing of
 //     theirs is admitted.
-//  2. Attempts finish, and are settled. Shards are given up as they run empty, ten
-//     times a second. After Options.Drain attempts are cut, and 5 s later commits are given up.
+//  2. Attempts finish, and are settled. Shards are given up as they run empty,
+//     ten times a second. After Options.Drain attempts are cut, and 5 s later
+//     commits are given up.
 //  3. The loop returns: everything is settled, or the rest is left to its leases.
 //     done is closed, so that no goroutine waits for the loop any more.
 //  4. The settler commits what it still has, and ends. The node leaves the cluster,

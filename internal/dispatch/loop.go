@@ -13,7 +13,8 @@ import (
 )
 
 // Besides what a core takes as input, the loop takes questions, each with a
-// channel of one place for the response, and changes of endpoints, whose settings it looks up.
+// channel of one place for the response, and changes of endpoints, whose settings
+// it looks up.
 type (
 	admissionAsked struct {
 		ask      []schedule.Admission

@@ -142,7 +142,8 @@ func (d *Dispatcher) runMembership(ctx context.Context) {
 		case err == nil:
 			last = asked
 			dead := membership.Gone
-			// After the store was away for all nodes, the others get the time to come back.
+			// After the store was away for all nodes, the others get the time to
+			// come back.
 			if asked.Sub(steady) > d.opts.Cluster.TTL {
 				dead = append(dead, membership.Silent...)
 			}

@@ -16,9 +16,9 @@ import (
 const maxGroup = 500
 
 // runSettler commits settlements and releases in groups: what is at hand is
-// committed at once, and what is added meanwhile is the next group. A group that is
-// not large waits for more after the last commit ([schedule.BatchDelay]). It ends when ctx does, or
-// when ended is closed and nothing is left.
+// committed at once, and what is added meanwhile is the next group. A group that
+// is not large waits for more after the last commit ([schedule.BatchDelay]). It
+// ends when ctx does, or when ended is closed and nothing is left.
 func (d *Dispatcher) runSettler(ctx context.Context, ended <-chan struct{}) {
 	var next time.Time // no group that is not large is committed before
 	for open := true; open; {
@@ -47,10 +47,10 @@ func (d *Dispatcher) runSettler(ctx context.Context, ended <-chan struct{}) {
 	}
 }
 
-// settleGroup commits a group. A commit whose reply was lost is made again: Settle is
-// idempotent by the deliveries' tokens, so nothing is recorded twice. If the store refuses one of its settlements, the
-// others must not pay for it: the group is halved until that one is alone, and its lease
-// ends.
+// settleGroup commits a group. A commit whose reply was lost is made again:
+// Settle is idempotent by the deliveries' tokens, so nothing is recorded twice.
+// If the store refuses one of its settlements, the others must not pay for it:
+// the group is halved until that one is alone, and its lease ends.
 func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) {
 	var results []store.Settled
 	err := d.retryWhileBusy(ctx, func(ctx context.Context) (err error) {

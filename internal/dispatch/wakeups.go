@@ -16,7 +16,8 @@ import (
 )
 
 // The messages between nodes: the sender's incarnation, a verb, and its
-// arguments. They are wake-ups and may be lost, so a message that cannot be read is ignored.
+// arguments. They are wake-ups and may be lost, so a message that cannot be read
+// is ignored.
 const (
 	verbMembership = "membership" // a node joined, left or freed shards
 	verbNew        = "new"        // endpoint/lane: lanes that got new deliveries

@@ -54,14 +54,14 @@ func (in *Ingest) flush(ctx context.Context, group []*publish) {
 }
 
 // commit matches and stores the first publishes of a group, under leases of the
-// dispatcher where deliveries may start at once. It returns how many publishes it took, and
-// what observers hear of the commit.
+// dispatcher where deliveries may start at once. It returns how many publishes it
+// took, and what observers hear of the commit.
 //
 // The steps: match makes the deliveries by the routing table at one version. The
-// dispatcher grants leases. The store commits events and deliveries together, if its
-// subscriptions are still at that version; otherwise the table is refreshed and the
-// group matched again, so that an endpoint that was created before the publish is never missed. A
-// commit that fails returns the leases.
+// dispatcher grants leases. The store commits events and deliveries together, if
+// its subscriptions are still at that version; otherwise the table is refreshed
+// and the group matched again, so that an endpoint that was created before the
+// publish is never missed. A commit that fails returns the leases.
 func (in *Ingest) commit(ctx context.Context, group []*publish) (n int, committed observe.Committed, err error) {
 	for range rematches {
 		batches, version, err := in.match(group)
@@ -113,9 +113,10 @@ func (in *Ingest) store(ctx context.Context, p store.Publish) ([]store.Published
 }
 
 // match makes the deliveries of a group's events, until they are enough for a
-// commit: one with 100,000 rows would hold up all other publishes for seconds. The error is that of the publish after the last batch, which is
-// refused. The version is read first: if the table moves on meanwhile, the store
-// refuses the group.
+// commit: one with 100,000 rows would hold up all other publishes for seconds.
+// The error is that of the publish after the last batch, which is refused. The
+// version is read first: if the table moves on meanwhile, the store refuses the
+// group.
 func (in *Ingest) match(group []*publish) ([]store.Batch, int64, error) {
 	version := in.table.Version()
 	batches := make([]store.Batch, 0, len(group))

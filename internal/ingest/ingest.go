@@ -40,9 +40,10 @@ import (
 // Dispatcher starts what is committed.
 type Dispatcher interface {
 	// Admit grants leases to those of the new deliveries that may start as soon
-	// as they are committed, and calls commit, which stores all of them, those with a lease
-	// under it. What commit returns is started or waits; leases of deliveries that are not
-	// in it are taken back, also when commit fails or panics. The error is commit's.
+	// as they are committed, and calls commit, which stores all of them, those
+	// with a lease under it. What commit returns is started or waits; leases of
+	// deliveries that are not in it are taken back, also when commit fails or
+	// panics. The error is commit's.
 	Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.Committed, error)) error
 	// Lag returns how long this node would need for the deliveries that are due
 	// and wait for nothing but this node.
@@ -101,8 +102,9 @@ type Ingest struct {
 }
 
 // publish is one caller's batch on its way into a commit. The caller makes it,
-// enqueues it and sleeps; the goroutine of runCommits sets the result and wakes the caller. A caller
-// that gives up before a group took its publish withdraws it, and nothing is stored.
+// enqueues it and sleeps; the goroutine of runCommits sets the result and wakes
+// the caller. A caller that gives up before a group took its publish withdraws
+// it, and nothing is stored.
 type publish struct {
 	events []postrider.Event
 	only   postrider.EndpointID // not zero: to this endpoint, whatever it subscribed to
@@ -192,7 +194,8 @@ func (in *Ingest) wait(ctx context.Context, p *publish) ([]postrider.Receipt, er
 }
 
 // withdraw removes a publish that no group has taken yet, and reports whether it
-// did. Callers that give up are mostly those that have waited longest, and so are in front.
+// did. Callers that give up are mostly those that have waited longest, and so are
+// in front.
 func (in *Ingest) withdraw(p *publish) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -269,7 +272,8 @@ func (in *Ingest) runCommits(ctx context.Context) {
 
 // waitForDeliveries slows publishers down while deliveries do not keep up, by a
 // twentieth of the lag over 50 ms, and at most 100 ms. A delivery that is not
-// admitted has to be claimed, which costs more; so a node that lags would not catch up by itself.
+// admitted has to be claimed, which costs more; so a node that lags would not
+// catch up by itself.
 func (in *Ingest) waitForDeliveries(ctx context.Context) {
 	hold := min((in.dispatch.Lag()-50*time.Millisecond)/20, 100*time.Millisecond)
 	if hold > 0 {

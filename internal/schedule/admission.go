@@ -57,16 +57,17 @@ func (a *admissions) nextToken() postrider.Token {
 // start without a claim. An admitted delivery costs the store half of what a claimed
 // one does: its row is written once under its lease instead of twice.
 //
-// The life of an admission: Admit takes one credit for each delivery that it grants a lease to.
-// Ingest commits the rows with the lease. [Committed] returns all of the credit and
-// takes it again for the deliveries that were committed, which are prefetched
-// then and start like claimed ones. Until Committed the core cannot drain, and
-// the shards of the endpoints are busy.
+// The life of an admission: Admit takes one credit for each delivery that it
+// grants a lease to. Ingest commits the rows with the lease. [Committed] returns
+// all of the credit and takes it again for the deliveries that were committed,
+// which are prefetched then and start like claimed ones. Until Committed the core
+// cannot drain, and the shards of the endpoints are busy.
 //
-// Example: an endpoint with a limit of 10 has a credit limit of 20. Of 25 new deliveries
-// 20 are admitted, and 10 of these start with the commit. The other 5 wait in the queue; the next claim
-// brings them when half of the credit is free. Meanwhile new ones may be admitted past them, for at
-// most 4 times MaxBatchDelay: see mayAdmit.
+// Example: an endpoint with a limit of 10 has a credit limit of 20. Of 25 new
+// deliveries 20 are admitted, and 10 of these start with the commit. The other 5
+// wait in the queue; the next claim brings them when half of the credit is free.
+// Meanwhile new ones may be admitted past them, for at most 4 times
+// MaxBatchDelay: see mayAdmit.
 //
 // Endpoints that the core [Core.Needs] are introduced before.
 func (c *Core) Admit(now time.Time, ask []Admission) Grant {

@@ -8,10 +8,11 @@ const lookEvery = 250 * time.Millisecond
 // backpressure measures how far the node lags behind what is published. Ingest
 // slows publishers down by it, and refuses them when it is too much.
 //
-// The lag is the backlog divided by the rate of settlements. Only first attempts count that were
-// due at once and could not be admitted. Retries, bulk and the deliveries of endpoints that fail or are at
-// their own limit do not: a publisher must not be slowed down because somebody's endpoint is slow. And
-// while the processors keep up there is no lag, however long a queue is for the moment.
+// The lag is the backlog divided by the rate of settlements. Only first attempts
+// count that were due at once and could not be admitted. Retries, bulk and the
+// deliveries of endpoints that fail or are at their own limit do not: a publisher
+// must not be slowed down because somebody's endpoint is slow. And while the
+// processors keep up there is no lag, however long a queue is for the moment.
 type backpressure struct {
 	looked  time.Time     // when all endpoints were looked at last
 	settled int           // settlements committed since then

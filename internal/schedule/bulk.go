@@ -45,9 +45,9 @@ func (b *bulkLimiter) allows(now time.Time) bool {
 }
 
 // adjust is called four times a second. The rate grows while the processors keep
-// up. It falls at once when they do not, and already when they are crowded while urgent
-// deliveries start. An unused rate returns to its initial value: the next burst must not begin with what
-// the last one reached.
+// up. It falls at once when they do not, and already when they are crowded while
+// urgent deliveries start. An unused rate returns to its initial value: the next
+// burst must not begin with what the last one reached.
 func (b *bulkLimiter) adjust(now time.Time, l Load) {
 	switch {
 	case l.Saturated:

@@ -11,8 +11,9 @@ import (
 //
 //	noProbe ──time, due──► probeAsked ──stored──► probeGranted ──started──► probeInFlight ──over──► noProbe
 //
-// Any stage but the last goes back to noProbe when the store refuses, when the circuit was
-// changed by somebody else, or when the delivery for the probe has gone.
+// Any stage but the last goes back to noProbe when the store refuses, when the
+// circuit was changed by somebody else, or when the delivery for the probe has
+// gone.
 type probeStage int
 
 // The stages. [circuits.setProbe] sets them and counts.
@@ -38,11 +39,11 @@ const (
 //	half open   granted                 any       the next delivery is the probe; it is claimed if none is prefetched
 //	half open   in flight               any       nothing else starts
 //
-// A circuit that changes while it is being stored is stored again afterwards (again).
-// The version (Generation) decides between nodes: see [CircuitStored].
-// At most limit probes are asked for, granted or in
-// flight: a quarter of the slots probes 1,000 endpoints that hang for 10 s in
-// 40 s, so that each is probed once a minute.
+// A circuit that changes while it is being stored is stored again afterwards
+// (again). The version (Generation) decides between nodes: see [CircuitStored].
+// At most limit probes are asked for, granted or in flight: a quarter of the
+// slots probes 1,000 endpoints that hang for 10 s in 40 s, so that each is probed
+// once a minute.
 type circuits struct {
 	core    *Core
 	limit   int
@@ -138,7 +139,8 @@ func shift(circuit postrider.Circuit, by time.Duration) postrider.Circuit {
 //     stored is older than what was learned since. This node's is stored over it.
 //   - Any other conflict: another node or a person was faster, and theirs counts. Only
 //     the times that the endpoint itself asked for are kept, where they are later.
-//   - Another error: a probe that was asked for is not granted; it is asked for again later.
+//   - Another error: a probe that was asked for is not granted; it is asked for
+//     again later.
 func (in CircuitStored) apply(c *Core, now time.Time) {
 	ep := c.endpoints[in.Circuit.Endpoint]
 	if ep == nil {

@@ -12,10 +12,10 @@ import (
 // the store sees one statement at a time from each node, and larger ones the busier it
 // is, instead of one for each endpoint.
 //
-// A claim asks for a number of deliveries of each lane and takes credit for them. When it
-// comes back, the credit of what it did not bring is returned. An error returns all
-// of it, though the store may have leased deliveries whose reply was lost: those leases end, and
-// a later claim takes them over.
+// A claim asks for a number of deliveries of each lane and takes credit for them.
+// When it comes back, the credit of what it did not bring is returned. An error
+// returns all of it, though the store may have leased deliveries whose reply was
+// lost: those leases end, and a later claim takes them over.
 type claims struct {
 	waiting    queue // endpoints with something due and free credit
 	underWay   bool

@@ -59,10 +59,10 @@ func (ep *endpoint) slots() int {
 }
 
 // creditLimit returns how much credit the endpoint may have taken: prefetch times
-// its slots, and where it responds fast, what it takes in half a second. That is more than it
-// has slots, so that none waits for a claim, and no more than it can use
-// before the leases end. Once it is used up, new deliveries have to be claimed, at twice
-// the cost, until nothing older waits.
+// its slots, and where it responds fast, what it takes in half a second. That is
+// more than it has slots, so that none waits for a claim, and no more than it can
+// use before the leases end. Once it is used up, new deliveries have to be
+// claimed, at twice the cost, until nothing older waits.
 func (ep *endpoint) creditLimit(prefetch int) int {
 	if ep.class != healthy {
 		return ep.slots()
@@ -106,8 +106,9 @@ func (ep *endpoint) noteLatency(took time.Duration) {
 //   - the adaptive timeout is halved by time-outs in a row;
 //   - an endpoint without a response is unresponsive until an attempt succeeds, and
 //     gets one slot;
-//   - a Retry-After blocks the endpoint until its time; it is stored if it is at least a second
-//     later than what is stored, so that the next owner honours it.
+//   - a Retry-After blocks the endpoint until its time; it is stored if it is at
+//     least a second later than what is stored, so that the next owner honours
+//     it.
 //
 // While this node drains, an attempt without a response says nothing: the node may
 // have cut it itself.
@@ -164,9 +165,9 @@ func isResponse(o postrider.Outcome) bool {
 }
 
 // updateDegraded puts an endpoint into its class. It is called after each attempt
-// and each change of the circuit. An endpoint whose class improves moves to the queue of
-// the better class at once; one that gets worse stays where it waits until its turn, since start
-// checks the class again.
+// and each change of the circuit. An endpoint whose class improves moves to the
+// queue of the better class at once; one that gets worse stays where it waits
+// until its turn, since start checks the class again.
 func (c *Core) updateDegraded(ep *endpoint) {
 	is := healthy
 	switch {

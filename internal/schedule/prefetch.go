@@ -35,8 +35,8 @@ func (p *prefetch) allows(now time.Time, ep *endpoint) bool {
 
 // share returns how many deliveries a claim may ask for at the endpoint. The free
 // capacity is divided equally among the endpoints that want to claim, others of
-// which still wait. One endpoint gets at most half of it, so that new deliveries can still be
-// admitted.
+// which still wait. One endpoint gets at most half of it, so that new deliveries
+// can still be admitted.
 func (p *prefetch) share(ep *endpoint, others int) int {
 	free := p.slots.prefetchFree()
 	half := (free - (ep.credit - ep.inFlight) + 1) / 2

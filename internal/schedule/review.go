@@ -13,17 +13,18 @@ import (
 // Four questions, in this order:
 //
 //  1. Is its circuit not closed? Then the right to probe is asked for, if it is time.
-//  2. Is it gated, so that nothing may start at all: paused, disabled, another node's, asked
-//     for time, or its circuit is open? Then its leases are given back, since others
-//     can use the credit, and only a timer is left.
-//  3. Can a prefetched delivery start? It needs a slot of the endpoint, its rate, and,
-//     while slots are scarce, a response of late. Then it is enqueued as ready; otherwise it waits
-//     in the queue of what it lacks.
+//  2. Is it gated, so that nothing may start at all: paused, disabled, another
+//     node's, asked for time, or its circuit is open? Then its leases are given
+//     back, since others can use the credit, and only a timer is left.
+//  3. Can a prefetched delivery start? It needs a slot of the endpoint, its rate,
+//     and, while slots are scarce, a response of late. Then it is enqueued as
+//     ready; otherwise it waits in the queue of what it lacks.
 //  4. Is a lane due, and worth a claim? Then it waits for the next claim.
 //
-// Example: an endpoint with a limit of 2 has 2 attempts in flight and 3 prefetched
-// deliveries. A response arrives: review finds a free slot and enqueues it. It is
-// paused: review gives the 3 leases back, and their lane is due again, for whenever it is resumed.
+// Example: an endpoint with a limit of 2 has 2 attempts in flight and 3
+// prefetched deliveries. A response arrives: review finds a free slot and
+// enqueues it. It is paused: review gives the 3 leases back, and their lane is
+// due again, for whenever it is resumed.
 func (c *Core) review(now time.Time, ep *endpoint) {
 	c.timers.remove(ep)
 	if ep.stuck > 0 && !ep.isStuck(now) {
@@ -153,9 +154,9 @@ func (c *Core) addCredit(ep *endpoint, n int) {
 	c.shards.busy[ep.shard] += n
 }
 
-// nextLease returns how long the next lease of the endpoint is: its timeout and the margin. Until all of its
-// credit is free again, its leases are assumed to be as short as the shortest:
-// its timeout may change while they run.
+// nextLease returns how long the next lease of the endpoint is: its timeout and
+// the margin. Until all of its credit is free again, its leases are assumed to be
+// as short as the shortest: its timeout may change while they run.
 func (ep *endpoint) nextLease(margin time.Duration) time.Duration {
 	lease := ep.policy.Timeout + margin
 	if ep.credit == 0 {

@@ -41,9 +41,9 @@ func (cs *commits) remove(n int) {
 	}
 }
 
-// late reports whether an attempt waits for its commit for longer than limit, so that its lease
-// may end before. Until it is committed nothing is claimed: this node would take
-// over from itself, and send again what was accepted.
+// late reports whether an attempt waits for its commit for longer than limit, so
+// that its lease may end before. Until it is committed nothing is claimed: this
+// node would take over from itself, and send again what was accepted.
 func (cs *commits) late(now time.Time, limit time.Duration) bool {
 	return len(cs.groups) > 0 && now.Sub(cs.groups[0].at) > limit
 }

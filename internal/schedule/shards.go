@@ -10,13 +10,13 @@ import (
 // ShardSet is a set of shards.
 type ShardSet [store.Shards]bool
 
-// shards says which endpoints are this node's. An endpoint belongs to the shard that
-// the last byte of its id names, and a shard to one node, so that the limits of an endpoint hold
-// for all nodes together. A shard goes to another node in two steps: the heartbeat's reply says
-// how many shards are surplus, and they leave: nothing new is started for them. Once nothing of a
-// shard is in hand the next heartbeat gives it up.
-// A node does nothing for shards that
-// it does not own: it neither claims for their endpoints nor starts anything.
+// shards says which endpoints are this node's. An endpoint belongs to the shard
+// that the last byte of its id names, and a shard to one node, so that the limits
+// of an endpoint hold for all nodes together. A shard goes to another node in two
+// steps: the heartbeat's reply says how many shards are surplus, and they leave:
+// nothing new is started for them. Once nothing of a shard is in hand the next
+// heartbeat gives it up. A node does nothing for shards that it does not own: it
+// neither claims for their endpoints nor starts anything.
 type shards struct {
 	alone    bool // there is one node, and it owns all
 	owned    ShardSet

@@ -7,14 +7,15 @@ import (
 )
 
 // start gives slots to ready endpoints, one each in turn, while there are any. So
-// an endpoint with 10,000 deliveries and one with a single delivery get the same share. What was
-// true when an endpoint was enqueued may not be any more, so all of it is checked
-// again: an endpoint that cannot start is reviewed, which puts it into the queue
-// that it belongs in now.
+// an endpoint with 10,000 deliveries and one with a single delivery get the same
+// share. What was true when an endpoint was enqueued may not be any more, so all
+// of it is checked again: an endpoint that cannot start is reviewed, which puts
+// it into the queue that it belongs in now.
 //
-// An endpoint whose host has no slot waits at the host, in the order in which it came, and does
-// not come back to the ready queues before the host has one: otherwise 1,000 endpoints of a
-// slow host would be looked at for each start of another.
+// An endpoint whose host has no slot waits at the host, in the order in which it
+// came, and does not come back to the ready queues before the host has one:
+// otherwise 1,000 endpoints of a slow host would be looked at for each start of
+// another.
 func (c *Core) start(now time.Time) {
 	if c.shards.lapsed(now) {
 		return

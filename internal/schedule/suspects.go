@@ -8,9 +8,10 @@ import (
 
 // suspects bounds how many suspected deliveries this node leases. A suspect is a
 // delivery whose nodes died with it several times in a row: its payload may kill
-// the node that sends it. So suspects go in rounds: the round after a death
-// has one, and each round has twice as many as the round before, once the node has survived
-// that one. A delivery that kills its node dies alone and takes no other with it.
+// the node that sends it. So suspects go in rounds: the round after a death has
+// one, and each round has twice as many as the round before, once the node has
+// survived that one. A delivery that kills its node dies alone and takes no other
+// with it.
 //
 //	death → 1 → 2 → 4 → … → all of the node's slots
 //

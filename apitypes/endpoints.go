@@ -85,11 +85,12 @@ type OrderedKey struct {
 	PausedBy *postrider.DeliveryID `json:"paused_by" nullable:"true" doc:"Id of the dead letter that pauses the key. Null: it is not paused."`
 }
 
-// Standing is how an endpoint has done in the long run, from one time on.
-type Standing struct {
-	Number   int64                    `json:"number" doc:"Number of the standing, from 1."`
-	Status   postrider.StandingStatus `json:"status" enum:"good,warned,disabled" doc:"good: attempts succeed. warned: it has failed for hours. disabled: it was disabled for its failures, until a person enables it."`
-	Reason   *string                  `json:"reason" enum:"failing,dead_letters,gone" doc:"Why the endpoint is not in good standing. Null: it is."`
-	Warnings int                      `json:"warnings" doc:"Number of warnings since the endpoint was last in good standing."`
-	Since    Time                     `json:"since" format:"date-time"`
+// EndpointHealth is one change of an endpoint's health: how it has done over hours
+// and days.
+type EndpointHealth struct {
+	Number   int64                  `json:"number" doc:"Number of the change, from 1."`
+	Status   postrider.HealthStatus `json:"status" enum:"healthy,warned,disabled" doc:"healthy: attempts succeed. warned: it has failed for hours. disabled: it was disabled for its failures, until a person enables it."`
+	Reason   *string                `json:"reason" enum:"failing,dead_letters,gone" doc:"Why the endpoint is not healthy. Null: it is."`
+	Warnings int                    `json:"warnings" doc:"Number of warnings since the endpoint was last healthy."`
+	Since    Time                   `json:"since" format:"date-time"`
 }

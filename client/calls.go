@@ -153,10 +153,10 @@ func (c *Client) OrderingKeys(ctx context.Context, id postrider.EndpointID, p Pa
 	return get[apitypes.Page[apitypes.OrderedKey]](ctx, c, "/endpoints/"+id.String()+"/ordering-keys"+query(p))
 }
 
-// Standings lists how an endpoint has stood, newest first: when it was warned
-// of its failures, disabled for them, and good again.
-func (c *Client) Standings(ctx context.Context, id postrider.EndpointID, p Paging) (apitypes.Page[apitypes.Standing], error) {
-	return get[apitypes.Page[apitypes.Standing]](ctx, c, "/endpoints/"+id.String()+"/standings"+query(p))
+// EndpointHealth lists the changes of an endpoint's health, newest first: when it
+// was warned of its failures, disabled for them, and healthy again.
+func (c *Client) EndpointHealth(ctx context.Context, id postrider.EndpointID, p Paging) (apitypes.Page[apitypes.EndpointHealth], error) {
+	return get[apitypes.Page[apitypes.EndpointHealth]](ctx, c, "/endpoints/"+id.String()+"/health"+query(p))
 }
 
 // PauseEndpoint holds an endpoint's deliveries back until it is resumed, for

@@ -213,11 +213,11 @@ func TestWhatAnEndpointKeepsInOrderAndHowItStandsAreListed(t *testing.T) {
 		t.Errorf("request = %s, want %s", seen.Line, want)
 	}
 	c, seen = answering(t, 200, `{"data":[{"number":2,"status":"warned","reason":"failing","warnings":1,"since":"2026-11-21T05:00:00Z"}],"next_cursor":null}`)
-	standings, err := c.Standings(t.Context(), id, client.Paging{})
-	if err != nil || len(standings.Data) != 1 || standings.Data[0].Status != postrider.StandingWarned || standings.Data[0].Warnings != 1 {
-		t.Errorf("Standings = %+v, %v", standings, err)
+	history, err := c.EndpointHealth(t.Context(), id, client.Paging{})
+	if err != nil || len(history.Data) != 1 || history.Data[0].Status != postrider.HealthWarned || history.Data[0].Warnings != 1 {
+		t.Errorf("EndpointHealth = %+v, %v", history, err)
 	}
-	if want := "GET /v1/webhooks/endpoints/" + id.String() + "/standings"; seen.Line != want {
+	if want := "GET /v1/webhooks/endpoints/" + id.String() + "/health"; seen.Line != want {
 		t.Errorf("request = %s, want %s", seen.Line, want)
 	}
 }

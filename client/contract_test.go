@@ -110,8 +110,8 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"list-endpoint-deliveries": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.EndpointDeliveries(x, ep, full[client.EndpointDeliveryFilter]()))
 	},
-	"list-ordering-keys": func(x ctx, c *client.Client) (any, error) { return answered(c.OrderingKeys(x, ep, pg)) },
-	"list-standings":     func(x ctx, c *client.Client) (any, error) { return answered(c.Standings(x, ep, pg)) },
+	"list-ordering-keys":   func(x ctx, c *client.Client) (any, error) { return answered(c.OrderingKeys(x, ep, pg)) },
+	"list-endpoint-health": func(x ctx, c *client.Client) (any, error) { return answered(c.EndpointHealth(x, ep, pg)) },
 
 	"list-event-types": func(x ctx, c *client.Client) (any, error) { return answered(c.EventTypes(x, pg)) },
 	"create-event-type": func(x ctx, c *client.Client) (any, error) {

@@ -34,7 +34,7 @@ var unseen = map[string]string{
 	"Waiting.reason = parked":         "the same",
 	"Waiting.reason = no_secret":      "the last secret that does not expire cannot be revoked",
 	"Endpoint.warnings[]*":            "the last secret that does not expire cannot be revoked",
-	"Standing.reason = failing":       "an endpoint has to fail for six hours",
+	"EndpointHealth.reason = failing": "an endpoint has to fail for six hours",
 }
 
 // fleeting are states that depend on the moment, so that a request may miss them.

@@ -243,11 +243,11 @@ func (c *caller) driveDeadLetters() {
 	c.settled(left, "dead")
 	c.attempted(left, "gone")
 	c.until("it is disabled", "GET /endpoints/"+gone, func(a answer) bool { return a.id("status") == "disabled" })
-	c.until("its standing says so", "GET /endpoints/"+gone+"/standings", func(a answer) bool { return len(a.items()) > 0 })
+	c.until("its health says so", "GET /endpoints/"+gone+"/health", func(a answer) bool { return len(a.items()) > 0 })
 	c.want(200, "GET /dead-letters", nil)
 	c.want(200, "GET /endpoints/"+gone+"/deliveries", nil)
 	c.paged("GET /endpoints/" + failing + "/deliveries?limit=1")
-	c.want(200, "POST /endpoints/"+gone+"/enable", nil) // good again, when the next judgement is made
+	c.want(200, "POST /endpoints/"+gone+"/enable", nil) // healthy again at the next assessment
 }
 
 // driveCircuits brings circuits into every status, for every reason.
@@ -381,13 +381,13 @@ func (c *caller) startSlow() slow {
 
 func (c *caller) finishSlow(s slow) {
 	c.Helper()
-	c.until("the endpoint is warned", "GET /endpoints/"+s.dying+"/standings", func(a answer) bool { return len(a.items()) > 0 })
+	c.until("the endpoint is warned", "GET /endpoints/"+s.dying+"/health", func(a answer) bool { return len(a.items()) > 0 })
 	c.settled(s.expiring, "dead")
 	c.settled(s.untried, "dead")
 	c.attempted(s.expiring, "none")
 	c.want(200, "GET /dead-letters?limit=250", nil)
 	gone := c.want(200, "GET /dead-letters?reason=gone", nil).items()[0]["endpoint"].(string)
-	standings := "GET /endpoints/" + gone + "/standings"
-	c.until("the endpoint is in good standing", standings, func(a answer) bool { return len(a.items()) > 1 })
-	c.paged(standings + "?limit=1")
+	history := "GET /endpoints/" + gone + "/health"
+	c.until("the endpoint is healthy", history, func(a answer) bool { return len(a.items()) > 1 })
+	c.paged(history + "?limit=1")
 }

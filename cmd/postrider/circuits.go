@@ -66,30 +66,30 @@ func (c *endpointsOrderingKeysCmd) Run(ctx context.Context, t terminal) error {
 	return printPage(t, c.JSON, page, orderedKeyTable)
 }
 
-var standingTable = tableOf[apitypes.Standing]{
+var healthTable = tableOf[apitypes.EndpointHealth]{
 	[]string{"NUMBER", "SINCE", "STATUS", "REASON", "WARNINGS"},
-	func(s apitypes.Standing) []string {
+	func(s apitypes.EndpointHealth) []string {
 		return []string{
 			strconv.FormatInt(s.Number, 10), moment(&s.Since), string(s.Status), optional(s.Reason), strconv.Itoa(s.Warnings),
 		}
 	},
 }
 
-type endpointsStandingsCmd struct {
+type endpointsHealthCmd struct {
 	one
 	paging `embed:""`
 }
 
-// Run lists the endpoint's standings.
-func (c *endpointsStandingsCmd) Run(ctx context.Context, t terminal) error {
+// Run lists the changes of the endpoint's health.
+func (c *endpointsHealthCmd) Run(ctx context.Context, t terminal) error {
 	api, err := c.connect()
 	if err != nil {
 		return err
 	}
 	defer api.Close()
-	page, err := api.Standings(ctx, c.ID, c.page())
+	page, err := api.EndpointHealth(ctx, c.ID, c.page())
 	if err != nil {
 		return err
 	}
-	return printPage(t, c.JSON, page, standingTable)
+	return printPage(t, c.JSON, page, healthTable)
 }

@@ -30,7 +30,7 @@ type endpointsCmd struct {
 
 	Circuit      endpointsCircuitCmd      `cmd:"" help:"Show the circuit, which stops sending to an endpoint that fails; or set it."`
 	OrderingKeys endpointsOrderingKeysCmd `cmd:"" help:"List the ordering keys that have something waiting or are paused."`
-	Standings    endpointsStandingsCmd    `cmd:"" help:"List when the endpoint was warned, disabled for its failures, and good again."`
+	Health       endpointsHealthCmd       `cmd:"" help:"List when the endpoint was warned, disabled for its failures, and healthy again."`
 }
 
 var endpointTable = tableOf[apitypes.Endpoint]{

@@ -52,12 +52,12 @@ func TestWhatWaitsByOrderingKeyIsListed(t *testing.T) {
 	w.want(404, "GET "+path+"/ordering-keys", "")
 }
 
-func TestStandingsAreListedNewestFirst(t *testing.T) {
+func TestHealthIsListedNewestFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	acme := w.tenant("acme")
 	path := "/endpoints/" + acme.endpoint
-	if got := w.want(200, "GET "+path+"/standings", "").data(); len(got) != 0 {
+	if got := w.want(200, "GET "+path+"/health", "").data(); len(got) != 0 {
 		t.Errorf("of a new endpoint: %v", got)
 	}
 	endpoint, err := postrider.ParseID[postrider.EndpointID](acme.endpoint)
@@ -69,24 +69,24 @@ func TestStandingsAreListedNewestFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	since := time.Date(2026, 11, 21, 5, 0, 0, 0, time.UTC)
-	for _, s := range []postrider.Standing{
-		{Number: 1, Status: postrider.StandingWarned, Reason: postrider.ReasonFailing, Warnings: 1, Since: since},
-		{Number: 2, Status: postrider.StandingDisabled, Reason: postrider.ReasonFailing, Warnings: 1, Since: since.Add(time.Hour)},
+	for _, s := range []postrider.EndpointHealth{
+		{Number: 1, Status: postrider.HealthWarned, Reason: postrider.ReasonFailing, Warnings: 1, Since: since},
+		{Number: 2, Status: postrider.HealthDisabled, Reason: postrider.ReasonFailing, Warnings: 1, Since: since.Add(time.Hour)},
 	} {
 		s.Endpoint, s.Account = endpoint, account
-		if err := w.store.PutStanding(t.Context(), s); err != nil {
+		if err := w.store.PutHealth(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	standings := w.want(200, "GET "+path+"/standings", "").data()
-	if len(standings) != 2 {
-		t.Fatalf("standings = %v", standings)
+	history := w.want(200, "GET "+path+"/health", "").data()
+	if len(history) != 2 {
+		t.Fatalf("history = %v", history)
 	}
-	has(t, "disabled", standings[0], map[string]any{"number": 2.0, "status": "disabled", "reason": "failing", "since": "2026-11-21T06:00:00.000000Z"})
-	has(t, "warned", standings[1], map[string]any{"number": 1.0, "status": "warned", "reason": "failing", "warnings": 1.0})
+	has(t, "disabled", history[0], map[string]any{"number": 2.0, "status": "disabled", "reason": "failing", "since": "2026-11-21T06:00:00.000000Z"})
+	has(t, "warned", history[1], map[string]any{"number": 1.0, "status": "warned", "reason": "failing", "warnings": 1.0})
 	has(t, "endpoint", w.want(200, "GET "+path, "").body, map[string]any{"status": "disabled", "status_reason": "failing"})
 	w.want(204, "DELETE "+path, "")
-	if got := w.want(200, "GET "+path+"/standings", "").data(); len(got) != 2 {
+	if got := w.want(200, "GET "+path+"/health", "").data(); len(got) != 2 {
 		t.Errorf("of a deleted endpoint: %v", got)
 	}
 }

@@ -51,7 +51,7 @@ func (s *server) router() http.Handler {
 	rt.endpoints()
 	rt.circuits()
 	rt.ordering()
-	rt.standings()
+	rt.health()
 	rt.secrets()
 	rt.encryption()
 	rt.accounts()

@@ -160,8 +160,11 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	a.ids = store.NewIDs(a.store.Clock().Wall, nil)
 	observer := observe.New(observe.Hooks{}, a.log) // metrics and notices are hooks here
 	a.table = routing.New(a.store, routing.Options{Log: a.log})
+	a.janitor = janitor.New(a.store, janitor.Options{
+		KeysAge: a.config.IdempotencyTTL, Limits: a.config.healthLimits(), Observer: observer, Log: a.log,
+	})
 	nodes, _ := opened.(store.Nodes) // a store of one process alone has none
-	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, store: a.store, observer: observer, log: a.log}, a.sender, dispatch.Options{
+	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, janitor: a.janitor}, a.sender, dispatch.Options{
 		Concurrency:     a.config.Concurrency,
 		HostConcurrency: a.config.HostConcurrency,
 		Drain:           a.config.DrainTimeout,
@@ -170,9 +173,6 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 		Log:             a.log,
 	})
 	a.ingest = ingest.New(a.store, a.table, a.dispatcher, ingest.Options{IDs: a.ids, Clock: a.store.Clock(), Observer: observer, Log: a.log})
-	a.janitor = janitor.New(a.store, janitor.Options{
-		KeysAge: a.config.IdempotencyTTL, Limits: a.config.standingLimits(), Observer: observer, Log: a.log,
-	})
 	if err := a.clock.measure(ctx); err != nil {
 		return err
 	}

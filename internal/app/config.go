@@ -178,9 +178,9 @@ func (c Config) verify() string {
 	return c.VerifyEndpoints
 }
 
-// standingLimits returns when endpoints are warned about and disabled.
-func (c Config) standingLimits() *postrider.StandingLimits {
-	return &postrider.StandingLimits{
+// healthLimits returns when endpoints are warned about and disabled.
+func (c Config) healthLimits() *postrider.HealthLimits {
+	return &postrider.HealthLimits{
 		DisableAfter: c.DisableAfter, WarnPercent: cmp.Or(c.WarnDeadPercent, 100), DisablePercent: cmp.Or(c.DisableDeadPercent, 100),
 	}
 }

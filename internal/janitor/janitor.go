@@ -11,10 +11,10 @@
 //   - One chore's failure stops neither the others nor the janitor: it is
 //     logged, and tried again after a wait that grows to Options.Every.
 //   - Any number of janitors may work on one store. What one did, the others
-//     do not find: of a change of standing, one hears.
+//     do not find: one of them records a change of health.
 //
-// It decides nothing: what is due is the store's to say, by the store's clock,
-// and how an endpoint stands is [postrider.Record.Judge]'s.
+// It decides nothing: the store knows by its own clock what is due, and
+// [postrider.HealthInput.Assess] decides on an endpoint's health.
 package janitor
 
 import (
@@ -36,8 +36,8 @@ type Options struct {
 	Chunk   int           // rows a transaction; default 500
 	Log     *slog.Logger  // default: discard
 
-	// Limits are the bounds of a good standing; nil: the default ones.
-	Limits *postrider.StandingLimits
+	// Limits say when an endpoint is warned about and disabled; nil: the default.
+	Limits *postrider.HealthLimits
 
 	Observer *observe.Observer // default: nobody observes
 }
@@ -47,23 +47,31 @@ func (o Options) withDefaults() Options {
 	o.KeysAge = cmp.Or(o.KeysAge, 7*24*time.Hour)
 	o.Chunk = cmp.Or(o.Chunk, 500)
 	if o.Limits == nil {
-		limits := postrider.DefaultStandingLimits()
+		limits := postrider.DefaultHealthLimits()
 		o.Limits = &limits
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }
 
+// Store is what a [Janitor] needs of a store.
+type Store interface {
+	store.Upkeep
+
+	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
+	HealthHistory(ctx context.Context, q store.HealthQuery) (store.Page[postrider.EndpointHealth], error)
+}
+
 // Janitor does a store's chores.
 type Janitor struct {
-	upkeep store.Upkeep
+	store  Store
 	opts   Options
 	cancel chan struct{} // holds one: deliveries of deleted endpoints are to be cancelled now
 }
 
 // New returns a janitor of the store.
-func New(upkeep store.Upkeep, opts Options) *Janitor {
-	return &Janitor{upkeep: upkeep, opts: opts.withDefaults(), cancel: make(chan struct{}, 1)}
+func New(s Store, opts Options) *Janitor {
+	return &Janitor{store: s, opts: opts.withDefaults(), cancel: make(chan struct{}, 1)}
 }
 
 // CancelDeleted begins to delete the endpoints of deleted accounts, and to
@@ -104,23 +112,23 @@ func (j *Janitor) chores() []chore {
 	}
 	return []chore{
 		{name: "make partitions", do: func(ctx context.Context) (bool, error) {
-			return false, j.upkeep.MakePartitions(ctx)
+			return false, j.store.MakePartitions(ctx)
 		}},
 		{name: "expire deliveries", do: counted(func(ctx context.Context) (int, error) {
-			return j.upkeep.Expire(ctx, j.opts.Chunk)
+			return j.store.Expire(ctx, j.opts.Chunk)
 		})},
 		{name: "cancel deliveries of deleted endpoints", now: j.cancel, do: counted(func(ctx context.Context) (int, error) {
-			deleted, err := j.upkeep.DeleteEndpoints(ctx, j.opts.Chunk)
+			deleted, err := j.store.DeleteEndpoints(ctx, j.opts.Chunk)
 			if err != nil {
 				return 0, err
 			}
-			cancelled, err := j.upkeep.CancelDeleted(ctx, j.opts.Chunk)
+			cancelled, err := j.store.CancelDeleted(ctx, j.opts.Chunk)
 			return max(deleted, cancelled), err
 		})},
 		{name: "forget idempotency keys", do: counted(func(ctx context.Context) (int, error) {
-			return j.upkeep.ForgetKeys(ctx, j.opts.KeysAge, j.opts.Chunk)
+			return j.store.ForgetKeys(ctx, j.opts.KeysAge, j.opts.Chunk)
 		})},
-		{name: "judge endpoints", do: (&judge{upkeep: j.upkeep, opts: j.opts}).chunk},
+		{name: "assess endpoint health", do: (&assessor{Janitor: j}).chunk},
 	}
 }
 

@@ -21,6 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // upkeep is a store with work to do. It notes when each chore was done, in
 // seconds since it was made.
 type upkeep struct {
+	janitor.Store // nil: no other verb is called
+
 	start time.Time
 
 	mu      sync.Mutex
@@ -76,16 +78,16 @@ func (u *upkeep) MakePartitions(context.Context) error {
 	return nil
 }
 
-func (u *upkeep) Records(context.Context, postrider.EndpointID, int) ([]postrider.Record, error) {
+func (u *upkeep) HealthInputs(context.Context, postrider.EndpointID, int) ([]postrider.HealthInput, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.note("judge")
+	u.note("assess")
 	return nil, nil
 }
 
 func (u *upkeep) ProbeWrite(context.Context) error { return nil }
 
-func (u *upkeep) PutStanding(context.Context, postrider.Standing) error { return nil }
+func (u *upkeep) PutHealth(context.Context, postrider.EndpointHealth) error { return nil }
 
 func (u *upkeep) Now(context.Context) (time.Time, error) { return time.Now(), nil }
 
@@ -106,7 +108,7 @@ func TestEveryChoreIsDoneAtOnceAndEachMinute(t *testing.T) {
 		work(t, u, 150*time.Second)
 
 		each := []float64{0, 60, 120}
-		want := map[string][]float64{"expire": each, "cancel": each, "forget": each, "partitions": each, "judge": each}
+		want := map[string][]float64{"expire": each, "cancel": each, "forget": each, "partitions": each, "assess": each}
 		if diff := cmp.Diff(want, u.calls); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}

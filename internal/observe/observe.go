@@ -44,7 +44,7 @@ type Hooks struct {
 	Settled         func(Settled)            // an attempt is on record and its delivery has moved
 	DeadLetter      func(Settled)            // likewise, and the delivery is dead; after Settled
 	CircuitChanged  func(postrider.Circuit)  // a node opened, probed or closed a circuit, and it is stored
-	HealthChanged   func(postrider.Standing) // an endpoint was warned about, disabled (a 410 included) or is good again
+	HealthChanged   func(postrider.EndpointHealth) // an endpoint was warned about, disabled (a 410 included) or is healthy again
 	Lag             func(time.Duration)      // how far this node lags behind; four times a second
 	Membership      func(Membership)         // a heartbeat came back
 	ChoreDone       func(ChoreDone)          // a round of a chore is over
@@ -200,7 +200,7 @@ func (o *Observer) CircuitChanged(c postrider.Circuit) {
 }
 
 // HealthChanged calls the hook of this name.
-func (o *Observer) HealthChanged(h postrider.Standing) {
+func (o *Observer) HealthChanged(h postrider.EndpointHealth) {
 	if o != nil {
 		call(o, o.hooks.HealthChanged, h)
 	}

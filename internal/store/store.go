@@ -356,7 +356,7 @@ type Directory interface {
 	// Changes returns the endpoints that changed after the version since, as
 	// they are now, in the order of their last change: at most limit, and the
 	// version up to which that is all of it. Every PutEndpoint, RotateSecret and
-	// RevokeSecret raises the version by one; so does PutStanding, where it
+	// RevokeSecret raises the version by one; so does PutHealth, where it
 	// disables, PutCircuit, where it announces, and DeleteEndpoints, for each
 	// endpoint.
 	// Deleted endpoints are among them, unless since is 0.
@@ -518,9 +518,8 @@ type Ledger interface {
 	// waiting or are paused, by key.
 	OrderedKeys(ctx context.Context, q OrderedKeyQuery) (Page[OrderedKey], error)
 
-	// Standings lists an endpoint's standings, newest first: every change there
-	// was.
-	Standings(ctx context.Context, q StandingQuery) (Page[postrider.Standing], error)
+	// HealthHistory lists every change of an endpoint's health, newest first.
+	HealthHistory(ctx context.Context, q HealthQuery) (Page[postrider.EndpointHealth], error)
 }
 
 // OrderedKeyQuery asks for the ordering keys of one endpoint of the account.
@@ -540,8 +539,8 @@ type OrderedKey struct {
 	PausedBy postrider.DeliveryID // the dead letter that pauses it; zero: none does
 }
 
-// StandingQuery asks for the standings of one endpoint of the account.
-type StandingQuery struct {
+// HealthQuery asks for the health of one endpoint of the account.
+type HealthQuery struct {
 	Account  postrider.AccountID
 	Endpoint postrider.EndpointID
 	Paging
@@ -575,22 +574,24 @@ type Upkeep interface {
 	// other method reads.
 	ProbeWrite(ctx context.Context) error
 
-	// Records returns what is needed to judge endpoints: of those that are not
-	// deleted and have a dead letter of the last [postrider.StandingSpan], a
-	// circuit that has been failing, or a standing that is not good; ordered by
-	// id, at most limit after the given one. What is counted is of that span,
-	// and of the time since the standing was last recorded as good.
+	// HealthInputs returns what [postrider.HealthInput.Assess] needs of the
+	// endpoints that may have to change: those that are not deleted and have a
+	// dead letter of the last [postrider.HealthSpan], a circuit that has been
+	// failing, or a health that is not healthy. They are ordered by id, at most
+	// limit after the given one.
+	//
 	// A delivery counts by when it ended, and not by when it was made, as long as
-	// that is within [postrider.StandingReach]; for delivered ones the
-	// [postrider.StandingLook] attempts of the endpoint's newest deliveries are
-	// looked at.
-	Records(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.Record, error)
+	// it was made within [postrider.HealthReach]. It counts if it ended within
+	// HealthSpan and after the endpoint was last recorded as healthy. Delivered
+	// ones are looked for among the [postrider.HealthAttempts] attempts of the
+	// endpoint's newest deliveries.
+	HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.HealthInput, error)
 
-	// PutStanding records a standing. One that is disabled disables the
-	// endpoint, for its reason, in the same transaction; where the endpoint was
-	// not enabled, nothing is recorded and it returns postrider.ErrConflict.
-	// A Number that is not the endpoint's next is postrider.ErrConflict.
-	PutStanding(ctx context.Context, s postrider.Standing) error
+	// PutHealth records a health. One that is disabled disables the endpoint, for
+	// its reason, in the same transaction; if the endpoint was not enabled,
+	// nothing is recorded and it returns postrider.ErrConflict. A Number that is
+	// not the endpoint's next is postrider.ErrConflict.
+	PutHealth(ctx context.Context, h postrider.EndpointHealth) error
 
 	// Now returns the store's time of day, and corrects the Clock by it.
 	Now(ctx context.Context) (time.Time, error)

@@ -14,10 +14,10 @@ import (
 
 type endpoint struct {
 	postrider.Endpoint
-	version   int64              // of the subscriptions, at its last change
-	secrets   []postrider.Secret // newest first, expired ones too
-	circuit   postrider.Circuit
-	standings []postrider.Standing // oldest first
+	version int64              // of the subscriptions, at its last change
+	secrets []postrider.Secret // newest first, expired ones too
+	circuit postrider.Circuit
+	history []postrider.EndpointHealth // oldest first
 }
 
 func (e *endpoint) deleted() bool { return e.Status == postrider.EndpointDeleted }

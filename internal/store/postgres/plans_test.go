@@ -76,7 +76,7 @@ insert into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, f
 select id(i, 'endpoint'), case when i % 20 = 0 then 'open' else 'closed' end, '', now(), now(), 0, now(), 1, 'rejected', 1, now()
 from generate_series(1, 200) i;
 
-insert into standings (endpoint, number, account, status, reason, warnings, since)
+insert into endpoint_health (endpoint, number, account, status, reason, warnings, since)
 select id(i, 'endpoint'), n, id(i % 20, 'account'), 'warned', '', 1, now()
 from generate_series(1, 200) i, generate_series(1, 10) n;
 
@@ -166,7 +166,7 @@ func TestPlans(t *testing.T) {
 		"cancel_end":       {cancelOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
 		"reencrypt":        {reencryptSQL, pgx.NamedArgs{"endpoints": uuids{}, "secrets": uuids{}, "old": [][]byte{}, "new": [][]byte{}}},
 		"revoke_active":    {activeSecretsSQL, pgx.NamedArgs{"id": nil, "secret": nil}},
-		"records":          {recordsSQL, pgx.NamedArgs{"after": nil, "limit": 1, "span": 1, "reach": 1, "look": 1}},
+		"health_inputs":    {healthInputsSQL, pgx.NamedArgs{"after": nil, "limit": 1, "span": 1, "reach": 1, "look": 1, "least": 1}},
 	} {
 		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, statement.sql, statement.args)) })
 	}
@@ -219,7 +219,7 @@ func TestPlansOfLists(t *testing.T) {
 		"public_keys":                    {publicKeysSQL, pgx.NamedArgs{"before": before}},
 		"public_keys_by_endpoint":        {publicKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint)}},
 		"encrypted_values":               {encryptedValuesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "secret": uuid(event)}},
-		"standings":                      {standingsSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "before": 1 << 40}},
+		"health_history":                 {healthHistorySQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "before": 1 << 40}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rows, _ := conn.Query(t.Context(), `explain (costs off) `+statement.sql, deliveries(statement.filter))

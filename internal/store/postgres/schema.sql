@@ -207,6 +207,21 @@ CREATE TABLE public.dead_letters (
 
 COMMENT ON TABLE public.dead_letters IS 'Deliveries that wait for a person, and what the person did. A row is never deleted by its resolution.';
 
+CREATE TABLE public.endpoint_health (
+    endpoint uuid NOT NULL,
+    number bigint NOT NULL,
+    account uuid NOT NULL,
+    status text NOT NULL,
+    reason text NOT NULL,
+    warnings integer NOT NULL,
+    since timestamp with time zone NOT NULL,
+    CONSTRAINT endpoint_health_number_check CHECK ((number >= 1)),
+    CONSTRAINT endpoint_health_status_check CHECK ((status = ANY (ARRAY['healthy'::text, 'warned'::text, 'disabled'::text]))),
+    CONSTRAINT endpoint_health_warnings_check CHECK ((warnings >= 0))
+);
+
+COMMENT ON TABLE public.endpoint_health IS 'How endpoints did in the long run: a row for each change. Append-only.';
+
 CREATE TABLE public.endpoint_secrets (
     id uuid NOT NULL,
     endpoint uuid NOT NULL,
@@ -445,21 +460,6 @@ CREATE TABLE public.shards (
 
 COMMENT ON TABLE public.shards IS 'The 256 parts of the endpoints, and the incarnation that owns each; null: nobody does.';
 
-CREATE TABLE public.standings (
-    endpoint uuid NOT NULL,
-    number bigint NOT NULL,
-    account uuid NOT NULL,
-    status text NOT NULL,
-    reason text NOT NULL,
-    warnings integer NOT NULL,
-    since timestamp with time zone NOT NULL,
-    CONSTRAINT standings_number_check CHECK ((number >= 1)),
-    CONSTRAINT standings_status_check CHECK ((status = ANY (ARRAY['good'::text, 'warned'::text, 'disabled'::text]))),
-    CONSTRAINT standings_warnings_check CHECK ((warnings >= 0))
-);
-
-COMMENT ON TABLE public.standings IS 'How endpoints did in the long run: a row for each change. Append-only.';
-
 CREATE TABLE public.subscriptions (
     version bigint NOT NULL,
     single boolean DEFAULT true NOT NULL,
@@ -491,6 +491,9 @@ ALTER TABLE ONLY public.clock
 
 ALTER TABLE ONLY public.dead_letters
     ADD CONSTRAINT dead_letters_pkey PRIMARY KEY (delivery);
+
+ALTER TABLE ONLY public.endpoint_health
+    ADD CONSTRAINT endpoint_health_pkey PRIMARY KEY (endpoint, number);
 
 ALTER TABLE ONLY public.endpoint_secrets
     ADD CONSTRAINT endpoint_secrets_pkey PRIMARY KEY (id);
@@ -533,9 +536,6 @@ ALTER TABLE ONLY public.queue
 
 ALTER TABLE ONLY public.shards
     ADD CONSTRAINT shards_pkey PRIMARY KEY (shard);
-
-ALTER TABLE ONLY public.standings
-    ADD CONSTRAINT standings_pkey PRIMARY KEY (endpoint, number);
 
 ALTER TABLE ONLY public.subscriptions
     ADD CONSTRAINT subscriptions_pkey PRIMARY KEY (single);
@@ -619,6 +619,8 @@ COMMENT ON INDEX public.dead_letters_reason IS 'DeadLetters of a reason.';
 CREATE INDEX dead_letters_reason_account ON public.dead_letters USING btree (account, reason, delivery);
 
 COMMENT ON INDEX public.dead_letters_reason_account IS 'DeadLetters of an account and a reason.';
+
+COMMENT ON INDEX public.endpoint_health_pkey IS 'Health: those of an endpoint, newest first. Records: the last. PutHealth: a number is taken once.';
 
 CREATE INDEX endpoint_secrets_endpoint ON public.endpoint_secrets USING btree (endpoint, id);
 
@@ -710,15 +712,13 @@ COMMENT ON INDEX public.queue_pkey IS 'Settle, Release, Cancel: one delivery. Ex
 
 COMMENT ON INDEX public.shards_pkey IS 'Heartbeat: all of them.';
 
-COMMENT ON INDEX public.standings_pkey IS 'Standings: those of an endpoint, newest first. Records: the last. PutStanding: a number is taken once.';
-
 COMMENT ON INDEX public.subscriptions_pkey IS 'Keeps the table to its one row.';
 
 ALTER TABLE ONLY public.circuits
     ADD CONSTRAINT circuits_endpoint_fkey FOREIGN KEY (endpoint) REFERENCES public.endpoints(id);
 
+ALTER TABLE ONLY public.endpoint_health
+    ADD CONSTRAINT endpoint_health_endpoint_fkey FOREIGN KEY (endpoint) REFERENCES public.endpoints(id);
+
 ALTER TABLE ONLY public.endpoint_secrets
     ADD CONSTRAINT endpoint_secrets_endpoint_fkey FOREIGN KEY (endpoint) REFERENCES public.endpoints(id);
-
-ALTER TABLE ONLY public.standings
-    ADD CONSTRAINT standings_endpoint_fkey FOREIGN KEY (endpoint) REFERENCES public.endpoints(id);

@@ -126,6 +126,19 @@ CREATE INDEX dead_letters_reason on dead_letters (reason, delivery);
 
 CREATE INDEX dead_letters_reason_account on dead_letters (account, reason, delivery);
 
+CREATE TABLE endpoint_health (
+    endpoint blob not null references endpoints (id),
+    number   integer not null check (number >= 1),
+    account  blob not null check (length(account) = 16),
+    status   text not null check (status in ('healthy', 'warned', 'disabled')),
+    reason   text not null,
+    warnings integer not null check (warnings >= 0),
+    since    integer not null,
+    primary key (endpoint, number)
+) strict, without rowid;
+
+CREATE INDEX endpoint_health_not_healthy on endpoint_health (endpoint) where status <> 'healthy';
+
 CREATE TABLE endpoint_secrets (
     id         blob primary key check (length(id) = 16),
     endpoint   blob not null references endpoints (id),
@@ -268,19 +281,6 @@ CREATE INDEX queue_event on queue (event);
 CREATE INDEX queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
 
 CREATE INDEX queue_ordered_expires_at on queue (expires_at) where ordering_key is not null;
-
-CREATE TABLE standings (
-    endpoint blob not null references endpoints (id),
-    number   integer not null check (number >= 1),
-    account  blob not null check (length(account) = 16),
-    status   text not null check (status in ('good', 'warned', 'disabled')),
-    reason   text not null,
-    warnings integer not null check (warnings >= 0),
-    since    integer not null,
-    primary key (endpoint, number)
-) strict, without rowid;
-
-CREATE INDEX standings_not_good on standings (endpoint) where status <> 'good';
 
 CREATE TABLE subscriptions (
     version integer not null,

@@ -50,7 +50,7 @@ var ledger = []verb{
 	{"Cancel", slices.Concat(cancelSentences, cancelOrderSentences)},
 	{"Discard", slices.Concat(discardSentences, discardOrderSentences)},
 	{"OrderedKeys", orderedKeysSentences},
-	{"Standings", standingsSentences},
+	{"HealthHistory", healthHistorySentences},
 }
 
 // scene is an account with one delivery of every status, of events of two

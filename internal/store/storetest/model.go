@@ -69,7 +69,7 @@ var moves = map[string]func(*history){
 	"cancel":        (*history).cancel,
 	"discard":       (*history).discard,
 	"circuit":       (*history).circuit,
-	"standing":      (*history).standing,
+	"health":        (*history).health,
 	"keep up":       (*history).keepUp,
 	"look":          (*history).look,
 }
@@ -331,8 +331,8 @@ func (h *history) lookAtEndpoint(e postrider.Endpoint, p store.Paging) {
 	agree(h, "public keys", p, func(s store.Store, p store.Paging) (store.Page[postrider.Secret], error) {
 		return s.PublicKeys(h.Context(), store.PublicKeyQuery{Endpoint: e.ID, Paging: p})
 	})
-	agree(h, "standings", p, func(s store.Store, p store.Paging) (store.Page[postrider.Standing], error) {
-		return s.Standings(h.Context(), store.StandingQuery{Account: e.Account, Endpoint: e.ID, Paging: p})
+	agree(h, "history", p, func(s store.Store, p store.Paging) (store.Page[postrider.EndpointHealth], error) {
+		return s.HealthHistory(h.Context(), store.HealthQuery{Account: e.Account, Endpoint: e.ID, Paging: p})
 	})
 }
 
@@ -379,12 +379,12 @@ func (h *history) lookAtWork() {
 	both(h, "encrypted values", func(s store.Store) ([]store.EncryptedValue, error) {
 		return s.EncryptedValues(h.Context(), store.EncryptedID{Endpoint: before}, 1000)
 	})
-	both(h, "records", func(s store.Store) ([]postrider.Record, error) {
-		records, err := s.Records(h.Context(), before, 1000)
-		for i := range records { // what is more may be counted or not
-			records[i].Delivered = min(records[i].Delivered, max(20, 3*records[i].Dead))
+	both(h, "health inputs", func(s store.Store) ([]postrider.HealthInput, error) {
+		inputs, err := s.HealthInputs(h.Context(), before, 1000)
+		for i := range inputs { // what is more may be counted or not
+			inputs[i].Delivered = min(inputs[i].Delivered, max(postrider.MinHealthDeliveries, 3*inputs[i].Dead))
 		}
-		return records, err
+		return inputs, err
 	})
 }
 

@@ -288,25 +288,25 @@ func (h *history) circuit() {
 // lastOf takes the model's answer, which has no error.
 func lastOf[T any](items []T, _ error) []T { return items }
 
-// standing records a standing; all of the history has happened since.
-func (h *history) standing() {
+// health records a health; all of the history has happened since.
+func (h *history) health() {
 	i := rapid.IntRange(0, len(h.endpoints)-1).Draw(h.T, "endpoint")
 	e := &h.endpoints[i]
 	if e.Status == postrider.EndpointDeleted {
 		return // the contract does not say
 	}
-	page, _ := h.model.Standings(h.Context(), store.StandingQuery{Account: e.Account, Endpoint: e.ID, Paging: store.Paging{Limit: 1}})
-	standing := postrider.Standing{
-		Endpoint: e.ID, Account: e.Account, Reason: postrider.ReasonFailing, Since: e.ID.Time().Add(-2 * postrider.StandingSpan),
-		Status: pick(h, "status", postrider.StandingGood, postrider.StandingWarned, postrider.StandingDisabled),
+	page, _ := h.model.HealthHistory(h.Context(), store.HealthQuery{Account: e.Account, Endpoint: e.ID, Paging: store.Paging{Limit: 1}})
+	health := postrider.EndpointHealth{
+		Endpoint: e.ID, Account: e.Account, Reason: postrider.ReasonFailing, Since: e.ID.Time().Add(-2 * postrider.HealthSpan),
+		Status: pick(h, "status", postrider.Healthy, postrider.HealthWarned, postrider.HealthDisabled),
 		Number: pick(h, "number", int64(1), 1, 1, 0),
 	}
 	for _, last := range page.Items {
-		standing.Number += last.Number
+		health.Number += last.Number
 	}
-	_, ok := both(h, "put standing", only(func(s store.Store) error { return s.PutStanding(h.Context(), standing) }))
-	if ok && standing.Status == postrider.StandingDisabled {
-		e.Status, e.StatusReason = postrider.EndpointDisabled, standing.Reason
+	_, ok := both(h, "put health", only(func(s store.Store) error { return s.PutHealth(h.Context(), health) }))
+	if ok && health.Status == postrider.HealthDisabled {
+		e.Status, e.StatusReason = postrider.EndpointDisabled, health.Reason
 		e.Revision++
 	}
 }

@@ -38,8 +38,8 @@ var upkeep = []verb{
 	{"ProbeWrite", []sentence{
 		{"it commits a write that no other method reads", probeWrite},
 	}},
-	{"Records", recordsSentences},
-	{"PutStanding", putStandingSentences},
+	{"HealthInputs", healthInputsSentences},
+	{"PutHealth", putHealthSentences},
 	{"Now", []sentence{
 		{"it is UTC microseconds and goes on", nowGoesOn},
 	}},

@@ -137,18 +137,18 @@ comment on column circuits.last_outcome is 'Empty: no attempt was made before th
 comment on index circuits_pkey is 'PutCircuit and Changes: one. Circuits: the list.';
 comment on index circuits_failing is 'Records: the endpoints that accept nothing.';
 
-create table standings (
+create table endpoint_health (
     endpoint uuid not null references endpoints (id),
     number   bigint not null check (number >= 1),
     account  uuid not null,
-    status   text not null check (status in ('good', 'warned', 'disabled')),
+    status   text not null check (status in ('healthy', 'warned', 'disabled')),
     reason   text not null,
     warnings integer not null check (warnings >= 0),
     since    timestamptz not null,
     primary key (endpoint, number)
 );
-comment on table standings is 'How endpoints did in the long run: a row for each change. Append-only.';
-comment on index standings_pkey is 'Standings: those of an endpoint, newest first. Records: the last. PutStanding: a number is taken once.';
+comment on table endpoint_health is 'How endpoints did in the long run: a row for each change. Append-only.';
+comment on index endpoint_health_pkey is 'Health: those of an endpoint, newest first. Records: the last. PutHealth: a number is taken once.';
 
 create table probe (
     id integer primary key check (id = 1),

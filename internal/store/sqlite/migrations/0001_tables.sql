@@ -340,19 +340,19 @@ create index dead_letters_reason on dead_letters (reason, delivery);
 create index dead_letters_died_at on dead_letters (endpoint, died_at);
 
 -- How endpoints have done in the long run: a row for each change, append-only.
--- Its key serves Standings and Records, from an endpoint's newest back.
-create table standings (
+-- Its key serves Health and Records, from an endpoint's newest back.
+create table endpoint_health (
     endpoint blob not null references endpoints (id),
     number   integer not null check (number >= 1),
     account  blob not null check (length(account) = 16),
-    status   text not null check (status in ('good', 'warned', 'disabled')),
+    status   text not null check (status in ('healthy', 'warned', 'disabled')),
     reason   text not null,
     warnings integer not null check (warnings >= 0),
     since    integer not null,
     primary key (endpoint, number)
 ) strict, without rowid;
 -- Records: the endpoints that were ever not good.
-create index standings_not_good on standings (endpoint) where status <> 'good';
+create index endpoint_health_not_healthy on endpoint_health (endpoint) where status <> 'healthy';
 
 -- ProbeWrite: one row that is written to learn whether the store can be.
 create table probe (

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// What the verbs say of circuits and standings.
+// The sentences of circuits and health.
 var (
 	putCircuitSentences = []sentence{
 		{"it stores a change and returns it one generation higher", putCircuitStores},
@@ -26,27 +26,27 @@ var (
 		{"each filter selects", circuitsFilters},
 		{"an endpoint whose circuit never changed has none", circuitsNone},
 	}
-	standingsSentences = []sentence{
-		{"every change is listed, newest first, page by page", standingsPages},
-		{"another account's are not listed", standingsForeign},
-		{"a cursor that no page gave is an InvalidError", standingsCursor},
+	healthHistorySentences = []sentence{
+		{"every change is listed, newest first, page by page", healthPages},
+		{"another account's are not listed", healthForeign},
+		{"a cursor that no page gave is an InvalidError", healthCursor},
 	}
-	putStandingSentences = []sentence{
-		{"it records a standing", putStandingRecords},
-		{"one that is disabled disables the endpoint for its reason", putStandingDisables},
-		{"one that is disabled is ErrConflict where the endpoint is not enabled, and not recorded", putStandingNotEnabled},
-		{"a number that is not the next is ErrConflict", putStandingNumber},
-		{"of parallel standings of one number exactly one counts", putStandingInParallel},
-		{"an endpoint that does not exist is ErrNotFound", putStandingNotFound},
+	putHealthSentences = []sentence{
+		{"it records a health", putHealthRecords},
+		{"one that is disabled disables the endpoint for its reason", putHealthDisables},
+		{"one that is disabled is ErrConflict where the endpoint is not enabled, and not recorded", putHealthNotEnabled},
+		{"a number that is not the next is ErrConflict", putHealthNumber},
+		{"of parallel changes of one number exactly one counts", putHealthInParallel},
+		{"an endpoint that does not exist is ErrNotFound", putHealthNotFound},
 	}
-	recordsSentences = []sentence{
-		{"endpoints with dead letters, a failing circuit or a standing that is not good are returned", recordsOf},
-		{"those that are deleted, or of which nothing is to be said, are not", recordsNotOf},
-		{"deleted ones take up nothing of the limit", recordsPastDeleted},
-		{"they are ordered by id, at most limit after the given one", recordsPages},
-		{"deliveries are counted, delivered ones as far as they matter", recordsCount},
-		{"what happened before a good standing is not counted", recordsSinceGood},
-		{"a delivery counts by when it ended, and not by when it was made", recordsByEnd},
+	healthInputsSentences = []sentence{
+		{"endpoints with dead letters, a failing circuit or a health that is not healthy are returned", healthInputsOf},
+		{"deleted and healthy ones are not", healthInputsNotOf},
+		{"deleted ones take up nothing of the limit", healthInputsPastDeleted},
+		{"they are ordered by id, at most limit after the given one", healthInputsPages},
+		{"deliveries are counted, delivered ones as far as they matter", healthInputsCount},
+		{"what ended before the endpoint was last healthy is not counted", healthInputsSinceGood},
+		{"a delivery counts by when it ended, and not by when it was made", healthInputsByEnd},
 	}
 )
 
@@ -213,82 +213,82 @@ func circuitsNone(w *world) {
 	w.same("all circuits", w.circuits(store.CircuitQuery{Limit: 10}), []postrider.Circuit{})
 }
 
-// standing is the endpoint's next standing, a warning.
-func (w *world) standing(e postrider.Endpoint, number int64) postrider.Standing {
-	return postrider.Standing{
-		Endpoint: e.ID, Account: e.Account, Number: number, Status: postrider.StandingWarned,
+// health is the endpoint's next health, a warning.
+func (w *world) health(e postrider.Endpoint, number int64) postrider.EndpointHealth {
+	return postrider.EndpointHealth{
+		Endpoint: e.ID, Account: e.Account, Number: number, Status: postrider.HealthWarned,
 		Reason: postrider.ReasonFailing, Warnings: int(number), Since: w.now(),
 	}
 }
 
-func (w *world) putStanding(s postrider.Standing) postrider.Standing {
+func (w *world) putHealth(s postrider.EndpointHealth) postrider.EndpointHealth {
 	w.Helper()
-	w.ok(w.PutStanding(w.Context(), s))
+	w.ok(w.PutHealth(w.Context(), s))
 	return s
 }
 
-func (w *world) standings(e postrider.Endpoint) []postrider.Standing {
+func (w *world) history(e postrider.Endpoint) []postrider.EndpointHealth {
 	w.Helper()
-	page, err := w.Standings(w.Context(), store.StandingQuery{Account: e.Account, Endpoint: e.ID})
+	page, err := w.HealthHistory(w.Context(), store.HealthQuery{Account: e.Account, Endpoint: e.ID})
 	w.ok(err)
 	return page.Items
 }
 
-func standingNumber(s postrider.Standing) int64 { return s.Number }
+func healthNumber(s postrider.EndpointHealth) int64 { return s.Number }
 
-func standingsPages(w *world) {
+func healthPages(w *world) {
 	e := w.endpoint()
 	for number := range int64(5) {
-		w.putStanding(w.standing(e, number+1))
+		w.putHealth(w.health(e, number+1))
 	}
-	w.same("the standings", pages(w, standingNumber, func(p store.Paging) (store.Page[postrider.Standing], error) {
-		return w.Standings(w.Context(), store.StandingQuery{Account: e.Account, Endpoint: e.ID, Paging: p})
+	w.same("the history", pages(w, healthNumber, func(p store.Paging) (store.Page[postrider.EndpointHealth], error) {
+		return w.HealthHistory(w.Context(), store.HealthQuery{Account: e.Account, Endpoint: e.ID, Paging: p})
 	}), []int64{5, 4, 3, 2, 1})
 }
 
-func standingsForeign(w *world) {
+func healthForeign(w *world) {
 	e, other := w.endpoint(), w.endpoint()
-	w.putStanding(w.standing(e, 1))
-	list := by(standingNumber, func(q store.StandingQuery) (store.Page[postrider.Standing], error) {
-		return w.Standings(w.Context(), q)
+	w.putHealth(w.health(e, 1))
+	list := by(healthNumber, func(q store.HealthQuery) (store.Page[postrider.EndpointHealth], error) {
+		return w.HealthHistory(w.Context(), q)
 	})
-	selects(w, store.StandingQuery{Account: e.Account, Endpoint: e.ID}, list, []int64{1})
-	selects(w, store.StandingQuery{Account: other.Account, Endpoint: e.ID}, list, nil)
-	selects(w, store.StandingQuery{Account: other.Account, Endpoint: other.ID}, list, nil)
+	selects(w, store.HealthQuery{Account: e.Account, Endpoint: e.ID}, list, []int64{1})
+	selects(w, store.HealthQuery{Account: other.Account, Endpoint: e.ID}, list, nil)
+	selects(w, store.HealthQuery{Account: other.Account, Endpoint: other.ID}, list, nil)
 }
 
-func standingsCursor(w *world) {
+func healthCursor(w *world) {
 	e := w.endpoint()
 	badCursors(w, func(p store.Paging) error {
-		_, err := w.Standings(w.Context(), store.StandingQuery{Account: e.Account, Endpoint: e.ID, Paging: p})
+		_, err := w.HealthHistory(w.Context(), store.HealthQuery{Account: e.Account, Endpoint: e.ID, Paging: p})
 		return err
 	})
 }
 
-func putStandingRecords(w *world) {
+func putHealthRecords(w *world) {
 	e := w.endpoint()
 	version := w.version()
-	warned := w.putStanding(w.standing(e, 1))
-	good := w.putStanding(postrider.Standing{
-		Endpoint: e.ID, Account: e.Account, Number: 2, Status: postrider.StandingGood, Since: w.now(),
+	warned := w.putHealth(w.health(e, 1))
+	good := w.putHealth(postrider.EndpointHealth{
+		Endpoint: e.ID, Account: e.Account, Number: 2, Status: postrider.Healthy, Since: w.now(),
 	})
-	w.same("the standings", w.standings(e), []postrider.Standing{good, warned})
+	w.same("the history", w.history(e), []postrider.EndpointHealth{good, warned})
 	w.same("the endpoint", w.found(e.ID), e)
 	w.same("the version", w.version(), version)
 }
 
-func (w *world) disabling(e postrider.Endpoint, number int64) postrider.Standing {
-	s := w.standing(e, number)
-	s.Status, s.Reason = postrider.StandingDisabled, postrider.ReasonDeadLetters
+func (w *world) disabling(e postrider.Endpoint, number int64) postrider.EndpointHealth {
+	s := w.health(e, number)
+	s.Status, s.Reason = postrider.HealthDisabled, postrider.ReasonDeadLetters
 	return s
 }
 
-func putStandingDisables(w *world) {
+func putHealthDisables(w *world) {
 	e := w.endpoint()
-	w.putStanding(w.standing(e, 1))
+	w.putHealth(w.health(e, 1))
 	version := w.version()
-	disabled := w.putStanding(w.disabling(e, 2))
-	w.same("the last standing", w.standings(e)[0], disabled)
+	disabled := w.putHealth(w.disabling(e, 2))
+	w.same("the last health", w.history(e)[0], disabled)
 	want := e
 	want.Status, want.StatusReason, want.Revision = postrider.EndpointDisabled, postrider.ReasonDeadLetters, e.Revision+1
 	got := w.found(e.ID)
@@ -300,37 +300,37 @@ func putStandingDisables(w *world) {
 	w.refuses(w.tryPut(e), postrider.ErrConflict)
 }
 
-func putStandingNotEnabled(w *world) {
+func putHealthNotEnabled(w *world) {
 	for _, status := range []postrider.EndpointStatus{
 		postrider.EndpointPaused, postrider.EndpointDisabled, postrider.EndpointDeleted,
 	} {
 		e := w.become(w.endpoint(), status)
 		version := w.version()
-		w.refuses(w.PutStanding(w.Context(), w.disabling(e, 1)), postrider.ErrConflict)
-		w.same("the standings", w.standings(e), []postrider.Standing{})
+		w.refuses(w.PutHealth(w.Context(), w.disabling(e, 1)), postrider.ErrConflict)
+		w.same("the history", w.history(e), []postrider.EndpointHealth{})
 		w.same("the endpoint", w.found(e.ID), e)
 		w.same("the version", w.version(), version)
 	}
 }
 
-func putStandingNumber(w *world) {
+func putHealthNumber(w *world) {
 	e := w.endpoint()
-	w.refuses(w.PutStanding(w.Context(), w.disabling(e, 2)), postrider.ErrConflict)
-	first := w.putStanding(w.standing(e, 1))
+	w.refuses(w.PutHealth(w.Context(), w.disabling(e, 2)), postrider.ErrConflict)
+	first := w.putHealth(w.health(e, 1))
 	for _, number := range []int64{0, 1, 3} {
-		w.refuses(w.PutStanding(w.Context(), w.disabling(e, number)), postrider.ErrConflict)
+		w.refuses(w.PutHealth(w.Context(), w.disabling(e, number)), postrider.ErrConflict)
 	}
-	w.same("the standings", w.standings(e), []postrider.Standing{first})
+	w.same("the history", w.history(e), []postrider.EndpointHealth{first})
 	w.same("the endpoint", w.found(e.ID), e)
 }
 
-func putStandingInParallel(w *world) {
-	s := w.standing(w.endpoint(), 1)
+func putHealthInParallel(w *world) {
+	s := w.health(w.endpoint(), 1)
 	var counted atomic.Int32
 	var callers sync.WaitGroup
 	for range 8 {
 		callers.Go(func() {
-			if w.PutStanding(w.Context(), s) == nil {
+			if w.PutHealth(w.Context(), s) == nil {
 				counted.Add(1)
 			}
 		})
@@ -339,57 +339,57 @@ func putStandingInParallel(w *world) {
 	w.same("how many counted", counted.Load(), int32(1))
 }
 
-func putStandingNotFound(w *world) {
+func putHealthNotFound(w *world) {
 	e := w.draft(w.account())
-	w.refuses(w.PutStanding(w.Context(), w.standing(e, 1)), postrider.ErrNotFound)
-	w.refuses(w.PutStanding(w.Context(), w.disabling(e, 1)), postrider.ErrNotFound)
+	w.refuses(w.PutHealth(w.Context(), w.health(e, 1)), postrider.ErrNotFound)
+	w.refuses(w.PutHealth(w.Context(), w.disabling(e, 1)), postrider.ErrNotFound)
 }
 
-func (w *world) records(after postrider.EndpointID, limit int) []postrider.Record {
+func (w *world) records(after postrider.EndpointID, limit int) []postrider.HealthInput {
 	w.Helper()
-	records, err := w.Records(w.Context(), after, limit)
+	records, err := w.HealthInputs(w.Context(), after, limit)
 	w.ok(err)
 	return records
 }
 
-func recordsOf(w *world) {
+func healthInputsOf(w *world) {
 	buried, failing, warned := w.endpoint(), w.endpoint(), w.endpoint()
 	w.buried(buried, 2)
 	c := w.putCircuit(w.circuit(failing))
-	w.putStanding(w.standing(warned, 1))
-	s := w.putStanding(w.standing(warned, 2))
+	w.putHealth(w.health(warned, 1))
+	s := w.putHealth(w.health(warned, 2))
 	paused := w.become(failing, postrider.EndpointPaused)
-	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.Record{
+	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.HealthInput{
 		{Endpoint: buried.ID, Account: buried.Account, Enabled: true, Dead: 2},
 		{Endpoint: paused.ID, Account: paused.Account, FailingSince: c.FailingSince},
-		{Endpoint: warned.ID, Account: warned.Account, Enabled: true, Standing: s},
+		{Endpoint: warned.ID, Account: warned.Account, Enabled: true, Health: s},
 	})
 }
 
-func recordsNotOf(w *world) {
+func healthInputsNotOf(w *world) {
 	w.settleAll(w.endpoint(), 1)
 	deleted := w.endpoint()
 	w.buried(deleted, 1)
 	w.putCircuit(w.circuit(deleted))
-	w.putStanding(w.standing(deleted, 1))
+	w.putHealth(w.health(deleted, 1))
 	w.become(deleted, postrider.EndpointDeleted)
 	closed := w.circuit(w.endpoint())
 	closed.Status, closed.FailingSince = postrider.CircuitClosed, time.Time{}
 	w.putCircuit(closed)
-	good := w.standing(w.endpoint(), 1)
-	good.Status = postrider.StandingGood
-	w.putStanding(good)
-	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.Record{})
+	good := w.health(w.endpoint(), 1)
+	good.Status = postrider.Healthy
+	w.putHealth(good)
+	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.HealthInput{})
 }
 
-func recordsPastDeleted(w *world) {
+func healthInputsPastDeleted(w *world) {
 	const limit = 2
 	account := w.account()
 	var after postrider.EndpointID
 	for what, suspect := range []func(postrider.Endpoint){
 		func(e postrider.Endpoint) { w.buried(e, 1) },
 		func(e postrider.Endpoint) { w.putCircuit(w.circuit(e)) },
-		func(e postrider.Endpoint) { w.putStanding(w.standing(e, 1)) },
+		func(e postrider.Endpoint) { w.putHealth(w.health(e, 1)) },
 	} {
 		for range limit {
 			e := w.put(w.draft(account))
@@ -406,7 +406,7 @@ func recordsPastDeleted(w *world) {
 	}
 }
 
-func recordsPages(w *world) {
+func healthInputsPages(w *world) {
 	account := w.account()
 	var want, got []postrider.EndpointID
 	for i := range 5 {
@@ -415,11 +415,11 @@ func recordsPages(w *world) {
 		switch i {
 		case 0, 4:
 			w.buried(e, 1)
-			w.putStanding(w.standing(e, 1)) // for two reasons, and once
+			w.putHealth(w.health(e, 1)) // for two reasons, and once
 		case 1, 3:
 			w.putCircuit(w.circuit(e))
 		case 2:
-			w.putStanding(w.standing(e, 1))
+			w.putHealth(w.health(e, 1))
 		}
 	}
 	for after := (postrider.EndpointID{}); ; after = got[len(got)-1] {
@@ -437,19 +437,19 @@ func recordsPages(w *world) {
 	w.same("the endpoints", got, want)
 }
 
-func recordsCount(w *world) {
+func healthInputsCount(w *world) {
 	e := w.endpoint()
 	w.buried(e, 2)
 	w.settleAll(e, 5)
 	ids := w.pending(e, 2)
 	w.cancel(ids[0])
-	want := postrider.Record{Endpoint: e.ID, Account: e.Account, Enabled: true, Delivered: 5, Dead: 2}
-	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.Record{want})
+	want := postrider.HealthInput{Endpoint: e.ID, Account: e.Account, Enabled: true, Delivered: 5, Dead: 2}
+	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.HealthInput{want})
 	w.claimOne(e, postrider.LaneFirst)
 	w.settleAll(e, 25)
 	got := w.records(postrider.EndpointID{}, 10)
 	want.Delivered = 20
-	w.same("the records of many", got, []postrider.Record{want}, cmpopts.IgnoreFields(postrider.Record{}, "Delivered"))
+	w.same("the records of many", got, []postrider.HealthInput{want}, cmpopts.IgnoreFields(postrider.HealthInput{}, "Delivered"))
 	if n := got[0].Delivered; n < 20 || n > 30 {
 		w.Errorf("%d of 30 deliveries are counted, want 20 at least", n)
 	}
@@ -471,14 +471,14 @@ func (w *world) settleAll(e postrider.Endpoint, n int) {
 	w.settle(settlements...)
 }
 
-// recordsByEnd ends deliveries now that were made before the span began, as a
+// healthInputsByEnd ends deliveries now that were made before the span began, as a
 // receiver does that was away: they must count, or the endpoint looks as if
 // nearly all of its deliveries died.
-func recordsByEnd(w *world) {
-	made := w.now().Add(-postrider.StandingSpan - time.Second)
+func healthInputsByEnd(w *world) {
+	made := w.now().Add(-postrider.HealthSpan - time.Second)
 	if yesterday := w.now().AddDate(0, 0, -1); made.Day() != yesterday.Day() { // of which stores have no partition
 		w.passed(2 * time.Second)
-		made = w.now().Add(-postrider.StandingSpan - time.Second)
+		made = w.now().Add(-postrider.HealthSpan - time.Second)
 	}
 	e := w.endpoint()
 	var batch store.Batch
@@ -500,28 +500,28 @@ func recordsByEnd(w *world) {
 		settlements = append(settlements, s)
 	}
 	w.settle(settlements...)
-	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.Record{
+	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.HealthInput{
 		{Endpoint: e.ID, Account: e.Account, Enabled: true, Delivered: 5, Dead: 2},
 	})
 }
 
-func recordsSinceGood(w *world) {
+func healthInputsSinceGood(w *world) {
 	e := w.endpoint()
 	w.buried(e, 3)
 	w.settleAll(e, 2)
 	w.apart()
-	good := w.standing(e, 1)
-	good.Status, good.Reason, good.Warnings = postrider.StandingGood, "", 0
-	w.putStanding(good)
+	good := w.health(e, 1)
+	good.Status, good.Reason, good.Warnings = postrider.Healthy, "", 0
+	w.putHealth(good)
 	w.apart()
 	w.buried(e, 1)
 	w.settleAll(e, 4)
-	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.Record{
-		{Endpoint: e.ID, Account: e.Account, Enabled: true, Standing: good, Delivered: 4, Dead: 1},
+	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.HealthInput{
+		{Endpoint: e.ID, Account: e.Account, Enabled: true, Health: good, Delivered: 4, Dead: 1},
 	})
-	warned := w.putStanding(w.standing(e, 2))
+	warned := w.putHealth(w.health(e, 2))
 	got := w.records(postrider.EndpointID{}, 10)
-	want := []postrider.Record{{Endpoint: e.ID, Account: e.Account, Enabled: true, Standing: warned, Delivered: 6, Dead: 4}}
+	want := []postrider.HealthInput{{Endpoint: e.ID, Account: e.Account, Enabled: true, Health: warned, Delivered: 6, Dead: 4}}
 	w.same("the records of one that is warned", got, want)
-	w.same("nothing after it", w.records(e.ID, 10), []postrider.Record{})
+	w.same("nothing after it", w.records(e.ID, 10), []postrider.HealthInput{})
 }

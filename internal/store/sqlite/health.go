@@ -12,44 +12,44 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-const standingColumns = `endpoint, number, account, status, reason, warnings, since`
+const healthColumns = `endpoint, number, account, status, reason, warnings, since`
 
-// Both by the key of standings, from its end.
+// Both by the key of history, from its end.
 const (
-	standingsSQL = `
-	select ` + standingColumns + ` from standings
+	healthHistorySQL = `
+	select ` + healthColumns + ` from endpoint_health
 	where endpoint = @endpoint and (@account is null or account = @account) and number < @below
 	order by number desc limit @limit`
-	lastStandingSQL = `
-	select ` + standingColumns + ` from standings
+	lastHealthSQL = `
+	select ` + healthColumns + ` from endpoint_health
 	where endpoint = @endpoint
 	order by number desc limit 1`
 )
 
-// Standings lists an endpoint's standings; see [store.Ledger].
-func (s *Store) Standings(ctx context.Context, q store.StandingQuery) (store.Page[postrider.Standing], error) {
-	below, err := standingCursor(q.Paging)
+// HealthHistory lists the changes of an endpoint's health; see [store.Ledger].
+func (s *Store) HealthHistory(ctx context.Context, q store.HealthQuery) (store.Page[postrider.EndpointHealth], error) {
+	below, err := healthCursor(q.Paging)
 	if err != nil {
-		return store.Page[postrider.Standing]{}, err
+		return store.Page[postrider.EndpointHealth]{}, err
 	}
-	standings, err := list(ctx, s, query{standingsSQL, []any{
+	history, err := list(ctx, s, query{healthHistorySQL, []any{
 		sql.Named("endpoint", blob(q.Endpoint)), sql.Named("account", blobOrNull(q.Account)),
 		sql.Named("below", below), sql.Named("limit", q.Size()+1),
-	}}, scanStanding)
-	return store.Cut(standings, q.Paging, standingKey), s.explain("list standings", err)
+	}}, scanHealth)
+	return store.Cut(history, q.Paging, healthKey), s.explain("list history", err)
 }
 
-func scanStanding(rows *sql.Rows, s *postrider.Standing) error {
+func scanHealth(rows *sql.Rows, s *postrider.EndpointHealth) error {
 	return rows.Scan(toID(&s.Endpoint), &s.Number, toID(&s.Account), toString(&s.Status), &s.Reason, &s.Warnings,
 		toTime(&s.Since))
 }
 
-// standingKey is a standing's number.
-func standingKey(s postrider.Standing) string {
+// healthKey is a health's number.
+func healthKey(s postrider.EndpointHealth) string {
 	return string(binary.BigEndian.AppendUint64(nil, uint64(s.Number)))
 }
 
-func standingCursor(p store.Paging) (below int64, err error) {
+func healthCursor(p store.Paging) (below int64, err error) {
 	k, err := p.Key()
 	switch {
 	case err != nil:
@@ -72,17 +72,17 @@ const (
 	where id = @id`
 )
 
-const insertStandingSQL = `
-	insert into standings (` + standingColumns + `)
+const insertHealthSQL = `
+	insert into endpoint_health (` + healthColumns + `)
 	values (@endpoint, @number, @account, @status, @reason, @warnings, @since)`
 
-// PutStanding records a standing; see [store.Upkeep].
-func (s *Store) PutStanding(ctx context.Context, p postrider.Standing) error {
-	return change(ctx, s, "put standing", func(ctx context.Context, tx *tx) error {
-		if err := refuseStanding(ctx, tx, p); err != nil {
+// PutHealth inputs a health; see [store.Upkeep].
+func (s *Store) PutHealth(ctx context.Context, p postrider.EndpointHealth) error {
+	return change(ctx, s, "put health", func(ctx context.Context, tx *tx) error {
+		if err := refuseHealth(ctx, tx, p); err != nil {
 			return err
 		}
-		if p.Status == postrider.StandingDisabled {
+		if p.Status == postrider.HealthDisabled {
 			version, err := raiseVersion(ctx, tx)
 			if err != nil {
 				return err
@@ -93,14 +93,14 @@ func (s *Store) PutStanding(ctx context.Context, p postrider.Standing) error {
 				return err
 			}
 		}
-		return tx.exec(ctx, insertStandingSQL, sql.Named("endpoint", blob(p.Endpoint)), sql.Named("number", p.Number),
+		return tx.exec(ctx, insertHealthSQL, sql.Named("endpoint", blob(p.Endpoint)), sql.Named("number", p.Number),
 			sql.Named("account", blob(p.Account)), sql.Named("status", string(p.Status)), sql.Named("reason", p.Reason),
 			sql.Named("warnings", p.Warnings), sql.Named("since", micros(p.Since)))
 	})
 }
 
-// refuseStanding returns why the standing may not be recorded.
-func refuseStanding(ctx context.Context, tx *tx, p postrider.Standing) error {
+// refuseHealth returns why the health must not be recorded; nil: it may.
+func refuseHealth(ctx context.Context, tx *tx, p postrider.EndpointHealth) error {
 	var status postrider.EndpointStatus
 	err := tx.row(ctx, endpointStatusSQL, sql.Named("id", blob(p.Endpoint)), sql.Named("account", blob(p.Account))).Scan(toString(&status))
 	switch {
@@ -108,27 +108,27 @@ func refuseStanding(ctx context.Context, tx *tx, p postrider.Standing) error {
 		return postrider.ErrNotFound
 	case err != nil:
 		return err
-	case p.Status == postrider.StandingDisabled && status != postrider.EndpointEnabled:
+	case p.Status == postrider.HealthDisabled && status != postrider.EndpointEnabled:
 		return fmt.Errorf("the endpoint is %s: %w", status, postrider.ErrConflict)
 	}
-	rows, err := tx.query(ctx, lastStandingSQL, sql.Named("endpoint", blob(p.Endpoint)))
+	rows, err := tx.query(ctx, lastHealthSQL, sql.Named("endpoint", blob(p.Endpoint)))
 	if err != nil {
 		return err
 	}
-	last, err := collect(rows, scanStanding)
+	last, err := collect(rows, scanHealth)
 	if err != nil {
 		return err
 	}
-	if was := append(last, postrider.Standing{})[0]; p.Number != was.Number+1 {
-		return fmt.Errorf("the last standing is number %d: %w", was.Number, postrider.ErrConflict)
+	if was := append(last, postrider.EndpointHealth{})[0]; p.Number != was.Number+1 {
+		return fmt.Errorf("the last health is number %d: %w", was.Number, postrider.ErrConflict)
 	}
 	return nil
 }
 
 // Three walks in the order of endpoints, each to the limit: a skip scan of
-// dead_letters_died_at, circuits_failing and standings_not_good. What is not
+// dead_letters_died_at, circuits_failing and endpoint_health_not_healthy. What is not
 // good any more, or deleted, is stepped over.
-const judgedSQL = `
+const healthInputsSQL = `
 	with recursive dying (endpoint) as (
 		select (
 			select min(endpoint) from dead_letters
@@ -138,7 +138,7 @@ const judgedSQL = `
 			select min(endpoint) from dead_letters
 			where endpoint > dying.endpoint)
 		from dying where dying.endpoint is not null
-	), judged (id) as (
+	), assessed (id) as (
 		select endpoint from (
 			select endpoint from dying cross join endpoints on endpoints.id = endpoint
 			where endpoints.status <> 'deleted'
@@ -151,22 +151,22 @@ const judgedSQL = `
 			order by endpoint limit @limit)
 		union
 		select endpoint from (
-			select distinct endpoint from standings once cross join endpoints on endpoints.id = endpoint
-			where endpoint > @after and once.status <> 'good' and endpoints.status <> 'deleted'
+			select distinct endpoint from endpoint_health once cross join endpoints on endpoints.id = endpoint
+			where endpoint > @after and once.status <> 'healthy' and endpoints.status <> 'deleted'
 				and (
-					select status from standings last
+					select status from endpoint_health last
 					where last.endpoint = once.endpoint
-					order by number desc limit 1) <> 'good'
+					order by number desc limit 1) <> 'healthy'
 			order by endpoint limit @limit)
 		order by 1 limit @limit
 	)
 	select id, endpoints.account, endpoints.status = 'enabled', circuits.failing_since,
-		standings.number, standings.status, standings.reason, standings.warnings, standings.since
-	from judged
+		endpoint_health.number, endpoint_health.status, endpoint_health.reason, endpoint_health.warnings, endpoint_health.since
+	from assessed
 	cross join endpoints using (id)
 	left join circuits on circuits.endpoint = id
-	left join standings on standings.endpoint = id and standings.number = (
-		select max(number) from standings last where last.endpoint = id)
+	left join endpoint_health on endpoint_health.endpoint = id and endpoint_health.number = (
+		select max(number) from endpoint_health last where last.endpoint = id)
 	order by id`
 
 // By dead_letters_died_at, and by attempts_endpoint from its end, each row
@@ -184,35 +184,35 @@ const (
 		limit @limit)`
 )
 
-// Records returns what is needed to judge endpoints; see [store.Upkeep].
-func (s *Store) Records(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.Record, error) {
-	records, err := s.records(ctx, after, limit)
-	return records, s.explain("list records", err)
+// HealthInputs returns what the assessment of endpoints needs; see [store.Upkeep].
+func (s *Store) HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.HealthInput, error) {
+	inputs, err := s.healthInputs(ctx, after, limit)
+	return inputs, s.explain("list health inputs", err)
 }
 
-func (s *Store) records(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.Record, error) {
-	since := s.wall().Add(-postrider.StandingSpan)
-	snapshot, err := s.snapshot(ctx, judgedSQL, deadSinceSQL, deliveredSinceSQL)
+func (s *Store) healthInputs(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.HealthInput, error) {
+	since := s.wall().Add(-postrider.HealthSpan)
+	snapshot, err := s.snapshot(ctx, healthInputsSQL, deadSinceSQL, deliveredSinceSQL)
 	if err != nil {
 		return nil, err
 	}
 	defer snapshot.end()
-	records, err := listIn(ctx, snapshot, query{judgedSQL, []any{
+	inputs, err := listIn(ctx, snapshot, query{healthInputsSQL, []any{
 		sql.Named("after", blob(after)), sql.Named("since", micros(since)), sql.Named("limit", limit),
-	}}, scanRecord)
+	}}, scanHealthInput)
 	if err != nil {
 		return nil, err
 	}
-	for i := range records {
-		if err := snapshot.count(ctx, &records[i], since); err != nil {
+	for i := range inputs {
+		if err := snapshot.count(ctx, &inputs[i], since); err != nil {
 			return nil, err
 		}
 	}
-	return records, nil
+	return inputs, nil
 }
 
-func scanRecord(rows *sql.Rows, r *postrider.Record) error {
-	st := &r.Standing
+func scanHealthInput(rows *sql.Rows, r *postrider.HealthInput) error {
+	st := &r.Health
 	err := rows.Scan(toID(&r.Endpoint), toID(&r.Account), &r.Enabled, toTime(&r.FailingSince),
 		toNumber(&st.Number), toString(&st.Status), toString(&st.Reason), toNumber(&st.Warnings), toTime(&st.Since))
 	if st.Number > 0 {
@@ -221,15 +221,12 @@ func scanRecord(rows *sql.Rows, r *postrider.Record) error {
 	return err
 }
 
-// leastCounted is how many deliveries are counted where few are dead.
-const leastCounted = 20
-
-// count counts an endpoint's deliveries of the span, those since its standing
-// became good.
-func (v snapshot) count(ctx context.Context, r *postrider.Record, span time.Time) error {
-	reach := span.Add(postrider.StandingSpan - postrider.StandingReach)
+// count counts the deliveries of an endpoint that ended within the span, and not
+// before the endpoint was last healthy.
+func (v snapshot) count(ctx context.Context, r *postrider.HealthInput, span time.Time) error {
+	reach := span.Add(postrider.HealthSpan - postrider.HealthReach)
 	since := span
-	if st := r.Standing; st.Status == postrider.StandingGood && st.Since.After(since) {
+	if st := r.Health; st.Status == postrider.Healthy && st.Since.After(since) {
 		since = st.Since
 	}
 	endpoint, at := sql.Named("endpoint", blob(r.Endpoint)), sql.Named("since", micros(since))
@@ -238,8 +235,8 @@ func (v snapshot) count(ctx context.Context, r *postrider.Record, span time.Time
 		return err
 	}
 	delivered, err := v.number(ctx, query{deliveredSinceSQL, []any{
-		endpoint, at, sql.Named("from", blob(firstID[postrider.DeliveryID](reach))), sql.Named("look", postrider.StandingLook),
-		sql.Named("limit", max(leastCounted, 3*dead)),
+		endpoint, at, sql.Named("from", blob(firstID[postrider.DeliveryID](reach))), sql.Named("look", postrider.HealthAttempts),
+		sql.Named("limit", max(postrider.MinHealthDeliveries, 3*dead)),
 	}})
 	r.Dead, r.Delivered = int(dead), int(delivered)
 	return err

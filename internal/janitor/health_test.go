@@ -106,7 +106,7 @@ func (w *world) failing(e postrider.Endpoint) {
 }
 
 // work runs so many janitors at once for d of virtual time.
-func (w *world) work(janitors int, d time.Duration, upkeep store.Upkeep) {
+func (w *world) work(janitors int, d time.Duration, s janitor.Store) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), d)
 	defer cancel()
@@ -114,7 +114,7 @@ func (w *world) work(janitors int, d time.Duration, upkeep store.Upkeep) {
 	var all sync.WaitGroup
 	for range janitors {
 		all.Go(func() {
-			if err := janitor.New(upkeep, opts).Run(ctx); err != nil {
+			if err := janitor.New(s, opts).Run(ctx); err != nil {
 				w.Errorf("Run = %v, want nil", err)
 			}
 		})
@@ -128,16 +128,16 @@ func (w *world) done(c observe.ChoreDone) {
 	w.chores = append(w.chores, c)
 }
 
-func (w *world) hear(s postrider.Standing) {
+func (w *world) hear(s postrider.EndpointHealth) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heard = append(w.heard, fmt.Sprintf("%v %s %s %d", time.Since(w.start), s.Status, s.Reason, s.Warnings))
 }
 
-// recorded returns the endpoint's standings, oldest first, as hear notes them.
+// recorded returns the endpoint's history, oldest first, as hear notes them.
 func (w *world) recorded(e postrider.Endpoint) (all []string) {
 	w.Helper()
-	page, err := w.Standings(w.Context(), store.StandingQuery{Account: w.account, Endpoint: e.ID})
+	page, err := w.HealthHistory(w.Context(), store.HealthQuery{Account: w.account, Endpoint: e.ID})
 	w.ok(err)
 	for _, s := range page.Items {
 		all = append([]string{fmt.Sprintf("%v %s %s %d", s.Since.Sub(w.start), s.Status, s.Reason, s.Warnings)}, all...)
@@ -166,7 +166,7 @@ func TestAnEndpointWithDeadLettersIsWarnedAndAnHourLaterDisabled(t *testing.T) {
 		e = w.found(e.ID)
 		w.same("the endpoint's status", e.Status, postrider.EndpointDisabled)
 		w.same("its reason", e.StatusReason, postrider.ReasonDeadLetters)
-		line := `level=WARN msg="endpoint standing changed" endpoint=` + e.ID.String() + " status=disabled reason=dead_letters warnings=1\n"
+		line := `level=WARN msg="endpoint health changed" endpoint=` + e.ID.String() + " status=disabled reason=dead_letters warnings=1\n"
 		if !strings.HasSuffix(w.log.String(), line) || strings.Count(w.log.String(), "\n") != 2 {
 			t.Errorf("two lines should be logged, the last %s; got\n%s", line, w.log.String())
 		}
@@ -202,7 +202,7 @@ func TestAnEndpointThatAPersonEnabledAgainBeginsAnew(t *testing.T) {
 		w.work(1, 3*time.Hour, w)
 
 		w.same("what was recorded", w.recorded(e), []string{
-			"0s warned dead_letters 1", "1h0m0s disabled dead_letters 1", "1h30m0s good  0",
+			"0s warned dead_letters 1", "1h0m0s disabled dead_letters 1", "1h30m0s healthy  0",
 		})
 	})
 }
@@ -219,23 +219,23 @@ func TestOfTwoJanitorsOneRecordsAChange(t *testing.T) {
 		w.work(2, 2*time.Hour, w)
 
 		for _, e := range endpoints {
-			standings := w.recorded(e)
-			if len(standings) != 2 || !strings.Contains(standings[1], " disabled dead_letters 1") {
-				t.Errorf("recorded of %s: %q, want a warning and its end", e.ID, standings)
+			history := w.recorded(e)
+			if len(history) != 2 || !strings.Contains(history[1], " disabled dead_letters 1") {
+				t.Errorf("recorded of %s: %q, want a warning and its end", e.ID, history)
 			}
 		}
 		if len(w.heard) != 2*len(endpoints) {
 			t.Errorf("heard %d changes of %d endpoints, want two of each: %q", len(w.heard), len(endpoints), w.heard)
 		}
-		if !slices.ContainsFunc(w.chores, func(c observe.ChoreDone) bool { return c.Name == "judge endpoints" && c.Err == nil }) {
-			t.Errorf("%d rounds of chores were heard of, want some of \"judge endpoints\"", len(w.chores))
+		if !slices.ContainsFunc(w.chores, func(c observe.ChoreDone) bool { return c.Name == "assess endpoint health" && c.Err == nil }) {
+			t.Errorf("%d rounds of chores were heard of, want some of \"assess endpoint health\"", len(w.chores))
 		}
 	})
 }
 
-// brittle is a store whose verbs for standings fail some times.
+// brittle is a store whose verbs for health fail some times.
 type brittle struct {
-	store.Upkeep
+	janitor.Store
 
 	mu      sync.Mutex
 	failing map[string]int
@@ -251,49 +251,90 @@ func (b *brittle) fail(verb string) error {
 	return errors.New("store is away")
 }
 
-func (b *brittle) Records(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.Record, error) {
-	if err := b.fail("records"); err != nil {
+func (b *brittle) HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.HealthInput, error) {
+	if err := b.fail("inputs"); err != nil {
 		return nil, err
 	}
-	return b.Upkeep.Records(ctx, after, limit)
+	return b.Store.HealthInputs(ctx, after, limit)
 }
 
 func (b *brittle) Now(ctx context.Context) (time.Time, error) {
 	if err := b.fail("now"); err != nil {
 		return time.Time{}, err
 	}
-	return b.Upkeep.Now(ctx)
+	return b.Store.Now(ctx)
 }
 
-func (b *brittle) PutStanding(ctx context.Context, s postrider.Standing) error {
+func (b *brittle) PutHealth(ctx context.Context, s postrider.EndpointHealth) error {
 	if err := b.fail("put"); err != nil {
 		return err
 	}
-	return b.Upkeep.PutStanding(ctx, s)
+	return b.Store.PutHealth(ctx, s)
 }
 
-func TestAStandingIsRecordedOnceTheStoreIsBack(t *testing.T) {
+func TestHealthIsRecordedOnceTheStoreIsBack(t *testing.T) {
 	t.Parallel()
-	for _, verb := range []string{"records", "now", "put"} {
+	for _, verb := range []string{"inputs", "now", "put"} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			e := w.endpoint()
 			w.deadLetters(e, 30)
-			w.work(1, time.Minute, &brittle{Upkeep: w.Store, failing: map[string]int{verb: 2}})
+			w.work(1, time.Minute, &brittle{Store: w.Store, failing: map[string]int{verb: 2}})
 
 			w.same("what was recorded after "+verb, w.recorded(e), []string{"3s warned dead_letters 1"})
 		})
 	}
 }
 
-// outrun is a store in which another node records every standing just before.
-type outrun struct{ store.Upkeep }
+// A 410 takes the same way as an assessment: one record, one line in the log, one
+// call of the hook.
+func TestDisableRecordsLogsAndCallsTheHookOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		e := w.endpoint()
+		w.deadLetters(e, 30)
+		w.work(1, time.Minute, w.Store) // which warns
+		j := janitor.New(w.Store, janitor.Options{Log: slog.New(slog.NewTextHandler(&w.log, nil)), Observer: observe.New(observe.Hooks{HealthChanged: w.hear}, slog.New(slog.DiscardHandler))})
+		for range 2 { // the second one finds it disabled
+			w.ok(j.Disable(t.Context(), e.ID, postrider.ReasonGone))
+		}
+		want := []string{"0s warned dead_letters 1", "1m0s disabled gone 1"}
+		w.same("what was recorded", w.recorded(e), want)
+		w.same("what was heard", w.heard, want)
+		if found := w.found(e.ID); found.Status != postrider.EndpointDisabled || found.StatusReason != postrider.ReasonGone {
+			t.Errorf("the endpoint is %s (%s), want disabled (gone)", found.Status, found.StatusReason)
+		}
+		if n := strings.Count(w.log.String(), "endpoint health changed"); n != 2 {
+			t.Errorf("%d lines in the log, want 2: %s", n, w.log.String())
+		}
+	})
+}
 
-func (o outrun) PutStanding(ctx context.Context, s postrider.Standing) error {
-	if err := o.Upkeep.PutStanding(ctx, s); err != nil {
+func TestDisableRepeatsWhenAnotherNodeRecordedFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		e := w.endpoint()
+		j := janitor.New(outrun{w.Store}, janitor.Options{Observer: observe.New(observe.Hooks{HealthChanged: w.hear}, slog.New(slog.DiscardHandler))})
+		w.ok(j.Disable(t.Context(), e.ID, postrider.ReasonGone))
+		w.same("what was recorded", w.recorded(e), []string{"0s disabled gone 0"})
+		if w.heard != nil {
+			t.Errorf("heard %q, want nothing: the other node recorded it", w.heard)
+		}
+		gone := store.NewID[postrider.EndpointID](w.ids)
+		w.ok(j.Disable(t.Context(), gone, postrider.ReasonGone))
+	})
+}
+
+// outrun is a store in which another node records every health just before.
+type outrun struct{ janitor.Store }
+
+func (o outrun) PutHealth(ctx context.Context, s postrider.EndpointHealth) error {
+	if err := o.Store.PutHealth(ctx, s); err != nil {
 		return err
 	}
-	return o.Upkeep.PutStanding(ctx, s)
+	return o.Store.PutHealth(ctx, s)
 }
 
 func TestAChangeThatAnotherNodeRecordedIsNotHeardHere(t *testing.T) {

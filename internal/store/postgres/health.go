@@ -13,17 +13,17 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Walks standings_pkey backwards.
-const standingsSQL = `
+// Walks endpoint_health_pkey backwards.
+const healthHistorySQL = `
 	select s.endpoint, s.account, s.number, s.status, s.reason, s.warnings, s.since
-	from standings s
+	from endpoint_health s
 	where s.endpoint = @endpoint and s.number < @before
 		and (@account::uuid is null or s.account = @account)
 	order by s.number desc
 	limit @limit`
 
-// Standings lists an endpoint's standings, newest first.
-func (s *Store) Standings(ctx context.Context, q store.StandingQuery) (store.Page[postrider.Standing], error) {
+// HealthHistory lists the changes of an endpoint's health, newest first.
+func (s *Store) HealthHistory(ctx context.Context, q store.HealthQuery) (store.Page[postrider.EndpointHealth], error) {
 	before := int64(math.MaxInt64)
 	key, err := q.Key()
 	switch {
@@ -33,20 +33,20 @@ func (s *Store) Standings(ctx context.Context, q store.StandingQuery) (store.Pag
 		err = &postrider.InvalidError{Field: "cursor", Reason: "must be a next_cursor of the same list"}
 	}
 	if err != nil {
-		return store.Page[postrider.Standing]{}, err
+		return store.Page[postrider.EndpointHealth]{}, err
 	}
-	standings, err := list(ctx, s, query{standingsSQL, pgx.NamedArgs{
+	history, err := list(ctx, s, query{healthHistorySQL, pgx.NamedArgs{
 		"endpoint": someUUID(q.Endpoint), "account": uuid(q.Account), "before": before, "limit": q.Size() + 1,
-	}}, scanStanding)
+	}}, scanHealth)
 	if err != nil {
-		return store.Page[postrider.Standing]{}, fmt.Errorf("list standings of %s: %w", q.Endpoint, err)
+		return store.Page[postrider.EndpointHealth]{}, fmt.Errorf("list history of %s: %w", q.Endpoint, err)
 	}
-	return store.Cut(standings, q.Paging, func(s postrider.Standing) string {
+	return store.Cut(history, q.Paging, func(s postrider.EndpointHealth) string {
 		return string(binary.BigEndian.AppendUint64(nil, uint64(s.Number)))
 	}), nil
 }
 
-func scanStanding(row pgx.CollectableRow) (s postrider.Standing, err error) {
+func scanHealth(row pgx.CollectableRow) (s postrider.EndpointHealth, err error) {
 	err = row.Scan(toID(&s.Endpoint), toID(&s.Account), &s.Number, &s.Status, &s.Reason, &s.Warnings, toTime(&s.Since))
 	return s, err
 }
@@ -57,16 +57,16 @@ const disableSQL = `
 	set status = 'disabled', status_reason = @reason, revision = revision + 1, version = @version, updated_at = now()
 	where id = @endpoint and account = @account and status = 'enabled'`
 
-// Two nodes that judge at once meet at standings_pkey. Walks endpoints_pkey, and
-// standings_pkey backwards.
-const insertStandingSQL = `
-	insert into standings (endpoint, number, account, status, reason, warnings, since)
+// If two nodes assess an endpoint at once, endpoint_health_pkey refuses the second
+// number. Walks endpoints_pkey, and endpoint_health_pkey backwards.
+const insertHealthSQL = `
+	insert into endpoint_health (endpoint, number, account, status, reason, warnings, since)
 	select e.id, @number, e.account, @status, @reason, @warnings, @since
 	from endpoints e
 	where e.id = @endpoint and e.account = @account
 		and @number = 1 + coalesce((
 			select s.number
-			from standings s
+			from endpoint_health s
 			where s.endpoint = e.id
 			order by s.number desc
 			limit 1), 0)`
@@ -74,14 +74,14 @@ const insertStandingSQL = `
 // Tells why nothing was put. Walks endpoints_pkey.
 const knownEndpointSQL = `select exists (select from endpoints where id = @endpoint and account = @account)`
 
-// PutStanding records a standing, and disables the endpoint if it says so.
-func (s *Store) PutStanding(ctx context.Context, standing postrider.Standing) error {
+// PutHealth inputs a health, and disables the endpoint if it says so.
+func (s *Store) PutHealth(ctx context.Context, health postrider.EndpointHealth) error {
 	args := pgx.NamedArgs{
-		"endpoint": someUUID(standing.Endpoint), "account": someUUID(standing.Account), "number": standing.Number,
-		"status": string(standing.Status), "reason": standing.Reason, "warnings": standing.Warnings, "since": standing.Since,
+		"endpoint": someUUID(health.Endpoint), "account": someUUID(health.Account), "number": health.Number,
+		"status": string(health.Status), "reason": health.Reason, "warnings": health.Warnings, "since": health.Since,
 	}
 	err := s.once(ctx, func() error {
-		return s.tx(ctx, func(tx pgx.Tx) error { return putStanding(ctx, tx, standing.Status, args) })
+		return s.tx(ctx, func(tx pgx.Tx) error { return putHealth(ctx, tx, health.Status, args) })
 	})
 	if errors.Is(err, errUnchanged) {
 		var known bool
@@ -99,7 +99,7 @@ func (s *Store) PutStanding(ctx context.Context, standing postrider.Standing) er
 		err = postrider.ErrConflict
 	}
 	if err != nil {
-		return fmt.Errorf("put standing of endpoint %s: %w", standing.Endpoint, err)
+		return fmt.Errorf("put health of endpoint %s: %w", health.Endpoint, err)
 	}
 	return nil
 }
@@ -107,9 +107,9 @@ func (s *Store) PutStanding(ctx context.Context, standing postrider.Standing) er
 // errUnchanged says that a conditional statement met no row.
 var errUnchanged = errors.New("no row is as it was expected")
 
-func putStanding(ctx context.Context, tx pgx.Tx, status postrider.StandingStatus, args pgx.NamedArgs) error {
-	statements := []string{insertStandingSQL}
-	if status == postrider.StandingDisabled {
+func putHealth(ctx context.Context, tx pgx.Tx, status postrider.HealthStatus, args pgx.NamedArgs) error {
+	statements := []string{insertHealthSQL}
+	if status == postrider.HealthDisabled {
 		if err := raiseVersion(ctx, tx, args); err != nil {
 			return err
 		}
@@ -126,14 +126,20 @@ func putStanding(ctx context.Context, tx pgx.Tx, status postrider.StandingStatus
 	return nil
 }
 
-// Three skip scans, of dead_letters_died_at, circuits_failing and
-// standings_pkey, find the endpoints; each ends at the limit, and steps over the
-// deleted ones, which count for nothing, by endpoints_pkey. What an endpoint
-// costs has bounds too: its deliveries are counted from the youngest on, by
-// attempts_endpoint, at most StandingLook attempts of what was made within
-// StandingReach; rows are compared, since no other index of an empty partition can seem
-// as good then.
-const recordsSQL = `
+// Three walks find the endpoints that may have to change: dying (a recent dead
+// letter, by dead_letters_died_at), unhealthy (the last row of endpoint_health is
+// not healthy, by endpoint_health_pkey) and failing (by circuits_failing). The
+// first two are skip scans: each step of the recursion reads the next endpoint of
+// the index, however many rows the endpoint has. A walk ends when it has found
+// @limit endpoints. Deleted endpoints are stepped over by endpoints_pkey and do not
+// count.
+//
+// The cost of an endpoint is bounded too. Its delivered ones are counted by
+// attempts_endpoint, newest first, in at most @look attempts of deliveries made
+// within @reach. The conditions compare rows, (a.endpoint, a.delivery) >= (…), and
+// the order names both columns, so that no other index of an empty partition can
+// look as cheap to the planner.
+const healthInputsSQL = `
 	with recursive dying (endpoint, recent, found) as (
 		select @after::uuid, false, 0
 		union all
@@ -156,23 +162,23 @@ const recordsSQL = `
 			) e
 		) d
 		where y.found < @limit
-	), judged (endpoint, bad, found) as (
+	), unhealthy (endpoint, bad, found) as (
 		select @after::uuid, false, 0
 		union all
 		select s.endpoint, s.bad, y.found + s.bad::int
-		from judged y
+		from unhealthy y
 		cross join lateral (
 			select s.endpoint
-			from standings s
+			from endpoint_health s
 			where s.endpoint > y.endpoint
 			order by s.endpoint
 			limit 1
 		) n
 		cross join lateral (
-			select s.endpoint, s.status <> 'good' and e.lives as bad
+			select s.endpoint, s.status <> 'healthy' and e.lives as bad
 			from (
 				select s.endpoint, s.status
-				from standings s
+				from endpoint_health s
 				where s.endpoint = n.endpoint
 				order by s.number desc
 				limit 1
@@ -200,7 +206,7 @@ const recordsSQL = `
 	), suspect as materialized (
 		select endpoint from dying where recent
 		union
-		select endpoint from judged where bad
+		select endpoint from unhealthy where bad
 		union
 		select endpoint from failing
 		order by endpoint
@@ -216,7 +222,7 @@ const recordsSQL = `
 	) e
 	left join lateral (
 		select s.*
-		from standings s
+		from endpoint_health s
 		where s.endpoint = e.id
 		order by s.number desc
 		limit 1
@@ -228,7 +234,7 @@ const recordsSQL = `
 		limit 1
 	) c on true
 	cross join lateral (
-		select greatest(now() - @span * interval '1 microsecond', case l.status when 'good' then l.since end) as began
+		select greatest(now() - @span * interval '1 microsecond', case l.status when 'healthy' then l.since end) as began
 	) span
 	cross join lateral (
 		select count(*) as n
@@ -249,31 +255,31 @@ const recordsSQL = `
 			) a
 			where a.status_after = 'delivered' and not a.stale
 				and a.started_at + a.duration * interval '1 microsecond' >= span.began
-			limit greatest(20, 3 * dead.n)
+			limit greatest(@least, 3 * dead.n)
 		) a
 	) delivered
 	order by e.id
 	limit @limit`
 
-// Records returns what is needed to judge endpoints.
-func (s *Store) Records(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.Record, error) {
-	var records []postrider.Record
+// HealthInputs returns what the assessment of endpoints needs.
+func (s *Store) HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.HealthInput, error) {
+	var inputs []postrider.HealthInput
 	err := s.repeat(ctx, func(bool) (err error) {
-		rows, _ := s.pool.Query(ctx, recordsSQL, pgx.NamedArgs{
-			"after": someUUID(after), "limit": limit, "span": postrider.StandingSpan.Microseconds(),
-			"reach": postrider.StandingReach.Microseconds(), "look": postrider.StandingLook,
+		rows, _ := s.pool.Query(ctx, healthInputsSQL, pgx.NamedArgs{
+			"after": someUUID(after), "limit": limit, "span": postrider.HealthSpan.Microseconds(),
+			"reach": postrider.HealthReach.Microseconds(), "look": postrider.HealthAttempts, "least": postrider.MinHealthDeliveries,
 		})
-		records, err = pgx.CollectRows(rows, scanRecord)
+		inputs, err = pgx.CollectRows(rows, scanHealthInput)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read records: %w", err)
+		return nil, fmt.Errorf("read health inputs: %w", err)
 	}
-	return records, nil
+	return inputs, nil
 }
 
-func scanRecord(row pgx.CollectableRow) (r postrider.Record, err error) {
-	s := &r.Standing
+func scanHealthInput(row pgx.CollectableRow) (r postrider.HealthInput, err error) {
+	s := &r.Health
 	err = row.Scan(toID(&r.Endpoint), toID(&r.Account), &r.Enabled, &s.Number, &s.Status, &s.Reason, &s.Warnings,
 		toTime(&s.Since), toTime(&r.FailingSince), &r.Dead, &r.Delivered)
 	if s.Number > 0 {

@@ -1,0 +1,41 @@
+package api
+
+import (
+	"context"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/store"
+)
+
+func viewHealth(s postrider.EndpointHealth) apitypes.EndpointHealth {
+	return apitypes.EndpointHealth{
+		Number: s.Number, Status: s.Status, Reason: orNull(s.Reason), Warnings: s.Warnings, Since: instant(s.Since),
+	}
+}
+
+func (rt *router) health() {
+	handle(rt, route{
+		name: "list-endpoint-health", path: "GET /endpoints/{endpoint}/health",
+		about: "List the changes of an endpoint's health, newest first",
+		tells: "An entry says since when an endpoint is healthy, was warned, or was disabled for its failures.",
+		scope: postrider.ScopeWebhooksRead,
+	}, rt.listHealth)
+}
+
+// listHealth lists the changes of a deleted endpoint too.
+func (s *server) listHealth(ctx context.Context, in *struct {
+	EndpointPath
+	Paging
+},
+) (*reply[apitypes.Page[apitypes.EndpointHealth]], error) {
+	e, err := s.findEndpoint(ctx, in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := s.Store.HealthHistory(ctx, store.HealthQuery{Account: e.Account, Endpoint: e.ID, Paging: in.Paging.of()})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(changes, viewHealth), nil
+}

@@ -1,0 +1,114 @@
+package janitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// assessor is the chore that assesses the health of endpoints, Options.Chunk of
+// them at a time.
+type assessor struct {
+	*Janitor
+
+	after postrider.EndpointID // the last endpoint of the chunk before; zero: the round begins
+}
+
+// chunk assesses the next endpoints and reports whether there may be more.
+func (a *assessor) chunk(ctx context.Context) (more bool, err error) {
+	inputs, err := a.store.HealthInputs(ctx, a.after, a.opts.Chunk)
+	if err != nil {
+		return false, err
+	}
+	now, err := a.store.Now(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, in := range inputs {
+		if health, changed := in.Assess(now, *a.opts.Limits); changed {
+			err := a.record(ctx, health)
+			if err != nil && !overtaken(err) {
+				return false, err
+			}
+		}
+		a.after = in.Endpoint
+	}
+	if len(inputs) < a.opts.Chunk {
+		a.after = postrider.EndpointID{}
+		return false, nil
+	}
+	return true, nil
+}
+
+// record stores a changed health, logs it, and tells the observer. This is the only
+// place that does, whether the change comes from an assessment or from a 410.
+func (j *Janitor) record(ctx context.Context, health postrider.EndpointHealth) error {
+	if err := j.store.PutHealth(ctx, health); err != nil {
+		return err
+	}
+	level := slog.LevelInfo
+	if health.Status != postrider.Healthy { // its owner has to do something
+		level = slog.LevelWarn
+	}
+	j.opts.Log.Log(ctx, level, "endpoint health changed", "endpoint", health.Endpoint.String(),
+		"status", string(health.Status), "reason", health.Reason, "warnings", health.Warnings)
+	j.opts.Observer.HealthChanged(health)
+	return nil
+}
+
+// overtaken reports whether another node, or a person, changed or deleted the
+// endpoint first.
+func overtaken(err error) bool {
+	return errors.Is(err, postrider.ErrConflict) || errors.Is(err, postrider.ErrNotFound)
+}
+
+// disableTries bounds how often Disable begins again because the endpoint changed.
+const disableTries = 10
+
+// Disable disables an endpoint at once for the reason, such as
+// [postrider.ReasonGone] after a 410. It does nothing if the endpoint is deleted or not enabled.
+func (j *Janitor) Disable(ctx context.Context, id postrider.EndpointID, reason string) error {
+	for range disableTries {
+		health, enabled, err := j.current(ctx, id)
+		if err != nil || !enabled {
+			return err
+		}
+		now, err := j.store.Now(ctx)
+		if err != nil {
+			return fmt.Errorf("disable endpoint %s: %w", id, err)
+		}
+		err = j.record(ctx, health.Disabled(reason, now))
+		if err == nil {
+			return nil
+		}
+		if !overtaken(err) {
+			return fmt.Errorf("disable endpoint %s: %w", id, err)
+		}
+	}
+	return fmt.Errorf("disable endpoint %s: it keeps changing: %w", id, postrider.ErrBusy)
+}
+
+// current returns the health that was stored last, and whether the endpoint is
+// enabled.
+func (j *Janitor) current(ctx context.Context, id postrider.EndpointID) (health postrider.EndpointHealth, enabled bool, err error) {
+	endpoints, err := j.store.Endpoints(ctx, store.EndpointQuery{ID: id})
+	if err != nil {
+		return health, false, fmt.Errorf("look up endpoint %s: %w", id, err)
+	}
+	if len(endpoints.Items) == 0 || endpoints.Items[0].Status != postrider.EndpointEnabled {
+		return health, false, nil
+	}
+	history, err := j.store.HealthHistory(ctx, store.HealthQuery{Endpoint: id, Paging: store.Paging{Limit: 1}})
+	if err != nil {
+		return health, false, fmt.Errorf("read health of endpoint %s: %w", id, err)
+	}
+	health = postrider.EndpointHealth{Endpoint: id, Account: endpoints.Items[0].Account}
+	if len(history.Items) > 0 {
+		health = history.Items[0]
+	}
+	return health, true, nil
+}

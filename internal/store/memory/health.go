@@ -1,0 +1,137 @@
+package memory
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// HealthHistory implements [store.Ledger].
+func (s *Store) HealthHistory(_ context.Context, q store.HealthQuery) (store.Page[postrider.EndpointHealth], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key, err := q.Key()
+	if err == nil && key != "" && len(key) != 8 {
+		err = &postrider.InvalidError{Field: "cursor", Reason: "must be a next_cursor of the same list"}
+	}
+	if err != nil {
+		return store.Page[postrider.EndpointHealth]{}, err
+	}
+	e, ok := s.endpoints.get(q.Endpoint)
+	if !ok || !selects(q.Account, e.Account) {
+		return store.Page[postrider.EndpointHealth]{}, nil
+	}
+	var history []postrider.EndpointHealth
+	for _, health := range slices.Backward(e.history) {
+		if key == "" || encodeHealth(health) < key {
+			history = append(history, health)
+		}
+	}
+	return store.Cut(history, q.Paging, encodeHealth), nil
+}
+
+func encodeHealth(s postrider.EndpointHealth) string {
+	return string(binary.BigEndian.AppendUint64(nil, uint64(s.Number)))
+}
+
+// health returns the health that was recorded last; zero: none.
+func (e *endpoint) health() (now postrider.EndpointHealth) {
+	if len(e.history) > 0 {
+		now = e.history[len(e.history)-1]
+	}
+	return now
+}
+
+// PutHealth implements [store.Upkeep].
+func (s *Store) PutHealth(_ context.Context, health postrider.EndpointHealth) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.endpoints.get(health.Endpoint)
+	disables := health.Status == postrider.HealthDisabled
+	var err error
+	switch {
+	case !ok || e.Account != health.Account:
+		err = postrider.ErrNotFound
+	case health.Number != e.health().Number+1:
+		err = fmt.Errorf("number %d after %d: %w", health.Number, e.health().Number, postrider.ErrConflict)
+	case disables && e.Status != postrider.EndpointEnabled:
+		err = fmt.Errorf("it is %s: %w", e.Status, postrider.ErrConflict)
+	}
+	if err != nil {
+		return fmt.Errorf("put health of endpoint %s: %w", health.Endpoint, err)
+	}
+	health.Since = stored(health.Since)
+	e.history = append(e.history, health)
+	if disables {
+		e.Status, e.StatusReason = postrider.EndpointDisabled, health.Reason
+		e.Revision++
+		e.UpdatedAt = s.wall()
+		s.changeLocked(e)
+	}
+	return nil
+}
+
+// settled counts an endpoint's deliveries of the last day that have ended.
+type settled struct {
+	delivered, dead int
+	letters         bool // there are dead letters, counted or not
+}
+
+// HealthInputs implements [store.Upkeep].
+func (s *Store) HealthInputs(_ context.Context, after postrider.EndpointID, limit int) (inputs []postrider.HealthInput, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts := s.settledLocked(s.wall().Add(-postrider.HealthSpan))
+	for _, e := range s.endpoints.after(after) {
+		n, health := counts[e.ID], e.health()
+		bad := n.letters || !e.circuit.FailingSince.IsZero() || !isHealthy(health)
+		if len(inputs) == limit || e.deleted() || !bad {
+			continue
+		}
+		inputs = append(inputs, postrider.HealthInput{
+			Endpoint: e.ID, Account: e.Account, Enabled: e.Status == postrider.EndpointEnabled, Health: health,
+			Delivered: min(n.delivered, max(postrider.MinHealthDeliveries, 3*n.dead)), Dead: n.dead, FailingSince: e.circuit.FailingSince,
+		})
+	}
+	return inputs, nil
+}
+
+func isHealthy(s postrider.EndpointHealth) bool {
+	return s.Number == 0 || s.Status == postrider.Healthy
+}
+
+// settledLocked counts what has ended since the span began, and not before
+// the endpoint was last healthy: the dead letters, and of the delivered ones as
+// many as [store.Upkeep] looks at.
+func (s *Store) settledLocked(span time.Time) map[postrider.EndpointID]settled {
+	counts := map[postrider.EndpointID]settled{}
+	reach, looked := s.wall().Add(-postrider.HealthReach), map[postrider.EndpointID]int{}
+	for _, d := range slices.Backward(s.deliveries.rows) {
+		looked[d.endpoint] += len(d.attempts)
+		ended := d.finishedAt
+		if d.letter != nil {
+			ended = d.letter.DiedAt
+		}
+		e, ok := s.endpoints.get(d.endpoint)
+		if !ok || ended.Before(span) {
+			continue
+		}
+		n := counts[d.endpoint]
+		n.letters = n.letters || d.letter != nil
+		health := e.health()
+		switch again := health.Number > 0 && isHealthy(health); {
+		case again && ended.Before(health.Since):
+		case d.status == postrider.Dead:
+			n.dead++
+		case d.status == postrider.Delivered && !d.id.Time().Before(reach) && looked[d.endpoint] <= postrider.HealthAttempts:
+			n.delivered++
+		}
+		counts[d.endpoint] = n
+	}
+	return counts
+}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -169,118 +167,5 @@ func (s *server) findAccount(ctx context.Context, name string) (postrider.Accoun
 	if name == "" { // which would be no filter
 		return postrider.Account{}, postrider.ErrNotFound
 	}
-	return only(s.Store.Accounts(ctx, query))
-}
-
-// only returns the one item of a page that was asked for by name.
-func only[T any](p store.Page[T], err error) (item T, _ error) {
-	switch {
-	case err != nil:
-		return item, err
-	case len(p.Items) == 0:
-		return item, postrider.ErrNotFound
-	}
-	return p.Items[0], nil
-}
-
-// reach returns the account that a request is about: the one it names in the
-// field, by id or uid, or else the one that the key is bound to. Zero means
-// every account. What the key may not see is not there. A deleted account is
-// there, by its id, since its history is.
-func (s *server) reach(ctx context.Context, field, name string) (postrider.AccountID, error) {
-	account, err := s.reachNamed(ctx, field, name)
-	return account.id, err
-}
-
-// reachLive is reach for what a deleted account can have no more.
-func (s *server) reachLive(ctx context.Context, field, name string) (postrider.AccountID, error) {
-	account, err := s.reachNamed(ctx, field, name)
-	if err == nil && account.deleted {
-		return postrider.AccountID{}, missing(field, "names no account")
-	}
-	return account.id, err
-}
-
-func (s *server) reachNamed(ctx context.Context, field, name string) (accountName, error) {
-	c := callOf(ctx)
-	bound := c.key.Account
-	if name == "" {
-		c.account = bound
-		return accountName{id: bound}, nil
-	}
-	account, err := s.accountNamed(ctx, name)
-	c.account = account.id
-	if err == nil && !bound.IsZero() && account.id != bound {
-		err = postrider.ErrNotFound
-	}
-	if errors.Is(err, postrider.ErrNotFound) {
-		return accountName{}, missing(field, "names no account")
-	}
-	return account, err
-}
-
-// reachOne is reachLive for a request that must be about one account.
-func (s *server) reachOne(ctx context.Context, field, name string) (postrider.AccountID, error) {
-	id, err := s.reachLive(ctx, field, name)
-	if err == nil && id.IsZero() {
-		return id, invalid(field, "is required")
-	}
-	return id, err
-}
-
-// accountNames remembers for some seconds whose name a name is, so that a
-// publish does not read the account each time.
-type accountNames struct {
-	mu    sync.Mutex
-	epoch int // counts forget, so that what was read before it is not kept after it
-	known map[string]accountName
-}
-
-type accountName struct {
-	id      postrider.AccountID
-	deleted bool
-	readAt  time.Time
-	epoch   int
-}
-
-func (s *server) accountNamed(ctx context.Context, name string) (accountName, error) {
-	now := time.Now()
-	known, ok := s.names.find(name, now)
-	if ok {
-		return known, nil
-	}
-	account, err := s.findAccount(ctx, name)
-	if err != nil {
-		return accountName{}, err
-	}
-	found := accountName{account.ID, !account.DeletedAt.IsZero(), now, known.epoch}
-	s.names.note(name, found)
-	return found, nil
-}
-
-// find returns what is believed of a name; false: nothing, in this epoch.
-func (n *accountNames) find(name string, now time.Time) (accountName, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if known, ok := n.known[name]; ok && now.Sub(known.readAt) < keyFresh {
-		return known, true
-	}
-	return accountName{epoch: n.epoch}, false
-}
-
-func (n *accountNames) note(name string, known accountName) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if known.epoch != n.epoch {
-		return
-	}
-	makeRoom(n.known)
-	n.known[name] = known
-}
-
-func (n *accountNames) forget() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.epoch++
-	clear(n.known)
+	return first(s.Store.Accounts(ctx, query))
 }

@@ -157,7 +157,7 @@ func (o Options) withDefaults() Options {
 
 // Handler answers the requests to every route under /v1/webhooks.
 type Handler struct {
-	*boundary
+	*requestLogger
 
 	bodies *bodies
 }
@@ -170,31 +170,31 @@ func (h *Handler) EndBodies() { h.bodies.end() }
 // New returns the handler of every route under /v1/webhooks.
 func New(deps Deps, opts Options) *Handler {
 	s := &server{
-		Deps:  deps,
-		opts:  opts.withDefaults(),
-		names: accountNames{known: map[string]accountName{}},
-		pokes: newPokes(),
+		Deps:        deps,
+		opts:        opts.withDefaults(),
+		names:       accountNames{known: map[string]accountName{}},
+		manualSends: newManualSendLimiter(),
 	}
 	s.bodies = newBodies(s.opts.BodyBudget, s.opts.MaxBatch)
 	s.decoding = make(chan struct{}, runtime.GOMAXPROCS(0))
 	s.keys = newKeyring(deps.Store, s.opts)
-	return &Handler{boundary: &boundary{next: s.router(), log: s.opts.Log}, bodies: s.bodies}
+	return &Handler{requestLogger: &requestLogger{next: s.router(), log: s.opts.Log}, bodies: s.bodies}
 }
 
 // Starting returns the handler of a server whose store is not open yet: every
 // request is answered 503 with Retry-After.
 func Starting(log *slog.Logger) http.Handler {
-	return &boundary{log: log, next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.(*answer).refuse(errStarting) //nolint:errcheck // the boundary's
+	return &requestLogger{log: log, next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.(*responseWriter).refuse(errStarting) //nolint:errcheck // requestLogger passes one
 	})}
 }
 
 type server struct {
 	Deps
-	opts     Options
-	keys     *keyring
-	names    accountNames
-	pokes    *pokes
-	bodies   *bodies
-	decoding chan struct{} // as many as decode large bodies at a time
+	opts        Options
+	keys        *keyring
+	names       accountNames
+	manualSends *manualSendLimiter
+	bodies      *bodies
+	decoding    chan struct{} // as many as decode large bodies at a time
 }

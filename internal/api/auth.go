@@ -114,7 +114,7 @@ func (k *keyring) find(ctx context.Context, hash [32]byte, now time.Time) (*post
 	if key == nil {
 		ctx, cancel := context.WithTimeoutCause(ctx, k.answerTime, errNoAnswer)
 		defer cancel()
-		found, err := only(k.store.Keys(ctx, store.KeyQuery{Hash: hash}))
+		found, err := first(k.store.Keys(ctx, store.KeyQuery{Hash: hash}))
 		if err != nil && !errors.Is(err, postrider.ErrNotFound) {
 			return nil, err
 		}

@@ -93,7 +93,7 @@ type intake struct {
 }
 
 // readBody reads the body within its bounds of size and time.
-func (s *server) readBody(a *answer, b body) error {
+func (s *server) readBody(a *responseWriter, b body) error {
 	r := a.request
 	limit := cmp.Or(b.route.limit, manageBody)
 	if r.ContentLength > limit {
@@ -114,14 +114,14 @@ func (s *server) readBody(a *answer, b body) error {
 		limit = r.ContentLength // there cannot be more than was announced
 	}
 	in := &a.intake
-	in.writer, in.key = a.ResponseWriter, a.call.key.ID
+	in.writer, in.key = a.ResponseWriter, a.info.key.ID
 	if err := s.bodies.begin(in); err != nil {
 		return err
 	}
-	in.deadline = a.call.start.Add(bodySlack)
+	in.deadline = a.info.start.Add(bodySlack)
 	err := s.bodies.fill(in, b.buf, from, limit)
 	s.bodies.finish(in)
-	a.call.reading = time.Since(a.call.start)
+	a.info.reading = time.Since(a.info.start)
 	if err == nil {
 		in.over = true
 		return nil
@@ -149,7 +149,7 @@ func isTimeout(err error) bool {
 }
 
 func tooLarge(limit int64) error {
-	return &refusal{kind: errTooLarge, detail: fmt.Sprintf("the body may have at most %d bytes", limit)}
+	return &apiError{class: errTooLarge, detail: fmt.Sprintf("the body may have at most %d bytes", limit)}
 }
 
 // expire sets when reading ends. A writer without deadlines is that of a test.

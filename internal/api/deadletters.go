@@ -73,7 +73,7 @@ func (s *server) listDeadLetters(ctx context.Context, in *struct {
 }
 
 func (s *server) getDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.DeadLetter], error) {
-	id, err := named[postrider.DeliveryID](in.Delivery)
+	id, err := parseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +86,8 @@ func (s *server) getDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[ap
 
 // findDeadLetter returns a dead letter that the key may see, resolved or not.
 func (s *server) findDeadLetter(ctx context.Context, id postrider.DeliveryID) (postrider.DeadLetter, error) {
-	query := store.DeadLetterQuery{Account: callOf(ctx).key.Account, Delivery: id, Resolved: true}
-	return only(s.Store.DeadLetters(ctx, query))
+	query := store.DeadLetterQuery{Account: infoOf(ctx).key.Account, Delivery: id, Resolved: true}
+	return first(s.Store.DeadLetters(ctx, query))
 }
 
 func (s *server) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
@@ -106,14 +106,14 @@ func (s *server) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*repl
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}
-	id, err := named[postrider.DeliveryID](in.Delivery)
+	id, err := parseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkText("reason", body.Reason, maxDescription); err != nil {
 		return nil, err
 	}
-	caller := callOf(ctx).key
+	caller := infoOf(ctx).key
 	letter, err := s.Store.Discard(ctx, store.Discard{
 		Account: caller.Account, Delivery: id, By: caller.Name, Note: body.Reason,
 	})

@@ -143,7 +143,7 @@ func (s *server) listDeliveries(ctx context.Context, in *struct {
 // scope reads the two filters that name things, which must be there and be the
 // caller's to see.
 func (s *server) scope(ctx context.Context, account, endpoint string) (postrider.AccountID, postrider.EndpointID, error) {
-	accountID, err := s.reach(ctx, "account", account)
+	accountID, err := s.resolveAccount(ctx, "account", account)
 	if err != nil || endpoint == "" {
 		return accountID, postrider.EndpointID{}, err
 	}
@@ -189,11 +189,11 @@ func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*reply[apit
 }
 
 func (s *server) findDelivery(ctx context.Context, text string) (postrider.Delivery, error) {
-	id, err := named[postrider.DeliveryID](text)
+	id, err := parseID[postrider.DeliveryID](text)
 	if err != nil {
 		return postrider.Delivery{}, err
 	}
-	return only(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: callOf(ctx).key.Account, ID: id}))
+	return first(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: infoOf(ctx).key.Account, ID: id}))
 }
 
 func (s *server) listAttempts(ctx context.Context, in *struct {
@@ -225,7 +225,7 @@ func (s *server) replayEndpointDelivery(ctx context.Context, in *struct {
 	DeliveryPath
 },
 ) (*reply[apitypes.Delivery], error) {
-	endpoint, err := named[postrider.EndpointID](in.Endpoint)
+	endpoint, err := parseID[postrider.EndpointID](in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -250,13 +250,13 @@ func (s *server) answerReplay(ctx context.Context, d postrider.Delivery) (*reply
 // replay queues a delivery again, for as long as its endpoint wants deliveries
 // to wait.
 func (s *server) replay(ctx context.Context, d postrider.Delivery) (postrider.Delivery, error) {
-	e, err := only(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
+	e, err := first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
 	if err != nil {
 		return postrider.Delivery{}, err
 	}
 	replay, err := s.Store.Replay(ctx, store.Replay{
 		Account: d.Account, Delivery: d.ID, ID: store.NewID[postrider.DeliveryID](s.IDs),
-		Expiry: e.Policy.Expiry, By: callOf(ctx).key.Name,
+		Expiry: e.Policy.Expiry, By: infoOf(ctx).key.Name,
 	})
 	if err != nil {
 		return postrider.Delivery{}, s.whyNoReplay(ctx, d, err)
@@ -271,11 +271,11 @@ func (s *server) whyNoReplay(ctx context.Context, d postrider.Delivery, err erro
 	if !errors.Is(err, postrider.ErrConflict) || errors.As(err, new(*store.ReplayPendingError)) {
 		return err
 	}
-	now, findErr := only(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: d.Account, ID: d.ID}))
+	now, findErr := first(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: d.Account, ID: d.ID}))
 	if findErr == nil && now.Status == postrider.Pending {
 		return conflict("the delivery is pending")
 	}
-	e, findErr := only(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
+	e, findErr := first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
 	if findErr == nil && e.Status == postrider.EndpointDeleted {
 		return conflict("the endpoint is deleted")
 	}
@@ -283,11 +283,11 @@ func (s *server) whyNoReplay(ctx context.Context, d postrider.Delivery, err erro
 }
 
 func (s *server) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
-	id, err := named[postrider.DeliveryID](in.Delivery)
+	id, err := parseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.Store.Unpark(ctx, store.Unpark{Account: callOf(ctx).key.Account, Delivery: id})
+	d, err := s.Store.Unpark(ctx, store.Unpark{Account: infoOf(ctx).key.Account, Delivery: id})
 	if errors.Is(err, postrider.ErrConflict) {
 		err = conflict("the delivery is not parked")
 	}
@@ -299,11 +299,11 @@ func (s *server) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[
 }
 
 func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
-	id, err := named[postrider.DeliveryID](in.Delivery)
+	id, err := parseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.Store.Cancel(ctx, store.Cancel{Account: callOf(ctx).key.Account, Delivery: id})
+	d, err := s.Store.Cancel(ctx, store.Cancel{Account: infoOf(ctx).key.Account, Delivery: id})
 	if errors.Is(err, postrider.ErrConflict) {
 		if d, findErr := s.findDelivery(ctx, in.Delivery); findErr == nil {
 			err = conflict("the delivery is " + string(d.Status))

@@ -68,9 +68,9 @@ func description(registry huma.Registry) *huma.OpenAPI {
 	}
 }
 
-// exactKinds are the kinds of problems that have a more exact code than that of the
-// error behind them.
-var exactKinds = []kind{
+// exactClasses are the problems whose code is more exact than that of the class of
+// their error.
+var exactClasses = []errorClass{
 	{nil, 409, "idempotency_conflict", "the idempotency key was used for other content"},
 	{nil, 409, "replay_pending", "a replay of this dead letter is under way"},
 	{nil, 409, "unverified", "the endpoint's receiver has not agreed to events at this URL"},
@@ -87,24 +87,24 @@ func (rt *router) problems(r route) map[string]*huma.Response {
 	if r.body != nil {
 		codes = append(codes, "timeout", "too_large", "unsupported_media_type", "overloaded")
 	}
-	byStatus := map[int][]kind{}
-	for _, k := range slices.Concat(kinds, exactKinds, []kind{internalKind}) {
-		if same := byStatus[k.status]; slices.Contains(codes, k.code) && !slices.ContainsFunc(same, func(o kind) bool { return o.code == k.code }) {
+	byStatus := map[int][]errorClass{}
+	for _, k := range slices.Concat(errorClasses, exactClasses, []errorClass{internalClass}) {
+		if same := byStatus[k.status]; slices.Contains(codes, k.code) && !slices.ContainsFunc(same, func(o errorClass) bool { return o.code == k.code }) {
 			byStatus[k.status] = append(same, k)
 		}
 	}
 	responses := map[string]*huma.Response{}
-	for status, kinds := range byStatus {
-		responses[strconv.Itoa(status)] = rt.problem(kinds)
+	for status, errorClasses := range byStatus {
+		responses[strconv.Itoa(status)] = rt.problem(errorClasses)
 	}
 	return responses
 }
 
-// problem returns a reference to the component for problems of these kinds,
+// problem returns a reference to the component for problems of these errorClasses,
 // which have the same status.
-func (rt *router) problem(kinds []kind) *huma.Response {
+func (rt *router) problem(errorClasses []errorClass) *huma.Response {
 	var names, codes, texts []string
-	for _, k := range kinds {
+	for _, k := range errorClasses {
 		names = append(names, camelCase(k.code))
 		codes = append(codes, k.code)
 		texts = append(texts, fmt.Sprintf("`%s`: %s.", k.code, k.detail))
@@ -112,7 +112,7 @@ func (rt *router) problem(kinds []kind) *huma.Response {
 	name := strings.Join(names, "Or")
 	rt.api.OpenAPI().Components.Responses[name] = &huma.Response{
 		Description: strings.Join(texts, "\n\n"),
-		Headers:     headers(kinds[0].status),
+		Headers:     headers(errorClasses[0].status),
 		Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: rt.schema(reflect.TypeFor[apitypes.Problem]())}},
 		Extensions:  map[string]any{"x-codes": codes},
 	}
@@ -157,7 +157,7 @@ func document(openAPI *huma.OpenAPI) []byte {
 		}
 	}
 	code := openAPI.Components.Schemas.Map()["Problem"].Properties["code"]
-	for _, k := range slices.Concat(kinds, exactKinds, []kind{internalKind}) {
+	for _, k := range slices.Concat(errorClasses, exactClasses, []errorClass{internalClass}) {
 		if !slices.Contains(code.Enum, any(k.code)) {
 			code.Enum = append(code.Enum, k.code)
 		}

@@ -113,7 +113,7 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.E
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
-	account, err := s.reachOne(ctx, "account", body.Account)
+	account, err := s.requireAccount(ctx, "account", body.Account)
 	if err != nil && !errors.Is(err, postrider.ErrInvalid) {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.E
 	if err := e.Policy.CheckSecrets(secrets); err != nil {
 		return nil, err
 	}
-	s.unverify(&e)
+	s.resetVerification(&e)
 	e, err = s.putEndpoint(ctx, store.PutEndpoint{Endpoint: e, Secrets: secrets})
 	if err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func (s *server) listEndpoints(ctx context.Context, in *struct {
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.Endpoint]], error) {
-	account, err := s.reach(ctx, "account", in.Account)
+	account, err := s.resolveAccount(ctx, "account", in.Account)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +276,7 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 			}
 		}
 		if e.URL != was.URL {
-			s.unverify(e)
+			s.resetVerification(e)
 		}
 		return nil
 	})
@@ -329,7 +329,7 @@ func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPat
 			if !slices.Contains(c.from, e.Status) {
 				return conflict("the endpoint is " + string(e.Status))
 			}
-			if err := s.mayGo(*e, c.to); err != nil {
+			if err := s.requireVerified(*e, c.to); err != nil {
 				return err
 			}
 			e.Status, e.StatusReason = c.to, body.Reason
@@ -353,7 +353,7 @@ func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[api
 	if e.Status != postrider.EndpointEnabled {
 		return nil, conflict("the endpoint is " + string(e.Status)) // the event would be skipped, or wait
 	}
-	if err := s.pokes.take(e.ID); err != nil {
+	if err := s.manualSends.allow(e.ID); err != nil {
 		return nil, err
 	}
 	data, err := json.Marshal(map[string]string{"endpoint": e.ID.String()})
@@ -369,14 +369,14 @@ func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[api
 
 // findEndpoint returns the endpoint if the key may see it; a deleted one too.
 func (s *server) findEndpoint(ctx context.Context, text string) (postrider.Endpoint, error) {
-	return s.endpointOf(ctx, callOf(ctx).key.Account, text)
+	return s.endpointOf(ctx, infoOf(ctx).key.Account, text)
 }
 
 // endpointOf returns the endpoint that has the name as its id or, where the
 // account is known, as its uid.
 func (s *server) endpointOf(ctx context.Context, account postrider.AccountID, name string) (postrider.Endpoint, error) {
 	query := store.EndpointQuery{Account: account}
-	id, err := named[postrider.EndpointID](name)
+	id, err := parseID[postrider.EndpointID](name)
 	switch {
 	case err == nil:
 		query.ID = id
@@ -385,7 +385,7 @@ func (s *server) endpointOf(ctx context.Context, account postrider.AccountID, na
 	default:
 		query.UID = name
 	}
-	return only(s.Store.Endpoints(ctx, query))
+	return first(s.Store.Endpoints(ctx, query))
 }
 
 // findLive returns an endpoint that is not deleted.

@@ -74,7 +74,7 @@ func (s *server) listEvents(ctx context.Context, in *struct {
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.Event]], error) {
-	account, err := s.reach(ctx, "account", in.Account)
+	account, err := s.resolveAccount(ctx, "account", in.Account)
 	if err != nil {
 		return nil, err
 	}
@@ -99,11 +99,11 @@ func (s *server) getEvent(ctx context.Context, in *EventPath) (*reply[apitypes.E
 }
 
 func (s *server) findEvent(ctx context.Context, text string) (postrider.Event, error) {
-	id, err := named[postrider.EventID](text)
+	id, err := parseID[postrider.EventID](text)
 	if err != nil {
 		return postrider.Event{}, err
 	}
-	return only(s.Store.Events(ctx, store.EventQuery{Account: callOf(ctx).key.Account, ID: id}))
+	return first(s.Store.Events(ctx, store.EventQuery{Account: infoOf(ctx).key.Account, ID: id}))
 }
 
 func (s *server) listEventDeliveries(ctx context.Context, in *struct {

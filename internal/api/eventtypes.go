@@ -123,5 +123,5 @@ func (s *server) findEventType(ctx context.Context, name string) (postrider.Even
 	if postrider.CheckType("name", name) != nil {
 		return postrider.EventType{}, postrider.ErrNotFound
 	}
-	return only(s.Store.EventTypes(ctx, store.EventTypeQuery{Name: name}))
+	return first(s.Store.EventTypes(ctx, store.EventTypeQuery{Name: name}))
 }

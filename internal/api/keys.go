@@ -65,7 +65,7 @@ func (s *server) createKey(ctx context.Context, _ *none) (*reply[apitypes.Key], 
 	if err := checkKeyCreate(body, now); err != nil {
 		return nil, err
 	}
-	if key.Account, err = s.reachLive(ctx, "account", body.Account); err != nil {
+	if key.Account, err = s.resolveLiveAccount(ctx, "account", body.Account); err != nil {
 		return nil, err
 	}
 	if err := s.Store.PutKey(ctx, key); err != nil {
@@ -109,11 +109,11 @@ func (s *server) listKeys(ctx context.Context, in *Paging) (*reply[apitypes.Page
 }
 
 func (s *server) getKey(ctx context.Context, in *keyPath) (*reply[apitypes.Key], error) {
-	id, err := named[postrider.KeyID](in.Key)
+	id, err := parseID[postrider.KeyID](in.Key)
 	if err != nil {
 		return nil, err
 	}
-	key, err := only(s.Store.Keys(ctx, store.KeyQuery{ID: id}))
+	key, err := first(s.Store.Keys(ctx, store.KeyQuery{ID: id}))
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (s *server) getKey(ctx context.Context, in *keyPath) (*reply[apitypes.Key],
 }
 
 func (s *server) revokeKey(ctx context.Context, in *keyPath) (*none, error) {
-	id, err := named[postrider.KeyID](in.Key)
+	id, err := parseID[postrider.KeyID](in.Key)
 	if err != nil {
 		return nil, err
 	}

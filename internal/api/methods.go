@@ -64,14 +64,14 @@ func covers(pattern, path string) bool {
 // method.
 func (m *methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mux.ServeHTTP(w, r)
-	if a, ok := w.(*answer); ok && a.unrouted && a.status == http.StatusMethodNotAllowed {
+	if a, ok := w.(*responseWriter); ok && a.unrouted && a.status == http.StatusMethodNotAllowed {
 		m.allow(w, r)
 	}
 }
 
 func (m *methods) refuse(w http.ResponseWriter, r *http.Request) {
 	m.allow(w, r)
-	w.(*answer).refuse(errNoMethod) //nolint:errcheck // the boundary's
+	w.(*responseWriter).refuse(errNoMethod) //nolint:errcheck // requestLogger passes one
 }
 
 func (m *methods) allow(w http.ResponseWriter, r *http.Request) {

@@ -22,7 +22,7 @@ import (
 // maxFaults bounds an answer; a batch may have thousands.
 const maxFaults = 100
 
-// The refusals that only HTTP knows.
+// The errors that only HTTP has.
 var (
 	errUnauthorized = errors.New("no key, or one that is not in force")
 	errForbidden    = errors.New("the key may not do this")
@@ -41,17 +41,17 @@ var (
 	errTooOften     = errors.New("the endpoint was tested or verified too often")
 )
 
-// kind is how errors of one kind are answered.
-type kind struct {
+// errorClass is the response to the errors of one class.
+type errorClass struct {
 	err    error
 	status int
 	code   string
 	detail string // safe for anyone; what the error says itself is not
 }
 
-// kinds is the only place where an error becomes an HTTP status. The first
+// errorClasses is the only place where an error becomes an HTTP status. The first
 // that matches counts.
-var kinds = []kind{
+var errorClasses = []errorClass{
 	{errUnauthorized, 401, "unauthorized", "a valid API key is required: Authorization: Bearer <key>"},
 	{errForbidden, 403, "forbidden", "the key lacks the required scope"},
 	{errNoMethod, 405, "method_not_allowed", "the route has no such method; see Allow"},
@@ -76,23 +76,23 @@ var kinds = []kind{
 	{context.Canceled, 503, "unavailable", "the request was given up"},
 }
 
-var internalKind = kind{nil, 500, "internal", "the server failed; its log has the cause under this request_id"}
+var internalClass = errorClass{nil, 500, "internal", "the server failed; its log has the cause under this request_id"}
 
-// refusal is an error of a kind, with words for the client.
-type refusal struct {
-	kind   error
-	detail string // empty: the kind's
-	code   string // empty: the kind's
+// apiError is an error of a class, with a text for the client.
+type apiError struct {
+	class  error
+	detail string // empty: that of the class
+	code   string // empty: that of the class
 	after  time.Duration
 }
 
-func (r *refusal) Error() string { return cmp.Or(r.detail, r.kind.Error()) }
-func (r *refusal) Unwrap() error { return r.kind }
+func (r *apiError) Error() string { return cmp.Or(r.detail, r.class.Error()) }
+func (r *apiError) Unwrap() error { return r.class }
 
-func conflict(detail string) error { return &refusal{kind: postrider.ErrConflict, detail: detail} }
+func conflict(detail string) error { return &apiError{class: postrider.ErrConflict, detail: detail} }
 
-var errKeyTaken = &refusal{
-	kind: postrider.ErrConflict, code: "idempotency_conflict", detail: "the idempotency key was used for other content",
+var errKeyTaken = &apiError{
+	class: postrider.ErrConflict, code: "idempotency_conflict", detail: "the idempotency key was used for other content",
 }
 
 // missing says that what a field of the request names is not there. Its fault
@@ -143,8 +143,8 @@ func (p *problem) ContentType(string) string { return "application/problem+json"
 // problemOf turns an error into what the client may know of it, and leaves the
 // rest with the call for the log.
 func problemOf(ctx context.Context, err error) *problem {
-	k := kindOf(err)
-	c := callOf(ctx)
+	k := classOf(err)
+	c := infoOf(ctx)
 	p := &problem{Problem: apitypes.Problem{
 		Type: "about:blank", Title: http.StatusText(k.status), Status: k.status,
 		Detail: k.detail, Code: k.code, RequestID: c.id,
@@ -156,7 +156,7 @@ func problemOf(ctx context.Context, err error) *problem {
 	for _, f := range faults[:min(len(faults), maxFaults)] {
 		p.Errors = append(p.Errors, apitypes.Fault{Field: f.Field, Reason: f.Reason})
 	}
-	p.particulars(err)
+	p.fillDetails(err)
 	switch { // the headers of RFC 9110, 15.5.16 and 15.5.9
 	case errors.Is(err, errMediaType):
 		p.accept = http.Header{"Accept": {"application/json"}}
@@ -171,18 +171,18 @@ func problemOf(ctx context.Context, err error) *problem {
 	return p
 }
 
-func kindOf(err error) kind {
-	for _, k := range kinds {
+func classOf(err error) errorClass {
+	for _, k := range errorClasses {
 		if errors.Is(err, k.err) {
 			return k
 		}
 	}
-	return internalKind
+	return internalClass
 }
 
-// particulars adds what errors of special types know.
-func (p *problem) particulars(err error) {
-	if r, ok := errors.AsType[*refusal](err); ok {
+// fillDetails adds what errors of special types know.
+func (p *problem) fillDetails(err error) {
+	if r, ok := errors.AsType[*apiError](err); ok {
 		p.Code, p.Detail, p.retryAfter = cmp.Or(r.code, p.Code), cmp.Or(r.detail, p.Detail), max(r.after, p.retryAfter)
 	}
 	if taken, ok := errors.AsType[*postrider.KeyTakenError](err); ok {
@@ -199,7 +199,7 @@ func (p *problem) particulars(err error) {
 
 // writeProblem answers with a problem where huma does not. What the mux said by
 // itself was held back.
-func writeProblem(a *answer, p *problem) {
+func writeProblem(a *responseWriter, p *problem) {
 	header := a.Header()
 	maps.Copy(header, p.GetHeaders())
 	text, _ := json.Marshal(p) // of texts and numbers alone

@@ -50,7 +50,7 @@ func (rt *router) publishing() {
 		Name: hopsHeader, In: "header", Description: "The header Webhook-Hops of the webhook that caused this publish, unchanged. From 8 on, the publish is refused with loop_detected.",
 		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,9}$"},
 	}
-	plainly[apitypes.Receipt](rt, route{
+	handleRaw[apitypes.Receipt](rt, route{
 		name: "publish-event", path: "POST /events",
 		about: "Publish an event",
 		tells: "A 2xx means that the event is stored durably.",
@@ -58,7 +58,7 @@ func (rt *router) publishing() {
 		scope: postrider.ScopeEventsWrite, status: http.StatusAccepted,
 		body: apitypes.EventCreate{}, limit: int64(rt.opts.MaxData + envelopeRoom), again: true, headers: []*huma.Param{key, hops},
 	}, rt.publish)
-	plainly[apitypes.List[apitypes.BatchReceipt]](rt, route{
+	handleRaw[apitypes.List[apitypes.BatchReceipt]](rt, route{
 		name: "publish-events", path: "POST /events/batch",
 		about: "Publish up to 1,000 events, all or none",
 		tells: "The idempotency keys are in the events; the header Idempotency-Key is refused.",
@@ -74,7 +74,7 @@ func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	if err := s.unpack(buf, &body); err != nil {
 		return 0, err
 	}
-	header := callOf(ctx).header
+	header := infoOf(ctx).header
 	keyErr := applyKeyHeader(&body, header)
 	hops, hopsErr := readHops(header)
 	e, err := s.event(ctx, &body)
@@ -155,10 +155,10 @@ func readHops(header http.Header) (int, error) {
 }
 
 func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, error) {
-	if len(callOf(ctx).header[keyHeader]) > 0 {
+	if len(infoOf(ctx).header[keyHeader]) > 0 {
 		return 0, invalid(keyHeader, "must not be there: each event of a batch has its own idempotency_key")
 	}
-	hops, err := readHops(callOf(ctx).header)
+	hops, err := readHops(infoOf(ctx).header)
 	if err != nil {
 		return 0, err
 	}
@@ -245,7 +245,7 @@ func (s *server) event(ctx context.Context, b *apitypes.EventCreate) (postrider.
 // does not exist is a fault of the field: the route of a publish names nothing,
 // so that a 404 would say that the route is missing.
 func (s *server) publisherAccount(ctx context.Context, name string) (postrider.AccountID, error) {
-	id, err := s.reachOne(ctx, "account", name)
+	id, err := s.requireAccount(ctx, "account", name)
 	if errors.Is(err, postrider.ErrNotFound) {
 		return id, invalid("account", "names no account")
 	}

@@ -112,7 +112,7 @@ type route struct {
 // never words one.
 func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O, error)) {
 	op := rt.operation(r)
-	op.Middlewares = huma.Middlewares{rt.admit(r)}
+	op.Middlewares = huma.Middlewares{rt.middleware(r)}
 	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handler(ctx, in)
 		if err != nil {
@@ -125,27 +125,27 @@ func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O
 	}
 }
 
-// plainly registers a handler that huma only describes, with the answer A,
+// handleRaw registers a handler that huma only describes, with the answer A,
 // because it is called more often than all others together. It finds the body
 // in buf, leaves its answer there, and returns the answer's status.
-func plainly[A any](rt *router, r route, handler func(ctx context.Context, buf *bytes.Buffer) (int, error)) {
+func handleRaw[A any](rt *router, r route, handler func(ctx context.Context, buf *bytes.Buffer) (int, error)) {
 	op := rt.operation(r)
 	huma.Register(rt.described, op, func(context.Context, *none) (*reply[A], error) { return nil, nil })
 	rt.describeBody(op, r)
 	rt.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, req *http.Request) {
-		a := w.(*answer) //nolint:errcheck // the boundary's
+		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
 		buf := bufferOf(smallBuffer)
 		defer recycle(buf)
 		defer rt.bodies.release(&a.intake)
 		var status int
-		err := rt.letIn(a, body{r, buf})
+		err := rt.authorizeAndRead(a, body{r, buf})
 		if err == nil {
 			err = noQuery(req.URL)
 		}
 		if err == nil {
 			ctx, cancel := rt.inTime(req.Context(), a, r)
 			defer cancel()
-			status, err = handler(a.call.in(ctx), buf)
+			status, err = handler(a.info.in(ctx), buf)
 		}
 		if err != nil {
 			a.refuse(err)
@@ -204,35 +204,35 @@ func (rt *router) schema(t reflect.Type) *huma.Schema {
 	return rt.api.OpenAPI().Components.Schemas.Schema(t, true, "")
 }
 
-// admit lets a request through to a handler that huma calls.
-func (s *server) admit(r route) func(huma.Context, func(huma.Context)) {
+// middleware authorizes a request for a handler that huma calls, and reads its body.
+func (s *server) middleware(r route) func(huma.Context, func(huma.Context)) {
 	return func(hctx huma.Context, next func(huma.Context)) {
 		_, w := humago.Unwrap(hctx)
-		a := w.(*answer) //nolint:errcheck // the boundary's
+		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
 		b := body{route: r}
 		if r.body != nil {
 			b.buf = bufferOf(smallBuffer)
 			defer recycle(b.buf)
 			defer s.bodies.release(&a.intake)
 		}
-		if err := s.letIn(a, b); err != nil {
+		if err := s.authorizeAndRead(a, b); err != nil {
 			a.refuse(err)
 			return
 		}
 		if b.buf != nil {
-			a.call.body = b.buf.Bytes()
+			a.info.body = b.buf.Bytes()
 		}
 		ctx, cancel := s.inTime(hctx.Context(), a, r)
 		defer cancel()
-		next(huma.WithContext(hctx, a.call.in(ctx)))
+		next(huma.WithContext(hctx, a.info.in(ctx)))
 	}
 }
 
 // inTime returns ctx with the time that is left for the answer. The time that
 // the body took to arrive does not count.
-func (s *server) inTime(ctx context.Context, a *answer, r route) (context.Context, context.CancelFunc) {
-	until := a.call.start.Add(a.call.reading + s.answerTime(r))
-	if until.After(a.call.start.Add(RequestTime)) {
+func (s *server) inTime(ctx context.Context, a *responseWriter, r route) (context.Context, context.CancelFunc) {
+	until := a.info.start.Add(a.info.reading + s.answerTime(r))
+	if until.After(a.info.start.Add(RequestTime)) {
 		// When the connection's deadline passes, net/http cancels the handler.
 		_ = http.NewResponseController(a.ResponseWriter).SetReadDeadline(time.Time{})
 	}
@@ -248,8 +248,8 @@ func (s *server) answerTime(r route) time.Duration {
 	return within
 }
 
-// letIn checks a request: first its headers, then its body, which it reads.
-func (s *server) letIn(a *answer, b body) error {
+// authorizeAndRead checks a request: first its headers, then its body, which it reads.
+func (s *server) authorizeAndRead(a *responseWriter, b body) error {
 	if err := s.authorize(a, b.route.scope); err != nil {
 		return err
 	}
@@ -261,17 +261,17 @@ func (s *server) letIn(a *answer, b body) error {
 
 // authorize finds the caller and whether it may. What an admin reaches belongs
 // to no account, so that a key bound to one may not.
-func (s *server) authorize(a *answer, scope postrider.Scope) error {
+func (s *server) authorize(a *responseWriter, scope postrider.Scope) error {
 	key, err := s.keys.check(a.request.Context(), a.request.Header)
 	if err != nil {
 		return err
 	}
-	a.call.key = key
+	a.info.key = key
 	if scope == postrider.ScopeAdmin && !key.Account.IsZero() {
-		return &refusal{kind: errForbidden, detail: "a key that is bound to an account may not do this"}
+		return &apiError{class: errForbidden, detail: "a key that is bound to an account may not do this"}
 	}
 	if !key.Allows(scope) {
-		return &refusal{kind: errForbidden, detail: "the key lacks the scope " + string(scope)}
+		return &apiError{class: errForbidden, detail: "the key lacks the scope " + string(scope)}
 	}
 	return nil
 }
@@ -336,11 +336,11 @@ func writeJSON(w http.ResponseWriter, status int, text []byte) {
 // decode reads the body of the call into v. An empty body that may be left out
 // leaves v as it is.
 func decode(ctx context.Context, v any) error {
-	return jsonx.Decode(callOf(ctx).body, v)
+	return jsonx.Decode(infoOf(ctx).body, v)
 }
 
 func decodeIfAny(ctx context.Context, v any) error {
-	if len(callOf(ctx).body) == 0 {
+	if len(infoOf(ctx).body) == 0 {
 		return nil
 	}
 	return decode(ctx, v)

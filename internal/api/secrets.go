@@ -180,7 +180,7 @@ func (s *server) revokeSecret(ctx context.Context, in *SecretPath) (*none, error
 	if err != nil {
 		return nil, err
 	}
-	secret, err := named[postrider.SecretID](in.Secret)
+	secret, err := parseID[postrider.SecretID](in.Secret)
 	if err != nil {
 		return nil, err
 	}

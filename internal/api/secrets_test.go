@@ -35,7 +35,7 @@ func privateKey(t *testing.T) (private, public string) {
 	return key.Text(), key.Public().Text()
 }
 
-// only returns the one secret of an answer that made an endpoint.
+// first returns the one secret of an answer that made an endpoint.
 func onlySecret(t *testing.T, made response) map[string]any {
 	t.Helper()
 	secrets, _ := made.body["secrets"].([]any)

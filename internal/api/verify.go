@@ -16,22 +16,22 @@ import (
 // that it wants events.
 const reasonUnverified = "unverified"
 
-// unverify makes an endpoint wait for its receiver's word, where the operator
-// wants it. It is for endpoints whose URL is new.
-func (s *server) unverify(e *postrider.Endpoint) {
+// resetVerification pauses an endpoint until its receiver agreed to events, if the
+// operator requires that. Call it when the URL is new.
+func (s *server) resetVerification(e *postrider.Endpoint) {
 	e.VerifiedAt = postrider.Endpoint{}.VerifiedAt
 	if s.opts.Verify != "" && e.Status == postrider.EndpointEnabled {
 		e.Status, e.StatusReason = postrider.EndpointPaused, reasonUnverified
 	}
 }
 
-// mayGo refuses to enable an endpoint that has yet to be verified.
-func (s *server) mayGo(e postrider.Endpoint, to postrider.EndpointStatus) error {
+// requireVerified refuses to enable an endpoint that has yet to be verified.
+func (s *server) requireVerified(e postrider.Endpoint, to postrider.EndpointStatus) error {
 	if s.opts.Verify == "" || to != postrider.EndpointEnabled || !e.VerifiedAt.IsZero() || e.Status == postrider.EndpointEnabled {
 		return nil
 	}
-	return &refusal{
-		kind: postrider.ErrConflict, code: "unverified",
+	return &apiError{
+		class: postrider.ErrConflict, code: "unverified",
 		detail: "its receiver has not agreed to events at this URL; see POST /endpoints/{endpoint}/verify",
 	}
 }
@@ -54,7 +54,7 @@ func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 	if err != nil {
 		return nil, err
 	}
-	if err := s.pokes.take(asked.ID); err != nil {
+	if err := s.manualSends.allow(asked.ID); err != nil {
 		return nil, err
 	}
 	secrets, err := s.Store.Secrets(ctx, asked.ID)
@@ -108,7 +108,7 @@ func unanswered(method string, err error) error {
 	if !errors.Is(err, postrider.ErrConflict) {
 		return err
 	}
-	return &refusal{
-		kind: err, code: "verification_failed", detail: fmt.Sprintf("%s; %v", wantedAnswers[method], err),
+	return &apiError{
+		class: err, code: "verification_failed", detail: fmt.Sprintf("%s; %v", wantedAnswers[method], err),
 	}
 }

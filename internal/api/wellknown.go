@@ -16,7 +16,7 @@ import (
 const wellKnownKeys = "/.well-known/webhook-keys"
 
 func (s *server) servePublicKeys(w http.ResponseWriter, r *http.Request) {
-	a := w.(*answer) //nolint:errcheck // the boundary's
+	a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
 	ctx, cancel := context.WithTimeoutCause(r.Context(), listTime, errNoAnswer)
 	defer cancel()
 	view, err := s.publicKeys(ctx, r)

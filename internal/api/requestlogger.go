@@ -16,15 +16,15 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// boundary is what every request passes: it gets an id, its panic is caught,
-// and it leaves one line in the log.
-type boundary struct {
+// requestLogger is the outermost middleware: it gives each request an id, catches
+// its panic, and logs one line for it.
+type requestLogger struct {
 	next http.Handler
 	log  *slog.Logger
 }
 
-// call is what is known of a request, for its handler and its log line.
-type call struct {
+// requestInfo is what is known of a request, for its handler and its log line.
+type requestInfo struct {
 	id      string
 	start   time.Time
 	key     *postrider.APIKey   // noKey until the caller is known
@@ -35,28 +35,28 @@ type call struct {
 	reading time.Duration       // that the body took to arrive
 }
 
-type callKey struct{}
+type infoKey struct{}
 
-// in returns ctx with the call, for callOf.
-func (c *call) in(ctx context.Context) context.Context {
-	return context.WithValue(ctx, callKey{}, c)
+// in returns ctx with the call, for infoOf.
+func (c *requestInfo) in(ctx context.Context) context.Context {
+	return context.WithValue(ctx, infoKey{}, c)
 }
 
-// callOf returns the call that ctx belongs to.
-func callOf(ctx context.Context) *call {
-	c, ok := ctx.Value(callKey{}).(*call)
+// infoOf returns the call that ctx belongs to.
+func infoOf(ctx context.Context) *requestInfo {
+	c, ok := ctx.Value(infoKey{}).(*requestInfo)
 	if !ok {
-		return &call{key: &noKey}
+		return &requestInfo{key: &noKey}
 	}
 	return c
 }
 
 // ServeHTTP answers a request.
-func (b *boundary) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a := &answer{ResponseWriter: w, request: r, call: call{
+func (b *requestLogger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a := &responseWriter{ResponseWriter: w, request: r, info: requestInfo{
 		id: requestID(), start: time.Now(), key: &noKey, header: r.Header,
 	}}
-	a.Header()["Request-Id"] = []string{a.call.id}
+	a.Header()["Request-Id"] = []string{a.info.id}
 	defer b.record(a) // of one that is cut short too
 	b.serve(a)
 }
@@ -68,7 +68,7 @@ func requestID() string {
 	return string(hex.AppendEncode(append(make([]byte, 0, 20), "req_"...), random[:]))
 }
 
-func (b *boundary) serve(a *answer) {
+func (b *requestLogger) serve(a *responseWriter) {
 	defer func() {
 		switch cause := recover(); cause {
 		case nil:
@@ -84,11 +84,11 @@ func (b *boundary) serve(a *answer) {
 	}
 }
 
-func (b *boundary) recovered(a *answer, cause any) {
+func (b *requestLogger) recovered(a *responseWriter, cause any) {
 	err := fmt.Errorf("panic: %v", cause)
-	b.log.ErrorContext(a.request.Context(), "handler panicked", "request", a.call.id, "error", err, "stack", string(debug.Stack()))
+	b.log.ErrorContext(a.request.Context(), "handler panicked", "request", a.info.id, "error", err, "stack", string(debug.Stack()))
 	if a.status != 0 { // part of an answer left; only closing the connection tells the client
-		a.call.err = err
+		a.info.err = err
 		panic(http.ErrAbortHandler)
 	}
 	a.refuse(err)
@@ -96,8 +96,8 @@ func (b *boundary) recovered(a *answer, cause any) {
 
 // record writes the request's line. It is an error only if the fault is ours,
 // which a client that left is not.
-func (b *boundary) record(a *answer) {
-	c, r := &a.call, a.request
+func (b *requestLogger) record(a *responseWriter) {
+	c, r := &a.info, a.request
 	level := slog.LevelInfo
 	if c.err != nil && !isClients(c.err) {
 		level = slog.LevelError
@@ -137,11 +137,11 @@ const (
 	answerSmall = 4 << 10
 )
 
-// answer notes the status of an answer, gives the client a time to receive it, and holds back what the mux says by
+// responseWriter notes the status of an answer, gives the client a time to receive it, and holds back what the mux says by
 // itself: plain text where no route matches, and redirects to cleaner paths.
-type answer struct {
+type responseWriter struct {
 	http.ResponseWriter
-	call     call
+	info     requestInfo
 	request  *http.Request
 	intake   intake
 	status   int
@@ -151,7 +151,7 @@ type answer struct {
 }
 
 // WriteHeader sends the status, unless it is the mux's own.
-func (a *answer) WriteHeader(status int) {
+func (a *responseWriter) WriteHeader(status int) {
 	first := a.status == 0
 	a.status = status
 	if first && (a.request.Pattern == "" || status/100 == 3) {
@@ -163,7 +163,7 @@ func (a *answer) WriteHeader(status int) {
 
 // head sends the status. Before it, net/http reads what is left of the body, for
 // at most restTime.
-func (a *answer) head(status int) {
+func (a *responseWriter) head(status int) {
 	if a.request.ContentLength != 0 && !a.intake.over && !a.intake.cut.Load() {
 		_ = http.NewResponseController(a.ResponseWriter).SetReadDeadline(time.Now().Add(restTime))
 	}
@@ -171,7 +171,7 @@ func (a *answer) head(status int) {
 }
 
 // Write sends bytes of the answer, unless they are the mux's own.
-func (a *answer) Write(p []byte) (int, error) {
+func (a *responseWriter) Write(p []byte) (int, error) {
 	if a.status == 0 {
 		a.WriteHeader(http.StatusOK)
 	}
@@ -184,7 +184,7 @@ func (a *answer) Write(p []byte) (int, error) {
 
 // sends moves the deadline on for n more bytes of the answer. A writer without
 // deadlines is that of a test.
-func (a *answer) sends(n int) {
+func (a *responseWriter) sends(n int) {
 	a.size += n
 	if a.size <= answerSmall {
 		return
@@ -199,8 +199,8 @@ func (a *answer) sends(n int) {
 // refuse answers with the problem that the error is. When the server ends while
 // the body arrives, it closes the connection at once: net/http would keep it for
 // half a second where much of the body is left, and hold up the server's end.
-func (a *answer) refuse(err error) {
-	writeProblem(a, problemOf(a.call.in(a.request.Context()), err))
+func (a *responseWriter) refuse(err error) {
+	writeProblem(a, problemOf(a.info.in(a.request.Context()), err))
 	if a.intake.cut.Load() {
 		_ = http.NewResponseController(a.ResponseWriter).Flush() // a writer that cannot is that of a test
 		panic(http.ErrAbortHandler)
@@ -208,4 +208,4 @@ func (a *answer) refuse(err error) {
 }
 
 // Unwrap lets deadlines be set on the connection.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+func (a *responseWriter) Unwrap() http.ResponseWriter { return a.ResponseWriter }

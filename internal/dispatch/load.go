@@ -29,6 +29,10 @@ func (d *Dispatcher) watchLoad(ctx context.Context) {
 	}
 }
 
+// The load is taken from how long goroutines wait for a processor and not from
+// how busy the processors are: a machine at 100 % that lets nobody wait is well
+// used, and one whose processors are shared with others can be full at 50 %.
+
 // schedLatencies is how long goroutines waited to run, as a histogram that the
 // runtime keeps.
 type schedLatencies struct {

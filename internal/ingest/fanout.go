@@ -13,6 +13,12 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
+// A fan-out job is an event that matched more endpoints than one commit should have
+// rows. The publish commits the event and the job; the job's deliveries are made
+// later, in chunks, in the order of the endpoints' ids. The cursor of a job is the last
+// endpoint that was served. It moves in the same transaction as the chunk, so a
+// job that another node continues makes no delivery twice and misses none.
+
 // fanOutLease is how long a job is ours after each of its chunks.
 const fanOutLease = 15 * time.Second
 

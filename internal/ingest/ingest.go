@@ -83,7 +83,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Ingest takes events in. Its methods may be called from any goroutine.
+// Ingest takes events in. Publishers wait in one queue; one goroutine commits
+// from its front, so that receipts come in the order of the calls. Bounds on the
+// events and bytes that wait, and on the dispatcher's lag, refuse a publish
+// before anything is stored. Its methods may be called from any goroutine.
 type Ingest struct {
 	inbox    store.Inbox
 	table    *routing.Table

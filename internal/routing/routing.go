@@ -66,7 +66,11 @@ type Change struct {
 	Due      bool // a caller of Notify says that deliveries may be due for it
 }
 
-// subscriptions are the endpoints of one account by what they subscribed to.
+// subscriptions are the endpoints of one account by what they subscribed to. An
+// event of type "order.item.added" wants four lists: exact "order.item.added", and the
+// prefixes "order.item.", "order." and "" (the pattern *). Each is ordered by id, so
+// they are merged without sorting.
+//
 // Each list is ordered by id and is never written to once it is here: a change
 // makes a new list, so that a match that was returned may be read without a lock.
 type subscriptions struct {
@@ -145,7 +149,11 @@ func (x *Table) Run(ctx context.Context) error {
 	}
 }
 
-// Refresh applies every change that was committed before it was called.
+// Refresh applies every change that was committed before it was called, in pages.
+// One call is at work at a time; another one waits, and then finds what came
+// meanwhile. The subscriber hears of each change after its page was applied. A
+// change that is reported twice is harmless: the subscriber looks the endpoint
+// up.
 func (x *Table) Refresh(ctx context.Context) error {
 	x.refresh.Lock()
 	defer x.refresh.Unlock()
@@ -260,8 +268,11 @@ func (x *Table) MatchNext(job *store.FanOut, n int) []*store.EndpointSnapshot {
 	return matched
 }
 
-// apply applies a page of changes. However many they are, each list of
-// subscribers is made once: an account may have 100,000 endpoints in one list.
+// apply applies a page of changes. First the new snapshot of each endpoint is put
+// in place, and noted in the edits of every list that it leaves or joins. Then
+// each of those lists is made anew, and the version moves on, all under one lock:
+// a match sees all of a page or nothing of it. However many they are, each list
+// of subscribers is made once: an account may have 100,000 endpoints in one list.
 func (x *Table) apply(changes store.Changes) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -33,20 +33,21 @@ type Nodes interface {
 	//
 	// The first Heartbeat of a node makes it known. An incarnation that another
 	// instance has, alive or not yet reclaimed, is postrider.ErrConflict.
-	// A node that has not sent a heartbeat for b.TTL is dead: it is listed as Silent to all
-	// until it is reclaimed, and owns its shards until then. If it heartbeats again, it
-	// owns nothing of what others took.
-	// A node that heartbeats while it has its lock is dead as soon as the lock is free
-	// and the database was not restarted since: its shards are nobody's at once.
-	// When the lock has been free for LockGrace, and the node has not sent a heartbeat, it
-	// is listed as Gone.
+	// A node that has not sent a heartbeat for its TTL is dead: it is listed as
+	// Silent to all until it is reclaimed, and owns its shards until then. If it
+	// sends a heartbeat again, it owns nothing of what others took.
+	// A node that sends a heartbeat while it has its lock is dead as soon as the lock
+	// is free and the database was not restarted since: its shards are nobody's at
+	// once.
+	// When the lock has been free for LockGrace, and the node has not sent a
+	// heartbeat, it is listed as Gone.
 	// A node that had its lock at an earlier Heartbeat, and has it no longer, gets no
-	// shards and is told that it is Unlocked, unless b.Unlocked says that it goes
+	// shards and is told that it is Unlocked, unless h.Unlocked says that it goes
 	// on by its heartbeat alone.
-	// Shards in b.Release are nobody's at once. Shards without an owner go to
+	// Shards in h.Release are nobody's at once. Shards without an owner go to
 	// nodes that have fewer than their share; a node that leaves takes none.
 	// No shard ever has two owners.
-	Heartbeat(ctx context.Context, b Heartbeat) (Membership, error)
+	Heartbeat(ctx context.Context, h Heartbeat) (Membership, error)
 
 	// Reclaim takes what a dead node held: up to limit deliveries that it had
 	// leased are due at once, their attempts recorded as lost, as Claim does.
@@ -78,17 +79,18 @@ type Nodes interface {
 	Hold(ctx context.Context, incarnation uint32, heard func(message string)) error
 }
 
-// Heartbeat is a heartbeat.
+// Heartbeat says that a node lives.
 type Heartbeat struct {
 	Incarnation uint32
-	Instance    [16]byte // drawn at start: tells two nodes of one incarnation apart
-	TTL         time.Duration
-	Release     []uint8 // shards that the node gives up; nothing of theirs is in its hands
-	Leaving     bool
-	Unlocked    bool // the node cannot get its lock: its heartbeat alone shows that it lives
+	Instance    [16]byte      // drawn at start: tells two nodes of one incarnation apart
+	TTL         time.Duration // without another heartbeat for so long, the node is dead
+	Release     []uint8       // shards that the node gives up; nothing of theirs is in its hands
+	Leaving     bool          // the node ends: it takes no more shards
+	Unlocked    bool          // the node cannot get its lock: its heartbeat alone shows that it lives
 }
 
-// Membership is how the shards are shared out.
+// Membership says which nodes there are, and which shards the node owns that sent
+// the heartbeat.
 type Membership struct {
 	Nodes    int      // alive, and not leaving
 	Shards   []uint8  // this node's, sorted

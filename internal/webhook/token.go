@@ -244,7 +244,7 @@ func (t *tokenResponse) life() time.Duration {
 
 // readToken reads JSON, or the form that some old servers send.
 func readToken(r *egress.Response) (t tokenResponse, err error) {
-	kind, _, _ := mime.ParseMediaType(r.Field("Content-Type")) //nolint:errcheck // "" is JSON
+	kind, _, _ := mime.ParseMediaType(r.Field("Content-Type"))
 	if kind == "application/x-www-form-urlencoded" || kind == "text/plain" {
 		var form url.Values
 		form, err = url.ParseQuery(string(r.Body))

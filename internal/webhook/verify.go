@@ -162,10 +162,10 @@ func (s *Sender) ask(ctx context.Context, t *target, build func(token string, q 
 // verifyError tells a receiver that did not agree from a fault on our side.
 func verifyError(ctx context.Context, err error, sent bool) error {
 	if e, ok := errors.AsType[*postrider.FailureError](err); ok {
-		switch e.Failure {
-		case postrider.FailureUnsigned, postrider.FailureNoKey:
+		switch f := e.Failure; {
+		case f == postrider.FailureUnsigned || f == postrider.FailureNoKey:
 			return &UnsignedError{e.Error()}
-		case postrider.FailureSecrets, postrider.FailureHeaders:
+		case f == postrider.FailureSecrets || f == postrider.FailureHeaders:
 			return fmt.Errorf("verify endpoint: %w", err)
 		}
 	}

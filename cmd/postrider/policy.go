@@ -19,7 +19,7 @@ type policyFlags struct {
 	Retry           string         `placeholder:"PRESET|JSON" help:"When a delivery that failed is tried again: a preset, as in seven-step, or JSON. Default: the preset default."`
 	Timeout         *time.Duration `placeholder:"DURATION" help:"Of one attempt, 1s to 30s. Default: 10s."`
 	ClientErrors    string         `enum:",retry,dead_letter" default:"" placeholder:"retry|dead_letter" help:"What a 4xx does: retry or dead_letter. Default: retry."`
-	Concurrency     *int           `placeholder:"N" help:"Requests at once, 1 to 1000. Default: 10."`
+	Concurrency     *int           `placeholder:"N" help:"Requests at once, 1 to 1000; a node limits one endpoint to a quarter of its own --concurrency. Default: 10."`
 	Expiry          *time.Duration `placeholder:"DURATION" help:"How long a delivery may be pending, 1m to 2160h. Default: 168h."`
 	Signature       []string       `placeholder:"SCHEME" help:"How requests are signed, all with commas between: standard, stripe, github, github-sha1, shopify, slack, svix, timestamped, plain. A header and prefix of your own: github:X-Acme-Signature:sha256=. Default: standard."`
 	Payload         string         `enum:",envelope,raw" default:"" placeholder:"envelope|raw" help:"What is sent: envelope or raw. Default: envelope."`

@@ -2,6 +2,8 @@ package store
 
 import (
 	"encoding/base64"
+	"encoding/binary"
+	"math"
 
 	"github.com/postrider/postrider"
 )
@@ -61,6 +63,52 @@ func IDKey[I ~[16]byte](p Paging) (id I, ok bool, err error) {
 		return id, false, errCursor
 	}
 	return I([]byte(key)), true, nil
+}
+
+// AttemptKey returns the key of an attempt for [Cut]: 16 bytes of the delivery and
+// 4 of the attempt's number.
+func AttemptKey(a postrider.Attempt) string {
+	return string(binary.BigEndian.AppendUint32(a.Delivery[:], uint32(a.Number)))
+}
+
+// AttemptsAfter returns where a page of attempts begins: with the attempts of
+// delivery whose number is greater, and then those of older deliveries. Without a
+// cursor the id is greater than every delivery.
+func AttemptsAfter(p Paging) (delivery postrider.DeliveryID, number int, err error) {
+	key, err := p.Key()
+	switch {
+	case err != nil:
+		return delivery, 0, err
+	case key == "":
+		for i := range delivery {
+			delivery[i] = 0xff
+		}
+		return delivery, math.MaxInt32, nil
+	case len(key) != len(delivery)+4:
+		return delivery, 0, errCursor
+	}
+	copy(delivery[:], key)
+	return delivery, int(binary.BigEndian.Uint32([]byte(key[len(delivery):]))), nil
+}
+
+// HealthKey returns the key of a change of health for [Cut]: its number.
+func HealthKey(h postrider.EndpointHealth) string {
+	return string(binary.BigEndian.AppendUint64(nil, uint64(h.Number)))
+}
+
+// HealthBelow returns the number below which a page of health begins. Without a
+// cursor it is greater than every number.
+func HealthBelow(p Paging) (number int64, err error) {
+	key, err := p.Key()
+	switch {
+	case err != nil:
+		return 0, err
+	case key == "":
+		return math.MaxInt64, nil
+	case len(key) != 8:
+		return 0, errCursor
+	}
+	return int64(binary.BigEndian.Uint64([]byte(key))), nil
 }
 
 // NextID returns the least id that is greater than the given one.

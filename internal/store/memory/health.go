@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -15,10 +14,7 @@ import (
 func (s *Store) HealthHistory(_ context.Context, q store.HealthQuery) (store.Page[postrider.EndpointHealth], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key, err := q.Key()
-	if err == nil && key != "" && len(key) != 8 {
-		err = &postrider.InvalidError{Field: "cursor", Reason: "must be a next_cursor of the same list"}
-	}
+	below, err := store.HealthBelow(q.Paging)
 	if err != nil {
 		return store.Page[postrider.EndpointHealth]{}, err
 	}
@@ -28,15 +24,11 @@ func (s *Store) HealthHistory(_ context.Context, q store.HealthQuery) (store.Pag
 	}
 	var history []postrider.EndpointHealth
 	for _, health := range slices.Backward(e.history) {
-		if key == "" || encodeHealth(health) < key {
+		if health.Number < below {
 			history = append(history, health)
 		}
 	}
-	return store.Cut(history, q.Paging, encodeHealth), nil
-}
-
-func encodeHealth(s postrider.EndpointHealth) string {
-	return string(binary.BigEndian.AppendUint64(nil, uint64(s.Number)))
+	return store.Cut(history, q.Paging, store.HealthKey), nil
 }
 
 // health returns the health that was recorded last; zero: none.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -111,7 +110,7 @@ func (s *Store) Deliveries(_ context.Context, q store.DeliveryQuery) (store.Page
 func (s *Store) Attempts(_ context.Context, q store.AttemptQuery) (store.Page[postrider.Attempt], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	after, err := attemptKey(q.Paging)
+	after, number, err := store.AttemptsAfter(q.Paging)
 	if err != nil {
 		return store.Page[postrider.Attempt]{}, err
 	}
@@ -127,12 +126,12 @@ func (s *Store) Attempts(_ context.Context, q store.AttemptQuery) (store.Page[po
 			continue
 		}
 		for _, a := range d.attempts {
-			if after.precedes(a) {
+			if order := after.Compare(a.Delivery); order > 0 || order == 0 && a.Number > number { // newer deliveries come first
 				attempts = append(attempts, shown(a, q))
 			}
 		}
 	}
-	return store.Cut(attempts, q.Paging, encodeAttempt), nil
+	return store.Cut(attempts, q.Paging, store.AttemptKey), nil
 }
 
 // shown returns an attempt as the query may see it.
@@ -141,35 +140,6 @@ func shown(a postrider.Attempt, q store.AttemptQuery) postrider.Attempt {
 		a.RequestHead, a.ResponseHead, a.ResponseBody = nil, nil, nil
 	}
 	return own(a)
-}
-
-// attemptCursor is the place of an attempt in a list.
-type attemptCursor struct {
-	delivery postrider.DeliveryID
-	number   int
-	from     bool // false: before every attempt
-}
-
-func encodeAttempt(a postrider.Attempt) string {
-	return string(binary.BigEndian.AppendUint32(a.Delivery[:], uint32(a.Number)))
-}
-
-func attemptKey(p store.Paging) (attemptCursor, error) {
-	key, err := p.Key()
-	if err != nil || key == "" {
-		return attemptCursor{}, err
-	}
-	if len(key) != 20 {
-		return attemptCursor{}, &postrider.InvalidError{Field: "cursor", Reason: "must be a next_cursor of the same list"}
-	}
-	return attemptCursor{
-		delivery: postrider.DeliveryID([]byte(key[:16])), number: int(binary.BigEndian.Uint32([]byte(key[16:]))), from: true,
-	}, nil
-}
-
-func (c attemptCursor) precedes(a postrider.Attempt) bool {
-	order := c.delivery.Compare(a.Delivery) // newer deliveries come first
-	return !c.from || order > 0 || (order == 0 && a.Number > c.number)
 }
 
 // DeadLetters implements [store.Ledger].

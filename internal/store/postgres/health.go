@@ -2,10 +2,8 @@ package postgres
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,14 +22,7 @@ const healthHistorySQL = `
 
 // HealthHistory lists the changes of an endpoint's health, newest first.
 func (s *Store) HealthHistory(ctx context.Context, q store.HealthQuery) (store.Page[postrider.EndpointHealth], error) {
-	before := int64(math.MaxInt64)
-	key, err := q.Key()
-	switch {
-	case err == nil && len(key) == 8:
-		before = int64(binary.BigEndian.Uint64([]byte(key)))
-	case err == nil && key != "":
-		err = &postrider.InvalidError{Field: "cursor", Reason: "must be a next_cursor of the same list"}
-	}
+	before, err := store.HealthBelow(q.Paging)
 	if err != nil {
 		return store.Page[postrider.EndpointHealth]{}, err
 	}
@@ -39,11 +30,9 @@ func (s *Store) HealthHistory(ctx context.Context, q store.HealthQuery) (store.P
 		"endpoint": someUUID(q.Endpoint), "account": uuid(q.Account), "before": before, "limit": q.Size() + 1,
 	}}, scanHealth)
 	if err != nil {
-		return store.Page[postrider.EndpointHealth]{}, fmt.Errorf("list history of %s: %w", q.Endpoint, err)
+		return store.Page[postrider.EndpointHealth]{}, fmt.Errorf("list health of %s: %w", q.Endpoint, err)
 	}
-	return store.Cut(history, q.Paging, func(s postrider.EndpointHealth) string {
-		return string(binary.BigEndian.AppendUint64(nil, uint64(s.Number)))
-	}), nil
+	return store.Cut(history, q.Paging, store.HealthKey), nil
 }
 
 func scanHealth(row pgx.CollectableRow) (s postrider.EndpointHealth, err error) {

@@ -2,12 +2,9 @@ package postgres
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -257,35 +254,18 @@ const attemptsSQL = `
 
 // Attempts lists attempts by delivery, newest first.
 func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (store.Page[postrider.Attempt], error) {
-	before, after, err := attemptCursor(q.Paging)
+	before, after, err := store.AttemptsAfter(q.Paging)
 	if err != nil {
 		return store.Page[postrider.Attempt]{}, err
 	}
 	attempts, err := list(ctx, s, query{attemptsSQL, pgx.NamedArgs{
-		"before": before, "after": after, "delivery": uuid(q.Delivery), "event": uuid(q.Event),
+		"before": someUUID(before), "after": after, "delivery": uuid(q.Delivery), "event": uuid(q.Event),
 		"account": uuid(q.Account), "limit": q.Size() + 1,
 	}}, scanAttempt)
 	if err != nil {
 		return store.Page[postrider.Attempt]{}, fmt.Errorf("list attempts: %w", err)
 	}
-	return store.Cut(attempts, q.Paging, func(a postrider.Attempt) string {
-		return string(binary.BigEndian.AppendUint32(a.Delivery[:], uint32(a.Number)))
-	}), nil
-}
-
-// attemptCursor reads a cursor of Attempts: a delivery's id and the number of
-// the attempt that the page starts after.
-func attemptCursor(p store.Paging) (before pgtype.UUID, after int32, err error) {
-	before = floor(store.Span{}.To, math.MaxUint64)
-	key, err := p.Key()
-	switch {
-	case err != nil || key == "":
-		return before, math.MaxInt32, err
-	case len(key) != len(before.Bytes)+4:
-		return before, 0, &postrider.InvalidError{Field: "cursor", Reason: "must be a next_cursor of the same list"}
-	}
-	copy(before.Bytes[:], key)
-	return before, int32(binary.BigEndian.Uint32([]byte(key[len(before.Bytes):]))), nil
+	return store.Cut(attempts, q.Paging, store.AttemptKey), nil
 }
 
 func scanAttempt(row pgx.CollectableRow) (a postrider.Attempt, err error) {

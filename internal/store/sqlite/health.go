@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -28,7 +27,7 @@ const (
 
 // HealthHistory lists the changes of an endpoint's health; see [store.Ledger].
 func (s *Store) HealthHistory(ctx context.Context, q store.HealthQuery) (store.Page[postrider.EndpointHealth], error) {
-	below, err := healthCursor(q.Paging)
+	below, err := store.HealthBelow(q.Paging)
 	if err != nil {
 		return store.Page[postrider.EndpointHealth]{}, err
 	}
@@ -36,31 +35,12 @@ func (s *Store) HealthHistory(ctx context.Context, q store.HealthQuery) (store.P
 		sql.Named("endpoint", blob(q.Endpoint)), sql.Named("account", blobOrNull(q.Account)),
 		sql.Named("below", below), sql.Named("limit", q.Size()+1),
 	}}, scanHealth)
-	return store.Cut(history, q.Paging, healthKey), s.explain("list history", err)
+	return store.Cut(history, q.Paging, store.HealthKey), s.explain("list health", err)
 }
 
 func scanHealth(rows *sql.Rows, s *postrider.EndpointHealth) error {
 	return rows.Scan(toID(&s.Endpoint), &s.Number, toID(&s.Account), toString(&s.Status), &s.Reason, &s.Warnings,
 		toTime(&s.Since))
-}
-
-// healthKey is a health's number.
-func healthKey(s postrider.EndpointHealth) string {
-	return string(binary.BigEndian.AppendUint64(nil, uint64(s.Number)))
-}
-
-func healthCursor(p store.Paging) (below int64, err error) {
-	k, err := p.Key()
-	switch {
-	case err != nil:
-		return 0, err
-	case k == "":
-		return never, nil
-	case len(k) != 8:
-		_, _, err := store.IDKey[postrider.EndpointID](store.Paging{Cursor: store.EncodeCursor("?")})
-		return 0, err
-	}
-	return int64(binary.BigEndian.Uint64([]byte(k))), nil
 }
 
 // By the key of endpoints.

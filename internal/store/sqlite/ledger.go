@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/binary"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -75,7 +74,7 @@ const (
 
 // Attempts lists attempts; see [store.Ledger].
 func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (store.Page[postrider.Attempt], error) {
-	delivery, number, err := attemptCursor(q.Paging)
+	delivery, number, err := store.AttemptsAfter(q.Paging)
 	if err != nil {
 		return store.Page[postrider.Attempt]{}, err
 	}
@@ -90,32 +89,13 @@ func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (store.Page[
 		sql.Named("account", blobOrNull(q.Account)), sql.Named("delivery", blob(q.Delivery)), sql.Named("event", blobOrNull(q.Event)),
 		sql.Named("delivery_below", blob(delivery)), sql.Named("number", number), sql.Named("limit", q.Size()+1),
 	}}, scanAttempt)
-	return store.Cut(attempts, q.Paging, attemptKey), s.explain("list attempts", err)
+	return store.Cut(attempts, q.Paging, store.AttemptKey), s.explain("list attempts", err)
 }
 
 func scanAttempt(rows *sql.Rows, a *postrider.Attempt) error {
 	return rows.Scan(toID(&a.Delivery), &a.Number, toID(&a.Event), toID(&a.Endpoint), toString(&a.Outcome), &a.StatusCode,
 		toWait(&a.RetryAfter), toTime(&a.StartedAt), toWait(&a.Duration), &a.Error, &a.Stale, toString(&a.StatusAfter),
 		toTime(&a.NextAt), toString(&a.FinalURL), &a.RequestHead, &a.ResponseHead, &a.ResponseBody)
-}
-
-// attemptKey is the delivery's 16 bytes and the attempt's number.
-func attemptKey(a postrider.Attempt) string {
-	return string(binary.BigEndian.AppendUint32(a.Delivery[:], uint32(a.Number)))
-}
-
-func attemptCursor(p store.Paging) (delivery postrider.DeliveryID, number int64, err error) {
-	k, err := p.Key()
-	switch {
-	case err != nil:
-		return delivery, 0, err
-	case k == "":
-		return postrider.DeliveryID(last), 0, nil
-	case len(k) != len(delivery)+4:
-		_, _, err := store.IDKey[postrider.DeliveryID](store.Paging{Cursor: store.EncodeCursor("?")})
-		return delivery, 0, err
-	}
-	return postrider.DeliveryID([]byte(k[:16])), int64(binary.BigEndian.Uint32([]byte(k[16:]))), nil
 }
 
 const deadLettersSelect = `

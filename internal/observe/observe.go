@@ -35,19 +35,19 @@ import (
 
 // Hooks are functions that are called when something happened. Each may be nil.
 type Hooks struct {
-	Accepted        func(Accepted)           // a publish is committed and its caller has the receipts
-	Refused         func(Refused)            // a publish was not accepted
-	Committed       func(Committed)          // a commit of publishes, or of a chunk of a fan-out, is over
-	Claimed         func(Claimed)            // a claim came back
-	AttemptStarted  func(postrider.Claimed)  // a request is about to leave
-	AttemptFinished func(AttemptFinished)    // a request is over; it is not settled yet
-	Settled         func(Settled)            // an attempt is on record and its delivery has moved
-	DeadLetter      func(Settled)            // likewise, and the delivery is dead; after Settled
-	CircuitChanged  func(postrider.Circuit)  // a node opened, probed or closed a circuit, and it is stored
+	Accepted        func(Accepted)                 // a publish is committed and its caller has the receipts
+	Refused         func(Refused)                  // a publish was not accepted
+	Committed       func(Committed)                // a commit of publishes, or of a chunk of a fan-out, is over
+	Claimed         func(Claimed)                  // a claim came back
+	AttemptStarted  func(postrider.Claimed)        // a request is about to leave
+	AttemptFinished func(AttemptFinished)          // a request is over; it is not settled yet
+	Settled         func(Settled)                  // an attempt is on record and its delivery has moved
+	DeadLetter      func(Settled)                  // likewise, and the delivery is dead; after Settled
+	CircuitChanged  func(postrider.Circuit)        // a node opened, probed or closed a circuit, and it is stored
 	HealthChanged   func(postrider.EndpointHealth) // an endpoint was warned about, disabled (a 410 included) or is healthy again
-	Lag             func(time.Duration)      // how far this node lags behind; four times a second
-	Membership      func(Membership)         // a heartbeat came back
-	ChoreDone       func(ChoreDone)          // a round of a chore is over
+	Lag             func(time.Duration)            // how far this node lags behind; four times a second
+	Membership      func(Membership)               // a heartbeat came back
+	ChoreDone       func(ChoreDone)                // a round of a chore is over
 }
 
 // Accepted is a publish that was accepted.

@@ -6,6 +6,9 @@ import (
 	"sync"
 )
 
+// bodyBuffers have space for what is returned of a body and what is read past it.
+// They are used for the time of readBody alone: the body that is returned is a
+// copy of its own size, which the attempt's record keeps.
 var bodyBuffers = sync.Pool{New: func() any { return new([maxBody + maxDrain]byte) }}
 
 // readBody returns the first 16 KiB of the body, also of one that is cut, and
@@ -46,6 +49,8 @@ func (rd *responseReader) readBody(f framing) (body []byte, whole bool) {
 // one byte a chunk, with long extensions, ends there.
 const maxExcess = 16 << 10
 
+// errChunk ends a body in chunks. The attempt does not fail by it: what was read of
+// the body counts, and the connection is closed.
 var errChunk = errors.New("malformed chunk")
 
 // readChunks fills p with the data of the chunks and reports whether it came to

@@ -73,6 +73,8 @@ type tlsConfig struct {
 	common *tls.Config // for servers without a ClientTLS
 }
 
+// newTLSConfig returns the configuration that trusts roots; nil: the system's
+// authorities. There is no way to trust everybody.
 func newTLSConfig(roots *x509.CertPool) *tlsConfig {
 	return &tlsConfig{&tls.Config{
 		MinVersion:         tls.VersionTLS12,

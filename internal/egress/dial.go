@@ -114,6 +114,8 @@ func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	return ips, nil
 }
 
+// addresses returns the addresses that the host stands for, unchecked. A host that
+// is an address stands for itself.
 func (d *dialer) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}, nil
@@ -127,6 +129,9 @@ func (d *dialer) addresses(ctx context.Context, host string) ([]netip.Addr, erro
 	return d.lookup(ctx, host+".")
 }
 
+// lookup asks the resolver, after it has waited for one of the slots. Without the
+// slots, a DNS server that does not answer would cost a socket and a goroutine for
+// each attempt under way.
 func (d *dialer) lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 	select {
 	case d.lookups <- struct{}{}:

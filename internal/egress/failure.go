@@ -58,6 +58,9 @@ func connectError(err error) *postrider.FailureError {
 	return &postrider.FailureError{Failure: connectFailure(err), Err: err}
 }
 
+// connectFailure names the error of a connection that was not made, or that ended
+// before a byte of the request was written. The texts of system errors are never
+// compared, only their codes.
 func connectFailure(err error) postrider.Failure {
 	is := func(codes ...syscall.Errno) bool {
 		for _, code := range codes {

@@ -44,12 +44,18 @@ var metadataAddresses = []netip.Addr{
 	netip.MustParseAddr("fe80::a9fe:a9fe"),    // OpenStack
 }
 
+// isMetadata reports whether the address is one of metadataAddresses. The mapped
+// form of an IPv4 address is that address, and a zone changes nothing.
 func isMetadata(ip netip.Addr) bool {
 	return slices.Contains(metadataAddresses, ip.Unmap().WithZone(""))
 }
 
+// errForbidden is in every error that the guard makes of an address. Its text is
+// for operators; attempts and API errors say only that the target is forbidden.
 var errForbidden = errors.New("target is forbidden")
 
+// newGuard returns the guard for a Reach. The ranges that are not public come from
+// the ssrf package, whose lists a test compares with IANA's registries.
 func newGuard(o Reach) *guard {
 	g := &guard{schemes: []string{"https"}, ports: o.Ports, allowsPrivate: len(o.Allow) > 0}
 	if o.AllowHTTP {
@@ -70,6 +76,8 @@ func newGuard(o Reach) *guard {
 	return g
 }
 
+// split sorts prefixes by family. A prefix of mapped addresses (::ffff:0:0/96) is
+// one of IPv4, because addresses are unmapped before they are checked.
 func split(prefixes []netip.Prefix) (v4, v6 []netip.Prefix) {
 	for _, p := range prefixes {
 		if p.Addr().Is4In6() && p.Bits() >= 96 { // addresses are checked unmapped
@@ -130,6 +138,7 @@ func (g *guard) allows(ip netip.Addr) bool {
 	return ip.Zone() == "" && !isMetadata(ip) && g.guardian.SafeAddr(ip.Unmap()) == nil
 }
 
+// allowsPort reports whether connections to the port may be made.
 func (g *guard) allowsPort(port uint16) bool {
 	return g.ports == nil || slices.Contains(g.ports, port)
 }

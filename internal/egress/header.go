@@ -168,6 +168,8 @@ func equalFold(b []byte, text string) bool {
 	return len(b) == len(text) && strings.EqualFold(string(b), text)
 }
 
+// connection reads the options of a Connection field. They add up over several
+// fields.
 func (p *headerParser) connection(list []byte) {
 	for option := range bytes.SplitSeq(list, []byte(",")) {
 		option = bytes.Trim(option, " \t")
@@ -223,6 +225,8 @@ func (p *headerParser) announced() (n int64, err error) {
 // byteSet has true for each byte that belongs to the set.
 type byteSet [256]bool
 
+// bytesThat returns the set of the bytes that belong to it. Looking a byte up costs
+// a fraction of calling belong for it.
 func bytesThat(belong func(byte) bool) *byteSet {
 	var set byteSet
 	for i := range set {
@@ -243,6 +247,7 @@ func all(b []byte, set *byteSet) bool {
 
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
+// isSpace reports whether a byte is a space of HTTP: a blank or a tab.
 func isSpace(b byte) bool { return b == ' ' || b == '\t' }
 
 var (

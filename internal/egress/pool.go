@@ -16,6 +16,7 @@ type pool struct {
 	closed bool
 }
 
+// newPool returns an empty pool, whose timer does not run.
 func newPool() *pool { return &pool{idle: map[Server][]*conn{}} }
 
 // get removes the connection to the server that was used last and returns it; nil:
@@ -64,6 +65,8 @@ func (p *pool) add(c *conn, now time.Time) (drop *conn) {
 	return drop
 }
 
+// armLocked starts the timer. One timer serves all connections: it runs while there
+// are any, and is set to the time at which the oldest one expires.
 func (p *pool) armLocked(wait time.Duration) {
 	p.armed = true
 	if p.timer == nil {
@@ -105,6 +108,9 @@ func (p *pool) closeExpired() {
 	}
 }
 
+// expired removes the connections that have been idle for idleTimeout and returns
+// them, to be closed without the lock. Connections to one server are in order of
+// age, so each list is read up to the first that stays.
 func (p *pool) expired(now time.Time) []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,6 +137,7 @@ func (p *pool) close() {
 	}
 }
 
+// empty removes all connections and returns them, to be closed without the lock.
 func (p *pool) empty() []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()

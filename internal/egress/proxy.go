@@ -28,6 +28,8 @@ type proxy struct {
 	net     net.Dialer
 }
 
+// errProxyURL is the reason of every URL that is refused: the operator sees the
+// setting that it belongs to.
 var errProxyURL = errors.New("must be http, https or socks5://host:port, with user:password@ if it wants them")
 
 // ParseProxy reads the URL of a proxy for [Options].Proxy. Its errors repeat
@@ -85,6 +87,9 @@ func (p *proxy) connect(ctx context.Context, address string) (*conn, error) {
 	return c, nil
 }
 
+// dial connects to the proxy and has it extend the connection to the address. The
+// context ends a read that waits for the proxy as it ends a round trip: by putting
+// the deadline of the socket into the past.
 func (p *proxy) dial(ctx context.Context, address string) (*conn, error) {
 	socket, err := p.net.DialContext(ctx, "tcp", p.address)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 // errMalformed says that what came is not a response in HTTP/1.
 var errMalformed = errors.New("malformed response")
 
+// malformed returns an errMalformed that says what is wrong, without repeating
+// anything of the response.
 func malformed(what string) error { return fmt.Errorf("%w: %s", errMalformed, what) }
 
 var (

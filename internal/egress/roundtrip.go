@@ -44,6 +44,8 @@ type Request struct {
 // maxPooledRequest is the largest request buffer that is used again, in bytes.
 const maxPooledRequest = 64 << 10
 
+// requestBuffers are the buffers of requests that were written. They grow to the
+// size of the largest request that they held, up to maxPooledRequest.
 var requestBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Buffer returns an empty slice to build the request in.

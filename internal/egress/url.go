@@ -35,6 +35,8 @@ const (
 	reasonForbidden = "must have a public host (--egress-allow)"
 )
 
+// refuse returns the error for a URL. It has the reason and nothing of the URL,
+// which may hold a credential.
 func refuse(reason string) error { return &postrider.InvalidError{Field: "url", Reason: reason} }
 
 // parse reads an endpoint's URL and checks everything that can be checked without
@@ -162,6 +164,8 @@ func canonicalHost(hostport string) (string, bool) {
 	return ip.String(), true
 }
 
+// lookupProfile maps international names to the form that the DNS has, as browsers
+// do (UTS 46, not transitional), and refuses what is no valid domain name.
 var lookupProfile = idna.New(
 	idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.StrictDomainName(true), idna.VerifyDNSLength(true),
 )

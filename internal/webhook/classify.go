@@ -75,6 +75,9 @@ func classifyFailure(ctx context.Context, err error, sent bool) (postrider.Outco
 	return postrider.OutcomeBroken, egress.FailureOf(err, sent)
 }
 
+// statusError returns the error of an attempt whose response is neither 2xx nor
+// 3xx: its status, with the name that the registry has for it. The reason phrase of
+// the response is not repeated, because the receiver chose it.
 func statusError(status int) string {
 	text := string(postrider.FailureStatus) + ": " + strconv.Itoa(status)
 	if name := http.StatusText(status); name != "" {
@@ -113,6 +116,7 @@ const (
 	pathBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZ~%@!$()*+,;="
 )
 
+// notIn returns a function that reports whether a rune is not among the allowed.
 func notIn(allowed string) func(rune) bool {
 	return func(r rune) bool { return !strings.ContainsRune(allowed, r) }
 }

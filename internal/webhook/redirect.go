@@ -30,6 +30,8 @@ func (e *redirectError) text() string {
 	return string(postrider.FailureRedirect) + ": " + string(f) + shownLocation(e.response.Field("Location"))
 }
 
+// errDowngrade refuses a redirect from https to http: the body and its signature
+// would be readable on the way.
 var errDowngrade = errors.New("the redirect leads from https to http")
 
 // keepsRequest reports whether a status asks for the same request at another

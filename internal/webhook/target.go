@@ -26,18 +26,25 @@ type target struct {
 	revision int64
 	secrets  []postrider.SecretID // the active ones, in the order of the snapshot
 
-	url       *url.URL
-	server    egress.Server
-	prefix    []byte            // of each header, up to the value of Content-Length
-	ownLines  []byte            // header lines of the endpoint's own, and of its authentication
-	shown     map[string]bool   // names of fields that the endpoint or a scheme adds, in lower case; true: may be recorded
-	signer    *signature.Signer // nil: requests are not signed, as after a redirect to another host
-	tokens    *tokenSource      // nil: no OAuth2 token is sent
-	writesID  bool              // the signer does not write Webhook-Id, so build has to
-	namesType bool              // the signer wants to know the delivery and the event type
-	gzip      bool
+	url    *url.URL
+	server egress.Server
 
-	maxRedirects int // redirects that an attempt follows
+	// prefix is what every header begins with, up to the value of
+	// Content-Length; ownLines are the lines of the endpoint's own headers and of
+	// its authentication, but for an OAuth2 token.
+	prefix, ownLines []byte
+
+	// shown has the names of the fields that the endpoint or a scheme adds, in
+	// lower case. Those that are true may be recorded with an attempt.
+	shown map[string]bool
+
+	signer *signature.Signer // nil: requests are not signed, as after a redirect to another host
+	tokens *tokenSource      // nil: no OAuth2 token is sent
+
+	writesID     bool // no scheme of the signer writes Webhook-Id, so build has to
+	namesType    bool // a scheme of the signer writes the delivery or the event type
+	gzip         bool // bodies are compressed
+	maxRedirects int  // redirects that an attempt follows; 0: none
 }
 
 // current reports whether the target still is what the endpoint's snapshot says
@@ -68,6 +75,7 @@ type targets struct {
 	cache  *cache.Cache[postrider.EndpointID, *target]
 }
 
+// newTargets returns an empty cache of targets. agent is the User-Agent.
 func newTargets(door *egress.Egress, vault Vault, agent string) *targets {
 	return &targets{
 		egress: door, vault: vault, agent: agent, cache: cache.New[postrider.EndpointID, *target](maxTargets),
@@ -104,6 +112,8 @@ func (ts *targets) makeUnsigned(ctx context.Context, to *store.EndpointSnapshot)
 	return ts.makeWith(ctx, to, func(*target) error { return nil })
 }
 
+// makeWith makes a target, and has sign add the signer at the point where the server
+// is known and the names of the signature's header fields are still free.
 func (ts *targets) makeWith(ctx context.Context, to *store.EndpointSnapshot, sign func(*target) error) (*target, error) {
 	endpoint := &to.Endpoint
 	u, err := ts.egress.ParseURL(endpoint.URL)

@@ -143,6 +143,8 @@ func (s *tokenSource) fetch(ctx context.Context, request *tokenRequest) {
 	request.token, request.until, request.err = token, until, err
 }
 
+// finish ends the pending request and stores its token. It runs deferred, so that a
+// panic in retrieve leaves nobody waiting: the error is errGivenUp then.
 func (s *tokenSource) finish(request *tokenRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

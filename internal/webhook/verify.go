@@ -110,6 +110,8 @@ func repeated(body []byte) string {
 	return strings.TrimSpace(string(body))
 }
 
+// newID returns an id for the event or the delivery of a challenge. Neither is ever
+// stored.
 func newID[I ~[16]byte](at time.Time) I {
 	var random [10]byte
 	_, _ = rand.Read(random[:]) // never fails

@@ -54,6 +54,8 @@ type Options struct {
 	Log           *slog.Logger     // default: discard
 }
 
+// withDefaults replaces zero values. The two texts that get into headers lose the
+// characters that would end a line there.
 func (o Options) withDefaults() Options {
 	o.UserAgent = cmp.Or(strings.Map(printable, o.UserAgent), "Postrider")
 	o.RequestOrigin = cmp.Or(strings.Map(printable, o.RequestOrigin), "postrider")
@@ -157,8 +159,11 @@ type exchange struct {
 	redirected bool    // a redirect was followed
 }
 
+// exchanges are the memory of attempts that have ended: a response buffer of 4 KiB
+// and the header of the last request each.
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
+// newExchange returns memory for one attempt. It has to be released.
 func newExchange() *exchange {
 	x, ok := exchanges.Get().(*exchange)
 	if !ok {
@@ -167,6 +172,8 @@ func newExchange() *exchange {
 	return x
 }
 
+// release gives the memory back. Whatever was read from the response's header is
+// invalid from then on; its body is a copy.
 func (x *exchange) release() {
 	x.Reset()
 	*x = exchange{Exchange: x.Exchange, header: x.header[:0]}

@@ -289,12 +289,12 @@ func own(a postrider.Attempt) postrider.Attempt {
 func (d *delivery) end(a postrider.Attempt, t postrider.Transition, now time.Time) {
 	d.status, d.reason, d.finishedAt = t.To, t.Reason, a.StartedAt.Add(a.Duration)
 	if t.To == postrider.Dead {
-		d.bury(t.Reason, now)
+		d.die(t.Reason, now)
 	}
 }
 
-// bury gives the delivery its dead letter.
-func (d *delivery) bury(reason string, now time.Time) {
+// die gives the delivery its dead letter.
+func (d *delivery) die(reason string, now time.Time) {
 	d.status, d.reason, d.finishedAt = postrider.Dead, reason, now
 	code, text := d.last()
 	d.letter = &postrider.DeadLetter{

@@ -47,7 +47,7 @@ func (s *Store) Expire(_ context.Context, limit int) (int, error) {
 			d.lose(now)
 		}
 		s.endLocked(d)
-		d.bury(postrider.ReasonExpired, now)
+		d.die(postrider.ReasonExpired, now)
 		s.nextLocked(d, now)
 	}
 	return len(expired), nil

@@ -19,12 +19,12 @@ import (
 // they have the token, which whoever changes a row changes too. What found none
 // is stale. A record takes the place of the one that its takeover left (lost),
 // and of a stale one whose number was given back and given anew.
-const settleSQL = judgeSQL + recordSQL
+const settleSQL = fenceSQL + recordSQL
 
-// The same for settlements of which some bury their delivery.
-const settleDeadSQL = judgeSQL + burySQL + recordSQL
+// The same for settlements of which some end in a dead letter.
+const settleDeadSQL = fenceSQL + insertDeadLetterSQL + recordSQL
 
-const judgeSQL = `
+const fenceSQL = `
 	with found as materialized (
 		select s.place, s.token, s.status, s.step, s.after, q.at
 		from unnest(@ids::uuid[], @tokens::bigint[], @statuses::text[], @steps::int[], @afters::bigint[])
@@ -47,7 +47,7 @@ const judgeSQL = `
 		from found s
 		where q.ctid = s.at and q.token = s.token and s.status = 'pending'
 		returning s.place
-	), judged as materialized (
+	), checked as materialized (
 		select s.*, s.place not in (select place from ended union all select place from moved) as stale
 		from unnest(@ids::uuid[], @numbers::int[], @events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[],
 			@outcomes::text[], @status_codes::smallint[], @errors::text[], @retry_afters::bigint[],
@@ -60,7 +60,7 @@ const judgeSQL = `
 // What a dead letter shows of attempts before the last is looked up in every
 // partition. That plan costs 3 µs for each delivery of a group, run or not: it
 // is in the statement only if somebody died.
-const burySQL = `, buried as (
+const insertDeadLetterSQL = `, dead_letter as (
 		insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code,
 			last_error, replayed_from, died_at)
 		select j.id, j.event, j.endpoint, j.account, j.type, j.reason, j.number - (j.outcome = 'none')::int,
@@ -77,7 +77,7 @@ const burySQL = `, buried as (
 				order by a.number desc
 				limit 1), '') end,
 			j.replayed_from, now()
-		from judged j
+		from checked j
 		where j.status = 'dead' and not j.stale
 		on conflict (delivery) do nothing
 	)`
@@ -90,7 +90,7 @@ const recordSQL = `, recorded as (
 			j.retry_after, j.started_at, j.duration, j.stale, j.status,
 			case when j.status = 'pending' and not j.stale then now() + j.after * interval '1 microsecond' end,
 			j.replayed_from, j.response_start, j.final_url
-		from judged j
+		from checked j
 		on conflict (delivery, number) do update
 		set outcome = excluded.outcome, status_code = excluded.status_code, error = excluded.error,
 			retry_after = excluded.retry_after, started_at = excluded.started_at, duration = excluded.duration,
@@ -99,7 +99,7 @@ const recordSQL = `, recorded as (
 		where (a.outcome = 'lost' and excluded.outcome <> 'lost') or (a.stale and not excluded.stale)
 	)
 	select j.stale
-	from judged j
+	from checked j
 	order by j.place`
 
 // What looks stale may be a settlement that was stored before: then its record

@@ -24,10 +24,10 @@ const expireSQL = `
 		order by q.id
 		limit @limit
 		for update skip locked
-	)` + buryOverSQL + `
+	)` + expiredDeadLettersSQL + `
 	select count(*) from over`
 
-const buryOverSQL = `, ended as (
+const expiredDeadLettersSQL = `, ended as (
 		delete from queue q
 		using over
 		where q.ctid = over.at
@@ -38,7 +38,7 @@ const buryOverSQL = `, ended as (
 		from over
 		where token is not null
 		on conflict (delivery, number) do nothing
-	), buried as (
+	), dead_letter as (
 		insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code,
 			last_error, replayed_from, died_at)
 		select o.id, o.event, o.endpoint, o.account, o.type, 'expired', o.claims,
@@ -83,7 +83,7 @@ var expireOrdered = ending{
 				and (q.token is null or q.due_at <= @now)
 			limit 1
 		) q
-	)` + buryOverSQL + `
+	)` + expiredDeadLettersSQL + `
 	select id from over`,
 	dead: true,
 }

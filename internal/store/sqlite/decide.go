@@ -143,7 +143,7 @@ func cancel(ctx context.Context, tx *tx, id postrider.DeliveryID, reason string)
 func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLetter, error) {
 	return write(ctx, s, "discard dead letter", func(ctx context.Context, tx *tx) (postrider.DeadLetter, error) {
 		ask := sql.Named("delivery", blob(d.Delivery))
-		letter, err := deadLetter(ctx, tx, d.Delivery)
+		letter, err := findDeadLetter(ctx, tx, d.Delivery)
 		switch {
 		case err != nil:
 			return postrider.DeadLetter{}, err
@@ -161,7 +161,7 @@ func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLet
 		if err := goOn(ctx, tx, d.Delivery); err != nil {
 			return postrider.DeadLetter{}, err
 		}
-		return deadLetter(ctx, tx, d.Delivery)
+		return findDeadLetter(ctx, tx, d.Delivery)
 	})
 }
 
@@ -178,7 +178,7 @@ func goOn(ctx context.Context, tx *tx, dead postrider.DeliveryID) error {
 // By the key of dead_letters.
 const letterSQL = deadLettersSelect + `delivery = @delivery`
 
-func deadLetter(ctx context.Context, tx *tx, id postrider.DeliveryID) (postrider.DeadLetter, error) {
+func findDeadLetter(ctx context.Context, tx *tx, id postrider.DeliveryID) (postrider.DeadLetter, error) {
 	rows, err := tx.query(ctx, letterSQL, sql.Named("delivery", blob(id)))
 	if err != nil {
 		return postrider.DeadLetter{}, err

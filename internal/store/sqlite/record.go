@@ -54,9 +54,9 @@ func appendBody(args []any, r record) []any {
 		bytesOrNull(r.RequestHead), bytesOrNull(r.ResponseHead), bytesOrNull(r.ResponseBody))
 }
 
-// letter is a dead letter to be written: a delivery, why it died, and what is
+// deadLetter is a dead letter to be written: a delivery, why it died, and what is
 // known of its last attempt.
-type letter struct {
+type deadLetter struct {
 	record
 	reason   string
 	attempts int
@@ -77,9 +77,9 @@ const insertDeadLetterSQL = `
 		last_status_code, last_error, replayed_from, died_at)
 	values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-// bury writes a dead letter. What its last attempt does not tell, that it was
+// insert writes a dead letter. What its last attempt does not tell, that it was
 // no request or had no answer, the attempts before it do; they are stored.
-func (l letter) bury(ctx context.Context, tx *tx) error {
+func (l deadLetter) insert(ctx context.Context, tx *tx) error {
 	code, text := l.StatusCode, l.Error
 	if code == 0 {
 		err := tx.row(ctx, lastCodeSQL, blob(l.Delivery)).Scan(&code)

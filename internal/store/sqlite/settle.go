@@ -82,7 +82,7 @@ func heldLeases(ctx context.Context, tx *tx, settlements []store.Settlement) (ma
 type outcome struct {
 	attempts, bodies, ended []any
 	moved                   [][]any
-	letters                 []letter
+	letters                 []deadLetter
 	turns                   []ending
 }
 
@@ -112,7 +112,7 @@ func (o *outcome) settle(tx *tx, s store.Settlement, h held) {
 		if r.Outcome == postrider.OutcomeNone {
 			attempts--
 		}
-		o.letters = append(o.letters, letter{record: r, reason: s.Transition.Reason, attempts: attempts})
+		o.letters = append(o.letters, deadLetter{record: r, reason: s.Transition.Reason, attempts: attempts})
 		o.ended = append(o.ended, blob(h.id))
 	case postrider.Delivered, postrider.Cancelled, postrider.Skipped:
 		o.ended = append(o.ended, blob(h.id))
@@ -163,7 +163,7 @@ func (o *outcome) store(ctx context.Context, tx *tx) error {
 		}
 	}
 	for _, l := range o.letters {
-		if err := l.bury(ctx, tx); err != nil {
+		if err := l.insert(ctx, tx); err != nil {
 			return err
 		}
 	}

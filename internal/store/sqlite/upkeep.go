@@ -83,7 +83,7 @@ func expire(ctx context.Context, tx *tx, id postrider.DeliveryID) (bool, error) 
 			return false, err
 		}
 	}
-	err = letter{record: decision, reason: postrider.ReasonExpired, attempts: p.claims}.bury(ctx, tx)
+	err = deadLetter{record: decision, reason: postrider.ReasonExpired, attempts: p.claims}.insert(ctx, tx)
 	if err != nil {
 		return false, err
 	}

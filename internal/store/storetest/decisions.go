@@ -56,7 +56,7 @@ func (w *world) replay(id postrider.DeliveryID) postrider.Delivery {
 
 func replayMakes(w *world) {
 	e := w.endpoint()
-	old := w.delivery(w.buried(e, 1)[0])
+	old := w.delivery(w.deadLetters(e, 1)[0])
 	id := newID[postrider.DeliveryID](w)
 	got, err := w.Replay(w.Context(), store.Replay{Account: e.Account, Delivery: old.ID, ID: id, Expiry: long, By: "support"})
 	w.ok(err)
@@ -104,7 +104,7 @@ func replayFinal(w *world) {
 }
 
 func replayResolves(w *world) {
-	id := w.buried(w.endpoint(), 1)[0]
+	id := w.deadLetters(w.endpoint(), 1)[0]
 	letter := w.letter(id)
 	replay := w.replay(id)
 	got := w.letter(id)
@@ -124,7 +124,7 @@ func (w *world) replayRefused(err error, replay postrider.DeliveryID) {
 
 func replayPendingReplay(w *world) {
 	e := w.endpoint()
-	id := w.buried(e, 1)[0]
+	id := w.deadLetters(e, 1)[0]
 	replay := w.replay(id)
 	_, err := w.tryReplay(id)
 	w.replayRefused(err, replay.ID)
@@ -138,7 +138,7 @@ func replayPendingReplay(w *world) {
 
 func replayInParallel(w *world) {
 	e := w.endpoint()
-	id := w.buried(e, 1)[0]
+	id := w.deadLetters(e, 1)[0]
 	var made atomic.Int32
 	var callers sync.WaitGroup
 	for range 8 {
@@ -159,7 +159,7 @@ func replayInParallel(w *world) {
 
 func replayAgain(w *world) {
 	e := w.endpoint()
-	id := w.buried(e, 1)[0]
+	id := w.deadLetters(e, 1)[0]
 	for _, end := range []func(postrider.DeliveryID){
 		func(postrider.DeliveryID) { w.settle(delivered(w.claimOne(e, postrider.LaneBulk))) },
 		func(postrider.DeliveryID) { w.settle(dead(w.claimOne(e, postrider.LaneBulk))) },
@@ -178,7 +178,7 @@ func replayAgain(w *world) {
 
 func replayOfReplay(w *world) {
 	e := w.endpoint()
-	first := w.replay(w.buried(e, 1)[0])
+	first := w.replay(w.deadLetters(e, 1)[0])
 	w.settle(dead(w.claimOne(e, postrider.LaneBulk)))
 	if got := w.letter(first.ID); got.ReplayedFrom != first.ReplayedFrom {
 		w.Errorf("the replay's dead letter is linked with %s, want %s", got.ReplayedFrom, first.ReplayedFrom)
@@ -200,7 +200,7 @@ func replayPending(w *world) {
 
 func replayDeletedEndpoint(w *world) {
 	e := w.endpoint()
-	id := w.buried(e, 1)[0]
+	id := w.deadLetters(e, 1)[0]
 	w.become(e, postrider.EndpointDeleted)
 	_, err := w.tryReplay(id)
 	w.refuses(err, postrider.ErrConflict)
@@ -305,7 +305,7 @@ func cancelNotFound(w *world) {
 
 func discardResolves(w *world) {
 	e := w.endpoint()
-	id := w.buried(e, 1)[0]
+	id := w.deadLetters(e, 1)[0]
 	want := w.letter(id)
 	got, err := w.Discard(w.Context(), store.Discard{Account: e.Account, Delivery: id, By: "support", Note: "a test, \"é\""})
 	w.ok(err)
@@ -316,7 +316,7 @@ func discardResolves(w *world) {
 }
 
 func discardConflict(w *world) {
-	ids := w.buried(w.endpoint(), 2)
+	ids := w.deadLetters(w.endpoint(), 2)
 	_, err := w.Discard(w.Context(), store.Discard{Delivery: ids[0]})
 	w.ok(err)
 	w.replay(ids[1])
@@ -329,7 +329,7 @@ func discardConflict(w *world) {
 }
 
 func discardStaysDead(w *world) {
-	id := w.buried(w.endpoint(), 1)[0]
+	id := w.deadLetters(w.endpoint(), 1)[0]
 	old := w.delivery(id)
 	_, err := w.Discard(w.Context(), store.Discard{Delivery: id})
 	w.ok(err)
@@ -339,7 +339,7 @@ func discardStaysDead(w *world) {
 func discardNotFound(w *world) {
 	_, err := w.Discard(w.Context(), store.Discard{Delivery: newID[postrider.DeliveryID](w)})
 	w.refuses(err, postrider.ErrNotFound)
-	id := w.buried(w.endpoint(), 1)[0]
+	id := w.deadLetters(w.endpoint(), 1)[0]
 	_, err = w.Discard(w.Context(), store.Discard{Account: w.account(), Delivery: id})
 	w.refuses(err, postrider.ErrNotFound)
 	if got := w.letter(id); got.Resolution != "" {

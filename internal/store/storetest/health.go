@@ -354,7 +354,7 @@ func (w *world) records(after postrider.EndpointID, limit int) []postrider.Healt
 
 func healthInputsOf(w *world) {
 	buried, failing, warned := w.endpoint(), w.endpoint(), w.endpoint()
-	w.buried(buried, 2)
+	w.deadLetters(buried, 2)
 	c := w.putCircuit(w.circuit(failing))
 	w.putHealth(w.health(warned, 1))
 	s := w.putHealth(w.health(warned, 2))
@@ -369,7 +369,7 @@ func healthInputsOf(w *world) {
 func healthInputsNotOf(w *world) {
 	w.settleAll(w.endpoint(), 1)
 	deleted := w.endpoint()
-	w.buried(deleted, 1)
+	w.deadLetters(deleted, 1)
 	w.putCircuit(w.circuit(deleted))
 	w.putHealth(w.health(deleted, 1))
 	w.become(deleted, postrider.EndpointDeleted)
@@ -387,7 +387,7 @@ func healthInputsPastDeleted(w *world) {
 	account := w.account()
 	var after postrider.EndpointID
 	for what, suspect := range []func(postrider.Endpoint){
-		func(e postrider.Endpoint) { w.buried(e, 1) },
+		func(e postrider.Endpoint) { w.deadLetters(e, 1) },
 		func(e postrider.Endpoint) { w.putCircuit(w.circuit(e)) },
 		func(e postrider.Endpoint) { w.putHealth(w.health(e, 1)) },
 	} {
@@ -414,7 +414,7 @@ func healthInputsPages(w *world) {
 		want = append(want, e.ID)
 		switch i {
 		case 0, 4:
-			w.buried(e, 1)
+			w.deadLetters(e, 1)
 			w.putHealth(w.health(e, 1)) // for two reasons, and once
 		case 1, 3:
 			w.putCircuit(w.circuit(e))
@@ -439,7 +439,7 @@ func healthInputsPages(w *world) {
 
 func healthInputsCount(w *world) {
 	e := w.endpoint()
-	w.buried(e, 2)
+	w.deadLetters(e, 2)
 	w.settleAll(e, 5)
 	ids := w.pending(e, 2)
 	w.cancel(ids[0])
@@ -453,7 +453,7 @@ func healthInputsCount(w *world) {
 	if n := got[0].Delivered; n < 20 || n > 30 {
 		w.Errorf("%d of 30 deliveries are counted, want 20 at least", n)
 	}
-	w.buried(e, 6)
+	w.deadLetters(e, 6)
 	if got := w.records(postrider.EndpointID{}, 10)[0]; got.Dead != 8 || got.Delivered < 24 || got.Delivered > 30 {
 		w.Errorf("counted %d dead and %d of 30 delivered, want 8 and 24 at least", got.Dead, got.Delivered)
 	}
@@ -507,14 +507,14 @@ func healthInputsByEnd(w *world) {
 
 func healthInputsSinceGood(w *world) {
 	e := w.endpoint()
-	w.buried(e, 3)
+	w.deadLetters(e, 3)
 	w.settleAll(e, 2)
 	w.apart()
 	good := w.health(e, 1)
 	good.Status, good.Reason, good.Warnings = postrider.Healthy, "", 0
 	w.putHealth(good)
 	w.apart()
-	w.buried(e, 1)
+	w.deadLetters(e, 1)
 	w.settleAll(e, 4)
 	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.HealthInput{
 		{Endpoint: e.ID, Account: e.Account, Enabled: true, Health: good, Delivered: 4, Dead: 1},

@@ -451,8 +451,8 @@ func attemptsCursor(w *world) {
 	}
 }
 
-// buried publishes n deliveries to the endpoint and lets them die.
-func (w *world) buried(e postrider.Endpoint, n int) []postrider.DeliveryID {
+// deadLetters publishes n deliveries to the endpoint and lets them die.
+func (w *world) deadLetters(e postrider.Endpoint, n int) []postrider.DeliveryID {
 	w.Helper()
 	ids := w.pending(e, n)
 	for _, c := range w.claim(e, postrider.LaneFirst, n) {
@@ -463,7 +463,7 @@ func (w *world) buried(e postrider.Endpoint, n int) []postrider.DeliveryID {
 
 func deadLettersPages(w *world) {
 	e := w.endpoint()
-	want := w.buried(e, 5)
+	want := w.deadLetters(e, 5)
 	w.same("the dead letters", pages(w, letterID, func(p store.Paging) (store.Page[postrider.DeadLetter], error) {
 		return w.DeadLetters(w.Context(), store.DeadLetterQuery{Account: e.Account, Paging: p})
 	}), reversed(want))
@@ -471,7 +471,7 @@ func deadLettersPages(w *world) {
 
 func deadLettersOldestFirst(w *world) {
 	e := w.endpoint()
-	want := w.buried(e, 5)
+	want := w.deadLetters(e, 5)
 	w.same("the dead letters", pages(w, letterID, func(p store.Paging) (store.Page[postrider.DeadLetter], error) {
 		p.OldestFirst = true
 		return w.DeadLetters(w.Context(), store.DeadLetterQuery{Account: e.Account, Paging: p})
@@ -515,7 +515,7 @@ func deadLettersFilters(w *world) {
 
 func deadLettersResolved(w *world) {
 	e := w.endpoint()
-	ids := w.buried(e, 3)
+	ids := w.deadLetters(e, 3)
 	_, err := w.Discard(w.Context(), store.Discard{Delivery: ids[0]})
 	w.ok(err)
 	w.replay(ids[1])

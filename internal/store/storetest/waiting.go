@@ -89,7 +89,7 @@ func deliveriesWaitingInOrder(w *world) {
 func deliveriesReplayedWaiting(w *world) {
 	e := w.draft(w.account())
 	e = w.put(e, w.secret(e.ID))
-	id := w.buried(e, 1)[0]
+	id := w.deadLetters(e, 1)[0]
 	w.become(e, postrider.EndpointDisabled)
 	replay := w.replay(id)
 	w.same("what the replay says", replay.Waiting, because(postrider.WaitEndpointDisabled))

@@ -33,6 +33,9 @@ func (e *Egress) ClientTLS(own postrider.TLS, key string) (*ClientTLS, error) {
 	if own == (postrider.TLS{}) && key == "" {
 		return nil, nil //nolint:nilnil // nil is the common configuration
 	}
+	// Equal content gives the same pointer, so that endpoints with the same
+	// certificate share the connections of [Server]. The key is part of it:
+	// without the right key nobody gets connections that were made with it.
 	digest := digestOf(own.Certificate, own.Authorities, key)
 	if cached, ok := e.clientTLSs.Get(digest); ok {
 		return cached, nil

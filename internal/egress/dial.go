@@ -52,6 +52,8 @@ func (d *dialer) connect(ctx context.Context, to Server) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	// All addresses were checked; so many are tried. More would only shorten the
+	// time that each of them gets.
 	ips = ips[:min(len(ips), maxAddresses)]
 	var failed *postrider.FailureError
 	for i, ip := range ips {
@@ -85,6 +87,7 @@ func (d *dialer) connectTo(ctx context.Context, address string, left int) (*conn
 		defer cancel()
 	}
 	if d.proxy != nil {
+		// The proxy dials, so control is never called for this address.
 		if err := d.guard.check(address); err != nil {
 			return nil, err
 		}

@@ -28,6 +28,20 @@
 //   - A response costs at most 16 KiB of header and 24 KiB of body in memory;
 //     16 KiB of the body are returned.
 //   - No error repeats a URL, a header or a body.
+//
+// One round trip goes like this:
+//
+//  1. The pool is asked for an idle connection to the server (pool.go). It is
+//     used if nothing has arrived on it since its last response (conn.go,
+//     tlslayer.go).
+//  2. Otherwise the dialer resolves the name, checks all of its addresses with
+//     the guard and connects to one of them, directly or through the proxy
+//     (dial.go, guard.go, proxy.go), and makes the TLS handshake (clienttls.go).
+//  3. The request is written at once and its memory is freed (roundtrip.go).
+//  4. The header is read and checked (reader.go, header.go), then the body up to
+//     its limit (body.go).
+//  5. The connection goes back to the pool, or is closed if there is any doubt
+//     about where the response ended.
 package egress
 
 import (
@@ -92,9 +106,12 @@ func (o Options) withDefaults() Options {
 
 // Egress makes round trips. It may be used from any goroutine.
 type Egress struct {
-	guard      *guard
-	dialer     *dialer
-	pool       *pool
+	guard  *guard
+	dialer *dialer
+	pool   *pool
+
+	// clientTLSs has the configurations of endpoints with their own TLS, by the
+	// digest of what they bring. Making one costs a millisecond.
 	clientTLSs *cache.Cache[[sha256.Size]byte, *ClientTLS]
 }
 

@@ -22,6 +22,8 @@ func FailureOf(err error, sent bool) postrider.Failure {
 	switch {
 	case !sent:
 		return connectFailure(err)
+	// From here on the server may have the event. What is told apart is only
+	// what the owner of an endpoint can act on.
 	case errors.Is(err, errMalformed):
 		return postrider.FailureBadResponse
 	case isAlert(err):

@@ -189,6 +189,7 @@ func (p *headerParser) finish() (framing, error) {
 	}
 	switch {
 	case p.http10:
+		// HTTP/1.0 has no chunks, and closes unless it says otherwise.
 		f.close = f.close || !p.keepAlive || p.encodings > 0
 		f.chunked = false
 	case p.encodings > 1 || p.encodings == 1 && !f.chunked:
@@ -199,9 +200,12 @@ func (p *headerParser) finish() (framing, error) {
 		f.close = f.close || f.chunked || announced > 0 || f.status == http.StatusSwitchingProtocols
 		f.length, f.chunked = 0, false
 	case f.chunked:
+		// Chunks win over a length, but a reader that thinks otherwise finds
+		// another end.
 		f.close = f.close || announced >= 0
 		f.length = -1
 	default:
+		// Without a length the body ends with the connection.
 		f.close = f.close || announced < 0
 		f.length = announced
 	}

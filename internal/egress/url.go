@@ -63,6 +63,8 @@ func (g *guard) parse(raw string) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
+	// An address in the URL is checked now. Those of a name are checked when it is
+	// dialed; of the name itself only its form is.
 	ip, err := netip.ParseAddr(host)
 	literal := err == nil
 	if literal && !g.allows(ip) || !literal && !g.allowsName(host) {

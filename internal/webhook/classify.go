@@ -57,18 +57,25 @@ func classifyFailure(ctx context.Context, err error, sent bool) (postrider.Outco
 	is := func(f postrider.Failure) bool { return early && e.Failure == f }
 	canceled := errors.Is(ctx.Err(), context.Canceled)
 	switch {
+	// Decided by us, before anything was sent: no deadline and no stop explains it
+	// better.
 	case is(postrider.FailureForbidden) && !sent:
 		return postrider.OutcomeBlocked, postrider.FailureForbidden
 	case is(postrider.FailureAuth) && !sent && !canceled:
 		return postrider.OutcomeUnreachable, postrider.FailureAuth
+	// Out of time. If the stage that took it is known, it is named: dns_timeout,
+	// connect_timeout, tls_timeout. A proxy that is slow is not the endpoint's.
 	case egress.Expired(ctx) && early && egress.TimedOut(e.Err) && e.Failure != postrider.FailureProxy:
 		return postrider.OutcomeTimedOut, e.Failure
 	case egress.Expired(ctx):
 		return postrider.OutcomeTimedOut, postrider.FailureTimeout
+	// The server stops and cut the attempt. If a request was sent, the receiver may
+	// have the event.
 	case canceled && sent:
 		return postrider.OutcomeBroken, postrider.FailureCanceled
 	case canceled:
 		return postrider.OutcomeUnreachable, postrider.FailureCanceled
+	// Nothing but the connection is to blame.
 	case early || !sent:
 		return postrider.OutcomeUnreachable, egress.FailureOf(err, sent)
 	}

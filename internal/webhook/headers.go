@@ -30,6 +30,8 @@ type ownLines struct {
 // has its signer already, if it is to have one.
 func (t *target) addOwnLines(e *postrider.Endpoint, c postrider.Credentials) error {
 	own := ownLines{names: map[string]bool{}}
+	// The signer writes its fields into every header later. Their names are taken
+	// first, so that no header of the endpoint's can stand beside them.
 	if err := own.reserveSigned(t.signer); err != nil {
 		return failure(postrider.FailureUnsigned, err)
 	}

@@ -56,6 +56,8 @@ func (s *Sender) follow(ctx context.Context, x *exchange, d *draft, response egr
 	x.target = next
 	last, err := s.roundTrip(ctx, x)
 	if !x.Written {
+		// The redirect is what the attempt showed, and its target and header are
+		// what is recorded.
 		x.target = from
 		x.Request.Free()
 		return egress.Response{}, &redirectError{response, err}
@@ -73,6 +75,8 @@ func (ts *targets) redirect(t *target, location string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The copy has the endpoint's TLS, signer and credentials, until the server
+	// turns out to be another one.
 	next := *t
 	next.url, next.prefix = u, ts.prefixOf(u, t.gzip)
 	there := egress.ServerOf(u, t.server.TLS)

@@ -38,6 +38,7 @@ func (d *draft) build(t *target, q *egress.Request, header []byte) ([]byte, erro
 		buffer = appendEnvelope(buffer, id, e)
 		body = buffer
 	}
+	// The time that is signed has whole seconds: receivers get no more of it.
 	m := signature.Message{ID: id, Timestamp: time.Unix(d.at.Unix(), 0), Body: body}
 	if t.namesType {
 		m.Delivery, m.Type, m.Occurred = d.claimed.ID.String(), e.Type, e.CreatedAt
@@ -70,10 +71,13 @@ func (d *draft) appendHeader(t *target, header []byte, m signature.Message, size
 		header = append(header, "\r\nWebhook-Id: "...)
 		header = append(header, m.ID...)
 	}
+	// Only events of an ordering key have a sequence.
 	if sequence := d.claimed.Event.Sequence; sequence > 0 {
 		header = append(header, "\r\nWebhook-Sequence: "...)
 		header = strconv.AppendInt(header, sequence, 10)
 	}
+	// A receiver that publishes what it gets passes this on, so that a loop is
+	// found: the API refuses an event with too many hops.
 	header = append(header, "\r\nWebhook-Hops: "...)
 	header = strconv.AppendInt(header, int64(d.claimed.Event.Hops)+1, 10)
 	header = append(header, "\r\n"...)

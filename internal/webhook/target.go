@@ -91,6 +91,8 @@ func (ts *targets) find(ctx context.Context, to *store.EndpointSnapshot, now tim
 	if err != nil {
 		return nil, err
 	}
+	// Decrypting and parsing were done without the lock of the cache: an attempt
+	// of the same endpoint may have done it at the same time.
 	return ts.cache.Update(to.Endpoint.ID, func(stored *target, ok bool) *target {
 		switch {
 		case ok && stored.current(to, now):
@@ -167,6 +169,8 @@ func (ts *targets) sign(ctx context.Context, t *target, to *store.EndpointSnapsh
 		t.secrets = append(t.secrets, s.ID)
 		keys = append(keys, signature.Key{ID: s.ID.String(), Secret: secret})
 	}
+	// Every request has the event's id in Webhook-Id. Two of the schemes write it
+	// themselves, because they sign it.
 	var formats []signature.Format
 	t.writesID = true
 	for _, s := range to.Endpoint.Policy.Signatures {

@@ -170,7 +170,7 @@ func (s *tokenSource) reject(token string, now time.Time) {
 // the other one is tried. Errors repeat nothing that the server said: that may be
 // the secret.
 func (s *tokenSource) retrieve(ctx context.Context) (string, time.Time, error) {
-	now := time.Now()
+	now := time.Now() // before the request: the life of a token begins when it is made
 	t, err := s.request(ctx, s.secretInBody)
 	if _, refused := errors.AsType[*refusalError](err); refused {
 		if t, err = s.request(ctx, !s.secretInBody); err == nil {
@@ -192,6 +192,8 @@ func (s *tokenSource) retrieve(ctx context.Context) (string, time.Time, error) {
 // keptUntil returns when a token that lives so long is replaced. One that lives
 // for seconds is kept for half of them.
 func (s *tokenSource) keptUntil(now time.Time, life time.Duration) time.Time {
+	// The jitter depends on the endpoint and the expiry alone, so it needs no
+	// source of randomness and is the same for everybody who asks.
 	expiry := now.Add(life)
 	hash := fnv.New32a()
 	hash.Write(s.endpoint[:])
@@ -254,6 +256,7 @@ func readToken(r *egress.Response) (t tokenResponse, err error) {
 	} else {
 		err = json.Unmarshal(r.Body, &t)
 	}
+	// Some servers refuse with 200 and an error in the body.
 	switch {
 	case r.Status < 200 || r.Status > 299 || err == nil && t.Error != "":
 		refusal := &refusalError{status: r.Status}

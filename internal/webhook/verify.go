@@ -82,6 +82,7 @@ func (s *Sender) challenge(ctx context.Context, to *store.EndpointSnapshot) erro
 		Data: fmt.Appendf(nil, `{"type":%q,"challenge":%q}`, kind, challenge),
 	}
 	c := postrider.Claimed{ID: newID[postrider.DeliveryID](now), Endpoint: to.Endpoint.ID, Event: &event, Attempt: 1}
+	// The event and the delivery exist for this request alone.
 	t, err := s.targets.make(ctx, to, now)
 	if err != nil {
 		return verifyError(ctx, err, false)
@@ -95,6 +96,8 @@ func (s *Sender) challenge(ctx context.Context, to *store.EndpointSnapshot) erro
 	if err != nil {
 		return err
 	}
+	// The challenge is a secret until the receiver has read it: the comparison must
+	// not show by its time how much of a guess is right.
 	if subtle.ConstantTimeCompare([]byte(repeated(response.Body)), []byte(challenge)) != 1 {
 		return &UnverifiedError{"its answer is not the challenge"}
 	}

@@ -172,7 +172,7 @@ func New(deps Deps, opts Options) *Handler {
 	s := &server{
 		Deps:        deps,
 		opts:        opts.withDefaults(),
-		names:       accountNames{known: map[string]accountName{}},
+		names:       newTTLCache[string, accountName](keyFresh),
 		manualSends: newManualSendLimiter(),
 	}
 	s.bodies = newBodies(s.opts.BodyBudget, s.opts.MaxBatch)
@@ -193,7 +193,7 @@ type server struct {
 	Deps
 	opts        Options
 	keys        *keyring
-	names       accountNames
+	names       *ttlCache[string, accountName]
 	manualSends *manualSendLimiter
 	bodies      *bodies
 	decoding    chan struct{} // as many as decode large bodies at a time

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -21,7 +20,6 @@ const (
 	noKeyFresh = time.Second     // and that there is none
 	keyTouched = time.Minute     // how exact LastUsedAt is
 	touchTime  = time.Second     // that noting the use of a key may take of a request
-	keysCached = 4096            // of each sort
 	maxToken   = 256             // in bytes
 )
 
@@ -34,25 +32,17 @@ func MakeKey() (key string, hash [32]byte) {
 	return key, sha256.Sum256([]byte(key))
 }
 
-// keyring checks keys. What the store said of a key is kept for some seconds,
-// so that a check costs microseconds; both caches are bounded, and strangers'
-// guesses cannot push out the keys that are in use.
+// keyring checks keys. Its caches make a check cost microseconds. Keys that do
+// not exist have a cache of their own, so that guesses cannot displace the keys
+// that are in use.
 type keyring struct {
 	store      Store
 	answerTime time.Duration // for the store to look a key up
 	log        *slog.Logger
 
-	mu      sync.Mutex
-	epoch   int                     // counts forget, so that what was read before it is not kept after it
-	known   map[[32]byte]*cachedKey // the values are never changed
-	unknown map[[32]byte]time.Time
-	touched map[postrider.KeyID]time.Time // by this machine's clock, as all times above
-}
-
-type cachedKey struct {
-	key    postrider.APIKey
-	readAt time.Time
-	epoch  int
+	known   *ttlCache[[32]byte, *postrider.APIKey] // by hash; the values are never changed
+	unknown *ttlCache[[32]byte, struct{}]
+	touched *ttlCache[postrider.KeyID, struct{}] // keys whose use was noted
 }
 
 func newKeyring(s Store, opts Options) *keyring {
@@ -60,9 +50,9 @@ func newKeyring(s Store, opts Options) *keyring {
 		store:      s,
 		answerTime: opts.AnswerTime,
 		log:        opts.Log,
-		known:      map[[32]byte]*cachedKey{},
-		unknown:    map[[32]byte]time.Time{},
-		touched:    map[postrider.KeyID]time.Time{},
+		known:      newTTLCache[[32]byte, *postrider.APIKey](keyFresh),
+		unknown:    newTTLCache[[32]byte, struct{}](noKeyFresh),
+		touched:    newTTLCache[postrider.KeyID, struct{}](keyTouched),
 	}
 }
 
@@ -109,67 +99,34 @@ func bearer(headers []string) (string, bool) {
 	return token, true
 }
 
+// find returns the key of the hash, from a cache or the store.
 func (k *keyring) find(ctx context.Context, hash [32]byte, now time.Time) (*postrider.APIKey, error) {
-	key, epoch := k.cached(hash, now)
-	if key == nil {
-		ctx, cancel := context.WithTimeoutCause(ctx, k.answerTime, errNoAnswer)
-		defer cancel()
-		found, err := first(k.store.Keys(ctx, store.KeyQuery{Hash: hash}))
-		if err != nil && !errors.Is(err, postrider.ErrNotFound) {
-			return nil, err
-		}
-		key = &found
-		k.keep(hash, &cachedKey{found, now, epoch})
+	key, ok, epoch := k.known.get(hash, now)
+	if ok {
+		return key, nil
 	}
-	if key.ID.IsZero() {
+	_, ok, unknownEpoch := k.unknown.get(hash, now)
+	if ok {
 		return nil, errUnauthorized
 	}
-	return key, nil
-}
-
-// cached returns what is believed of a hash: a key, or noKey for none; nil: the
-// store must be asked, in this epoch.
-func (k *keyring) cached(hash [32]byte, now time.Time) (key *postrider.APIKey, epoch int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if c := k.known[hash]; c != nil && now.Sub(c.readAt) < keyFresh {
-		return &c.key, k.epoch
-	}
-	if readAt, ok := k.unknown[hash]; ok && now.Sub(readAt) < noKeyFresh {
-		return &noKey, k.epoch
-	}
-	return nil, k.epoch
-}
-
-func (k *keyring) keep(hash [32]byte, c *cachedKey) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	ctx, cancel := context.WithTimeoutCause(ctx, k.answerTime, errNoAnswer)
+	defer cancel()
+	found, err := first(k.store.Keys(ctx, store.KeyQuery{Hash: hash}))
 	switch {
-	case c.epoch != k.epoch:
-	case c.key.ID.IsZero():
-		makeRoom(k.unknown)
-		k.unknown[hash] = c.readAt
-	default:
-		makeRoom(k.known)
-		k.known[hash] = c
+	case errors.Is(err, postrider.ErrNotFound):
+		k.unknown.put(hash, struct{}{}, now, unknownEpoch)
+		return nil, errUnauthorized
+	case err != nil:
+		return nil, err
 	}
-}
-
-// makeRoom drops any one entry of a full cache.
-func makeRoom[K comparable, V any](cache map[K]V) {
-	if len(cache) < keysCached {
-		return
-	}
-	for key := range cache {
-		delete(cache, key)
-		return
-	}
+	k.known.put(hash, &found, now, epoch)
+	return &found, nil
 }
 
 // touch notes the use of a key, once a minute. It is part of the request, so
 // that nothing is left to wait for when the server stops.
 func (k *keyring) touch(ctx context.Context, key *postrider.APIKey, now time.Time) {
-	if now.Sub(key.LastUsedAt) < keyTouched || !k.due(key.ID, time.Now()) {
+	if now.Sub(key.LastUsedAt) < keyTouched || !k.touched.putIfAbsent(key.ID, struct{}{}, time.Now()) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, touchTime)
@@ -179,22 +136,8 @@ func (k *keyring) touch(ctx context.Context, key *postrider.APIKey, now time.Tim
 	}
 }
 
-func (k *keyring) due(id postrider.KeyID, now time.Time) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if now.Sub(k.touched[id]) < keyTouched {
-		return false
-	}
-	makeRoom(k.touched)
-	k.touched[id] = now
-	return true
-}
-
 // forget makes the next check of every key read the store.
 func (k *keyring) forget() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.epoch++
-	clear(k.known)
-	clear(k.unknown)
+	k.known.forget()
+	k.unknown.forget()
 }

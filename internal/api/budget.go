@@ -110,7 +110,7 @@ func (b *bodies) share(key postrider.KeyID) *share {
 	if s != nil {
 		return s
 	}
-	if len(b.keys) >= keysCached {
+	if len(b.keys) >= cacheSize {
 		for other, idle := range b.keys {
 			if *idle == (share{}) {
 				delete(b.keys, other)

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -69,24 +68,17 @@ func (s *server) requireAccount(ctx context.Context, field, name string) (postri
 	return id, err
 }
 
-// accountNames remembers for some seconds whose name a name is, so that a
-// publish does not read the account each time.
-type accountNames struct {
-	mu    sync.Mutex
-	epoch int // counts forget, so that what was read before it is not kept after it
-	known map[string]accountName
-}
-
+// accountName is the account that an id or uid stands for.
 type accountName struct {
 	id      postrider.AccountID
 	deleted bool
-	readAt  time.Time
-	epoch   int
 }
 
+// accountNamed returns the account of the name. The cache spares a publish the
+// read of the account.
 func (s *server) accountNamed(ctx context.Context, name string) (accountName, error) {
 	now := time.Now()
-	known, ok := s.names.find(name, now)
+	known, ok, epoch := s.names.get(name, now)
 	if ok {
 		return known, nil
 	}
@@ -94,36 +86,9 @@ func (s *server) accountNamed(ctx context.Context, name string) (accountName, er
 	if err != nil {
 		return accountName{}, err
 	}
-	found := accountName{account.ID, !account.DeletedAt.IsZero(), now, known.epoch}
-	s.names.note(name, found)
+	found := accountName{account.ID, !account.DeletedAt.IsZero()}
+	s.names.put(name, found, now, epoch)
 	return found, nil
-}
-
-// find returns what is believed of a name; false: nothing, in this epoch.
-func (n *accountNames) find(name string, now time.Time) (accountName, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if known, ok := n.known[name]; ok && now.Sub(known.readAt) < keyFresh {
-		return known, true
-	}
-	return accountName{epoch: n.epoch}, false
-}
-
-func (n *accountNames) note(name string, known accountName) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if known.epoch != n.epoch {
-		return
-	}
-	makeRoom(n.known)
-	n.known[name] = known
-}
-
-func (n *accountNames) forget() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.epoch++
-	clear(n.known)
 }
 
 // parseID reads an id from a path. A text that is no id names nothing, and

@@ -167,10 +167,10 @@ func (s *Sender) ask(ctx context.Context, t *target, build func(token string, q 
 // verifyError tells a receiver that did not agree from a fault on our side.
 func verifyError(ctx context.Context, err error, sent bool) error {
 	if e, ok := errors.AsType[*postrider.FailureError](err); ok {
-		switch f := e.Failure; {
-		case f == postrider.FailureUnsigned || f == postrider.FailureNoKey:
+		if e.Failure == postrider.FailureUnsigned || e.Failure == postrider.FailureNoKey {
 			return &UnsignedError{e.Error()}
-		case f == postrider.FailureSecrets || f == postrider.FailureHeaders:
+		}
+		if e.Failure == postrider.FailureSecrets || e.Failure == postrider.FailureHeaders {
 			return fmt.Errorf("verify endpoint: %w", err)
 		}
 	}

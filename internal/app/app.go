@@ -1,5 +1,5 @@
 // Package app is Postrider as one running thing: it reads the configuration,
-// opens the store, gives every part what it needs, and ends them in order.
+// opens the store, starts every service, and ends them in order.
 //
 //	server, err := app.New(ctx, config, log)
 //	if err != nil { … }
@@ -17,7 +17,7 @@
 //     the store is closed last.
 //   - When Run returns, nothing of the server is left: no goroutine, no socket,
 //     no lock on the data folder.
-//   - A part that fails ends the server, in the same order; it never goes on
+//   - A service that fails ends the server, in the same order; it never goes on
 //     without one.
 //
 // It is the only package that knows all the others, and holds no rules of its
@@ -94,7 +94,7 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 
 // open opens the store and makes the parts around it.
 func (a *App) open(ctx context.Context) error {
-	opened, err := openStore(ctx, a.config.StoreConfig, opening{log: a.log, onFatal: func(err error) { a.fatal <- err }})
+	opened, err := openStore(ctx, a.config.StoreConfig, openOptions{log: a.log, onFatal: func(err error) { a.fatal <- err }})
 	if err != nil {
 		return err
 	}
@@ -193,13 +193,13 @@ func (a *App) Addr() net.Addr { return a.api.Addr() }
 // OpsAddr returns the address of the operations listener.
 func (a *App) OpsAddr() net.Addr { return a.ops.Addr() }
 
-// Run serves until ctx ends or a part fails, then drains and closes the store.
+// Run serves until ctx ends or a service fails, then drains and closes the store.
 // Until the store is open the API answers 503. It is called once.
 func (a *App) Run(ctx context.Context) error {
-	err := inOrder(ctx, func() {
+	err := runServices(ctx, func() {
 		a.readiness.draining.Store(true)
 		a.log.InfoContext(ctx, "postrider drains")
-	}, []part{
+	}, []service{
 		{"api", a.api.Run},
 		{"", a.serve},
 		{"ops", a.ops.Run},
@@ -212,7 +212,7 @@ func (a *App) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve opens the store, serves until ctx ends or a part fails, drains and closes
+// serve opens the store, serves until ctx ends or a service fails, drains and closes
 // the store.
 func (a *App) serve(ctx context.Context) (err error) {
 	if err := a.openWhenItCan(ctx); err != nil || ctx.Err() != nil {
@@ -232,9 +232,9 @@ func (a *App) serve(ctx context.Context) (err error) {
 	a.log.InfoContext(ctx, "postrider listens", "api", a.Addr().String(), "ops", a.OpsAddr().String())
 	close(a.opened)
 
-	// Each part still needs those below it while it ends: a publish that was
+	// Each service needs those below it until it has ended: a publish that was
 	// received wants its commit, and what was admitted its attempt.
-	return inOrder(ctx, func() {}, []part{
+	return runServices(ctx, func() {}, []service{
 		{"ingest", a.ingest.Run},
 		{"dispatch", a.dispatcher.Run},
 		{"routing", a.table.Run},
@@ -242,7 +242,7 @@ func (a *App) serve(ctx context.Context) (err error) {
 		{"clock", a.clock.Run},
 		{"writes", a.writes.Run},
 		{"store", a.watchStore},
-		{"heap", tendHeap},
+		{"heap", tuneGC},
 	})
 }
 
@@ -290,7 +290,7 @@ func Version() string {
 
 // Migrate brings the database up to this version.
 func Migrate(ctx context.Context, c StoreConfig) error {
-	opened, err := openStore(ctx, c, briefly())
+	opened, err := openStore(ctx, c, commandOptions())
 	if err != nil {
 		return err
 	}

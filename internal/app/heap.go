@@ -34,8 +34,8 @@ func gcPercent(inUse uint64) int {
 	return int(min(max(heapRoom*100/max(inUse, 1), leastPercent), mostPercent))
 }
 
-// tendHeap sets the garbage collector by what is in use, unless GOGC does.
-func tendHeap(ctx context.Context) error {
+// tuneGC sets the garbage collector by what is in use, unless GOGC does.
+func tuneGC(ctx context.Context) error {
 	if _, set := os.LookupEnv("GOGC"); set {
 		<-ctx.Done()
 		return nil

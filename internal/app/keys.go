@@ -43,7 +43,7 @@ func (c StoreConfig) Running() (url string, err error) {
 // CreateKey makes an API key straight on the store. It returns the key's text
 // too, which is kept nowhere.
 func CreateKey(ctx context.Context, c StoreConfig, n NewKey) (postrider.APIKey, string, error) {
-	opened, err := openStore(ctx, c, briefly())
+	opened, err := openStore(ctx, c, commandOptions())
 	if err != nil {
 		return postrider.APIKey{}, "", err
 	}
@@ -56,7 +56,7 @@ func CreateKey(ctx context.Context, c StoreConfig, n NewKey) (postrider.APIKey, 
 
 // Keys returns every API key, newest first.
 func Keys(ctx context.Context, c StoreConfig) ([]postrider.APIKey, error) {
-	opened, err := openStore(ctx, c, briefly())
+	opened, err := openStore(ctx, c, commandOptions())
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func Keys(ctx context.Context, c StoreConfig) ([]postrider.APIKey, error) {
 
 // RevokeKey ends an API key.
 func RevokeKey(ctx context.Context, c StoreConfig, id postrider.KeyID) error {
-	opened, err := openStore(ctx, c, briefly())
+	opened, err := openStore(ctx, c, commandOptions())
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func RotateKey(ctx context.Context, c StoreConfig, r secrets.Rotation) (secrets.
 	if err := c.mustHaveStore(); err != nil {
 		return secrets.Rotated{}, err
 	}
-	opened, err := openStore(ctx, c, briefly())
+	opened, err := openStore(ctx, c, commandOptions())
 	if err != nil {
 		return secrets.Rotated{}, err
 	}
@@ -46,7 +46,7 @@ func ExportKeys(ctx context.Context, c StoreConfig, path string) error {
 	if l.Text != "" || l.File != "" {
 		return secrets.Export(ctx, l, nil, path)
 	}
-	opened, err := openStore(ctx, c, briefly())
+	opened, err := openStore(ctx, c, commandOptions())
 	if err != nil {
 		return err
 	}

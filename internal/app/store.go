@@ -15,20 +15,20 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlite"
 )
 
-// opening is how a store is opened.
-type opening struct {
+// openOptions say how a store is opened.
+type openOptions struct {
 	log     *slog.Logger
 	onFatal func(error) // hears why the store writes no more
 }
 
-// briefly opens a store for one command.
-func briefly() opening {
-	return opening{log: slog.New(slog.DiscardHandler), onFatal: func(error) {}}
+// commandOptions returns the options of a store that one command opens.
+func commandOptions() openOptions {
+	return openOptions{log: slog.New(slog.DiscardHandler), onFatal: func(error) {}}
 }
 
 // openStore opens the store that the settings name and brings its tables up to
 // this version.
-func openStore(ctx context.Context, c StoreConfig, o opening) (store.Store, error) {
+func openStore(ctx context.Context, c StoreConfig, o openOptions) (store.Store, error) {
 	dsn, err := c.dsn()
 	if err != nil {
 		return nil, err

@@ -58,7 +58,9 @@ func (o Options) withDefaults() Options {
 type Store interface {
 	store.Upkeep
 
+	// Endpoints is [store.Directory]'s.
 	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
+	// HealthHistory is [store.Ledger]'s.
 	HealthHistory(ctx context.Context, q store.HealthQuery) (store.Page[postrider.EndpointHealth], error)
 }
 

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
@@ -84,7 +86,7 @@ func TestTheEncryptionKeyIsMadeOnceAndMissed(t *testing.T) {
 
 	again := start(t, dir)
 	shown, err := again.api.Secrets(t.Context(), made.ID)
-	if err != nil || len(shown) != 1 || shown[0] != made.Secrets[0] {
+	if err != nil || len(shown) != 1 || !cmp.Equal(shown[0], made.Secrets[0]) {
 		t.Errorf("after a restart: %v, %v; want the secret that was made", shown, err)
 	}
 	if err := again.stop(); err != nil {
@@ -254,7 +256,7 @@ func (l *load) wantShown(t *testing.T, api *client.Client) {
 	t.Helper()
 	for id, want := range l.known {
 		got, err := api.Secrets(t.Context(), id)
-		if err != nil || len(got) != 2 || got[0].Secret != want[0].Secret || got[1].PublicKey != want[1].PublicKey {
+		if err != nil || len(got) != 2 || !cmp.Equal(got[0].Secret, want[0].Secret) || !cmp.Equal(got[1].PublicKey, want[1].PublicKey) {
 			t.Fatalf("secrets of %s = %v, %v; want %v", id, got, err, want)
 		}
 	}
@@ -420,7 +422,7 @@ func TestKeysGivenAsATextAreRotatedInTwoSteps(t *testing.T) {
 		t.Error("the last step does not advise the new key alone")
 	}
 	again := startWith(t, dir, map[string]string{"POSTRIDER_SECRETS_KEY": last.Set[0]})
-	if got, err := again.api.Secrets(t.Context(), made.ID); err != nil || len(got) != 1 || got[0] != made.Secrets[0] {
+	if got, err := again.api.Secrets(t.Context(), made.ID); err != nil || len(got) != 1 || !cmp.Equal(got[0], made.Secrets[0]) {
 		t.Errorf("with the new key alone: %v, %v", got, err)
 	}
 }

@@ -9,6 +9,8 @@
 //
 // Three packages implement the roles, memory, sqlite and postgres, and
 // storetest holds them to the sentences of these comments.
+// Beside the contract it has what all stores share: ids, the clock, documents of
+// policies, pages and cursors, and the rule of idempotency keys (keys.go).
 //
 // What holds for every method of every store:
 //

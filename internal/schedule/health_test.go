@@ -204,7 +204,7 @@ func TestASilentEndpointGetsOneSlot(t *testing.T) {
 	d.expect(id, 10, "after an answer")
 }
 
-func TestChronicEndpointsShareATenthOfTheSlots(t *testing.T) {
+func TestUnreliableEndpointsShareATenthOfTheSlots(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, Options{Concurrency: 50})
 	var ids []postrider.EndpointID

@@ -63,7 +63,7 @@ func (s *Store) Heartbeat(_ context.Context, b store.Heartbeat) (store.Membershi
 	}
 	s.watchLocksLocked(n, now)
 	unlocked := n.locked && s.locks[b.Incarnation] == 0
-	return s.rosterLocked(n, unlocked, now), nil
+	return s.membershipLocked(n, unlocked, now), nil
 }
 
 // watchLocksLocked notes which nodes but one have lost their locks, and takes
@@ -85,9 +85,9 @@ func (s *Store) watchLocksLocked(but *node, now time.Time) {
 	}
 }
 
-// rosterLocked gives the node what it lacks of its share, and says how the
+// membershipLocked gives the node what it lacks of its share, and says how the
 // shards are shared out.
-func (s *Store) rosterLocked(n *node, unlocked bool, now time.Time) (r store.Membership) {
+func (s *Store) membershipLocked(n *node, unlocked bool, now time.Time) (r store.Membership) {
 	r.Unlocked = unlocked
 	for incarnation, other := range s.nodes {
 		switch {

@@ -19,7 +19,7 @@ const lockSelfSQL = `select from nodes where incarnation = @incarnation for upda
 
 // Beats are serial in the whole cluster: what one sees, no other changes. The
 // lock is let go by the commit.
-const lockRosterSQL = `select pg_advisory_xact_lock(hashtext('postrider_nodes'))`
+const lockMembershipSQL = `select pg_advisory_xact_lock(hashtext('postrider_nodes'))`
 
 // @now is from after the wait for the locks. Walks nodes_pkey.
 const heartbeatSQL = `
@@ -108,7 +108,7 @@ func (s *Store) heartbeat(ctx context.Context, tx pgx.Tx, b store.Heartbeat) (st
 	var held heldLocks
 	locks := &pgx.Batch{}
 	locks.Queue(lockSelfSQL, args)
-	locks.Queue(lockRosterSQL)
+	locks.Queue(lockMembershipSQL)
 	locks.Queue(heldLocksSQL, lockArgs(b.Incarnation)).Query(held.collect)
 	if err := tx.SendBatch(ctx, locks).Close(); err != nil {
 		return store.Membership{}, fmt.Errorf("lock the membership: %w", err)

@@ -1,26 +1,28 @@
-// Package api is the REST door of Postrider.
+// Package api is the REST API of Postrider.
 //
-// [New] returns the handler of everything under /v1/webhooks; the routes, their
-// bodies and their answers are in docs/api/openapi.json, which a test keeps
-// equal to the code. Handlers return errors, and one table, in problem.go,
-// turns them into problem+json (RFC 9457).
+// [New] returns the handler of all routes under /v1/webhooks. The routes, their
+// request bodies and their responses are in docs/api/openapi.json, which a test
+// keeps equal to the code. Handlers return errors. One table, in problem.go,
+// maps the errors to responses of the type problem+json (RFC 9457).
 //
-// What holds for every route:
+// The following holds for every route:
 //
-//   - The key is checked before a byte of the body is read.
-//   - A key that is bound to an account sees that account and nothing else:
-//     another account's rows answer 404, in paths, bodies and filters alike.
-//   - A body is read once and strictly, by [jsonx.Decode], within a bound of
-//     size and time, and every fault of it is named at once. All bodies that are
-//     in memory have at most Options.BodyBudget bytes, those of a key a quarter.
-//   - A store that does not answer is a 503 within Options.AnswerTime.
-//   - The bytes of an event's data are handed on as they came.
-//   - No text of an internal error leaves; it is logged under the request id
-//     that the answer carries.
-//   - A panic answers 500 and ends nothing but its request.
+//   - The API key is checked before a byte of the body is read.
+//   - A key that is bound to an account sees only this account. Resources of
+//     other accounts answer 404, in paths, bodies and filters alike.
+//   - A body is read once and decoded strictly, by [jsonx.Decode], within
+//     limits of size and time. The response names all faults of the body at
+//     once. The bodies in memory have at most Options.BodyBudget bytes
+//     together, and those of one key at most a quarter of it.
+//   - If the store does not answer within Options.AnswerTime, the response is a
+//     503.
+//   - The bytes of an event's data are stored and delivered unchanged.
+//   - No response contains the text of an internal error. The log has it, under
+//     the request id that the response carries.
+//   - A panic is answered with 500 and ends only its own request.
 //
-// Revoking a key takes effect at once on the node that did it, and within five
-// seconds on the others.
+// A revoked key stops working at once on the node that revoked it, and within
+// five seconds on the other nodes.
 package api
 
 import (
@@ -35,91 +37,95 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Store is what the API reads and changes by itself.
+// Store is the part of the store that the API reads and changes directly.
+// Publishing goes through [Publisher].
 type Store interface {
 	store.Directory
 	store.Access
 	store.Catalogue
 	store.Ledger
 
-	// Circuits is that of store.Queue.
+	// Circuits is the method of store.Queue.
 	Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error)
-	// Unpark is that of store.Queue.
+	// Unpark is the method of store.Queue.
 	Unpark(ctx context.Context, u store.Unpark) (postrider.Delivery, error)
-	// PutCircuit is that of store.Queue.
+	// PutCircuit is the method of store.Queue.
 	PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error)
 
-	// Now returns the store's time of day.
+	// Now returns the store's time, read from the store itself.
 	Now(ctx context.Context) (time.Time, error)
-	// Clock returns the store's time as this process knows it.
+	// Clock returns this process's estimate of the store's time. It costs no
+	// query.
 	Clock() *store.Clock
 }
 
-// Publisher takes events in, and makes their ids. When it returns without an
-// error the events are stored for good.
+// Publisher stores published events and assigns their ids. When a method
+// returns without an error, the events are stored durably.
 type Publisher interface {
-	// Publish takes all of the events or none. A taken idempotency key is a
-	// *postrider.KeyTakenError, too much at once a *postrider.OverloadError.
+	// Publish stores all of the events or none. It returns a
+	// *postrider.KeyTakenError if an idempotency key was used for other
+	// content, and a *postrider.OverloadError if events arrive faster than they
+	// can be delivered.
 	Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error)
 
-	// PublishTo makes a delivery of the event to one endpoint only, whatever
-	// it subscribed to.
+	// PublishTo stores the event with one delivery, to the given endpoint. The
+	// endpoint's event types are ignored.
 	PublishTo(ctx context.Context, e postrider.Event, endpoint postrider.EndpointID) (postrider.Receipt, error)
 }
 
-// Guard knows what may be sent to, and with what.
+// Guard checks the URLs and the TLS settings of endpoints.
 type Guard interface {
 	// CheckURL returns the canonical form of raw, or a *postrider.InvalidError
 	// for the field "url".
 	CheckURL(raw string) (string, error)
 
-	// CheckTLS returns every fault of an endpoint's own TLS and the key of its
-	// certificate, joined, each a *postrider.InvalidError for a field of "tls".
+	// CheckTLS checks the TLS settings of an endpoint and the private key of
+	// its certificate. It returns all faults joined, each a
+	// *postrider.InvalidError for a field of "tls".
 	CheckTLS(t postrider.TLS, key string) error
 }
 
 // Verifier asks receivers whether they want events.
 type Verifier interface {
-	// Verify carries out the handshake of the method, one of [VerifyMethods],
-	// with the endpoint. A receiver that does not agree, or cannot be asked with
-	// the secrets that there are, is an error that matches postrider.ErrConflict,
-	// and whose text its owner may see.
+	// Verify performs the handshake with the endpoint, by a method of
+	// [VerifyMethods]. If the receiver does not agree, or if no secret can sign
+	// the handshake, the error matches postrider.ErrConflict. The text of that
+	// error is shown to the client.
 	Verify(ctx context.Context, to store.EndpointSnapshot, method string) error
 }
 
-// VerifyMethods lists the handshakes by which a receiver may say that it wants
-// events.
+// VerifyMethods lists the handshakes that ask a receiver for its consent.
 var VerifyMethods = []string{"challenge", "cloudevents"}
 
-// Vault encrypts what the store must not be able to read, and decrypts it.
+// Vault encrypts and decrypts the values that the store keeps encrypted.
 type Vault interface {
-	// EncryptSecret encrypts the text and sets it in the secret, whose id must be
+	// EncryptSecret encrypts the text into the secret. The secret's id must be
 	// set.
 	EncryptSecret(ctx context.Context, s *postrider.Secret, text string) error
-	// DecryptSecret returns the text of a secret.
+	// DecryptSecret returns the plain text of a secret.
 	DecryptSecret(ctx context.Context, s postrider.Secret) (string, error)
-	// EncryptCredentials encrypts the credentials and sets them in the endpoint,
-	// whose id must be set; nil if they are empty.
+	// EncryptCredentials encrypts the credentials into the endpoint. The
+	// endpoint's id must be set. Empty credentials are stored as nil.
 	EncryptCredentials(ctx context.Context, e *postrider.Endpoint, c postrider.Credentials) error
-	// DecryptCredentials returns the endpoint's credentials; zero: it has none.
+	// DecryptCredentials returns the endpoint's credentials. Zero: it has none.
 	DecryptCredentials(ctx context.Context, e postrider.Endpoint) (postrider.Credentials, error)
 }
 
-// Notifier hears which endpoints changed.
+// Notifier is told which endpoints changed.
 type Notifier interface {
-	// Notify is called after an endpoint or its circuit changed, and when
-	// deliveries may be due for it. It must not block.
+	// Notify is called after an endpoint or its circuit changed, and after
+	// deliveries may have become due for it. It must not block.
 	Notify(endpoint postrider.EndpointID)
 }
 
-// Canceller deletes the endpoints of deleted accounts, and cancels what waits for
-// deleted endpoints.
+// Canceller deletes the endpoints of deleted accounts, and cancels the pending
+// deliveries of deleted endpoints.
 type Canceller interface {
-	// CancelDeleted begins with it. It must not block.
+	// CancelDeleted starts this work. It must not block.
 	CancelDeleted()
 }
 
-// Deps are the parts that the API works with. None may be nil.
+// Deps has the parts that the API depends on. None may be nil.
 type Deps struct {
 	Store       Store
 	Publisher   Publisher
@@ -134,18 +140,27 @@ type Deps struct {
 
 // Options tunes the API. The zero value is the production default.
 type Options struct {
-	MaxData  int   // of one event, in bytes; default 256 KiB, at most 1 MiB
-	MaxBatch int64 // of a batch's body, in bytes; default 8 MiB
-	// BodyBudget bounds the bytes of all bodies in memory, until their requests
-	// are answered; a key has at most a quarter of it. Default 48 MiB.
+	// MaxData is the largest data of one event, in bytes. Default 256 KiB, at
+	// most 1 MiB.
+	MaxData int
+	// MaxBatch is the largest body of a batch, in bytes. Default 8 MiB.
+	MaxBatch int64
+	// BodyBudget is the limit for the bytes of all bodies in memory. A body
+	// counts until its request is answered. One key may use at most a quarter.
+	// Default 48 MiB.
 	BodyBudget int64
-	// AnswerTime is how long the store may take for a request, from its arrival
-	// or the end of its body, before it is answered 503. Default 5 s.
+	// AnswerTime is the time limit of the store for one request. It starts when
+	// the request arrives, and the time in which the body arrives is added.
+	// After it the response is a 503. Default 5 s.
 	AnswerTime time.Duration
-	Verify     string       // one of [VerifyMethods], by which new URLs must be verified; default: they need not be
-	Log        *slog.Logger // default: discard
+	// Verify is the method of [VerifyMethods] by which new URLs must be
+	// verified. Empty: endpoints need no verification.
+	Verify string
+	// Log receives one line for each request. Default: discard.
+	Log *slog.Logger
 }
 
+// withDefaults replaces the zero fields by their defaults, and caps MaxData.
 func (o Options) withDefaults() Options {
 	o.MaxData = min(cmp.Or(o.MaxData, 256<<10), 1<<20)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 8<<20)
@@ -155,19 +170,20 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Handler answers the requests to every route under /v1/webhooks.
+// Handler serves all routes under /v1/webhooks. It is safe for concurrent use.
 type Handler struct {
 	*requestLogger
 
 	bodies *bodies
 }
 
-// EndBodies gives up every body that has not arrived, and those of later
-// requests: they are answered 503, and their connections are closed. It is for
-// the end of the server.
+// EndBodies aborts the read of every body that has not arrived, and of the
+// bodies of later requests. These requests are answered with 503 and their
+// connections are closed. Call it when the server shuts down.
 func (h *Handler) EndBodies() { h.bodies.end() }
 
-// New returns the handler of every route under /v1/webhooks.
+// New returns the handler of all routes under /v1/webhooks. It panics if the
+// OpenAPI document cannot be encoded.
 func New(deps Deps, opts Options) *Handler {
 	s := &server{
 		Deps:        deps,
@@ -181,20 +197,29 @@ func New(deps Deps, opts Options) *Handler {
 	return &Handler{requestLogger: &requestLogger{next: s.router(), log: s.opts.Log}, bodies: s.bodies}
 }
 
-// Starting returns the handler of a server whose store is not open yet: every
-// request is answered 503 with Retry-After.
+// Starting returns the handler of a server whose store is not open yet. It
+// answers every request with 503 and Retry-After.
 func Starting(log *slog.Logger) http.Handler {
 	return &requestLogger{log: log, next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.(*responseWriter).refuse(errStarting) //nolint:errcheck // requestLogger passes one
 	})}
 }
 
+// server has the state that all routes share. New sets its fields, which are
+// never replaced afterwards.
 type server struct {
 	Deps
-	opts        Options
-	keys        *keyring
-	names       *ttlCache[string, accountName]
+	opts Options
+	// keys authenticates requests.
+	keys *keyring
+	// names caches the account of an id or uid for keyFresh. A change of an
+	// account on this node empties it.
+	names *ttlCache[string, accountName]
+	// manualSends limits tests and verifications, per endpoint.
 	manualSends *manualSendLimiter
-	bodies      *bodies
-	decoding    chan struct{} // as many as decode large bodies at a time
+	// bodies is the memory budget of request bodies.
+	bodies *bodies
+	// decoding is a semaphore for the decoding of large bodies. Its capacity is
+	// the number of processors.
+	decoding chan struct{}
 }

@@ -16,15 +16,25 @@ import (
 )
 
 const (
-	keyFresh   = 5 * time.Second // how long a key that was read is believed
-	noKeyFresh = time.Second     // and that there is none
-	keyTouched = time.Minute     // how exact LastUsedAt is
-	touchTime  = time.Second     // that noting the use of a key may take of a request
-	maxToken   = 256             // in bytes
+	// keyFresh is how long a key is used from the cache. A key that another
+	// node revoked works here for at most this time.
+	keyFresh = 5 * time.Second
+	// noKeyFresh is how long an unknown key is refused from the cache. It is
+	// short, so that a new key soon works on every node.
+	noKeyFresh = time.Second
+	// keyTouched is the precision of LastUsedAt. Each node writes it at most
+	// once in this time for a key.
+	keyTouched = time.Minute
+	// touchTime is the longest time that a request waits for the write of
+	// LastUsedAt.
+	touchTime = time.Second
+	// maxToken is the longest token that is looked up, in bytes.
+	maxToken = 256
 )
 
-// MakeKey returns a new API key, pr_ and 256 random bits, and the hash that
-// stands for it in the store.
+// MakeKey returns a new API key and its hash. The key is pr_ and the base64 of
+// 256 random bits. The store keeps only the hash: with that many random bits a
+// fast hash without salt cannot be reversed by guessing.
 func MakeKey() (key string, hash [32]byte) {
 	var random [32]byte
 	rand.Read(random[:]) // never fails, by its documentation
@@ -32,19 +42,26 @@ func MakeKey() (key string, hash [32]byte) {
 	return key, sha256.Sum256([]byte(key))
 }
 
-// keyring checks keys. Its caches make a check cost microseconds. Keys that do
-// not exist have a cache of their own, so that guesses cannot displace the keys
-// that are in use.
+// keyring authenticates requests by their API keys. With a cached key a check
+// takes microseconds. Unknown keys have a cache of their own, so that guessed
+// keys cannot evict the keys in use.
 type keyring struct {
-	store      Store
-	answerTime time.Duration // for the store to look a key up
+	store Store
+	// answerTime is the time limit for the lookup of a key in the store.
+	answerTime time.Duration
 	log        *slog.Logger
 
-	known   *ttlCache[[32]byte, *postrider.APIKey] // by hash; the values are never changed
+	// known has the keys that exist, by hash. Expired keys are among them, so
+	// check tests the expiry each time. Cached keys are shared and never
+	// modified.
+	known *ttlCache[[32]byte, *postrider.APIKey]
+	// unknown has the hashes that no key has.
 	unknown *ttlCache[[32]byte, struct{}]
-	touched *ttlCache[postrider.KeyID, struct{}] // keys whose use was noted
+	// touched has the keys whose LastUsedAt this node wrote within keyTouched.
+	touched *ttlCache[postrider.KeyID, struct{}]
 }
 
+// newKeyring returns a keyring with empty caches over the store.
 func newKeyring(s Store, opts Options) *keyring {
 	return &keyring{
 		store:      s,
@@ -56,18 +73,19 @@ func newKeyring(s Store, opts Options) *keyring {
 	}
 }
 
-// noKey is the key of who has none.
+// noKey is the key of an unauthenticated request. It has no scopes.
 var noKey postrider.APIKey
 
-// check returns the key of the request's header, if it is in force. A key expires
-// by the store's time of day, so that all nodes agree. The key is the cache's own
-// and must not be changed.
+// check returns the key of the request's Authorization header if it is active,
+// and errUnauthorized otherwise. The response does not tell an unknown key from
+// an expired one. Expiry is tested with the store's clock, so that all nodes
+// agree. The result belongs to the cache and must not be modified.
 func (k *keyring) check(ctx context.Context, header http.Header) (*postrider.APIKey, error) {
 	token, ok := bearer(header["Authorization"])
 	if !ok {
 		return nil, errUnauthorized
 	}
-	var text [maxToken]byte // on the stack, where a conversion would allocate
+	var text [maxToken]byte // on the stack: a conversion to []byte would allocate
 	key, err := k.find(ctx, sha256.Sum256(text[:copy(text[:], token)]), time.Now())
 	if err != nil {
 		return nil, err
@@ -80,8 +98,10 @@ func (k *keyring) check(ctx context.Context, header http.Header) (*postrider.API
 	return key, nil
 }
 
-// bearer returns the token of the only Authorization header. The scheme is
-// matched in any case, and one or more spaces follow it (RFC 9110, 11.1 and 11.4).
+// bearer returns the token of the Authorization header. It fails if there are
+// several headers, or if the token has a byte outside of visible ASCII. The
+// scheme is matched in any case, and one or more spaces follow it (RFC 9110,
+// 11.1 and 11.4).
 func bearer(headers []string) (string, bool) {
 	if len(headers) != 1 {
 		return "", false
@@ -99,7 +119,8 @@ func bearer(headers []string) (string, bool) {
 	return token, true
 }
 
-// find returns the key of the hash, from a cache or the store.
+// find returns the key with the hash, from a cache or the store. An error of
+// the store is not cached.
 func (k *keyring) find(ctx context.Context, hash [32]byte, now time.Time) (*postrider.APIKey, error) {
 	key, ok, epoch := k.known.get(hash, now)
 	if ok {
@@ -123,8 +144,9 @@ func (k *keyring) find(ctx context.Context, hash [32]byte, now time.Time) (*post
 	return &found, nil
 }
 
-// touch notes the use of a key, once a minute. It is part of the request, so
-// that nothing is left to wait for when the server stops.
+// touch records the use of a key, at most once per keyTouched. The write is
+// part of the request, so no background work is left when the server stops. A
+// failure is logged and does not fail the request.
 func (k *keyring) touch(ctx context.Context, key *postrider.APIKey, now time.Time) {
 	if now.Sub(key.LastUsedAt) < keyTouched || !k.touched.putIfAbsent(key.ID, struct{}{}, time.Now()) {
 		return
@@ -136,7 +158,9 @@ func (k *keyring) touch(ctx context.Context, key *postrider.APIKey, now time.Tim
 	}
 }
 
-// forget makes the next check of every key read the store.
+// forget empties the caches of known and unknown keys. It is called after a key
+// was revoked or an account was deleted, so that this node sees the change at
+// once. Other nodes see it after keyFresh.
 func (k *keyring) forget() {
 	k.known.forget()
 	k.unknown.forget()

@@ -19,40 +19,50 @@ import (
 	"github.com/postrider/postrider/internal/jsonx"
 )
 
-// RequestTime is the ReadTimeout that the [http.Server] of a [Handler] must have:
-// how long a request may take until some of its body arrives. Setting it once for
-// the connection is cheaper than for each body.
+// RequestTime is the ReadTimeout that the [http.Server] of a [Handler] must
+// have. A request is refused if none of its body has arrived after this time.
+// The server sets the deadline once for each connection, which is cheaper than
+// a deadline for each body.
 const RequestTime = 10 * time.Second
 
 const (
-	// bodyRate is the least rate at which a body must arrive, in bytes a second.
+	// bodyRate is the slowest rate at which a body may arrive, in bytes per
+	// second.
 	bodyRate = 64 << 10
-	// bodySlack is how long a body may stay below bodyRate before it is given up.
+	// bodySlack is the time for which a body may stay below bodyRate. After
+	// that its request is refused.
 	bodySlack = RequestTime
-	// restTime is how long net/http may wait for the rest of a body that is not
-	// wanted, so that the connection can be used again. After that it is closed.
+	// restTime is the time that net/http may spend on the unread rest of a
+	// body. If the rest arrives within this time, the connection can be used
+	// again. Otherwise net/http closes the connection.
 	restTime = time.Second
-	// smallBuffer is the size of the buffer that every body starts with, in bytes.
-	// A body that needs a larger one counts with its whole buffer.
+	// smallBuffer is the size of every request's first buffer, in bytes. A body
+	// that fits into it counts with its own length. A body that needs a larger
+	// buffer counts with the capacity of that buffer.
 	smallBuffer = 4 << 10
-	// keptBuffer is the largest buffer that a request keeps until its answer, in
-	// bytes. A larger one is given back once its body is decoded.
+	// keptBuffer is the largest buffer that a request keeps until its response,
+	// in bytes. A larger buffer is released as soon as its body is decoded.
 	keptBuffer = 64 << 10
-	// largeBuffer is the largest buffer that is kept for other bodies, in bytes.
+	// largeBuffer is the largest buffer that is pooled, in bytes. The garbage
+	// collector frees every larger buffer.
 	largeBuffer = 1 << 20
 )
 
-// buffers holds the memory that bodies are read into, by its size. Decoding
-// copies what it keeps, so that it can be used again.
+// buffers is the pool of the memory that bodies are read into, one pool for
+// each size, smallest first. Decoding copies the values that it keeps, so a
+// buffer can be used again after it.
 var buffers = [...]buffersOf{{size: smallBuffer}, {size: 16 << 10}, {size: keptBuffer}, {size: 256 << 10}, {size: largeBuffer}}
 
-// buffersOf are the free buffers of one size.
+// buffersOf is the pool of the free buffers of one size.
 type buffersOf struct {
+	// size is the capacity of each buffer in free, in bytes.
 	size int
 	free sync.Pool // of *bytes.Buffer
 }
 
-// bufferOf returns an empty buffer for at least size bytes.
+// bufferOf returns an empty buffer with a capacity of at least size bytes. It
+// takes the smallest pooled size that fits, and allocates if that pool is
+// empty.
 func bufferOf(size int) *bytes.Buffer {
 	for i := range buffers {
 		if kept := &buffers[i]; size <= kept.size {
@@ -66,33 +76,54 @@ func bufferOf(size int) *bytes.Buffer {
 	return bytes.NewBuffer(make([]byte, 0, size))
 }
 
-// recycle keeps a buffer for other bodies, if it is of one of the sizes.
+// recycle puts a buffer back into the pool of its size. It drops a buffer of
+// any other size. The caller must not use the buffer afterwards.
 func recycle(buf *bytes.Buffer) {
 	for i := range buffers {
 		if kept := &buffers[i]; buf.Cap() == kept.size {
 			buf.Reset()
 			kept.free.Put(buf)
-			return // it is another body's by now
+			return // another request may own the buffer now
 		}
 	}
 }
 
+// body says how the body of a request is read, and into which buffer.
 type body struct {
+	// route is the operation of the request. It has the scope and the limit.
 	route route
-	buf   *bytes.Buffer
+	// buf receives the body; nil: the operation has no body.
+	buf *bytes.Buffer
 }
 
-// intake is one body on its way into memory.
+// intake is the state of one body while it is read, and of its share of the
+// budget until the request is answered. The request's goroutine owns it. Only
+// cut is also written by another goroutine: the one that stops the server.
 type intake struct {
-	writer   http.ResponseWriter // of its request; it sets the deadlines
-	key      postrider.KeyID
-	held     int64 // bytes that count
+	// writer is the response writer of the request. Its connection has the read
+	// deadline. Set by readBody.
+	writer http.ResponseWriter
+	// key is the API key whose share of the budget the body uses. Set by
+	// readBody.
+	key postrider.KeyID
+	// held counts the bytes that the body has taken from the budget. Guarded by
+	// the mutex of [bodies]; 0 again after release.
+	held int64
+	// deadline is the time at which reading fails. Each read that brings bytes
+	// moves it on.
 	deadline time.Time
-	cut      atomic.Bool // by end: the server ends
-	over     bool        // all of it was read, or its deadline has passed
+	// cut is set when the server stops while the body is being read. It is
+	// never reset.
+	cut atomic.Bool
+	// over is true after the whole body was read, or after its deadline passed.
+	// In both cases net/http has nothing left to read.
+	over bool
 }
 
-// readBody reads the body within its bounds of size and time.
+// readBody reads the body into b.buf, within the limits of size, rate and
+// memory. It checks the headers first, so that a request that is refused for
+// them costs no memory. A Content-Length above the limit is refused before a
+// byte is read. The caller must release a.intake after the response.
 func (s *server) readBody(a *responseWriter, b body) error {
 	r := a.request
 	limit := cmp.Or(b.route.limit, manageBody)
@@ -111,7 +142,7 @@ func (s *server) readBody(a *responseWriter, b body) error {
 	if r.ContentLength < 0 {
 		from = http.MaxBytesReader(a.ResponseWriter, r.Body, limit)
 	} else {
-		limit = r.ContentLength // there cannot be more than was announced
+		limit = r.ContentLength // net/http reads no more than this
 	}
 	in := &a.intake
 	in.writer, in.key = a.ResponseWriter, a.info.key.ID
@@ -130,7 +161,8 @@ func (s *server) readBody(a *responseWriter, b body) error {
 	return readFault(err, limit)
 }
 
-// readFault says whose fault it is that a body was not read.
+// readFault maps an error of reading to the error that decides the response:
+// too large, too slow, no room, server stopping, or a broken connection.
 func readFault(err error, limit int64) error {
 	switch {
 	case errors.Is(err, errNoRoom), errors.Is(err, errDraining):
@@ -143,28 +175,34 @@ func readFault(err error, limit int64) error {
 	return fmt.Errorf("read body: %w: %w", errBroken, err)
 }
 
+// isTimeout reports whether a read failed because its deadline passed.
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
+// tooLarge returns the 413 that states the limit of the route, in bytes.
 func tooLarge(limit int64) error {
 	return &apiError{class: errTooLarge, detail: fmt.Sprintf("the body may have at most %d bytes", limit)}
 }
 
-// expire sets when reading ends. A writer without deadlines is that of a test.
+// expire sets the read deadline of the connection. It ignores the error of a
+// response writer without deadlines; only tests have one.
 func (in *intake) expire(at time.Time) {
 	_ = http.NewResponseController(in.writer).SetReadDeadline(at)
 }
 
-// end gives the body up: its deadline has passed, and stays so.
+// end aborts the read. It sets a deadline in the past, which makes a blocked
+// read return at once, and cut, which tells [bodies.fill] that the server is
+// the cause.
 func (in *intake) end() {
 	in.cut.Store(true)
 	in.expire(time.Unix(1, 0))
 }
 
-// arrived moves the deadline on for n bytes that arrived: by the time that they
-// may take, and to at most bodySlack from now.
+// arrived moves the deadline on for n bytes that arrived. The n bytes earn the
+// time that they take at bodyRate. The deadline is never more than bodySlack
+// from now, so a fast start does not pay for a later stall.
 func (in *intake) arrived(now time.Time, n int) {
 	in.deadline = in.deadline.Add(time.Duration(n) * time.Second / bodyRate)
 	if latest := now.Add(bodySlack); in.deadline.After(latest) {
@@ -173,9 +211,13 @@ func (in *intake) arrived(now time.Time, n int) {
 	in.expire(in.deadline)
 }
 
-// fill reads a body of at most limit bytes into buf.
+// fill reads a body of at most limit bytes into buf. Each byte is taken from
+// the budget when it arrives. It returns errNoRoom if the budget is used up,
+// and errDraining if the server stops.
 func (b *bodies) fill(in *intake, buf *bytes.Buffer, from io.Reader, limit int64) error {
-	for !in.cut.Load() { // looked at after a deadline was set, which else could undo that of the cut
+	// The check must follow the last expire of this goroutine: expire may
+	// replace the past deadline that end has set, but it cannot reset cut.
+	for !in.cut.Load() {
 		if buf.Available() == 0 {
 			if err := b.grow(in, buf, limit); err != nil {
 				return err
@@ -183,7 +225,7 @@ func (b *bodies) fill(in *intake, buf *bytes.Buffer, from io.Reader, limit int64
 		}
 		room := buf.AvailableBuffer()
 		n, err := from.Read(room[:cap(room)])
-		buf.Write(room[:n]) // which is there already
+		buf.Write(room[:n]) // copies nothing: the bytes are already in place
 		if more := int64(buf.Len()) - in.held; more > 0 {
 			if full := b.take(in, more); full != nil {
 				return full
@@ -203,9 +245,11 @@ func (b *bodies) fill(in *intake, buf *bytes.Buffer, from io.Reader, limit int64
 	return errDraining
 }
 
-// grow puts the body into a buffer of four times the size, at the end twice. It
-// has room for a byte after the limit, in which the end of the body, or one byte
-// too many, is found.
+// grow moves the body to a buffer of four times the size, from largeBuffer on
+// of twice the size. The buffer never has more than limit+1 bytes, unless the
+// pooled size is larger. The extra byte lets the next read find the end of the
+// body, or one byte too many. The budget is charged with the new capacity
+// before the copy.
 func (b *bodies) grow(in *intake, buf *bytes.Buffer, limit int64) error {
 	factor := 4
 	if buf.Cap() >= largeBuffer {
@@ -222,10 +266,10 @@ func (b *bodies) grow(in *intake, buf *bytes.Buffer, limit int64) error {
 	return nil
 }
 
-// unpack decodes a body that the handler needs no more, and drops a large one
-// before the caller waits for the commit of what was made of it. Large bodies
-// are decoded by as many goroutines as there are processors: while one is
-// decoded, its bytes are in memory twice.
+// unpack decodes a body that the handler does not need afterwards. It replaces
+// a large buffer by a small one, so that a request does not hold its body in
+// memory during the commit. While a body is decoded its bytes are in memory
+// twice. So at most one large body for each processor is decoded at a time.
 func (s *server) unpack(buf *bytes.Buffer, v any) error {
 	if buf.Cap() <= keptBuffer {
 		return jsonx.Decode(buf.Bytes(), v)
@@ -235,10 +279,12 @@ func (s *server) unpack(buf *bytes.Buffer, v any) error {
 	<-s.decoding
 	small := bufferOf(0)
 	*buf, *small = *small, *buf
-	recycle(small) // which is the large one now
+	recycle(small) // after the exchange, small is the large buffer
 	return err
 }
 
+// isJSON reports whether the media type is application/json, with any
+// parameters. The first comparison spares common requests the parser.
 func isJSON(contentType string) bool {
 	if contentType == "application/json" {
 		return true
@@ -247,7 +293,9 @@ func isJSON(contentType string) bool {
 	return err == nil && mediaType == "application/json"
 }
 
-// isPlain reports whether a body with these content codings is not coded.
+// isPlain reports whether the Content-Encoding headers name no coding other
+// than identity. Compressed bodies are refused: their size in memory is unknown
+// in advance.
 func isPlain(codings []string) bool {
 	return !slices.ContainsFunc(codings, func(coding string) bool { return !strings.EqualFold(coding, "identity") })
 }

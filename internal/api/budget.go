@@ -6,40 +6,60 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// bodies bounds the memory that the bodies of requests take, for the whole
-// server and for each key, and knows those that are being read.
+// bodies limits the memory that request bodies use, for the whole server and
+// for each API key. It also tracks the bodies that are being read, so that a
+// stop of the server can abort them.
 //
-// Bytes count from their arrival until the request is answered: first as the
-// body, then as the events that were made of it. What was only announced does
-// not count, so a client that announces much and sends little takes nothing from
-// others.
+// A byte counts from its arrival until the response: first as part of the body,
+// later as part of the events that were decoded from it. An announced
+// Content-Length does not count. So a client that announces much and sends
+// little takes nothing from other clients.
 //
-// When all of a key's bytes are taken by bodies that are each half read, none
-// of them could ever finish. So the last part of its share, enough for the
-// largest body, is for one body at a time: the first that asks for it, until it
-// is read. The same holds for the whole budget.
+// Without a further rule, many half-read bodies could use up a key's whole
+// share, and none of them could finish. So the last part of the share, large
+// enough for the largest body, is reserved for one body at a time. The first
+// body that needs it has it until that body is read. The same rule holds for
+// the whole budget.
 type bodies struct {
-	whole   int64 // bytes of all keys together
-	most    int64 // bytes of one key: a quarter of whole
-	largest int64 // bytes at the end of whole, and of most, for one body at a time
-	reserve int64 // bytes of whole that only keys with little use: at most modest
-	modest  int64
+	// whole is the limit for all keys together, in bytes.
+	whole int64
+	// most is the limit for one key, in bytes: a quarter of whole.
+	most int64
+	// largest is the size of the last part of whole, and of each key's share,
+	// in bytes. One body at a time may use a last part.
+	largest int64
+	// reserve is the part of whole that only keys with little use may take, in
+	// bytes. It keeps a few busy keys from blocking every other key.
+	reserve int64
+	// modest is the most that a key with little use holds, in bytes. Up to it
+	// only the limit of whole applies.
+	modest int64
 
-	mu      sync.Mutex
-	held    int64
-	last    *intake // which has the last part of whole; nil: no body
-	keys    map[postrider.KeyID]*share
-	reading map[*intake]struct{}
-	ended   bool
-}
-
-// share is what one key holds.
-type share struct {
+	// mu guards the fields below and the field held of every intake.
+	mu sync.Mutex
+	// held counts the bytes of all keys.
 	held int64
-	last *intake // which has the last part of the share; nil: no body
+	// last is the body that has the last part of whole; nil: no body.
+	last *intake
+	// keys has the share of each key that sent a body. See share for its limit.
+	keys map[postrider.KeyID]*share
+	// reading has the bodies between begin and finish.
+	reading map[*intake]struct{}
+	// ended is true after end: no further body is read.
+	ended bool
 }
 
-// newBodies returns a budget of whole bytes for bodies of at most largest.
+// share is the use of the budget by one key.
+type share struct {
+	// held counts the bytes of the key's bodies until their responses.
+	held int64
+	// last is the body that has the last part of the share; nil: no body.
+	last *intake
+}
+
+// newBodies returns a budget of whole bytes for bodies of at most largest
+// bytes. A last part is at most three quarters of a key's share, so that small
+// bodies of the key are read beside a large one.
 func newBodies(whole, largest int64) *bodies {
 	most := whole / 4
 	return &bodies{
@@ -48,8 +68,9 @@ func newBodies(whole, largest int64) *bodies {
 	}
 }
 
-// begin notes that a body is about to be read. It refuses the body when the
-// server ends, and when there is no room for a byte of it.
+// begin registers a body before its first read. It returns errDraining if the
+// server is stopping, and errNoRoom if the budget has no room for a single
+// byte. That check refuses a request before its body uses the network.
 func (b *bodies) begin(in *intake) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,7 +79,7 @@ func (b *bodies) begin(in *intake) error {
 		return errDraining
 	}
 	fits := b.fits(in, 1)
-	b.leave(in) // it has taken nothing yet, so it keeps no last part from others
+	b.leave(in) // fits may have claimed a last part, which take claims again when needed
 	if !fits {
 		return errNoRoom
 	}
@@ -66,7 +87,8 @@ func (b *bodies) begin(in *intake) error {
 	return nil
 }
 
-// take counts n more bytes of a body that is being read, or returns errNoRoom.
+// take charges n more bytes to the budget, or returns errNoRoom and charges
+// nothing.
 func (b *bodies) take(in *intake, n int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,7 +101,8 @@ func (b *bodies) take(in *intake, n int64) error {
 	return nil
 }
 
-// fits reports whether n more bytes of the body may be in memory.
+// fits reports whether n more bytes of the body fit into the budget. It may
+// claim a last part for the body. It needs b.mu.
 func (b *bodies) fits(in *intake, n int64) bool {
 	s := b.share(in.key)
 	own, all := s.held+n, b.held+n
@@ -95,7 +118,8 @@ func (b *bodies) fits(in *intake, n int64) bool {
 	return all <= b.whole-b.reserve-b.largest || all <= b.whole-b.reserve && claim(&b.last, in)
 }
 
-// claim gives a last part to the body, if no other has it.
+// claim reserves a last part for the body if it is free. It reports whether the
+// body has that part.
 func claim(last **intake, in *intake) bool {
 	if *last == nil {
 		*last = in
@@ -103,8 +127,9 @@ func claim(last **intake, in *intake) bool {
 	return *last == in
 }
 
-// share returns what the key holds. Keys that hold nothing are forgotten when
-// there are many.
+// share returns the share of the key, and creates it if necessary. The map is
+// trimmed when it has cacheSize keys: keys without bytes and without a last
+// part are removed. It needs b.mu.
 func (b *bodies) share(key postrider.KeyID) *share {
 	s := b.keys[key]
 	if s != nil {
@@ -122,7 +147,8 @@ func (b *bodies) share(key postrider.KeyID) *share {
 	return s
 }
 
-// finish notes that a body is not read any more; its bytes still count.
+// finish ends the read of a body, whether it succeeded or not. The body's bytes
+// still count until release.
 func (b *bodies) finish(in *intake) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,7 +156,7 @@ func (b *bodies) finish(in *intake) {
 	b.leave(in)
 }
 
-// leave lets other bodies have the last parts.
+// leave frees the last parts that the body has. It needs b.mu.
 func (b *bodies) leave(in *intake) {
 	if s := b.share(in.key); s.last == in {
 		s.last = nil
@@ -140,7 +166,8 @@ func (b *bodies) leave(in *intake) {
 	}
 }
 
-// release gives the bytes of an answered request back.
+// release returns the bytes of an answered request to the budget. A repeated
+// call does nothing.
 func (b *bodies) release(in *intake) {
 	if in.held == 0 {
 		return
@@ -152,8 +179,8 @@ func (b *bodies) release(in *intake) {
 	in.held = 0
 }
 
-// end stops the reading of every body that has not arrived, and refuses those
-// that follow.
+// end aborts every body that is being read, and makes begin refuse later ones.
+// Bodies that have been read are not affected: their requests are answered.
 func (b *bodies) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

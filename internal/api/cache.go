@@ -5,34 +5,46 @@ import (
 	"time"
 )
 
-// cacheSize bounds each cache, in entries.
+// cacheSize is the limit of each cache, in entries. It bounds the memory that
+// requests with ever new keys or names can take.
 const cacheSize = 4096
 
-// ttlCache keeps values of the store for a time. Any goroutine may use it. When
-// it is full, a new entry replaces any other one.
+// ttlCache caches values of the store for a limited time. It is safe for
+// concurrent use. When it is full, a new entry evicts an arbitrary one.
 //
-// A value that was read before [ttlCache.forget] must not be kept after it: the
-// read may have missed the change that forget is called for. So get returns an
-// epoch, and put ignores a value of an older epoch.
+// A value that was read before [ttlCache.forget] must not be cached after it,
+// because the read may have missed the change that forget announces. So get
+// returns an epoch, and put ignores a value with an older epoch.
 type ttlCache[K comparable, V any] struct {
+	// ttl is how long an entry is used after it was read from the store. It is
+	// also the longest time for which another node's change goes unseen.
 	ttl time.Duration
 
-	mu      sync.Mutex
-	epoch   int // counts the calls of forget
+	// mu guards the fields below. No call holds it during a read of the store.
+	mu sync.Mutex
+	// epoch counts the calls of forget.
+	epoch int
+	// entries has at most cacheSize entries. Expired ones stay until they are
+	// replaced or evicted.
 	entries map[K]cacheEntry[V]
 }
 
+// cacheEntry is one cached value and its age.
 type cacheEntry[V any] struct {
-	value  V
-	readAt time.Time // by this machine's clock
+	value V
+	// readAt is the time before the read, by this machine's clock. The age is
+	// therefore never underestimated.
+	readAt time.Time
 }
 
+// newTTLCache returns an empty cache whose entries are valid for ttl.
 func newTTLCache[K comparable, V any](ttl time.Duration) *ttlCache[K, V] {
 	return &ttlCache[K, V]{ttl: ttl, entries: map[K]cacheEntry[V]{}}
 }
 
-// get returns the value of the key, and whether there is one. If there is none,
-// the caller reads the store and passes the epoch to put.
+// get returns the value of the key and whether the cache has it. If it does
+// not, the caller reads the store and passes the epoch to put. The epoch must
+// come from before that read.
 func (c *ttlCache[K, V]) get(key K, now time.Time) (value V, ok bool, epoch int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +55,9 @@ func (c *ttlCache[K, V]) get(key K, now time.Time) (value V, ok bool, epoch int)
 	return entry.value, true, c.epoch
 }
 
-// put keeps a value that was read at now, in the epoch.
+// put caches a value that was read from the store. The time now and the epoch
+// are those of the get before the read. A call of forget in between makes put
+// do nothing.
 func (c *ttlCache[K, V]) put(key K, value V, now time.Time, epoch int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,8 +66,8 @@ func (c *ttlCache[K, V]) put(key K, value V, now time.Time, epoch int) {
 	}
 }
 
-// putIfAbsent keeps the value unless the key has one, and reports whether it
-// kept it.
+// putIfAbsent caches the value unless the key has a valid one, and reports
+// whether it did. Of several concurrent callers exactly one gets true.
 func (c *ttlCache[K, V]) putIfAbsent(key K, value V, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +78,8 @@ func (c *ttlCache[K, V]) putIfAbsent(key K, value V, now time.Time) bool {
 	return true
 }
 
-// add needs c.mu.
+// add stores an entry, and evicts an arbitrary one if the cache is full. Map
+// iteration picks the victim without any bookkeeping. It needs c.mu.
 func (c *ttlCache[K, V]) add(key K, value V, now time.Time) {
 	if len(c.entries) >= cacheSize {
 		for other := range c.entries {
@@ -75,7 +90,8 @@ func (c *ttlCache[K, V]) add(key K, value V, now time.Time) {
 	c.entries[key] = cacheEntry[V]{value, now}
 }
 
-// forget drops all entries.
+// forget drops all entries and starts a new epoch. Call it after the change is
+// committed.
 func (c *ttlCache[K, V]) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

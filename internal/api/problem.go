@@ -19,10 +19,11 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// maxFaults bounds an answer; a batch may have thousands.
+// maxFaults is the largest number of faults in a response. A batch may have
+// thousands.
 const maxFaults = 100
 
-// The errors that only HTTP has.
+// The errors that only the HTTP API has.
 var (
 	errUnauthorized = errors.New("no key, or one that is not in force")
 	errForbidden    = errors.New("the key may not do this")
@@ -41,16 +42,22 @@ var (
 	errTooOften     = errors.New("the endpoint was tested or verified too often")
 )
 
-// errorClass is the response to the errors of one class.
+// errorClass is the response to all errors of one class.
 type errorClass struct {
-	err    error
+	// err is the error that the members of the class match, by errors.Is.
+	err error
+	// status is the HTTP status of the response.
 	status int
-	code   string
-	detail string // safe for anyone; what the error says itself is not
+	// code is the problem's code. Clients depend on it, so it never changes.
+	code string
+	// detail is shown to the client. It is used in place of the error's own
+	// text, which may have internal facts.
+	detail string
 }
 
-// errorClasses is the only place where an error becomes an HTTP status. The first
-// that matches counts.
+// errorClasses is the only table that maps errors to HTTP statuses. The first
+// class that matches decides. So an error that matches two classes, such as
+// ErrNotFound and ErrInvalid, gets the status of the earlier one.
 var errorClasses = []errorClass{
 	{errUnauthorized, 401, "unauthorized", "a valid API key is required: Authorization: Bearer <key>"},
 	{errForbidden, 403, "forbidden", "the key lacks the required scope"},
@@ -76,43 +83,57 @@ var errorClasses = []errorClass{
 	{context.Canceled, 503, "unavailable", "the request was given up"},
 }
 
+// internalClass is the response to every error without a class.
 var internalClass = errorClass{nil, 500, "internal", "the server failed; its log has the cause under this request_id"}
 
-// apiError is an error of a class, with a text for the client.
+// apiError is an error with a text for the client.
 type apiError struct {
-	class  error
-	detail string // empty: that of the class
-	code   string // empty: that of the class
-	after  time.Duration
+	// class is the error that it matches; the response has the class's status.
+	class error
+	// detail replaces the detail of the class. Empty: the class's.
+	detail string
+	// code replaces the code of the class. Empty: the class's.
+	code string
+	// after is the least Retry-After. 0: the class decides.
+	after time.Duration
 }
 
 func (r *apiError) Error() string { return cmp.Or(r.detail, r.class.Error()) }
 func (r *apiError) Unwrap() error { return r.class }
 
+// conflict returns a 409 with a text for the client.
 func conflict(detail string) error { return &apiError{class: postrider.ErrConflict, detail: detail} }
 
+// errKeyTaken is the response to a reused idempotency key. Publishing one event
+// returns it; problemOf uses its texts for a batch.
 var errKeyTaken = &apiError{
 	class: postrider.ErrConflict, code: "idempotency_conflict", detail: "the idempotency key was used for other content",
 }
 
-// missing says that what a field of the request names is not there. Its fault
-// names the field; the status is that of ErrNotFound, which comes first.
+// missing returns the error for a request field that names a resource which
+// does not exist. The fault names the field. The status is 404, since
+// ErrNotFound precedes ErrInvalid in the table.
 func missing(field, reason string) error {
 	return errors.Join(postrider.ErrNotFound, &postrider.InvalidError{Field: field, Reason: reason})
 }
 
+// invalid returns a fault of one field of the request.
 func invalid(field, reason string) error {
 	return &postrider.InvalidError{Field: field, Reason: reason}
 }
 
-// problem is the response to an error: a body of RFC 9457, and headers. It is
-// an error and huma's StatusError, so that handlers can return it.
+// problem is an error response: a body of RFC 9457, and headers. It implements
+// error and huma's StatusError, so that handlers can return it.
 type problem struct {
 	apitypes.Problem
 
+	// retryAfter becomes Retry-After, rounded up to seconds. 0: no header.
 	retryAfter time.Duration
-	accept     http.Header // of a 415: what the server accepts
-	hangUp     bool        // the connection cannot be used again
+	// accept has the headers that tell the client what the server accepts. nil
+	// unless the status is 415.
+	accept http.Header
+	// hangUp closes the connection, because part of the body is unread.
+	hangUp bool
 }
 
 // Error returns the problem's code.
@@ -121,7 +142,7 @@ func (p *problem) Error() string { return p.Code }
 // GetStatus returns the status to answer with.
 func (p *problem) GetStatus() int { return p.Status }
 
-// GetHeaders returns the headers that belong to the status.
+// GetHeaders returns the headers of the response besides the Content-Type.
 func (p *problem) GetHeaders() http.Header {
 	headers := http.Header{}
 	if p.retryAfter > 0 {
@@ -140,8 +161,8 @@ func (p *problem) GetHeaders() http.Header {
 // ContentType returns the media type of problems.
 func (p *problem) ContentType(string) string { return "application/problem+json" }
 
-// problemOf turns an error into what the client may know of it, and leaves the
-// rest with the call for the log.
+// problemOf maps an error to the response. If the status is 5xx, it stores the
+// error in the request's info, for the log.
 func problemOf(ctx context.Context, err error) *problem {
 	k := classOf(err)
 	c := infoOf(ctx)
@@ -171,6 +192,7 @@ func problemOf(ctx context.Context, err error) *problem {
 	return p
 }
 
+// classOf returns the first class that the error matches.
 func classOf(err error) errorClass {
 	for _, k := range errorClasses {
 		if errors.Is(err, k.err) {
@@ -180,7 +202,9 @@ func classOf(err error) errorClass {
 	return internalClass
 }
 
-// fillDetails adds what errors of special types know.
+// fillDetails adds the details of errors that carry some: the text of an
+// apiError, the index of a taken key, the pending replay, the wait of an
+// overload.
 func (p *problem) fillDetails(err error) {
 	if r, ok := errors.AsType[*apiError](err); ok {
 		p.Code, p.Detail, p.retryAfter = cmp.Or(r.code, p.Code), cmp.Or(r.detail, p.Detail), max(r.after, p.retryAfter)
@@ -197,12 +221,12 @@ func (p *problem) fillDetails(err error) {
 	}
 }
 
-// writeProblem answers with a problem where huma does not. What the mux said by
-// itself was held back.
+// writeProblem writes a problem as the response where huma does not. It removes
+// the Location header that the mux may have set for a redirect.
 func writeProblem(a *responseWriter, p *problem) {
 	header := a.Header()
 	maps.Copy(header, p.GetHeaders())
-	text, _ := json.Marshal(p) // of texts and numbers alone
+	text, _ := json.Marshal(p) // cannot fail: it has only strings and numbers
 	text = append(text, '\n')
 	header.Set("Content-Length", strconv.Itoa(len(text)))
 	header.Del("Location")
@@ -211,29 +235,29 @@ func writeProblem(a *responseWriter, p *problem) {
 	a.head(p.Status)
 	if a.request.Method != http.MethodHead {
 		a.sends(len(text))
-		_, _ = a.ResponseWriter.Write(text) // a client that left is nobody to tell
+		_, _ = a.ResponseWriter.Write(text) // an error means that the client is gone
 	}
 }
 
-// unrouted is the error of a request that no route matched, by the status that
-// the mux would have answered.
+// unrouted returns the error of a request without a route. The status is the
+// one that the mux chose.
 func unrouted(status int) error {
 	if status == http.StatusMethodNotAllowed {
 		return errNoMethod
 	}
-	return errNoRoute // a cleaned path, which the mux would redirect to, is no route either
+	return errNoRoute // a redirect of the mux to a cleaned path counts as no route
 }
 
-// reasonOf words huma's message about a parameter as we do.
+// reasonOf returns the fault's text for a message of huma about a parameter.
 func reasonOf(message string) string {
-	if strings.HasPrefix(message, "invalid date/time") { // it goes on with Go's way to write a format
+	if strings.HasPrefix(message, "invalid date/time") { // the rest is Go's layout notation
 		return "must be a time like 2026-11-21T05:00:00Z"
 	}
 	return message
 }
 
-// translate turns the errors that huma makes by itself, which are those of
-// query parameters, into problems. Those of the handlers are problems already.
+// translate turns huma's own errors, which concern only query parameters, into
+// problems. The errors of handlers are problems already.
 func translate(ctx huma.Context, _ string, v any) (any, error) {
 	model, ok := v.(*huma.ErrorModel)
 	if !ok {

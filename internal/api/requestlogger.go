@@ -16,33 +16,49 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// requestLogger is the outermost middleware: it gives each request an id, catches
-// its panic, and logs one line for it.
+// requestLogger is the outermost middleware. It assigns the request id,
+// recovers panics, and writes one log line for each request.
 type requestLogger struct {
 	next http.Handler
 	log  *slog.Logger
 }
 
-// requestInfo is what is known of a request, for its handler and its log line.
+// requestInfo has the facts about a request that its handler and its log line
+// need. The request's goroutine owns it.
 type requestInfo struct {
-	id      string
-	start   time.Time
-	key     *postrider.APIKey   // noKey until the caller is known
-	account postrider.AccountID // that the request is about; zero: none, or unknown
-	err     error               // behind a 5xx answer; the log alone may have it
-	header  http.Header         // of the request
-	body    []byte              // valid until the handler returns
-	reading time.Duration       // that the body took to arrive
+	// id is the request id, set by ServeHTTP.
+	id string
+	// start is the time of arrival, by this machine's clock.
+	start time.Time
+	// key is the caller's key. noKey until authorize has set it. Read-only,
+	// because it belongs to the cache.
+	key *postrider.APIKey
+	// account is the account that the request names. Zero: none, or not yet
+	// resolved.
+	account postrider.AccountID
+	// err is the error behind a 5xx response, for the log only. Set by
+	// problemOf.
+	err error
+	// header has the request's headers.
+	header http.Header
+	// body is the request body, for handlers of huma. It is valid until the
+	// handler returns, because its buffer is reused.
+	body []byte
+	// reading is how long the body took to arrive. Set by readBody; it extends
+	// the deadline of the response.
+	reading time.Duration
 }
 
+// infoKey is the context key of requestInfo.
 type infoKey struct{}
 
-// in returns ctx with the call, for infoOf.
+// in returns ctx with the request's info, for infoOf.
 func (c *requestInfo) in(ctx context.Context) context.Context {
 	return context.WithValue(ctx, infoKey{}, c)
 }
 
-// infoOf returns the call that ctx belongs to.
+// infoOf returns the info of the request that ctx belongs to. For a context of
+// no request it returns an empty info with noKey, never nil.
 func infoOf(ctx context.Context) *requestInfo {
 	c, ok := ctx.Value(infoKey{}).(*requestInfo)
 	if !ok {
@@ -51,23 +67,27 @@ func infoOf(ctx context.Context) *requestInfo {
 	return c
 }
 
-// ServeHTTP answers a request.
+// ServeHTTP serves one request and logs it.
 func (b *requestLogger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := &responseWriter{ResponseWriter: w, request: r, info: requestInfo{
 		id: requestID(), start: time.Now(), key: &noKey, header: r.Header,
 	}}
 	a.Header()["Request-Id"] = []string{a.info.id}
-	defer b.record(a) // of one that is cut short too
+	defer b.record(a) // also after http.ErrAbortHandler
 	b.serve(a)
 }
 
-// requestID returns req_ and 64 random bits.
+// requestID returns req_ and 64 random bits in hex. It need not be secret, so
+// the fast generator suffices.
 func requestID() string {
 	var random [8]byte
 	binary.BigEndian.PutUint64(random[:], rand.Uint64())
 	return string(hex.AppendEncode(append(make([]byte, 0, 20), "req_"...), random[:]))
 }
 
+// serve calls the next handler and recovers its panic. http.ErrAbortHandler is
+// passed on: it is the way to close the connection. A request without a route
+// gets its problem here, because the mux's own response was suppressed.
 func (b *requestLogger) serve(a *responseWriter) {
 	defer func() {
 		switch cause := recover(); cause {
@@ -84,18 +104,19 @@ func (b *requestLogger) serve(a *responseWriter) {
 	}
 }
 
+// recovered logs a panic with its stack and answers 500.
 func (b *requestLogger) recovered(a *responseWriter, cause any) {
 	err := fmt.Errorf("panic: %v", cause)
 	b.log.ErrorContext(a.request.Context(), "handler panicked", "request", a.info.id, "error", err, "stack", string(debug.Stack()))
-	if a.status != 0 { // part of an answer left; only closing the connection tells the client
+	if a.status != 0 { // the status is sent: only a closed connection shows the failure
 		a.info.err = err
 		panic(http.ErrAbortHandler)
 	}
 	a.refuse(err)
 }
 
-// record writes the request's line. It is an error only if the fault is ours,
-// which a client that left is not.
+// record writes the log line of the request. The level is error only for a
+// fault of this server. A client that disconnects is not one.
 func (b *requestLogger) record(a *responseWriter) {
 	c, r := &a.info, a.request
 	level := slog.LevelInfo
@@ -120,37 +141,49 @@ func (b *requestLogger) record(a *responseWriter) {
 	b.log.LogAttrs(r.Context(), level, "request answered", attrs...)
 }
 
-// isClients reports whether err, behind a 5xx answer, is no fault of this server.
+// isClients reports whether err, the cause of a 5xx response, is no fault of
+// this server: the client disconnected, or the server is starting or stopping.
 func isClients(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, errBroken) || errors.Is(err, errDraining) || errors.Is(err, errStarting)
 }
 
 const (
-	// answerSlack is how long a client may take to receive an answer, besides
-	// the time that its size takes at answerRate.
+	// answerSlack is the time that a client may take for a response of any
+	// size. The time that the size takes at answerRate is added.
 	answerSlack = 30 * time.Second
-	// answerRate is the least rate at which an answer must be received, in bytes
-	// a second.
+	// answerRate is the slowest rate at which a client may receive a response,
+	// in bytes per second.
 	answerRate = 64 << 10
-	// answerSmall is the size up to which an answer has the WriteTimeout of the
-	// server: the system takes it at once, unless the client receives nothing.
+	// answerSmall is the size, in bytes, up to which the WriteTimeout of the
+	// server applies. The socket's buffer takes such a response at once, unless
+	// the client reads nothing.
 	answerSmall = 4 << 10
 )
 
-// responseWriter notes the status of an answer, gives the client a time to receive it, and holds back what the mux says by
-// itself: plain text where no route matches, and redirects to cleaner paths.
+// responseWriter records the status of the response and sets write deadlines by
+// its size. It suppresses the responses that the mux makes itself, plain text
+// for a missing route and redirects to cleaned paths, so that serve can send
+// problems instead.
 type responseWriter struct {
 	http.ResponseWriter
-	info     requestInfo
-	request  *http.Request
-	intake   intake
-	status   int
+	// info is embedded by value, so that a request allocates only once.
+	info    requestInfo
+	request *http.Request
+	// intake is the state of the request's body. Zero: the body is not read.
+	intake intake
+	// status is the status of the response. 0: none was written yet.
+	status int
+	// unrouted is true if the mux wrote a response of its own, which is
+	// suppressed.
 	unrouted bool
-	began    time.Time // when more than answerSmall was written first
-	size     int       // bytes written
+	// began is the time of the write that exceeded answerSmall. Zero: none has.
+	began time.Time
+	// size counts the bytes written to the response body.
+	size int
 }
 
-// WriteHeader sends the status, unless it is the mux's own.
+// WriteHeader sends the status, unless the mux wrote it: no pattern matched, or
+// it is a redirect, which no handler of this package sends.
 func (a *responseWriter) WriteHeader(status int) {
 	first := a.status == 0
 	a.status = status
@@ -161,8 +194,8 @@ func (a *responseWriter) WriteHeader(status int) {
 	a.head(status)
 }
 
-// head sends the status. Before it, net/http reads what is left of the body, for
-// at most restTime.
+// head sends the status. Before that, net/http reads the unread rest of the
+// body. The deadline limits this to restTime.
 func (a *responseWriter) head(status int) {
 	if a.request.ContentLength != 0 && !a.intake.over && !a.intake.cut.Load() {
 		_ = http.NewResponseController(a.ResponseWriter).SetReadDeadline(time.Now().Add(restTime))
@@ -170,7 +203,7 @@ func (a *responseWriter) head(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Write sends bytes of the answer, unless they are the mux's own.
+// Write sends bytes of the response, and discards those of the mux.
 func (a *responseWriter) Write(p []byte) (int, error) {
 	if a.status == 0 {
 		a.WriteHeader(http.StatusOK)
@@ -182,8 +215,8 @@ func (a *responseWriter) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// sends moves the deadline on for n more bytes of the answer. A writer without
-// deadlines is that of a test.
+// sends moves the write deadline on for n more bytes of the response. It
+// ignores the error of a writer without deadlines; only tests have one.
 func (a *responseWriter) sends(n int) {
 	a.size += n
 	if a.size <= answerSmall {
@@ -196,16 +229,18 @@ func (a *responseWriter) sends(n int) {
 	_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(a.began.Add(within))
 }
 
-// refuse answers with the problem that the error is. When the server ends while
-// the body arrives, it closes the connection at once: net/http would keep it for
-// half a second where much of the body is left, and hold up the server's end.
+// refuse answers with the problem of the error. If the server stops while the
+// body is arriving, it also closes the connection at once. Otherwise net/http
+// would keep the connection for half a second when much of the body is unread,
+// and delay the shutdown.
 func (a *responseWriter) refuse(err error) {
 	writeProblem(a, problemOf(a.info.in(a.request.Context()), err))
 	if a.intake.cut.Load() {
-		_ = http.NewResponseController(a.ResponseWriter).Flush() // a writer that cannot is that of a test
+		// Only writers of tests cannot flush.
+		_ = http.NewResponseController(a.ResponseWriter).Flush()
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// Unwrap lets deadlines be set on the connection.
+// Unwrap returns the writer of net/http, for [http.ResponseController].
 func (a *responseWriter) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -25,14 +25,20 @@ import (
 )
 
 const (
-	root         = "/v1/webhooks"
-	manageBody   = 256 << 10 // the body of a request that is no event, in bytes
-	envelopeRoom = 16 << 10  // what an event's body may have beside its data
+	root = "/v1/webhooks"
+	// manageBody is the default limit of a request body, in bytes. Only the two
+	// publish routes have other limits.
+	manageBody = 256 << 10
+	// envelopeRoom is the room in a publish body for the fields besides data,
+	// in bytes.
+	envelopeRoom = 16 << 10
 
-	listTime = 30 * time.Second // for the answer to a GET, which no publisher waits for
+	// listTime is the least time limit of a GET. Lists may take longer than
+	// other requests, because no publisher waits for them.
+	listTime = 30 * time.Second
 )
 
-// router returns the mux of every route.
+// router registers all routes and returns their handler.
 func (s *server) router() http.Handler {
 	mux := http.NewServeMux()
 	registry := newRegistry()
@@ -40,7 +46,7 @@ func (s *server) router() http.Handler {
 		OpenAPI:                      description(registry),
 		Formats:                      huma.DefaultFormats,
 		DefaultFormat:                "application/json",
-		RejectUnknownQueryParameters: true, // a filter that is misspelt must not list everything
+		RejectUnknownQueryParameters: true, // a misspelt filter must not list everything
 		Transformers:                 []huma.Transformer{translate},
 	}
 	rt := &router{server: s, mux: mux, methods: newMethods(mux), api: humago.New(mux, config), described: humago.New(nowhere{}, config)}
@@ -68,6 +74,7 @@ func (s *server) router() http.Handler {
 	return rt.methods
 }
 
+// serveJSON serves a body that is encoded once, when the server starts.
 func serveJSON(body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -75,41 +82,63 @@ func serveJSON(body []byte) http.HandlerFunc {
 	}
 }
 
-// router registers routes with huma, which parses and checks their parameters,
-// writes their answers and describes them all.
+// router registers routes with huma. Huma parses and validates path and query
+// parameters, writes responses and describes all operations in the OpenAPI
+// document. Request bodies are decoded by this package, not by huma.
 type router struct {
 	*server
-	mux       *http.ServeMux
-	methods   *methods
-	api       huma.API
-	described huma.API // of the same document, but serves nothing
+	// mux serves the routes of both kinds.
+	mux *http.ServeMux
+	// methods answers 405 for the methods that a path does not have.
+	methods *methods
+	// api registers an operation with mux and with the document.
+	api huma.API
+	// described registers an operation with the same document only.
+	described huma.API
 }
 
-// nowhere is a mux without routes.
+// nowhere is a mux that ignores its routes. It lets huma describe an operation
+// without serving it.
 type nowhere struct{ http.Handler }
 
 // HandleFunc does nothing.
 func (nowhere) HandleFunc(string, func(http.ResponseWriter, *http.Request)) {}
 
-// route describes one operation.
+// route describes one operation, for the mux and for the OpenAPI document.
 type route struct {
-	name    string // of the operation: publish-event
-	path    string // METHOD and path below root
-	about   string // a summary in a few words
-	tells   string // more about it; empty: the summary says all
-	scope   postrider.Scope
-	codes   []string      // of the problems that this operation answers besides those of every one; see [problems]
-	status  int           // of success; 0: 200
-	body    any           // a value of the body's type; nil: none is read
-	empty   bool          // the body may be left out
-	limit   int64         // of the body, in bytes; 0: manageBody
-	asks    time.Duration // how long the handler waits for a receiver, which the time to answer leaves out
-	again   bool          // a repeat answers 200, in the same form
-	headers []*huma.Param // that the handler reads from its call
+	// name is the operation id, such as publish-event.
+	name string
+	// path is the method and the path below root.
+	path string
+	// about is the summary, a few words.
+	about string
+	// tells is the description. Empty: the summary says all.
+	tells string
+	// scope is the scope that the caller's key must have.
+	scope postrider.Scope
+	// codes are the problem codes of this operation, besides the codes that
+	// [router.problems] derives for all operations.
+	codes []string
+	// status is the status of success. 0: 200, or 204 without a response body.
+	status int
+	// body is a value of the request body's type. nil: no body is read.
+	body any
+	// empty is true if the request body may be omitted.
+	empty bool
+	// limit is the largest request body, in bytes. 0: manageBody.
+	limit int64
+	// asks is how long the handler may wait for a receiver. It is added to the
+	// time limit of the response. 0: the handler calls no receiver.
+	asks time.Duration
+	// again is true if a repeated request is answered with 200 in the same
+	// form.
+	again bool
+	// headers are the request headers that the handler reads itself.
+	headers []*huma.Param
 }
 
-// handle registers a handler. Its errors go through [problemOf], so that huma
-// never words one.
+// handle registers a handler that huma calls. All errors go through
+// [problemOf], so huma never chooses the text of a response.
 func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O, error)) {
 	op := rt.operation(r)
 	op.Middlewares = huma.Middlewares{rt.middleware(r)}
@@ -125,9 +154,10 @@ func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O
 	}
 }
 
-// handleRaw registers a handler that huma only describes, with the answer A,
-// because it is called more often than all others together. It finds the body
-// in buf, leaves its answer there, and returns the answer's status.
+// handleRaw registers a handler that is called without huma, for the routes
+// that carry most of the load. Huma only describes it, with the response type
+// A. The handler finds the body in buf, replaces it by the response, and
+// returns the status.
 func handleRaw[A any](rt *router, r route, handler func(ctx context.Context, buf *bytes.Buffer) (int, error)) {
 	op := rt.operation(r)
 	huma.Register(rt.described, op, func(context.Context, *none) (*reply[A], error) { return nil, nil })
@@ -155,7 +185,8 @@ func handleRaw[A any](rt *router, r route, handler func(ctx context.Context, buf
 	})
 }
 
-// operation describes a route to huma.
+// operation returns huma's description of a route, and adds the route to
+// methods. The first segment of the path becomes its tag.
 func (rt *router) operation(r route) huma.Operation {
 	method, path, _ := strings.Cut(r.path, " ")
 	rt.methods.add(method + " " + root + path)
@@ -185,8 +216,8 @@ func (rt *router) operation(r route) huma.Operation {
 	return op
 }
 
-// describeBody puts the body into the document after huma registered the
-// operation, because huma would read it too.
+// describeBody adds the request body to the document after huma has registered
+// the operation. If the body were known before, huma would read it too.
 func (rt *router) describeBody(op huma.Operation, r route) {
 	item := rt.api.OpenAPI().Paths[op.Path]
 	for _, registered := range []*huma.Operation{item.Post, item.Patch} {
@@ -200,11 +231,15 @@ func (rt *router) describeBody(op huma.Operation, r route) {
 	}
 }
 
+// schema returns a reference to the schema of the type, and adds the schema to
+// the document's components.
 func (rt *router) schema(t reflect.Type) *huma.Schema {
 	return rt.api.OpenAPI().Components.Schemas.Schema(t, true, "")
 }
 
-// middleware authorizes a request for a handler that huma calls, and reads its body.
+// middleware authenticates a request and reads its body, for a handler that
+// huma calls. The buffer and its share of the budget are released after the
+// response.
 func (s *server) middleware(r route) func(huma.Context, func(huma.Context)) {
 	return func(hctx huma.Context, next func(huma.Context)) {
 		_, w := humago.Unwrap(hctx)
@@ -228,10 +263,12 @@ func (s *server) middleware(r route) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// inTime returns ctx with the time that is left for the answer. The time that
-// the body took to arrive does not count.
+// inTime returns ctx with the deadline of the response. The time in which the
+// body arrived is added, because it is the client's.
 func (s *server) inTime(ctx context.Context, a *responseWriter, r route) (context.Context, context.CancelFunc) {
 	until := a.info.start.Add(a.info.reading + s.answerTime(r))
+	// When the read deadline of the connection passes, net/http cancels the
+	// handler's context. So a longer time limit needs the deadline removed.
 	if until.After(a.info.start.Add(RequestTime)) {
 		// When the connection's deadline passes, net/http cancels the handler.
 		_ = http.NewResponseController(a.ResponseWriter).SetReadDeadline(time.Time{})
@@ -239,7 +276,8 @@ func (s *server) inTime(ctx context.Context, a *responseWriter, r route) (contex
 	return context.WithDeadlineCause(ctx, until, errNoAnswer)
 }
 
-// answerTime returns how long the answer may take, besides the body.
+// answerTime returns the time limit of the response, without the time for the
+// body.
 func (s *server) answerTime(r route) time.Duration {
 	within := s.opts.AnswerTime + r.asks
 	if strings.HasPrefix(r.path, http.MethodGet) {
@@ -248,7 +286,8 @@ func (s *server) answerTime(r route) time.Duration {
 	return within
 }
 
-// authorizeAndRead checks a request: first its headers, then its body, which it reads.
+// authorizeAndRead checks the key, the scope and the URL of a request, and then
+// reads its body if the route has one.
 func (s *server) authorizeAndRead(a *responseWriter, b body) error {
 	if err := s.authorize(a, b.route.scope); err != nil {
 		return err
@@ -259,8 +298,9 @@ func (s *server) authorizeAndRead(a *responseWriter, b body) error {
 	return s.readBody(a, b)
 }
 
-// authorize finds the caller and whether it may. What an admin reaches belongs
-// to no account, so that a key bound to one may not.
+// authorize authenticates the caller and checks the scope. Resources of the
+// scope admin belong to no account. So a key that is bound to an account is
+// refused there, whatever its scopes are.
 func (s *server) authorize(a *responseWriter, scope postrider.Scope) error {
 	key, err := s.keys.check(a.request.Context(), a.request.Header)
 	if err != nil {
@@ -276,8 +316,9 @@ func (s *server) authorize(a *responseWriter, scope postrider.Scope) error {
 	return nil
 }
 
-// checkURL refuses what no text that is stored can hold, so that no store sees
-// it: invalid UTF-8 and control characters.
+// checkURL refuses invalid UTF-8 and control characters in the path and the
+// query, because no stored text can contain them. It also refuses repeated and
+// empty query parameters.
 func checkURL(u *url.URL) error {
 	if !isText(u.Path) {
 		return postrider.ErrNotFound
@@ -296,14 +337,15 @@ func checkURL(u *url.URL) error {
 		if len(values) > 1 {
 			return invalid(name, "must be there once")
 		}
-		if values[0] == "" { // a filter that is empty must not list everything
+		if values[0] == "" { // an empty filter must not list everything
 			return invalid(name, "must not be empty")
 		}
 	}
 	return nil
 }
 
-// noQuery refuses every parameter, as huma does those that a route has not.
+// noQuery refuses all query parameters, for the routes that huma does not
+// serve.
 func noQuery(u *url.URL) error {
 	if u.RawQuery == "" {
 		return nil
@@ -315,30 +357,34 @@ func noQuery(u *url.URL) error {
 	return errors.Join(faults...)
 }
 
+// isText reports whether s is valid UTF-8 without control characters.
 func isText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// jsonType is shared by the headers of many answers, which do not change it.
+// jsonType is the Content-Type of raw responses. They share it, because none of
+// them modifies it.
 var jsonType = []string{"application/json"}
 
-// writeJSON answers with a text that is JSON already, in one write. What is
-// small net/http counts by itself.
+// writeJSON answers with an encoded JSON text, in one write. For a response of
+// at most 2 KiB, net/http computes the Content-Length itself.
 func writeJSON(w http.ResponseWriter, status int, text []byte) {
 	w.Header()["Content-Type"] = jsonType
 	if len(text) > 2<<10 {
 		w.Header()["Content-Length"] = []string{strconv.Itoa(len(text))}
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // a client that left is nobody to tell
+	_, _ = w.Write(text) // an error means that the client is gone
 }
 
-// decode reads the body of the call into v. An empty body that may be left out
-// leaves v as it is.
+// decode decodes the body of the request into v, which must be a pointer to an
+// empty struct.
 func decode(ctx context.Context, v any) error {
 	return jsonx.Decode(infoOf(ctx).body, v)
 }
 
+// decodeIfAny is decode for a body that may be omitted. An omitted body leaves
+// v unchanged.
 func decodeIfAny(ctx context.Context, v any) error {
 	if len(infoOf(ctx).body) == 0 {
 		return nil

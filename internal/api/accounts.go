@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The longest texts, in bytes.
+// The limits of texts, in bytes.
 const (
 	maxName        = 256
 	maxDescription = 4096
@@ -23,10 +23,12 @@ func viewAccount(a postrider.Account) apitypes.Account {
 	}
 }
 
+// accountPath has the path parameter that names an account.
 type accountPath struct {
 	Account string `path:"account" doc:"Id or uid of the account."`
 }
 
+// accounts registers the routes of accounts. All need the scope admin.
 func (rt *router) accounts() {
 	admin := postrider.ScopeAdmin
 	handle(rt, route{
@@ -94,6 +96,8 @@ func (s *server) getAccount(ctx context.Context, in *accountPath) (*reply[apityp
 	return answered(viewAccount(account)), nil
 }
 
+// changeAccount changes an account. An omitted field keeps its value, and null
+// removes it. A deleted account cannot be changed.
 func (s *server) changeAccount(ctx context.Context, in *accountPath) (*reply[apitypes.Account], error) {
 	var body apitypes.AccountUpdate
 	if err := decode(ctx, &body); err != nil {
@@ -111,8 +115,9 @@ func (s *server) changeAccount(ctx context.Context, in *accountPath) (*reply[api
 	return s.putAccount(ctx, account)
 }
 
-// deleteAccount answers when the account is deleted for good. Its endpoints, of
-// which there may be many, follow.
+// deleteAccount marks the account as deleted and answers. The endpoints, which
+// may be many, are deleted in the background. Both caches are emptied, because
+// the account's name is free and its keys are revoked.
 func (s *server) deleteAccount(ctx context.Context, in *accountPath) (*none, error) {
 	account, err := s.findAccount(ctx, in.Account)
 	if err != nil {
@@ -127,6 +132,9 @@ func (s *server) deleteAccount(ctx context.Context, in *accountPath) (*none, err
 	return nil, nil // 204
 }
 
+// putAccount validates and stores an account, and answers with the stored
+// state. It empties the cache of names, because a uid may have changed its
+// owner.
 func (s *server) putAccount(ctx context.Context, a postrider.Account) (*reply[apitypes.Account], error) {
 	err := errors.Join(checkUID(a.UID), checkText("name", a.Name, maxName))
 	if a.UID == "" && a.Name == "" {
@@ -150,7 +158,7 @@ func (s *server) putAccount(ctx context.Context, a postrider.Account) (*reply[ap
 	return answered(viewAccount(account)), nil
 }
 
-// checkUID refuses names that could be taken for an id.
+// checkUID refuses uids that could be mistaken for an id.
 func checkUID(uid string) error {
 	if strings.HasPrefix(uid, "acc_") || strings.HasPrefix(uid, "ep_") {
 		return invalid("uid", "must not look like an id")
@@ -158,13 +166,13 @@ func checkUID(uid string) error {
 	return checkText("uid", uid, maxName)
 }
 
-// findAccount returns the account that has the name as its id or its uid.
+// findAccount returns the account with this id or uid.
 func (s *server) findAccount(ctx context.Context, name string) (postrider.Account, error) {
 	query := store.AccountQuery{UID: name}
 	if id, err := postrider.ParseID[postrider.AccountID](name); err == nil && !id.IsZero() {
 		query = store.AccountQuery{ID: id}
 	}
-	if name == "" { // which would be no filter
+	if name == "" { // the query would have no filter
 		return postrider.Account{}, postrider.ErrNotFound
 	}
 	return first(s.Store.Accounts(ctx, query))

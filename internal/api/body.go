@@ -106,8 +106,8 @@ type intake struct {
 	// key is the API key whose share of the budget the body uses. Set by
 	// readBody.
 	key postrider.KeyID
-	// held counts the bytes that the body has taken from the budget. Guarded by
-	// the mutex of [bodies]; 0 again after release.
+	// held counts the bytes that the body has taken from the budget. Only the
+	// request's goroutine writes it. 0 again after release.
 	held int64
 	// deadline is the time at which reading fails. Each read that brings bytes
 	// moves it on.

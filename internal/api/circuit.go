@@ -10,8 +10,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// circuitTries is how often a person's change of a circuit is tried while the
-// endpoint's own attempts change it too.
+// circuitTries is how many times a manual change of a circuit is tried.
+// Attempts of the endpoint may change the circuit between the read and the
+// write.
 const circuitTries = 5
 
 func viewCircuit(c postrider.Circuit) apitypes.Circuit {
@@ -23,6 +24,7 @@ func viewCircuit(c postrider.Circuit) apitypes.Circuit {
 	}
 }
 
+// circuits registers the routes of an endpoint's circuit.
 func (rt *router) circuits() {
 	handle(rt, route{
 		name: "get-circuit", path: "GET /endpoints/{endpoint}/circuit",
@@ -50,7 +52,8 @@ func (s *server) getCircuit(ctx context.Context, in *EndpointPath) (*reply[apity
 	return answered(viewCircuit(c)), nil
 }
 
-// circuit returns an endpoint's circuit; one that never changed is closed.
+// circuit returns an endpoint's circuit. The store has no row for a circuit
+// that never changed; such a circuit is closed.
 func (s *server) circuit(ctx context.Context, id postrider.EndpointID) (postrider.Circuit, error) {
 	circuits, err := s.Store.Circuits(ctx, store.CircuitQuery{Endpoint: id, Limit: 1})
 	if err != nil || len(circuits) == 0 {
@@ -79,8 +82,9 @@ func (s *server) setCircuit(ctx context.Context, in *EndpointPath) (*reply[apity
 	return answered(viewCircuit(c)), nil
 }
 
-// putCircuit changes an endpoint's circuit, and begins anew if another change
-// came between.
+// putCircuit sets the status of an endpoint's circuit. The store detects a
+// concurrent change by the generation. After one, putCircuit reads the circuit
+// and tries again, up to circuitTries times.
 func (s *server) putCircuit(ctx context.Context, e postrider.Endpoint, to postrider.CircuitStatus) (postrider.Circuit, error) {
 	for range circuitTries {
 		c, err := s.circuit(ctx, e.ID)
@@ -94,7 +98,7 @@ func (s *server) putCircuit(ctx context.Context, e postrider.Endpoint, to postri
 		b := postrider.Breaker{Circuit: c}
 		b.Set(to, now, e.Policy.Circuit)
 		if b.Circuit == c {
-			return c, nil // a closed one was closed
+			return c, nil // nothing changed, for instance a closed circuit was closed
 		}
 		c, err = s.Store.PutCircuit(ctx, store.PutCircuit{Circuit: b.Circuit, Announce: true})
 		if err == nil {

@@ -8,19 +8,21 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// reply is an answer with a body.
+// reply is a response with a body, in the form that huma expects.
 type reply[B any] struct {
 	Body B
 }
 
+// answered returns a response with the body b.
 func answered[B any](b B) *reply[B] { return &reply[B]{Body: b} }
 
-// none is the answer without a body, or the request without parameters.
+// none is a request without parameters, or a response without a body.
 type none struct{}
 
+// instant returns a time in the form of a response.
 func instant(t time.Time) apitypes.Time { return apitypes.Time{Time: t} }
 
-// timeOrNull returns nil for the zero time.
+// timeOrNull is instant for an optional time: the zero time becomes null.
 func timeOrNull(t time.Time) *apitypes.Time {
 	if t.IsZero() {
 		return nil
@@ -28,7 +30,8 @@ func timeOrNull(t time.Time) *apitypes.Time {
 	return &apitypes.Time{Time: t}
 }
 
-// orNull returns nil for the zero value.
+// orNull returns a pointer to the value; nil, which is null in JSON, for the
+// zero value.
 func orNull[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -37,14 +40,14 @@ func orNull[T comparable](v T) *T {
 	return &v
 }
 
-// millis returns n milliseconds; what would overflow becomes the longest or
-// shortest duration, which every policy refuses.
+// millis returns n milliseconds. A number that overflows becomes the longest or
+// the shortest duration, which every policy refuses.
 func millis(n int64) time.Duration {
 	const most = math.MaxInt64 / int64(time.Millisecond)
 	return time.Duration(min(max(n, -most), most)) * time.Millisecond
 }
 
-// checkText returns the fault of a text that is too long.
+// checkText returns a fault if the text is longer than longest, in bytes.
 func checkText(field, text string, longest int) error {
 	if len(text) > longest {
 		return &postrider.InvalidError{Field: field, Reason: "is too long"}

@@ -11,26 +11,29 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// This file reads the secrets of headers, authentication and TLS. No response
-// shows them. A change that leaves a secret out keeps it, but only for the same
-// host: otherwise anyone who may change an endpoint could have its secrets sent
-// to a host of their own.
+// This file applies the secrets of headers, authentication and TLS. No response
+// shows them. A request that omits a secret keeps the stored one. For headers
+// and authentication this holds only while the host stays the same: otherwise
+// anyone who may change an endpoint could have its secrets sent to a host of
+// their own. The TLS key is kept for any host, because it is never sent.
 
 const (
-	maxHeaderBytes = 8 << 10 // of an endpoint's own headers
-	maxSecretText  = 4 << 10 // of a password or a client's secret
+	// The limits of credentials, in bytes.
+	maxHeaderBytes = 8 << 10 // all own headers of an endpoint, names and values
+	maxSecretText  = 4 << 10 // a password or a client secret
 	maxTLS         = 64 << 10
 )
 
-// namesCredentials reports whether the request has a field that may hold
+// namesCredentials reports whether the request has a field that can contain
 // credentials.
 func namesCredentials(p apitypes.Policy) bool {
 	return !p.Headers.IsZero() || !p.Auth.IsZero() || !p.TLS.IsZero()
 }
 
-// applyHeaders replaces the headers of p by those of the request, if it has
-// any. c has the secret values of the endpoint, and afterwards those that the
-// new headers need: a secret header without a value keeps the stored one.
+// applyHeaders replaces the headers of p by those of the request. An omitted
+// field changes nothing, and null removes all headers. On input c has the
+// stored values of secret headers; on return it has the values of the new ones.
+// A secret header without a value keeps the stored value.
 func applyHeaders(p *postrider.Policy, c *postrider.Credentials, to apitypes.Optional[[]apitypes.Header]) error {
 	if to.IsZero() {
 		return nil
@@ -42,7 +45,8 @@ func applyHeaders(p *postrider.Policy, c *postrider.Credentials, to apitypes.Opt
 		header := postrider.Header{Name: h.Name, Secret: h.Sensitive}
 		value, given := h.Value.Get()
 		switch {
-		case !h.Sensitive && !given: // calling a secret header plain must not show its stored value
+		case !h.Sensitive && !given:
+			// Else a secret header made plain would reveal its stored value.
 			faults = append(faults, invalid(fmt.Sprintf("headers[%d].value", i), "is required"))
 		case !h.Sensitive:
 			header.Value = value
@@ -56,6 +60,8 @@ func applyHeaders(p *postrider.Policy, c *postrider.Credentials, to apitypes.Opt
 	return errors.Join(faults...)
 }
 
+// keptHeader returns the stored value of a secret header. Names match in any
+// case. Empty: there is none.
 func keptHeader(kept map[string]string, name string) string {
 	for other, value := range kept {
 		if strings.EqualFold(other, name) {
@@ -65,8 +71,9 @@ func keptHeader(kept map[string]string, name string) string {
 	return ""
 }
 
-// applyAuth replaces the authentication of p by that of the request, if it has
-// one. The stored secret is kept for the same type and the same token host.
+// applyAuth replaces the authentication of p by that of the request. An omitted
+// field changes nothing, and null removes it. The stored secret is kept if the
+// type and the host of the token URL are unchanged.
 func applyAuth(p *postrider.Policy, c *postrider.Credentials, to apitypes.Optional[apitypes.Auth]) error {
 	if to.IsZero() {
 		return nil
@@ -86,8 +93,8 @@ func applyAuth(p *postrider.Policy, c *postrider.Credentials, to apitypes.Option
 	return moveAuthSecret(a, c)
 }
 
-// moveAuthSecret moves the secret of the type into c, if the request has it.
-// Secrets of other types are faults.
+// moveAuthSecret stores the secret of the request in c. A secret in the field
+// of another type is a fault.
 func moveAuthSecret(a apitypes.Auth, c *postrider.Credentials) error {
 	var faults []error
 	for _, field := range []struct{ name, secret string }{
@@ -104,15 +111,15 @@ func moveAuthSecret(a apitypes.Auth, c *postrider.Credentials) error {
 	return errors.Join(faults...)
 }
 
-// authSecrets has, for each type of authentication, the field that holds its
-// secret.
+// authSecrets maps each type of authentication to the field with its secret.
 var authSecrets = map[postrider.AuthKind]string{
 	postrider.AuthBasic: "password", postrider.AuthBearer: "token",
 	postrider.AuthAPIKey: "key", postrider.AuthOAuth2: "client_secret",
 }
 
-// applyTLS replaces the TLS settings of p by those of the request, if it has
-// any. The stored key is kept where the request has a certificate without key.
+// applyTLS replaces the TLS settings of p by those of the request. An omitted
+// field changes nothing, and null removes them. If the request has a
+// certificate without a key, the stored key is kept.
 func applyTLS(p *postrider.Policy, c *postrider.Credentials, to apitypes.Optional[apitypes.TLS]) error {
 	if to.IsZero() {
 		return nil
@@ -129,8 +136,8 @@ func applyTLS(p *postrider.Policy, c *postrider.Credentials, to apitypes.Optiona
 	return nil
 }
 
-// required says that a secret has to be given, and why, if there was one: only
-// another host can have ended it.
+// required returns the reason of a fault for a missing secret. If there was a
+// stored secret, the reason also says why it was not kept: the host changed.
 func required(given bool) string {
 	if given {
 		return "is required; what was given before is kept for the same host only"
@@ -138,12 +145,13 @@ func required(given bool) string {
 	return "is required"
 }
 
-// checkCredentials returns every fault of what the policy keeps encrypted, and
-// of the TLS that the request has. Was is the policy before; zero: there was
-// none.
+// checkCredentials returns all faults of the encrypted parts of the policy, and
+// of the TLS settings if the request has some. The argument was is the stored
+// policy; zero: the endpoint is new.
 func (s *server) checkCredentials(was, p postrider.Policy, c postrider.Credentials, to apitypes.Policy) error {
 	faults := []error{checkHeaderSecrets(was, p, c), checkAuthSecret(p.Auth.Kind, c.Auth, was.Auth.Kind == p.Auth.Kind)}
-	if to.TLS.IsZero() || p.TLS == (postrider.TLS{}) && c.TLSKey == "" { // a certificate that has ended stops no other change
+	if to.TLS.IsZero() || p.TLS == (postrider.TLS{}) && c.TLSKey == "" {
+		// An expired certificate must not block other changes.
 		return errors.Join(faults...)
 	}
 	err := checkTLS(p.TLS, c.TLSKey)
@@ -153,6 +161,8 @@ func (s *server) checkCredentials(was, p postrider.Policy, c postrider.Credentia
 	return errors.Join(append(faults, err)...)
 }
 
+// checkHeaderSecrets checks that every secret header has a valid value, and the
+// size of all headers together.
 func checkHeaderSecrets(was, p postrider.Policy, c postrider.Credentials) error {
 	var faults []error
 	size := 0
@@ -173,6 +183,8 @@ func checkHeaderSecrets(was, p postrider.Policy, c postrider.Credentials) error 
 	return errors.Join(faults...)
 }
 
+// checkAuthSecret checks the secret of the authentication type. Given says that
+// the type is unchanged, so a secret was stored.
 func checkAuthSecret(kind postrider.AuthKind, secret string, given bool) error {
 	name, known := authSecrets[kind]
 	field := "auth." + name
@@ -181,7 +193,8 @@ func checkAuthSecret(kind postrider.AuthKind, secret string, given bool) error {
 		return nil
 	case secret == "":
 		return invalid(field, required(given))
-	case kind == postrider.AuthBearer || kind == postrider.AuthAPIKey: // it is a header as it is
+	case kind == postrider.AuthBearer || kind == postrider.AuthAPIKey:
+		// The secret becomes part of a header.
 		return postrider.CheckHeaderValue(field, secret)
 	case len(secret) > maxSecretText || !isText(secret):
 		return invalid(field, fmt.Sprintf("must be at most %d bytes of text without control characters", maxSecretText))
@@ -189,7 +202,8 @@ func checkAuthSecret(kind postrider.AuthKind, secret string, given bool) error {
 	return nil
 }
 
-// checkTLS returns the faults of TLS that are no matter of what is in it.
+// checkTLS checks the sizes of the TLS settings, and that a certificate and its
+// key come together. The Guard checks the contents.
 func checkTLS(t postrider.TLS, key string) error {
 	faults := []error{
 		checkText("tls.certificate", t.Certificate, maxTLS), checkText("tls.key", key, maxTLS),
@@ -204,8 +218,8 @@ func checkTLS(t postrider.TLS, key string) error {
 	return errors.Join(faults...)
 }
 
-// host returns what a URL says of whom it reaches. Of what is no URL it returns
-// all, which is like no other.
+// host returns the scheme and the host of a URL. An invalid URL is returned
+// unchanged, so it equals no host.
 func host(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -214,6 +228,8 @@ func host(raw string) string {
 	return strings.ToLower(u.Scheme + "://" + u.Host)
 }
 
+// viewHeaders returns headers in the form of a response. The value of a secret
+// header is null.
 func viewHeaders(list []postrider.Header) []apitypes.Header {
 	views := make([]apitypes.Header, 0, len(list))
 	for _, h := range list {
@@ -222,12 +238,16 @@ func viewHeaders(list []postrider.Header) []apitypes.Header {
 	return views
 }
 
+// viewAuth returns the authentication in the form of a response, without its
+// secret. Null: there is none.
 func viewAuth(a postrider.Auth) apitypes.Optional[apitypes.Auth] {
 	return apitypes.NullUnless(a.Kind != postrider.AuthNone, apitypes.Auth{
 		Type: a.Kind, Username: a.User, Header: a.Header, TokenURL: a.TokenURL, ClientID: a.ClientID, Scopes: a.Scopes, Audience: a.Audience,
 	})
 }
 
+// viewTLS returns the TLS settings in the form of a response, without the
+// private key. Null: there are none.
 func viewTLS(t postrider.TLS) apitypes.Optional[apitypes.TLS] {
 	return apitypes.NullUnless(t != postrider.TLS{}, apitypes.TLS{Certificate: t.Certificate, Authorities: t.Authorities})
 }

@@ -19,6 +19,8 @@ func viewDeadLetter(d postrider.DeadLetter) apitypes.DeadLetter {
 	}
 }
 
+// deadLetters registers the routes of dead letters. A dead letter has the id of
+// its delivery.
 func (rt *router) deadLetters() {
 	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
 	handle(rt, route{
@@ -90,6 +92,8 @@ func (s *server) findDeadLetter(ctx context.Context, id postrider.DeliveryID) (p
 	return first(s.Store.DeadLetters(ctx, query))
 }
 
+// replayDeadLetter replays the delivery of a dead letter. A delivery that is
+// not dead is not found, because it has no dead letter.
 func (s *server) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
 	d, err := s.findDelivery(ctx, in.Delivery)
 	if err != nil {
@@ -101,6 +105,9 @@ func (s *server) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*reply
 	return s.answerReplay(ctx, d)
 }
 
+// discardDeadLetter resolves a dead letter without a replay. It stores the name
+// of the caller's key and the reason. The conflict for a resolved dead letter
+// names its resolution.
 func (s *server) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.DeadLetter], error) {
 	var body apitypes.DeadLetterDiscard
 	if err := decodeIfAny(ctx, &body); err != nil {

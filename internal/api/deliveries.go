@@ -11,6 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
+// viewWaiting returns the reason for which a delivery waits; null: it does not
+// wait.
 func viewWaiting(w postrider.Waiting) *apitypes.Waiting {
 	if w.Reason == "" {
 		return nil
@@ -18,8 +20,8 @@ func viewWaiting(w postrider.Waiting) *apitypes.Waiting {
 	return &apitypes.Waiting{Reason: w.Reason, Until: timeOrNull(w.Until), Delivery: orNull(w.For)}
 }
 
-// nextAttempt returns when the delivery is attempted next, as far as that is
-// known; it is never past but for a delivery that is due.
+// nextAttempt returns the time of the next attempt as far as it is known; zero:
+// it is not. It is in the past only for a delivery that is due.
 func nextAttempt(d postrider.Delivery) time.Time {
 	if d.Waiting.Reason == postrider.WaitDue {
 		return d.NextAttemptAt
@@ -36,6 +38,9 @@ func viewDelivery(d postrider.Delivery) apitypes.Delivery {
 	}
 }
 
+// viewAttempt returns an attempt in the form of a response. A response body
+// that is not UTF-8 is returned as base64 in another field, because JSON text
+// cannot hold it.
 func viewAttempt(a postrider.Attempt) apitypes.Attempt {
 	view := apitypes.Attempt{
 		Delivery: a.Delivery, Event: a.Event, Endpoint: a.Endpoint, Attempt: a.Number,
@@ -57,6 +62,8 @@ type DeliveryPath struct {
 	Delivery string `path:"delivery"`
 }
 
+// deliveries registers the routes that read, replay, cancel and release
+// deliveries.
 func (rt *router) deliveries() {
 	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
 	handle(rt, route{
@@ -106,7 +113,7 @@ func (rt *router) deliveries() {
 	}, rt.replayEndpointDelivery)
 }
 
-// DeliveryFilter selects deliveries.
+// DeliveryFilter has the query parameters that select deliveries.
 type DeliveryFilter struct {
 	Event     string `query:"event"`
 	EventType string `query:"event_type"`
@@ -140,8 +147,9 @@ func (s *server) listDeliveries(ctx context.Context, in *struct {
 	return pageOf(deliveries, viewDelivery), nil
 }
 
-// scope reads the two filters that name things, which must be there and be the
-// caller's to see.
+// scope resolves the account and the endpoint of a filter. Both must exist and
+// be visible to the caller's key; otherwise the error is a 404 that names the
+// parameter.
 func (s *server) scope(ctx context.Context, account, endpoint string) (postrider.AccountID, postrider.EndpointID, error) {
 	accountID, err := s.resolveAccount(ctx, "account", account)
 	if err != nil || endpoint == "" {
@@ -188,6 +196,7 @@ func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*reply[apit
 	return answered(viewDelivery(d)), nil
 }
 
+// findDelivery returns the delivery if the key may see it.
 func (s *server) findDelivery(ctx context.Context, text string) (postrider.Delivery, error) {
 	id, err := parseID[postrider.DeliveryID](text)
 	if err != nil {
@@ -220,6 +229,8 @@ func (s *server) replayDelivery(ctx context.Context, in *DeliveryPath) (*reply[a
 	return s.answerReplay(ctx, d)
 }
 
+// replayEndpointDelivery is replayDelivery for a path that also names the
+// endpoint. A delivery of another endpoint is not found.
 func (s *server) replayEndpointDelivery(ctx context.Context, in *struct {
 	EndpointPath
 	DeliveryPath
@@ -239,6 +250,7 @@ func (s *server) replayEndpointDelivery(ctx context.Context, in *struct {
 	return s.answerReplay(ctx, d)
 }
 
+// answerReplay replays a delivery and answers with the new one.
 func (s *server) answerReplay(ctx context.Context, d postrider.Delivery) (*reply[apitypes.Delivery], error) {
 	replay, err := s.replay(ctx, d)
 	if err != nil {
@@ -247,8 +259,9 @@ func (s *server) answerReplay(ctx context.Context, d postrider.Delivery) (*reply
 	return answered(viewDelivery(replay)), nil
 }
 
-// replay queues a delivery again, for as long as its endpoint wants deliveries
-// to wait.
+// replay creates a new delivery from an old one. The new delivery expires by
+// the endpoint's present policy. The store refuses a second replay while one is
+// pending.
 func (s *server) replay(ctx context.Context, d postrider.Delivery) (postrider.Delivery, error) {
 	e, err := first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
 	if err != nil {
@@ -265,8 +278,9 @@ func (s *server) replay(ctx context.Context, d postrider.Delivery) (postrider.De
 	return replay, nil
 }
 
-// whyNoReplay finds the fact behind a replay's conflict. It asks again, since
-// what stood in the way may have come after the first look.
+// whyNoReplay finds the reason for a replay's conflict, in words for the
+// client. It reads the delivery and the endpoint again, because the cause may
+// be newer than the first read.
 func (s *server) whyNoReplay(ctx context.Context, d postrider.Delivery, err error) error {
 	if !errors.Is(err, postrider.ErrConflict) || errors.As(err, new(*store.ReplayPendingError)) {
 		return err
@@ -282,6 +296,8 @@ func (s *server) whyNoReplay(ctx context.Context, d postrider.Delivery, err erro
 	return err
 }
 
+// releaseDelivery releases a parked delivery. A delivery that is not parked is
+// a conflict.
 func (s *server) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
 	id, err := parseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
@@ -298,6 +314,8 @@ func (s *server) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[
 	return answered(viewDelivery(d)), nil
 }
 
+// cancelDelivery cancels a pending delivery. The conflict for any other
+// delivery names its status.
 func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
 	id, err := parseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
@@ -312,6 +330,6 @@ func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[a
 	if err != nil {
 		return nil, err
 	}
-	s.Notifier.Notify(d.Endpoint) // the next of its ordering key may be due
+	s.Notifier.Notify(d.Endpoint) // the next delivery of its ordering key may be due
 	return answered(viewDelivery(d)), nil
 }

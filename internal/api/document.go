@@ -17,9 +17,9 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// schemaName names a schema after its Go type, which has the name that the
-// document needs; Page[Delivery] is DeliveryPage. No name begins with New, since
-// generators of clients name constructors so.
+// schemaName names a schema after its Go type: Page[Delivery] is DeliveryPage.
+// No name may begin with New, because client generators use this prefix for
+// constructors.
 func schemaName(t reflect.Type, hint string) string {
 	name := strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "Schema")
 	for _, generic := range []string{"Page", "List"} {
@@ -68,8 +68,9 @@ func description(registry huma.Registry) *huma.OpenAPI {
 	}
 }
 
-// exactClasses are the problems whose code is more exact than that of the class of
-// their error.
+// exactClasses are problems with a code that is more specific than that of
+// their error's class. The handlers set these codes; the table serves only the
+// document.
 var exactClasses = []errorClass{
 	{nil, 409, "idempotency_conflict", "the idempotency key was used for other content"},
 	{nil, 409, "replay_pending", "a replay of this dead letter is under way"},
@@ -77,8 +78,9 @@ var exactClasses = []errorClass{
 	{nil, 409, "verification_failed", "the receiver did not agree"},
 }
 
-// problems returns the responses for the problems of an operation, by status.
-// Operations with the same codes share a component.
+// problems returns the error responses of an operation, by status. Every
+// operation has the codes for authentication, validation and server faults. A
+// path parameter adds not_found, and a body adds the codes of reading it.
 func (rt *router) problems(r route) map[string]*huma.Response {
 	codes := append([]string{"unauthorized", "forbidden", "invalid", "internal", "unavailable"}, r.codes...)
 	if strings.Contains(r.path, "{") {
@@ -100,8 +102,8 @@ func (rt *router) problems(r route) map[string]*huma.Response {
 	return responses
 }
 
-// problem returns a reference to the component for problems of these errorClasses,
-// which have the same status.
+// problem returns a reference to the component for these classes, which must
+// have one status. Operations with the same classes share the component.
 func (rt *router) problem(errorClasses []errorClass) *huma.Response {
 	var names, codes, texts []string
 	for _, k := range errorClasses {
@@ -119,7 +121,8 @@ func (rt *router) problem(errorClasses []errorClass) *huma.Response {
 	return &huma.Response{Ref: "#/components/responses/" + name}
 }
 
-// headers describes the headers of an answer with the status.
+// headers describes the headers of a response with the status. Every response
+// has Request-Id.
 func headers(status int) map[string]*huma.Header {
 	described := map[string]*huma.Header{"Request-Id": {Ref: "#/components/headers/RequestID"}}
 	switch status {
@@ -134,7 +137,7 @@ func headers(status int) map[string]*huma.Header {
 	return described
 }
 
-// camelCase returns the name with underscores in camel case: not_found is
+// camelCase converts a name with underscores to camel case: not_found becomes
 // NotFound.
 func camelCase(name string) string {
 	var text strings.Builder
@@ -144,10 +147,12 @@ func camelCase(name string) string {
 	return text.String()
 }
 
-// document returns the OpenAPI document as it is served and committed.
+// document returns the OpenAPI document, as it is served and committed. It
+// removes huma's own error schemas, which no response uses, and adds the codes
+// of all problems to the schema Problem.
 func document(openAPI *huma.OpenAPI) []byte {
-	delete(openAPI.Components.Schemas.Map(), "ErrorModel")  // huma's own form of
-	delete(openAPI.Components.Schemas.Map(), "ErrorDetail") // errors, which we never send
+	delete(openAPI.Components.Schemas.Map(), "ErrorModel")  // huma's error schemas,
+	delete(openAPI.Components.Schemas.Map(), "ErrorDetail") // which no response uses
 	openAnswers(openAPI)
 	for op := range operations(openAPI) {
 		for _, answer := range op.Responses {
@@ -164,21 +169,23 @@ func document(openAPI *huma.OpenAPI) []byte {
 	}
 	for s := range schemas(openAPI) {
 		if s.Nullable && len(s.Enum) > 0 {
-			s.Enum = append(s.Enum, nil) // an enum lists every value, null too
+			s.Enum = append(s.Enum, nil) // by JSON Schema an enum must list null too
 		}
 	}
 	compact, err := json.Marshal(openAPI)
 	if err != nil {
-		panic("encode the OpenAPI document: " + err.Error()) // it is made of constants
+		// A fault of the code: the input is constant.
+		panic("encode the OpenAPI document: " + err.Error())
 	}
 	var indented bytes.Buffer
-	_ = json.Indent(&indented, compact, "", "  ") // it was just marshalled
+	_ = json.Indent(&indented, compact, "", "  ") // cannot fail: the input is valid JSON
 	indented.WriteByte('\n')
 	return indented.Bytes()
 }
 
-// openAnswers lets the schemas of answers have fields that the document does
-// not know, so that adding one breaks no client that was made from it.
+// openAnswers lets the schemas of responses have unknown fields. A new field in
+// a response then breaks no generated client. The schemas of requests stay
+// closed, because the server refuses unknown fields.
 func openAnswers(openAPI *huma.OpenAPI) {
 	seen := map[*huma.Schema]bool{}
 	var open func(s *huma.Schema)
@@ -209,7 +216,8 @@ func openAnswers(openAPI *huma.OpenAPI) {
 	}
 }
 
-// parts returns the schemas that a schema consists of.
+// parts returns the schemas directly inside a schema: its items, properties and
+// alternatives.
 func parts(s *huma.Schema) iter.Seq[*huma.Schema] {
 	return func(yield func(*huma.Schema) bool) {
 		if s.Items != nil && !yield(s.Items) {
@@ -228,7 +236,7 @@ func parts(s *huma.Schema) iter.Seq[*huma.Schema] {
 	}
 }
 
-// schemas returns every schema of the components, with its parts.
+// schemas returns every schema of the components and all schemas inside it.
 func schemas(openAPI *huma.OpenAPI) iter.Seq[*huma.Schema] {
 	return func(yield func(*huma.Schema) bool) {
 		waiting := slices.Collect(maps.Values(openAPI.Components.Schemas.Map()))
@@ -242,6 +250,7 @@ func schemas(openAPI *huma.OpenAPI) iter.Seq[*huma.Schema] {
 	}
 }
 
+// operations returns every operation of the document, in no order.
 func operations(openAPI *huma.OpenAPI) iter.Seq[*huma.Operation] {
 	return func(yield func(*huma.Operation) bool) {
 		for _, item := range openAPI.Paths {

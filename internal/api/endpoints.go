@@ -13,9 +13,11 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-const maxPatterns = 256 // of one endpoint
+// maxPatterns is the largest number of event type patterns of one endpoint.
+const maxPatterns = 256
 
-// viewEndpoint shows an endpoint whose secrets are known.
+// viewEndpoint returns an endpoint in the form of a response. The secrets serve
+// only for the warnings.
 func viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) apitypes.Endpoint {
 	patterns := make([]string, 0, len(e.EventTypes))
 	for _, p := range e.EventTypes {
@@ -28,8 +30,9 @@ func viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) apitypes.End
 	}
 }
 
-// warnings returns what keeps, or will keep, requests to the endpoint from being
-// signed.
+// warnings returns the reasons for which requests to the endpoint are not
+// signed, or will not be after the last secret expires. The list is empty, not
+// null, if there are none.
 func warnings(e postrider.Endpoint, secrets []postrider.Secret) []string {
 	lasts := func(s postrider.Secret) bool { return s.ExpiresAt.IsZero() }
 	switch {
@@ -47,6 +50,7 @@ type EndpointPath struct {
 	Endpoint string `path:"endpoint" doc:"Id of the endpoint. With a key that is bound to an account, its uid works too."`
 }
 
+// endpoints registers the routes of endpoints.
 func (rt *router) endpoints() {
 	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
 	handle(rt, route{
@@ -108,6 +112,9 @@ func (rt *router) endpoints() {
 	}, rt.testEndpoint)
 }
 
+// createEndpoint creates an endpoint with its secrets. All faults of the
+// request are reported together, except that the secrets are matched with the
+// signature schemes last. The response shows the texts of the secrets.
 func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.Endpoint], error) {
 	var body apitypes.EndpointCreate
 	if err := decode(ctx, &body); err != nil {
@@ -140,9 +147,11 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.E
 	return answered(view), nil
 }
 
-// complete puts what the request says of the policy into the endpoint, whose
-// other fields are set, makes its URLs canonical, encrypts its credentials, and
-// returns every fault. Was is the endpoint as it is stored; zero: it is new.
+// complete applies the policy of the request to the endpoint, normalizes its
+// URLs, encrypts its credentials, and returns all faults. The endpoint's other
+// fields must be set. The argument was is the stored endpoint; zero: the
+// endpoint is new. Credentials are decrypted only if the request names some or
+// if the host changes: most changes need no encryption key.
 func (s *server) complete(ctx context.Context, e *postrider.Endpoint, was postrider.Endpoint, to apitypes.Policy) error {
 	url, urlErr := s.Guard.CheckURL(e.URL)
 	e.URL = url
@@ -155,6 +164,8 @@ func (s *server) complete(ctx context.Context, e *postrider.Endpoint, was postri
 			return err
 		}
 	}
+	// The secrets of headers and of authentication are bound to their host: a
+	// new host gets none of them. The TLS key stays, because it is never sent.
 	if moved {
 		c.Headers, c.Auth = nil, ""
 	}
@@ -169,7 +180,7 @@ func (s *server) complete(ctx context.Context, e *postrider.Endpoint, was postri
 	return s.Vault.EncryptCredentials(ctx, e, c)
 }
 
-// checkEndpoint returns every fault of what an endpoint has besides its URL and
+// checkEndpoint returns all faults of an endpoint's fields besides its URL and
 // its policy.
 func checkEndpoint(e postrider.Endpoint) error {
 	faults := []error{checkUID(e.UID), checkText("description", e.Description, maxDescription)}
@@ -182,8 +193,9 @@ func checkEndpoint(e postrider.Endpoint) error {
 	return errors.Join(faults...)
 }
 
-// checkTokenURL returns the fault of where tokens come from, and makes it
-// canonical.
+// checkTokenURL validates and normalizes the URL of the OAuth 2.0 token server.
+// This URL is subject to the same rules as the endpoint's own, because the node
+// sends requests to it too.
 func (s *server) checkTokenURL(a *postrider.Auth) error {
 	if a.Kind != postrider.AuthOAuth2 {
 		return nil
@@ -199,6 +211,7 @@ func (s *server) checkTokenURL(a *postrider.Auth) error {
 	return err
 }
 
+// patterns converts the texts without validation, which is checkEndpoint's.
 func patterns(texts []string) []postrider.Pattern {
 	list := make([]postrider.Pattern, 0, len(texts))
 	for _, text := range texts {
@@ -207,6 +220,8 @@ func patterns(texts []string) []postrider.Pattern {
 	return list
 }
 
+// listEndpoints lists endpoints. It reads the secrets of the whole page with
+// one query, for the warnings.
 func (s *server) listEndpoints(ctx context.Context, in *struct {
 	Account string `query:"account" doc:"Id or uid of the account."`
 	UID     string `query:"uid" doc:"Uid of the endpoint. It needs the account too."`
@@ -242,6 +257,7 @@ func (s *server) listEndpoints(ctx context.Context, in *struct {
 	return pageOf(endpoints, func(e postrider.Endpoint) apitypes.Endpoint { return viewEndpoint(e, of[e.ID]) }), nil
 }
 
+// getEndpoint answers for a deleted endpoint too, because its history remains.
 func (s *server) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
 	e, err := s.findEndpoint(ctx, in.Endpoint)
 	if err != nil {
@@ -254,6 +270,8 @@ func (s *server) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[apit
 	return answered(viewEndpoint(e, secrets)), nil
 }
 
+// changeEndpoint applies a PATCH: an omitted field keeps its value, and null
+// sets the default. A new URL must be verified again.
 func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
 	var body apitypes.EndpointUpdate
 	if err := decode(ctx, &body); err != nil {
@@ -282,6 +300,8 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 	})
 }
 
+// deleteEndpoint marks the endpoint as deleted. Its pending deliveries are
+// cancelled in the background.
 func (s *server) deleteEndpoint(ctx context.Context, in *EndpointPath) (*none, error) {
 	_, err := s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
 		e.Status, e.StatusReason = postrider.EndpointDeleted, ""
@@ -293,13 +313,20 @@ func (s *server) deleteEndpoint(ctx context.Context, in *EndpointPath) (*none, e
 	return nil, err
 }
 
-// statusChange is a change of status that a person may ask for.
+// statusChange is one of the changes of an endpoint's status that the API
+// offers.
 type statusChange struct {
+	// verb is the last segment of the path. For about and tells see route.
 	verb, about, tells string
 
-	to     postrider.EndpointStatus
-	from   []postrider.EndpointStatus // to among them: that change is none, and answers like one
-	closes bool                       // the circuit too: the endpoint gets another chance, as if it had never failed
+	// to is the status after the change.
+	to postrider.EndpointStatus
+	// from are the statuses that allow the change. If the endpoint already has
+	// the status to, a repeated request succeeds.
+	from []postrider.EndpointStatus
+	// closes is true if the change also closes the circuit, so that deliveries
+	// start again at once.
+	closes bool
 }
 
 var statusChanges = []statusChange{{
@@ -318,6 +345,8 @@ var statusChanges = []statusChange{{
 	from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled},
 }}
 
+// changeStatus returns the handler of a status change. The status and the
+// circuit change in one transaction.
 func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPath) (*reply[apitypes.Endpoint], error) {
 	return func(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
 		var body apitypes.EndpointReason
@@ -342,16 +371,19 @@ func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPat
 	}
 }
 
-// testType is the type of the events that POST …/test makes.
+// testType is the type of the events that the route …/test publishes.
 const testType = "postrider.test"
 
+// testEndpoint publishes a test event to an enabled endpoint, whatever its
+// event types are.
 func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Receipt], error) {
 	e, err := s.findLive(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
 	if e.Status != postrider.EndpointEnabled {
-		return nil, conflict("the endpoint is " + string(e.Status)) // the event would be skipped, or wait
+		// The test would be skipped or wait.
+		return nil, conflict("the endpoint is " + string(e.Status))
 	}
 	if err := s.manualSends.allow(e.ID); err != nil {
 		return nil, err
@@ -367,13 +399,13 @@ func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[api
 	return answered(viewReceipt(receipt)), nil
 }
 
-// findEndpoint returns the endpoint if the key may see it; a deleted one too.
+// findEndpoint returns the endpoint if the key may see it, also a deleted one.
 func (s *server) findEndpoint(ctx context.Context, text string) (postrider.Endpoint, error) {
 	return s.endpointOf(ctx, infoOf(ctx).key.Account, text)
 }
 
-// endpointOf returns the endpoint that has the name as its id or, where the
-// account is known, as its uid.
+// endpointOf returns the endpoint with this id or, if the account is known,
+// with this uid. A uid is unique only within its account.
 func (s *server) endpointOf(ctx context.Context, account postrider.AccountID, name string) (postrider.Endpoint, error) {
 	query := store.EndpointQuery{Account: account}
 	id, err := parseID[postrider.EndpointID](name)
@@ -388,7 +420,8 @@ func (s *server) endpointOf(ctx context.Context, account postrider.AccountID, na
 	return first(s.Store.Endpoints(ctx, query))
 }
 
-// findLive returns an endpoint that is not deleted.
+// findLive is findEndpoint for operations that a deleted endpoint does not
+// support.
 func (s *server) findLive(ctx context.Context, text string) (postrider.Endpoint, error) {
 	e, err := s.findEndpoint(ctx, text)
 	if err == nil && e.Status == postrider.EndpointDeleted {
@@ -397,12 +430,14 @@ func (s *server) findLive(ctx context.Context, text string) (postrider.Endpoint,
 	return e, err
 }
 
-// modify changes an endpoint, and begins anew if another change came between.
+// modify reads an endpoint, applies the change and stores it. After a
+// concurrent change it starts again, so change may be called several times.
 func (s *server) modify(ctx context.Context, text string, change func(*postrider.Endpoint) error) (*reply[apitypes.Endpoint], error) {
 	return s.put(ctx, text, func(p *store.PutEndpoint) error { return change(&p.Endpoint) })
 }
 
-// put is modify for a change that is more than the endpoint's own.
+// put is modify for a change that may also close the circuit. It gives up after
+// three conflicts.
 func (s *server) put(ctx context.Context, text string, change func(*store.PutEndpoint) error) (*reply[apitypes.Endpoint], error) {
 	for range 3 {
 		e, err := s.findLive(ctx, text)
@@ -413,7 +448,8 @@ func (s *server) put(ctx context.Context, text string, change func(*store.PutEnd
 		if err := change(&p); err != nil {
 			return nil, err
 		}
-		secrets, err := s.Store.Secrets(ctx, e.ID) // before the change, which an error after it would hide
+		// Before the write: a later error would hide that it succeeded.
+		secrets, err := s.Store.Secrets(ctx, e.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -428,6 +464,9 @@ func (s *server) put(ctx context.Context, text string, change func(*store.PutEnd
 	return nil, conflict("another endpoint of the account has this uid, or it is being changed by others")
 }
 
+// putEndpoint stores an endpoint and notifies the dispatcher. A conflict gets
+// the text for a uid that is taken. The caller that retries replaces the text,
+// since the store does not tell the two conflicts apart.
 func (s *server) putEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error) {
 	e, err := s.Store.PutEndpoint(ctx, p)
 	if errors.Is(err, postrider.ErrConflict) {

@@ -12,12 +12,12 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The bounds of one request to replay an event. What is left the next request
-// takes up.
+// The limits of one request to replay an event. The client repeats the request
+// for the rest.
 const (
 	maxReplays    = 5000
-	replaysAtOnce = 8               // transactions: stores commit them together
-	replayTime    = 3 * time.Second // after which no replay is begun
+	replaysAtOnce = 8               // concurrent replays, which the store commits as one group
+	replayTime    = 3 * time.Second // no replay starts after this time
 )
 
 func viewEvent(e postrider.Event) apitypes.Event {
@@ -33,6 +33,7 @@ type EventPath struct {
 	Event string `path:"event"`
 }
 
+// events registers the routes that read and replay events.
 func (rt *router) events() {
 	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
 	handle(rt, route{
@@ -98,6 +99,7 @@ func (s *server) getEvent(ctx context.Context, in *EventPath) (*reply[apitypes.E
 	return answered(viewEvent(e)), nil
 }
 
+// findEvent returns the event if the key may see it.
 func (s *server) findEvent(ctx context.Context, text string) (postrider.Event, error) {
 	id, err := parseID[postrider.EventID](text)
 	if err != nil {
@@ -139,9 +141,10 @@ func (s *server) listEventAttempts(ctx context.Context, in *struct {
 	return pageOf(attempts, viewAttempt), nil
 }
 
-// replayEvent replays the last delivery to each endpoint. Those that cannot be
-// replayed, because another replay was faster or the endpoint was deleted, are
-// left out of the answer; when none can, the answer is why.
+// replayEvent replays the last delivery to each endpoint. It omits a delivery
+// that cannot be replayed, because another replay was faster or its endpoint
+// was deleted. If none can be replayed, the response is the error of one of
+// them. MadeBefore is set if deliveries are left for another request.
 func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[apitypes.EventReplays], error) {
 	var body apitypes.EventReplay
 	if err := decodeIfAny(ctx, &body); err != nil {
@@ -182,8 +185,10 @@ func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[apitype
 	return answered(answer), nil
 }
 
-// nextMillisecond returns a time that is after that of every id that was made
-// before the call, and not after that of any that is made after it.
+// nextMillisecond returns a time that is after every id made before the call
+// and not after any id made later. Ids have a resolution of 1 ms, so it waits
+// for the next one. The time separates the deliveries that a replay found from
+// those that it makes.
 func (s *server) nextMillisecond(ctx context.Context) (time.Time, error) {
 	tick := time.NewTicker(100 * time.Microsecond)
 	defer tick.Stop()
@@ -198,15 +203,20 @@ func (s *server) nextMillisecond(ctx context.Context) (time.Time, error) {
 	return next, nil
 }
 
-// replayed is what became of one delivery of many that were to be replayed.
+// replayed is the result for one of many deliveries to replay.
 type replayed struct {
-	begun  bool
+	// begun is false if the time limit or an error came first: the delivery was
+	// not replayed.
+	begun bool
+	// replay is the new delivery; zero with an error.
 	replay postrider.Delivery
 	err    error
 }
 
-// replayAll replays deliveries, some at once, for as long as replayTime, and
-// answers in their order. After an error that is no conflict it begins no more.
+// replayAll replays deliveries, replaysAtOnce at a time, and starts none after
+// replayTime. It returns the results in the order of the deliveries. After an
+// error that is no conflict it starts no further replay. It returns when all
+// that were started have ended.
 func (s *server) replayAll(ctx context.Context, deliveries []postrider.Delivery) []replayed {
 	all, start := make([]replayed, len(deliveries)), time.Now()
 	var next atomic.Int64
@@ -231,9 +241,12 @@ func (s *server) replayAll(ctx context.Context, deliveries []postrider.Delivery)
 	return all
 }
 
-// lastDeliveries returns the event's last delivery to each endpoint that the
-// body selects, without those that are pending: maxReplays of them, and one more
-// if there are more. Before is until when they were made, unless the body says.
+// lastDeliveries returns the newest delivery to each endpoint that the body
+// selects, unless that delivery is pending. It returns at most one page more
+// than maxReplays; more than maxReplays mean that some are left. If the body
+// has MadeBefore, *before becomes that time. A delivery made at or after
+// *before excludes its endpoint, so a repeated request does not replay again
+// what an earlier one replayed.
 func (s *server) lastDeliveries(
 	ctx context.Context, e postrider.Event, b apitypes.EventReplay, before *time.Time,
 ) ([]postrider.Delivery, error) {
@@ -252,7 +265,8 @@ func (s *server) lastDeliveries(
 		if err != nil {
 			return nil, err
 		}
-		for _, d := range deliveries.Items { // newest first
+		// Newest first, so the first one of an endpoint decides.
+		for _, d := range deliveries.Items {
 			wanted := d.Status != postrider.Pending && (b.Status == "" || d.Status == b.Status)
 			if !seen[d.Endpoint] && wanted && d.ID.Time().Before(*before) {
 				last = append(last, d)
@@ -266,6 +280,8 @@ func (s *server) lastDeliveries(
 	return last, nil
 }
 
+// checkEnded refuses a status filter that selects pending or unknown
+// deliveries. Empty selects all that have ended.
 func checkEnded(field string, status postrider.Status) error {
 	switch status {
 	case "", postrider.Delivered, postrider.Dead, postrider.Cancelled, postrider.Skipped:

@@ -17,6 +17,8 @@ type eventTypePath struct {
 	Name string `path:"name"`
 }
 
+// eventTypes registers the routes of the catalogue. The catalogue is
+// documentation: a publish does not need a type to be in it.
 func (rt *router) eventTypes() {
 	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
 	handle(rt, route{
@@ -105,6 +107,8 @@ func (s *server) deleteEventType(ctx context.Context, in *eventTypePath) (*none,
 	return nil, s.Store.DeleteEventType(ctx, in.Name)
 }
 
+// putEventType validates and stores an event type, and answers with the stored
+// state.
 func (s *server) putEventType(ctx context.Context, t postrider.EventType) (*reply[apitypes.EventType], error) {
 	if err := checkText("description", t.Description, maxDescription); err != nil {
 		return nil, err
@@ -119,6 +123,8 @@ func (s *server) putEventType(ctx context.Context, t postrider.EventType) (*repl
 	return answered(viewEventType(t)), nil
 }
 
+// findEventType returns the event type with this name. An invalid name is not
+// found. It never reaches the store, where an empty name would be no filter.
 func (s *server) findEventType(ctx context.Context, name string) (postrider.EventType, error) {
 	if postrider.CheckType("name", name) != nil {
 		return postrider.EventType{}, postrider.ErrNotFound

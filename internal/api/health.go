@@ -14,6 +14,7 @@ func viewHealth(s postrider.EndpointHealth) apitypes.EndpointHealth {
 	}
 }
 
+// health registers the route of an endpoint's health.
 func (rt *router) health() {
 	handle(rt, route{
 		name: "list-endpoint-health", path: "GET /endpoints/{endpoint}/health",
@@ -23,7 +24,7 @@ func (rt *router) health() {
 	}, rt.listHealth)
 }
 
-// listHealth lists the changes of a deleted endpoint too.
+// listHealth lists the health changes of an endpoint, also of a deleted one.
 func (s *server) listHealth(ctx context.Context, in *struct {
 	EndpointPath
 	Paging

@@ -23,6 +23,7 @@ type keyPath struct {
 	Key string `path:"key"`
 }
 
+// keys registers the routes of API keys. All need the scope admin.
 func (rt *router) keys() {
 	admin := postrider.ScopeAdmin
 	handle(rt, route{
@@ -48,6 +49,9 @@ func (rt *router) keys() {
 	}, rt.revokeKey)
 }
 
+// createKey creates a key. Its response is the only one with the key's text;
+// the store has only the hash. The expiry is cut to microseconds, the precision
+// of the databases.
 func (s *server) createKey(ctx context.Context, _ *none) (*reply[apitypes.Key], error) {
 	var body apitypes.KeyCreate
 	if err := decode(ctx, &body); err != nil {
@@ -76,7 +80,8 @@ func (s *server) createKey(ctx context.Context, _ *none) (*reply[apitypes.Key], 
 	return answered(view), nil
 }
 
-// checkKeyCreate returns every fault of a request for a key.
+// checkKeyCreate returns all faults of a request for a key, apart from its
+// account. The time now is the store's.
 func checkKeyCreate(b apitypes.KeyCreate, now time.Time) error {
 	faults := []error{checkText("name", b.Name, maxName)}
 	if b.Name == "" {
@@ -120,6 +125,8 @@ func (s *server) getKey(ctx context.Context, in *keyPath) (*reply[apitypes.Key],
 	return answered(viewKey(key)), nil
 }
 
+// revokeKey revokes a key and empties this node's key cache, so that the key
+// stops working here before the response.
 func (s *server) revokeKey(ctx context.Context, in *keyPath) (*none, error) {
 	id, err := parseID[postrider.KeyID](in.Key)
 	if err != nil {

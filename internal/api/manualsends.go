@@ -10,32 +10,37 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Five requests at once and one every 12 s: never more than ten in a minute.
+// A burst of five and one every 12 s: at most ten in any minute.
 const (
 	manualSendBurst    = 5
 	manualSendInterval = 12 * time.Second
 )
 
-// manualSendLimiter bounds how often this node sends to an endpoint on request, by
-// a test or a verification. Without it, anyone who may create endpoints could have
-// the node send to a stranger without end.
+// manualSendLimiter limits how often this node sends to an endpoint by a test
+// or a verification. Without the limit, anyone who may create endpoints could
+// make the node send requests to a third party without end. The limit applies
+// to each node separately.
 type manualSendLimiter struct {
-	mu       sync.Mutex
+	// mu guards limiters.
+	mu sync.Mutex
+	// limiters has the endpoints with sends in the last minute, and perhaps
+	// older ones until a new endpoint is added.
 	limiters map[postrider.EndpointID]*rate.Limiter
 }
 
+// newManualSendLimiter returns a limiter that has recorded no sends.
 func newManualSendLimiter() *manualSendLimiter {
 	return &manualSendLimiter{limiters: map[postrider.EndpointID]*rate.Limiter{}}
 }
 
-// allow returns an error if the endpoint was sent to by hand too often.
+// allow records a send to the endpoint, or returns a 429 with the wait if the
+// limit is reached. A refused send does not count.
 func (p *manualSendLimiter) allow(endpoint postrider.EndpointID) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	limiter, known := p.limiters[endpoint]
 	if !known {
-		// One that is full again is like a new one, so that the map has those of
-		// the last minute only.
+		// A full limiter behaves like a new one, so it can be removed.
 		maps.DeleteFunc(p.limiters, func(_ postrider.EndpointID, l *rate.Limiter) bool { return l.Tokens() >= manualSendBurst })
 		limiter = rate.NewLimiter(rate.Every(manualSendInterval), manualSendBurst)
 		p.limiters[endpoint] = limiter

@@ -9,6 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
+// viewOrderedKey returns an ordering key in the form of a response. The lag is
+// the time since its head was created or, if the key is paused, since it was
+// paused. The time now is the store's.
 func viewOrderedKey(k store.OrderedKey, now time.Time) apitypes.OrderedKey {
 	return apitypes.OrderedKey{
 		Key: k.Key, Waiting: k.Waiting, Head: orNull(k.Head), Sequence: orNull(k.Sequence),
@@ -16,6 +19,7 @@ func viewOrderedKey(k store.OrderedKey, now time.Time) apitypes.OrderedKey {
 	}
 }
 
+// ordering registers the route of an endpoint's ordering keys.
 func (rt *router) ordering() {
 	handle(rt, route{
 		name: "list-ordering-keys", path: "GET /endpoints/{endpoint}/ordering-keys",

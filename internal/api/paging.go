@@ -9,7 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// pageOf turns a page of the store into one of the API.
+// pageOf converts a page of the store to a page of the API. An empty page has
+// an empty list, not null. The cursor is the store's and opaque to clients;
+// null: it was the last page.
 func pageOf[T, V any](p store.Page[T], view func(T) V) *reply[apitypes.Page[V]] {
 	data := make([]V, 0, len(p.Items))
 	for _, item := range p.Items {
@@ -18,33 +20,37 @@ func pageOf[T, V any](p store.Page[T], view func(T) V) *reply[apitypes.Page[V]] 
 	return answered(apitypes.Page[V]{Data: data, NextCursor: orNull(p.Next)})
 }
 
-// Paging is what every list takes.
+// Paging has the query parameters of every list. The cursor continues a list
+// after the last item of the previous page, so items that are added or deleted
+// meanwhile shift nothing.
 type Paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"250" default:"50"`
 	Cursor string `query:"cursor" maxLength:"512" doc:"The next_cursor of the previous page."`
 }
 
+// of returns the store's form, newest first.
 func (p Paging) of() store.Paging { return store.Paging{Limit: p.Limit, Cursor: p.Cursor} }
 
-// Order is what lists of history take beside it.
+// Order is the query parameter of lists that can be read in both directions.
 type Order struct {
 	Order string `query:"order" enum:"asc,desc" default:"desc" doc:"desc: newest first. asc: oldest first."`
 }
 
-// page asks for a page in the order.
+// page returns the store's form of the page in this order.
 func (o Order) page(p Paging) store.Paging {
 	page := p.of()
 	page.OldestFirst = o.Order == "asc"
 	return page
 }
 
-// Span filters by time.
+// Span has the query parameters that filter by time. A zero time is no limit.
 type Span struct {
 	From time.Time `query:"from" doc:"Created at this time or later."`
 	To   time.Time `query:"to" doc:"Created before this time."`
 }
 
-// Resolve refuses a span that can hold nothing.
+// Resolve refuses a From after To. Huma calls it after it parsed the
+// parameters.
 func (s *Span) Resolve(huma.Context) []error {
 	if !s.From.IsZero() && !s.To.IsZero() && s.From.After(s.To) {
 		return []error{&huma.ErrorDetail{Location: "query.from", Message: "must not be later than to"}}
@@ -52,4 +58,5 @@ func (s *Span) Resolve(huma.Context) []error {
 	return nil
 }
 
+// of returns the store's form, in UTC.
 func (s Span) of() store.Span { return store.Span{From: s.From.UTC(), To: s.To.UTC()} }

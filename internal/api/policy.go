@@ -8,10 +8,10 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// applyPolicy sets the fields of p that the request has, and returns the faults
-// that [postrider.Policy.Check] cannot find. A field that is null gets its
-// default. Credentials c hold the secrets that the policy may keep, and
-// afterwards the secrets that it needs.
+// applyPolicy sets the fields of p that the request has. An omitted field keeps
+// its value, and null sets the default. On input c has the stored secrets; on
+// return it has the secrets that the new policy needs. The error has only the
+// faults that [postrider.Policy.Check] cannot find.
 func applyPolicy(p *postrider.Policy, c *postrider.Credentials, to apitypes.Policy) error {
 	standard := postrider.DefaultPolicy()
 	setMillis(&p.Timeout, to.TimeoutMS, standard.Timeout)
@@ -32,8 +32,8 @@ func applyPolicy(p *postrider.Policy, c *postrider.Credentials, to apitypes.Poli
 		applyHeaders(p, c, to.Headers), applyAuth(p, c, to.Auth), applyTLS(p, c, to.TLS))
 }
 
-// set sets a field to the value of the request, or to its default where the
-// request has null.
+// set sets a field to the value of the request, or to the default if the
+// request has null. An omitted field is unchanged.
 func set[T any](field *T, to apitypes.Optional[T], standard T) {
 	if value, ok := to.Get(); ok {
 		*field = value
@@ -42,6 +42,7 @@ func set[T any](field *T, to apitypes.Optional[T], standard T) {
 	}
 }
 
+// setMillis is set for a duration that the request has in milliseconds.
 func setMillis(field *time.Duration, to apitypes.Optional[int64], standard time.Duration) {
 	if ms, ok := to.Get(); ok {
 		*field = millis(ms)
@@ -50,8 +51,9 @@ func setMillis(field *time.Duration, to apitypes.Optional[int64], standard time.
 	}
 }
 
-// setBy is set for a field that the domain has in another form. A value that
-// cannot be converted leaves the field as it is.
+// setBy is set for a field that has another type in the domain. If the
+// conversion fails, the field is unchanged and the error is a fault of the
+// request.
 func setBy[T, J any](field *T, to apitypes.Optional[J], standard T, convert func(J) (T, error)) error {
 	shape, ok := to.Get()
 	if !ok {
@@ -67,7 +69,7 @@ func setBy[T, J any](field *T, to apitypes.Optional[J], standard T, convert func
 	return err
 }
 
-// viewPolicy returns a policy as a response has it, with all fields.
+// viewPolicy returns a policy in the form of a response, with all fields.
 func viewPolicy(p postrider.Policy) apitypes.Policy {
 	return apitypes.Policy{
 		Retry:           apitypes.Of(viewRetry(p.Retry)),
@@ -90,11 +92,13 @@ func viewPolicy(p postrider.Policy) apitypes.Policy {
 	}
 }
 
+// retryPolicy converts the retry field of a request. It does not validate it;
+// [postrider.Policy.Check] does.
 func retryPolicy(r apitypes.Retry) (postrider.RetryPolicy, error) {
 	p := postrider.RetryPolicy{
 		Preset: r.Preset, Base: millis(r.BaseMS), Factor: r.Factor, Cap: millis(r.CapMS), MaxAttempts: r.MaxAttempts, Jitter: r.Jitter,
 	}
-	if r.DelaysMS != nil { // an empty list is refused, and must not look like none
+	if r.DelaysMS != nil { // keeps an empty list, which Check refuses, apart from no list
 		p.Delays = make([]time.Duration, 0, len(r.DelaysMS))
 	}
 	for _, ms := range r.DelaysMS {
@@ -129,8 +133,9 @@ func viewSignatures(list []postrider.Signature) apitypes.Signature {
 }
 
 // circuitPolicy returns the policy of a preset, or the numbers of the request
-// over the cooldowns of the default preset and no trigger. Numbers beside a
-// preset must be those of the preset: what a response said can be sent back.
+// on top of the default cooldowns and no trigger. Numbers beside a preset must
+// equal those of the preset. So a client can send back the policy of a
+// response.
 func circuitPolicy(c apitypes.CircuitPolicy) (postrider.CircuitPolicy, error) {
 	standard := postrider.CircuitPresets["default"]
 	base := postrider.CircuitPolicy{Cooldown: standard.Cooldown, MaxCooldown: standard.MaxCooldown}
@@ -154,19 +159,22 @@ func circuitPolicy(c apitypes.CircuitPolicy) (postrider.CircuitPolicy, error) {
 	return p, nil
 }
 
-// override sets a field to the number of the request, if it has one.
+// override sets a field to the number of the request; nil leaves it unchanged.
 func override[T any](field, to *T) {
 	if to != nil {
 		*field = *to
 	}
 }
 
+// overrideMillis is override for a duration in milliseconds.
 func overrideMillis(field *time.Duration, to *int64) {
 	if to != nil {
 		*field = millis(*to)
 	}
 }
 
+// viewCircuitPolicy returns the numbers of the policy, and the preset that has
+// the same numbers, if there is one.
 func viewCircuitPolicy(p postrider.CircuitPolicy) apitypes.CircuitPolicy {
 	c := apitypes.CircuitPolicy{
 		Failures: &p.Failures, Percent: &p.Percent, Attempts: &p.Attempts, WindowMS: new(p.Window.Milliseconds()),
@@ -180,6 +188,8 @@ func viewCircuitPolicy(p postrider.CircuitPolicy) apitypes.CircuitPolicy {
 	return c
 }
 
+// rateLimit converts the rate field of a request. An empty object is refused,
+// because its zeros would silently remove the limit; null removes it.
 func rateLimit(r apitypes.Rate) (postrider.Rate, error) {
 	if r == (apitypes.Rate{}) {
 		return postrider.Rate{}, invalid("rate", "must be null where there is no limit")

@@ -15,21 +15,22 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// The bounds of an event, in bytes, and of a batch, in events.
+// The limits of an event, in bytes, and of a batch, in events.
 const (
-	maxEventKey   = 256 // idempotency key, ordering key
+	maxEventKey   = 256 // of an idempotency key and of an ordering key
 	maxAPIVersion = 64
 	maxBatch      = 1000
 )
 
-// keyHeader may have the idempotency key of an event that is published alone.
+// keyHeader is the request header with the idempotency key of a single event.
 const keyHeader = "Idempotency-Key"
 
-// hopsHeader says how many senders of webhooks what is published has come
-// through. A receiver that publishes what it was sent passes it on, and each
-// sender adds one, so that events which go round in circles come to an end.
+// hopsHeader is the header that counts how many webhook senders an event has
+// passed. A receiver that publishes because of a webhook copies the header, and
+// each sender adds one. So a loop of senders ends at maxHops.
 const hopsHeader = "Webhook-Hops"
 
+// maxHops is the count from which on a publish is refused as a loop.
 const maxHops = 8
 
 func viewReceipt(r postrider.Receipt) apitypes.Receipt {
@@ -40,6 +41,8 @@ func viewReceipt(r postrider.Receipt) apitypes.Receipt {
 	return view
 }
 
+// publishing registers the two publish routes. They are served without huma,
+// because they carry most of the load.
 func (rt *router) publishing() {
 	shortest, longest := 1, maxEventKey
 	key := &huma.Param{
@@ -68,7 +71,9 @@ func (rt *router) publishing() {
 	}, rt.publishBatch)
 }
 
-// publish answers 202, or 200 for a duplicate.
+// publish stores one event. The status is 202, or 200 for a repeat with the
+// same idempotency key and the same content. Other content is a 409. All faults
+// of the request are reported together.
 func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	var body apitypes.EventCreate
 	if err := s.unpack(buf, &body); err != nil {
@@ -84,7 +89,7 @@ func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	e.Hops = hops
 	receipts, err := s.Publisher.Publish(ctx, []postrider.Event{e})
 	if errors.As(err, new(*postrider.KeyTakenError)) {
-		return 0, errKeyTaken // without an index: there is no batch
+		return 0, errKeyTaken // without an index, which only a batch has
 	}
 	if err != nil {
 		return 0, err
@@ -97,7 +102,7 @@ func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	return http.StatusAccepted, nil
 }
 
-// appendReceipt writes what viewReceipt shows.
+// appendReceipt appends the JSON of viewReceipt, without reflection.
 func appendReceipt(text []byte, r postrider.Receipt) []byte {
 	text = append(append(text, `{"id":"`...), r.ID.String()...)
 	text = append(text, '"')
@@ -111,8 +116,9 @@ func appendReceipt(text []byte, r postrider.Receipt) []byte {
 	return append(strconv.AppendInt(text, int64(r.Deliveries), 10), "}\n"...)
 }
 
-// applyKeyHeader gives the event the idempotency key of the header, if the
-// request has that header.
+// applyKeyHeader sets the event's idempotency key from the header, if the
+// request has it. The header and the body may both have the key if it is the
+// same.
 func applyKeyHeader(e *apitypes.EventCreate, header http.Header) error {
 	keys := header[keyHeader]
 	switch {
@@ -122,7 +128,7 @@ func applyKeyHeader(e *apitypes.EventCreate, header http.Header) error {
 		return invalid(keyHeader, "must be there once")
 	case !isText(keys[0]):
 		return invalid(keyHeader, "must be UTF-8 without control characters")
-	case keys[0] == "": // it is not the same as no header: a client's variable was not set
+	case keys[0] == "": // likely an unset variable of the client, not a choice
 		return invalid(keyHeader, "must not be empty")
 	case e.IdempotencyKey != "" && e.IdempotencyKey != keys[0]:
 		return invalid(keyHeader, "must be the idempotency_key of the body, where both are there")
@@ -136,8 +142,8 @@ func applyKeyHeader(e *apitypes.EventCreate, header http.Header) error {
 	return nil
 }
 
-// readHops returns how many senders the request has come through, unless they
-// are too many to be no loop.
+// readHops returns the hop count of the request, 0 without the header. It
+// returns errLoop from maxHops on.
 func readHops(header http.Header) (int, error) {
 	values := header[hopsHeader]
 	if len(values) == 0 {
@@ -154,6 +160,8 @@ func readHops(header http.Header) (int, error) {
 	return hops, err
 }
 
+// publishBatch stores all events of a batch or none. The headers are checked
+// before the body is decoded, which is the expensive part.
 func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	if len(infoOf(ctx).header[keyHeader]) > 0 {
 		return 0, invalid(keyHeader, "must not be there: each event of a batch has its own idempotency_key")
@@ -182,7 +190,8 @@ func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, erro
 	return http.StatusAccepted, nil
 }
 
-// appendBatch writes a list of batchReceipts.
+// appendBatch appends the JSON of a list of BatchReceipts, in the order of the
+// request.
 func appendBatch(text []byte, receipts []postrider.Receipt) []byte {
 	text = append(text, `{"data":[`...)
 	for i, r := range receipts {
@@ -196,6 +205,9 @@ func appendBatch(text []byte, receipts []postrider.Receipt) []byte {
 	return append(text, "]}\n"...)
 }
 
+// batch converts and validates the events of a batch. It reports the faults of
+// the first maxFaults faulty events. An error that is not the client's fault,
+// such as one of the store, ends it at once.
 func (s *server) batch(ctx context.Context, bodies []apitypes.EventCreate) ([]postrider.Event, error) {
 	if n := len(bodies); n < 1 || n > maxBatch {
 		return nil, invalid("events", fmt.Sprintf("must have 1 to %d events", maxBatch))
@@ -205,7 +217,7 @@ func (s *server) batch(ctx context.Context, bodies []apitypes.EventCreate) ([]po
 	for i := range bodies {
 		e, err := s.event(ctx, &bodies[i])
 		if err != nil && !errors.Is(err, postrider.ErrInvalid) && !errors.Is(err, errTooLarge) {
-			return nil, err // not the batch's fault: no use in looking further
+			return nil, err // not a fault of the request
 		}
 		if err != nil {
 			faults = append(faults, within(fmt.Sprintf("events[%d].", i), err))
@@ -218,7 +230,8 @@ func (s *server) batch(ctx context.Context, bodies []apitypes.EventCreate) ([]po
 	return events, errors.Join(faults...)
 }
 
-// within puts the faults of a part of the request where the part stands.
+// within prefixes the fields of faults with the place of the part that has
+// them, such as "events[3].".
 func within(at string, err error) error {
 	for _, fault := range postrider.Faults(err) {
 		fault.Field = at + fault.Field
@@ -226,7 +239,7 @@ func within(at string, err error) error {
 	return err
 }
 
-// event returns the event that a body asks for, or every fault of it.
+// event converts a publish body to an event, or returns all its faults.
 func (s *server) event(ctx context.Context, b *apitypes.EventCreate) (postrider.Event, error) {
 	account, err := s.publisherAccount(ctx, b.Account)
 	err = errors.Join(err,
@@ -241,9 +254,9 @@ func (s *server) event(ctx context.Context, b *apitypes.EventCreate) (postrider.
 	}, err
 }
 
-// publisherAccount returns the account that an event belongs to. An account that
-// does not exist is a fault of the field: the route of a publish names nothing,
-// so that a 404 would say that the route is missing.
+// publisherAccount returns the account of a published event. An unknown account
+// is a 422 for the field, not a 404: the path of a publish names no resource,
+// so a 404 would look like a missing route.
 func (s *server) publisherAccount(ctx context.Context, name string) (postrider.AccountID, error) {
 	id, err := s.requireAccount(ctx, "account", name)
 	if errors.Is(err, postrider.ErrNotFound) {
@@ -252,6 +265,8 @@ func (s *server) publisherAccount(ctx context.Context, name string) (postrider.A
 	return id, err
 }
 
+// checkData refuses data above MaxData. The error is both errTooLarge, for the
+// status 413, and a fault of the field.
 func (s *server) checkData(field string, data []byte) error {
 	if len(data) <= s.opts.MaxData {
 		return nil

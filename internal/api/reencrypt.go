@@ -7,13 +7,16 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// Reencrypter encrypts the stored secrets and credentials with the newest key.
+// Reencrypter encrypts the stored secrets and credentials again with the newest
+// encryption key.
 type Reencrypter interface {
-	// Reencrypt encrypts the values of older keys again. It works for some
-	// seconds, and returns with Done false if values are left.
+	// Reencrypt works for some seconds. It returns Done false if values with
+	// older keys remain; the client then repeats the request. A repeated call
+	// continues with the remaining values.
 	Reencrypt(ctx context.Context) (apitypes.Reencrypted, error)
 }
 
+// encryption registers the route that encrypts stored values again.
 func (rt *router) encryption() {
 	handle(rt, route{
 		name: "reencrypt-secrets", path: "POST /secrets/reencrypt",

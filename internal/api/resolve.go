@@ -12,7 +12,8 @@ import (
 // This file finds what a request names: the account it is about, and items by
 // id or uid.
 
-// first returns the one item of a page that was asked for by name.
+// first returns the only item of a page that was queried by id or name, and
+// postrider.ErrNotFound if the page is empty.
 func first[T any](p store.Page[T], err error) (item T, _ error) {
 	switch {
 	case err != nil:
@@ -23,16 +24,17 @@ func first[T any](p store.Page[T], err error) (item T, _ error) {
 	return p.Items[0], nil
 }
 
-// resolveAccount returns the account that a request is about: the one it names in the
-// field, by id or uid, or else the one that the key is bound to. Zero means
-// every account. What the key may not see is not there. A deleted account is
-// there, by its id, since its history is.
+// resolveAccount returns the account that a request is about: the account that
+// the field names by id or uid, or the account of the caller's key. Zero means
+// all accounts. An account that the key may not see is reported as missing. A
+// deleted account is found by its id, because its history can still be read.
 func (s *server) resolveAccount(ctx context.Context, field, name string) (postrider.AccountID, error) {
 	account, err := s.resolveAccountName(ctx, field, name)
 	return account.id, err
 }
 
-// resolveLiveAccount is resolveAccount for what a deleted account can have no more.
+// resolveLiveAccount is resolveAccount for operations that a deleted account
+// does not support. It reports a deleted account as missing.
 func (s *server) resolveLiveAccount(ctx context.Context, field, name string) (postrider.AccountID, error) {
 	account, err := s.resolveAccountName(ctx, field, name)
 	if err == nil && account.deleted {
@@ -41,6 +43,9 @@ func (s *server) resolveLiveAccount(ctx context.Context, field, name string) (po
 	return account.id, err
 }
 
+// resolveAccountName finds the account and notes it in the request's info, for
+// the log. An account outside of the key's binding gives the same error as one
+// that does not exist, so that a key cannot probe for other accounts.
 func (s *server) resolveAccountName(ctx context.Context, field, name string) (accountName, error) {
 	c := infoOf(ctx)
 	bound := c.key.Account
@@ -59,7 +64,8 @@ func (s *server) resolveAccountName(ctx context.Context, field, name string) (ac
 	return account, err
 }
 
-// requireAccount is resolveLiveAccount for a request that must be about one account.
+// requireAccount is resolveLiveAccount for a request that must be about exactly
+// one account.
 func (s *server) requireAccount(ctx context.Context, field, name string) (postrider.AccountID, error) {
 	id, err := s.resolveLiveAccount(ctx, field, name)
 	if err == nil && id.IsZero() {
@@ -68,14 +74,15 @@ func (s *server) requireAccount(ctx context.Context, field, name string) (postri
 	return id, err
 }
 
-// accountName is the account that an id or uid stands for.
+// accountName is the cached account of an id or uid.
 type accountName struct {
 	id      postrider.AccountID
 	deleted bool
 }
 
-// accountNamed returns the account of the name. The cache spares a publish the
-// read of the account.
+// accountNamed returns the account of the name. The cache saves each publish a
+// query. An error, and so a missing account, is not cached: a new account can
+// be used at once.
 func (s *server) accountNamed(ctx context.Context, name string) (accountName, error) {
 	now := time.Now()
 	known, ok, epoch := s.names.get(name, now)
@@ -91,8 +98,8 @@ func (s *server) accountNamed(ctx context.Context, name string) (accountName, er
 	return found, nil
 }
 
-// parseID reads an id from a path. A text that is no id names nothing, and
-// neither does the zero id, which a store would take for no filter.
+// parseID parses an id from a path. An invalid id is not found. So is the zero
+// id, which the store would take for the absence of a filter.
 func parseID[I comparable, P interface {
 	*I
 	UnmarshalText(text []byte) error
@@ -105,7 +112,8 @@ func parseID[I comparable, P interface {
 	return id, nil
 }
 
-// filtered reads an id from a query parameter; the empty text is no filter.
+// filtered parses an id from a query parameter. Empty text is no filter and
+// gives the zero id.
 func filtered[I comparable, P interface {
 	*I
 	UnmarshalText(text []byte) error

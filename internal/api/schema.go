@@ -10,12 +10,13 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// The types below describe shapes of package apitypes to huma where their Go
-// types do not say enough. They are here, and not methods of the shapes, so that
-// the users of package client do not compile huma into their programs.
+// The types below describe shapes of package apitypes to huma where the Go types
+// do not say enough. They are not methods of the shapes, because then programs
+// that use package client would have to compile huma.
 
-// newRegistry returns the registry of the document's schemas. A shape whose
-// Optional is missing here appears in the document as an empty object.
+// newRegistry returns the registry of the document's schemas. If an Optional of
+// a shape is missing here, its field appears in the document as an empty
+// object.
 func newRegistry() huma.Registry {
 	r := huma.NewMapRegistry("#/components/schemas/", schemaName)
 	describe[apitypes.Endpoint, endpointSchema](r)
@@ -42,12 +43,12 @@ func newRegistry() huma.Registry {
 	return r
 }
 
-// describe lets D describe the shape T.
+// describe makes huma use the schema of D for the type T.
 func describe[T, D any](r huma.Registry) {
 	r.RegisterTypeAlias(reflect.TypeFor[T](), reflect.TypeFor[D]())
 }
 
-// optionalSchema describes an Optional of T: its value, and null.
+// optionalSchema has the schema of an Optional of T: a value of T, or null.
 type optionalSchema[T any] struct{}
 
 // Schema implements [huma.SchemaProvider].

@@ -16,20 +16,28 @@ import (
 )
 
 const (
+	// After a rotation the old secrets stay valid for the overlap.
 	defaultOverlap = 24 * time.Hour
 	maxOverlap     = 30 * 24 * time.Hour
-	maxSecrets     = 5  // brought along with a new endpoint
-	maxValid       = 10 // of one endpoint: all of them sign each request
+	// maxSecrets is the largest number of secrets that a request can give a new
+	// endpoint.
+	maxSecrets = 5
+	// maxValid is the largest number of valid secrets of one endpoint. Each of
+	// them signs every request, so each makes the requests larger.
+	maxValid = 10
 )
 
-// The types of a secret. A text is an HMAC key too: its characters are the key.
+// The types of a secret. The key of a text secret is its characters, and it
+// signs by HMAC too.
 const (
 	typeHMAC    = "hmac"
 	typeText    = "text"
 	typeEd25519 = "ed25519"
 )
 
-// viewSecret shows a secret whose text is known.
+// viewSecret returns a secret in the form of a response. The text is its plain
+// text. It is not used for a private key: a response shows only the public
+// half.
 func viewSecret(s postrider.Secret, text string) apitypes.Secret {
 	view := apitypes.Secret{
 		ID: s.ID, Type: typeEd25519, PublicKey: orNull(s.Public),
@@ -50,6 +58,8 @@ type SecretPath struct {
 	Secret   string `path:"secret"`
 }
 
+// secrets registers the routes of an endpoint's secrets. Listing needs the
+// scope for writes, because it shows the texts.
 func (rt *router) secrets() {
 	write := postrider.ScopeWebhooksWrite
 	handle(rt, route{
@@ -83,7 +93,7 @@ func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[apit
 	}
 	answer := apitypes.List[apitypes.Secret]{Data: []apitypes.Secret{}}
 	for _, secret := range secrets {
-		text := "" // of a private key it is not needed
+		text := "" // stays empty for a private key, which no response shows
 		if secret.Public == "" {
 			if text, err = s.Vault.DecryptSecret(ctx, secret); err != nil {
 				return nil, err
@@ -175,6 +185,8 @@ func (s *server) checkSigns(ctx context.Context, e postrider.Endpoint) error {
 	return e.Policy.CheckSecrets(secrets)
 }
 
+// revokeSecret ends a secret at once. It refuses if the endpoint could not sign
+// its requests afterwards.
 func (s *server) revokeSecret(ctx context.Context, in *SecretPath) (*none, error) {
 	e, err := s.findLive(ctx, in.Endpoint)
 	if err != nil {
@@ -198,8 +210,8 @@ func (s *server) revokeSecret(ctx context.Context, in *SecretPath) (*none, error
 	return nil, nil
 }
 
-// checkLeft refuses to revoke the last secret that one of the endpoint's schemes
-// can sign with. The last of all is the store's to refuse.
+// checkLeft refuses to revoke the last secret that a signature scheme of the
+// endpoint can use. The store itself refuses to revoke the very last secret.
 func (s *server) checkLeft(ctx context.Context, e postrider.Endpoint, id postrider.SecretID) error {
 	secrets, err := s.Store.Secrets(ctx, e.ID)
 	if err != nil {
@@ -215,22 +227,24 @@ func (s *server) checkLeft(ctx context.Context, e postrider.Endpoint, id postrid
 	return nil
 }
 
-// encrypted returns a new secret of the endpoint that holds the key.
+// encrypted returns a new secret of the endpoint with the key, encrypted. The
+// time of its id is its creation time.
 func (s *server) encrypted(ctx context.Context, endpoint postrider.EndpointID, key signature.Secret) (postrider.Secret, error) {
 	id := store.NewID[postrider.SecretID](s.IDs)
 	secret := postrider.Secret{ID: id, Endpoint: endpoint, Public: key.Public().Text(), CreatedAt: id.Time()}
 	return secret, s.Vault.EncryptSecret(ctx, &secret, key.Text())
 }
 
-// newSecrets returns the secrets of a new endpoint, the newest first, and what
-// their owner is shown of them.
+// newSecrets returns the secrets of a new endpoint, newest first, and their
+// views for the response.
 func (s *server) newSecrets(ctx context.Context, endpoint postrider.EndpointID, n apitypes.NewSecrets) ([]postrider.Secret, []apitypes.Secret, error) {
 	keys, err := readSecrets(n)
 	if err != nil {
 		return nil, nil, err
 	}
 	secrets, views := make([]postrider.Secret, len(keys)), make([]apitypes.Secret, len(keys))
-	for i := len(keys) - 1; i >= 0; i-- { // ids are made oldest first, as the secrets were
+	// Oldest first, so that the ids have the order of the secrets.
+	for i := len(keys) - 1; i >= 0; i-- {
 		if secrets[i], err = s.encrypted(ctx, endpoint, keys[i]); err != nil {
 			return nil, nil, err
 		}
@@ -239,8 +253,8 @@ func (s *server) newSecrets(ctx context.Context, endpoint postrider.EndpointID, 
 	return secrets, views, nil
 }
 
-// readSecrets returns the secrets of the request, which has them in one of two
-// fields, or a secret that it makes.
+// readSecrets returns the keys that the request gives in secret or in secrets.
+// If it has neither, the result is one new random key.
 func readSecrets(n apitypes.NewSecrets) ([]signature.Secret, error) {
 	texts, field := n.Secrets, func(i int) string { return fmt.Sprintf("secrets[%d]", i) }
 	switch {
@@ -270,6 +284,7 @@ func readSecrets(n apitypes.NewSecrets) ([]signature.Secret, error) {
 	return keys, errors.Join(faults...)
 }
 
+// drawKey returns a random key of the type. Empty: HMAC.
 func drawKey(keyType string) (signature.Secret, error) {
 	switch keyType {
 	case "", typeHMAC:
@@ -280,13 +295,13 @@ func drawKey(keyType string) (signature.Secret, error) {
 	return signature.Secret{}, invalid("key_type", "must be hmac or ed25519")
 }
 
-// readSecret reads a secret that requests can be signed with.
+// readSecret parses a secret that can sign requests.
 func readSecret(field, text string) (signature.Secret, error) {
 	key, err := signature.ParseSecret(text)
 	if err != nil {
 		key, err = signature.TextSecret(text)
 	}
-	if err != nil || key.Public().Text() == text { // a public key verifies alone
+	if err != nil || key.Public().Text() == text { // a public key cannot sign
 		return signature.Secret{}, invalid(field,
 			"must be whsec_ and the base64 of 24 to 64 bytes, whsk_ and that of an ed25519 key pair, or 24 to 64 visible ASCII characters")
 	}

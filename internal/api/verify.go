@@ -12,12 +12,12 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// reasonUnverified is why an endpoint is paused whose receiver has not yet said
-// that it wants events.
+// reasonUnverified is the status reason of an endpoint that is paused until its
+// receiver has agreed to receive events.
 const reasonUnverified = "unverified"
 
-// resetVerification pauses an endpoint until its receiver agreed to events, if the
-// operator requires that. Call it when the URL is new.
+// resetVerification marks a new URL as unverified. If the operator requires
+// verification, it also pauses an enabled endpoint.
 func (s *server) resetVerification(e *postrider.Endpoint) {
 	e.VerifiedAt = postrider.Endpoint{}.VerifiedAt
 	if s.opts.Verify != "" && e.Status == postrider.EndpointEnabled {
@@ -25,7 +25,8 @@ func (s *server) resetVerification(e *postrider.Endpoint) {
 	}
 }
 
-// requireVerified refuses to enable an endpoint that has yet to be verified.
+// requireVerified refuses to enable an unverified endpoint, if the operator
+// requires verification. An endpoint that is already enabled is not affected.
 func (s *server) requireVerified(e postrider.Endpoint, to postrider.EndpointStatus) error {
 	if s.opts.Verify == "" || to != postrider.EndpointEnabled || !e.VerifiedAt.IsZero() || e.Status == postrider.EndpointEnabled {
 		return nil
@@ -36,11 +37,12 @@ func (s *server) requireVerified(e postrider.Endpoint, to postrider.EndpointStat
 	}
 }
 
-// handshakeTime is what a receiver may take to say whether it wants events.
+// handshakeTime is the time limit for the receiver's answer to a handshake.
 const handshakeTime = 10 * time.Second
 
-// verifyEndpoint asks the receiver, and notes that it agreed, unless the URL is
-// another one by then.
+// verifyEndpoint performs the handshake and stores that the receiver agreed. If
+// the URL changed during the handshake, the response is a conflict: the
+// agreement was for the old URL.
 func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
 	var body apitypes.EndpointVerification
 	if err := decodeIfAny(ctx, &body); err != nil {
@@ -80,8 +82,8 @@ func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 	})
 }
 
-// verifyMethod returns how to ask: as the operator wants it, or else as the
-// body says.
+// verifyMethod returns the method of the handshake. The operator's choice
+// decides; without one, the body must name a method.
 func (s *server) verifyMethod(body apitypes.EndpointVerification) (string, error) {
 	method := body.Method
 	switch {
@@ -97,13 +99,15 @@ func (s *server) verifyMethod(body apitypes.EndpointVerification) (string, error
 	return method, nil
 }
 
-// wantedAnswers say what a receiver must answer to agree.
+// wantedAnswers are the responses that count as consent, by method, in words
+// for the client.
 var wantedAnswers = map[string]string{
 	"challenge":   `the receiver must answer the signed POST with 2xx and {"challenge": "…"}, the challenge that it was sent`,
 	"cloudevents": "the receiver must answer OPTIONS with 2xx and a WebHook-Allowed-Origin that is the WebHook-Request-Origin it was sent, or *",
 }
 
-// unanswered tells a receiver's refusal from what broke on our side.
+// unanswered turns a receiver's refusal into a 409 with instructions. Other
+// errors are unchanged.
 func unanswered(method string, err error) error {
 	if !errors.Is(err, postrider.ErrConflict) {
 		return err

@@ -11,10 +11,12 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// wellKnownKeys is where receivers find the keys that verify v1a signatures.
-// It is theirs, so it needs no API key and is no part of the document.
+// wellKnownKeys is the path of the public keys that verify v1a signatures.
+// Receivers read it without an API key. So it is not in the OpenAPI document.
 const wellKnownKeys = "/.well-known/webhook-keys"
 
+// servePublicKeys answers with a page of public keys. Caches may keep it for
+// five minutes.
 func (s *server) servePublicKeys(w http.ResponseWriter, r *http.Request) {
 	a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
 	ctx, cancel := context.WithTimeoutCause(r.Context(), listTime, errNoAnswer)
@@ -33,6 +35,7 @@ func (s *server) servePublicKeys(w http.ResponseWriter, r *http.Request) {
 	writeJSON(a, http.StatusOK, text)
 }
 
+// publicKeys returns the page that the query parameters select.
 func (s *server) publicKeys(ctx context.Context, r *http.Request) (apitypes.PublicKeys, error) {
 	query, err := publicKeyQuery(r)
 	if err != nil {
@@ -52,7 +55,8 @@ func (s *server) publicKeys(ctx context.Context, r *http.Request) (apitypes.Publ
 	return view, nil
 }
 
-// publicKeyQuery reads the parameters as strictly as huma does elsewhere.
+// publicKeyQuery parses the query parameters. It is as strict as huma is for
+// the other routes: an unknown parameter is a fault.
 func publicKeyQuery(r *http.Request) (q store.PublicKeyQuery, err error) {
 	if err := checkURL(r.URL); err != nil {
 		return q, err

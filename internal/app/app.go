@@ -1,27 +1,26 @@
-// Package app is Postrider as one running thing: it reads the configuration,
-// opens the store, starts every service, and ends them in order.
+// Package app assembles the server: it reads the configuration, opens the store,
+// starts every service, and stops them in order.
 //
 //	server, err := app.New(ctx, config, log)
 //	if err != nil { … }
 //	err = server.Run(ctx)
 //
-// Whatever happens, this holds:
+// It promises:
 //
-//   - After New, both listeners are bound. Run opens the store. While that fails
-//     for a reason that may pass, Run waits: the server lives, is not ready and
-//     says why. Any other reason ends it at once.
-//   - The server is not ready while its writes fail or hang.
-//   - Once the store is open it has an API key.
-//   - When the context of Run ends, /readyz says so first; publishes that were
-//     received are answered, attempts in flight get the time to finish, and
-//     the store is closed last.
-//   - When Run returns, nothing of the server is left: no goroutine, no socket,
-//     no lock on the data folder.
-//   - A service that fails ends the server, in the same order; it never goes on
-//     without one.
+//   - After New, both listeners are bound. Run opens the store. While opening fails
+//     for a temporary reason, Run waits and tries again: /livez answers, and
+//     /readyz answers 503 with the reason. Any other error ends Run at once.
+//   - The server is not ready while its writes to the store fail or hang.
+//   - Once the store is open, it has at least one API key.
+//   - When the context of Run ends, /readyz answers 503 first. The server then
+//     answers the publishes that it has received, gives attempts in flight
+//     DrainTimeout to finish, and closes the store last.
+//   - When Run returns, no goroutine, socket or lock on the data folder is left.
+//   - If a service fails, the server stops in the same order. It never continues
+//     without a service.
 //
-// It is the only package that knows all the others, and holds no rules of its
-// own on events or deliveries.
+// Package app is the only package that imports all the others. It has no rules
+// about events or deliveries of its own.
 package app
 
 import (
@@ -48,14 +47,18 @@ import (
 	"github.com/postrider/postrider/internal/webhook"
 )
 
-// App is a server that is ready to run.
+// App is a server that is ready to run. New sets the listeners; open sets the
+// fields that need the store, before the first request reaches the API.
 type App struct {
-	config   Config
-	log      *slog.Logger
-	store    store.Store
-	fatal    chan error // why the store writes no more, once
+	// As given to New; it never changes.
+	config Config
+	log    *slog.Logger
+	// The store, wrapped in writes. Nil until open has succeeded.
+	store store.Store
+	fatal chan error // receives one error when the store can no longer write
+	// Set by prepare, and read only after opened is closed.
 	firstKey FirstKey
-	opened   chan struct{} // closed when the store is open
+	opened   chan struct{} // serve closes it when the API serves
 
 	secrets    *secrets.Secrets
 	clock      *clock
@@ -66,14 +69,19 @@ type App struct {
 	ingest     *ingest.Ingest
 	dispatcher *dispatch.Dispatcher
 	janitor    *janitor.Janitor
-	api, ops   *server
-	writes     *writes
-	readiness  *readiness
-	gate       gate
+	// The two listeners. New binds them.
+	api, ops  *server
+	writes    *writes
+	readiness *readiness
+	// The handler of the API: 503 until the store is open.
+	gate gate
 }
 
-// New binds the listeners. ctx is for that alone. The caller must call
-// [App.Run], which closes them.
+// New binds both listeners. It uses ctx for that alone. The caller must call
+// [App.Run], which closes the listeners.
+//
+// New opens no store, so that an orchestrator can ask /livez and /readyz while the
+// database is away.
 func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 	log.InfoContext(ctx, "postrider starts", "version", Version(), "settings", c)
 	a := &App{config: c, log: log, fatal: make(chan error, 1), opened: make(chan struct{}), readiness: &readiness{}}
@@ -92,7 +100,8 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 	return a, nil
 }
 
-// open opens the store and makes the parts around it.
+// open opens the store and makes the services around it. After an error nothing is
+// open, so that the caller can try again.
 func (a *App) open(ctx context.Context) error {
 	opened, err := openStore(ctx, a.config.StoreConfig, openOptions{log: a.log, onFatal: func(err error) { a.fatal <- err }})
 	if err != nil {
@@ -110,12 +119,14 @@ func (a *App) open(ctx context.Context) error {
 	return nil
 }
 
+// prepare makes the first API key and the vault, and then the services. The key
+// comes first: its text is written to a file, so that a later error cannot lose it.
 func (a *App) prepare(ctx context.Context, opened store.Store) error {
 	first, err := makeFirstKey(ctx, a.store, a.config.StoreConfig)
 	if err != nil {
 		return err
 	}
-	if first.Text != "" { // else one that an earlier try made is still to be told
+	if first.Text != "" { // a second try finds the key of the first one
 		a.firstKey = first
 	}
 	if a.secrets, err = secrets.Open(ctx, a.config.keys(), a.store, a.log); err != nil {
@@ -124,7 +135,7 @@ func (a *App) prepare(ctx context.Context, opened store.Store) error {
 	return a.wire(ctx, opened)
 }
 
-// handler returns the handler of the API.
+// handler returns the handler of the API, with the services that wire has made.
 func (a *App) handler() *api.Handler {
 	return api.New(api.Deps{
 		Store: a.store, Publisher: a.ingest, Guard: a.egress, Verifier: a.sender, Vault: a.secrets, Reencrypter: reencrypter{a.secrets},
@@ -135,14 +146,18 @@ func (a *App) handler() *api.Handler {
 	})
 }
 
-// wire makes the parts and brings them up to date.
+// wire makes the services, measures the clock and loads the routing table. When it
+// returns, every service has current data; serve only has to start them.
+//
+// It gets the opened store too, because the wrapper hides whether a store
+// implements [store.Nodes].
 func (a *App) wire(ctx context.Context, opened store.Store) error {
-	own, err := egress.LocalPrefixes() // a URL must not reach our own API from behind
+	own, err := egress.LocalPrefixes() // an endpoint must not reach our own API
 	if err != nil {
 		return err
 	}
-	ports, anyPort, _ := a.config.ports() // Validate has seen them
-	proxy, _ := a.config.proxy()          // and this
+	ports, anyPort, _ := a.config.ports() // Validate has checked them
+	proxy, _ := a.config.proxy()          // checked by Validate, too
 	a.egress = egress.New(egress.Options{
 		Reach: egress.Reach{
 			AllowHTTP: a.config.EgressHTTP || a.config.Dev,
@@ -158,12 +173,12 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	})
 	a.clock = &clock{store: a.store, log: a.log}
 	a.ids = store.NewIDs(a.store.Clock().Wall, nil)
-	observer := observe.New(observe.Hooks{}, a.log) // metrics and notices are hooks here
+	observer := observe.New(observe.Hooks{}, a.log) // hooks are for metrics and notifications
 	a.table = routing.New(a.store, routing.Options{Log: a.log})
 	a.janitor = janitor.New(a.store, janitor.Options{
 		KeysAge: a.config.IdempotencyTTL, Limits: a.config.healthLimits(), Observer: observer, Log: a.log,
 	})
-	nodes, _ := opened.(store.Nodes) // a store of one process alone has none
+	nodes, _ := opened.(store.Nodes) // SQLite is used by one process and does not implement it
 	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, janitor: a.janitor}, a.sender, dispatch.Options{
 		Concurrency:     a.config.Concurrency,
 		HostConcurrency: a.config.HostConcurrency,
@@ -180,21 +195,26 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 }
 
 // Opened returns a channel that is closed when the store is open and the API
-// serves.
+// serves. It stays open if Run ends before that.
 func (a *App) Opened() <-chan struct{} { return a.opened }
 
-// FirstKey returns the admin key that was made because the store had none. It is
-// to be called once [App.Opened] is closed.
+// FirstKey returns the admin key that the server made because the store had no key.
+// Call it only after [App.Opened] is closed.
 func (a *App) FirstKey() FirstKey { return a.firstKey }
 
-// Addr returns the address of the API.
+// Addr returns the address of the API listener, with the port that the system chose
+// for port 0.
 func (a *App) Addr() net.Addr { return a.api.Addr() }
 
 // OpsAddr returns the address of the operations listener.
 func (a *App) OpsAddr() net.Addr { return a.ops.Addr() }
 
 // Run serves until ctx ends or a service fails, then drains and closes the store.
-// Until the store is open the API answers 503. It is called once.
+// Until the store is open, the API answers 503. Run may be called once.
+//
+// The order of the services is the order of the end: the API stops accepting
+// requests, the services of the store drain, and /readyz answers until the last
+// moment.
 func (a *App) Run(ctx context.Context) error {
 	err := runServices(ctx, func() {
 		a.readiness.draining.Store(true)
@@ -212,8 +232,11 @@ func (a *App) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve opens the store, serves until ctx ends or a service fails, drains and closes
-// the store.
+// serve opens the store, runs the services that need it until ctx ends or one of
+// them fails, drains them and closes the store.
+//
+// The handler is set before opened is closed, so that a caller who waits for Opened
+// never gets a 503 of the start.
 func (a *App) serve(ctx context.Context) (err error) {
 	if err := a.openWhenItCan(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -232,8 +255,9 @@ func (a *App) serve(ctx context.Context) (err error) {
 	a.log.InfoContext(ctx, "postrider listens", "api", a.Addr().String(), "ops", a.OpsAddr().String())
 	close(a.opened)
 
-	// Each service needs those below it until it has ended: a publish that was
-	// received wants its commit, and what was admitted its attempt.
+	// Each service needs those below it until it has ended: ingest commits the
+	// publishes that were received, the dispatcher finishes attempts with the
+	// routing table and the store's clock, and only then do the probes stop.
 	return runServices(ctx, func() {}, []service{
 		{"ingest", a.ingest.Run},
 		{"dispatch", a.dispatcher.Run},
@@ -247,15 +271,17 @@ func (a *App) serve(ctx context.Context) (err error) {
 }
 
 const (
-	// handshakeTime is how much longer than others a request may take that asks a
-	// receiver whether it wants events.
+	// handshakeTime is added to the answer time-out at the end of the server. A
+	// request that verifies an endpoint waits for the receiver, and so takes longer
+	// than others.
 	handshakeTime = 11 * time.Second
-	// opsEnd is how long requests to the operations listener may take at the end.
+	// opsEnd bounds the requests to the operations listener at the end of the
+	// server.
 	opsEnd = 5 * time.Second
 )
 
-// watchStore returns when the store writes no more: only a restart tells what
-// it holds.
+// watchStore returns an error when the store can no longer write. The state of its
+// last write is then unknown; a restart reads it from the file.
 func (a *App) watchStore(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -265,7 +291,7 @@ func (a *App) watchStore(ctx context.Context) error {
 	}
 }
 
-// Logger returns the logger that the settings ask for, writing to w.
+// Logger returns the logger that the settings describe. It writes to w.
 func Logger(c Config, w io.Writer) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: c.level()}
 	if c.format() == "text" {
@@ -274,12 +300,13 @@ func Logger(c Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, opts))
 }
 
-// release is the version that is worked on: that of a build for which the
-// toolchain noted none, such as one of sources without their repository.
+// release is the version under development. Builds without a version from the
+// toolchain use it, for example builds of a source archive.
 const release = "v0.1.0-dev"
 
-// Version returns the version of this build: the module's, which the toolchain
-// takes from a tag or a revision, or else the release that is worked on.
+// Version returns the version of this build. The Go toolchain takes it from a tag
+// or a revision of the repository; a build without one has the version under
+// development.
 func Version() string {
 	noted, ok := debug.ReadBuildInfo()
 	if !ok || noted.Main.Version == "(devel)" {
@@ -288,7 +315,8 @@ func Version() string {
 	return cmp.Or(noted.Main.Version, release)
 }
 
-// Migrate brings the database up to this version.
+// Migrate creates or upgrades the tables of the store. Opening a store does that,
+// so Migrate opens it and closes it again.
 func Migrate(ctx context.Context, c StoreConfig) error {
 	opened, err := openStore(ctx, c, commandOptions())
 	if err != nil {

@@ -11,29 +11,34 @@ import (
 )
 
 const (
-	// clockEvery is how often the store is asked for the time. A step of its
-	// clock is noticed, and signatures follow it, within that.
+	// clockEvery is the interval between two readings of the store's clock.
+	// Signatures follow a step of that clock within this time.
 	clockEvery = time.Second
-	// clockPatience is how long one question may take.
+	// clockPatience is the time-out of one reading.
 	clockPatience = 5 * time.Second
-	// offsetWarned is the offset of this machine's clock from which on operators
-	// are warned.
+	// offsetWarned is the offset of this machine's clock above which the log warns.
 	offsetWarned = 30 * time.Second
-	// offsetLimit is the offset above which the server is not ready: receivers
-	// tolerate five minutes, and so far off something is wrong with the machine.
+	// offsetLimit is the offset above which the server is not ready. Receivers
+	// accept timestamps up to five minutes old; an offset beyond that means that
+	// the machine's clock is broken.
 	offsetLimit = 5 * time.Minute
 )
 
-// clock keeps the store's clock correct and watches how far this machine's
-// clock is from it. Nothing is decided or signed by this machine's clock.
+// clock keeps the store's clock correct and watches the offset of this machine's
+// clock. The server decides and signs by the store's clock alone; the offset is
+// measured to tell operators about it.
 type clock struct {
-	store  store.Store
-	log    *slog.Logger
-	offset atomic.Int64 // nanoseconds that the store's time of day is ahead of this machine's
-	warned bool         // the offset was over offsetWarned when it was logged last
+	store store.Store
+	log   *slog.Logger
+	// Nanoseconds that the store's clock is ahead of this machine's; negative:
+	// behind. measure writes it, /readyz reads it.
+	offset atomic.Int64 // zero until the first reading
+	// Whether the last log line about the offset was a warning. Only watch uses it.
+	warned bool // false: the offset was within offsetWarned
 }
 
-// measure asks the store for the time.
+// measure reads the store's clock, which corrects the clock that the store hands
+// out, and notes the offset.
 func (c *clock) measure(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clockPatience)
 	defer cancel()
@@ -44,8 +49,8 @@ func (c *clock) measure(ctx context.Context) error {
 	return nil
 }
 
-// watch takes up the offset. It is logged when it passes offsetWarned, and when
-// it is back.
+// watch notes the offset. It logs once when the offset passes offsetWarned, and
+// once when it is back below.
 func (c *clock) watch(ctx context.Context, offset time.Duration) {
 	c.offset.Store(int64(offset))
 	far := offset.Abs() > offsetWarned
@@ -60,14 +65,13 @@ func (c *clock) watch(ctx context.Context, offset time.Duration) {
 	c.log.InfoContext(ctx, "the clock of this machine is right again", "offset", c.shown())
 }
 
-// shown returns the offset as people read it: positive where the store's clock
-// is ahead of this machine's.
+// shown returns the offset for logs and /readyz, rounded to milliseconds. It is
+// positive if the store's clock is ahead of this machine's.
 func (c *clock) shown() string {
 	return time.Duration(c.offset.Load()).Round(time.Millisecond).String()
 }
 
-// check returns why the server is not ready, and nil where the clock is no
-// reason.
+// check returns an error if the offset makes the server not ready.
 func (c *clock) check(context.Context) error {
 	if time.Duration(c.offset.Load()).Abs() <= offsetLimit {
 		return nil
@@ -75,7 +79,8 @@ func (c *clock) check(context.Context) error {
 	return fmt.Errorf("the clock of this machine is %s off the store's: set it", time.Duration(c.offset.Load()).Abs().Round(time.Second))
 }
 
-// Run measures until ctx ends.
+// Run measures every second until ctx ends. A failure is logged once, until a
+// reading succeeds again: the readiness of the store reports it anyway.
 func (c *clock) Run(ctx context.Context) error {
 	tick := time.NewTicker(clockEvery)
 	defer tick.Stop()

@@ -20,19 +20,26 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 )
 
-// Config is every setting of the server. Its tags are the flags; [Sources]
-// fills those with the tag setting, where the command line leaves them open,
-// from the environment and a file.
+// Config holds every setting of the server. The tags name the flag, its default and
+// its help; kong reads them. [Sources] fills the fields with the tag setting from
+// the environment and a file, where the command line does not set them.
+//
+// kong applies the defaults, not Config: code that makes a Config itself must set
+// every field that has one.
 type Config struct {
 	StoreConfig `embed:""`
 
+	// The listeners. Dev loosens what Validate and egress allow; see effective.
 	Listen    string `name:"listen" setting:"" group:"Server" default:"127.0.0.1:8080" help:"Address of the API, host:port; port 0 takes a free one."`
 	OpsListen string `name:"ops-listen" setting:"" group:"Server" default:"127.0.0.1:9090" help:"Address of the operations listener (/livez, /readyz, pprof), host:port."`
 	Dev       bool   `name:"dev" setting:"" group:"Server" help:"Allow what only a laptop may: http, loopback and private targets, any port, readable logs."`
 
+	// Limits of the API.
 	AnswerTimeout time.Duration `name:"answer-timeout" setting:"" group:"Server" default:"5s" help:"How long the store may take before a publish, or another write, is answered 503, 100ms to 1m. What was asked for may still be done then."`
 	BodyBudget    int           `name:"body-budget" setting:"" group:"Server" default:"50331648" help:"Bytes of request bodies in memory at once, until they are answered, at least 33554432. A key has at most a quarter of it; over that its requests are answered 429."`
 
+	// Limits of delivery and ingestion. HostConcurrency 0 stands for a quarter of
+	// Concurrency; the dispatcher computes it.
 	Concurrency     int           `name:"concurrency" setting:"" group:"Delivery" default:"1024" help:"Attempts in flight at once on this node, 1 to 100000. Each endpoint has a limit of its own besides."`
 	HostConcurrency int           `name:"host-concurrency" setting:"" group:"Delivery" placeholder:"N" help:"Attempts in flight at once to one host, whosever endpoints they are. Default: a quarter of --concurrency, at least 64."`
 	PollOnly        bool          `name:"poll-only" setting:"" group:"Delivery" help:"Neither send nor hear wake-ups between nodes (LISTEN/NOTIFY), which some networks do not let through: other nodes' events then start up to a second later."`
@@ -40,23 +47,31 @@ type Config struct {
 	MaxData         int           `name:"max-data" setting:"" group:"Delivery" default:"262144" help:"Largest data of an event, in bytes, 1024 to 1048576."`
 	IdempotencyTTL  time.Duration `name:"idempotency-ttl" setting:"" group:"Delivery" default:"168h" help:"How long an idempotency key is remembered, 1m to 2160h."`
 
+	// Limits of endpoint health; see healthLimits. DisableAfter 0 disables no
+	// endpoint for accepting nothing.
 	DisableAfter       time.Duration `name:"disable-after" setting:"" group:"Delivery" default:"120h" help:"How long an endpoint may accept nothing before it is disabled, 1h to 2160h; it is warned after a twentieth, a fifth and three fifths of that. 0: never."`
 	WarnDeadPercent    int           `name:"warn-dead-percent" setting:"" group:"Delivery" default:"25" help:"Share of an endpoint's deliveries of a day, of 20 at least, that may be dead letters before it is warned, 1 to 100. 100: never."`
 	DisableDeadPercent int           `name:"disable-dead-percent" setting:"" group:"Delivery" default:"50" help:"The same before it is disabled, an hour after the warning at the earliest; at least --warn-dead-percent."`
 
+	// Where requests to receivers may go. Code must read the networks with allowed
+	// and the ports with ports, which add what dev mode allows or parse the text.
 	EgressHTTP  bool           `name:"egress-http" setting:"" group:"Egress" help:"Allow endpoints with http URLs. Default: https only."`
 	EgressAllow []netip.Prefix `name:"egress-allow" setting:"" group:"Egress" placeholder:"CIDR" help:"Networks to send to besides the public Internet. Default: none."`
 	EgressPorts []string       `name:"egress-ports" setting:"" group:"Egress" default:"80,443,8080,8443" help:"Ports to send to, or any."`
 	EgressProxy string         `name:"egress-proxy" setting:"" group:"Egress" placeholder:"URL" help:"Proxy that makes every connection to receivers: http, https or socks5://host:port. What may be reached is judged here all the same, and the proxy is told addresses, not names. A password belongs into the environment or a file, never into a flag."`
 
+	// "off" or one of [api.VerifyMethods]; see verify.
 	VerifyEndpoints string `name:"verify-endpoints" setting:"" group:"Egress" default:"off" help:"Ask receivers at new URLs whether they want events before any is sent: challenge (a signed POST that they echo), cloudevents (an OPTIONS handshake) or off."`
 
+	// Empty: text in dev mode, else JSON; see format.
 	LogFormat string `name:"log-format" setting:"" group:"Logs" placeholder:"json|text" help:"Form of the log on stderr. Default: json; text with --dev."`
 	LogLevel  string `name:"log-level" setting:"" group:"Logs" default:"info" help:"Least level that is logged: debug, info, warn or error."`
 }
 
-// StoreConfig says where the store is. Commands that work on the store alone
-// take it without the rest.
+// StoreConfig says where the store and its encryption keys are. Commands that work
+// on the store without a server take these settings alone.
+//
+// Without a database URL the store is SQLite in DataDir.
 type StoreConfig struct {
 	ConfigFile      string `name:"config" setting:"" group:"Store" placeholder:"FILE" help:"YAML file of settings; a.b-c in it is --a-b-c. Flags and environment go before it."`
 	DataDir         string `name:"data-dir" setting:"" group:"Store" default:"./postrider-data" help:"Folder of the SQLite store and of admin.key."`
@@ -66,17 +81,18 @@ type StoreConfig struct {
 	SecretsKey      string `name:"secrets-key" setting:"" group:"Store" placeholder:"ID:KEY,…" help:"The keys themselves. They belong into the environment or a file, never into a flag."`
 }
 
-// Fault is one setting that cannot be as it is.
+// Fault is one wrong setting. The program exits with 2 for it.
 type Fault struct {
-	Key    string // as the operator typed it
-	Reason string
+	Key    string // as the operator typed it: flag, variable or key of the file
+	Reason string // completes a sentence that starts with the key
 }
 
-// Error returns "key: reason". Secrets are in neither.
+// Error returns "key: reason". Neither contains the value of a secret.
 func (f *Fault) Error() string { return f.Key + ": " + f.Reason }
 
-// Validate returns every fault of the settings, joined. Named says how the
-// operator typed a setting: a flag, a variable or a line of the file.
+// Validate returns every fault of the settings, joined, so that an operator can
+// correct them in one go. Named returns how the operator typed a setting: a flag, a
+// variable or a line of the file.
 func (c Config) Validate(named func(setting string) string) error {
 	faults := []error{c.StoreConfig.Validate(named)}
 	refuse := func(wrong bool, setting, reason string) {
@@ -112,7 +128,9 @@ func (c Config) Validate(named func(setting string) string) error {
 	return errors.Join(faults...)
 }
 
-// Validate returns every fault of where the store is, joined.
+// Validate returns every fault of the store's settings, joined. It reads the files
+// that the settings name, so that a wrong path is found before the start. A
+// password in a flag is a fault: every user of the machine can read it.
 func (c StoreConfig) Validate(named func(setting string) string) error {
 	var faults []error
 	refuse := func(wrong bool, setting, reason string) {
@@ -144,7 +162,8 @@ func (c StoreConfig) Validate(named func(setting string) string) error {
 	return errors.Join(faults...)
 }
 
-// reasonOf leaves the path out, which the fault's key names already.
+// reasonOf returns the text of an error without the path of the file, because the
+// fault's key names the setting already. It is empty for nil.
 func reasonOf(err error) string {
 	var path *os.PathError
 	switch {
@@ -156,7 +175,9 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// dsn returns the database URL; empty means SQLite.
+// dsn returns the database URL, from the setting or from its file. Empty means
+// SQLite. The file is read at each call, so that a replaced password is used at the
+// next try to open the store.
 func (c StoreConfig) dsn() (string, error) {
 	if c.DatabaseURLFile == "" {
 		return c.DatabaseURL, nil
@@ -168,9 +189,11 @@ func (c StoreConfig) dsn() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
+// verifyOff is the value of VerifyEndpoints that verifies nothing.
 const verifyOff = "off"
 
-// verify returns how new URLs are verified; empty: they are not.
+// verify returns the method that verifies new URLs. Empty: new URLs are not
+// verified.
 func (c Config) verify() string {
 	if c.VerifyEndpoints == verifyOff {
 		return ""
@@ -178,14 +201,16 @@ func (c Config) verify() string {
 	return c.VerifyEndpoints
 }
 
-// healthLimits returns when endpoints are warned about and disabled.
+// healthLimits returns when endpoints are warned about and disabled. A percentage
+// of zero, which only configurations without flags have, becomes 100.
 func (c Config) healthLimits() *postrider.HealthLimits {
 	return &postrider.HealthLimits{
 		DisableAfter: c.DisableAfter, WarnPercent: cmp.Or(c.WarnDeadPercent, 100), DisablePercent: cmp.Or(c.DisableDeadPercent, 100),
 	}
 }
 
-// ports returns the ports to send to, or that any will do.
+// ports returns the ports that requests may go to. With anyPort the list is nil and
+// every port is allowed.
 func (c Config) ports() (ports []uint16, anyPort bool, err error) {
 	if slices.Equal(c.EgressPorts, []string{"any"}) {
 		return nil, true, nil
@@ -203,7 +228,8 @@ func (c Config) ports() (ports []uint16, anyPort bool, err error) {
 	return ports, false, nil
 }
 
-// proxy returns what connections are made through; nil: nothing.
+// proxy returns the URL of the proxy for connections to receivers. Nil: connections
+// are direct.
 func (c Config) proxy() (*url.URL, error) {
 	if c.EgressProxy == "" {
 		return nil, nil //nolint:nilnil // no proxy is none
@@ -211,8 +237,9 @@ func (c Config) proxy() (*url.URL, error) {
 	return egress.ParseProxy(c.EgressProxy)
 }
 
-// allowed returns the networks to send to besides the public ones. Dev mode
-// adds loopback and the private ones, but no link-local addresses.
+// allowed returns the networks that requests may go to besides the public Internet.
+// Dev mode adds loopback and private networks, but no link-local addresses: cloud
+// metadata services are there.
 func (c Config) allowed() []netip.Prefix {
 	if !c.Dev {
 		return c.EgressAllow
@@ -220,7 +247,8 @@ func (c Config) allowed() []netip.Prefix {
 	return append(slices.Clone(c.EgressAllow), egress.PrivatePrefixes()...)
 }
 
-// effective returns the settings with what dev mode allows.
+// effective returns the settings with everything that dev mode allows written out.
+// It is for the log; the services take the single settings.
 func (c Config) effective() Config {
 	c.EgressAllow = c.allowed()
 	if c.Dev {
@@ -229,7 +257,7 @@ func (c Config) effective() Config {
 	return c
 }
 
-// format returns the form of the log.
+// format returns the format of the log, "text" or "json".
 func (c Config) format() string {
 	if c.Dev {
 		return cmp.Or(c.LogFormat, "text")
@@ -237,6 +265,8 @@ func (c Config) format() string {
 	return cmp.Or(c.LogFormat, "json")
 }
 
+// level returns the least level that is logged. Validate has refused every text
+// that is not a level.
 func (c Config) level() slog.Level {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
@@ -245,10 +275,11 @@ func (c Config) level() slog.Level {
 	return level
 }
 
-// Setting is one setting with its effective value, secrets masked.
+// Setting is one setting with its effective value. Secrets are masked, so a Setting
+// may be printed and logged.
 type Setting struct {
-	Name  string
-	Value any // a string, bool, int or []string
+	Name  string // as in the flag, without the hyphens in front
+	Value any    // a string, bool, int or []string
 }
 
 // Settings returns every setting in the order of the help.
@@ -257,7 +288,8 @@ func (c Config) Settings() []Setting { return settingsOf(reflect.ValueOf(c)) }
 // Settings returns the settings of the store in the order of the help.
 func (c StoreConfig) Settings() []Setting { return settingsOf(reflect.ValueOf(c)) }
 
-// LogValue makes a log line show the effective settings, secrets masked.
+// LogValue returns the effective settings that are not zero, with secrets masked.
+// The server logs them at its start.
 func (c Config) LogValue() slog.Value {
 	var attrs []slog.Attr
 	for _, s := range c.effective().Settings() {
@@ -268,6 +300,9 @@ func (c Config) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
+// settingsOf lists the fields of a configuration with their flags' names, embedded
+// structs included. It masks the settings that can hold a secret; a new secret
+// setting must be added here.
 func settingsOf(config reflect.Value) []Setting {
 	var settings []Setting
 	for i := range config.NumField() {
@@ -289,7 +324,8 @@ func settingsOf(config reflect.Value) []Setting {
 	return settings
 }
 
-// plain turns a setting's value into what a file would say.
+// plain returns a setting's value as a YAML file holds it: durations and networks
+// become text.
 func plain(value any) any {
 	switch v := value.(type) {
 	case time.Duration:
@@ -306,6 +342,8 @@ func plain(value any) any {
 	return value
 }
 
+// isAddress reports whether the text is host:port with a numeric port. The host may
+// be empty, which stands for every address of the machine.
 func isAddress(text string) bool {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {
@@ -315,21 +353,26 @@ func isAddress(text string) bool {
 	return err == nil
 }
 
+// isPostgresURL reports whether the text is a PostgreSQL URL. Key-value connection
+// strings are refused: holdsPassword would not find a password in them.
 func isPostgresURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql")
 }
 
+// holdsPassword reports whether a URL has a password, in its user part or in a
+// parameter of PostgreSQL.
 func holdsPassword(dsn string) bool {
 	u, err := url.Parse(dsn)
 	if err != nil {
-		return true // what cannot be read may hold anything
+		return true // a text that is no URL may hold a password anywhere
 	}
 	_, inUser := u.User.Password()
 	return inUser || u.Query().Has("password") || u.Query().Has("sslpassword")
 }
 
-// maskURL returns a URL without its password. What is no URL is masked whole.
+// maskURL returns a URL with its passwords masked. A text that is no URL is masked
+// as a whole.
 func maskURL(dsn string) string {
 	u, err := url.Parse(dsn)
 	if dsn != "" && (err != nil || u.Scheme == "") {
@@ -348,7 +391,7 @@ func maskURL(dsn string) string {
 	return u.Redacted()
 }
 
-// Text returns the value as a flag would have it.
+// Text returns the value as a flag takes it: lists with commas.
 func (s Setting) Text() string {
 	if list, ok := s.Value.([]string); ok {
 		return strings.Join(list, ",")

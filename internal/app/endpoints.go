@@ -8,15 +8,17 @@ import (
 	"github.com/postrider/postrider/internal/routing"
 )
 
-// endpoints gives the dispatcher the endpoints of the routing table, and lets it
-// disable one that answered 410.
+// endpoints gives the dispatcher the endpoints of the routing table. It adds
+// Disable, which the dispatcher calls for an endpoint that answered 410.
 type endpoints struct {
 	*routing.Table
 
 	janitor *janitor.Janitor
 }
 
-// Disable disables the endpoint and updates the routing table.
+// Disable disables the endpoint in the store and then refreshes the routing table,
+// so that this node makes no more attempts. Other nodes learn of it at their next
+// refresh.
 func (e *endpoints) Disable(ctx context.Context, id postrider.EndpointID, reason string) error {
 	if err := e.janitor.Disable(ctx, id, reason); err != nil {
 		return err

@@ -15,23 +15,24 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// NewKey is an API key to make.
+// NewKey describes an API key to make.
 type NewKey struct {
 	Name    string
 	Scopes  []postrider.Scope
-	Account string        // an id or a uid; empty: every account
-	Expires time.Duration // 0: never
+	Account string        // an id or a uid; empty: the key is for every account
+	Expires time.Duration // from now; 0: the key never expires
 }
 
-// KeyFile returns where the first admin key is kept.
+// KeyFile returns the path of the file with the first admin key. The file may not
+// exist.
 func (c StoreConfig) KeyFile() string { return filepath.Join(c.DataDir, "admin.key") }
 
-// serverFile is where a server that runs on the data folder says where it
-// listens.
+// serverFile returns the path of the file that names the URL of the running server.
+// The server writes it when its API serves and removes it at its end.
 func (c StoreConfig) serverFile() string { return filepath.Join(c.DataDir, "server.url") }
 
-// Running returns how to reach the server that runs on the data folder. It may
-// be stale; only a call tells.
+// Running returns the URL of the server that runs on the data folder. A server that
+// was killed leaves the file, so only a request shows whether the server runs.
 func (c StoreConfig) Running() (url string, err error) {
 	address, err := os.ReadFile(c.serverFile())
 	if err != nil {
@@ -40,8 +41,8 @@ func (c StoreConfig) Running() (url string, err error) {
 	return strings.TrimSpace(string(address)), nil
 }
 
-// CreateKey makes an API key straight on the store. It returns the key's text
-// too, which is kept nowhere.
+// CreateKey makes an API key in the store, without a server. It returns the key's
+// text, too. The store has only a hash of the text, so nobody can read it again.
 func CreateKey(ctx context.Context, c StoreConfig, n NewKey) (postrider.APIKey, string, error) {
 	opened, err := openStore(ctx, c, commandOptions())
 	if err != nil {
@@ -54,7 +55,7 @@ func CreateKey(ctx context.Context, c StoreConfig, n NewKey) (postrider.APIKey, 
 	return key, text, errors.Join(err, opened.Close())
 }
 
-// Keys returns every API key, newest first.
+// Keys returns every API key of the store, newest first, without a server.
 func Keys(ctx context.Context, c StoreConfig) ([]postrider.APIKey, error) {
 	opened, err := openStore(ctx, c, commandOptions())
 	if err != nil {
@@ -64,7 +65,7 @@ func Keys(ctx context.Context, c StoreConfig) ([]postrider.APIKey, error) {
 	return keys, errors.Join(err, opened.Close())
 }
 
-// RevokeKey ends an API key.
+// RevokeKey revokes an API key in the store, without a server.
 func RevokeKey(ctx context.Context, c StoreConfig, id postrider.KeyID) error {
 	opened, err := openStore(ctx, c, commandOptions())
 	if err != nil {
@@ -74,6 +75,7 @@ func RevokeKey(ctx context.Context, c StoreConfig, id postrider.KeyID) error {
 	return errors.Join(err, opened.Close())
 }
 
+// listKeys reads all pages of the API keys.
 func listKeys(ctx context.Context, access store.Access) ([]postrider.APIKey, error) {
 	var keys []postrider.APIKey
 	for cursor := ""; ; {
@@ -88,7 +90,9 @@ func listKeys(ctx context.Context, access store.Access) ([]postrider.APIKey, err
 	}
 }
 
-// makeKey draws a key that is not stored yet.
+// makeKey returns a new key and its text. The key is not stored yet: putKey does
+// that. Its times are those of the store's clock, which also decides when it
+// expires.
 func makeKey(ctx context.Context, to store.Store, n NewKey) (postrider.APIKey, string, error) {
 	now, err := to.Now(ctx)
 	if err != nil {
@@ -113,6 +117,7 @@ func makeKey(ctx context.Context, to store.Store, n NewKey) (postrider.APIKey, s
 	return key, text, nil
 }
 
+// putKey stores a key that makeKey made.
 func putKey(ctx context.Context, access store.Access, key postrider.APIKey) error {
 	if err := access.PutKey(ctx, key); err != nil {
 		return fmt.Errorf("make API key: %w", err)
@@ -120,7 +125,8 @@ func putKey(ctx context.Context, access store.Access, key postrider.APIKey) erro
 	return nil
 }
 
-// findAccount returns the account with the id or the uid.
+// findAccount returns the id of the account with this id or uid. A text that parses
+// as an id is looked up as an id only.
 func findAccount(ctx context.Context, access store.Access, name string) (postrider.AccountID, error) {
 	query := store.AccountQuery{UID: name}
 	if id, err := postrider.ParseID[postrider.AccountID](name); err == nil && !id.IsZero() {
@@ -138,13 +144,14 @@ func findAccount(ctx context.Context, access store.Access, name string) (postrid
 
 // FirstKey is the admin key that a server made because its store had no key.
 type FirstKey struct {
-	Text string // empty: the store had a key
-	File string // where it is kept; empty: nowhere
+	Text string // empty: the store had a key already
+	File string // path of the file that holds it; empty: no file holds it
 }
 
-// makeFirstKey makes an admin key where the store has no key at all, and keeps
-// its text in the data folder, for its owner alone. On PostgreSQL a node needs no
-// data folder; where it cannot be written, the key is kept nowhere.
+// makeFirstKey makes an admin key if the store has no key at all. It writes the
+// text into the data folder, readable by its owner alone. A node on PostgreSQL
+// needs no data folder: if the file cannot be written there, the key is only
+// printed.
 func makeFirstKey(ctx context.Context, to store.Store, c StoreConfig) (FirstKey, error) {
 	page, err := to.Keys(ctx, store.KeyQuery{Paging: store.Paging{Limit: 1}})
 	if err != nil {
@@ -157,8 +164,9 @@ func makeFirstKey(ctx context.Context, to store.Store, c StoreConfig) (FirstKey,
 	if err != nil {
 		return FirstKey{}, err
 	}
-	// The file goes first: a crash between the two leaves a file that the next
-	// start replaces, and never a key that nobody knows.
+	// Write the file before the store. A crash between the two then leaves a file
+	// that the next start replaces. The other order could leave a key whose text
+	// nobody knows.
 	first := FirstKey{Text: text, File: c.KeyFile()}
 	if err := keepFile(first.File, text); err != nil {
 		dsn, dsnErr := c.dsn()
@@ -170,17 +178,18 @@ func makeFirstKey(ctx context.Context, to store.Store, c StoreConfig) (FirstKey,
 	return first, putKey(ctx, to, key)
 }
 
-// keepFile writes a line into a file that its owner alone may read, through a
-// new one: an old file keeps neither its bytes nor its permissions.
+// keepFile writes one line into a file that only its owner may read. It writes a
+// new file and renames it, so that a reader sees the old line or the new one, and
+// an old file with wider permissions is replaced and not reused.
 func keepFile(path, line string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("keep %s: %w", path, err)
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".new-*") // made with 0600
+	file, err := os.CreateTemp(filepath.Dir(path), ".new-*") // CreateTemp makes files with 0600
 	if err != nil {
 		return fmt.Errorf("keep %s: %w", path, err)
 	}
-	defer os.Remove(file.Name()) // it has another name by then, or is of no use
+	defer os.Remove(file.Name()) // no effect after the rename
 	_, err = file.WriteString(line + "\n")
 	err = errors.Join(err, file.Sync(), file.Close())
 	if err == nil {

@@ -8,15 +8,20 @@ import (
 // How long a start that waits for its store rests between two tries: as long as
 // it has waited, within these bounds.
 const (
+	// Bounds of the pause between two tries to open the store. The pause doubles
+	// from the least to the most.
 	openAgainLeast = 250 * time.Millisecond
 	openAgainMost  = 2 * time.Second
-	// openLogged is how often the same reason is logged.
+	// openLogged is the interval at which the same reason is logged again.
 	openLogged = 30 * time.Second
 )
 
-// openWhenItCan opens the store. While that fails for a reason that may pass, it
-// tries again, and says why to the log and to /readyz. It returns nil when ctx
-// ends first.
+// openWhenItCan opens the store. While opening fails for a temporary reason, it
+// tries again, and gives the reason to the log and to /readyz. It returns nil, too,
+// when ctx ends first; the caller must look at ctx.
+//
+// A server that is started together with its database would otherwise end and
+// depend on its supervisor for a restart.
 func (a *App) openWhenItCan(ctx context.Context) error {
 	var told time.Time
 	var reason string

@@ -9,8 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/secrets"
 )
 
-// keys returns where the settings say that the encryption keys are: by default
-// in a file of the data folder, or in the PostgreSQL database.
+// keys returns the location of the encryption keys. Without a setting for it, that
+// is a file in the data folder for SQLite, which the first start creates, and the
+// database for PostgreSQL.
 func (c StoreConfig) keys() secrets.Location {
 	l := secrets.Location{
 		Text: c.SecretsKey, Name: variable("secrets-key"), File: c.SecretsKeyFile,
@@ -22,8 +23,10 @@ func (c StoreConfig) keys() secrets.Location {
 	return l
 }
 
-// RotateKey rotates the encryption keys of the store; see [secrets.Rotation]. A
-// data folder without a store is an error: no store is created there.
+// RotateKey rotates the encryption keys of the store; see [secrets.Rotation]. With
+// r.Reencrypt, a running server encrypts the values, and the store is not opened
+// here. It returns an error for a data folder without a store, and creates none
+// there.
 func RotateKey(ctx context.Context, c StoreConfig, r secrets.Rotation) (secrets.Rotated, error) {
 	if r.Reencrypt != nil {
 		return r.Run(ctx, c.keys(), nil)
@@ -40,7 +43,8 @@ func RotateKey(ctx context.Context, c StoreConfig, r secrets.Rotation) (secrets.
 }
 
 // ExportKeys writes the encryption keys of the store into a file that must not
-// exist. It opens the store only if the database keeps the keys.
+// exist. It opens the store only if the database holds the keys, so that it works
+// beside a running SQLite server.
 func ExportKeys(ctx context.Context, c StoreConfig, path string) error {
 	l := c.keys()
 	if l.Text != "" || l.File != "" {
@@ -53,7 +57,8 @@ func ExportKeys(ctx context.Context, c StoreConfig, path string) error {
 	return errors.Join(secrets.Export(ctx, l, opened, path), opened.Close())
 }
 
-// reencrypter lets the API encrypt the stored values again.
+// reencrypter gives the API the re-encryption of [secrets.Secrets] with the API's
+// type of the result.
 type reencrypter struct{ *secrets.Secrets }
 
 // Reencrypt implements [api.Reencrypter].

@@ -16,27 +16,30 @@ import (
 	"github.com/postrider/postrider/internal/api"
 )
 
-// server is an HTTP server on a listener that is bound already.
+// server is an HTTP server on a listener that is already bound.
 type server struct {
 	listener net.Listener
 	http     *http.Server
 	log      *slog.Logger
-	ending   ending // set before Run
+	ending   ending // set before Run; zero: requests are cut at once
 }
 
-// ending is how a server ends.
+// ending says how a server ends.
 type ending struct {
-	cut    func()        // called bodyGrace after the end began: gives up bodies that are still being read
+	// Called bodyGrace after the end began. It gives up the bodies that are still
+	// being read. Nil: they may take until within has passed.
+	cut func()
+	// How long the requests in flight may take after the end began. Then their
+	// connections are closed.
 	within time.Duration // until the requests at hand must be answered
 }
 
-// bodyGrace is how long bodies that are being read when the server ends may go
-// on arriving. With half a second in which net/http keeps the connection of a
-// body that was cut, so that the client sees the answer, the end takes less than
-// a second.
+// bodyGrace is how long request bodies may go on arriving after the end began.
+// After a body is cut, net/http keeps its connection for half a second, so that the
+// client can read the answer. Together the end takes less than a second.
 const bodyGrace = 100 * time.Millisecond
 
-// listen binds address; log is marked with the server's name.
+// listen binds address. The log must carry the server's name.
 func listen(ctx context.Context, address string, handler http.Handler, log *slog.Logger) (*server, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -45,21 +48,26 @@ func listen(ctx context.Context, address string, handler http.Handler, log *slog
 	return &server{listener: listener, log: log, http: &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       3 * time.Minute, // when it passes, net/http cancels the handler: longer than any profile takes
-		WriteTimeout:      3 * time.Minute, // longer than the slowest body and its answer may take
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		// When ReadTimeout passes, net/http cancels the handler. It is longer than
+		// any pprof profile takes. WriteTimeout is longer than the slowest body and
+		// its answer.
+		ReadTimeout:    3 * time.Minute,
+		WriteTimeout:   3 * time.Minute,
+		IdleTimeout:    2 * time.Minute,
+		MaxHeaderBytes: 32 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}, nil
 }
 
-// Addr returns the address that is bound.
+// Addr returns the bound address.
 func (s *server) Addr() net.Addr { return s.listener.Addr() }
 
-// Close frees the address of a server that never ran.
+// Close frees the address of a server that never ran. A server that ran has closed
+// its listener.
 func (s *server) Close() error { return s.listener.Close() }
 
-// Run serves until ctx ends, and then until the requests at hand are answered.
+// Run serves until ctx ends or the listener fails. Then it accepts no more
+// requests, and returns when those in flight are answered or their time is over.
 func (s *server) Run(ctx context.Context) error {
 	var serving sync.WaitGroup
 	var err error
@@ -85,9 +93,11 @@ func (s *server) Run(ctx context.Context) error {
 	return err
 }
 
-// shutdown reports whether all requests at hand were answered in time. It
-// begins again every 100 ms: Shutdown looks at first after a millisecond, and
-// then more and more seldom.
+// shutdown closes the listener and waits for the requests in flight. It reports
+// whether all of them were answered in time.
+//
+// It calls Shutdown anew every 100 ms: one call polls the connections after a
+// millisecond and then at growing intervals, which would lengthen the end.
 func (s *server) shutdown(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.ending.within)
 	defer cancel()
@@ -102,37 +112,44 @@ func (s *server) shutdown(ctx context.Context) bool {
 	return false
 }
 
-// gate is the API's handler, which is another one once the store is open.
+// gate is the handler of the API listener. It passes requests to the handler of the
+// start, which answers 503, and to the real one once the store is open.
 type gate struct{ now atomic.Pointer[http.Handler] }
 
+// set replaces the handler. Requests in flight finish with the one that they began
+// with.
 func (g *gate) set(h http.Handler) { g.now.Store(&h) }
 
-// ServeHTTP answers a request.
+// ServeHTTP answers a request with the current handler.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*g.now.Load()).ServeHTTP(w, r) }
 
-// endBodies gives up the bodies that are being read.
+// endBodies gives up the request bodies that are being read. The handler of the
+// start reads none.
 func (g *gate) endBodies() {
 	if handler, ok := (*g.now.Load()).(*api.Handler); ok {
 		handler.EndBodies()
 	}
 }
 
-// readiness says whether the server should get traffic. It is not ready until
-// its store is open, and then while any of its checks has a reason.
+// readiness decides whether the server should get traffic. The server is not ready
+// until its store is open, and then while any check returns an error or the server
+// drains.
 type readiness struct {
-	draining atomic.Bool
+	draining atomic.Bool // Run sets it when the end begins; it stays set
 
 	mu     sync.Mutex
-	closed error // why the store is not open
-	checks []check
-	clock  *clock // nil: the store is not open
+	closed error   // why the last try to open the store failed; nil: none failed
+	checks []check // nil: the store is not open
+	clock  *clock  // for the offset in the report; nil: the store is not open
 }
 
-// check returns why the server is not ready; nil: it is no reason. ctx ends
-// after a second.
+// check returns why the server is not ready, or nil. All checks of one request
+// share a time-out of one second, so that a probe of the orchestrator gets its
+// answer.
 type check func(ctx context.Context) error
 
-// opened has the checks asked that an open store allows.
+// opened sets the checks, which need the open store: the store answers, its writes
+// succeed, deliveries make progress, and this machine's clock is right.
 func (r *readiness) opened(a *App) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,14 +167,15 @@ func (r *readiness) opened(a *App) {
 	}
 }
 
-// wait notes why the store is not open yet.
+// wait notes why the store cannot be opened yet.
 func (r *readiness) wait(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = why
 }
 
-// reasons returns why the server is not ready; none: it is.
+// reasons returns why the server is not ready. Empty: it is ready. It runs the
+// checks without the lock, because they wait for the store.
 func (r *readiness) reasons(ctx context.Context) []string {
 	r.mu.Lock()
 	checks, closed := r.checks, r.closed
@@ -181,7 +199,7 @@ func (r *readiness) reasons(ctx context.Context) []string {
 	return reasons
 }
 
-// report returns what /readyz answers, and with which status.
+// report returns the status code and the body of /readyz.
 func (r *readiness) report(ctx context.Context) (int, map[string]any) {
 	report, status := map[string]any{"status": "ready"}, http.StatusOK
 	if reasons := r.reasons(ctx); len(reasons) > 0 {
@@ -195,7 +213,9 @@ func (r *readiness) report(ctx context.Context) (int, map[string]any) {
 	return status, report
 }
 
-// opsHandler serves what operators and their machines look at.
+// opsHandler serves /livez, /readyz and pprof. It has no authentication: its
+// listener must not be public. /livez answers 200 as long as the process serves
+// HTTP, so that a database that is away restarts no server.
 func opsHandler(ready *readiness) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
@@ -213,9 +233,10 @@ func opsHandler(ready *readiness) http.Handler {
 	return mux
 }
 
+// answer writes a JSON answer that no proxy may cache.
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // who asked has gone
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client has gone
 }

@@ -7,19 +7,23 @@ import (
 	"sync"
 )
 
-// service is something that runs until its context ends.
+// service is a part of the server that runs until its context ends.
 type service struct {
-	name string // for its errors; empty: they say enough
-	run  func(context.Context) error
+	name string                      // put before its errors; empty: they need no name
+	run  func(context.Context) error // returns nil only after the context has ended
 }
 
-// errEnded says that a service returned before it was asked to end.
+// errEnded says that a service returned nil before its context ended.
 var errEnded = errors.New("ended by itself")
 
 // runServices runs all services until ctx ends or one of them returns. Then it
-// calls drain and ends the services in their order: the context of the next is
-// cancelled once the one before has returned. It returns their errors, joined.
-// A service therefore stands above the services that it needs while it ends.
+// calls drain and ends the services in their order: it cancels the context of one
+// service, waits until it has returned, and goes on to the next. It returns their
+// errors, joined.
+//
+// A service therefore stands above the services that it needs while it ends. Each
+// service gets a context of its own without the cancellation of ctx: otherwise all
+// would end at once.
 func runServices(ctx context.Context, drain func(), services []service) error {
 	type running struct {
 		stop context.CancelFunc

@@ -14,27 +14,32 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Sources fills settings that the command line leaves open: from the
-// POSTRIDER_* environment, and after that from the file of --config. It is the
+// Sources fills the settings that the command line does not set: from the
+// POSTRIDER_* environment variables, and then from the file of --config. It is the
 // [kong.Resolver] of one parse.
 //
-// What cannot be read is kept for [Sources.Check], so that an operator sees
-// all the mistakes at once.
+// It collects the faults that it meets for [Sources.Check], so that an operator
+// sees all of them at once.
 type Sources struct {
+	// Variables by name, those of other programs included.
 	environ map[string]string
-	origins map[string]string // setting → how the operator typed it; none: its default
-	entries map[string]entry  // of the file; nil: not read yet
-	faults  []error
+	// How the operator typed a setting, by the setting's name. A setting without an
+	// entry has its default.
+	origins map[string]string
+	// The settings of the file, by name. Nil until begin has run.
+	entries map[string]entry
+	// Each is a [Fault]; begin, Resolve and the readers of the file add them.
+	faults []error
 }
 
-// entry is one setting of the file.
+// entry is one setting from the environment or the file.
 type entry struct {
-	key  string // as typed, with file and line
-	text string
+	key  string // as typed; of the file with its path and line
+	text string // the value as a flag would have it
 }
 
-// NewSources returns sources with the variables of environ, each NAME=value,
-// which is [os.Environ] but in tests.
+// NewSources returns sources with these environment variables, each as NAME=value.
+// Programs pass [os.Environ].
 func NewSources(environ []string) *Sources {
 	s := &Sources{environ: map[string]string{}, origins: map[string]string{}}
 	for _, variable := range environ {
@@ -44,11 +49,14 @@ func NewSources(environ []string) *Sources {
 	return s
 }
 
-// Validate accepts every application.
+// Validate is part of [kong.Resolver]. It accepts every application.
 func (s *Sources) Validate(*kong.Application) error { return nil }
 
-// Resolve returns the text of a setting, or nil where no source has it or its
-// text cannot be read as the setting's type.
+// Resolve returns the text of a setting, or nil if no source has it. kong calls it
+// for each flag that the command line does not set.
+//
+// It decodes the text into a scratch value first. If that fails, it notes a fault
+// and returns nil, because an error would end the parse at the first one.
 func (s *Sources) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	if !isSetting(flag) {
 		return nil, nil
@@ -70,15 +78,15 @@ func (s *Sources) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any
 	return found.text, nil
 }
 
-// Check returns all that is wrong with the settings: what the sources could
-// not read and what validate, a Validate method, refuses.
+// Check returns every fault of the settings: those of the sources, and those that
+// validate returns. Validate is the Validate method of [Config] or [StoreConfig].
 func (s *Sources) Check(validate func(named func(string) string) error) error {
 	return errors.Join(append(slices.Clone(s.faults), validate(s.named))...)
 }
 
-// CheckVariables returns what is wrong with the names of the POSTRIDER_*
-// variables, for commands without a [Config]: where there is one, Check says it
-// together with all else.
+// CheckVariables returns the faults of the names of POSTRIDER_* variables. It is
+// for commands without a [Config], and returns nil for those with one: Check
+// reports these faults, too.
 func (s *Sources) CheckVariables() error {
 	if s.entries != nil {
 		return nil
@@ -86,7 +94,8 @@ func (s *Sources) CheckVariables() error {
 	return errors.Join(s.strangers()...)
 }
 
-// Origin returns how the operator typed a setting, or "default".
+// Origin returns how the operator typed a setting: a flag, a variable or a key of
+// the file. It returns "default" for a setting that nobody typed.
 func (s *Sources) Origin(setting string) string {
 	if origin, ok := s.origins[setting]; ok {
 		return origin
@@ -94,6 +103,7 @@ func (s *Sources) Origin(setting string) string {
 	return "default"
 }
 
+// named returns how the operator typed a setting, or its flag if nobody typed it.
 func (s *Sources) named(setting string) string {
 	if origin, ok := s.origins[setting]; ok {
 		return origin
@@ -101,7 +111,9 @@ func (s *Sources) named(setting string) string {
 	return "--" + setting
 }
 
-// begin notes what the command line has and reads the file.
+// begin notes the flags of the command line and reads the file. Resolve calls it
+// once, at its first setting: kong has parsed the command line by then, so the flag
+// --config is known.
 func (s *Sources) begin(ctx *kong.Context) {
 	s.entries = map[string]entry{}
 	path := ""
@@ -126,6 +138,7 @@ func (s *Sources) begin(ctx *kong.Context) {
 	}
 }
 
+// fileKey returns how the operator named the file: the flag or the variable.
 func (s *Sources) fileKey() string {
 	if _, typed := s.origins["config"]; typed {
 		return "--config"
@@ -133,8 +146,9 @@ func (s *Sources) fileKey() string {
 	return variable("config")
 }
 
-// find looks a setting up. An empty variable is as good as none: compose files
-// make them.
+// find looks a setting up in the environment, and then in the file. An empty
+// variable counts as not set: compose files pass a variable that is not set as an
+// empty one.
 func (s *Sources) find(setting string) (entry, bool) {
 	if text := s.environ[variable(setting)]; text != "" {
 		return entry{variable(setting), text}, true
@@ -143,12 +157,13 @@ func (s *Sources) find(setting string) (entry, bool) {
 	return found, ok
 }
 
-// ofCommands are the variables of commands that talk to a server, by the names
-// that settings would have. They may be
-// set where a server runs, and the server's where commands run: both take one env file.
+// ofCommands are the variables of commands that talk to a server, written like
+// settings. They are no faults for a server, and the server's variables are none
+// for those commands, because both often read one env file.
 var ofCommands = []string{"url", "api-key", "key-file", "secret"}
 
-// strangers returns a fault for each POSTRIDER_* variable that nothing reads.
+// strangers returns a fault for each POSTRIDER_* variable that no setting or
+// command reads. A misspelt variable would otherwise have no effect and no message.
 func (s *Sources) strangers() (faults []error) {
 	names := slices.Concat(settingNames(), ofCommands)
 	for _, name := range slices.Sorted(maps.Keys(s.environ)) {
@@ -166,14 +181,18 @@ func (s *Sources) strangers() (faults []error) {
 	return faults
 }
 
+// serviceLink matches the end of the variables that Kubernetes sets for a service.
 var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)$`)
 
-// ofCluster tells the variables that Kubernetes sets in every pod for a service
-// whose name begins with postrider.
+// ofCluster reports whether Kubernetes set the variable. It sets several in every
+// pod for each service, and those of a service named postrider begin with
+// POSTRIDER_.
 func ofCluster(name, text string) bool {
 	return serviceLink.MatchString(name) || (strings.HasSuffix(name, "_PORT") && strings.Contains(text, "://"))
 }
 
+// readFile reads the settings of a YAML file. It notes a fault for each wrong
+// entry, and returns an error only if the file as a whole cannot be read.
 func (s *Sources) readFile(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -193,6 +212,8 @@ func (s *Sources) readFile(path string) error {
 	return nil
 }
 
+// readMapping reads the entries of one mapping. The keys of nested mappings are
+// joined with hyphens: b below a is the setting a-b.
 func (s *Sources) readMapping(node *yaml.Node, path string, above []string) {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
@@ -211,7 +232,8 @@ func (s *Sources) readMapping(node *yaml.Node, path string, above []string) {
 	}
 }
 
-// refuseEntry says what is wrong with an entry of the file; empty: nothing.
+// refuseEntry returns what is wrong with an entry of the file. Empty: nothing is.
+// The setting config is refused, because a file cannot name another one.
 func (s *Sources) refuseEntry(setting string, value *yaml.Node) string {
 	_, twice := s.entries[setting]
 	switch {
@@ -227,7 +249,7 @@ func (s *Sources) refuseEntry(setting string, value *yaml.Node) string {
 	return ""
 }
 
-// textOf returns a value as a flag would have it, lists with commas.
+// textOf returns a value of the file as a flag takes it: lists with commas.
 func textOf(value *yaml.Node) string {
 	if value.Kind == yaml.ScalarNode {
 		return value.Value
@@ -239,7 +261,8 @@ func textOf(value *yaml.Node) string {
 	return strings.Join(texts, ",")
 }
 
-// suggestion asks for the setting that may be meant.
+// suggestion returns the end of a fault that asks for the setting with the most
+// similar name. Empty: no name is similar.
 func suggestion(unknown string) string {
 	if like := closest(unknown, settingNames()); like != "" {
 		return "; is " + like + " meant?"
@@ -247,11 +270,11 @@ func suggestion(unknown string) string {
 	return ""
 }
 
-// closest returns the name whose beginning is most like the unknown one; empty:
-// none is.
+// closest returns the name that has the longest common beginning with the unknown
+// one. Empty: no name shares more than three letters.
 func closest(unknown string, names []string) string {
 	unknown = strings.ToLower(strings.ReplaceAll(unknown, "_", "-"))
-	best, same := "", 3 // fewer letters say nothing
+	best, same := "", 3 // three letters or fewer are chance
 	for _, name := range names {
 		n := 0
 		for n < min(len(name), len(unknown)) && name[n] == unknown[n] {
@@ -264,12 +287,14 @@ func closest(unknown string, names []string) string {
 	return best
 }
 
-// isSetting tells the flags of Config from those of commands that happen to
-// have the same name, as --concurrency of an endpoint.
+// isSetting reports whether a flag is a field of Config. A flag of a command may
+// have the same name, for example --concurrency of an endpoint; no source may fill
+// it.
 func isSetting(flag *kong.Flag) bool {
 	return flag.Tag != nil && flag.Tag.Has("setting") && slices.Contains(settingNames(), flag.Name)
 }
 
+// settingNames returns the names of all settings, in the order of the help.
 func settingNames() []string {
 	var names []string
 	for _, s := range (Config{}).Settings() {
@@ -278,12 +303,12 @@ func settingNames() []string {
 	return names
 }
 
-// variable returns the name of a setting in the environment.
+// variable returns the name of the environment variable of a setting.
 func variable(setting string) string {
 	return "POSTRIDER_" + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
-// HelpText returns the help of a flag with the variable that sets it too.
+// HelpText returns the help of a flag. For a setting it names the variable, too.
 func HelpText(value *kong.Value) string {
 	text := kong.DefaultHelpValueFormatter(value)
 	if value.Flag == nil || !isSetting(value.Flag) {
@@ -292,7 +317,8 @@ func HelpText(value *kong.Value) string {
 	return strings.TrimSuffix(text, ".") + " ($" + variable(value.Name) + ")."
 }
 
-// Print returns the settings as a YAML file, secrets masked.
+// Print returns the settings as a YAML file that [Sources] can read. Secrets are
+// masked. It leaves out settings with zero values and the path of the file.
 func Print(settings []Setting) (string, error) {
 	document := yaml.Node{Kind: yaml.MappingNode}
 	for _, s := range settings {

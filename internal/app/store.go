@@ -15,19 +15,20 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlite"
 )
 
-// openOptions say how a store is opened.
+// openOptions say how a store is opened. Both fields are required.
 type openOptions struct {
 	log     *slog.Logger
-	onFatal func(error) // hears why the store writes no more
+	onFatal func(error) // called once, when the store can no longer write
 }
 
-// commandOptions returns the options of a store that one command opens.
+// commandOptions returns the options for a command that opens the store for one
+// operation: it has no log, and its operation returns the error of a failed write.
 func commandOptions() openOptions {
 	return openOptions{log: slog.New(slog.DiscardHandler), onFatal: func(error) {}}
 }
 
-// openStore opens the store that the settings name and brings its tables up to
-// this version.
+// openStore opens the store that the settings name, and creates or upgrades its
+// tables. Errors and log lines show the database URL without its password.
 func openStore(ctx context.Context, c StoreConfig, o openOptions) (store.Store, error) {
 	dsn, err := c.dsn()
 	if err != nil {
@@ -49,9 +50,10 @@ func openStore(ctx context.Context, c StoreConfig, o openOptions) (store.Store, 
 	return opened, nil
 }
 
-// mayPass reports whether an error of opening the store may pass by itself, so
-// that a server waits for it. Each store knows its own errors: an error of the
-// system is one of the network on PostgreSQL, and one of the data folder on SQLite.
+// mayPass reports whether an error of opening the store is temporary, so that a
+// server waits for it. Each store classifies its own errors: the same system error
+// means the network with PostgreSQL and the data folder with SQLite. A database URL
+// that cannot be read is not temporary.
 func (c StoreConfig) mayPass(err error) bool {
 	dsn, dsnErr := c.dsn()
 	switch {
@@ -63,8 +65,8 @@ func (c StoreConfig) mayPass(err error) bool {
 	return sqlite.Temporary(err)
 }
 
-// mustHaveStore refuses a data folder without a store, which opening it would
-// make.
+// mustHaveStore returns an error for a data folder without a store. Opening such a
+// folder would create an empty store in it. A database always counts as a store.
 func (c StoreConfig) mustHaveStore() error {
 	if c.DatabaseURL != "" || c.DatabaseURLFile != "" {
 		return nil
@@ -79,8 +81,8 @@ func (c StoreConfig) mustHaveStore() error {
 	return nil
 }
 
-// unreached says so when err is of the way to a database, and not of what it
-// answered.
+// unreached returns a prefix for errors of the connection to the database, and
+// nothing for errors that the database returned.
 func unreached(err error) string {
 	_, network := errors.AsType[*net.OpError](err)
 	_, name := errors.AsType[*net.DNSError](err)
@@ -90,5 +92,5 @@ func unreached(err error) string {
 	return ""
 }
 
-// InUse reports whether err says that a server runs on the SQLite store.
+// InUse reports whether err says that another process has the SQLite store open.
 func InUse(err error) bool { return errors.Is(err, sqlite.ErrInUse) }

@@ -12,38 +12,51 @@ import (
 )
 
 const (
-	// writeFresh is how long a write that succeeded shows that writes succeed.
+	// writeFresh is how long a successful write proves that writes succeed.
 	writeFresh = 2 * time.Second
-	// writeFailed is how long a write that failed shows that writes fail, unless
-	// one succeeds; then a probe decides.
+	// writeFailed is how long a failed write proves that writes fail, unless
+	// another one succeeds. After that a probe decides.
 	writeFailed = 5 * time.Second
-	// writeHangs is how long writes may be under way without one that ends.
+	// writeHangs is how long writes may be in flight without any of them ending.
 	writeHangs = 3 * time.Second
-	// probeEvery is the least time between two probes.
+	// probeEvery is the least interval between two probes, however often /readyz is
+	// asked.
 	probeEvery = time.Second
-	// probeTime is what a probe may take.
+	// probeTime is the time-out of a probe.
 	probeTime = 4 * time.Second
 )
 
-// writes is a store that knows whether its writes succeed: from the publishes
-// and the settlements that pass through it, and, while there are none and
-// somebody asks, from a probe.
+// writes is a store that observes whether its writes succeed. It learns that from
+// the publishes and settlements that pass through it. While there are none and
+// /readyz is asked, it learns it from a probe: a small write. An idle server that
+// nobody asks writes nothing.
 type writes struct {
 	store.Store
 
-	asked chan struct{} // somebody waits for a probe
+	// Tells Run to make a probe. It holds one element; known sends, Run receives.
+	asked chan struct{}
 
-	mu       sync.Mutex
-	underWay int           // publishes and settlements that have not ended
-	moved    time.Time     // when the last of them ended, or the first of those under way began
-	at       time.Time     // when a write succeeded last, a probe included
-	failedAt time.Time     // when a publish or a settlement failed last
-	failed   error         // why; nil: a write succeeded since
-	probed   time.Time     // when the last probe ended
-	refused  error         // why it failed; nil: it did not
-	probing  chan struct{} // closed when the probe that was asked for ends; nil: none was
+	mu sync.Mutex
+	// Publishes and settlements in flight.
+	underWay int
+	// When the last write ended, or when the oldest of the current ones began if
+	// none was in flight before.
+	moved time.Time
+	// When a write last succeeded, probes included. Zero: none did.
+	at time.Time
+	// When a publish or settlement last failed, and its error. The error is nil
+	// after a write has succeeded.
+	failedAt time.Time
+	failed   error
+	// When the last probe ended, and its error; nil: it succeeded.
+	probed  time.Time
+	refused error
+	// Closed when the probe in progress ends. Nil: none is in progress. known makes
+	// it, answer closes it.
+	probing chan struct{}
 }
 
+// newWrites returns a store that passes every call to the given one.
 func newWrites(to store.Store) *writes {
 	return &writes{Store: to, asked: make(chan struct{}, 1)}
 }
@@ -64,6 +77,7 @@ func (w *writes) Settle(ctx context.Context, settlements []store.Settlement) ([]
 	return settled, err
 }
 
+// begin notes that a write has started.
 func (w *writes) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,6 +86,8 @@ func (w *writes) begin() {
 	}
 }
 
+// end notes the result of a write. An error that only refuses the request proves
+// neither success nor failure.
 func (w *writes) end(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,8 +101,8 @@ func (w *writes) end(err error) {
 	}
 }
 
-// unwritable reports whether err says that the store cannot be written, and not
-// that it refused what it was given.
+// unwritable reports whether err shows that the store cannot write. The listed
+// errors are answers to the request, or the caller gave up.
 func unwritable(err error) bool {
 	for _, other := range []error{
 		store.ErrMoved, postrider.ErrInvalid, postrider.ErrConflict, postrider.ErrNotFound,
@@ -99,7 +115,8 @@ func unwritable(err error) bool {
 	return true
 }
 
-// check returns why the store cannot be written; nil: it can.
+// check returns an error if the store cannot write. If the last writes prove
+// nothing, it waits for a probe until ctx ends. All callers share one probe.
 func (w *writes) check(ctx context.Context) error {
 	probe, reason := w.known(time.Now())
 	if probe == nil {
@@ -115,8 +132,9 @@ func (w *writes) check(ctx context.Context) error {
 	return cannot(w.refused)
 }
 
-// known returns the end of the probe that must be waited for, or, where probe is
-// nil, why writes fail; nil: they succeed.
+// known returns what the last writes prove. If they prove nothing, it returns a
+// channel that is closed when the probe ends, and asks for that probe if none is in
+// progress. If probe is nil, reason says why writes fail; nil: they succeed.
 func (w *writes) known(now time.Time) (probe <-chan struct{}, reason error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,11 +149,12 @@ func (w *writes) known(now time.Time) (probe <-chan struct{}, reason error) {
 		return nil, cannot(w.refused)
 	case w.probing == nil:
 		w.probing = make(chan struct{})
-		w.asked <- struct{}{} // has room: no other probe is asked for
+		w.asked <- struct{}{} // never blocks: only one probe is asked for at a time
 	}
 	return w.probing, nil
 }
 
+// cannot wraps the error of a write for /readyz. It returns nil for nil.
 func cannot(err error) error {
 	if err == nil {
 		return nil
@@ -143,7 +162,9 @@ func cannot(err error) error {
 	return fmt.Errorf("the store cannot be written: %w", err)
 }
 
-// Run makes the probes that are asked for, until ctx ends.
+// Run makes the probes that check asks for, until ctx ends. The probe has a
+// time-out of its own: it goes on when the request to /readyz has ended, so that
+// the next one finds its result.
 func (w *writes) Run(ctx context.Context) error {
 	for {
 		select {
@@ -158,6 +179,7 @@ func (w *writes) Run(ctx context.Context) error {
 	}
 }
 
+// answer notes the result of a probe and wakes everybody who waits for it.
 func (w *writes) answer(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -23,14 +23,17 @@ func (id KeyID) String() string { return hex.EncodeToString(id[:]) }
 
 // Keyring holds the encryption keys of one store, newest first. The newest key
 // encrypts, every key decrypts. A Keyring never changes; its methods return new
-// ones. The zero Keyring holds no key and stands for "there is none".
+// ones. The zero Keyring holds no key and stands for a keyring that does not exist.
 type Keyring struct{ keys []key }
 
+// key is one AES-256 key with its random id. It never changes.
 type key struct {
 	id    KeyID
-	bytes *[32]byte // a pointer, because fmt prints the address of a nested pointer and not the key behind it
+	bytes *[32]byte // fmt prints a nested pointer as an address, and so never the key
 }
 
+// aead returns the cipher of the key. It draws a random 96-bit nonce for each value
+// and puts it before the ciphertext.
 func (k key) aead() cipher.AEAD {
 	block, err := aes.NewCipher(k.bytes[:])
 	if err != nil {
@@ -46,7 +49,8 @@ func (k key) aead() cipher.AEAD {
 // NewKeyring returns a keyring with one key, read from random.
 func NewKeyring(random io.Reader) (Keyring, error) { return Keyring{}.Add(random) }
 
-// Add returns the keyring with a new key in front, read from random.
+// Add returns the keyring with a new key in front, read from random. It draws the
+// id again until no other key of the keyring has it.
 func (r Keyring) Add(random io.Reader) (Keyring, error) {
 	k := key{bytes: new([32]byte)}
 	for {
@@ -97,6 +101,7 @@ func (r Keyring) NewestLast() Keyring {
 	return Keyring{append(slices.Clone(r.keys[1:]), r.keys[0])}
 }
 
+// errKeyFormat names the format and never quotes the text, which may hold a key.
 var errKeyFormat = errors.New("must be 16 hexadecimal digits, a colon and the base64 of 32 bytes")
 
 // Parse reads the text of a keyring: one key a line, newest first, as its id in
@@ -126,6 +131,8 @@ func Parse(text []byte) (Keyring, error) {
 	return r, nil
 }
 
+// parseKey reads one key. It checks lengths first, and refuses base64 with stray
+// bits at its end: a keyring with a typing error must not become another key.
 func parseKey(text string) (key, error) {
 	k := key{bytes: new([32]byte)}
 	id, encoded, _ := strings.Cut(text, ":")

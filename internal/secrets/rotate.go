@@ -14,25 +14,35 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Rotation changes the encryption keys of a store, whether servers run or not.
+// Rotation adds a new encryption key to a store and encrypts the stored values with
+// it. Servers may run meanwhile.
 type Rotation struct {
-	DropOld bool          // keep only the newest key afterwards
-	Grace   time.Duration // with DropOld: wait for values that servers are about to store under an older key; default 1 minute
+	// Whether only the newest key is kept at the end. Backups from before need the
+	// old keys.
+	DropOld bool
+	// With DropOld: the pause before the last pass, in which servers store the
+	// values that they encrypted under an older key. Zero: 1 minute.
+	Grace time.Duration
 
 	// Reencrypt asks the server that has the store open to encrypt the values
 	// again. Nil: the store that is passed to Run is used.
 	Reencrypt func(ctx context.Context) (Reencrypted, error)
 
-	Log *slog.Logger // without Reencrypt: names unreadable values; default: discard
+	// Names the values that cannot be decrypted. It is used without Reencrypt. Nil:
+	// no log.
+	Log *slog.Logger
 }
 
-// Rotated is the result of a rotation.
+// Rotated is the result of a rotation. The embedded counts are those of all rounds
+// with the newest key.
 type Rotated struct {
 	Reencrypted
 
-	Source  string   // where the encryption keys are
-	Dropped []string // ids of the keys that were dropped
-	Set     []string // keys given as a text: the values to set on every server, in this order
+	Source  string   // file, setting or database that holds the keys
+	Dropped []string // ids of the dropped keys; nil: none
+	// For keys that are given as a text: the values to set on every server, one
+	// after the other. Nil: nothing is left to do.
+	Set []string
 }
 
 // Run adds a new key to the keyring and encrypts every stored value with it. The
@@ -43,7 +53,9 @@ type Rotated struct {
 // values to set, and encrypts again what is not encrypted with the first key.
 func (r Rotation) Run(ctx context.Context, l Location, values store.Encryption) (Rotated, error) {
 	if r.Reencrypt != nil {
-		if l.Text == "" && l.File == "" { // only SQLite stores, which keep no keys, are open in one process alone
+		// Only a SQLite store is open in one process alone, and a SQLite store
+		// never holds keys.
+		if l.Text == "" && l.File == "" {
 			return Rotated{}, ErrMissing
 		}
 		return r.rotate(ctx, l.source(nil))
@@ -60,6 +72,9 @@ func (r Rotation) Run(ctx context.Context, l Location, values store.Encryption) 
 	return done, err
 }
 
+// rotate does the steps in the order that keeps every value readable at any
+// interruption: encrypt all values with the current key, store the new key beside
+// the old ones, encrypt all values with it, and only then drop the old keys.
 func (r Rotation) rotate(ctx context.Context, from source) (Rotated, error) {
 	done := Rotated{Source: from.String()}
 	keyring, err := from.read(ctx)
@@ -87,7 +102,9 @@ func (r Rotation) rotate(ctx context.Context, from source) (Rotated, error) {
 	return r.dropOld(ctx, from, done)
 }
 
-// reencrypt encrypts every value with the newest key of the keyring.
+// reencrypt encrypts every value with the newest key of the keyring. It calls
+// Reencrypt until that is done, because one call is bounded in time. It returns an
+// error if the server uses another newest key than this keyring has.
 func (r Rotation) reencrypt(ctx context.Context, keyring Keyring) (Reencrypted, error) {
 	for sum := 0; ; {
 		done, err := r.Reencrypt(ctx)
@@ -136,9 +153,9 @@ func (r Rotation) dropOld(ctx context.Context, from source, done Rotated) (Rotat
 	return done, nil
 }
 
-// advise returns the values to set, one after the other, where the keys are given
-// as a text: all servers must be able to decrypt with the new key before the
-// first one encrypts with it.
+// advise returns the values to set where the keys are given as a text. The first
+// one has the new key last: all servers must be able to decrypt with it before the
+// second one makes the first server encrypt with it.
 func (r Rotation) advise(done Rotated, keyring Keyring) (Rotated, error) {
 	if r.DropOld && done.Unreadable > 0 {
 		return done, fmt.Errorf("the old keys must stay: %d values cannot be decrypted, see the log", done.Unreadable)
@@ -159,6 +176,7 @@ func (r Rotation) advise(done Rotated, keyring Keyring) (Rotated, error) {
 }
 
 // CreateFile writes a keyring with one new key into a file that must not exist.
+// Only the owner may read the file.
 func CreateFile(path string) error {
 	keyring, err := NewKeyring(rand.Reader)
 	if err != nil {
@@ -167,8 +185,8 @@ func CreateFile(path string) error {
 	return createFile(path, keyring)
 }
 
-// Export writes the keyring of a store into a file that must not exist. values
-// is used for keys in the database alone.
+// Export writes the keyring of a store into a file that must not exist. Values are
+// needed only for keys in the database; otherwise they may be nil.
 func Export(ctx context.Context, l Location, values store.Encryption, path string) error {
 	from := l.source(values)
 	if values != nil {
@@ -184,6 +202,8 @@ func Export(ctx context.Context, l Location, values store.Encryption, path strin
 	return createFile(path, keyring)
 }
 
+// createFile writes the keyring into a new file. Lstat finds dangling links, too,
+// which the rename would replace.
 func createFile(path string, keyring Keyring) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("write encryption keys: %s exists already", path)

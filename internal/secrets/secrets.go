@@ -1,5 +1,5 @@
-// Package secrets encrypts what a store must not be able to read, the secrets
-// that sign requests and the credentials of endpoints, and looks after the
+// Package secrets encrypts the values that a store must not be able to read: the
+// secrets that sign requests, and the credentials of endpoints. It also manages the
 // encryption keys: where they are, and how they are rotated.
 //
 //	s, err := secrets.Open(ctx, location, store, log)
@@ -7,27 +7,28 @@
 //	text, err := s.DecryptSecret(ctx, secret)
 //
 // A [Vault] encrypts and decrypts with a [Keyring]. A [Location] says where the
-// keyring is: in a setting, in a file, or in the database. A [Rotation] adds a
-// key to it and encrypts every stored value again.
+// keyring is: in a setting, in a file, or in the database. A [Rotation] adds a key
+// to it and encrypts every stored value again.
 //
-// What it promises:
+// It promises:
 //
 //   - A value is encrypted with AES-256-GCM under the newest key of the keyring,
 //     with a nonce of its own, and names the key. Any key of the keyring decrypts.
-//   - A value decrypts in the row that it was encrypted for, as a secret or as
-//     credentials. Values that were swapped between rows, cut or changed are an
+//   - A value decrypts only in the row that it was encrypted for, as a secret or as
+//     credentials. A value that was moved to another row, cut or changed is an
 //     error.
-//   - A vault that follows a source reads it before each encryption, and before
-//     it reports a key as unknown. So a key that is added to the source is used
-//     from then on, and no value is encrypted with a key that only one process has.
+//   - A vault that follows a source reads the source before each encryption, and
+//     before it reports a key as unknown. A key that is added to the source is
+//     therefore used from then on, and no value is encrypted with a key that only
+//     one process has.
 //   - A key that a vault has read once decrypts as long as the vault lives.
-//   - A start whose keys do not decrypt the stored values ends, instead of
-//     continuing with other keys.
-//   - No error and no text of a Keyring or a KeyID contains a byte of a key or of
-//     a plain text.
+//   - If the keys do not decrypt the stored values, the start fails. It never
+//     continues with new keys.
+//   - No error and no text of a Keyring or a KeyID contains a byte of a key or of a
+//     plain text.
 //
-// It does not protect against a reader of the keyring or of the process memory,
-// and it does not hide the lengths of plain texts.
+// It does not protect against a reader of the keyring or of the process memory, and
+// it does not hide the lengths of plain texts.
 package secrets
 
 import (
@@ -41,12 +42,12 @@ import (
 )
 
 const (
-	checkedValues = 10_000           // values that a start looks at, at most
-	batchSize     = 500              // values that are read and written at once
-	callTime      = 15 * time.Second // duration of one Reencrypt, so that HTTP clients do not time out
+	checkedValues = 10_000           // values that the check at the start reads, at most
+	batchSize     = 500              // values that are read and written in one call
+	callTime      = 15 * time.Second // bound of one Reencrypt, below the time-outs of HTTP clients
 )
 
-// Secrets is the vault of one store, with the values that it encrypted.
+// Secrets is the vault of one store, together with the store's encrypted values.
 type Secrets struct {
 	*Vault
 
@@ -55,8 +56,9 @@ type Secrets struct {
 	log    *slog.Logger
 }
 
-// Open returns the vault of a store. It creates the first keyring where
-// Postrider manages the keys, and checks that the keys decrypt the stored values.
+// Open returns the vault of a store. If Postrider manages the keys and nothing is
+// encrypted yet, it creates the first keyring. It returns an error if the keys do
+// not decrypt the stored values.
 func Open(ctx context.Context, l Location, values store.Encryption, log *slog.Logger) (*Secrets, error) {
 	from, err := l.find(ctx, values)
 	if err != nil {
@@ -119,6 +121,7 @@ func (s *Secrets) check(ctx context.Context) error {
 	})
 }
 
+// logUnreadable logs the ids of a value that cannot be decrypted, never its bytes.
 func (s *Secrets) logUnreadable(ctx context.Context, value store.EncryptedValue, err error) {
 	s.log.ErrorContext(ctx, "an encrypted value cannot be decrypted", "value", value, "error", err)
 }
@@ -144,10 +147,10 @@ func (s *Secrets) batches(ctx context.Context, do func([]store.EncryptedValue) (
 // Reencrypted is the result of encrypting the stored values again.
 type Reencrypted struct {
 	Key         string // id of the newest key
-	Checked     int    // values that the last pass looked at
+	Checked     int    // values that the last pass read
 	Reencrypted int    // values that were encrypted again with the newest key
 	Unreadable  int    // values that no key decrypts; the log names them
-	Done        bool   // everything readable is encrypted with the newest key; false: call again
+	Done        bool   // all readable values have the newest key; false: call again
 }
 
 // Reencrypt encrypts the values of older keys again with the newest key. It
@@ -165,8 +168,10 @@ func (s *Secrets) Reencrypt(ctx context.Context) (Reencrypted, error) {
 	}
 }
 
-// pass looks at every value once. It is done if every readable one had the
-// newest key.
+// pass reads every value once and encrypts the values of older keys again. The
+// result is done if it found no such value: values that it cannot decrypt do not
+// count. It reads the keyring before each batch, because another rotation may add a
+// key.
 func (s *Secrets) pass(ctx context.Context, until time.Time) (Reencrypted, error) {
 	if err := s.Refresh(ctx); err != nil {
 		return Reencrypted{}, err
@@ -190,7 +195,9 @@ func (s *Secrets) pass(ctx context.Context, until time.Time) (Reencrypted, error
 	})
 }
 
-// reencryptBatch encrypts the values of older keys again and counts them in r.
+// reencryptBatch encrypts the values of older keys again and counts them in r. The
+// store replaces a value only if it still has the old bytes, so a value that
+// changed meanwhile stays as it is and is left to the next pass.
 func (s *Secrets) reencryptBatch(ctx context.Context, list []store.EncryptedValue, r *Reencrypted) error {
 	var changes []store.Reencryption
 	for _, value := range list {

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Location says where the encryption keys of a store are. A text goes before a
-// file, and a file before the database.
+// Location says where the encryption keys of a store are. Text goes before File,
+// and File before the database.
 type Location struct {
 	Text   string // the text of the keyring; empty: it is not given as a text
 	Name   string // name of the setting that Text comes from
@@ -39,16 +39,21 @@ type source interface {
 }
 
 var (
+	// errNone is the error of read for a source that holds no keyring. errChanged
+	// says that another process replaced the keyring first. errGiven says that this
+	// program cannot change the setting that holds the keys.
 	errNone    = errors.New("there is no keyring yet")
 	errChanged = errors.New("the encryption keys were changed by somebody else meanwhile; try again")
 	errGiven   = errors.New("the encryption keys are given as a text")
 )
 
-// ErrMissing ends a start without the keys that the stored values need.
+// ErrMissing says that the stored values need keys that the settings do not name.
 var ErrMissing = errors.New("the encryption keys of this store are missing")
 
 const nameThem = "name the file that has them with --secrets-key-file, or set POSTRIDER_SECRETS_KEY"
 
+// source returns the source that the location names, without looking at it. Values
+// are needed for the database alone.
 func (l Location) source(values store.Encryption) source {
 	switch {
 	case l.Text != "":
@@ -94,6 +99,9 @@ func (l Location) find(ctx context.Context, values store.Encryption) (source, er
 	return from, err
 }
 
+// createKeyring stores the first keyring. If there are encrypted values already,
+// their key is lost or elsewhere; a new key would hide that, so it returns
+// ErrMissing.
 func createKeyring(ctx context.Context, values store.Encryption, to source) error {
 	list, err := values.EncryptedValues(ctx, store.EncryptedID{}, 1)
 	if err != nil {
@@ -193,6 +201,8 @@ func (f fileSource) replaceFile(old, next Keyring) error {
 	return nil
 }
 
+// unchanged returns errChanged if the file holds another keyring than old. FILE.new
+// exists meanwhile, so no other rotation can replace the file afterwards.
 func (f fileSource) unchanged(old Keyring) error {
 	current, err := f.readFile()
 	if errors.Is(err, errNone) {
@@ -230,10 +240,14 @@ func syncFolder(path string) error {
 // start; with an empty database it would create a second keyring.
 type databaseSource struct{ values store.Encryption }
 
+// external is the text of the database in place of a keyring. It is no valid
+// keyring.
 const external = "external\n"
 
 func (databaseSource) String() string { return "the database" }
 
+// read returns ErrMissing if the database says that the keys are outside: the
+// server was started without the setting that names them.
 func (d databaseSource) read(ctx context.Context) (Keyring, error) {
 	text, err := d.values.Keyring(ctx)
 	switch {
@@ -251,6 +265,8 @@ func (d databaseSource) read(ctx context.Context) (Keyring, error) {
 	return keyring, nil
 }
 
+// replace swaps the keyring in one transaction, so that one of two rotations at the
+// same time gets errChanged.
 func (d databaseSource) replace(ctx context.Context, old, next Keyring) error {
 	stored, err := d.values.SwapKeyring(ctx, old.Format(), next.Format())
 	if err != nil {

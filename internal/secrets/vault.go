@@ -39,7 +39,8 @@ const (
 
 const (
 	// retryUnknownAfter is how long a key that was not found is not looked for
-	// again. Every attempt for the endpoint meets it.
+	// again. Every attempt for the endpoint needs the key, and would read the
+	// source again.
 	retryUnknownAfter = time.Second
 	// readTimeout bounds one read of the keyring.
 	readTimeout = 5 * time.Second
@@ -48,16 +49,22 @@ const (
 // Vault encrypts with the newest key of a keyring and decrypts with any of its
 // keys. Its methods may be called from any goroutine.
 type Vault struct {
-	source func(context.Context) (Keyring, error) // nil: the keyring never changes
-	keys   atomic.Pointer[keyset]
+	// Reads the current keyring. Nil: the keyring never changes.
+	source func(context.Context) (Keyring, error)
+	// Every key that the vault has read. adopt replaces the set; readers take no
+	// lock.
+	keys atomic.Pointer[keyset]
 
 	// reading holds one element while a goroutine reads the source. It is a
 	// channel and not a mutex so that waiting for it ends with the context.
 	reading chan struct{}
-	missing map[KeyID]time.Time // when a read ended without the key; guarded by reading
+	// When a read of the source ended without the key. Guarded by reading. findKey
+	// removes entries older than retryUnknownAfter.
+	missing map[KeyID]time.Time
 }
 
-// keyset is a keyring with its ciphers. It never changes.
+// keyset is the newest key's id with the ciphers of all known keys. It never
+// changes.
 type keyset struct {
 	newest KeyID
 	aeads  map[KeyID]cipher.AEAD
@@ -83,8 +90,8 @@ func Follow(ctx context.Context, source func(context.Context) (Keyring, error)) 
 	return v, nil
 }
 
-// Refresh reads the keyring again. [Vault.Reencrypt] does not, so its caller
-// does before each batch.
+// Refresh reads the keyring again. [Vault.Reencrypt] does not read it; its caller
+// calls Refresh before each batch.
 func (v *Vault) Refresh(ctx context.Context) error {
 	unlock, err := v.lock(ctx)
 	if err != nil {
@@ -104,6 +111,8 @@ func (v *Vault) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
+// readLocked reads the keyring from the source. The caller holds the lock. After an
+// error the vault keeps the keys that it has.
 func (v *Vault) readLocked(ctx context.Context) error {
 	if v.source == nil {
 		return nil
@@ -178,8 +187,10 @@ func (v *Vault) EncryptCredentials(ctx context.Context, e *postrider.Endpoint, c
 	return nil
 }
 
-var errNotUTF8 = errors.New("they are not UTF-8") // JSON would change them silently
+// errNotUTF8 refuses texts in which JSON would replace bytes without an error.
+var errNotUTF8 = errors.New("they are not UTF-8")
 
+// isUTF8 reports whether all texts of the credentials are UTF-8.
 func isUTF8(c postrider.Credentials) bool {
 	for name, value := range c.Headers {
 		if !utf8.ValidString(name) || !utf8.ValidString(value) {
@@ -247,6 +258,7 @@ func (v *Vault) Reencrypt(ctx context.Context, value store.EncryptedValue) ([]by
 	return v.encrypt(plain, value.ID), nil
 }
 
+// encrypt returns the bytes to store for the row with this id.
 func (v *Vault) encrypt(plain []byte, id store.EncryptedID) []byte {
 	keys := v.keys.Load()
 	header := make([]byte, 0, headerSize+overhead+len(plain))
@@ -254,6 +266,9 @@ func (v *Vault) encrypt(plain []byte, id store.EncryptedID) []byte {
 	return keys.aeads[keys.newest].Seal(header, nil, plain, authenticated(header, id))
 }
 
+// decrypt returns the plain text of a value of the row with this id. It returns
+// ErrDamaged if the tag does not match, and an [UnknownKeyError] if no source has
+// the key.
 func (v *Vault) decrypt(ctx context.Context, value []byte, id store.EncryptedID) ([]byte, error) {
 	key, err := KeyOf(value)
 	if err != nil {

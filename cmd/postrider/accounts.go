@@ -16,6 +16,7 @@ type accountsCmd struct {
 	Delete accountsDeleteCmd `cmd:"" help:"Delete an account: revoke its keys, delete its endpoints and cancel what is queued for them. Its history stays."`
 }
 
+// accountTable shows accounts, as lists and changes print them.
 var accountTable = tableOf[apitypes.Account]{
 	[]string{"ID", "UID", "NAME", "CREATED"},
 	func(a apitypes.Account) []string {
@@ -57,7 +58,7 @@ func (c *accountsCreateCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// account is a command for one account.
+// account holds the flags and the argument of commands for one account.
 type account struct {
 	target `embed:""`
 
@@ -84,7 +85,9 @@ type accountsUpdateCmd struct {
 	Name *string `placeholder:"NAME" help:"The account's name, for people."`
 }
 
-// Run changes the account.
+// Run changes the account. A flag that is not given leaves its field out of the
+// request, and the field stays. A call without a change would look like success, so
+// it is refused.
 func (c *accountsUpdateCmd) Run(ctx context.Context, t terminal) error {
 	change := apitypes.AccountUpdate{UID: apitypes.OfPointer(c.UID), Name: apitypes.OfPointer(c.Name)}
 	if change == (apitypes.AccountUpdate{}) {

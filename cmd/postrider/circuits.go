@@ -8,6 +8,8 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
+// endpointsCircuitCmd is the command endpoints circuit. Without --set it only
+// reads.
 type endpointsCircuitCmd struct {
 	one
 
@@ -33,6 +35,8 @@ func (c *endpointsCircuitCmd) Run(ctx context.Context, t terminal) error {
 	return printDetails(t, c.JSON, circuit)
 }
 
+// orderedKeyTable shows ordering keys. A key without a delivery at its head has
+// empty cells for the sequence and the head.
 var orderedKeyTable = tableOf[apitypes.OrderedKey]{
 	[]string{"KEY", "WAITING", "LAG", "SEQUENCE", "HEAD", "PAUSED BY"},
 	func(k apitypes.OrderedKey) []string {
@@ -66,6 +70,7 @@ func (c *endpointsOrderingKeysCmd) Run(ctx context.Context, t terminal) error {
 	return printPage(t, c.JSON, page, orderedKeyTable)
 }
 
+// healthTable shows the changes of an endpoint's health.
 var healthTable = tableOf[apitypes.EndpointHealth]{
 	[]string{"NUMBER", "SINCE", "STATUS", "REASON", "WARNINGS"},
 	func(s apitypes.EndpointHealth) []string {

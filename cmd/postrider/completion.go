@@ -8,21 +8,24 @@ import (
 	"github.com/alecthomas/kong"
 )
 
+// completionCmd is the command completion. It prints a script for the shell's start
+// file.
 type completionCmd struct {
 	aside
 
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-// Help is what the help of the command says besides its flags.
+// Help returns the text above the flags in the help of the command.
 func (completionCmd) Help() string {
 	return `  bash:  source <(postrider completion bash)       in ~/.bashrc
   zsh:   source <(postrider completion zsh)        in ~/.zshrc, after compinit
   fish:  postrider completion fish | source        in ~/.config/fish/config.fish`
 }
 
-// The scripts ask the program itself what may come next. Where it has nothing
-// to offer, which is at files and values of one's own, the shell offers files.
+// The scripts call the hidden command __complete for the words that may come next,
+// so that they never go out of date. If it prints nothing, as for files and free
+// values, the shell offers files.
 var completionScripts = map[string]string{
 	"bash": `_postrider() {
   local IFS=$'\n' word="${COMP_WORDS[COMP_CWORD]}"
@@ -59,14 +62,16 @@ func (c *completionCmd) Run(t terminal) error {
 	return err
 }
 
+// completeCmd is the hidden command __complete. Its words are those of the command
+// line up to the cursor; the last one is unfinished and may be empty.
 type completeCmd struct {
 	aside
 
 	Words []string `arg:"" optional:""`
 }
 
-// Run prints what the last of the words may become: a word a line, and after a
-// tab what it is.
+// Run prints the candidates for the last word: one a line, with a tab and a
+// description.
 func (c *completeCmd) Run(t terminal, k *kong.Kong) error {
 	words := c.Words
 	if len(words) == 0 {
@@ -80,16 +85,19 @@ func (c *completeCmd) Run(t terminal, k *kong.Kong) error {
 	return nil
 }
 
-// candidates returns what the last of the words may become, below a node.
+// candidates returns the completions of the last word, below a node of the command
+// line. It walks the complete words first: a command descends, a flag with a value
+// waits for it, and any other word is an argument. Enums offer their values; files
+// and free values offer none.
 func candidates(node *kong.Node, words []string) (found []string) {
 	flags, positions := node.Flags, 0
-	var waiting *kong.Flag // for its value
+	var waiting *kong.Flag // the last flag, while its value is missing
 	for _, word := range words[:len(words)-1] {
 		name, isFlag := strings.CutPrefix(word, "--")
 		i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word })
 		switch {
 		case waiting != nil:
-			if word != "=" { // at which bash splits --flag=value
+			if word != "=" { // bash passes --flag=value as three words
 				waiting = nil
 			}
 		case isFlag:
@@ -139,7 +147,7 @@ func candidates(node *kong.Node, words []string) (found []string) {
 	return found
 }
 
-// valued returns the flag of that name, if it takes a value.
+// valued returns the flag with this name if it takes a value, else nil.
 func valued(flags []*kong.Flag, name string) *kong.Flag {
 	i := slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == name })
 	if i < 0 || flags[i].IsBool() {
@@ -148,7 +156,7 @@ func valued(flags []*kong.Flag, name string) *kong.Flag {
 	return flags[i]
 }
 
-// about returns the first sentence of a help text.
+// about returns the first sentence of a help text, without its full stop.
 func about(help string) string {
 	first, _, _ := strings.Cut(help, ". ")
 	return strings.TrimSuffix(first, ".")

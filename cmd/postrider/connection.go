@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// checkStdin refuses more than one secret from stdin. Others are the other
-// files that the command reads a secret from.
+// checkStdin refuses more than one secret from stdin, because the first one would
+// read all of it. Others are the other files that the command reads a secret from.
 func (f *policyFlags) checkStdin(others []string) error {
 	sources := slices.Concat([]string{f.AuthSecretFile, f.TLSKey}, f.SecretHeader, others)
 	fromStdin := func(name string) bool { return name == "-" || strings.HasSuffix(name, "=-") }
@@ -23,7 +23,12 @@ func (f *policyFlags) checkStdin(others []string) error {
 	return nil
 }
 
-// headers reads the headers, which replace all that the endpoint has.
+// headers returns the headers of the request. They replace all headers of the
+// endpoint. Without a header flag, the option is left out and the endpoint keeps
+// its headers; --no-headers removes them.
+//
+// A secret header without a file has no value; the server keeps the value that it
+// has. Plain headers come first: words.of counts on that order.
 func (f *policyFlags) headers(t terminal) (none apitypes.Optional[[]apitypes.Header], _ error) {
 	if f.NoHeaders {
 		if len(f.Header)+len(f.SecretHeader) > 0 {
@@ -53,8 +58,9 @@ func (f *policyFlags) headers(t terminal) (none apitypes.Optional[[]apitypes.Hea
 	return apitypes.Of(headers), nil
 }
 
-// auth reads the authentication, which replaces that of the endpoint but for
-// what keepParts adds.
+// auth returns the authentication of the request. It replaces that of the endpoint;
+// keepParts adds the parts that no flag names. Without --auth the option is left
+// out, and a flag for one of its parts is an error.
 func (f *policyFlags) auth(t terminal) (none apitypes.Optional[apitypes.Auth], _ error) {
 	secret, err := readSecretFile(t, f.AuthSecretFile)
 	if err != nil {
@@ -64,6 +70,7 @@ func (f *policyFlags) auth(t terminal) (none apitypes.Optional[apitypes.Auth], _
 		Type: postrider.AuthKind(f.Auth), Username: f.AuthUser, Header: f.AuthHeader, TokenURL: f.AuthTokenURL,
 		ClientID: f.AuthClientID, Scopes: f.AuthScopes, Audience: f.AuthAudience,
 	}
+	// A part without a type is refused: the type of the endpoint is not known here.
 	detail, needs := f.authDetail()
 	switch a.Type {
 	case "":
@@ -88,8 +95,8 @@ func (f *policyFlags) auth(t terminal) (none apitypes.Optional[apitypes.Auth], _
 	return apitypes.Of(a), nil
 }
 
-// authDetail returns the first flag that says more of the authentication than
-// its type, and the type that it is for.
+// authDetail returns the first flag for a part of the authentication, and the type
+// that has this part. Both are empty if no such flag is given.
 func (f *policyFlags) authDetail() (flag string, needs postrider.AuthKind) {
 	switch {
 	case f.AuthUser != "":
@@ -105,13 +112,13 @@ func (f *policyFlags) authDetail() (flag string, needs postrider.AuthKind) {
 	case f.AuthAudience != "":
 		return "--auth-audience", postrider.AuthOAuth2
 	case f.AuthSecretFile != "":
-		return "--auth-secret-file", "TYPE"
+		return "--auth-secret-file", "TYPE" // every type has a secret
 	}
 	return "", ""
 }
 
-// tls reads the certificates, which replace those of the endpoint but for what
-// keepParts adds.
+// tls returns the certificates of the request. They replace those of the endpoint;
+// keepParts adds the parts that no flag names.
 func (f *policyFlags) tls(t terminal) (none apitypes.Optional[apitypes.TLS], _ error) {
 	if f.TLSCert+f.TLSKey+f.TLSAuthorities == "" {
 		if f.NoTLS {
@@ -142,16 +149,18 @@ func (f *policyFlags) tls(t terminal) (none apitypes.Optional[apitypes.TLS], _ e
 	return apitypes.Of(own), nil
 }
 
-// isPartial reports whether the flags name only parts of an option that a change
-// replaces as a whole.
+// isPartial reports whether the flags name parts of the authentication or of the
+// certificates. The API replaces each of the two as a whole, so the command must
+// read the endpoint first.
 func isPartial(p apitypes.Policy) bool {
 	_, auth := p.Auth.Get()
 	_, tls := p.TLS.Get()
 	return auth || tls
 }
 
-// keepParts adds the parts of such an option that the endpoint has and that no
-// flag names. The server keeps secrets that are left out.
+// keepParts adds the parts of the endpoint that no flag names. Parts of another
+// type of authentication are not kept. Secrets are not in the endpoint's answer:
+// the server keeps those that a request leaves out.
 func keepParts(p *apitypes.Policy, has apitypes.Policy) {
 	a, ok := p.Auth.Get()
 	if was := has.Auth.Value(); ok && a.Type == was.Type {
@@ -173,8 +182,8 @@ func keepParts(p *apitypes.Policy, has apitypes.Policy) {
 	}
 }
 
-// readSecretFile returns what a file holds, without the end of its line; of no
-// file, nothing.
+// readSecretFile returns the contents of a file without the line break at its end.
+// It returns the empty text for no file, and an error for an empty file.
 func readSecretFile(t terminal, file string) (string, error) {
 	if file == "" {
 		return "", nil
@@ -196,7 +205,8 @@ type endpointsVerifyCmd struct {
 	Method string `enum:",challenge,cloudevents" default:"" placeholder:"challenge|cloudevents" help:"How the receiver is asked: challenge or cloudevents. Default: as the server's --verify-endpoints says."`
 }
 
-// Run asks the endpoint's receiver whether it wants events.
+// Run asks the receiver of the endpoint whether it wants events, and prints the
+// endpoint.
 func (c *endpointsVerifyCmd) Run(ctx context.Context, t terminal) error {
 	return c.show(ctx, t, func(api *client.Client, ctx context.Context, id postrider.EndpointID) (apitypes.Endpoint, error) {
 		return api.VerifyEndpoint(ctx, id, c.Method)

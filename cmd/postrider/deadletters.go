@@ -16,6 +16,7 @@ type deadLettersCmd struct {
 	Discard deadLettersDiscardCmd `cmd:"" help:"Lay a dead letter aside. Its record stays."`
 }
 
+// deadLetterTable shows dead letters. A dead letter has the id of its delivery.
 var deadLetterTable = tableOf[apitypes.DeadLetter]{
 	[]string{"DELIVERY", "EVENT TYPE", "ENDPOINT", "REASON", "ATTEMPTS", "LAST", "DIED", "RESOLUTION"},
 	func(d apitypes.DeadLetter) []string {
@@ -26,6 +27,7 @@ var deadLetterTable = tableOf[apitypes.DeadLetter]{
 	},
 }
 
+// deadLettersListCmd lists the dead letters that match all given flags.
 type deadLettersListCmd struct {
 	target `embed:""`
 	paging `embed:""`
@@ -68,7 +70,8 @@ func (c *deadLettersGetCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// Run makes the new delivery and prints it.
+// Run replays the dead letter and prints the new delivery. The dead letter stays,
+// marked as replayed.
 func (c *deadLettersReplayCmd) Run(ctx context.Context, t terminal) error {
 	return c.through(func(api *client.Client) error {
 		made, err := api.ReplayDeadLetter(ctx, c.ID)
@@ -85,7 +88,8 @@ type deadLettersDiscardCmd struct {
 	Reason string `help:"Why, for the record."`
 }
 
-// Run lays the dead letter aside.
+// Run discards the dead letter and prints it. It is then no longer in the list of
+// those that wait for a person.
 func (c *deadLettersDiscardCmd) Run(ctx context.Context, t terminal) error {
 	return c.through(func(api *client.Client) error {
 		letter, err := api.DiscardDeadLetter(ctx, c.ID, c.Reason)

@@ -18,6 +18,7 @@ type deliveriesCmd struct {
 	Release  deliveriesReleaseCmd  `cmd:"" help:"Attempt a parked delivery again, alone."`
 }
 
+// deliveryTable shows deliveries, as lists, replays and cancellations print them.
 var deliveryTable = tableOf[apitypes.Delivery]{
 	[]string{"ID", "EVENT TYPE", "ENDPOINT", "STATUS", "ATTEMPTS", "LAST", "NEXT ATTEMPT"},
 	func(d apitypes.Delivery) []string {
@@ -28,6 +29,7 @@ var deliveryTable = tableOf[apitypes.Delivery]{
 	},
 }
 
+// attemptTable shows the attempts of one delivery. eventAttemptTable extends it.
 var attemptTable = tableOf[apitypes.Attempt]{
 	[]string{"ATTEMPT", "STARTED", "OUTCOME", "CODE", "MS", "ERROR"},
 	func(a apitypes.Attempt) []string {
@@ -38,8 +40,8 @@ var attemptTable = tableOf[apitypes.Attempt]{
 	},
 }
 
-// last says in a word what the last attempt showed: the answer's code, or what
-// went wrong without one.
+// last returns the result of the last attempt for a table: the status code, or else
+// the error. It is empty before the first attempt.
 func last(code *int, failure *string) string {
 	if optional(code) != 0 {
 		return strconv.Itoa(*code)
@@ -47,6 +49,7 @@ func last(code *int, failure *string) string {
 	return optional(failure)
 }
 
+// deliveriesListCmd lists the deliveries that match all given flags.
 type deliveriesListCmd struct {
 	target `embed:""`
 	paging `embed:""`
@@ -73,7 +76,8 @@ func (c *deliveriesListCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// single is a command for one delivery.
+// single holds the flags and the argument of commands for one delivery or its dead
+// letter.
 type single struct {
 	target `embed:""`
 
@@ -100,7 +104,7 @@ func (c *deliveriesGetCmd) Run(ctx context.Context, t terminal) error {
 	return printDetails(t, c.JSON, delivery)
 }
 
-// Run ends the delivery.
+// Run cancels the delivery and prints it.
 func (c *deliveriesCancelCmd) Run(ctx context.Context, t terminal) error {
 	api, err := c.connect()
 	if err != nil {
@@ -114,7 +118,7 @@ func (c *deliveriesCancelCmd) Run(ctx context.Context, t terminal) error {
 	return printOne(t, c.JSON, delivery, deliveryTable)
 }
 
-// Run releases the delivery.
+// Run releases the parked delivery and prints it.
 func (c *deliveriesReleaseCmd) Run(ctx context.Context, t terminal) error {
 	api, err := c.connect()
 	if err != nil {
@@ -147,6 +151,8 @@ func (c *deliveriesAttemptsCmd) Run(ctx context.Context, t terminal) error {
 	return printPage(t, c.JSON, page, attemptTable)
 }
 
+// replayCmd is the command replay. The prefix of the id decides whether it replays
+// a delivery or an event.
 type replayCmd struct {
 	target `embed:""`
 
@@ -155,7 +161,8 @@ type replayCmd struct {
 	Status   postrider.Status     `enum:",delivered,dead,cancelled,skipped" default:"" placeholder:"STATUS" help:"Of an event: only where the last delivery is delivered, dead, cancelled or skipped."`
 }
 
-// Run makes the new deliveries and prints them.
+// Run makes the new deliveries and prints them. It refuses filters for a single
+// delivery, where they would have no effect.
 func (c *replayCmd) Run(ctx context.Context, t terminal) error {
 	delivery, notDelivery := postrider.ParseID[postrider.DeliveryID](c.ID)
 	event, notEvent := postrider.ParseID[postrider.EventID](c.ID)
@@ -178,6 +185,8 @@ func (c *replayCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
+// replayEvent replays an event to the endpoints that the filter selects, and prints
+// the new deliveries. The list is empty if no endpoint matches.
 func (t target) replayEvent(ctx context.Context, to terminal, event postrider.EventID, only apitypes.EventReplay) error {
 	return t.through(func(api *client.Client) error {
 		made, err := api.ReplayEvent(ctx, event, only)
@@ -188,6 +197,7 @@ func (t target) replayEvent(ctx context.Context, to terminal, event postrider.Ev
 	})
 }
 
+// shorten returns the text, cut after 40 bytes for an error message.
 func shorten(text string) string {
 	if len(text) > 40 {
 		return strings.ToValidUTF8(text[:40], "") + "…"

@@ -20,34 +20,48 @@ import (
 	"github.com/postrider/postrider/internal/app"
 )
 
+// demoCmd is the command demo: a server and five receivers in one process.
+//
+// The story: each event goes to all five receivers. Three accept every event in the
+// end, one fails until its deliveries are dead letters, and one answers 410, so
+// that its endpoint is disabled and later events are skipped. With --for, the
+// command checks the story at its end and fails if it went otherwise. It is so a
+// test of an installation, too.
 type demoCmd struct {
 	For  time.Duration `placeholder:"15s" help:"End after this long, with 0 only if every event reached the receivers healthy, slow and flaky. Default: run until interrupted."`
 	Port int           `default:"0" help:"Port of the API on 127.0.0.1. Default: a free one."`
 	Rate int           `default:"5" help:"Events a second, 1 to 100."`
 }
 
-// Help is what the help of the command says besides its flags.
+// Help returns the text above the flags in the help of the command.
 func (demoCmd) Help() string {
 	return "Five receivers on this machine get the same events: one is healthy, one slow, one fails three times before it accepts an event, " +
 		"one is dead, and one is gone (410). Everything lives in a temporary folder that is removed at the end."
 }
 
-// demo is a demonstration that runs.
+// demo is a running demonstration. Only the goroutine of show changes its fields.
 type demo struct {
-	cmd       *demoCmd
-	term      terminal
+	cmd  *demoCmd
+	term terminal
+	// The client of the server, and the first admin key that it uses. Both are set
+	// when the store is open.
 	api       *client.Client
 	key       string
 	url       string
 	receivers *receivers
-	shown     string // the last summary
-	drawn     int    // lines of the summary that the next one replaces; only in a terminal
+	shown     string // the last summary; empty: none was printed
+	// Lines of the last summary, which the next one overwrites. 0: the output is no
+	// terminal, or no summary was printed.
+	drawn int
 }
 
-// errUndelivered says that the demonstration showed the wrong thing.
+// errUndelivered says that a receiver that accepts every event did not get all of
+// them.
 var errUndelivered = errors.New("events were not delivered")
 
-// Run shows the demonstration.
+// Run starts the receivers and the server, shows the demonstration, ends all of it
+// and removes the folder. The receivers listen before the server starts, so that no
+// first attempt fails for their absence.
 func (c *demoCmd) Run(ctx context.Context, t terminal) (err error) {
 	if c.Rate < 1 || c.Rate > 100 {
 		return misused("--rate: must be 1 to 100")
@@ -78,7 +92,7 @@ func (c *demoCmd) Run(ctx context.Context, t terminal) (err error) {
 	group.Go(func() error { return server.Run(ctx) })
 	group.Go(func() error { return d.receivers.run(ctx) })
 	group.Go(func() error {
-		defer end() // whatever happened, the others end too
+		defer end() // its end, whatever the reason, ends the server and the receivers
 		select {
 		case <-server.Opened():
 		case <-ctx.Done():
@@ -92,7 +106,9 @@ func (c *demoCmd) Run(ctx context.Context, t terminal) (err error) {
 	return group.Wait()
 }
 
-// config is that of serve --dev, in a folder of its own.
+// config returns the settings of the server: those of serve --dev with smaller
+// limits, in a folder of its own. It names every setting that must not be zero,
+// because kong fills no defaults here.
 func (c *demoCmd) config(dir string) app.Config {
 	return app.Config{
 		StoreConfig:    app.StoreConfig{DataDir: filepath.Join(dir, "data")},
@@ -110,7 +126,9 @@ func (c *demoCmd) config(dir string) app.Config {
 	}
 }
 
-// show makes the endpoints, publishes, and prints what becomes of it.
+// show makes the endpoints, publishes events and prints summaries, until ctx ends
+// or --for has passed. It stops publishing four seconds before the end: the flaky
+// receiver needs three retries, so the last events must have time for them.
 func (d *demo) show(ctx context.Context) error {
 	if err := d.prepare(ctx); err != nil {
 		return stoppedBy(ctx, err)
@@ -122,7 +140,9 @@ func (d *demo) show(ctx context.Context) error {
 	defer summary.Stop()
 	var end, last <-chan time.Time // never, without --for
 	if d.cmd.For > 0 {
-		end, last = time.After(d.cmd.For), time.After(d.cmd.For-4*time.Second) // what is under way wants its time
+		// The last events are published four seconds early: their retries need
+		// time.
+		end, last = time.After(d.cmd.For), time.After(d.cmd.For-4*time.Second)
 	}
 	for n := 1; ; {
 		select {
@@ -145,7 +165,8 @@ func (d *demo) show(ctx context.Context) error {
 	}
 }
 
-// stoppedBy returns err unless the demonstration was just interrupted.
+// stoppedBy returns err, or nil if ctx has ended: an interrupted call is no failure
+// of the demonstration.
 func stoppedBy(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -153,6 +174,8 @@ func stoppedBy(ctx context.Context, err error) error {
 	return nil
 }
 
+// prepare makes an account and an endpoint for each receiver. Each receiver learns
+// the secret of its endpoint, as a customer would.
 func (d *demo) prepare(ctx context.Context) error {
 	if _, err := d.api.CreateAccount(ctx, apitypes.AccountCreate{UID: "demo", Name: "Demonstration"}); err != nil {
 		return err
@@ -161,8 +184,10 @@ func (d *demo) prepare(ctx context.Context) error {
 		made, err := d.api.CreateEndpoint(ctx, apitypes.EndpointCreate{
 			Account: "demo", URL: d.receivers.url(r), EventTypes: []string{"order.*"}, Description: r.name + ": " + r.manner,
 			Policy: apitypes.Policy{
+				// Circuits are off: an open one would last longer than anybody
+				// watches.
 				Retry:   apitypes.Of(apitypes.Retry{DelaysMS: r.delays, Jitter: "10%"}),
-				Circuit: apitypes.Of(apitypes.CircuitPolicy{Preset: "never"}), // a circuit opens for longer than anybody watches
+				Circuit: apitypes.Of(apitypes.CircuitPolicy{Preset: "never"}),
 			},
 		})
 		if err != nil {
@@ -175,6 +200,7 @@ func (d *demo) prepare(ctx context.Context) error {
 	return nil
 }
 
+// introduce prints the receivers, and commands to try from another terminal.
 func (d *demo) introduce() {
 	fmt.Fprintf(d.term.out, "Postrider delivers order.created, %d a second, to five receivers:\n\n", d.cmd.Rate)
 	for _, r := range d.receivers.all {
@@ -190,6 +216,8 @@ The API is at %[1]s/v1/webhooks. From another terminal:
 `, d.url, d.key)
 }
 
+// publish publishes the order n and tells the receivers to expect it. The
+// idempotency key makes a retry of the client harmless.
 func (d *demo) publish(ctx context.Context, n int) error {
 	data, err := json.Marshal(map[string]any{"order_id": n, "total": fmt.Sprintf("%d.%02d", n%90+9, n*7%100)})
 	if err != nil {
@@ -205,8 +233,9 @@ func (d *demo) publish(ctx context.Context, n int) error {
 	return nil
 }
 
-// summarize prints what the receivers have seen, what waits for a person, and
-// what was skipped; nothing, if that is what the last summary said.
+// summarize prints the numbers of each receiver: its requests, the events that it
+// accepted, the retries, the dead letters and the skipped deliveries. It prints
+// nothing if the numbers are those of the last summary.
 func (d *demo) summarize(ctx context.Context) error {
 	rows := make([][]string, 0, len(d.receivers.all))
 	for _, r := range d.receivers.all {
@@ -233,17 +262,18 @@ func (d *demo) summarize(ctx context.Context) error {
 	}
 	d.shown = summary.String()
 	if d.drawn > 0 {
-		fmt.Fprintf(d.term.out, "\x1b[%dA\x1b[J", d.drawn) // up, and clear what is below
+		fmt.Fprintf(d.term.out, "\x1b[%dA\x1b[J", d.drawn) // moves up and clears the lines below
 	}
 	if d.term.live() {
+		// The line above the table, its head, the rows and the blank line below.
 		d.drawn = len(rows) + 3
 	}
 	_, err := fmt.Fprintln(d.term.out, d.shown)
 	return err
 }
 
-// pace returns how often the summary is printed: a terminal shows it in place,
-// a file gets one below the other.
+// pace returns the interval between two summaries. A terminal overwrites the last
+// summary; a file gets one below the other, and so fewer of them.
 func (d *demo) pace() time.Duration {
 	if d.term.live() {
 		return time.Second
@@ -251,7 +281,7 @@ func (d *demo) pace() time.Duration {
 	return 3 * time.Second
 }
 
-// skipped counts an endpoint's skipped deliveries, up to a page of them.
+// skipped returns the number of an endpoint's skipped deliveries, as count does.
 func (d *demo) skipped(ctx context.Context, r *receiver) (string, error) {
 	page, err := d.api.Deliveries(ctx, client.DeliveryFilter{
 		Endpoint: r.endpoint, Status: postrider.Skipped, Paging: client.Paging{Limit: 250},
@@ -262,7 +292,7 @@ func (d *demo) skipped(ctx context.Context, r *receiver) (string, error) {
 	return count(page), nil
 }
 
-// deadLetters counts an endpoint's dead letters, up to a page of them.
+// deadLetters returns the number of an endpoint's dead letters, as count does.
 func (d *demo) deadLetters(ctx context.Context, r *receiver) (string, error) {
 	page, err := d.api.DeadLetters(ctx, client.DeadLetterFilter{
 		Endpoint: r.endpoint, Paging: client.Paging{Limit: 250},
@@ -273,6 +303,8 @@ func (d *demo) deadLetters(ctx context.Context, r *receiver) (string, error) {
 	return count(page), nil
 }
 
+// count returns the number of items on the page, with a plus sign if there are more
+// pages. The demonstration does not read them.
 func count[T any](page apitypes.Page[T]) string {
 	if page.NextCursor != nil {
 		return fmt.Sprint(len(page.Data)) + "+"
@@ -280,7 +312,9 @@ func count[T any](page apitypes.Page[T]) string {
 	return fmt.Sprint(len(page.Data))
 }
 
-// judge prints the end of the story.
+// judge prints the verdict. It is an error if any signature did not verify, or if a
+// receiver that accepts every event lacks one. The numbers come from the receivers'
+// own ledgers, not from the server.
 func (d *demo) judge(ctx context.Context) error {
 	if err := d.summarize(ctx); err != nil {
 		return stoppedBy(ctx, err)

@@ -11,7 +11,8 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// printDetails writes one item with a row for each field, or as JSON.
+// printDetails prints one item as JSON, or as a table with a row for each field.
+// Commands that show one item use it, because a list's columns leave fields out.
 func printDetails(t terminal, asJSON bool, item any) error {
 	if asJSON {
 		return printJSON(t.out, item)
@@ -19,9 +20,9 @@ func printDetails(t terminal, asJSON bool, item any) error {
 	return printTable(t.out, []string{"FIELD", "VALUE"}, detailsOf(item))
 }
 
-// detailsOf returns a row for each field of a shape of the API: its name and
-// its value, in the form that flags take. A field that is added to the shape is
-// printed without a change here, unless its type is new.
+// detailsOf returns a row for each field of a type of the API: its name, and its
+// value as flags take it. A new field needs no change here, unless its type is new.
+// The names lose the units _ms and _at, which the values show.
 func detailsOf(shape any) (rows [][]string) {
 	for _, field := range reflect.VisibleFields(reflect.TypeOf(shape)) {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -40,8 +41,8 @@ func detailsOf(shape any) (rows [][]string) {
 	return rows
 }
 
-// textOf returns the value of a field. A field that is null has the text of
-// its zero value, which is empty but for rate and auth.
+// textOf returns the text of a field's value. A null field has the text of its zero
+// value: empty, but for the rate ("unlimited") and the authentication ("none").
 func textOf(value any) string {
 	switch v := value.(type) {
 	case apitypes.Time:
@@ -78,7 +79,8 @@ func textOf(value any) string {
 	return fmt.Sprint(value)
 }
 
-// spanText returns a field of milliseconds as flags take durations.
+// spanText returns a field in milliseconds as flags take durations. It is empty for
+// nil and for other types.
 func spanText(value any) string {
 	switch v := value.(type) {
 	case int64:
@@ -93,10 +95,11 @@ func spanText(value any) string {
 	return ""
 }
 
-// span returns milliseconds as flags take them.
+// span returns a number of milliseconds as flags take durations, for example 1m30s.
 func span(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
 
-// presetText returns a policy as --retry and --circuit take it.
+// presetText returns a policy as --retry and --circuit take it: its preset, or
+// JSON.
 func presetText(preset string, policy any) string {
 	if preset != "" {
 		return preset
@@ -104,6 +107,7 @@ func presetText(preset string, policy any) string {
 	return compact(policy)
 }
 
+// compact returns the value as JSON in one line.
 func compact(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -112,7 +116,8 @@ func compact(value any) string {
 	return string(text)
 }
 
-// withoutZeros leaves out the numbers that switch nothing on.
+// withoutZeros returns the policy without its zero numbers, which switch nothing
+// on.
 func withoutZeros(c apitypes.CircuitPolicy) apitypes.CircuitPolicy {
 	for _, n := range []**int{&c.Failures, &c.Percent, &c.Attempts} {
 		if optional(*n) == 0 {
@@ -137,7 +142,7 @@ func rateText(r apitypes.Rate) string {
 	return text
 }
 
-// signatureText returns schemes as --signature takes them.
+// signatureText returns the schemes as --signature takes them.
 func signatureText(s apitypes.Signature) string {
 	var texts []string
 	for _, scheme := range s.Schemes {
@@ -153,7 +158,8 @@ func signatureText(s apitypes.Signature) string {
 	return strings.Join(texts, ",")
 }
 
-// headersText returns headers as --header takes them, without secret values.
+// headersText returns the headers as --header takes them. Secret values are masked;
+// the API does not return them.
 func headersText(headers []apitypes.Header) string {
 	var texts []string
 	for _, h := range headers {
@@ -166,7 +172,7 @@ func headersText(headers []apitypes.Header) string {
 	return strings.Join(texts, ", ")
 }
 
-// authText returns the type of the authentication, and its parts that are not
+// authText returns the type of the authentication and its parts that are not
 // secret.
 func authText(a apitypes.Auth) string {
 	if a.Type == "" {
@@ -181,7 +187,7 @@ func authText(a apitypes.Auth) string {
 	return strings.Join(parts, " ")
 }
 
-// tlsText names the parts that connections have of their own.
+// tlsText returns which parts of TLS the endpoint has of its own.
 func tlsText(t apitypes.TLS) string {
 	var parts []string
 	if t.Certificate != "" {

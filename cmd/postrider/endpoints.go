@@ -33,6 +33,8 @@ type endpointsCmd struct {
 	Health       endpointsHealthCmd       `cmd:"" help:"List when the endpoint was warned, disabled for its failures, and healthy again."`
 }
 
+// endpointTable shows endpoints, as lists and actions print them. get and update
+// print all fields instead.
 var endpointTable = tableOf[apitypes.Endpoint]{
 	[]string{"ID", "STATUS", "EVENT TYPES", "URL"},
 	func(e apitypes.Endpoint) []string {
@@ -40,6 +42,7 @@ var endpointTable = tableOf[apitypes.Endpoint]{
 	},
 }
 
+// secretTable shows the signing secrets of an endpoint.
 var secretTable = tableOf[apitypes.Secret]{
 	[]string{"ID", "TYPE", "SECRET", "EXPIRES"},
 	func(s apitypes.Secret) []string {
@@ -47,7 +50,8 @@ var secretTable = tableOf[apitypes.Secret]{
 	},
 }
 
-// shownSecret returns what a receiver verifies with.
+// shownSecret returns the text that a receiver verifies with: the secret, or the
+// public key of an asymmetric one.
 func shownSecret(s apitypes.Secret) string { return cmp.Or(optional(s.Secret), optional(s.PublicKey)) }
 
 type endpointsListCmd struct {
@@ -75,14 +79,14 @@ func (c *endpointsListCmd) Run(ctx context.Context, t terminal) error {
 	return printPage(t, c.JSON, page, endpointTable)
 }
 
-// one is a command for one endpoint.
+// one holds the flags and the argument of commands for one endpoint.
 type one struct {
 	target `embed:""`
 
 	ID postrider.EndpointID `arg:"" help:"The endpoint's id, ep_…"`
 }
 
-// show carries out a call and prints the endpoint that it returns.
+// show makes one call for the endpoint and prints the endpoint of the answer.
 func (c *one) show(ctx context.Context, t terminal, call endpointCall) error {
 	api, err := c.connect()
 	if err != nil {
@@ -96,6 +100,7 @@ func (c *one) show(ctx context.Context, t terminal, call endpointCall) error {
 	return printOne(t, c.JSON, endpoint, endpointTable)
 }
 
+// endpointCall is a method of the client that changes an endpoint and returns it.
 type endpointCall func(*client.Client, context.Context, postrider.EndpointID) (apitypes.Endpoint, error)
 
 type (
@@ -121,7 +126,7 @@ func (c *endpointsGetCmd) Run(ctx context.Context, t terminal) error {
 	return printDetails(t, c.JSON, endpoint)
 }
 
-// Run publishes the test event.
+// Run publishes a test event to the endpoint and prints the receipt.
 func (c *endpointsTestCmd) Run(ctx context.Context, t terminal) error {
 	api, err := c.connect()
 	if err != nil {
@@ -185,7 +190,7 @@ func (c *endpointsDeleteCmd) Run(ctx context.Context, t terminal) error {
 	return err
 }
 
-// Run shows the endpoint's secrets.
+// Run prints the endpoint's secrets, their texts included.
 func (c *endpointsSecretsCmd) Run(ctx context.Context, t terminal) error {
 	api, err := c.connect()
 	if err != nil {
@@ -199,6 +204,8 @@ func (c *endpointsSecretsCmd) Run(ctx context.Context, t terminal) error {
 	return printPage(t, c.JSON, apitypes.Page[apitypes.Secret]{Data: secrets}, secretTable)
 }
 
+// endpointsRotateCmd is the command endpoints rotate. A nil Overlap leaves the
+// default to the server; zero ends the old secrets at once.
 type endpointsRotateCmd struct {
 	one
 
@@ -206,13 +213,14 @@ type endpointsRotateCmd struct {
 	secretFlags `embed:""`
 }
 
-// secretFlags say which secret an endpoint gets.
+// secretFlags holds the flags for the secret of a new endpoint or of a rotation.
+// Without them the server makes a secret.
 type secretFlags struct {
 	KeyType    string `enum:",hmac,ed25519" default:"" placeholder:"hmac|ed25519" help:"What kind of secret to make: hmac or ed25519. Default: hmac."`
 	SecretFile string `placeholder:"FILE" help:"File with a secret to bring along; - reads stdin. Default: one is made."`
 }
 
-// Run rotates the endpoint's secrets.
+// Run rotates the endpoint's secrets and prints the new one.
 func (c *endpointsRotateCmd) Run(ctx context.Context, t terminal) error {
 	api, err := c.connect()
 	if err != nil {
@@ -234,7 +242,8 @@ func (c *endpointsRotateCmd) Run(ctx context.Context, t terminal) error {
 	return printOne(t, c.JSON, secret, secretTable)
 }
 
-// brought returns the secret that is brought along; empty: none.
+// brought returns the secret in the file that the flag names. Empty: the server
+// makes one.
 func (f secretFlags) brought(t terminal) (string, error) {
 	secret, err := readSecretFile(t, f.SecretFile)
 	return strings.TrimSpace(secret), err
@@ -246,7 +255,7 @@ type endpointsRevokeCmd struct {
 	Secret postrider.SecretID `arg:"" help:"The secret's id, sec_…"`
 }
 
-// Run ends the secret.
+// Run revokes the secret at once, without an overlap.
 func (c *endpointsRevokeCmd) Run(ctx context.Context, t terminal) error {
 	api, err := c.connect()
 	if err != nil {
@@ -272,7 +281,9 @@ type endpointsCreateCmd struct {
 	policyFlags `embed:""`
 }
 
-// Run makes the endpoint.
+// Run makes the endpoint and prints it, with the secret that its receiver needs. It
+// reads all files before it calls the server, so that a missing file changes
+// nothing.
 func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
 	policy, err := c.policy(t, c.SecretFile)
 	if err != nil {
@@ -317,14 +328,15 @@ type endpointsUpdateCmd struct {
 	policyFlags `embed:""`
 }
 
-// Help is what the help of the command says besides its flags.
+// Help returns the text above the flags in the help of the command.
 func (endpointsUpdateCmd) Help() string {
 	return "What no flag names stays as it is. Headers are replaced all together. " +
 		"With --auth of the type that it has, and with the --tls flags, what the others of them would say stays, too; " +
 		"--auth none and --no-tls end it, with all that it was."
 }
 
-// Run changes the endpoint.
+// Run changes the endpoint and prints it. Options without a flag are left out of
+// the request and stay.
 func (c *endpointsUpdateCmd) Run(ctx context.Context, t terminal) error {
 	policy, err := c.policy(t)
 	if err != nil {
@@ -341,6 +353,8 @@ func (c *endpointsUpdateCmd) Run(ctx context.Context, t terminal) error {
 		return err
 	}
 	defer api.Close()
+	// The API replaces these options as a whole. Read the endpoint first, so that
+	// the parts that no flag names stay.
 	if isPartial(policy) {
 		has, err := api.Endpoint(ctx, c.ID)
 		if err != nil {

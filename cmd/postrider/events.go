@@ -23,6 +23,7 @@ type eventsCmd struct {
 	Publish    eventsPublishCmd    `cmd:"" help:"Publish up to 1,000 events of a file, all or none."`
 }
 
+// eventTable shows events without their data.
 var eventTable = tableOf[apitypes.Event]{
 	[]string{"ID", "TYPE", "ACCOUNT", "ORDERING KEY", "CREATED"},
 	func(e apitypes.Event) []string {
@@ -54,7 +55,7 @@ func (c *eventsListCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// event is a command for one event.
+// event holds the flags and the argument of commands for one event.
 type event struct {
 	target `embed:""`
 
@@ -95,6 +96,7 @@ type eventsAttemptsCmd struct {
 	paging `embed:""`
 }
 
+// eventAttemptTable is attemptTable with the delivery and the endpoint in front.
 var eventAttemptTable = tableOf[apitypes.Attempt]{
 	append([]string{"DELIVERY", "ENDPOINT"}, attemptTable.head...),
 	func(a apitypes.Attempt) []string {
@@ -131,13 +133,14 @@ type eventsPublishCmd struct {
 	File string `arg:"" default:"-" help:"File with one event a line, JSON; - reads stdin."`
 }
 
-// Help is what the help of the command says besides its flags.
+// Help returns the text above the flags in the help of the command.
 func (eventsPublishCmd) Help() string {
 	return `An event is an object with the fields of POST /v1/webhooks/events, as in
 {"account": "acme", "type": "order.created", "data": {"order_id": 1}, "idempotency_key": "order-1"}`
 }
 
-// Run publishes the events.
+// Run publishes the events of the file in one request, all or none, and prints a
+// receipt for each. An error names the event by its number, counted from 1.
 func (c *eventsPublishCmd) Run(ctx context.Context, t terminal) error {
 	text, err := readSource(t, c.File)
 	if err != nil {
@@ -159,6 +162,7 @@ func (c *eventsPublishCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
+// receiptTable shows the receipts of a batch, in the order of the file.
 var receiptTable = tableOf[apitypes.BatchReceipt]{
 	[]string{"ID", "DUPLICATE"},
 	func(r apitypes.BatchReceipt) []string {
@@ -166,7 +170,8 @@ var receiptTable = tableOf[apitypes.BatchReceipt]{
 	},
 }
 
-// parseEvents reads one JSON object after the other, as the API takes events.
+// parseEvents reads JSON objects, one after the other, in the form of the API. An
+// unknown field is an error: a misspelt optional field would otherwise be lost.
 func parseEvents(text []byte) ([]apitypes.EventCreate, error) {
 	var events []apitypes.EventCreate
 	d := json.NewDecoder(bytes.NewReader(text))

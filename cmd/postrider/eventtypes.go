@@ -17,6 +17,7 @@ type eventTypesCmd struct {
 	Delete eventTypesDeleteCmd `cmd:"" help:"Take an event type out of the catalogue. What was published of it stays."`
 }
 
+// eventTypeTable shows the catalogue of event types.
 var eventTypeTable = tableOf[apitypes.EventType]{
 	[]string{"NAME", "CREATED", "DESCRIPTION"},
 	func(e apitypes.EventType) []string { return []string{e.Name, moment(&e.CreatedAt), e.Description} },
@@ -38,7 +39,7 @@ func (c *eventTypesListCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// eventType is a command for one event type.
+// eventType holds the flags and the argument of commands for one event type.
 type eventType struct {
 	target `embed:""`
 
@@ -61,7 +62,7 @@ func (c *eventTypesGetCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// Run takes the event type out of the catalogue.
+// Run removes the event type from the catalogue. Published events keep their type.
 func (c *eventTypesDeleteCmd) Run(ctx context.Context, t terminal) error {
 	return c.through(func(api *client.Client) error {
 		if err := api.DeleteEventType(ctx, c.Name); err != nil {
@@ -78,7 +79,9 @@ type eventTypesPutCmd struct {
 	Description string `help:"What it means, for people."`
 }
 
-// Run changes the event type, or adds it where there is none.
+// Run changes the description of the event type, or adds the type if the catalogue
+// lacks it. It checks the name before it calls the server, so that a mistake exits
+// with 2.
 func (c *eventTypesPutCmd) Run(ctx context.Context, t terminal) error {
 	if err := postrider.CheckType("NAME", c.Name); err != nil {
 		return misused("%v", err)

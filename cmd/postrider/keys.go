@@ -22,20 +22,24 @@ type keysCmd struct {
 	Revoke keysRevokeCmd `cmd:"" help:"End an API key."`
 }
 
-// onStore is a command that works on the store, or, where a server has the
-// SQLite store open, through that server.
+// onStore holds the flags of commands that open the store themselves. They work
+// before a server or an API key exists. Only one process can open a SQLite store;
+// while a server has it open, they call that server.
 type onStore struct {
 	app.StoreConfig `embed:""`
 }
 
-// Help is what the help of the commands says besides their flags.
+// Help returns the text above the flags in the help of the commands.
 func (onStore) Help() string {
 	return "Works straight on the store. Where a server runs on the same SQLite folder, " +
 		"the command goes through that server, with the API key of POSTRIDER_KEY_FILE or POSTRIDER_API_KEY, " +
 		"or else the admin.key in the folder."
 }
 
-// either tries the store, and where that is in use the server that uses it.
+// either calls straight, which opens the store. If another process has the SQLite
+// store open, it calls through with a client of that server instead. It finds the
+// server by a file of the data folder, and takes the key from the environment or
+// from admin.key in that folder.
 func (c onStore) either(straight func() error, through func(*client.Client) error) error {
 	err := straight()
 	if !app.InUse(err) {
@@ -68,13 +72,13 @@ type keysCreateCmd struct {
 	JSON    bool              `name:"json" help:"Print JSON."`
 }
 
-// madeKey is the only sight of a key's text.
+// madeKey is the output of keys create. No other output contains the text of a key.
 type madeKey struct {
 	ID  postrider.KeyID `json:"id"`
 	Key string          `json:"key"`
 }
 
-// Run makes the key.
+// Run makes the key and prints its id and its text.
 func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
 	if err := errors.Join(sources.Check(c.Validate), c.check()); err != nil {
 		return err
@@ -105,6 +109,8 @@ func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *app.Source
 	return err
 }
 
+// check returns the faults that the server would find, too: straight on the store
+// there is no server to find them.
 func (c *keysCreateCmd) check() error {
 	switch {
 	case c.Expires != nil && *c.Expires <= 0:
@@ -133,7 +139,7 @@ func (c *keysListCmd) Run(ctx context.Context, t terminal, sources *app.Sources)
 	return printPage(t, c.JSON, page, keyTable)
 }
 
-// keys returns all the keys.
+// keys returns all keys, from the store or from the server.
 func (c onStore) keys(ctx context.Context) (page apitypes.Page[apitypes.Key], err error) {
 	err = c.either(func() error {
 		keys, err := app.Keys(ctx, c.StoreConfig)
@@ -155,7 +161,7 @@ type keysGetCmd struct {
 	JSON bool            `name:"json" help:"Print JSON."`
 }
 
-// Run shows the key.
+// Run prints one key. It searches the list of all keys.
 func (c *keysGetCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
@@ -172,6 +178,7 @@ func (c *keysGetCmd) Run(ctx context.Context, t terminal, sources *app.Sources) 
 	return fmt.Errorf("%s: %w", c.ID, postrider.ErrNotFound)
 }
 
+// allKeys reads all pages of the server's keys.
 func allKeys(ctx context.Context, api *client.Client) (all apitypes.Page[apitypes.Key], err error) {
 	for cursor := ""; ; {
 		page, err := api.Keys(ctx, client.Paging{Limit: 250, Cursor: cursor})
@@ -185,7 +192,8 @@ func allKeys(ctx context.Context, api *client.Client) (all apitypes.Page[apitype
 	}
 }
 
-// keyOf returns a key of the store as the API shows it.
+// keyOf returns a key of the store in the type of the API, so that both ways print
+// the same. A zero time becomes null.
 func keyOf(k postrider.APIKey) apitypes.Key {
 	instant := func(at time.Time) *apitypes.Time {
 		if at.IsZero() {
@@ -203,6 +211,7 @@ func keyOf(k postrider.APIKey) apitypes.Key {
 	return shown
 }
 
+// keyTable shows API keys without their texts.
 var keyTable = tableOf[apitypes.Key]{
 	[]string{"ID", "NAME", "SCOPES", "ACCOUNT", "STATE", "LAST USED"},
 	func(k apitypes.Key) []string {
@@ -221,6 +230,8 @@ var keyTable = tableOf[apitypes.Key]{
 	},
 }
 
+// keyState returns the state of a key in a word or two. Revoked goes before
+// expired.
 func keyState(k apitypes.Key, now time.Time) string {
 	switch {
 	case k.RevokedAt != nil:
@@ -239,7 +250,7 @@ type keysRevokeCmd struct {
 	ID postrider.KeyID `arg:"" help:"The key's id, key_…"`
 }
 
-// Run ends the key.
+// Run revokes the key.
 func (c *keysRevokeCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err

@@ -1,20 +1,25 @@
-// Command postrider delivers webhooks: it runs the server, and it is the
-// command line of a server that runs.
+// Command postrider delivers webhooks. It runs the server, and it is the command
+// line of a running server.
 //
 //	postrider serve                      SQLite in ./postrider-data, the API on 127.0.0.1:8080
 //	postrider send order.created '{}' --account acme
 //	postrider deliveries list --status dead
 //	postrider replay dlv_…
 //
-// What scripts may rely on:
+// It promises to scripts:
 //
-//   - It exits with 0 when all went well, 1 when something failed, 2 when the
-//     command line or the configuration is wrong; nothing was done then.
-//   - Results go to stdout, as a table or, with --json, as JSON; everything
-//     else, errors and the server's log, goes to stderr.
-//   - No secret is taken from a flag, where other users of a machine can read
-//     it: keys and secrets come from the environment, a file or stdin.
-//   - SIGTERM and SIGINT end a server gracefully; the second one at once.
+//   - The exit code is 0 for success, 1 for a failure, and 2 for a wrong command
+//     line or configuration. With 2, nothing was done.
+//   - Results go to stdout, as a table or, with --json, as JSON. Everything else,
+//     errors and the server's log, goes to stderr.
+//   - No secret is taken from a flag, where other users of the machine can read it.
+//     Keys and secrets come from the environment, a file or stdin.
+//   - The first SIGTERM or SIGINT ends a server gracefully, the second one at once.
+//
+// Each command is a struct: its fields are the flags and arguments, which kong
+// fills, and its method Run carries it out. Most commands turn their flags into a
+// request of package client, and print the answer. The commands that run a server
+// or open a store use package app.
 package main
 
 import (
@@ -35,7 +40,7 @@ import (
 	"github.com/postrider/postrider/internal/app"
 )
 
-// cli is the command line.
+// cli is the command line. kong reads the commands and their help from the tags.
 type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Run the server."`
 	Demo    demoCmd    `cmd:"" help:"Run a server with receivers that misbehave and traffic to watch, in a temporary folder."`
@@ -61,13 +66,15 @@ type cli struct {
 	ShowVersion versionFlag `name:"version" help:"Print the version."`
 }
 
-// terminal is where a command reads from and writes to.
+// terminal holds the streams of a command, so that tests can replace them.
 type terminal struct {
-	in       io.Reader
+	// Where the commands read a file named "-". One command reads it once at most.
+	in io.Reader
+	// Results go to out; errors, hints and logs go to err.
 	out, err io.Writer
 }
 
-// live reports whether a person watches the output.
+// live reports whether the output is a terminal, and not a file or a pipe.
 func (t terminal) live() bool {
 	file, ok := t.out.(*os.File)
 	if !ok {
@@ -79,12 +86,13 @@ func (t terminal) live() bool {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal kills at once
-	log.SetOutput(io.Discard)    // net/http writes to it what receivers send unasked
+	context.AfterFunc(ctx, stop) // the default action of a second signal ends the process
+	log.SetOutput(io.Discard)    // net/http logs unexpected bytes of receivers there
 	os.Exit(run(ctx, os.Args[1:], terminal{os.Stdin, os.Stdout, os.Stderr}))
 }
 
-// newParser returns the parser of command lines.
+// newParser returns the parser of command lines. The tests and the completion use
+// it without more options, which bind the sources of settings.
 func newParser(t terminal, more ...kong.Option) (*kong.Kong, error) {
 	return kong.New(new(cli), append([]kong.Option{
 		kong.Name("postrider"),
@@ -95,6 +103,11 @@ func newParser(t terminal, more ...kong.Option) (*kong.Kong, error) {
 	}, more...)...)
 }
 
+// run carries out a command line and returns the exit code. It is main without the
+// process, for tests.
+//
+// kong fills the flags, asks the sources for the settings that no flag names, and
+// calls Run of the selected command with the bound values.
 func run(ctx context.Context, args []string, t terminal) int {
 	sources := app.NewSources(os.Environ())
 	parser, err := newParser(t, kong.Resolvers(sources), kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(t, sources))
@@ -115,10 +128,11 @@ func run(ctx context.Context, args []string, t terminal) int {
 	return exitCode(err)
 }
 
-// aside are the commands that read no variable, so that a wrong one does not
-// stop them.
+// aside marks a command that reads no setting. A wrong POSTRIDER_* variable does
+// not stop it.
 type aside struct{}
 
+// isAside reports whether the parsed command is marked with aside.
 func isAside(parsed *kong.Context) bool {
 	node := parsed.Selected()
 	if node == nil {
@@ -130,16 +144,19 @@ func isAside(parsed *kong.Context) bool {
 
 func (aside) isAside() {}
 
-// usageError is a command line that cannot be carried out.
+// usageError says that a command line is wrong although kong could parse it. The
+// program exits with 2.
 type usageError struct{ reason string }
 
 func (e *usageError) Error() string { return e.reason }
 
+// misused returns a usageError. The text starts with the flag or argument that is
+// wrong.
 func misused(format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...)}
 }
 
-// exitCode is the only place where an error becomes an exit code.
+// exitCode returns the exit code for an error. No other place decides it.
 func exitCode(err error) int {
 	var (
 		parse *kong.ParseError
@@ -155,8 +172,9 @@ func exitCode(err error) int {
 	return 1
 }
 
-// explain returns the error's text with what a person may do about it, in the
-// words of the command.
+// explain returns the text for a person: the error, and the next step for the
+// errors that have one. It names the flags of the command, not the fields of the
+// API.
 func explain(err error, command words) string {
 	var (
 		parse   *kong.ParseError
@@ -185,10 +203,11 @@ func explain(err error, command words) string {
 	}
 }
 
-// choices takes the empty choice, which is that the flag is not given, out of
-// what the parser says.
+// choices removes the empty choice from the parser's errors. An enum has it only to
+// express that the flag is not given.
 var choices = strings.NewReplacer(`must be one of "",`, "must be one of ")
 
+// helpHint returns a line that names the help of the command that failed.
 func helpHint(err *kong.ParseError) string {
 	command := "postrider"
 	if node := err.Context.Selected(); node != nil {

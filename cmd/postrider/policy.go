@@ -12,9 +12,12 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// policyFlags are the options of an endpoint, for create and update alike. Each
-// field of [apitypes.Policy] has a flag of its name, which policy maps to it; a
-// test fails for a field that has none.
+// policyFlags holds the flags for the options of an endpoint, for create and update
+// alike. Each field of [apitypes.Policy] has a flag of its name, which policy maps
+// to the field; a test fails for a field without a flag.
+//
+// Pointers and empty texts are flags that are not given. They leave their option
+// out of the request, so that create takes the default and update keeps the value.
 type policyFlags struct {
 	Retry           string         `placeholder:"PRESET|JSON" help:"When a delivery that failed is tried again: a preset, as in seven-step, or JSON. Default: the preset default."`
 	Timeout         *time.Duration `placeholder:"DURATION" help:"Of one attempt, 1s to 30s. Default: 10s."`
@@ -29,7 +32,7 @@ type policyFlags struct {
 	Order           string         `enum:",none,by_key" default:"" placeholder:"none|by_key" help:"by_key: events of one ordering key one at a time, in the order they were published. Default: none."`
 	OnDead          string         `enum:",skip,pause" default:"" placeholder:"skip|pause" help:"With --order by_key, after a dead letter: skip it, or pause its key until a person replays or discards it. Default: skip."`
 
-	// Secrets come from files or stdin: every user of the machine can see a
+	// Secrets come from files or stdin, because every user of the machine can see a
 	// command line.
 	Header       []string `sep:"none" placeholder:"NAME=VALUE" help:"A header of the endpoint's own, again for each. They replace all that it had."`
 	SecretHeader []string `sep:"none" placeholder:"NAME=FILE" help:"A header whose value is secret and in a file (- is stdin), again for each. NAME alone keeps the value that it has."`
@@ -53,8 +56,9 @@ type policyFlags struct {
 	Compression  string `enum:",none,gzip" default:"" placeholder:"none|gzip" help:"How the body is compressed. Default: none."`
 }
 
-// policy returns the options that the flags name. Those that no flag names are
-// left out. Others are the other files that the command reads a secret from.
+// policy returns the options that the flags name, and leaves the others out. It
+// reads the files of secrets. Others are the other files that the command reads a
+// secret from.
 func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, err error) {
 	if err := f.checkDurations(); err != nil {
 		return p, err
@@ -94,7 +98,8 @@ func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, e
 	return p, err
 }
 
-// checkDurations refuses durations that whole milliseconds cannot express.
+// checkDurations refuses durations below a millisecond, which would become zero in
+// the request. The server checks the other limits.
 func (f *policyFlags) checkDurations() error {
 	if f.Timeout != nil && *f.Timeout < time.Millisecond {
 		return misused("--timeout: must be 1s to 30s")
@@ -105,8 +110,8 @@ func (f *policyFlags) checkDurations() error {
 	return nil
 }
 
-// named returns the value of a flag that is one of several names; a flag that
-// was not given leaves the option out.
+// named returns the value of a flag with an enum of names. An empty flag leaves the
+// option out.
 func named[T ~string](flag string) apitypes.Optional[T] {
 	if flag == "" {
 		return apitypes.Optional[T]{}
@@ -114,6 +119,8 @@ func named[T ~string](flag string) apitypes.Optional[T] {
 	return apitypes.Of(T(flag))
 }
 
+// milliseconds returns the value of a duration flag in the unit of the API. Nil
+// leaves the option out.
 func milliseconds(flag *time.Duration) apitypes.Optional[int64] {
 	if flag == nil {
 		return apitypes.Optional[int64]{}
@@ -121,7 +128,8 @@ func milliseconds(flag *time.Duration) apitypes.Optional[int64] {
 	return apitypes.Of(flag.Milliseconds())
 }
 
-// retry reads a preset or JSON.
+// retry returns the retry policy: JSON if the text starts with a brace, else a
+// preset, whose name the server checks.
 func (f *policyFlags) retry() (r apitypes.Optional[apitypes.Retry], err error) {
 	switch {
 	case f.Retry == "":
@@ -133,7 +141,8 @@ func (f *policyFlags) retry() (r apitypes.Optional[apitypes.Retry], err error) {
 	return r, err
 }
 
-// circuit reads a preset or JSON.
+// circuit returns the circuit policy: JSON if the text starts with a brace, else a
+// preset.
 func (f *policyFlags) circuit() (c apitypes.Optional[apitypes.CircuitPolicy], err error) {
 	switch {
 	case f.Circuit == "":
@@ -145,7 +154,9 @@ func (f *policyFlags) circuit() (c apitypes.Optional[apitypes.CircuitPolicy], er
 	return c, err
 }
 
-// signatureOf reads schemes like standard and github:X-Acme-Signature:sha256=.
+// signatureOf parses signature schemes: a name, and after colons an optional header
+// and prefix, for example github:X-Acme-Signature:sha256=. The server checks the
+// names.
 func signatureOf(texts []string) apitypes.Optional[apitypes.Signature] {
 	if len(texts) == 0 {
 		return apitypes.Optional[apitypes.Signature]{}
@@ -159,8 +170,8 @@ func signatureOf(texts []string) apitypes.Optional[apitypes.Signature] {
 	return apitypes.Of(s)
 }
 
-// decode reads the JSON of a flag, and reports whether it is the only value
-// there and has no unknown name: a name that is misspelt must not be lost.
+// decode parses the JSON of a flag into to. It reports whether the text is exactly
+// one value without unknown fields: a misspelt field must not be ignored.
 func decode[T any](text string, to *apitypes.Optional[T]) bool {
 	var value T
 	d := json.NewDecoder(strings.NewReader(text))
@@ -173,10 +184,11 @@ func decode[T any](text string, to *apitypes.Optional[T]) bool {
 	return errors.Is(err, io.EOF)
 }
 
-// unlimited is the text of a rate that is null.
+// unlimited is the text of a null rate, in the flag and in the output.
 const unlimited = "unlimited"
 
-// parseRate reads a rate like 100/1s, 100/s or 100/1s+20.
+// parseRate parses a rate: attempts per duration with an optional burst, for
+// example 100/1s, 100/s or 100/1s+20. The empty text leaves the option out.
 func parseRate(text string) (apitypes.Optional[apitypes.Rate], error) {
 	switch text {
 	case "":

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// printTable writes rows in columns. An empty cell is a dash, so that scripts
-// which split at blanks count right.
+// printTable prints rows in aligned columns. An empty cell is printed as a dash, so
+// that scripts that split a row at blanks count its columns right.
 func printTable(w io.Writer, head []string, rows [][]string) error {
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, row := range append([][]string{head}, rows...) {
@@ -27,7 +27,9 @@ func printTable(w io.Writer, head []string, rows [][]string) error {
 	return table.Flush()
 }
 
-// oneLine keeps what others wrote from breaking the table or the terminal.
+// oneLine replaces control characters by blanks. Cells contain text of customers
+// and receivers, which must not break the table or send escape sequences to the
+// terminal.
 func oneLine(cell string) string {
 	cell = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
@@ -41,6 +43,8 @@ func oneLine(cell string) string {
 	return cell
 }
 
+// printJSON prints a value as indented JSON. It does not escape <, > and &, so that
+// URLs can be copied.
 func printJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
@@ -48,7 +52,8 @@ func printJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-// moment returns a time as tables show it; no time is empty.
+// moment returns a time in UTC as tables show it, to the second. It is empty for
+// nil and for the zero time.
 func moment(at *apitypes.Time) string {
 	if at == nil || at.IsZero() {
 		return ""
@@ -56,7 +61,7 @@ func moment(at *apitypes.Time) string {
 	return at.UTC().Format("2006-01-02T15:04:05Z")
 }
 
-// optional returns the value that p points to, or the zero value.
+// optional returns the value that p points to, or the zero value for nil.
 func optional[T any](p *T) T {
 	if p == nil {
 		var zero T
@@ -65,7 +70,8 @@ func optional[T any](p *T) T {
 	return *p
 }
 
-// idText returns the text of an id; the zero id has none.
+// idText returns the text of an endpoint's id, and the empty text for the zero id,
+// as optional fields of the API expect.
 func idText(id postrider.EndpointID) string {
 	if id.IsZero() {
 		return ""

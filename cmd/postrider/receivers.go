@@ -15,38 +15,47 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// receivers are what the demonstration sends to: one local server, a path for
-// each way to behave.
+// receivers are the receivers of the demonstration: one local HTTP server with a
+// path for each of them.
 type receivers struct {
+	// Set by newReceivers; the order is that of the summary.
 	all      []*receiver
 	server   *http.Server
-	listener net.Listener
+	listener net.Listener // set by listen
 
 	mu       sync.Mutex
-	expected map[string]bool // events that were published
+	expected map[string]bool // ids of the events that were published; expect adds them
 }
 
-// receiver is one endpoint's other side. It checks signatures with the secret
-// that the endpoint was given, and keeps a ledger of its own.
+// receiver is the other side of one endpoint. It verifies signatures with the
+// secret of its endpoint, and keeps a ledger of its own, so that the verdict does
+// not depend on the server's records.
 type receiver struct {
-	name, manner string
-	accepts      bool // every event in the end
-	delays       []int64
-	answer       func(request *http.Request, times int) int // times: how often the event came, this one included
+	name, manner string  // the path and the description of its behaviour
+	accepts      bool    // whether it accepts every event in the end
+	delays       []int64 // the retry policy of its endpoint, in milliseconds
+	// Returns the status code for a request. Times counts the requests with this
+	// event, the current one included.
+	answer func(request *http.Request, times int) int
 
-	endpoint postrider.EndpointID
+	endpoint postrider.EndpointID // set by learn
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// The secrets of the endpoint. learn sets them; until then every request is
+	// forged.
 	keys     []signature.Key
-	times    map[string]int  // requests by event
-	accepted map[string]bool // events answered with 2xx
+	times    map[string]int  // requests by the event's id
+	accepted map[string]bool // ids of the events that were answered with 2xx
+	// All requests, and those whose signature did not verify.
 	requests int
 	forged   int
 }
 
-// sight is a receiver's ledger, added up.
+// sight holds the totals of a receiver's ledger.
 type sight struct{ requests, events, accepted int }
 
+// newReceivers returns the five receivers of the story. Their retries are short, so
+// that a delivery ends within seconds.
 func newReceivers() *receivers {
 	always := func(code int) func(*http.Request, int) int {
 		return func(*http.Request, int) int { return code }
@@ -68,6 +77,7 @@ func newReceivers() *receivers {
 	return rs
 }
 
+// acceptSlowly accepts after half a second.
 func acceptSlowly(request *http.Request, _ int) int {
 	select {
 	case <-time.After(500 * time.Millisecond):
@@ -76,6 +86,7 @@ func acceptSlowly(request *http.Request, _ int) int {
 	return http.StatusOK
 }
 
+// acceptFourth fails three times for each event and accepts the fourth request.
 func acceptFourth(_ *http.Request, times int) int {
 	if times < 4 {
 		return http.StatusServiceUnavailable
@@ -83,7 +94,7 @@ func acceptFourth(_ *http.Request, times int) int {
 	return http.StatusOK
 }
 
-// listen takes a free port.
+// listen binds a free port of the loopback address.
 func (rs *receivers) listen(ctx context.Context) (err error) {
 	if rs.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
 		return fmt.Errorf("receive: %w", err)
@@ -101,25 +112,29 @@ func (rs *receivers) run(ctx context.Context) error {
 	return nil
 }
 
+// url returns the URL of a receiver. It needs the port, so listen comes first.
 func (rs *receivers) url(r *receiver) string {
 	return "http://" + rs.listener.Addr().String() + "/" + r.name
 }
 
+// expect notes the id of a published event. A receiver may get the event before
+// that: only the verdict compares the two.
 func (rs *receivers) expect(event string) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.expected[event] = true
 }
 
+// published returns the number of published events.
 func (rs *receivers) published() int {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	return len(rs.expected)
 }
 
-// verdict returns how many of the published events each receiver that accepts
-// has not accepted yet, by its name, and how many requests to any receiver were
-// not authentic.
+// verdict returns how many published events each accepting receiver lacks, by its
+// name, and how many requests to any receiver had a signature that does not verify.
+// A receiver that lacks none is not in the map.
 func (rs *receivers) verdict() (missing map[string]int, forged int) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -134,7 +149,7 @@ func (rs *receivers) verdict() (missing map[string]int, forged int) {
 	return missing, forged
 }
 
-// accepting returns the names of the receivers that accept every event.
+// accepting returns the names of the receivers that accept every event in the end.
 func (rs *receivers) accepting() (names []string) {
 	for _, r := range rs.all {
 		if r.accepts {
@@ -144,7 +159,7 @@ func (rs *receivers) accepting() (names []string) {
 	return names
 }
 
-// learn tells the receiver whose it is and with what requests are signed.
+// learn gives the receiver the id and the secrets of its endpoint.
 func (r *receiver) learn(e apitypes.Endpoint) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,8 +174,8 @@ func (r *receiver) learn(e apitypes.Endpoint) error {
 	return nil
 }
 
-// ServeHTTP takes a webhook as a careful receiver would, and answers in the
-// receiver's manner.
+// ServeHTTP handles a webhook as a careful receiver does: it bounds the body,
+// verifies the signature, and only then answers in its own manner.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, 1<<20))
 	if err != nil {
@@ -181,7 +196,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	w.WriteHeader(code)
 }
 
-// note verifies a request and enters it into the ledger.
+// note verifies a request and enters it into the ledger. It returns the event's id
+// and how often this event has come.
 func (r *receiver) note(header http.Header, body []byte) (event string, times int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,12 +212,15 @@ func (r *receiver) note(header http.Header, body []byte) (event string, times in
 	return event, r.times[event], nil
 }
 
+// seen returns the totals of the ledger.
 func (r *receiver) seen() sight {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return sight{requests: r.requests, events: len(r.times), accepted: len(r.accepted)}
 }
 
+// check returns how many of the expected events the receiver has not accepted, and
+// how many of its requests were forged.
 func (r *receiver) check(expected map[string]bool) (missing, forged int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,7 +17,7 @@ type secretsCmd struct {
 	ExportKeys secretsExportCmd `cmd:"" help:"Write the encryption keys in use into a file, for --secrets-key-file or a safe."`
 }
 
-// Help is what the help of the command says besides its flags.
+// Help returns the text above the flags in the help of the command.
 func (secretsCmd) Help() string {
 	return "The store encrypts secrets and credentials with these keys. " +
 		"To change the secrets that sign an endpoint's requests: postrider endpoints rotate"
@@ -31,7 +31,8 @@ type secretsRotateCmd struct {
 	JSON    bool          `name:"json" help:"Print JSON."`
 }
 
-// rotatedKey is what a rotation did, for programs.
+// rotatedKey is the JSON output of secrets rotate-key. The counts are those of
+// [secrets.Reencrypted]; Dropped and Set are empty lists, never null.
 type rotatedKey struct {
 	Key         string   `json:"key"`
 	Source      string   `json:"source"`
@@ -42,7 +43,9 @@ type rotatedKey struct {
 	Set         []string `json:"set"`
 }
 
-// Run rotates the encryption key.
+// Run rotates the encryption key. If a server has the store open, the command
+// changes the file of keys itself, and asks the server to encrypt the values again:
+// only the server can write the store.
 func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
@@ -51,6 +54,8 @@ func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *app.Sou
 		return misused("--grace: must not be less than 0s")
 	}
 	rotation := secrets.Rotation{
+		// A zero Grace stands for the default of a minute, so --grace 0s becomes a
+		// nanosecond.
 		DropOld: c.DropOld, Grace: max(c.Grace, 1), Log: slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelError})),
 	}
 	var done secrets.Rotated
@@ -77,6 +82,9 @@ func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *app.Sou
 	return printRotated(t, done)
 }
 
+// printRotated prints the result. For keys that are given as a text, it prints the
+// steps that the operator must do: one value to set if only old keys are dropped,
+// two values for a new key.
 func printRotated(t terminal, done secrets.Rotated) error {
 	fmt.Fprintf(t.out, "the newest key is %s of %s; %d values checked, %d encrypted again\n", done.Key, done.Source, done.Checked, done.Reencrypted.Reencrypted)
 	if done.Unreadable > 0 {
@@ -96,11 +104,12 @@ func printRotated(t terminal, done secrets.Rotated) error {
 	return nil
 }
 
+// secretsNewCmd is the command secrets new-key. It needs no store and no settings.
 type secretsNewCmd struct {
 	File string `arg:"" help:"The file to make, for its owner alone to read."`
 }
 
-// Run makes the file.
+// Run writes the file.
 func (c *secretsNewCmd) Run(t terminal) error {
 	if err := secrets.CreateFile(c.File); err != nil {
 		return err
@@ -115,7 +124,7 @@ type secretsExportCmd struct {
 	File string `arg:"" help:"The file to make, for its owner alone to read."`
 }
 
-// Run makes the file.
+// Run writes the file. It fails if a file with this name exists.
 func (c *secretsExportCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err

@@ -21,7 +21,8 @@ type sendCmd struct {
 	APIVersion     string `name:"api-version" help:"The version of your own API that the data is in."`
 }
 
-// Run publishes the event.
+// Run publishes the event and prints its receipt. It checks the type and the data
+// before it calls the server, so that a mistake exits with 2.
 func (c *sendCmd) Run(ctx context.Context, t terminal) error {
 	if err := postrider.CheckType("TYPE", c.Type); err != nil {
 		return misused("%v", err)
@@ -45,6 +46,7 @@ func (c *sendCmd) Run(ctx context.Context, t terminal) error {
 	return printReceipt(t, c.JSON, receipt)
 }
 
+// printReceipt prints the id of an event and what happens to it.
 func printReceipt(t terminal, asJSON bool, receipt apitypes.Receipt) error {
 	if asJSON {
 		return printJSON(t.out, receipt)
@@ -53,6 +55,8 @@ func printReceipt(t terminal, asJSON bool, receipt apitypes.Receipt) error {
 	return err
 }
 
+// data returns the data of the event: the argument itself, the file after an @, or
+// stdin for "-". It must be JSON.
 func (c *sendCmd) data(t terminal) (json.RawMessage, error) {
 	text := []byte(c.Data)
 	if file, ok := strings.CutPrefix(c.Data, "@"); ok || c.Data == "-" {
@@ -70,7 +74,8 @@ func (c *sendCmd) data(t terminal) (json.RawMessage, error) {
 	return text, nil
 }
 
-// fate says in a few words what becomes of an event.
+// fate returns in a few words what happens to a published event. A large fan-out
+// has no number of deliveries yet.
 func fate(r apitypes.Receipt) string {
 	switch n := optional(r.Deliveries); {
 	case r.Duplicate:

@@ -8,18 +8,20 @@ import (
 	"github.com/postrider/postrider/internal/app"
 )
 
+// serveCmd is the command serve. Its flags are all settings of the server.
 type serveCmd struct {
 	app.Config `embed:""`
 }
 
-// Help is what the help of the command says besides its flags.
+// Help returns the text above the flags in the help of the command.
 func (serveCmd) Help() string {
 	return "Without any configuration the store is SQLite in ./postrider-data and the API listens on 127.0.0.1:8080. " +
 		"Where the store has no API key yet, an admin key is made, written to admin.key in the data folder and printed once.\n\n" +
 		"A flag goes before the environment, and that before the file of --config."
 }
 
-// Run serves until the first SIGTERM or SIGINT, and then drains.
+// Run serves until the first SIGTERM or SIGINT, and then drains. It checks the
+// configuration before it binds a port, so that a wrong setting exits with 2.
 func (c *serveCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
@@ -28,6 +30,8 @@ func (c *serveCmd) Run(ctx context.Context, t terminal, sources *app.Sources) er
 	if err != nil {
 		return err
 	}
+	// The first key exists only after the store is open, which may take long if the
+	// database is away. If the server ends before, nothing is printed.
 	ended := make(chan struct{})
 	var telling sync.WaitGroup
 	telling.Go(func() {
@@ -43,7 +47,8 @@ func (c *serveCmd) Run(ctx context.Context, t terminal, sources *app.Sources) er
 	return err
 }
 
-// tellFirstKey prints the key that a new store got.
+// tellFirstKey prints the admin key that the server made for a new store. It goes
+// to stdout, not to the log, because logs are collected and stored.
 func tellFirstKey(t terminal, key app.FirstKey) {
 	switch {
 	case key.Text == "":
@@ -54,6 +59,8 @@ func tellFirstKey(t terminal, key app.FirstKey) {
 	}
 }
 
+// migrateCmd is the command migrate, for deployments that upgrade the database
+// before they start new servers.
 type migrateCmd struct {
 	app.StoreConfig `embed:""`
 }
@@ -79,7 +86,8 @@ type configCheckCmd struct {
 	app.Config `embed:""`
 }
 
-// Run prints the settings even when they are wrong.
+// Run prints the settings first and the faults afterwards, so that an operator sees
+// the origin of a wrong value.
 func (c *configCheckCmd) Run(t terminal, sources *app.Sources) error {
 	rows := [][]string{}
 	for _, s := range c.Settings() {
@@ -95,7 +103,8 @@ type configPrintCmd struct {
 	app.Config `embed:""`
 }
 
-// Run prints nothing when a setting is wrong.
+// Run prints the settings as a file for --config. It prints nothing if a setting is
+// wrong.
 func (c *configPrintCmd) Run(t terminal, sources *app.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err

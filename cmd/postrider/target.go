@@ -13,16 +13,19 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// target is the server that a command talks to.
+// target holds the flags of every command that calls a server.
 type target struct {
 	URL     string `name:"url" group:"Server" env:"POSTRIDER_URL" default:"http://127.0.0.1:8080" help:"Address of the server."`
 	KeyFile string `name:"key-file" group:"Server" env:"POSTRIDER_KEY_FILE" placeholder:"FILE" help:"File that holds the API key. Default: the variable POSTRIDER_API_KEY, or else ./postrider-data/admin.key."`
 	JSON    bool   `name:"json" help:"Print JSON."`
 }
 
+// defaultKeyFile is where a server with the default data folder writes the first
+// admin key. The commands find it when they run in the server's directory.
 const defaultKeyFile = "postrider-data/admin.key"
 
-// connect returns a client of the target.
+// connect returns a client of the server. The caller must close it. It makes no
+// request yet, so a wrong address shows at the first call.
 func (t target) connect() (*client.Client, error) {
 	if u, err := url.Parse(t.URL); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return nil, misused("--url: must be like http://127.0.0.1:8080")
@@ -34,7 +37,7 @@ func (t target) connect() (*client.Client, error) {
 	return client.New(t.URL, key, client.Options{UserAgent: "postrider-cli", Attempts: 3}), nil
 }
 
-// through calls the server.
+// through calls do with a client of the server, and closes the client.
 func (t target) through(do func(*client.Client) error) error {
 	api, err := t.connect()
 	if err != nil {
@@ -44,6 +47,8 @@ func (t target) through(do func(*client.Client) error) error {
 	return do(api)
 }
 
+// key returns the API key. A missing key is a usage error that names the ways to
+// give one.
 func (t target) key() (string, error) {
 	key, err := findKey(t.KeyFile, defaultKeyFile)
 	if errors.Is(err, errNoKey) {
@@ -52,11 +57,12 @@ func (t target) key() (string, error) {
 	return key, err
 }
 
-// errNoKey is that there is no API key anywhere.
+// errNoKey says that findKey has found no API key.
 var errNoKey = errors.New("no API key")
 
-// findKey returns the API key in the file that the caller named, or else in
-// the environment, or else in the file of the first admin key.
+// findKey returns the API key. It looks into the file that the caller named, then
+// into POSTRIDER_API_KEY, and then into the file of the first admin key. A named
+// file that is missing is an error: another key could have other rights.
 func findKey(named, first string) (string, error) {
 	if named != "" {
 		return readKey(named)
@@ -71,6 +77,8 @@ func findKey(named, first string) (string, error) {
 	return key, err
 }
 
+// readKey returns the API key in a file. A text with blanks inside is no key, and
+// so probably the wrong file. The error does not quote it.
 func readKey(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -83,19 +91,20 @@ func readKey(path string) (string, error) {
 	return key, nil
 }
 
-// paging is the page of a list that a command asks for.
+// paging holds the flags of every command that lists one page.
 type paging struct {
 	Limit  int    `help:"At most this many, up to 250. Default: 50."`
 	Cursor string `help:"The page after the one that named this cursor."`
 }
 
+// page returns the page to ask for. The server applies its default to a zero Limit.
 func (p paging) page() client.Paging { return client.Paging{Limit: p.Limit, Cursor: p.Cursor} }
 
-// printPage writes one page of a list, as JSON or as a table with how to get
-// the next one.
+// printPage prints one page of a list as JSON or as a table. The hint at the next
+// page goes to stderr, so that stdout is the table alone.
 func printPage[T any](t terminal, asJSON bool, page apitypes.Page[T], table tableOf[T]) error {
 	if asJSON {
-		page.Data = append([]T{}, page.Data...) // never null
+		page.Data = append([]T{}, page.Data...) // JSON shows an empty list as [], not null
 		return printJSON(t.out, page)
 	}
 	rows := make([][]string, 0, len(page.Data))
@@ -111,7 +120,7 @@ func printPage[T any](t terminal, asJSON bool, page apitypes.Page[T], table tabl
 	return nil
 }
 
-// printOne writes one item like a page of its own.
+// printOne prints one item as JSON, or as a table with one row.
 func printOne[T any](t terminal, asJSON bool, item T, table tableOf[T]) error {
 	if asJSON {
 		return printJSON(t.out, item)
@@ -119,13 +128,14 @@ func printOne[T any](t terminal, asJSON bool, item T, table tableOf[T]) error {
 	return printTable(t.out, table.head, [][]string{table.row(item)})
 }
 
-// tableOf says how a table shows items.
+// tableOf describes the table of a type: the heads of its columns, and the function
+// that returns the cells of one item. Both have the same length.
 type tableOf[T any] struct {
 	head []string
 	row  func(T) []string
 }
 
-// readSource reads a file, or stdin when its name is "-".
+// readSource returns the contents of a file, or of stdin if the name is "-".
 func readSource(t terminal, name string) ([]byte, error) {
 	if name == "-" {
 		return io.ReadAll(t.in)

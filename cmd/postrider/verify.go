@@ -11,6 +11,8 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
+// verifyCmd is the command verify. It checks a webhook on this machine, without a
+// server, as package signature does in a receiver.
 type verifyCmd struct {
 	Body       string        `arg:"" default:"-" help:"File with the body as it came, byte for byte; - reads stdin."`
 	Header     []string      `short:"H" sep:"none" placeholder:"NAME: VALUE" help:"A header of the request, as in -H 'Webhook-Id: evt_1'. May be repeated."`
@@ -23,13 +25,15 @@ type verifyCmd struct {
 	At         time.Time     `placeholder:"2026-01-02T15:04:05Z" help:"Verify as of this time. Default: now."`
 }
 
-// Help is what the help of the command says besides its flags.
+// Help returns the text above the flags in the help of the command.
 func (verifyCmd) Help() string {
 	return "Exits with 0 when the request is authentic, with 1 when it is not. For example:\n\n" +
 		"  POSTRIDER_SECRET=whsec_… postrider verify --header-file headers.txt body.json"
 }
 
-// Run says whether the request is authentic, and why not.
+// Run prints "authentic", or returns the reason why the request is not. A request
+// that is not authentic exits with 1; a scheme or secret that cannot be used exits
+// with 2.
 func (c *verifyCmd) Run(t terminal) error {
 	if c.Body == "-" && c.SecretFile == "-" {
 		return misused("--secret-file: only one of the body and the secret can be read from stdin")
@@ -65,6 +69,8 @@ func (c *verifyCmd) Run(t terminal) error {
 	return err
 }
 
+// keys returns the keys to verify with: one for each word of the secret file, or
+// else of POSTRIDER_SECRET. There are several during a rotation.
 func (c *verifyCmd) keys(t terminal) ([]signature.Key, error) {
 	text := os.Getenv("POSTRIDER_SECRET")
 	if c.SecretFile != "" {
@@ -88,7 +94,9 @@ func (c *verifyCmd) keys(t terminal) ([]signature.Key, error) {
 	return keys, nil
 }
 
-// readSecret takes a secret of any form.
+// readSecret parses a secret with a prefix of Postrider's own forms, or else takes
+// the text as it is, which other senders use. If both fail, the error has both
+// reasons.
 func readSecret(text string) (signature.Secret, error) {
 	secret, err := signature.ParseSecret(text)
 	if err == nil {
@@ -101,6 +109,9 @@ func readSecret(text string) (signature.Secret, error) {
 	return secret, nil
 }
 
+// headers returns the headers of the flags and of the header file. It skips blank
+// lines and a request or status line, so that a copied request can be used as it
+// is.
 func (c *verifyCmd) headers() (http.Header, error) {
 	lines := c.Header
 	if c.HeaderFile != "" {

@@ -15,10 +15,11 @@ type versionCmd struct {
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
-// versionFlag is the command version as a flag.
+// versionFlag is the flag --version, which does what the command version does.
 type versionFlag bool
 
-// BeforeReset prints the version before anything else is looked at.
+// BeforeReset prints the version and exits. kong calls it before it checks the rest
+// of the command line, so that --version works without a command.
 func (versionFlag) BeforeReset(k *kong.Kong, t terminal) error {
 	if err := new(versionCmd).Run(t); err != nil {
 		return err
@@ -27,12 +28,12 @@ func (versionFlag) BeforeReset(k *kong.Kong, t terminal) error {
 	return nil
 }
 
-// build is what the toolchain noted of this binary.
+// build is the information of the toolchain about this binary.
 type build struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision,omitempty"` // of the repository; empty: not noted
-	Time     string `json:"time,omitempty"`     // of the revision
-	Modified bool   `json:"modified,omitempty"` // the tree had changes that were not committed
+	Revision string `json:"revision,omitempty"` // revision of the repository; empty: not recorded
+	Time     string `json:"time,omitempty"`     // of the revision, RFC 3339
+	Modified bool   `json:"modified,omitempty"` // the working tree had uncommitted changes
 	Go       string `json:"go"`
 }
 
@@ -59,7 +60,7 @@ func (c *versionCmd) Run(t terminal) error {
 	return err
 }
 
-// revision returns what was built, in a few words.
+// revision returns the revision with its time, in a few words.
 func (b build) revision() string {
 	if b.Revision == "" {
 		return "unknown"

@@ -9,23 +9,25 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// within is the span of time that a list is of.
+// within holds the flags of the lists that can be bounded in time. From is
+// inclusive, To is exclusive; zero values are no bounds.
 type within struct {
 	From        instant `placeholder:"TIME" help:"From this time on: RFC 3339, a date in UTC, or how long ago, as in -1h or -7d."`
 	To          instant `placeholder:"TIME" help:"Before this time."`
 	oldestFirst `embed:""`
 }
 
-// oldestFirst is the order of a list.
+// oldestFirst holds the flag for the order of a list.
 type oldestFirst struct {
 	OldestFirst bool `help:"Oldest first."`
 }
 
-// instant is a time of the command line.
+// instant is a time of the command line. The zero value means that the flag is not
+// given.
 type instant struct{ time.Time }
 
-// Decode reads the time. It takes the token itself, since kong takes one that
-// begins with a hyphen for a flag.
+// Decode reads the time. It pops the token itself, because kong would take a value
+// that begins with a hyphen, such as -1h, for a flag.
 func (i *instant) Decode(ctx *kong.DecodeContext) (err error) {
 	token := ctx.Scan.Pop()
 	if token.IsEOL() {
@@ -35,10 +37,11 @@ func (i *instant) Decode(ctx *kong.DecodeContext) (err error) {
 	return err
 }
 
+// errInstant shows all forms of a time.
 var errInstant = errors.New("must be a time like 2026-05-04T12:00:00Z, a date like 2026-05-04, or how long ago, as in -1h or -7d")
 
-// parseInstant reads a time; one that is relative is before now, with a hyphen
-// or without.
+// parseInstant returns the time that the text names. A duration, with or without a
+// hyphen, counts back from now; days are calendar days.
 func parseInstant(text string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if at, err := time.Parse(layout, text); err == nil {

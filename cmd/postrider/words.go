@@ -11,15 +11,20 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// words are the names that a command line has for what the API calls
-// otherwise.
+// words holds the names of one command line. It translates the faults of an API
+// answer, which name fields of the request, into the flags and arguments that the
+// person typed.
 type words struct {
+	// The flags and arguments of the command by name, whether given or not.
 	flags     map[string]bool
 	arguments map[string]bool
-	headers   int // given with --header; those after them are of --secret-header
+	// Number of headers from --header. In the request, those of --secret-header
+	// follow.
+	headers int
 }
 
-// wordsOf returns the words of the command that was parsed, which may be none.
+// wordsOf returns the names of the parsed command. They are empty if the command
+// line could not be parsed.
 func wordsOf(parsed *kong.Context) words {
 	w := words{flags: map[string]bool{}, arguments: map[string]bool{}}
 	if parsed == nil || parsed.Selected() == nil {
@@ -37,8 +42,8 @@ func wordsOf(parsed *kong.Context) words {
 	return w
 }
 
-// faults returns what is wrong with a request, in one line, with the command's
-// names: its flags and arguments, as the person typed them.
+// faults returns the faults of a request in one line, with the names of the
+// command.
 func (w words) faults(fields []apitypes.Fault) string {
 	var texts []string
 	for _, f := range fields {
@@ -47,6 +52,10 @@ func (w words) faults(fields []apitypes.Fault) string {
 	return strings.Join(texts, "; ")
 }
 
+// fault returns the text of one fault. It names a flag or argument if the command
+// has one for the field, and the field itself if not. Milliseconds become
+// durations, as the flag takes them. In a batch from a file it names the event by
+// its number, counted from 1.
 func (w words) fault(f apitypes.Fault) string {
 	name, part := w.of(f.Field)
 	if event, ok := strings.CutPrefix(f.Field, "events["); ok && w.arguments["file"] {
@@ -59,21 +68,23 @@ func (w words) fault(f apitypes.Fault) string {
 		return f.Field + " " + f.Reason
 	}
 	reason := f.Reason
-	// Of what a flag takes as JSON, the names and numbers are the API's.
+	// Flags that take JSON use the names and units of the API.
 	if name != "--retry" && name != "--circuit" {
 		if plain, isTime := strings.CutSuffix(part, "_ms"); isTime || strings.HasSuffix(f.Field, "_ms") {
 			part, reason = plain, number.ReplaceAllStringFunc(reason, asSpan)
 		}
 	}
-	if part == "preset" { // which is all that the flag has when it is no JSON
+	if part == "preset" { // without JSON, the flag is nothing but the preset
 		part = ""
 	}
 	return name + ": " + strings.TrimSpace(part+" "+reason)
 }
 
+// number matches the limits in a reason that are milliseconds; shorter numbers may
+// be counts.
 var number = regexp.MustCompile(`\d{3,}`)
 
-// asSpan returns milliseconds as flags take them.
+// asSpan returns a text of milliseconds as flags take durations.
 func asSpan(ms string) string {
 	n, err := strconv.ParseInt(ms, 10, 64)
 	if err != nil {
@@ -82,8 +93,8 @@ func asSpan(ms string) string {
 	return span(n)
 }
 
-// flagOf are the flags of fields with another name. A field without a flag is a
-// part of the one above it.
+// flagOf maps fields to flags with another name. For a field without an entry and
+// without a flag of its name, the flag of the field above it is used.
 var flagOf = map[string]string{
 	"url": "endpoint-url", "headers": "header", "secret": "secret-file", "secrets": "secret-file",
 	"auth.username": "auth-user", "auth.password": "auth-secret-file", "auth.token": "auth-secret-file",
@@ -92,10 +103,12 @@ var flagOf = map[string]string{
 	"scopes": "scope", "expires_at": "expires", "status": "set",
 }
 
+// index matches the position of an element in a field's name.
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// of returns the command's name for a field, and what of the field the name
-// leaves out. The name is empty where the command has none.
+// of returns the command's name for a field, and the rest of the field that the
+// name does not cover. It tries the field and then the fields above it. The name is
+// empty if the command has none.
 func (w words) of(field string) (name, part string) {
 	var header int
 	if n, err := fmt.Sscanf(field, "headers[%d]", &header); n == 1 && err == nil && header >= w.headers {
@@ -118,7 +131,8 @@ func (w words) of(field string) (name, part string) {
 	return "", ""
 }
 
-// above returns the field that has the field in it; empty: none.
+// above returns the field that contains the given one. It is empty for a field at
+// the top.
 func above(field string) string {
 	if i := strings.LastIndexByte(field, '.'); i >= 0 {
 		return field[:i]

@@ -85,7 +85,7 @@ func sources(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	for _, part := range []string{"client", "cmd", "internal", "signature"} {
+	for _, part := range []string{"apitypes", "client", "cmd", "internal", "signature"} {
 		if err := os.CopyFS(filepath.Join(dir, part), os.DirFS(filepath.Join(root, part))); err != nil {
 			t.Fatal(err)
 		}

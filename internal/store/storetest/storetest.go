@@ -154,8 +154,8 @@ func (w *world) eventually(what string, done func() bool) {
 // passed waits until the store's clock has moved on by d.
 func (w *world) passed(d time.Duration) {
 	w.Helper()
-	until := w.now().Add(d)
-	w.eventually("the clock moves on", func() bool { return w.now().After(until) })
+	until := w.Clock().Now().Add(d)
+	w.eventually("the clock moves on", func() bool { return w.Clock().Now().After(until) })
 }
 
 func (w *world) now() time.Time {

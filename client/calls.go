@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// CreateAccount creates an account. A uid that is taken is
+// CreateAccount creates an account. If the uid is taken, the error matches
 // [postrider.ErrConflict].
 func (c *Client) CreateAccount(ctx context.Context, a apitypes.AccountCreate) (apitypes.Account, error) {
 	return post[apitypes.Account](ctx, c, "/accounts", a)
@@ -24,28 +24,28 @@ func (c *Client) Accounts(ctx context.Context, p Paging) (apitypes.Page[apitypes
 	return get[apitypes.Page[apitypes.Account]](ctx, c, "/accounts"+query(p))
 }
 
-// Account returns one account, by its id or your own uid.
+// Account returns an account by its id or uid.
 func (c *Client) Account(ctx context.Context, account string) (apitypes.Account, error) {
 	return get[apitypes.Account](ctx, c, "/accounts/"+url.PathEscape(account))
 }
 
-// ChangeAccount changes what of an account the change has. The account is named
-// by its id or your own uid.
+// ChangeAccount changes the fields of an account that the change sets. The
+// account is named by its id or uid.
 func (c *Client) ChangeAccount(ctx context.Context, account string, change apitypes.AccountUpdate) (apitypes.Account, error) {
 	return patch[apitypes.Account](ctx, c, "/accounts/"+url.PathEscape(account), change)
 }
 
-// DeleteAccount deletes an account: its keys are revoked, its endpoints deleted,
-// what is queued for them cancelled. Its history stays.
+// DeleteAccount deletes an account. Its keys are revoked, its endpoints deleted
+// and their pending deliveries cancelled. Its history stays.
 func (c *Client) DeleteAccount(ctx context.Context, account string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/accounts/" + url.PathEscape(account)}, nil)
 }
 
-// Publish hands an event over. When it returns without an error, the event and
+// Publish publishes an event. When it returns without an error, the event and
 // its deliveries are on disk.
 //
-// Where it takes several tries, the receipt may call the event a duplicate: of
-// itself, since a try got through whose answer was lost.
+// After several tries, the receipt may report a duplicate although the event is
+// new: an earlier try succeeded and its response was lost.
 func (c *Client) Publish(ctx context.Context, e apitypes.EventCreate) (apitypes.Receipt, error) {
 	var out apitypes.Receipt
 	if e.IdempotencyKey == "" && c.opts.Attempts > 1 {
@@ -56,9 +56,9 @@ func (c *Client) Publish(ctx context.Context, e apitypes.EventCreate) (apitypes.
 	return out, err
 }
 
-// PublishBatch hands up to 1,000 events over, all or none, and answers in their
-// order. Where the idempotency key of one was used for other content,
-// the [*Error] has its Index.
+// PublishBatch publishes up to 1,000 events, all or none. The receipts are in
+// the order of the events. If an idempotency key was used for other content,
+// the [*Error] has the Index of its event.
 func (c *Client) PublishBatch(ctx context.Context, events []apitypes.EventCreate) ([]apitypes.BatchReceipt, error) {
 	r := request{method: http.MethodPost, path: "/events/batch", keyed: true}
 	events = slices.Clone(events)
@@ -82,7 +82,7 @@ func (c *Client) Events(ctx context.Context, f EventFilter) (apitypes.Page[apity
 		"from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
-// Event returns one event, with its data for as long as its bytes are kept.
+// Event returns an event. It has its data as long as the server keeps the data.
 func (c *Client) Event(ctx context.Context, id postrider.EventID) (apitypes.Event, error) {
 	return get[apitypes.Event](ctx, c, "/events/"+id.String())
 }
@@ -92,9 +92,9 @@ func (c *Client) EventAttempts(ctx context.Context, id postrider.EventID, p Pagi
 	return get[apitypes.Page[apitypes.Attempt]](ctx, c, "/events/"+id.String()+"/attempts"+query(p))
 }
 
-// ReplayEvent delivers an event again, in as many requests as that takes, and
-// returns the new deliveries, with an error those of the requests before it. The
-// zero filter takes every endpoint that the event was for.
+// ReplayEvent replays the deliveries of an event, in as many requests as
+// necessary, and returns the new deliveries. With an error it returns those of
+// the earlier requests. The zero filter selects all endpoints of the event.
 func (c *Client) ReplayEvent(ctx context.Context, id postrider.EventID, f apitypes.EventReplay) ([]apitypes.Delivery, error) {
 	var all []apitypes.Delivery
 	for {
@@ -107,7 +107,7 @@ func (c *Client) ReplayEvent(ctx context.Context, id postrider.EventID, f apityp
 	}
 }
 
-// CreateEndpoint creates an endpoint. Its secret is in the answer.
+// CreateEndpoint creates an endpoint. The response has its secret.
 func (c *Client) CreateEndpoint(ctx context.Context, e apitypes.EndpointCreate) (apitypes.Endpoint, error) {
 	return post[apitypes.Endpoint](ctx, c, "/endpoints", e)
 }
@@ -117,20 +117,21 @@ func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) (apitypes.Page
 	return get[apitypes.Page[apitypes.Endpoint]](ctx, c, "/endpoints"+query(f.Paging, "account", f.Account, "uid", f.UID, "status", string(f.Status)))
 }
 
-// Endpoint returns one endpoint.
+// Endpoint returns an endpoint, also a deleted one.
 func (c *Client) Endpoint(ctx context.Context, id postrider.EndpointID) (apitypes.Endpoint, error) {
 	return get[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String())
 }
 
-// ChangeEndpoint changes what of an endpoint the change has.
+// ChangeEndpoint changes the fields of an endpoint that the change sets.
 func (c *Client) ChangeEndpoint(ctx context.Context, id postrider.EndpointID, change apitypes.EndpointUpdate) (apitypes.Endpoint, error) {
 	return patch[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String(), change)
 }
 
-// VerifyEndpoint asks an endpoint's receiver whether it wants events, and
-// enables the endpoint if it waited for that. The method is challenge or
-// cloudevents; empty: the one that the server's operator chose. A receiver that
-// does not agree is [postrider.ErrConflict], with the code verification_failed.
+// VerifyEndpoint asks an endpoint's receiver whether it wants events. If the
+// endpoint is paused for that, an agreement enables it. The method is challenge
+// or cloudevents; empty: the choice of the server's operator. If the receiver
+// does not agree, the error matches [postrider.ErrConflict] and has the code
+// verification_failed.
 func (c *Client) VerifyEndpoint(ctx context.Context, id postrider.EndpointID, method string) (apitypes.Endpoint, error) {
 	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/verify", apitypes.EndpointVerification{Method: method})
 }
@@ -140,87 +141,87 @@ func (c *Client) Circuit(ctx context.Context, id postrider.EndpointID) (apitypes
 	return get[apitypes.Circuit](ctx, c, "/endpoints/"+id.String()+"/circuit")
 }
 
-// SetCircuit opens an endpoint's circuit for its longest cooldown, closes it,
-// or, with half_open, has it probed as soon as something waits: until then it
-// is open.
+// SetCircuit changes an endpoint's circuit by hand. Open opens it for its
+// longest cooldown, and closed closes it. With half_open it stays open until
+// the next delivery, which is its probe.
 func (c *Client) SetCircuit(ctx context.Context, id postrider.EndpointID, to postrider.CircuitStatus) (apitypes.Circuit, error) {
 	return post[apitypes.Circuit](ctx, c, "/endpoints/"+id.String()+"/circuit", apitypes.CircuitUpdate{Status: to})
 }
 
-// OrderingKeys lists the ordering keys of an endpoint that have something
-// waiting or are paused, by key.
+// OrderingKeys lists the ordering keys of an endpoint with waiting deliveries
+// or a pause, sorted by key.
 func (c *Client) OrderingKeys(ctx context.Context, id postrider.EndpointID, p Paging) (apitypes.Page[apitypes.OrderedKey], error) {
 	return get[apitypes.Page[apitypes.OrderedKey]](ctx, c, "/endpoints/"+id.String()+"/ordering-keys"+query(p))
 }
 
-// EndpointHealth lists the changes of an endpoint's health, newest first: when it
-// was warned of its failures, disabled for them, and healthy again.
+// EndpointHealth lists the changes of an endpoint's health, newest first:
+// warned of failures, disabled for them, healthy again.
 func (c *Client) EndpointHealth(ctx context.Context, id postrider.EndpointID, p Paging) (apitypes.Page[apitypes.EndpointHealth], error) {
 	return get[apitypes.Page[apitypes.EndpointHealth]](ctx, c, "/endpoints/"+id.String()+"/health"+query(p))
 }
 
-// PauseEndpoint holds an endpoint's deliveries back until it is resumed, for
-// the reason, which may be empty.
+// PauseEndpoint makes an endpoint's deliveries wait until it is resumed. The
+// reason may be empty.
 func (c *Client) PauseEndpoint(ctx context.Context, id postrider.EndpointID, reason string) (apitypes.Endpoint, error) {
 	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/pause", apitypes.EndpointReason{Reason: reason})
 }
 
-// ResumeEndpoint ends a pause.
+// ResumeEndpoint resumes a paused endpoint.
 func (c *Client) ResumeEndpoint(ctx context.Context, id postrider.EndpointID) (apitypes.Endpoint, error) {
 	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/resume", nil)
 }
 
-// EnableEndpoint ends what disabled an endpoint; what was queued goes on.
+// EnableEndpoint enables a disabled endpoint and closes its circuit. Its
+// pending deliveries continue.
 func (c *Client) EnableEndpoint(ctx context.Context, id postrider.EndpointID) (apitypes.Endpoint, error) {
 	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/enable", nil)
 }
 
-// DisableEndpoint holds what is queued, and skips what is published from now,
-// for the reason, which may be empty.
+// DisableEndpoint disables an endpoint. Pending deliveries wait, and events
+// published from now on are skipped. The reason may be empty.
 func (c *Client) DisableEndpoint(ctx context.Context, id postrider.EndpointID, reason string) (apitypes.Endpoint, error) {
 	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/disable", apitypes.EndpointReason{Reason: reason})
 }
 
-// TestEndpoint publishes an event of the type postrider.test to one endpoint
-// alone.
+// TestEndpoint publishes an event of the type postrider.test to one endpoint.
 func (c *Client) TestEndpoint(ctx context.Context, id postrider.EndpointID) (apitypes.Receipt, error) {
 	return post[apitypes.Receipt](ctx, c, "/endpoints/"+id.String()+"/test", nil)
 }
 
-// DeleteEndpoint deletes an endpoint and cancels what is queued for it.
+// DeleteEndpoint deletes an endpoint and cancels its pending deliveries.
 func (c *Client) DeleteEndpoint(ctx context.Context, id postrider.EndpointID) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/endpoints/" + id.String()}, nil)
 }
 
-// Secrets returns the secrets that an endpoint's requests are signed with,
-// newest first.
+// Secrets returns the secrets that sign an endpoint's requests, newest first.
 func (c *Client) Secrets(ctx context.Context, id postrider.EndpointID) ([]apitypes.Secret, error) {
 	list, err := get[apitypes.List[apitypes.Secret]](ctx, c, "/endpoints/"+id.String()+"/secrets")
 	return list.Data, err
 }
 
-// RotateSecret gives an endpoint a new secret. The old ones sign for the
-// overlap, too.
+// RotateSecret gives an endpoint a new secret. The old secrets also sign until
+// the overlap ends.
 func (c *Client) RotateSecret(ctx context.Context, id postrider.EndpointID, r apitypes.SecretRotation) (apitypes.Secret, error) {
 	return post[apitypes.Secret](ctx, c, "/endpoints/"+id.String()+"/secrets/rotate", r)
 }
 
-// RevokeSecret ends one of an endpoint's secrets at once. The last one is
-// [postrider.ErrConflict].
+// RevokeSecret ends one of an endpoint's secrets at once. For the last secret
+// the error matches [postrider.ErrConflict].
 func (c *Client) RevokeSecret(ctx context.Context, id postrider.EndpointID, secret postrider.SecretID) error {
 	path := "/endpoints/" + id.String() + "/secrets/" + secret.String()
 	return c.call(ctx, request{method: http.MethodDelete, path: path}, nil)
 }
 
-// PublicKeys lists what signatures of private keys are verified with, newest
-// first: those of one endpoint, or with the zero id of all.
+// PublicKeys lists the public keys that verify signatures, newest first. The
+// zero id selects all endpoints.
 func (c *Client) PublicKeys(ctx context.Context, endpoint postrider.EndpointID, p Paging) (apitypes.Page[apitypes.PublicKey], error) {
 	keys, err := get[apitypes.PublicKeys](ctx, c, wellKnown+"webhook-keys"+query(p, "endpoint", idText(endpoint)))
 	return apitypes.Page[apitypes.PublicKey]{Data: keys.Keys, NextCursor: keys.NextCursor}, err
 }
 
-// Reencrypt has the server encrypt its stored secrets again with the newest
-// encryption key, for some seconds. Repeat the call until Done is true.
+// Reencrypt encrypts the server's stored secrets again with the newest
+// encryption key. One call works for some seconds. Repeat it until Done is
+// true.
 func (c *Client) Reencrypt(ctx context.Context) (apitypes.Reencrypted, error) {
 	return post[apitypes.Reencrypted](ctx, c, "/secrets/reencrypt", nil)
 }
@@ -256,25 +257,25 @@ func (c *Client) Attempts(ctx context.Context, id postrider.DeliveryID, p Paging
 	return get[apitypes.Page[apitypes.Attempt]](ctx, c, "/deliveries/"+id.String()+"/attempts"+query(p))
 }
 
-// ReplayDelivery makes a new delivery of an old one, due at once.
+// ReplayDelivery makes a new delivery from an old one, due at once.
 func (c *Client) ReplayDelivery(ctx context.Context, id postrider.DeliveryID) (apitypes.Delivery, error) {
 	return post[apitypes.Delivery](ctx, c, "/deliveries/"+id.String()+"/replay", nil)
 }
 
-// CancelDelivery ends a pending delivery. One that is not pending is
-// [postrider.ErrConflict].
+// CancelDelivery cancels a pending delivery. For any other delivery the error
+// matches [postrider.ErrConflict].
 func (c *Client) CancelDelivery(ctx context.Context, id postrider.DeliveryID) (apitypes.Delivery, error) {
 	return post[apitypes.Delivery](ctx, c, "/deliveries/"+id.String()+"/cancel", nil)
 }
 
-// ReleaseDelivery lets a parked delivery be attempted again, alone. One that is
-// not parked is [postrider.ErrConflict].
+// ReleaseDelivery releases a parked delivery, which is then attempted alone. If
+// the delivery is not parked, the error matches [postrider.ErrConflict].
 func (c *Client) ReleaseDelivery(ctx context.Context, id postrider.DeliveryID) (apitypes.Delivery, error) {
 	return post[apitypes.Delivery](ctx, c, "/deliveries/"+id.String()+"/release", nil)
 }
 
-// DeadLetters lists the dead letters that wait for a person, and with
-// f.Resolved those that did.
+// DeadLetters lists the unresolved dead letters, and with f.Resolved also the
+// resolved ones.
 func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) (apitypes.Page[apitypes.DeadLetter], error) {
 	resolved := ""
 	if f.Resolved {
@@ -285,29 +286,30 @@ func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) (apitypes.
 		"resolved", resolved, "from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
-// DeadLetter returns one dead letter, resolved or not.
+// DeadLetter returns a dead letter, resolved or not.
 func (c *Client) DeadLetter(ctx context.Context, id postrider.DeliveryID) (apitypes.DeadLetter, error) {
 	return get[apitypes.DeadLetter](ctx, c, "/dead-letters/"+id.String())
 }
 
-// DiscardDeadLetter lays a dead letter aside, for the reason, which may be
+// DiscardDeadLetter resolves a dead letter without a replay. The reason may be
 // empty.
 func (c *Client) DiscardDeadLetter(ctx context.Context, id postrider.DeliveryID, reason string) (apitypes.DeadLetter, error) {
 	return post[apitypes.DeadLetter](ctx, c, "/dead-letters/"+id.String()+"/discard", apitypes.DeadLetterDiscard{Reason: reason})
 }
 
-// ReplayDeadLetter makes a new delivery of a dead letter, due at once, and
-// resolves it. While a replay of it is under way, the [*Error] names that one.
+// ReplayDeadLetter makes a new delivery from a dead letter, due at once, and
+// resolves the dead letter. If a replay of it is pending, the [*Error] has that
+// replay's id.
 func (c *Client) ReplayDeadLetter(ctx context.Context, id postrider.DeliveryID) (apitypes.Delivery, error) {
 	return post[apitypes.Delivery](ctx, c, "/dead-letters/"+id.String()+"/replay", nil)
 }
 
-// CreateEventType puts an event type into the catalogue.
+// CreateEventType adds an event type to the catalogue.
 func (c *Client) CreateEventType(ctx context.Context, t apitypes.EventTypeCreate) (apitypes.EventType, error) {
 	return post[apitypes.EventType](ctx, c, "/event-types", t)
 }
 
-// EventTypes lists the catalogue by name.
+// EventTypes lists the catalogue of event types, by name.
 func (c *Client) EventTypes(ctx context.Context, p Paging) (apitypes.Page[apitypes.EventType], error) {
 	return get[apitypes.Page[apitypes.EventType]](ctx, c, "/event-types"+query(p))
 }
@@ -322,13 +324,12 @@ func (c *Client) DescribeEventType(ctx context.Context, name, description string
 	return patch[apitypes.EventType](ctx, c, "/event-types/"+url.PathEscape(name), apitypes.EventTypeUpdate{Description: apitypes.Of(description)})
 }
 
-// DeleteEventType takes an event type out of the catalogue. What was published
-// of it stays.
+// DeleteEventType removes an event type from the catalogue. Its events stay.
 func (c *Client) DeleteEventType(ctx context.Context, name string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/event-types/" + url.PathEscape(name)}, nil)
 }
 
-// CreateKey makes an API key. Its text is in the answer, and nowhere else.
+// CreateKey creates an API key. Only this response has the key's text.
 func (c *Client) CreateKey(ctx context.Context, k apitypes.KeyCreate) (apitypes.Key, error) {
 	return post[apitypes.Key](ctx, c, "/api-keys", k)
 }
@@ -343,7 +344,7 @@ func (c *Client) Key(ctx context.Context, id postrider.KeyID) (apitypes.Key, err
 	return get[apitypes.Key](ctx, c, "/api-keys/"+id.String())
 }
 
-// RevokeKey ends an API key.
+// RevokeKey revokes an API key.
 func (c *Client) RevokeKey(ctx context.Context, id postrider.KeyID) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/api-keys/" + id.String()}, nil)
 }
@@ -366,7 +367,8 @@ func patch[T any](ctx context.Context, c *Client, path string, in any) (T, error
 	return out, err
 }
 
-// query returns the query of a list: the pairs that have a value, and the page.
+// query returns the query string of a list: the pairs with a value, and the
+// page. It is empty, or begins with a question mark.
 func query(p Paging, pairs ...string) string {
 	values := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -386,7 +388,7 @@ func query(p Paging, pairs ...string) string {
 	return "?" + values.Encode()
 }
 
-// idText returns the text of an id; of the zero id, nothing.
+// idText returns the text of an id; empty for the zero id.
 func idText[I interface {
 	IsZero() bool
 	String() string
@@ -397,8 +399,8 @@ func idText[I interface {
 	return id.String()
 }
 
-// order returns the order of a list of history as the API takes it; of the
-// default, nothing.
+// order returns the query parameter for the order; empty for the default,
+// newest first.
 func order(oldestFirst bool) string {
 	if oldestFirst {
 		return "asc"
@@ -406,7 +408,7 @@ func order(oldestFirst bool) string {
 	return ""
 }
 
-// instant returns a time as the API takes it; of none, nothing.
+// instant returns a time as a query parameter; empty for the zero time.
 func instant(at time.Time) string {
 	if at.IsZero() {
 		return ""

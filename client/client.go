@@ -8,23 +8,26 @@
 //
 // Its promises:
 //
-//   - A publish without an error is on the server's disk, with its deliveries.
-//   - What is safe to repeat is repeated, a few times, when the server is busy
-//     (429, 502, 503, 504) or does not answer: whatever reads, changes or deletes,
-//     and every publish. Pauses grow, are random, and are as long as the server
-//     asks for. [Options].Attempts of 1 ends that.
-//   - A publish is safe because it has an idempotency key. One that has none of
-//     its own gets one for its tries; give your own where your program
-//     may publish the same thing again after it was restarted.
-//   - Everything else is one request: a replay, a test, a new endpoint. After an
-//     error that is no [*Error] it is open whether it happened.
-//   - An answer that is no 2xx is an [*Error], which says what the server said
-//     and matches the errors of package postrider with [errors.Is].
-//   - The data of an event is sent to the byte as it was given.
-//   - The key is sent to the server of the base URL alone, and is in no error.
-//   - A [Client] may be used from any goroutine.
+//   - After a publish without an error, the event and its deliveries are on the
+//     server's disk.
+//   - Requests that are safe to repeat are repeated a few times if the server
+//     is busy (429, 502, 503, 504) or does not answer: reads, changes,
+//     deletions and publishes. The pauses grow, are random, and are at least as
+//     long as the server asks for. [Options].Attempts of 1 turns this off.
+//   - A publish is safe to repeat because of its idempotency key. A publish
+//     without a key gets one for its tries. Set your own key if your program
+//     may publish the same event again after a restart.
+//   - Every other request is sent once: a replay, a test, a new endpoint. After
+//     an error that is no [*Error] it is unknown whether the server executed
+//     it.
+//   - A response other than 2xx is an [*Error]. It has the server's message and
+//     matches the errors of package postrider with [errors.Is].
+//   - The data of an event is sent byte for byte as given.
+//   - The API key is sent only to the server of the base URL, and is in no
+//     error.
+//   - A [Client] is safe for concurrent use.
 //
-// It knows nothing of receiving: see package receiver and package signature.
+// Package receiver and package signature are for receiving webhooks.
 package client
 
 import (
@@ -47,13 +50,23 @@ import (
 
 // Options tunes a [Client]. The zero value is ready to use.
 type Options struct {
-	Timeout   time.Duration     // of one try, from connecting to the last byte; default 30 s
-	Attempts  int               // how often what is safe to repeat is tried; default 5, 1: once
-	MaxWait   time.Duration     // the longest pause between two tries that is worth it; default 30 s
-	Transport http.RoundTripper // default: one of the client's own, like http.DefaultTransport
-	UserAgent string            // default "postrider-client"
+	// Timeout is the limit for one try, from connecting to the last byte of the
+	// response. Default 30 s.
+	Timeout time.Duration
+	// Attempts is the largest number of tries of a request that is safe to
+	// repeat. Default 5; 1: no repetition.
+	Attempts int
+	// MaxWait is the longest pause between two tries. If the server asks for a
+	// longer one, the error is returned instead. Default 30 s.
+	MaxWait time.Duration
+	// Transport sends the requests. Default: a transport of the client's own,
+	// with proxies from the environment and HTTP/2.
+	Transport http.RoundTripper
+	// UserAgent is the User-Agent header. Default "postrider-client".
+	UserAgent string
 }
 
+// withDefaults replaces the zero fields by their defaults.
 func (o Options) withDefaults() Options {
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.Attempts = cmp.Or(o.Attempts, 5)
@@ -73,8 +86,9 @@ type Client struct {
 	http *http.Client
 }
 
-// New returns a client of the server at baseURL, as in http://127.0.0.1:8080,
-// that identifies itself with the API key.
+// New returns a client for the server at baseURL, such as
+// http://127.0.0.1:8080. The API key authenticates its requests. New does not
+// connect.
 func New(baseURL, key string, opts Options) *Client {
 	opts = opts.withDefaults()
 	return &Client{
@@ -84,29 +98,35 @@ func New(baseURL, key string, opts Options) *Client {
 		http: &http.Client{
 			Transport: opts.Transport,
 			Timeout:   opts.Timeout,
-			// A redirect would carry the key to where nobody meant it to go.
+			// A redirect could send the key to another server.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
 }
 
-// Close lets go of idle connections. The client may be used again.
+// Close closes idle connections. The client can be used again afterwards.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// maxAnswer bounds what is read of an answer: a page of 250 attempts with
-// bodies of 16 KiB stays well below.
+// maxAnswer is the most that is read of a response, in bytes. A page of 250
+// attempts with bodies of 16 KiB is well below it.
 const maxAnswer = 64 << 20
 
-// request is a call of the API; in is its body, unless it is nil.
+// request is one call of the API.
 type request struct {
+	// path is below /v1/webhooks, or an absolute one that begins with
+	// wellKnown.
 	method, path string
-	in           any
-	keyed        bool // an idempotency key makes it safe to repeat
-	hops         int  // for Webhook-Hops
+	// in is the request body before encoding; nil: there is none.
+	in any
+	// keyed is true if idempotency keys make a POST safe to repeat.
+	keyed bool
+	// hops is the value of Webhook-Hops; 0: the header is omitted.
+	hops int
 }
 
-// call sends a request, more than once if that is safe and may help, and reads
-// the answer into out, unless that is nil.
+// call sends a request, repeatedly if that is safe and may help. It decodes the
+// response into out, unless out is nil. The body is encoded once, so all tries
+// send the same idempotency keys.
 func (c *Client) call(ctx context.Context, r request, out any) error {
 	var body []byte
 	if r.in != nil {
@@ -118,7 +138,7 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 	return c.repeat(ctx, r, func() error { return c.try(ctx, r, body, out) })
 }
 
-// try sends a request once.
+// try sends a request once and decodes the response.
 func (c *Client) try(ctx context.Context, r request, body []byte, out any) error {
 	answer, err := c.send(ctx, r, body)
 	if err != nil {
@@ -142,12 +162,13 @@ func (c *Client) try(ctx context.Context, r request, body []byte, out any) error
 	return nil
 }
 
-// finalError is one that another try does not change.
+// finalError is an error that a further try cannot change.
 type finalError struct{ error }
 
-// Unwrap returns what went wrong.
+// Unwrap returns the underlying error.
 func (e *finalError) Unwrap() error { return e.error }
 
+// send sends a request once and returns the response with any status.
 func (c *Client) send(ctx context.Context, r request, body []byte) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, r.method, c.url(r.path), bytes.NewReader(body))
 	if err != nil {
@@ -173,9 +194,10 @@ func (c *Client) send(ctx context.Context, r request, body []byte) (*http.Respon
 	return answer, nil
 }
 
-// wellKnown begins the paths that are not below the API's own.
+// wellKnown is the prefix of the paths outside of /v1/webhooks.
 const wellKnown = "/.well-known/"
 
+// url returns the absolute URL of a path.
 func (c *Client) url(path string) string {
 	if strings.HasPrefix(path, wellKnown) {
 		return c.base + path
@@ -183,9 +205,9 @@ func (c *Client) url(path string) string {
 	return c.base + "/v1/webhooks" + path
 }
 
-// encode returns the JSON of a request's body. The data of an event is put in
-// as it is: encoding/json would compact it, and the receiver's bytes are to be
-// the producer's.
+// encode returns the JSON of a request body. The data of an event is copied
+// verbatim: encoding/json would compact it, and the receiver must get the
+// producer's bytes.
 func encode(in any) ([]byte, error) {
 	switch in := in.(type) {
 	case apitypes.EventCreate:
@@ -196,6 +218,7 @@ func encode(in any) ([]byte, error) {
 	return json.Marshal(in)
 }
 
+// encodeBatch returns the JSON of a batch.
 func encodeBatch(events []apitypes.EventCreate) ([]byte, error) {
 	body := []byte(`{"events":[`)
 	for i, e := range events {
@@ -210,6 +233,8 @@ func encodeBatch(events []apitypes.EventCreate) ([]byte, error) {
 	return append(body, "]}"...), nil
 }
 
+// appendEvent appends the JSON of an event with its data verbatim. Invalid data
+// is refused here, because it would break the body around it.
 func appendEvent(body []byte, e apitypes.EventCreate) ([]byte, error) {
 	if !json.Valid(e.Data) {
 		return nil, &postrider.InvalidError{Field: "data", Reason: "must be JSON"}
@@ -217,7 +242,7 @@ func appendEvent(body []byte, e apitypes.EventCreate) ([]byte, error) {
 	rest, err := json.Marshal(struct {
 		apitypes.EventCreate
 
-		Data *struct{} `json:"data,omitempty"` // hides the event's own
+		Data *struct{} `json:"data,omitempty"` // shadows the event's own field
 	}{EventCreate: e})
 	if err != nil {
 		return nil, err
@@ -228,19 +253,29 @@ func appendEvent(body []byte, e apitypes.EventCreate) ([]byte, error) {
 	return append(body, rest[1:]...), nil
 }
 
-// Error is an answer that is no 2xx: an RFC 9457 problem.
+// Error is a response other than 2xx: an RFC 9457 problem.
 type Error struct {
-	Status     int              // the HTTP status
-	Code       string           // stable, for programs; empty when the answer was no problem of ours
-	Detail     string           // for people
-	Fields     []apitypes.Fault // what is wrong with the request, field by field
-	Index      *int             // of the event in its batch, with the code idempotency_conflict; else nil
-	Replay     string           // the delivery that is under way, with the code replay_pending
-	RequestID  string           // names the request in the server's log
-	RetryAfter time.Duration    // how long the server asked to be left alone; 0: it did not
+	// Status is the HTTP status.
+	Status int
+	// Code is a stable code for programs. Empty: the response was no problem of
+	// Postrider's, for instance a proxy's.
+	Code string
+	// Detail is a message for people.
+	Detail string
+	// Fields are the faults of the request, one for each field.
+	Fields []apitypes.Fault
+	// Index is the position of the event in its batch, with the code
+	// idempotency_conflict. Otherwise nil.
+	Index *int
+	// Replay is the id of the pending replay, with the code replay_pending.
+	Replay string
+	// RequestID identifies the request in the server's log.
+	RequestID string
+	// RetryAfter is the wait that the server asked for. 0: it asked for none.
+	RetryAfter time.Duration
 }
 
-// Error returns what the server said, in one line.
+// Error returns the server's message and the faults in one line.
 func (e *Error) Error() string {
 	var text strings.Builder
 	text.WriteString(cmp.Or(e.Detail, http.StatusText(e.Status), "no success"))
@@ -258,8 +293,8 @@ func (e *Error) Error() string {
 	return text.String()
 }
 
-// Unwrap returns the error of package postrider that the status stands for,
-// or nil when there is none.
+// Unwrap returns the error of package postrider for the status, or nil if there
+// is none.
 func (e *Error) Unwrap() error {
 	switch e.Status {
 	case http.StatusNotFound:
@@ -276,7 +311,7 @@ func (e *Error) Unwrap() error {
 	return nil
 }
 
-// problem reads an answer that is no 2xx.
+// problem returns the error for a response other than 2xx.
 func problem(answer *http.Response, text []byte) error {
 	e := &Error{Status: answer.StatusCode, RetryAfter: retryAfter(answer.Header.Get("Retry-After"), time.Now())}
 	var document apitypes.Problem

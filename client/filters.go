@@ -6,15 +6,18 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Paging asks for one page of a list.
+// Paging selects one page of a list.
 type Paging struct {
-	Limit  int    // at most 250; 0: the server's default, 50
-	Cursor string // a [Page.Next]; empty: from the start
+	// Limit is the largest number of items, at most 250. 0: the server's
+	// default, 50.
+	Limit int
+	// Cursor is the [Page.Next] of the previous page. Empty: the first page.
+	Cursor string
 }
 
-// DeliveryFilter selects deliveries; a zero field does not.
+// DeliveryFilter selects deliveries. A zero field selects all.
 type DeliveryFilter struct {
-	Account     string // an id or your own uid
+	Account     string // id or uid
 	Endpoint    postrider.EndpointID
 	Event       postrider.EventID
 	EventType   string
@@ -24,8 +27,8 @@ type DeliveryFilter struct {
 	Paging
 }
 
-// EndpointDeliveryFilter selects deliveries of one endpoint; a zero field does
-// not.
+// EndpointDeliveryFilter selects deliveries of one endpoint. A zero field
+// selects all.
 type EndpointDeliveryFilter struct {
 	Event       postrider.EventID
 	EventType   string
@@ -35,36 +38,38 @@ type EndpointDeliveryFilter struct {
 	Paging
 }
 
-// EventFilter selects events; a zero field does not.
+// EventFilter selects events. A zero field selects all.
 type EventFilter struct {
-	Account  string // an id or your own uid
+	Account  string // id or uid
 	Type     string
 	From, To time.Time // made at From or later, and before To
 
-	// IdempotencyKey selects the event that the key stands for, while the server
-	// remembers the key. It needs the Account, unless the API key is bound to one.
+	// IdempotencyKey selects the event that was published with the key, as long
+	// as the server remembers the key. It needs the Account, unless the API key
+	// is bound to one.
 	IdempotencyKey string
 
 	OldestFirst bool
 	Paging
 }
 
-// EndpointFilter selects endpoints; a zero field does not.
+// EndpointFilter selects endpoints. A zero field selects all.
 type EndpointFilter struct {
-	Account string // an id or your own uid
-	UID     string // the endpoint's own; needs the account
+	Account string // id or uid
+	UID     string // the endpoint's uid; needs the Account, unless the API key is bound to one
 	Status  postrider.EndpointStatus
 	Paging
 }
 
-// DeadLetterFilter selects dead letters; a zero field does not.
+// DeadLetterFilter selects dead letters. A zero field selects all; for Resolved
+// see there.
 type DeadLetterFilter struct {
 	Account   string
 	Endpoint  postrider.EndpointID
 	EventType string
-	Reason    string    // why it died, as in [postrider.ReasonExhausted]
-	Resolved  bool      // the resolved ones too
-	From, To  time.Time // the delivery was made at From or later, and before To
+	Reason    string    // why the delivery died, such as [postrider.ReasonExhausted]
+	Resolved  bool      // true: also the resolved; false: only the unresolved
+	From, To  time.Time // the delivery was created at From or later, and before To
 
 	OldestFirst bool
 	Paging

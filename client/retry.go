@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// The first wait between two tries is up to firstWait; it doubles up to
-// longestWait, unless the server asks for more.
+// The first pause between two tries is at most firstWait. It doubles with each
+// try up to longestWait. The server's Retry-After is added.
 const (
 	firstWait   = 200 * time.Millisecond
 	longestWait = 5 * time.Second
 )
 
-// repeat calls try until it succeeds, its failure is one that no repetition
-// mends, or it was called often enough. It returns what the last call did.
+// repeat calls try until it succeeds, its error is permanent, or the number of
+// tries is used up. It returns the result of the last call.
 func (c *Client) repeat(ctx context.Context, r request, try func() error) error {
-	lost := false // a try before had no answer of the server's own
+	lost := false // an earlier try had no response from the server itself
 	for n := 1; ; n++ {
 		err := try()
 		switch {
 		case err == nil:
 			return nil
 		case lost && r.method == http.MethodDelete && statusOf(err) == http.StatusNotFound:
-			return nil // that one deleted it
+			return nil // the try without a response deleted it
 		case n >= c.opts.Attempts || !r.safe() || !passes(ctx, err):
 			return err
 		}
@@ -43,11 +43,11 @@ func (c *Client) repeat(ctx context.Context, r request, try func() error) error 
 	}
 }
 
-// safe reports whether the request does the same when it comes twice.
+// safe reports whether a repetition of the request has no further effect.
 func (r request) safe() bool { return r.method != http.MethodPost || r.keyed }
 
-// passes reports whether the failure may be over with the next try: the server
-// was busy or did not answer.
+// passes reports whether the error may be temporary: the server was busy or did
+// not answer.
 func passes(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || errors.As(err, new(*finalError)) {
 		return false
@@ -59,8 +59,7 @@ func passes(ctx context.Context, err error) bool {
 	return false
 }
 
-// statusOf returns the status of an answer that was no success; 0: there was
-// no answer.
+// statusOf returns the status of an error response; 0: there was no response.
 func statusOf(err error) int {
 	if answered, ok := errors.AsType[*Error](err); ok {
 		return answered.Status
@@ -68,18 +67,18 @@ func statusOf(err error) int {
 	return 0
 }
 
-// wait returns how long to wait after the n-th try, and whether that is worth
-// it: a server that wants to be left alone for longer is left to the caller.
+// wait returns the pause after the n-th try, and whether it is within MaxWait.
+// If it is not, the caller gets the error and decides.
 func (c *Client) wait(n int, err error) (time.Duration, bool) {
 	most := min(firstWait<<min(n-1, 10), longestWait)
-	wait := most/2 + mathrand.N(most/2) // so that clients which failed together do not come back together
+	wait := most/2 + mathrand.N(most/2) // jitter spreads clients that failed together
 	if answered, ok := errors.AsType[*Error](err); ok && answered.RetryAfter > 0 {
 		wait += answered.RetryAfter
 	}
 	return wait, wait <= c.opts.MaxWait
 }
 
-// pause waits, and reports whether the context lasted.
+// pause waits, and reports whether the context was not cancelled meanwhile.
 func pause(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -91,10 +90,10 @@ func pause(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// newKey returns an idempotency key that nobody else has.
+// newKey returns a random idempotency key.
 func newKey() string { return "auto-" + rand.Text() }
 
-// retryAfter reads a Retry-After, in either of its forms. What it cannot be is 0.
+// retryAfter parses a Retry-After header, in seconds or as a date. Invalid: 0.
 func retryAfter(value string, now time.Time) time.Duration {
 	if at, err := http.ParseTime(value); err == nil {
 		return max(0, at.Sub(now))

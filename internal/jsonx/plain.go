@@ -9,30 +9,39 @@ import (
 	"unicode/utf8"
 )
 
-// plain fills a struct from a text that has nothing special about it, several
-// times as fast as decoder does. It gives up as soon as it meets anything else:
-// a fault, which decoder then words, an escape in a name, a number for a field.
-// It takes nothing that decoder would not take; a fuzz test holds it to that.
+// plain decodes the bodies of correct clients, several times as fast as
+// decoder. It gives up at anything else, and decoder starts again: at a fault,
+// at an escape in a name or in a string field, at a number or a boolean for a
+// field. It accepts nothing that decoder would refuse; a fuzz test checks this.
+//
+// Its methods return false to give up. The value may be partly filled then.
 type plain struct {
-	text  []byte
-	at    int
-	names []name // of the objects that are open, the innermost last
+	// text is the body. Strings and raw values are copied from it.
+	text []byte
+	// at is the offset of the next byte.
+	at int
+	// names are the names in the open objects of a raw value, innermost object
+	// last. They serve to find duplicates.
+	names []name
 }
 
-// name is where the name of a member stands in the text, with what tells most
-// names apart at a glance.
+// name is the position of a member's name in the text, with a checksum that
+// distinguishes most names without a comparison of bytes.
 type name struct {
 	start, end int
 	sum        uint64
 }
 
-// maxNames is how many names of one object are compared each with each.
+// maxNames is the largest number of names in one object. Each name is compared
+// with all before it, so the time is quadratic. The general decoder has no such
+// limit.
 const maxNames = 128
 
+// plains is the pool of plain decoders. It saves the memory of names.
 var plains = sync.Pool{New: func() any { return new(plain) }}
 
-// decodePlain fills v from body, or reports that it does not know how; then it
-// may have filled some of v.
+// decodePlain decodes body into v, and reports whether it could. If not, v may
+// be partly filled.
 func decodePlain(body []byte, v reflect.Value) bool {
 	p := plains.Get().(*plain) //nolint:errcheck // nothing else is in the pool
 	p.text, p.at = body, 0
@@ -45,6 +54,8 @@ func decodePlain(body []byte, v reflect.Value) bool {
 	return done
 }
 
+// value decodes the next value into v. Types without a case are left to
+// decoder.
 func (p *plain) value(v reflect.Value) bool {
 	if v.Type() == rawType {
 		return p.raw(v)
@@ -71,6 +82,7 @@ func (p *plain) value(v reflect.Value) bool {
 	}
 }
 
+// optional decodes null or a value into o.
 func (p *plain) optional(o Optional) bool {
 	if p.peek() != 'n' {
 		return p.value(reflect.ValueOf(o.SetValue()).Elem())
@@ -79,6 +91,8 @@ func (p *plain) optional(o Optional) bool {
 	return p.word("null")
 }
 
+// object decodes an object into a struct. It gives up at an unknown, repeated
+// or missing name.
 func (p *plain) object(v reflect.Value) bool {
 	plan := planOf(v.Type())
 	var seen uint64
@@ -99,7 +113,8 @@ func (p *plain) object(v reflect.Value) bool {
 	}
 }
 
-// member reads the name of a member that the plan knows.
+// member reads the name of a member and its colon. It returns the index of the
+// field in the plan.
 func (p *plain) member(plan *plan) (i int, known bool) {
 	text, ok := p.quoted(false)
 	if !ok || !p.take(':') {
@@ -109,6 +124,7 @@ func (p *plain) member(plan *plan) (i int, known bool) {
 	return i, known
 }
 
+// list decodes a list into a slice.
 func (p *plain) list(v reflect.Value) bool {
 	v.Set(reflect.MakeSlice(v.Type(), 0, 4))
 	for first := true; ; first = false {
@@ -128,6 +144,7 @@ func (p *plain) list(v reflect.Value) bool {
 	}
 }
 
+// raw checks the next value and copies its bytes.
 func (p *plain) raw(v reflect.Value) bool {
 	p.peek()
 	start := p.at
@@ -138,8 +155,10 @@ func (p *plain) raw(v reflect.Value) bool {
 	return true
 }
 
-// next moves to the next item of a list or object, the first or a later one,
-// and reports whether it ended instead.
+// next moves to the next item of a list or object, or over its end. The
+// argument first is true for the first call, which also reads the opening
+// bracket. It returns ended true at the closing bracket, and ok false at a
+// syntax error.
 func (p *plain) next(first bool, begin, end byte) (ended, ok bool) {
 	if first && !p.take(begin) {
 		return false, false
@@ -150,13 +169,13 @@ func (p *plain) next(first bool, begin, end byte) (ended, ok bool) {
 		return true, true
 	}
 	if !first && b == ',' {
-		p.at++ // an item must follow
+		p.at++ // the caller requires an item now
 		return false, true
 	}
 	return false, first
 }
 
-// take steps over the byte, if it is what follows.
+// take skips white space and then the byte b, if b is next.
 func (p *plain) take(b byte) bool {
 	if p.peek() != b {
 		return false
@@ -165,8 +184,8 @@ func (p *plain) take(b byte) bool {
 	return true
 }
 
-// peek returns the next byte that is no space, and stands before it; 0: there
-// is none.
+// peek skips white space and returns the next byte without consuming it; 0: the
+// text ends. It is small enough to be inlined; peekFar does the rest.
 func (p *plain) peek() byte {
 	if p.at < len(p.text) && p.text[p.at] > ' ' {
 		return p.text[p.at]
@@ -174,6 +193,7 @@ func (p *plain) peek() byte {
 	return p.peekFar()
 }
 
+// peekFar is peek for a byte that may be white space or a control character.
 func (p *plain) peekFar() byte {
 	for ; p.at < len(p.text); p.at++ {
 		switch b := p.text[p.at]; b {
@@ -185,7 +205,8 @@ func (p *plain) peekFar() byte {
 	return 0
 }
 
-// skip steps over any value, inside of depth others.
+// skip checks and skips any value. The value is inside of depth objects and
+// lists of the raw value.
 func (p *plain) skip(depth int) bool {
 	switch b := p.peek(); {
 	case b == '"':
@@ -207,6 +228,7 @@ func (p *plain) skip(depth int) bool {
 	return false
 }
 
+// skipList checks and skips a list. The argument depth includes this list.
 func (p *plain) skipList(depth int) bool {
 	for first := true; ; first = false {
 		ended, ok := p.next(first, '[', ']')
@@ -219,6 +241,8 @@ func (p *plain) skipList(depth int) bool {
 	}
 }
 
+// skipObject checks and skips an object, and refuses duplicate names. The
+// argument depth includes this object.
 func (p *plain) skipObject(depth int) bool {
 	mine := len(p.names)
 	for first := true; ; first = false {
@@ -234,8 +258,8 @@ func (p *plain) skipObject(depth int) bool {
 	}
 }
 
-// unique notes a name of the innermost object, whose names begin at mine, and
-// reports whether it is the first of its kind.
+// unique records a name of the innermost object, whose names start at index
+// mine. It reports whether the name is new there.
 func (p *plain) unique(mine int, text []byte) bool {
 	if len(p.names)-mine == maxNames {
 		return false
@@ -250,14 +274,14 @@ func (p *plain) unique(mine int, text []byte) bool {
 	return true
 }
 
-// sum tells names apart by their first eight bytes, their last eight and their
-// length.
+// sum returns a checksum of a name, from its first eight bytes, its last eight
+// and its length. Names with equal sums are then compared.
 func sum(text []byte) uint64 {
 	n := len(text)
 	switch {
 	case n >= 8:
 		return binary.LittleEndian.Uint64(text) ^ binary.LittleEndian.Uint64(text[n-8:])<<1 ^ uint64(n)<<56
-	case cap(text) >= 8: // what follows a short name is cut off
+	case cap(text) >= 8: // reads beyond a short name, and masks these bytes
 		return binary.LittleEndian.Uint64(text[:8])&(1<<(8*n)-1) ^ uint64(n)<<56
 	}
 	var sum uint64
@@ -267,9 +291,9 @@ func sum(text []byte) uint64 {
 	return sum ^ uint64(n)<<56
 }
 
-// quoted steps over a string and returns what is between its quotes. Escapes,
-// and the one control character that JSON lets pass, end it unless any string
-// will do.
+// quoted skips a string and returns the bytes between its quotes. It accepts
+// escapes and the character DEL only if anything is true. In the fields of
+// structs, decoder must handle them.
 func (p *plain) quoted(anything bool) ([]byte, bool) {
 	if !p.take('"') {
 		return nil, false
@@ -304,10 +328,11 @@ func (p *plain) quoted(anything bool) ([]byte, bool) {
 	}
 }
 
-// common returns how many bytes there are up to one that needs a look: a quote,
-// a backslash, a control character or a part of a longer rune. It looks at
-// eight bytes at a time: in the sums below, the lowest byte with its highest
-// bit set is such a byte.
+// common returns the length of the prefix that needs no special treatment. The
+// prefix ends before a quote, a backslash, a control character or a byte of a
+// multi-byte rune. It checks eight bytes at a time: in found, the lowest byte
+// with its high bit set is the first such byte. A carry can set bits only in
+// bytes above it.
 func common(text []byte) int {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	i := 0
@@ -326,8 +351,8 @@ func common(text []byte) int {
 	return i
 }
 
-// escape returns how long the escape is that begins behind a backslash; 0: it
-// is none, or half of a surrogate pair.
+// escape returns the length of the escape after a backslash; 0: it is invalid.
+// It also returns 0 for surrogates, which decoder must check in pairs.
 func escape(text []byte) int {
 	switch {
 	case len(text) > 0 && bytes.IndexByte([]byte(`"\/bfnrt`), text[0]) >= 0:
@@ -343,6 +368,7 @@ func escape(text []byte) int {
 	return 5
 }
 
+// word skips the literal true, false or null.
 func (p *plain) word(word string) bool {
 	if !bytes.HasPrefix(p.text[p.at:], []byte(word)) {
 		return false
@@ -351,6 +377,7 @@ func (p *plain) word(word string) bool {
 	return true
 }
 
+// number checks and skips a number by the grammar of RFC 8259, section 6.
 func (p *plain) number() bool {
 	if p.text[p.at] == '-' {
 		p.at++
@@ -376,7 +403,7 @@ func (p *plain) number() bool {
 	return true
 }
 
-// digits steps over digits and returns how many there were.
+// digits skips digits and returns their number.
 func (p *plain) digits() int {
 	start := p.at
 	for p.at < len(p.text) && '0' <= p.text[p.at] && p.text[p.at] <= '9' {

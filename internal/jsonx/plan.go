@@ -9,22 +9,36 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// plan says which fields a struct has.
+// plan has the fields of a struct type, computed once per type.
 type plan struct {
-	fields   []field // at most 64, for the bits of seen
-	byName   map[string]int
-	required uint64 // a bit for each field that is
+	// fields are the fields with a json name, in the order of the struct; at
+	// most 64, because seen has one bit for each.
+	fields []field
+	// byName maps a JSON name to the index in fields.
+	byName map[string]int
+	// required has the bits of the required fields.
+	required uint64
 }
 
+// field is one field of a plan.
 type field struct {
-	name     string
-	index    []int
+	// name is the JSON name.
+	name string
+	// index is the path for reflect.Value.FieldByIndex; it passes through
+	// embedded structs.
+	index []int
+	// required is true without omitempty and omitzero.
 	required bool
-	notEmpty bool // a string that may be left out, but not be empty
+	// notEmpty is true for an optional string with a minLength or an enum: it
+	// may be omitted, but not empty.
+	notEmpty bool
 }
 
-var plans sync.Map // reflect.Type to *plan
+// plans caches plans: reflect.Type to *plan. Types are never removed.
+var plans sync.Map
 
+// planOf returns the plan of a struct type. Two goroutines may compute the same
+// plan, which is harmless.
 func planOf(t reflect.Type) *plan {
 	if p, ok := plans.Load(t); ok {
 		return p.(*plan) //nolint:errcheck // nothing else is stored
@@ -50,16 +64,16 @@ func planOf(t reflect.Type) *plan {
 	return p
 }
 
-// unquote returns the text of a JSON string that is known to be one.
+// unquote returns the text of a valid JSON string.
 func unquote(quoted jsontext.Value) string {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1])
 	}
-	text, _ := jsontext.AppendUnquote(nil, quoted) // the decoder has checked it
+	text, _ := jsontext.AppendUnquote(nil, quoted) // cannot fail: the decoder has checked it
 	return string(text)
 }
 
-// depth returns how many levels a valid JSON value nests.
+// depth returns the number of nested levels of a valid JSON value.
 func depth(value []byte) int {
 	level, deepest := 0, 0
 	for i := 0; i < len(value); i++ {
@@ -76,8 +90,8 @@ func depth(value []byte) int {
 	return deepest
 }
 
-// stringLength returns the length of the JSON string at the start of text, its
-// quotes included.
+// stringLength returns the length of the JSON string at the start of text, with
+// both quotes.
 func stringLength(text []byte) int {
 	for i := 1; i < len(text); i++ {
 		switch text[i] {
@@ -90,7 +104,7 @@ func stringLength(text []byte) int {
 	return len(text)
 }
 
-// path writes a JSON pointer as [place.String] writes places. A member whose
+// path converts a JSON pointer to the form of [place.String]. A member whose
 // name is a number looks like an index.
 func path(pointer jsontext.Pointer) string {
 	var path strings.Builder
@@ -107,6 +121,7 @@ func path(pointer jsontext.Pointer) string {
 	return path.String()
 }
 
+// isIndex reports whether a token of a pointer has only digits.
 func isIndex(token string) bool {
 	return token != "" && strings.Trim(token, "0123456789") == ""
 }

@@ -104,11 +104,13 @@ func candidates(node *kong.Node, words []string) (found []string) {
 			waiting = valued(flags, name)
 		case i >= 0:
 			node = node.Children[i]
+			// A command accepts the flags of the commands above it, too.
 			flags = append(slices.Clone(flags), node.Flags...)
 		default:
 			positions++
 		}
 	}
+	// The last word is a value, a flag, a command or an argument, in this order.
 	last := words[len(words)-1]
 	add := func(before, word, about string) {
 		if strings.HasPrefix(before+word, last) && word != "" {

@@ -163,6 +163,7 @@ func isPartial(p apitypes.Policy) bool {
 // the server keeps those that a request leaves out.
 func keepParts(p *apitypes.Policy, has apitypes.Policy) {
 	a, ok := p.Auth.Get()
+	// A new type starts empty: a header name, for example, means nothing to oauth2.
 	if was := has.Auth.Value(); ok && a.Type == was.Type {
 		a.Username = cmp.Or(a.Username, was.Username)
 		a.Header = cmp.Or(a.Header, was.Header)
@@ -174,6 +175,7 @@ func keepParts(p *apitypes.Policy, has apitypes.Policy) {
 		}
 		p.Auth = apitypes.Of(a)
 	}
+	// The key is not copied: it is a secret, and the server keeps it.
 	if own, ok := p.TLS.Get(); ok {
 		was := has.TLS.Value()
 		own.Certificate = cmp.Or(own.Certificate, was.Certificate)

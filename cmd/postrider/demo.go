@@ -87,6 +87,7 @@ func (c *demoCmd) Run(ctx context.Context, t terminal) (err error) {
 		cmd: c, term: t, url: "http://" + server.Addr().String(), receivers: receivers,
 	}
 
+	// The first of the three that fails ends the other two; Run returns its error.
 	group, ctx := errgroup.WithContext(ctx)
 	ctx, end := context.WithCancel(ctx)
 	group.Go(func() error { return server.Run(ctx) })
@@ -150,6 +151,7 @@ func (d *demo) show(ctx context.Context) error {
 			return nil
 		case <-end:
 			return d.judge(ctx)
+		// The summaries go on, so that a person sees the last deliveries arrive.
 		case <-last:
 			publishing.Stop()
 		case <-summary.C:
@@ -319,6 +321,8 @@ func (d *demo) judge(ctx context.Context) error {
 	if err := d.summarize(ctx); err != nil {
 		return stoppedBy(ctx, err)
 	}
+	// A wrong signature goes first: the receiver refused that request, so events
+	// may be missing because of it.
 	missing, forged := d.receivers.verdict()
 	if forged > 0 {
 		return fmt.Errorf("%d requests had a signature that does not verify", forged)

@@ -70,6 +70,7 @@ func textOf(value any) string {
 	case apitypes.Optional[apitypes.TLS]:
 		return tlsText(v.Value())
 	}
+	// A pointer is an optional field of the API: nil is null.
 	if p := reflect.ValueOf(value); p.Kind() == reflect.Pointer {
 		if p.IsNil() {
 			return ""

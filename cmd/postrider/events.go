@@ -152,6 +152,7 @@ func (c *eventsPublishCmd) Run(ctx context.Context, t terminal) error {
 	}
 	return c.through(func(api *client.Client) error {
 		receipts, err := api.PublishBatch(ctx, events)
+		// The server counts events from 0, people count from 1.
 		if problem := (*client.Error)(nil); errors.As(err, &problem) && problem.Index != nil {
 			return fmt.Errorf("event %d: %w", *problem.Index+1, err)
 		}

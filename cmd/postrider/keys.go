@@ -45,6 +45,7 @@ func (c onStore) either(straight func() error, through func(*client.Client) erro
 	if !app.InUse(err) {
 		return err
 	}
+	// The store is in use, so a server runs on this folder. Its file names the URL.
 	url, missing := c.Running()
 	if missing != nil {
 		return errors.Join(err, missing)
@@ -91,6 +92,8 @@ func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *app.Source
 		made = madeKey{key.ID, text}
 		return err
 	}, func(api *client.Client) error {
+		// The API takes a time and not a duration. This machine's clock decides it,
+		// while the store's clock decides when the command works on the store.
 		wanted := apitypes.KeyCreate{Name: c.Name, Scopes: c.Scope, Account: c.Account}
 		if c.Expires != nil {
 			wanted.ExpiresAt = &apitypes.Time{Time: time.Now().Add(*c.Expires)}
@@ -115,6 +118,7 @@ func (c *keysCreateCmd) check() error {
 	switch {
 	case c.Expires != nil && *c.Expires <= 0:
 		return misused("--expires: must be more than 0s")
+	// An admin key manages all accounts, so it cannot belong to one.
 	case c.Account != "" && slices.Contains(c.Scope, postrider.ScopeAdmin):
 		return misused("--scope: a key that is bound to an account cannot be admin")
 	}

@@ -116,6 +116,8 @@ func run(ctx context.Context, args []string, t terminal) int {
 		return 1
 	}
 	parsed, err := parser.Parse(args)
+	// A command without settings ran no Resolve, so nobody has looked at the names
+	// of the variables yet.
 	if err == nil && !isAside(parsed) {
 		err = sources.CheckVariables()
 	}
@@ -166,6 +168,8 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
+	// Nothing was done: kong, a command or a check of the settings refused the
+	// input.
 	case errors.As(err, &parse), errors.As(err, &usage), errors.As(err, &fault):
 		return 2
 	}
@@ -181,6 +185,7 @@ func explain(err error, command words) string {
 		fault   *app.Fault
 		problem *client.Error
 	)
+	// The first case that fits decides, so special cases stand before general ones.
 	switch text := err.Error(); {
 	case errors.As(err, &parse):
 		return choices.Replace(text) + "\n" + helpHint(parse)

@@ -187,6 +187,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
 	}
+	// The lock is not held here: the slow receiver would make its other requests
+	// wait.
 	code := r.answer(request, times)
 	if code < 300 {
 		r.mu.Lock()
@@ -201,6 +203,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 func (r *receiver) note(header http.Header, body []byte) (event string, times int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// Requests that are forged count, too: the summary shows all that arrived.
 	r.requests++
 	verifier := signature.Verifier{Keys: r.keys}
 	if err := verifier.Verify(header, body, time.Now()); err != nil {

@@ -63,6 +63,7 @@ func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *app.Sou
 		done, err = app.RotateKey(ctx, c.StoreConfig, rotation)
 		return err
 	}, func(api *client.Client) (err error) {
+		// The server has the store. Only the keys are changed from here.
 		rotation.Reencrypt = func(ctx context.Context) (secrets.Reencrypted, error) {
 			r, err := api.Reencrypt(ctx)
 			return secrets.Reencrypted(r), err

@@ -77,6 +77,8 @@ func (c *migrateCmd) Run(ctx context.Context, t terminal, sources *app.Sources) 
 	return nil
 }
 
+// configCmd is the command config. Its commands read all settings, but open no
+// store and bind no port.
 type configCmd struct {
 	Check configCheckCmd `cmd:"" help:"Print the effective settings with where they come from, and all that is wrong with them."`
 	Print configPrintCmd `cmd:"" help:"Print the effective settings as a YAML file, secrets masked."`

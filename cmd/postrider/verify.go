@@ -54,6 +54,7 @@ func (c *verifyCmd) Run(t terminal) error {
 	if now.IsZero() {
 		now = time.Now()
 	}
+	// An empty header stands for the one of the scheme.
 	verifier := signature.Verifier{
 		Format:    signature.Format{Scheme: signature.Scheme(c.Scheme), Header: c.SignedIn, Prefix: c.Prefix},
 		Keys:      keys,

@@ -111,10 +111,14 @@ var index = regexp.MustCompile(`\[\d+\]`)
 // empty if the command has none.
 func (w words) of(field string) (name, part string) {
 	var header int
+	// The request has the headers of both flags in one list; the position tells
+	// them apart.
 	if n, err := fmt.Sscanf(field, "headers[%d]", &header); n == 1 && err == nil && header >= w.headers {
 		_, part, _ = strings.Cut(field, "].")
 		return "--secret-header", part
 	}
+	// A flag of its own goes before the flag of the field above: auth.username is
+	// --auth-user and not --auth.
 	for whole := field; whole != ""; whole = above(whole) {
 		bare := index.ReplaceAllString(whole, "")
 		plain := strings.NewReplacer(".", "-", "_", "-").Replace(strings.TrimSuffix(bare, "_ms"))

@@ -28,8 +28,8 @@ const (
 
 // writes is a store that observes whether its writes succeed. It learns that from
 // the publishes and settlements that pass through it. While there are none and
-// /readyz is asked, it learns it from a probe: a small write. An idle server that
-// nobody asks writes nothing.
+// /readyz is asked, it learns it from a probe: a small write. If nobody asks, there
+// is no probe.
 type writes struct {
 	store.Store
 

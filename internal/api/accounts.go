@@ -16,6 +16,8 @@ const (
 	maxDescription = 4096
 )
 
+// viewAccount returns an account in the form of a response. The uid is null if
+// there is none; a deleted account has the time of its deletion.
 func viewAccount(a postrider.Account) apitypes.Account {
 	return apitypes.Account{
 		ID: a.ID, UID: orNull(a.UID), Name: a.Name, CreatedAt: instant(a.CreatedAt),
@@ -62,6 +64,8 @@ func (rt *router) accounts() {
 	}, rt.deleteAccount)
 }
 
+// createAccount creates an account. The creation time is the store's, so that
+// all nodes agree on the order of accounts.
 func (s *server) createAccount(ctx context.Context, _ *none) (*reply[apitypes.Account], error) {
 	var body apitypes.AccountCreate
 	if err := decode(ctx, &body); err != nil {
@@ -76,6 +80,7 @@ func (s *server) createAccount(ctx context.Context, _ *none) (*reply[apitypes.Ac
 	})
 }
 
+// listAccounts lists accounts, or finds the one with a uid.
 func (s *server) listAccounts(ctx context.Context, in *struct {
 	Paging
 	UID string `query:"uid"`
@@ -88,6 +93,7 @@ func (s *server) listAccounts(ctx context.Context, in *struct {
 	return pageOf(accounts, viewAccount), nil
 }
 
+// getAccount answers for a deleted account too, if it is named by its id.
 func (s *server) getAccount(ctx context.Context, in *accountPath) (*reply[apitypes.Account], error) {
 	account, err := s.findAccount(ctx, in.Account)
 	if err != nil {

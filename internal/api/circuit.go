@@ -15,6 +15,8 @@ import (
 // write.
 const circuitTries = 5
 
+// viewCircuit returns a circuit in the form of a response. Times that are zero
+// become null.
 func viewCircuit(c postrider.Circuit) apitypes.Circuit {
 	return apitypes.Circuit{
 		Status: cmp.Or(c.Status, postrider.CircuitClosed), Reason: orNull(c.Reason),
@@ -40,6 +42,7 @@ func (rt *router) circuits() {
 	}, rt.setCircuit)
 }
 
+// getCircuit answers with the circuit of an endpoint that is not deleted.
 func (s *server) getCircuit(ctx context.Context, in *EndpointPath) (*reply[apitypes.Circuit], error) {
 	e, err := s.findLive(ctx, in.Endpoint)
 	if err != nil {
@@ -62,6 +65,8 @@ func (s *server) circuit(ctx context.Context, id postrider.EndpointID) (postride
 	return circuits[0], nil
 }
 
+// setCircuit opens, closes or probes a circuit by hand. The status is checked
+// before the endpoint is read, so an invalid request costs no query.
 func (s *server) setCircuit(ctx context.Context, in *EndpointPath) (*reply[apitypes.Circuit], error) {
 	var body apitypes.CircuitUpdate
 	if err := decode(ctx, &body); err != nil {

@@ -9,6 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
+// viewDeadLetter returns a dead letter in the form of a response. The fields of
+// its resolution are null while it is unresolved.
 func viewDeadLetter(d postrider.DeadLetter) apitypes.DeadLetter {
 	return apitypes.DeadLetter{
 		Delivery: d.Delivery, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account,
@@ -49,6 +51,7 @@ func (rt *router) deadLetters() {
 	}, rt.discardDeadLetter)
 }
 
+// listDeadLetters lists the dead letters that all given filters select.
 func (s *server) listDeadLetters(ctx context.Context, in *struct {
 	Account   string `query:"account" doc:"Id or uid of the account."`
 	Endpoint  string `query:"endpoint" doc:"Id of the endpoint. With the account, its uid works too."`

@@ -29,6 +29,8 @@ func nextAttempt(d postrider.Delivery) time.Time {
 	return d.Waiting.Until
 }
 
+// viewDelivery returns a delivery in the form of a response. The creation time
+// is that of its id.
 func viewDelivery(d postrider.Delivery) apitypes.Delivery {
 	return apitypes.Delivery{
 		ID: d.ID, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account,
@@ -120,6 +122,8 @@ type DeliveryFilter struct {
 	Status    string `query:"status" enum:"pending,delivered,dead,cancelled,skipped"`
 }
 
+// listDeliveries lists the deliveries that all given filters select. A key that
+// is bound to an account lists only deliveries of that account.
 func (s *server) listDeliveries(ctx context.Context, in *struct {
 	Account  string `query:"account" doc:"Id or uid of the account."`
 	Endpoint string `query:"endpoint" doc:"Id of the endpoint. With the account, its uid works too."`
@@ -162,6 +166,8 @@ func (s *server) scope(ctx context.Context, account, endpoint string) (postrider
 	return accountID, found.ID, err
 }
 
+// listEndpointDeliveries lists the deliveries of an endpoint, also of a deleted
+// one.
 func (s *server) listEndpointDeliveries(ctx context.Context, in *struct {
 	EndpointPath
 	DeliveryFilter
@@ -205,6 +211,8 @@ func (s *server) findDelivery(ctx context.Context, text string) (postrider.Deliv
 	return first(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: infoOf(ctx).key.Account, ID: id}))
 }
 
+// listAttempts lists the attempts of one delivery. A delivery without attempts
+// has an empty list; an unknown delivery is a 404.
 func (s *server) listAttempts(ctx context.Context, in *struct {
 	DeliveryPath
 	Paging
@@ -221,6 +229,7 @@ func (s *server) listAttempts(ctx context.Context, in *struct {
 	return pageOf(attempts, viewAttempt), nil
 }
 
+// replayDelivery replays a delivery that has ended, whatever its status is.
 func (s *server) replayDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
 	d, err := s.findDelivery(ctx, in.Delivery)
 	if err != nil {

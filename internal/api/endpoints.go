@@ -329,6 +329,9 @@ type statusChange struct {
 	closes bool
 }
 
+// statusChanges has the four changes. Pause and resume are meant for
+// maintenance; disable and enable also for endpoints that Postrider disabled
+// for their failures.
 var statusChanges = []statusChange{{
 	verb: "pause", about: "Pause an endpoint", tells: "Its deliveries wait until it is resumed.",
 	to: postrider.EndpointPaused, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},

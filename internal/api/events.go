@@ -20,6 +20,8 @@ const (
 	replayTime    = 3 * time.Second // no replay starts after this time
 )
 
+// viewEvent returns an event in the form of a response. The data is copied
+// verbatim.
 func viewEvent(e postrider.Event) apitypes.Event {
 	return apitypes.Event{
 		ID: e.ID, Account: e.Account, Type: e.Type, APIVersion: orNull(e.APIVersion),
@@ -66,6 +68,8 @@ func (rt *router) events() {
 	}, rt.replayEvent)
 }
 
+// listEvents lists the events that all given filters select. Idempotency keys
+// are unique only within an account, so the filter for them needs one.
 func (s *server) listEvents(ctx context.Context, in *struct {
 	Account        string `query:"account" doc:"Id or uid of the account."`
 	Type           string `query:"type"`
@@ -91,6 +95,7 @@ func (s *server) listEvents(ctx context.Context, in *struct {
 	return pageOf(events, viewEvent), nil
 }
 
+// getEvent answers with one event and its data.
 func (s *server) getEvent(ctx context.Context, in *EventPath) (*reply[apitypes.Event], error) {
 	e, err := s.findEvent(ctx, in.Event)
 	if err != nil {
@@ -108,6 +113,8 @@ func (s *server) findEvent(ctx context.Context, text string) (postrider.Event, e
 	return first(s.Store.Events(ctx, store.EventQuery{Account: infoOf(ctx).key.Account, ID: id}))
 }
 
+// listEventDeliveries lists the deliveries of one event. It reads the event
+// first, so that an unknown event is a 404 and not an empty list.
 func (s *server) listEventDeliveries(ctx context.Context, in *struct {
 	EventPath
 	Order
@@ -125,6 +132,7 @@ func (s *server) listEventDeliveries(ctx context.Context, in *struct {
 	return pageOf(deliveries, viewDelivery), nil
 }
 
+// listEventAttempts lists the attempts of all deliveries of one event.
 func (s *server) listEventAttempts(ctx context.Context, in *struct {
 	EventPath
 	Paging

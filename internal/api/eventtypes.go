@@ -9,10 +9,12 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
+// viewEventType returns an event type in the form of a response.
 func viewEventType(t postrider.EventType) apitypes.EventType {
 	return apitypes.EventType{Name: t.Name, Description: t.Description, CreatedAt: instant(t.CreatedAt)}
 }
 
+// eventTypePath has the path parameter that names an event type.
 type eventTypePath struct {
 	Name string `path:"name"`
 }
@@ -50,6 +52,8 @@ func (rt *router) eventTypes() {
 	}, rt.deleteEventType)
 }
 
+// createEventType adds an event type to the catalogue. A name that exists is a
+// conflict, because a POST must not replace a description.
 func (s *server) createEventType(ctx context.Context, _ *none) (*reply[apitypes.EventType], error) {
 	var body apitypes.EventTypeCreate
 	if err := decode(ctx, &body); err != nil {
@@ -87,6 +91,7 @@ func (s *server) getEventType(ctx context.Context, in *eventTypePath) (*reply[ap
 	return answered(viewEventType(t)), nil
 }
 
+// changeEventType changes the description. Null removes it.
 func (s *server) changeEventType(ctx context.Context, in *eventTypePath) (*reply[apitypes.EventType], error) {
 	var body apitypes.EventTypeUpdate
 	if err := decode(ctx, &body); err != nil {
@@ -100,6 +105,8 @@ func (s *server) changeEventType(ctx context.Context, in *eventTypePath) (*reply
 	return s.putEventType(ctx, t)
 }
 
+// deleteEventType removes an event type from the catalogue. Events of the type
+// are not affected.
 func (s *server) deleteEventType(ctx context.Context, in *eventTypePath) (*none, error) {
 	if _, err := s.findEventType(ctx, in.Name); err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
+// viewHealth returns a change of health in the form of a response.
 func viewHealth(s postrider.EndpointHealth) apitypes.EndpointHealth {
 	return apitypes.EndpointHealth{
 		Number: s.Number, Status: s.Status, Reason: orNull(s.Reason), Warnings: s.Warnings, Since: instant(s.Since),

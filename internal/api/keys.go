@@ -12,6 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
+// viewKey returns an API key in the form of a response, without its text.
+// Without scopes the list is empty, not null.
 func viewKey(k postrider.APIKey) apitypes.Key {
 	return apitypes.Key{
 		ID: k.ID, Name: k.Name, Scopes: append([]postrider.Scope{}, k.Scopes...), Account: orNull(k.Account), CreatedAt: instant(k.CreatedAt),
@@ -19,6 +21,7 @@ func viewKey(k postrider.APIKey) apitypes.Key {
 	}
 }
 
+// keyPath has the path parameter that names an API key.
 type keyPath struct {
 	Key string `path:"key"`
 }
@@ -105,6 +108,7 @@ func checkKeyCreate(b apitypes.KeyCreate, now time.Time) error {
 	return errors.Join(faults...)
 }
 
+// listKeys lists all API keys, also expired and revoked ones.
 func (s *server) listKeys(ctx context.Context, in *Paging) (*reply[apitypes.Page[apitypes.Key]], error) {
 	keys, err := s.Store.Keys(ctx, store.KeyQuery{Paging: in.of()})
 	if err != nil {

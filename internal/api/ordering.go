@@ -28,6 +28,8 @@ func (rt *router) ordering() {
 	}, rt.listOrderingKeys)
 }
 
+// listOrderingKeys lists the ordering keys of an endpoint that is not deleted.
+// The lags are measured by the store's clock, which also set the times.
 func (s *server) listOrderingKeys(ctx context.Context, in *struct {
 	EndpointPath
 	Paging

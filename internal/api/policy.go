@@ -107,6 +107,7 @@ func retryPolicy(r apitypes.Retry) (postrider.RetryPolicy, error) {
 	return p, nil
 }
 
+// viewRetry is the inverse of retryPolicy.
 func viewRetry(p postrider.RetryPolicy) apitypes.Retry {
 	r := apitypes.Retry{
 		Preset: p.Preset, BaseMS: p.Base.Milliseconds(), Factor: p.Factor, CapMS: p.Cap.Milliseconds(), MaxAttempts: p.MaxAttempts, Jitter: p.Jitter,
@@ -117,6 +118,8 @@ func viewRetry(p postrider.RetryPolicy) apitypes.Retry {
 	return r
 }
 
+// signatures converts the signature schemes of a request.
+// [postrider.Policy.Check] validates them.
 func signatures(s apitypes.Signature) (list []postrider.Signature, _ error) {
 	for _, scheme := range s.Schemes {
 		list = append(list, postrider.Signature(scheme))
@@ -124,6 +127,8 @@ func signatures(s apitypes.Signature) (list []postrider.Signature, _ error) {
 	return list, nil
 }
 
+// viewSignatures is the inverse of signatures. Without schemes the list is
+// empty, not null.
 func viewSignatures(list []postrider.Signature) apitypes.Signature {
 	s := apitypes.Signature{Schemes: []apitypes.Scheme{}}
 	for _, scheme := range list {
@@ -197,6 +202,7 @@ func rateLimit(r apitypes.Rate) (postrider.Rate, error) {
 	return postrider.Rate{Attempts: r.Attempts, Per: millis(r.PerMS), Burst: r.Burst}, nil
 }
 
+// viewRate is the inverse of rateLimit. Null: there is no limit.
 func viewRate(r postrider.Rate) apitypes.Optional[apitypes.Rate] {
 	return apitypes.NullUnless(r != postrider.Rate{}, apitypes.Rate{Attempts: r.Attempts, PerMS: r.Per.Milliseconds(), Burst: r.Burst})
 }

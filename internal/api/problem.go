@@ -98,6 +98,7 @@ type apiError struct {
 	after time.Duration
 }
 
+// Error returns the detail, which is safe for the client.
 func (r *apiError) Error() string { return cmp.Or(r.detail, r.class.Error()) }
 func (r *apiError) Unwrap() error { return r.class }
 

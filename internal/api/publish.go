@@ -33,6 +33,9 @@ const hopsHeader = "Webhook-Hops"
 // maxHops is the count from which on a publish is refused as a loop.
 const maxHops = 8
 
+// viewReceipt returns a receipt in the form of a response. While the deliveries
+// are still being created in the background, their number is unknown and the
+// field is null.
 func viewReceipt(r postrider.Receipt) apitypes.Receipt {
 	view := apitypes.Receipt{ID: r.ID, Duplicate: r.Duplicate, FanOut: r.FanOut}
 	if !r.FanOut {
@@ -88,8 +91,10 @@ func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	}
 	e.Hops = hops
 	receipts, err := s.Publisher.Publish(ctx, []postrider.Event{e})
+	// A KeyTakenError has the index of an event in a batch. This request has no
+	// batch, so the response has no index.
 	if errors.As(err, new(*postrider.KeyTakenError)) {
-		return 0, errKeyTaken // without an index, which only a batch has
+		return 0, errKeyTaken
 	}
 	if err != nil {
 		return 0, err
@@ -209,6 +214,8 @@ func appendBatch(text []byte, receipts []postrider.Receipt) []byte {
 // the first maxFaults faulty events. An error that is not the client's fault,
 // such as one of the store, ends it at once.
 func (s *server) batch(ctx context.Context, bodies []apitypes.EventCreate) ([]postrider.Event, error) {
+	// The number of events is checked first, so that an oversized batch costs
+	// no validation.
 	if n := len(bodies); n < 1 || n > maxBatch {
 		return nil, invalid("events", fmt.Sprintf("must have 1 to %d events", maxBatch))
 	}

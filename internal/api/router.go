@@ -149,6 +149,8 @@ func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O
 		}
 		return out, nil
 	})
+	// Huma has registered the operation without a body by now, so it does not
+	// read the body.
 	if r.body != nil {
 		rt.describeBody(op, r)
 	}
@@ -164,6 +166,8 @@ func handleRaw[A any](rt *router, r route, handler func(ctx context.Context, buf
 	rt.describeBody(op, r)
 	rt.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, req *http.Request) {
 		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
+		// The deferred calls run in reverse order: the budget is released
+		// first, then the buffer returns to its pool.
 		buf := bufferOf(smallBuffer)
 		defer recycle(buf)
 		defer rt.bodies.release(&a.intake)

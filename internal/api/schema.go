@@ -66,6 +66,7 @@ func orNullSchema(s *huma.Schema) *huma.Schema {
 	return &huma.Schema{AnyOf: []*huma.Schema{{Ref: s.Ref}, {Type: "null"}}, Description: s.Description}
 }
 
+// endpointSchema has the schema of an endpoint in a response.
 type endpointSchema struct{ apitypes.Endpoint }
 
 // TransformSchema describes the policy of a response: every field is there, and
@@ -86,6 +87,7 @@ func (endpointSchema) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Sch
 	return s
 }
 
+// deliverySchema has the schema of a delivery.
 type deliverySchema struct{ apitypes.Delivery }
 
 // TransformSchema lets waiting be null.
@@ -94,6 +96,7 @@ func (deliverySchema) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Sch
 	return s
 }
 
+// attemptSchema has the schema of an attempt.
 type attemptSchema struct{ apitypes.Attempt }
 
 // TransformSchema lists the classes that an error begins with.
@@ -107,6 +110,8 @@ func (attemptSchema) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Sche
 	return s
 }
 
+// schemeSchema has the schema of a signature scheme, which is a name or an
+// object.
 type schemeSchema struct{}
 
 // object has the fields of [apitypes.Scheme]. Unlike it, it has no alias.

@@ -82,6 +82,8 @@ func (rt *router) secrets() {
 	}, rt.revokeSecret)
 }
 
+// listSecrets shows the secrets of an endpoint with their texts, so that an
+// owner can configure a receiver again. Private keys are not shown.
 func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[apitypes.List[apitypes.Secret]], error) {
 	e, err := s.findLive(ctx, in.Endpoint)
 	if err != nil {
@@ -104,6 +106,9 @@ func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[apit
 	return answered(answer), nil
 }
 
+// rotateSecret adds a secret and lets all others expire after the overlap. The
+// new secret must suit every signature scheme of the endpoint by itself,
+// because it remains alone.
 func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[apitypes.Secret], error) {
 	var body apitypes.SecretRotation
 	if err := decodeIfAny(ctx, &body); err != nil {
@@ -124,7 +129,7 @@ func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[api
 	if err != nil {
 		return nil, err
 	}
-	if err := e.Policy.CheckSecrets([]postrider.Secret{secret}); err != nil { // all others will expire
+	if err := e.Policy.CheckSecrets([]postrider.Secret{secret}); err != nil { // all others expire
 		field := "key_type"
 		if body.Secret != "" {
 			field = "secret"
@@ -138,7 +143,8 @@ func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[api
 	return answered(viewSecret(secret, key.Text())), nil
 }
 
-// readRotation returns how long the old secrets stay, and the new one.
+// readRotation returns the overlap and the new secret of a rotation. Without a
+// secret in the request, it makes a random one.
 func readRotation(r apitypes.SecretRotation) (time.Duration, signature.Secret, error) {
 	overlap := defaultOverlap
 	if r.OverlapMS != nil {
@@ -155,15 +161,14 @@ func readRotation(r apitypes.SecretRotation) (time.Duration, signature.Secret, e
 	return overlap, keys[0], nil
 }
 
-// checkOthers refuses a rotation that would leave too many secrets in force, or
-// one of them twice. Two rotations at the same time may both find the last place
-// free.
+// checkOthers refuses a rotation that would exceed maxValid or repeat a valid
+// secret. It is no exact limit: two concurrent rotations may both pass it.
 func (s *server) checkOthers(ctx context.Context, endpoint postrider.EndpointID, overlap time.Duration, key signature.Secret) error {
 	secrets, err := s.Store.Secrets(ctx, endpoint)
 	if err != nil {
 		return err
 	}
-	if overlap > 0 && len(secrets) >= maxValid { // 0 revokes all others
+	if overlap > 0 && len(secrets) >= maxValid { // an overlap of 0 revokes them
 		return conflict(fmt.Sprintf("the endpoint has %d secrets that have not expired; an overlap_ms of 0 revokes them", len(secrets)))
 	}
 	for _, secret := range secrets {
@@ -175,8 +180,8 @@ func (s *server) checkOthers(ctx context.Context, endpoint postrider.EndpointID,
 	return nil
 }
 
-// checkSigns refuses a policy with a scheme that the endpoint's secrets cannot
-// sign in. One that is rotated or revoked at the same time may still be seen.
+// checkSigns refuses a policy with a scheme that no secret of the endpoint can
+// serve. It may miss a concurrent rotation or revocation.
 func (s *server) checkSigns(ctx context.Context, e postrider.Endpoint) error {
 	secrets, err := s.Store.Secrets(ctx, e.ID)
 	if err != nil {

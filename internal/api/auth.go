@@ -90,6 +90,8 @@ func (k *keyring) check(ctx context.Context, header http.Header) (*postrider.API
 	if err != nil {
 		return nil, err
 	}
+	// A cached key may expire while it is in the cache, so expiry is checked on
+	// every request.
 	now := k.store.Clock().Wall()
 	if !key.ActiveAt(now) {
 		return nil, errUnauthorized

@@ -138,6 +138,7 @@ func (s *server) readBody(a *responseWriter, b body) error {
 			return errEncoding
 		}
 	}
+	// A chunked body has no announced length, so a reader enforces the limit.
 	var from io.Reader = r.Body
 	if r.ContentLength < 0 {
 		from = http.MaxBytesReader(a.ResponseWriter, r.Body, limit)
@@ -149,6 +150,8 @@ func (s *server) readBody(a *responseWriter, b body) error {
 	if err := s.bodies.begin(in); err != nil {
 		return err
 	}
+	// The server has already set this deadline on the connection, as
+	// ReadTimeout.
 	in.deadline = a.info.start.Add(bodySlack)
 	err := s.bodies.fill(in, b.buf, from, limit)
 	s.bodies.finish(in)
@@ -226,6 +229,9 @@ func (b *bodies) fill(in *intake, buf *bytes.Buffer, from io.Reader, limit int64
 		room := buf.AvailableBuffer()
 		n, err := from.Read(room[:cap(room)])
 		buf.Write(room[:n]) // copies nothing: the bytes are already in place
+		// While the buffer is small, the body is charged for each byte.
+		// Afterwards grow has charged the whole capacity, and more is not
+		// positive.
 		if more := int64(buf.Len()) - in.held; more > 0 {
 			if full := b.take(in, more); full != nil {
 				return full

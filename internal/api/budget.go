@@ -106,15 +106,19 @@ func (b *bodies) take(in *intake, n int64) error {
 func (b *bodies) fits(in *intake, n int64) bool {
 	s := b.share(in.key)
 	own, all := s.held+n, b.held+n
+	// The hard limits: no claim passes them.
 	if own > b.most || all > b.whole {
 		return false
 	}
+	// Beyond this point lies the last part of the key's share.
 	if own > b.most-b.largest && !claim(&s.last, in) {
 		return false
 	}
 	if own <= b.modest {
 		return true
 	}
+	// Keys above modest leave the reserve free. Just before the reserve lies
+	// the last part of the whole budget, for one body at a time.
 	return all <= b.whole-b.reserve-b.largest || all <= b.whole-b.reserve && claim(&b.last, in)
 }
 

@@ -154,6 +154,7 @@ func (s *server) checkCredentials(was, p postrider.Policy, c postrider.Credentia
 		// An expired certificate must not block other changes.
 		return errors.Join(faults...)
 	}
+	// The Guard parses certificates, so it gets only texts of acceptable size.
 	err := checkTLS(p.TLS, c.TLSKey)
 	if err == nil {
 		err = s.Guard.CheckTLS(p.TLS, c.TLSKey)

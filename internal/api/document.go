@@ -161,6 +161,7 @@ func document(openAPI *huma.OpenAPI) []byte {
 			}
 		}
 	}
+	// The schema Problem lists all codes, so that clients can generate an enum.
 	code := openAPI.Components.Schemas.Map()["Problem"].Properties["code"]
 	for _, k := range slices.Concat(errorClasses, exactClasses, []errorClass{internalClass}) {
 		if !slices.Contains(code.Enum, any(k.code)) {

@@ -162,6 +162,7 @@ func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[apitype
 	if err != nil {
 		return nil, err
 	}
+	// The time must be taken before the deliveries are read.
 	before, err := s.nextMillisecond(ctx)
 	if err != nil {
 		return nil, err
@@ -177,6 +178,7 @@ func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[apitype
 	var refused error
 	for _, made := range s.replayAll(ctx, last) {
 		switch {
+		// A delivery that cannot be replayed does not fail the others.
 		case made.begun && errors.Is(made.err, postrider.ErrConflict):
 			refused = made.err
 		case made.err != nil:

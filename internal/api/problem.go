@@ -171,6 +171,8 @@ func problemOf(ctx context.Context, err error) *problem {
 		Type: "about:blank", Title: http.StatusText(k.status), Status: k.status,
 		Detail: k.detail, Code: k.code, RequestID: c.id,
 	}}
+	// These states pass soon, so the client is told to repeat the request in a
+	// second.
 	if k.status == http.StatusServiceUnavailable || k.err == errNoRoom { //nolint:errorlint // the table's own
 		p.retryAfter = time.Second
 	}
@@ -187,6 +189,7 @@ func problemOf(ctx context.Context, err error) *problem {
 	case errors.Is(err, errSlowBody), errors.Is(err, errDraining), errors.Is(err, errBroken):
 		p.hangUp = true
 	}
+	// A 4xx is the client's fault and is not logged as an error.
 	if p.Status >= 500 {
 		c.err = err
 	}

@@ -83,6 +83,7 @@ func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 		return 0, err
 	}
 	header := infoOf(ctx).header
+	// The faults are joined below, so the client sees all of them at once.
 	keyErr := applyKeyHeader(&body, header)
 	hops, hopsErr := readHops(header)
 	e, err := s.event(ctx, &body)
@@ -99,6 +100,7 @@ func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	// The body is decoded, so its buffer is reused for the response.
 	buf.Reset()
 	buf.Write(appendReceipt(buf.AvailableBuffer(), receipts[0]))
 	if receipts[0].Duplicate {

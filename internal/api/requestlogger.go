@@ -72,6 +72,8 @@ func (b *requestLogger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := &responseWriter{ResponseWriter: w, request: r, info: requestInfo{
 		id: requestID(), start: time.Now(), key: &noKey, header: r.Header,
 	}}
+	// The name is canonical already, so a direct assignment saves the work of
+	// Set.
 	a.Header()["Request-Id"] = []string{a.info.id}
 	defer b.record(a) // also after http.ErrAbortHandler
 	b.serve(a)
@@ -123,6 +125,7 @@ func (b *requestLogger) record(a *responseWriter) {
 	if c.err != nil && !isClients(c.err) {
 		level = slog.LevelError
 	}
+	// The attributes are not built for a level that is not logged.
 	if !b.log.Enabled(r.Context(), level) {
 		return
 	}

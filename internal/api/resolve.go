@@ -55,6 +55,7 @@ func (s *server) resolveAccountName(ctx context.Context, field, name string) (ac
 	}
 	account, err := s.accountNamed(ctx, name)
 	c.account = account.id
+	// Another account's name must look like a name that does not exist.
 	if err == nil && !bound.IsZero() && account.id != bound {
 		err = postrider.ErrNotFound
 	}

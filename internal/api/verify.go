@@ -56,6 +56,8 @@ func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 	if err != nil {
 		return nil, err
 	}
+	// The limit is checked after the validation, so an invalid request does not
+	// use it up.
 	if err := s.manualSends.allow(asked.ID); err != nil {
 		return nil, err
 	}

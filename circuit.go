@@ -80,7 +80,7 @@ const (
 	recovery = 3
 
 	// noteEvery is how often a failing endpoint is stored although its circuit
-	// does not change, so that [Record.Judge] and the API know of it.
+	// does not change, so that [HealthInput.Assess] and the API know of it.
 	noteEvery = time.Minute
 
 	// steady is how long an endpoint fails before its cooldown doubles.

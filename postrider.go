@@ -7,7 +7,7 @@
 // it is tried again, and [Pattern.Matches] says who wants an event type.
 // Of an endpoint, [Breaker] is the state machine of its circuit, [ConcurrencyWindow] says
 // how many attempts it may have in flight, [AdaptiveTimeout] how long each may take,
-// and [Record.Judge] whether it has failed for too long.
+// and [HealthInput.Assess] whether it has failed for too long.
 //
 // Whatever happens, this holds:
 //

@@ -103,11 +103,11 @@ func (c *Core) Admit(now time.Time, ask []Admission) Grant {
 // mayAdmit reports whether a new delivery may start before it was ever queued:
 //
 //   - Its endpoint may be sent to, is not degraded, and its rate does not block it
-//     for longer than a lease is worth.
+//     for more than a second.
 //   - It does not overtake deliveries of its lane that have waited for longer than a
 //     claim and the delay before it take: overtaking those would starve them.
-//   - There is credit, of the endpoint and of the node. One endpoint gets at most half
-//     of what the node may prefetch.
+//   - There is credit, of the endpoint and of the node. No endpoint has more
+//     leases that have not started than the node has left.
 //   - Bulk starts soon at its present rate.
 //   - Not too many leases are stuck already, if it would be stuck, too.
 func (c *Core) mayAdmit(now time.Time, ep *endpoint, l int) bool {

@@ -105,7 +105,7 @@ func (c *Core) mine(id postrider.EndpointID) *endpoint {
 }
 
 // configure takes over the settings. One endpoint gets at most 32 of the node's
-// slots, or a quarter of them. An endpoint without settings is not sent to, and the
+// slots, or a quarter of them if that is more. An endpoint without settings is not sent to, and the
 // core forgets what may wait for it: an EndpointChanged or a scan names it again.
 func (c *Core) configure(ep *endpoint, settings *store.EndpointSnapshot) {
 	ep.settings = settings

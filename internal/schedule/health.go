@@ -18,7 +18,7 @@ type health struct {
 	window  postrider.ConcurrencyWindow // how many attempts at once it has shown to take
 	timeout postrider.AdaptiveTimeout   // zero: all of the policy's timeout
 	bucket  postrider.Bucket            // of its rate
-	metered bool                        // bucket is known; false: until the first attempt since the endpoint or its rate is
+	metered bool                        // bucket is known; false until the first attempt after the endpoint came into memory or its rate changed
 
 	rateBlockedUntil time.Time // nothing starts before: its rate is used up, or it throttled its only slot
 	respondedAt      time.Time // when its last response was read

@@ -29,11 +29,15 @@
 //     no channel and reads nothing that others write. The same inputs at the same
 //     times give the same actions.
 //   - Every lease that was asked for is accounted for by one unit of credit until
-//     its delivery is settled or the lease is released.
+//     its attempt is over or the lease is released.
 //   - Limits hold at every moment: attempts of the node, of a host and of an
 //     endpoint, the shares of degraded classes, and leases that have not started.
 //   - A core remembers nothing of endpoints that are deleted, and little of those
 //     that are idle.
+//
+// Read schedule.go, actions.go, endpoint.go, review.go and slots.go first; then the
+// way of a delivery: admission.go, claim.go, prefetch.go, start.go and settle.go.
+// The other files each answer one question about an endpoint or the node.
 //
 // It makes no request and writes nothing: package dispatch does. What a response
 // means is [postrider.Settle]'s to say, and when a circuit opens [postrider.Breaker]'s.

@@ -13,7 +13,7 @@ type class int
 const (
 	healthy     class = iota // its last attempt got a response: any slot
 	failedOnce               // its last attempt got none: shares a tenth of the slots
-	unreliable               // several in a row got none, or its circuit closed lately: shares another tenth
+	unreliable               // two or more failures in a row, at least one without a response, or its circuit closed lately: shares another tenth
 	circuitOpen              // its circuit is not closed: nothing but its probe
 	classes
 )

@@ -11,9 +11,9 @@
 //
 //   - At most Options.Concurrency attempts are in flight, to one host at most
 //     Options.HostConcurrency, and to one endpoint at most its own limit.
-//     Endpoints take turns; none waits for another's answer. Endpoints that do
-//     not answer share a tenth of the slots, and those that failed to once a
-//     tenth of their own. Probes of circuits have a quarter.
+//     Endpoints take turns; none waits for the response of another. Endpoints that
+//     failed once without a response share a tenth of the slots, and those that
+//     keep failing another tenth. Probes of circuits have a quarter.
 //   - An endpoint whose circuit is open, that asked for time or whose rate is
 //     spent is left alone, also by the next node that serves it. Its waiting
 //     deliveries stay as they are and lose no attempt; one node probes it.

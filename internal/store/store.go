@@ -2,7 +2,7 @@
 //
 // A [Store] is eight roles, each of them for one part of the program: [Inbox]
 // for ingest, [Queue] for dispatch, [Directory], [Access] and [Catalogue] for the API,
-// [Encryption] for secrets, [Ledger] for whoever looks back,
+// [Encryption] for secrets, [Ledger] for the history that people look at,
 // [Upkeep] for the janitor. Stores that several nodes can share have a ninth,
 // [Nodes]. Every method is a verb and one transaction: it happens whole or not
 // at all, and is on disk when it returns. No transaction is ever handed out.

@@ -87,7 +87,7 @@ func join(a, b net.Conn) {
 	both.Wait()
 }
 
-// tunnels answers CONNECT, to whoever has that authorization.
+// tunnels accepts a CONNECT that has the authorization.
 func tunnels(authorization string) func(*testProxy, net.Conn) net.Conn {
 	return func(p *testProxy, client net.Conn) net.Conn {
 		req, err := http.ReadRequest(bufio.NewReader(client))
@@ -109,7 +109,7 @@ func tunnels(authorization string) func(*testProxy, net.Conn) net.Conn {
 	}
 }
 
-// relays speaks SOCKS5 with whoever has that user and password.
+// relays accepts a SOCKS5 client that sends the user and the password.
 func relays(user, password string) func(*testProxy, net.Conn) net.Conn {
 	return func(p *testProxy, client net.Conn) net.Conn {
 		in := bufio.NewReader(client)

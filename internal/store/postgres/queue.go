@@ -133,17 +133,15 @@ const unclaimSQL = `
 
 func claimColumns(c store.Claim) pgx.NamedArgs {
 	var endpoints uuids
-	var lanes []int16
-	var ns []int32
-	var leases []int64
-	var afters pgtype.FlatArray[pgtype.Timestamptz]
+	var lanes, ns, leases numbers
+	var afters times
 	for _, w := range c.Wants {
 		after := pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
 		if !w.After.IsZero() {
 			after = instant(w.After)
 		}
-		endpoints, lanes = append(endpoints, someUUID(w.Endpoint)), append(lanes, laneNumber(w.Lane))
-		ns, leases, afters = append(ns, int32(w.N)), append(leases, w.Lease.Microseconds()), append(afters, after)
+		endpoints, lanes = append(endpoints, someUUID(w.Endpoint)), append(lanes, number(laneNumber(w.Lane)))
+		ns, leases, afters = append(ns, number(w.N)), append(leases, micros(w.Lease)), append(afters, after)
 	}
 	return pgx.NamedArgs{
 		"endpoints": endpoints, "lanes": lanes, "ns": ns, "leases": leases, "afters": afters, "token": token(c.Token),

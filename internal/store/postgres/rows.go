@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -86,26 +85,25 @@ const insertEventsSQL = `
 
 type eventColumns struct {
 	ids, accounts                    uuids
-	types, apiVersions, orderingKeys []string
-	idempotencyKeys                  []string
+	types, apiVersions, orderingKeys texts
+	idempotencyKeys                  texts
 	bytes                            []byte  // of all events,
-	firsts, lengths                  []int32 // and where each one's are, from 1
-	hops                             []int16
-	sequences                        []int64
-	createdAt                        []time.Time
+	firsts, lengths                  numbers // and where each one's are, from 1
+	hops, sequences                  numbers
+	createdAt                        times
 }
 
 func (c *eventColumns) add(e postrider.Event, sequence int64) {
 	if c.bytes == nil {
 		c.bytes = make([]byte, 0, 64<<10) // nil would be null
 	}
-	c.firsts, c.lengths = append(c.firsts, int32(len(c.bytes)+1)), append(c.lengths, int32(len(e.Data)))
+	c.firsts, c.lengths = append(c.firsts, number(len(c.bytes)+1)), append(c.lengths, number(len(e.Data)))
 	c.bytes = append(c.bytes, e.Data...)
 	c.ids, c.accounts = append(c.ids, someUUID(e.ID)), append(c.accounts, someUUID(e.Account))
-	c.types, c.apiVersions = append(c.types, e.Type), append(c.apiVersions, e.APIVersion)
-	c.orderingKeys, c.sequences = append(c.orderingKeys, e.OrderingKey), append(c.sequences, sequence)
-	c.idempotencyKeys = append(c.idempotencyKeys, e.IdempotencyKey)
-	c.hops, c.createdAt = append(c.hops, int16(min(e.Hops, math.MaxInt16))), append(c.createdAt, e.ID.Time())
+	c.types, c.apiVersions = append(c.types, someText(e.Type)), append(c.apiVersions, someText(e.APIVersion))
+	c.orderingKeys, c.sequences = append(c.orderingKeys, someText(e.OrderingKey)), append(c.sequences, number(sequence))
+	c.idempotencyKeys = append(c.idempotencyKeys, someText(e.IdempotencyKey))
+	c.hops, c.createdAt = append(c.hops, number(min(e.Hops, math.MaxInt16))), append(c.createdAt, instant(e.ID.Time()))
 }
 
 func (c *eventColumns) args() pgx.NamedArgs {
@@ -128,10 +126,8 @@ const insertQueueSQL = `
 
 type queueColumns struct {
 	ids, events, endpoints, accounts uuids
-	types                            []string
-	lanes                            []int16
-	waits, expiries                  []int64
-	tokens                           pgtype.FlatArray[pgtype.Int8]
+	types                            texts
+	lanes, waits, expiries, tokens   numbers
 }
 
 func (c *queueColumns) add(e postrider.Event, d *store.NewDelivery) {
@@ -141,8 +137,8 @@ func (c *queueColumns) add(e postrider.Event, d *store.NewDelivery) {
 	}
 	c.ids, c.events = append(c.ids, someUUID(d.ID)), append(c.events, someUUID(e.ID))
 	c.endpoints, c.accounts = append(c.endpoints, someUUID(d.Endpoint)), append(c.accounts, someUUID(e.Account))
-	c.types, c.lanes = append(c.types, e.Type), append(c.lanes, laneNumber(d.Lane))
-	c.waits, c.expiries = append(c.waits, wait.Microseconds()), append(c.expiries, d.Expiry.Microseconds())
+	c.types, c.lanes = append(c.types, someText(e.Type)), append(c.lanes, number(laneNumber(d.Lane)))
+	c.waits, c.expiries = append(c.waits, micros(wait)), append(c.expiries, micros(d.Expiry))
 	c.tokens = append(c.tokens, token(d.Token))
 }
 

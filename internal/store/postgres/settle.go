@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -135,12 +134,15 @@ func (s *Store) settle(ctx context.Context, settlements []store.Settlement) ([]s
 	var settled []store.Settled
 	queue := func(b *pgx.Batch) {
 		statement := settleSQL
-		if slices.Contains(columns.statuses, string(postrider.Dead)) {
+		if slices.Contains(columns.statuses, someText(postrider.Dead)) {
 			statement = settleDeadSQL
 		}
-		b.Queue(statement, at(s.clock.Now(), columns.args())).Query(func(rows pgx.Rows) (err error) {
-			settled, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s store.Settled, err error) {
-				return s, row.Scan(&s.Stale)
+		b.Queue(statement, at(s.clock.Now(), columns.args())).Query(func(rows pgx.Rows) error {
+			settled = make([]store.Settled, 0, len(settlements))
+			var stale bool
+			_, err := pgx.ForEachRow(rows, []any{&stale}, func() error {
+				settled = append(settled, store.Settled{Stale: stale})
+				return nil
 			})
 			return err
 		})
@@ -181,7 +183,7 @@ func (c *settlementColumns) endedKeys(settlements []store.Settlement) (ended end
 		if s.Claimed.Event.OrderingKey == "" || s.Transition.To == postrider.Pending {
 			continue
 		}
-		ended.ids, ended.tokens = append(ended.ids, c.ids[i]), append(ended.tokens, c.tokens[i])
+		ended.ids, ended.tokens = append(ended.ids, c.ids[i]), append(ended.tokens, int64(s.Claimed.Token))
 		ended.places, ended.dead = append(ended.places, i), append(ended.dead, s.Transition.To == postrider.Dead)
 	}
 	return ended
@@ -243,13 +245,12 @@ func (s *Store) settleEach(ctx context.Context, settlements []store.Settlement) 
 // settlementColumns are settlements as the columns of settleSQL.
 type settlementColumns struct {
 	ids, events, endpoints, accounts, replayedFrom uuids
-	numbers, steps                                 []int32
-	tokens, retryAfters, durations, afters         []int64
-	types, outcomes, errors, statuses, reasons     []string
-	statusCodes                                    []int16
-	startedAt                                      []time.Time
+	numbers, steps, tokens, statusCodes            numbers
+	retryAfters, durations, afters                 numbers
+	types, outcomes, errors, statuses, reasons     texts
+	finalURLs                                      texts
+	startedAt                                      times
 	responseStarts                                 [][]byte
-	finalURLs                                      pgtype.FlatArray[pgtype.Text]
 }
 
 func settleColumns(settlements []store.Settlement) (*settlementColumns, *bodyColumns) {
@@ -267,14 +268,15 @@ func (c *settlementColumns) add(s *store.Settlement) {
 	c.endpoints = append(c.endpoints, someUUID(claimed.Endpoint))
 	c.accounts = append(c.accounts, someUUID(claimed.Event.Account))
 	c.replayedFrom = append(c.replayedFrom, uuid(claimed.ReplayedFrom))
-	c.numbers, c.steps = append(c.numbers, int32(claimed.Attempt)), append(c.steps, int32(transition.Step))
-	c.tokens, c.types = append(c.tokens, int64(claimed.Token)), append(c.types, claimed.Event.Type)
-	c.outcomes, c.errors = append(c.outcomes, string(attempt.Outcome)), append(c.errors, errorOf(s))
-	c.statusCodes = append(c.statusCodes, int16(attempt.StatusCode))
-	c.retryAfters = append(c.retryAfters, attempt.RetryAfter.Microseconds())
-	c.startedAt, c.durations = append(c.startedAt, attempt.StartedAt), append(c.durations, attempt.Duration.Microseconds())
-	c.statuses, c.reasons = append(c.statuses, string(transition.To)), append(c.reasons, transition.Reason)
-	c.afters = append(c.afters, transition.After.Microseconds())
+	c.numbers, c.steps = append(c.numbers, number(claimed.Attempt)), append(c.steps, number(transition.Step))
+	c.tokens, c.types = append(c.tokens, number(claimed.Token)), append(c.types, someText(claimed.Event.Type))
+	c.outcomes, c.errors = append(c.outcomes, someText(attempt.Outcome)), append(c.errors, someText(errorOf(s)))
+	c.statusCodes = append(c.statusCodes, number(attempt.StatusCode))
+	c.retryAfters = append(c.retryAfters, micros(attempt.RetryAfter))
+	started := pgtype.Timestamptz{Time: attempt.StartedAt, Valid: true}
+	c.startedAt, c.durations = append(c.startedAt, started), append(c.durations, micros(attempt.Duration))
+	c.statuses, c.reasons = append(c.statuses, someText(transition.To)), append(c.reasons, someText(transition.Reason))
+	c.afters = append(c.afters, micros(transition.After))
 	var start []byte
 	if attempt.Outcome == postrider.OutcomeAccepted {
 		start = bytesOrNull(attempt.ResponseBody[:min(len(attempt.ResponseBody), store.MaxAcceptedBody)])

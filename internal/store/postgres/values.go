@@ -11,7 +11,26 @@ import (
 
 // How domain values become parameters, and columns domain values.
 
-type uuids = pgtype.FlatArray[pgtype.UUID] // an array that is encoded without reflection
+// column is an array parameter. It gives pgx pointers to its values: a value that
+// becomes an interface is copied to the heap, and a settlement has 25 of them. T is a
+// type of pgtype, which pgx encodes without reflection.
+type column[T any] []T
+
+type (
+	uuids   = column[pgtype.UUID]
+	texts   = column[pgtype.Text]
+	numbers = column[pgtype.Int8] // of any integer type: the range is checked when they are encoded
+	times   = column[pgtype.Timestamptz]
+)
+
+// Dimensions returns nil for a nil column, which is null then.
+func (c column[T]) Dimensions() []pgtype.ArrayDimension { return pgtype.FlatArray[T](c).Dimensions() }
+
+// Index returns a pointer to a value.
+func (c column[T]) Index(i int) any { return &c[i] }
+
+// IndexType returns a value of the type that Index returns.
+func (c column[T]) IndexType() any { return (*T)(nil) }
 
 // uuid returns the id as a parameter; the zero id is null.
 func uuid[I ~[16]byte](id I) pgtype.UUID {
@@ -26,6 +45,17 @@ func instant(t time.Time) pgtype.Timestamptz { return pgtype.Timestamptz{Time: t
 
 // text returns the string as a parameter; the empty string is null.
 func text(s string) pgtype.Text { return pgtype.Text{String: s, Valid: s != ""} }
+
+// someText returns the string as a parameter that is never null.
+func someText[S ~string](s S) pgtype.Text { return pgtype.Text{String: string(s), Valid: true} }
+
+// number returns the integer as a parameter.
+func number[N ~int | ~int16 | ~int64 | ~uint64](n N) pgtype.Int8 {
+	return pgtype.Int8{Int64: int64(n), Valid: true}
+}
+
+// micros returns the duration as a parameter, in microseconds.
+func micros(d time.Duration) pgtype.Int8 { return number(d.Microseconds()) }
 
 // token returns the token as a parameter; no lease is null.
 func token(t postrider.Token) pgtype.Int8 { return pgtype.Int8{Int64: int64(t), Valid: t != 0} }

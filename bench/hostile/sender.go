@@ -137,9 +137,7 @@ func (s *sender) play(ctx context.Context, t *tally, lane int, most time.Duratio
 // took.
 func (s *sender) send(ctx context.Context, to store.EndpointSnapshot) (postrider.Attempt, time.Duration) {
 	began := time.Now()
-	ctx, cancel := context.WithDeadline(ctx, began.Add(s.opts.deadline))
-	defer cancel()
-	a := s.sender.Send(ctx, &postrider.Claimed{
+	a := s.sender.Send(ctx, began.Add(s.opts.deadline), &postrider.Claimed{
 		ID: postrider.DeliveryID{1}, Endpoint: to.Endpoint.ID, Event: &event, Attempt: 1,
 	}, &to)
 	return a, time.Since(began) - s.opts.deadline

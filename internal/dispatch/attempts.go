@@ -13,8 +13,11 @@ import (
 )
 
 // attemptAll makes an attempt, and then serves as a worker for later ones: its
-// stack has grown to what they need.
+// stack has grown to what they need. Its context is its own, so that attempts which
+// watch theirs do not wait for a lock that all share.
 func (d *Dispatcher) attemptAll(ctx context.Context, delivery *schedule.Delivery) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for {
 		d.attempt(ctx, delivery)
 		select {
@@ -42,9 +45,7 @@ func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 		d.post(schedule.Attempted{Delivery: delivery}) // from here on the delivery is the loop's
 		d.opts.Observer.AttemptFinished(finished)
 	}()
-	ctx, cancel := context.WithDeadline(ctx, started.Add(delivery.Timeout))
-	defer cancel()
-	delivery.Result = d.sender.Send(ctx, &delivery.Claimed, delivery.To)
+	delivery.Result = d.sender.Send(ctx, started.Add(delivery.Timeout), &delivery.Claimed, delivery.To)
 }
 
 // logAttempt writes the canonical line of an attempt.

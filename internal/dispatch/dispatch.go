@@ -63,9 +63,9 @@ var ErrDrainTimeout = errors.New("the time to finish attempts is over")
 // Sender makes attempts.
 type Sender interface {
 	// Send makes the attempt that c is leased for, and returns its record. It
-	// returns soon after ctx has ended, whose deadline is that of the attempt. It
-	// changes neither c nor to.
-	Send(ctx context.Context, c *postrider.Claimed, to *store.EndpointSnapshot) postrider.Attempt
+	// returns soon after the deadline, or after ctx has ended, whichever comes
+	// first. It changes neither c nor to.
+	Send(ctx context.Context, deadline time.Time, c *postrider.Claimed, to *store.EndpointSnapshot) postrider.Attempt
 }
 
 // Endpoints knows every endpoint as it is now.

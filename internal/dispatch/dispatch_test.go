@@ -156,7 +156,9 @@ func (r *rig) commit(id postrider.EndpointID, n int, key string) (made []postrid
 }
 
 // Send is the receiver.
-func (r *rig) Send(ctx context.Context, c *postrider.Claimed, _ *store.EndpointSnapshot) postrider.Attempt {
+func (r *rig) Send(ctx context.Context, deadline time.Time, c *postrider.Claimed, _ *store.EndpointSnapshot) postrider.Attempt {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
 	r.mu.Lock()
 	r.sent = append(r.sent, request{time.Now(), *c})
 	r.now[c.Endpoint]++

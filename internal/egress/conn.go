@@ -58,11 +58,15 @@ func (c *conn) secure(ctx context.Context, config *tls.Config) error {
 
 // usable reports whether an idle connection can carry another request: the
 // server has neither closed it nor sent anything that was not read, be it that
-// this came with the last response. It does not wait.
+// this came with the last response. It does not wait. The connection has the deadline
+// afterwards, in place of that of the round trip before.
 //
 // The socket is asked first, by a read that does not block; then each layer of
 // TLS, lowest first, with a read deadline that has passed. See [tlsLayer.empty].
-func (c *conn) usable() bool {
+func (c *conn) usable(deadline time.Time) bool {
+	if c.socket.SetDeadline(deadline) != nil {
+		return false
+	}
 	c.quiet = false
 	if c.raw.Read(c.peek) != nil || !c.quiet {
 		return false
@@ -78,7 +82,7 @@ func (c *conn) usable() bool {
 			return false
 		}
 	}
-	return c.socket.SetReadDeadline(time.Time{}) == nil
+	return c.socket.SetReadDeadline(deadline) == nil
 }
 
 // abort closes the socket. Closing TLS would first send an alert and wait for a

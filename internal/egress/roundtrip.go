@@ -13,7 +13,9 @@ import (
 // several round trips, one after the other. While it waits for a response it
 // holds about 5 KiB.
 type Exchange struct {
-	Request Request
+	Request  Request
+	Deadline time.Time // of round trips, besides that of their context; zero: none. Set by the caller
+
 	Sent    bool // set by RoundTrip: a byte of some request was written since Reset
 	Written bool // set by RoundTrip: a byte of the last request was written
 
@@ -26,6 +28,20 @@ func (x *Exchange) Reset() {
 	x.Request.Free()
 	x.reader.reset(nil)
 	*x = Exchange{reader: x.reader}
+}
+
+// Limit returns ctx with the deadline of x, for what waits for something else than
+// a connection that is open.
+func (x *Exchange) Limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if x.Deadline.IsZero() {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, x.Deadline)
+}
+
+// ended reports whether a round trip may not go on.
+func (x *Exchange) ended(ctx context.Context) bool {
+	return Ended(ctx) || !x.Deadline.IsZero() && !time.Now().Before(x.Deadline)
 }
 
 // RawHeader returns a copy of the header of the last response as it came, that
@@ -83,9 +99,13 @@ func (q *Request) Free() {
 // RoundTrip writes the request of x to the server and reads the response. A
 // request that was not written leaves x as it was, with the response before. An
 // error is what [FailureOf] reads.
+//
+// It ends with ctx or at x.Deadline. A caller that makes many round trips in one
+// context sets x.Deadline instead of making a context for each: on a connection that
+// is open, that is a deadline of the socket and costs neither a timer nor memory.
 func (e *Egress) RoundTrip(ctx context.Context, to Server, x *Exchange) (Response, error) {
 	x.Written = false
-	if Ended(ctx) {
+	if x.ended(ctx) {
 		return Response{}, cmp.Or(ctx.Err(), context.DeadlineExceeded)
 	}
 	response, err := e.roundTrip(ctx, to, x)
@@ -96,33 +116,46 @@ func (e *Egress) RoundTrip(ctx context.Context, to Server, x *Exchange) (Respons
 // roundTrip tries a pooled connection, and a new one if the pooled one turned
 // out to be closed before any byte of the request was written.
 func (e *Egress) roundTrip(ctx context.Context, to Server, x *Exchange) (Response, error) {
-	if c := e.pooled(to); c != nil {
+	if c := e.pooled(to, x.Deadline); c != nil {
 		response, err := e.roundTripOn(ctx, c, x)
-		if err == nil || x.Written || Ended(ctx) {
+		if err == nil || x.Written || x.ended(ctx) {
 			return response, err
 		}
 	}
-	c, err := e.dialer.dial(ctx, to)
+	c, err := e.dial(ctx, to, x)
 	if err != nil {
 		return Response{}, err
 	}
 	return e.roundTripOn(ctx, c, x)
 }
 
-// pooled returns an idle connection that can carry a request, or nil.
-func (e *Egress) pooled(to Server) *conn {
+// dial returns a new connection, which has the deadline of x.
+func (e *Egress) dial(ctx context.Context, to Server, x *Exchange) (*conn, error) {
+	ctx, cancel := x.Limit(ctx)
+	defer cancel()
+	c, err := e.dialer.dial(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	c.socket.SetDeadline(x.Deadline)
+	return c, nil
+}
+
+// pooled returns an idle connection that can carry a request and has the deadline
+// now, or nil.
+func (e *Egress) pooled(to Server, deadline time.Time) *conn {
 	for {
 		c := e.pool.get(to)
-		if c == nil || c.usable() {
+		if c == nil || c.usable(deadline) {
 			return c
 		}
 		c.abort()
 	}
 }
 
-// roundTripOn uses the connection, and then pools or closes it. The context
-// ends what waits for the connection by putting its deadline into the past; if
-// that has begun, the connection is not used again.
+// roundTripOn uses the connection, which has the deadline of x, and then pools or
+// closes it. The context ends what waits for the connection by putting its deadline
+// into the past; if that has begun, the connection is not used again.
 func (e *Egress) roundTripOn(ctx context.Context, c *conn, x *Exchange) (Response, error) {
 	stop := context.AfterFunc(ctx, c.interrupt)
 	response, reusable, err := x.writeAndRead(c)

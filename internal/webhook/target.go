@@ -82,10 +82,18 @@ func newTargets(door *egress.Egress, vault Vault, agent string) *targets {
 	}
 }
 
+// cached returns the target of an endpoint; nil: it has to be made.
+func (ts *targets) cached(to *store.EndpointSnapshot, now time.Time) *target {
+	if t, ok := ts.cache.Get(to.Endpoint.ID); ok && t.current(to, now) {
+		return t
+	}
+	return nil
+}
+
 // find returns the target of an endpoint, or a [postrider.FailureError].
 func (ts *targets) find(ctx context.Context, to *store.EndpointSnapshot, now time.Time) (*target, error) {
-	if cached, ok := ts.cache.Get(to.Endpoint.ID); ok && cached.current(to, now) {
-		return cached, nil
+	if t := ts.cached(to, now); t != nil {
+		return t, nil
 	}
 	made, err := ts.make(ctx, to, now)
 	if err != nil {

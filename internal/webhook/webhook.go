@@ -10,8 +10,8 @@
 //
 //   - Every request goes through [egress.Egress], that for a token too, so
 //     everything that package promises of addresses, memory and time holds.
-//   - An attempt ends with its context. Fetching a token and following redirects
-//     happen within the same deadline.
+//   - An attempt ends at its deadline or with its context. Fetching a token and
+//     following redirects happen within the same deadline.
 //   - One Send writes one request, and one more for each redirect that the
 //     endpoint wants followed: at most three, only those that keep method and
 //     body, each URL checked like an endpoint's, never from https to http.
@@ -104,10 +104,12 @@ func New(door *egress.Egress, vault Vault, opts Options) *Sender {
 	}
 }
 
-// Send makes the attempt that c is leased for, and returns its record. ctx has
-// the deadline of the attempt, which may be shorter than the endpoint's policy
-// says.
-func (s *Sender) Send(ctx context.Context, c *postrider.Claimed, to *store.EndpointSnapshot) postrider.Attempt {
+// Send makes the attempt that c is leased for, and returns its record. The deadline
+// may be earlier than the time-out of the endpoint's policy says. Send returns soon
+// after it, or after ctx has ended, whichever comes first.
+func (s *Sender) Send(
+	ctx context.Context, deadline time.Time, c *postrider.Claimed, to *store.EndpointSnapshot,
+) postrider.Attempt {
 	started := time.Now()
 	a := postrider.Attempt{
 		Delivery:  c.ID,
@@ -116,7 +118,7 @@ func (s *Sender) Send(ctx context.Context, c *postrider.Claimed, to *store.Endpo
 		Number:    c.Attempt,
 		StartedAt: s.now().UTC().Truncate(time.Microsecond),
 	}
-	cause := s.attempt(ctx, &a, c, to)
+	cause := s.attempt(ctx, deadline, &a, draft{claimed: c, to: to, at: a.StartedAt})
 	a.Duration = time.Since(started)
 	if cause != nil {
 		level := slog.LevelDebug
@@ -130,14 +132,17 @@ func (s *Sender) Send(ctx context.Context, c *postrider.Claimed, to *store.Endpo
 
 // attempt makes the attempt and records in a what it showed. It returns why it
 // failed, for the log: the error may hold an address.
-func (s *Sender) attempt(ctx context.Context, a *postrider.Attempt, c *postrider.Claimed, to *store.EndpointSnapshot) error {
+func (s *Sender) attempt(ctx context.Context, deadline time.Time, a *postrider.Attempt, d draft) error {
 	x := newExchange()
 	defer x.release()
-	response, err := s.exchange(ctx, x, draft{claimed: c, to: to, at: a.StartedAt})
+	x.Deadline = deadline
+	response, err := s.exchange(ctx, x, d)
 	if err == nil {
 		classifyResponse(a, &response, s.now())
 	} else {
-		classifyError(ctx, a, err, x.Sent)
+		limited, cancel := x.Limit(ctx)
+		classifyError(limited, a, err, x.Sent)
+		cancel()
 	}
 	if x.redirected {
 		a.FinalURL = withoutQuery(x.target.url)
@@ -183,13 +188,10 @@ func (x *exchange) release() {
 // exchange builds the request of the draft, sends it, and follows redirects as
 // far as the endpoint wants. It returns the last response.
 func (s *Sender) exchange(ctx context.Context, x *exchange, d draft) (response egress.Response, err error) {
-	if x.target, err = s.targets.find(ctx, d.to, d.at); err != nil {
+	if x.target, d.token, err = s.prepare(ctx, x, d); err != nil {
 		return egress.Response{}, err
 	}
 	tokens := x.target.tokens
-	if d.token, err = tokens.token(ctx); err != nil {
-		return egress.Response{}, err
-	}
 	if x.header, err = d.build(x.target, &x.Request, x.header[:0]); err != nil {
 		return egress.Response{}, err
 	}
@@ -204,6 +206,23 @@ func (s *Sender) exchange(ctx context.Context, x *exchange, d draft) (response e
 		tokens.reject(d.token, time.Now())
 	}
 	return response, err
+}
+
+// prepare returns the target of the endpoint and the token that it wants. Mostly the
+// target is cached and wants none. Otherwise they may come from a database and another
+// server, and these need the deadline in their context.
+func (s *Sender) prepare(ctx context.Context, x *exchange, d draft) (*target, string, error) {
+	if t := s.targets.cached(d.to, d.at); t != nil && t.tokens == nil {
+		return t, "", nil
+	}
+	ctx, cancel := x.Limit(ctx)
+	defer cancel()
+	t, err := s.targets.find(ctx, d.to, d.at)
+	if err != nil {
+		return nil, "", err
+	}
+	token, err := t.tokens.token(ctx)
+	return t, token, err
 }
 
 // roundTrip sends the request of x to its target.

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
 	"net/http"
@@ -44,9 +45,22 @@ type door struct {
 	*webhook.Sender
 }
 
-// Send makes an attempt of a delivery whose snapshot the test goes on to change.
+// Send makes an attempt of a delivery whose snapshot the test goes on to change, with
+// the deadline of the context. The context itself has none then, as in production.
 func (d *door) Send(ctx context.Context, c postrider.Claimed, to store.EndpointSnapshot) postrider.Attempt {
-	return d.Sender.Send(ctx, &c, &to)
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(testkit.Patience)
+	}
+	plain, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			cancel()
+		}
+	})
+	defer stop()
+	return d.Sender.Send(plain, deadline, &c, &to)
 }
 
 func open(tb testing.TB, opts egress.Options) *door {

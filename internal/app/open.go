@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"time"
+
+	"github.com/postrider/postrider/internal/batch"
 )
 
 // How long a start that waits for its store rests between two tries: as long as
@@ -40,10 +42,8 @@ func (a *App) openWhenItCan(ctx context.Context) error {
 			a.log.WarnContext(ctx, "the store cannot be opened yet, trying again", "error", err)
 			told, reason = time.Now(), text
 		}
-		select {
-		case <-ctx.Done():
+		if !batch.Sleep(ctx, rest) {
 			return nil
-		case <-time.After(rest):
 		}
 	}
 }

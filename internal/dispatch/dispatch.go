@@ -51,6 +51,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/schedule"
@@ -126,7 +127,7 @@ func (o Options) core() schedule.Options {
 //
 // Everything goes through two places. Inputs go to the loop through one channel,
 // which [Dispatcher.post] fills. Actions go from the loop to the other goroutines
-// through batches and channels that never make it wait:
+// through queues and channels that never make it wait:
 //
 //	                 ┌─ claims ──────► runClaimer ────┐
 //	inputs ──► loop ─┼─ work ────────► attemptAll ────┼──► inputs
@@ -153,17 +154,16 @@ type Dispatcher struct {
 
 	claims      chan *store.Claim
 	work        chan *schedule.Delivery // to a goroutine that waits for an attempt to make
-	settlements *batch[store.Settlement]
-	releases    *batch[schedule.Release] // has the signal of settlements: one goroutine takes both
-	circuits    *batch[schedule.CircuitChange]
-	gone        *batch[postrider.EndpointID]
+	settlements *batch.Queue[store.Settlement]
+	releases    *batch.Queue[schedule.Release]
+	circuits    *batch.Queue[schedule.CircuitChange]
+	gone        *batch.Queue[postrider.EndpointID]
 	cluster     *cluster
 }
 
 // New returns a dispatcher that takes work from queue and delivers it with
 // sender.
 func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *Dispatcher {
-	settle := newSignal()
 	d := &Dispatcher{
 		queue:       queue,
 		endpoints:   endpoints,
@@ -173,10 +173,10 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 		done:        make(chan struct{}),
 		claims:      make(chan *store.Claim, 1),
 		work:        make(chan *schedule.Delivery),
-		settlements: newBatch[store.Settlement](settle),
-		releases:    newBatch[schedule.Release](settle),
-		circuits:    newBatch[schedule.CircuitChange](newSignal()),
-		gone:        newBatch[postrider.EndpointID](newSignal()),
+		settlements: batch.NewQueue[store.Settlement](),
+		releases:    batch.NewQueue[schedule.Release](),
+		circuits:    batch.NewQueue[schedule.CircuitChange](),
+		gone:        batch.NewQueue[postrider.EndpointID](),
 		cluster:     newCluster(),
 	}
 	endpoints.Subscribe(func(c routing.Change) { d.post(endpointChanged{c}) })
@@ -217,12 +217,11 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 	d.running.Store(true)
 	d.progress.made(time.Now())
-	attemptsOver := make(chan struct{})
 	parts.Go(func() { d.runClaimer(ctx) })
 	parts.Go(func() { d.runScanner(ctx) })
-	parts.Go(func() { d.runSettler(commit, attemptsOver) })
-	parts.Go(func() { d.circuits.each(d.done, func(c schedule.CircuitChange) { d.storeCircuit(commit, c) }) })
-	parts.Go(func() { d.gone.each(d.done, func(id postrider.EndpointID) { d.disable(commit, id) }) })
+	parts.Go(func() { d.runSettler(commit) })
+	parts.Go(func() { d.circuits.Each(func(c schedule.CircuitChange) { d.storeCircuit(commit, c) }) })
+	parts.Go(func() { d.gone.Each(func(id postrider.EndpointID) { d.disable(commit, id) }) })
 	parts.Go(func() { d.watchLoad(ctx) })
 	if d.opts.Cluster.Nodes != nil {
 		parts.Go(func() {
@@ -243,7 +242,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	d.left.Store(int64(left))
 	close(d.done)
 	attempts.Wait()
-	close(attemptsOver)
+	d.settlements.Close()
+	d.circuits.Close()
+	d.gone.Close()
 	parts.Wait()
 	if left > 0 {
 		return fmt.Errorf("drain: %d attempts are left to their leases: %w", left, ErrDrainTimeout)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
@@ -40,7 +41,7 @@ func (d *Dispatcher) loop(ctx, commit context.Context, start func(*schedule.Deli
 		case <-end:
 			end = nil
 			d.ending.Store(true)
-			signal(d.cluster.heartbeatNow)
+			d.cluster.heartbeatNow.Set()
 			in = schedule.Drain{}
 		case <-commit.Done():
 			return c.Unfinished()
@@ -122,18 +123,18 @@ func untilWake(at, now time.Time) time.Duration {
 }
 
 // carryOut hands the actions to the goroutines that carry them out. It never
-// waits: a batch takes any number of items, an attempt that finds no idle goroutine
+// waits: a queue takes any number of items, an attempt that finds no idle goroutine
 // starts one, and claims has a place for the one claim that can be under way. If
 // the loop waited for a goroutine that posts an input, both would wait forever.
 func (d *Dispatcher) carryOut(do schedule.Actions, start func(*schedule.Delivery)) {
 	for _, delivery := range do.Send {
 		start(delivery)
 	}
-	d.settlements.add(do.Settle)
-	d.releases.add(do.Release)
-	d.circuits.add(do.Circuits)
+	d.settlements.Add(do.Settle...)
+	d.releases.Add(do.Release...)
+	d.circuits.Add(do.Circuits...)
 	d.cluster.wakeUps.add(do.Notify, do.LookAt)
-	d.gone.add(do.Disable)
+	d.gone.Add(do.Disable...)
 	if do.Claim != nil {
 		d.claims <- do.Claim // one is under way at most, and the channel has a place for it
 	}
@@ -176,9 +177,7 @@ func (d *Dispatcher) retryWhileBusy(ctx context.Context, call func(context.Conte
 		}
 		d.opts.Log.WarnContext(ctx, "outcomes not committed, trying again", "error", err)
 		d.progress.failed(err)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if !batch.Sleep(ctx, wait) {
 			return err
 		}
 		wait = min(2*wait, 5*time.Second)

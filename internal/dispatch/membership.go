@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
@@ -24,9 +25,9 @@ type cluster struct {
 
 	others       atomic.Bool                       // there are other nodes; set by each heartbeat
 	owned        atomic.Pointer[schedule.ShardSet] // as of the last heartbeat; nil: there was none
-	heartbeatNow chan struct{}                     // signal: the membership has changed
-	gained       chan struct{}                     // signal: this node has new shards, or a dead node was reclaimed
-	missed       chan struct{}                     // signal: wake-ups for this node were missed, or not named
+	heartbeatNow batch.Signal                      // the membership has changed
+	gained       batch.Signal                      // this node has new shards, or a dead node was reclaimed
+	missed       batch.Signal                      // wake-ups for this node were missed, or not named
 	dead         chan []uint32                     // incarnations to be reclaimed
 
 	deadBefore []uint32 // at the last heartbeat; of runMembership alone
@@ -35,7 +36,7 @@ type cluster struct {
 func newCluster() *cluster {
 	c := &cluster{
 		wakeUps:      newWakeUps(),
-		heartbeatNow: newSignal(), gained: newSignal(), missed: newSignal(), dead: make(chan []uint32, 1),
+		heartbeatNow: batch.NewSignal(), gained: batch.NewSignal(), missed: batch.NewSignal(), dead: make(chan []uint32, 1),
 	}
 	c.lock.tried, c.lock.since = make(chan struct{}), time.Now()
 	_, _ = rand.Read(c.instance[:]) // never fails
@@ -204,7 +205,7 @@ func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Memb
 	d.post(schedule.Membership{Shards: m.Shards, Surplus: m.Surplus, Until: until, Circuits: known})
 	d.opts.Observer.Membership(observe.Membership{Nodes: m.Nodes, Shards: len(m.Shards), Surplus: m.Surplus})
 	if gained || d.cluster.reclaimed(m) {
-		signal(d.cluster.gained)
+		d.cluster.gained.Set()
 	}
 	if len(surplus) > 0 || gained {
 		d.notify(ctx, verbMembership)
@@ -228,7 +229,7 @@ func (d *Dispatcher) runReclaimer(ctx context.Context) {
 		select {
 		case dead := <-d.cluster.dead:
 			if d.reclaim(ctx, dead) {
-				signal(d.cluster.heartbeatNow)
+				d.cluster.heartbeatNow.Set()
 			}
 		case <-d.done:
 			return
@@ -301,10 +302,7 @@ func (d *Dispatcher) runLock(ctx context.Context) {
 			return
 		}
 		d.opts.Log.WarnContext(ctx, "lock of this node not held", "error", err, "again_in", wait.String())
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
+		batch.Sleep(ctx, wait)
 		wait = min(max(2*wait, minWait), maxWait)
 	}
 }

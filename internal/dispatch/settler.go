@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
@@ -18,31 +19,27 @@ const maxGroup = 500
 // runSettler commits settlements and releases in groups: what is at hand is
 // committed at once, and what is added meanwhile is the next group. A group that
 // is not large waits for more after the last commit ([schedule.BatchDelay]). It
-// ends when ctx does, or when ended is closed and nothing is left.
-func (d *Dispatcher) runSettler(ctx context.Context, ended <-chan struct{}) {
+// ends when ctx does, or when settlements is closed and nothing is left.
+func (d *Dispatcher) runSettler(ctx context.Context) {
 	var next time.Time // no group that is not large is committed before
 	for open := true; open; {
 		select {
-		case <-d.settlements.signal:
-		case <-ended:
-			open = false
+		case _, open = <-d.settlements.Ready():
+		case <-d.releases.Ready():
 		case <-ctx.Done():
 			return
 		}
-		if d.settlements.size()+d.releases.size() < maxGroup/2 {
-			select {
-			case <-time.After(time.Until(next)):
-			case <-d.done:
-			}
+		if d.settlements.Len()+d.releases.Len() < maxGroup/2 {
+			batch.SleepOr(ctx, time.Until(next), d.done)
 		}
 		begun := time.Now()
-		settlements := d.settlements.take()
+		settlements := d.settlements.Take(0)
 		for len(settlements) > 0 {
 			n := min(len(settlements), maxGroup)
 			d.settleGroup(ctx, settlements[:n])
 			settlements = settlements[n:]
 		}
-		d.release(ctx, d.releases.take())
+		d.release(ctx, d.releases.Take(0))
 		next = time.Now().Add(schedule.BatchDelay(time.Since(begun)))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
@@ -37,7 +38,7 @@ const (
 // wakeUps are the pending wake-ups for other nodes. They are sets: a lane that gets
 // a thousand deliveries between two messages is named once.
 type wakeUps struct {
-	pending chan struct{} // signal: there are some
+	pending batch.Signal // there are some
 
 	mu    sync.Mutex
 	lanes map[store.DueLane]struct{}
@@ -45,7 +46,7 @@ type wakeUps struct {
 }
 
 func newWakeUps() *wakeUps {
-	return &wakeUps{pending: newSignal(), lanes: map[store.DueLane]struct{}{}}
+	return &wakeUps{pending: batch.NewSignal(), lanes: map[store.DueLane]struct{}{}}
 }
 
 // add adds lanes with new deliveries, and endpoints to look at.
@@ -66,7 +67,7 @@ func (w *wakeUps) add(lanes []store.DueLane, looks []postrider.EndpointID) {
 		}
 	}
 	w.mu.Unlock()
-	signal(w.pending)
+	w.pending.Set()
 }
 
 // take removes all pending wake-ups and returns the messages for them.
@@ -138,8 +139,8 @@ func (d *Dispatcher) notify(ctx context.Context, message string) {
 // have been missed.
 func (d *Dispatcher) onWakeUp(message string) {
 	if message == "" {
-		signal(d.cluster.missed)
-		signal(d.cluster.heartbeatNow)
+		d.cluster.missed.Set()
+		d.cluster.heartbeatNow.Set()
 		return
 	}
 	from, text, _ := strings.Cut(message, " ")
@@ -149,11 +150,11 @@ func (d *Dispatcher) onWakeUp(message string) {
 	verb, arguments, _ := strings.Cut(text, " ")
 	switch verb {
 	case verbMembership:
-		signal(d.cluster.heartbeatNow)
+		d.cluster.heartbeatNow.Set()
 	case verbNew:
 		d.post(schedule.Due{Lanes: parseLanes(arguments), New: true})
 	case verbPoll:
-		signal(d.cluster.missed)
+		d.cluster.missed.Set()
 	case verbLook:
 		owned := d.cluster.owned.Load()
 		for name := range strings.FieldsSeq(arguments) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
@@ -83,9 +84,7 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 func (in *Ingest) waitForBulk(ctx context.Context) {
 	const look = 20 * time.Millisecond
 	for waited := time.Duration(0); waited < fanOutLease/3 && in.dispatch.BulkWaits() > in.opts.FanOutChunk; waited += look {
-		select {
-		case <-time.After(look):
-		case <-ctx.Done():
+		if !batch.Sleep(ctx, look) {
 			return
 		}
 	}

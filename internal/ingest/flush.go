@@ -295,7 +295,7 @@ func (in *Ingest) receipt(e *store.NewEvent) postrider.Receipt {
 	}
 	if !e.FanOutUpTo.IsZero() {
 		r.FanOut = true
-		wake(in.fanOuts)
+		in.fanOuts.Set()
 	}
 	return r
 }

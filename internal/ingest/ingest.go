@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/schedule"
@@ -93,9 +94,9 @@ type Ingest struct {
 	dispatch Dispatcher
 	opts     Options
 
-	signal  chan struct{} // something waits for a commit
-	fanOuts chan struct{} // a fan-out job was committed
-	idle    sync.Pool     // of the channels that answered publishes heard on
+	ready   batch.Signal // something waits for a commit
+	fanOuts batch.Signal // a fan-out job was committed
+	idle    sync.Pool    // of the channels that answered publishes heard on
 
 	mu      sync.Mutex
 	waiting []*publish
@@ -127,8 +128,8 @@ func New(inbox store.Inbox, table *routing.Table, dispatch Dispatcher, opts Opti
 		table:    table,
 		dispatch: dispatch,
 		opts:     opts.withDefaults(),
-		signal:   make(chan struct{}, 1),
-		fanOuts:  make(chan struct{}, 1),
+		ready:    batch.NewSignal(),
+		fanOuts:  batch.NewSignal(),
 		idle:     sync.Pool{New: func() any { return make(chan struct{}, 1) }},
 	}
 }
@@ -227,7 +228,7 @@ func (in *Ingest) enqueue(p *publish) error {
 	in.waiting = append(in.waiting, p)
 	in.events += len(p.events)
 	in.bytes += p.bytes
-	wake(in.signal)
+	in.ready.Set()
 	return nil
 }
 
@@ -252,7 +253,7 @@ func (in *Ingest) runCommits(ctx context.Context) {
 	usual := 1                         // and how many publishes it had
 	for {
 		select {
-		case <-in.signal:
+		case <-in.ready:
 		case <-ctx.Done():
 			in.mu.Lock()
 			in.closed = true
@@ -260,7 +261,7 @@ func (in *Ingest) runCommits(ctx context.Context) {
 		}
 		for waiting := in.size(); waiting > 0; waiting = in.size() {
 			if usual >= batchMinPublishers && waiting < usual && time.Since(last) < batchWindow {
-				pause(ctx, batchWindow)
+				batch.Sleep(ctx, batchWindow)
 			}
 			in.waitForDeliveries(ctx)
 			group := in.next()
@@ -280,7 +281,7 @@ func (in *Ingest) runCommits(ctx context.Context) {
 func (in *Ingest) waitForDeliveries(ctx context.Context) {
 	hold := min((in.dispatch.Lag()-50*time.Millisecond)/20, 100*time.Millisecond)
 	if hold > 0 {
-		pause(ctx, hold)
+		batch.Sleep(ctx, hold)
 	}
 }
 
@@ -292,14 +293,6 @@ const (
 	batchWindow        = 2 * time.Millisecond
 	batchMinPublishers = 4
 )
-
-// pause waits for a while, or until ctx ends.
-func pause(ctx context.Context, while time.Duration) {
-	select {
-	case <-time.After(while):
-	case <-ctx.Done():
-	}
-}
 
 // size returns how many publishes wait for a commit.
 func (in *Ingest) size() int {
@@ -330,11 +323,4 @@ func (in *Ingest) next() []*publish {
 	in.events -= events
 	in.bytes -= bytes
 	return group
-}
-
-func wake(signal chan struct{}) {
-	select {
-	case signal <- struct{}{}:
-	default:
-	}
 }

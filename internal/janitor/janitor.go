@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -68,23 +69,18 @@ type Store interface {
 type Janitor struct {
 	store  Store
 	opts   Options
-	cancel chan struct{} // holds one: deliveries of deleted endpoints are to be cancelled now
+	cancel batch.Signal // deliveries of deleted endpoints are to be cancelled now
 }
 
 // New returns a janitor of the store.
 func New(s Store, opts Options) *Janitor {
-	return &Janitor{store: s, opts: opts.withDefaults(), cancel: make(chan struct{}, 1)}
+	return &Janitor{store: s, opts: opts.withDefaults(), cancel: batch.NewSignal()}
 }
 
 // CancelDeleted begins to delete the endpoints of deleted accounts, and to
 // cancel the deliveries of deleted endpoints, now, where
 // Run is under way, instead of in the next round. It does not block.
-func (j *Janitor) CancelDeleted() {
-	select {
-	case j.cancel <- struct{}{}:
-	default: // it is about to begin
-	}
-}
+func (j *Janitor) CancelDeleted() { j.cancel.Set() }
 
 // chore is one kind of work. do does a chunk of it and says whether there may
 // be more. now, where it is not nil, ends the wait for the next round.
@@ -154,26 +150,11 @@ func (j *Janitor) repeat(ctx context.Context, c chore) {
 		default:
 			retry = firstRetry
 		}
-		if !sleep(ctx, wait, c.now) {
+		if !batch.SleepOr(ctx, wait, c.now) {
 			return
 		}
 		if !more {
 			begun = time.Now()
 		}
-	}
-}
-
-// sleep waits for d, or until now, and reports whether ctx is still alive after
-// it.
-func sleep(ctx context.Context, d time.Duration, now <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-now:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -41,11 +42,8 @@ import (
 type Table struct {
 	directory store.Directory
 	opts      Options
-	refresh   sync.Mutex    // held by the one Refresh at work
-	notified  chan struct{} // holds one when pending is not empty
-
-	pendingMu sync.Mutex
-	pending   map[postrider.EndpointID]struct{} // endpoints that Notify named since Run looked
+	refresh   sync.Mutex                         // held by the one Refresh at work
+	notified  *batch.Queue[postrider.EndpointID] // by Notify, for Run
 
 	mu        sync.RWMutex
 	onChange  func(Change)
@@ -94,8 +92,7 @@ func New(directory store.Directory, opts Options) *Table {
 	return &Table{
 		directory: directory,
 		opts:      opts,
-		notified:  make(chan struct{}, 1),
-		pending:   map[postrider.EndpointID]struct{}{},
+		notified:  batch.NewQueue[postrider.EndpointID](),
 		onChange:  func(Change) {},
 		endpoints: map[postrider.EndpointID]*store.EndpointSnapshot{},
 		accounts:  map[postrider.AccountID]*subscriptions{},
@@ -113,15 +110,7 @@ func (x *Table) Subscribe(f func(Change)) {
 // Notify says that an endpoint changed, or that deliveries may be due for it. It
 // never blocks: [Table.Run] refreshes the table and calls the subscriber. Many
 // calls before that cost one refresh.
-func (x *Table) Notify(endpoint postrider.EndpointID) {
-	x.pendingMu.Lock()
-	x.pending[endpoint] = struct{}{}
-	x.pendingMu.Unlock()
-	select {
-	case x.notified <- struct{}{}:
-	default: // Run will find this endpoint among the pending, too
-	}
-}
+func (x *Table) Notify(endpoint postrider.EndpointID) { x.notified.Add(endpoint) }
 
 // Run applies changes until ctx is cancelled: those that Notify reports at once,
 // and those of other nodes once every Options.Poll.
@@ -133,17 +122,15 @@ func (x *Table) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-		case <-x.notified:
+		case <-x.notified.Ready():
 		}
-		x.pendingMu.Lock()
-		pending := x.pending // before the refresh, which then has all of their changes
-		x.pending = map[postrider.EndpointID]struct{}{}
-		x.pendingMu.Unlock()
+		notified := x.notified.Take(0) // before the refresh, which then has all of their changes
 		if err := x.Refresh(ctx); err != nil && ctx.Err() == nil {
 			// The next look finds the changes. What is due is due all the same.
 			x.opts.Log.WarnContext(ctx, "endpoints not refreshed", "error", err)
 		}
-		for endpoint := range pending {
+		slices.SortFunc(notified, postrider.EndpointID.Compare)
+		for _, endpoint := range slices.Compact(notified) {
 			x.changed(Change{Endpoint: endpoint, Due: true})
 		}
 	}

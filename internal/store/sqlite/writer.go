@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -22,12 +24,7 @@ const maxGroup = 256
 type writer struct {
 	tx      *tx
 	onFatal func(error)
-
-	mu      sync.Mutex
-	waiting []*unit
-	stopped bool
-	wake    chan struct{} // has an element while units wait
-
+	waiting *batch.Queue[*unit]
 	broken  atomic.Pointer[error]
 	running sync.WaitGroup
 }
@@ -44,7 +41,7 @@ func newWriter(conn *sql.Conn, clock *store.Clock, onFatal func(error)) *writer 
 	return &writer{
 		tx:      &tx{conn: conn, clock: clock, statements: map[statement]*sql.Stmt{}},
 		onFatal: onFatal,
-		wake:    make(chan struct{}, 1),
+		waiting: batch.NewQueue[*unit](),
 	}
 }
 
@@ -75,10 +72,7 @@ func (w *writer) start(ctx context.Context) { w.running.Go(func() { w.loop(ctx) 
 // stop refuses new units, waits for those that wait already, and gives the
 // connection back.
 func (w *writer) stop() error {
-	w.mu.Lock()
-	w.stopped = true
-	close(w.wake)
-	w.mu.Unlock()
+	w.waiting.Close()
 	w.running.Wait()
 	return w.tx.close()
 }
@@ -99,8 +93,8 @@ func (w *writer) do(ctx context.Context, run func(context.Context, *tx) error) e
 		return context.Cause(ctx)
 	}
 	u := &unit{run: run, done: make(chan error, 1)}
-	if err := w.enqueue(u); err != nil {
-		return err
+	if !w.waiting.Add(u) {
+		return errClosed
 	}
 	select {
 	case err := <-u.done:
@@ -113,45 +107,17 @@ func (w *writer) do(ctx context.Context, run func(context.Context, *tx) error) e
 	return <-u.done
 }
 
-func (w *writer) enqueue(u *unit) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stopped {
-		return errClosed
-	}
-	w.waiting = append(w.waiting, u)
-	select {
-	case w.wake <- struct{}{}:
-	default: // it is awake already
-	}
-	return nil
-}
-
+// loop commits groups of units, without those whose callers went away.
 func (w *writer) loop(ctx context.Context) {
-	for {
-		_, open := <-w.wake
-		for group := w.take(); len(group) > 0; group = w.take() {
-			w.commit(ctx, group)
-		}
-		if !open {
-			return
-		}
-	}
-}
-
-// take returns the units at hand, without those whose callers went away.
-func (w *writer) take() []*unit {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var group []*unit
-	for len(w.waiting) > 0 && len(group) < maxGroup {
-		u := w.waiting[0]
-		w.waiting = w.waiting[1:]
-		if u.taken.CompareAndSwap(false, true) {
-			group = append(group, u)
+	withdrawn := func(u *unit) bool { return !u.taken.CompareAndSwap(false, true) }
+	for open := true; open; {
+		_, open = <-w.waiting.Ready()
+		for units := w.waiting.Take(maxGroup); len(units) > 0; units = w.waiting.Take(maxGroup) {
+			if group := slices.DeleteFunc(units, withdrawn); len(group) > 0 {
+				w.commit(ctx, group)
+			}
 		}
 	}
-	return group
 }
 
 // commit runs the units of a group together, or else one by one: an error such

@@ -66,11 +66,11 @@ type Change struct {
 
 // subscriptions are the endpoints of one account by what they subscribed to. An
 // event of type "order.item.added" wants four lists: exact "order.item.added", and the
-// prefixes "order.item.", "order." and "" (the pattern *). Each is ordered by id, so
-// they are merged without sorting.
+// prefixes "order.item.", "order." and "" (the pattern *).
 //
-// Each list is ordered by id and is never written to once it is here: a change
-// makes a new list, so that a match that was returned may be read without a lock.
+// Each list is ordered by id, so lists are merged without sorting. A list is never
+// written to once it is here: a change makes a new one, so a match that was returned
+// may be read without a lock.
 type subscriptions struct {
 	exact  map[string][]*store.EndpointSnapshot // by event type
 	prefix map[string][]*store.EndpointSnapshot // by what stands before the *, as in "order."

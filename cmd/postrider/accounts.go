@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
@@ -12,8 +11,8 @@ type accountsCmd struct {
 	List   accountsListCmd   `cmd:"" help:"List accounts, newest first."`
 	Create accountsCreateCmd `cmd:"" help:"Make an account."`
 	Get    accountsGetCmd    `cmd:"" help:"Show one account."`
-	Update accountsUpdateCmd `cmd:"" help:"Change an account. What no flag names stays as it is."`
-	Delete accountsDeleteCmd `cmd:"" help:"Delete an account: revoke its keys, delete its endpoints and cancel what is queued for them. Its history stays."`
+	Update accountsUpdateCmd `cmd:"" help:"Change an account. Fields without a flag stay as they are."`
+	Delete accountsDeleteCmd `cmd:"" help:"Delete an account: revoke its keys, delete its endpoints and cancel their pending deliveries. Its history stays."`
 }
 
 // accountTable shows accounts, as lists and changes print them.
@@ -31,86 +30,66 @@ type accountsListCmd struct {
 
 // Run lists accounts.
 func (c *accountsListCmd) Run(ctx context.Context, t terminal) error {
-	return c.through(func(api *client.Client) error {
-		page, err := api.Accounts(ctx, c.page())
-		if err != nil {
-			return err
-		}
-		return printPage(t, c.JSON, page, accountTable)
+	return ask(t, c.target, accountTable.page, func(api *client.Client) (apitypes.Page[apitypes.Account], error) {
+		return api.Accounts(ctx, c.page())
 	})
 }
 
 type accountsCreateCmd struct {
 	target `embed:""`
 
-	UID  string `arg:"" help:"Your own name for the account, as in acme."`
-	Name string `help:"The account's name, for people."`
+	UID  string `arg:"" help:"Your own name for the account, for example acme."`
+	Name string `help:"The account's name for people."`
 }
 
 // Run makes the account.
 func (c *accountsCreateCmd) Run(ctx context.Context, t terminal) error {
-	return c.through(func(api *client.Client) error {
-		account, err := api.CreateAccount(ctx, apitypes.AccountCreate{UID: c.UID, Name: c.Name})
-		if err != nil {
-			return err
-		}
-		return printOne(t, c.JSON, account, accountTable)
+	return ask(t, c.target, accountTable.one, func(api *client.Client) (apitypes.Account, error) {
+		return api.CreateAccount(ctx, apitypes.AccountCreate{UID: c.UID, Name: c.Name})
 	})
 }
 
-// account holds the flags and the argument of commands for one account.
-type account struct {
+// oneAccount holds the flags and the argument of commands for one account.
+type oneAccount struct {
 	target `embed:""`
 
 	Account string `arg:"" help:"The account's id, acc_…, or your own uid."`
 }
 
-type accountsGetCmd struct{ account }
+type accountsGetCmd struct{ oneAccount }
 
 // Run shows the account.
 func (c *accountsGetCmd) Run(ctx context.Context, t terminal) error {
-	return c.through(func(api *client.Client) error {
-		found, err := api.Account(ctx, c.Account)
-		if err != nil {
-			return err
-		}
-		return printOne(t, c.JSON, found, accountTable)
+	return ask(t, c.target, accountTable.one, func(api *client.Client) (apitypes.Account, error) {
+		return api.Account(ctx, c.Account)
 	})
 }
 
 type accountsUpdateCmd struct {
-	account
+	oneAccount
 
 	UID  *string `placeholder:"UID" help:"Your own name for the account."`
-	Name *string `placeholder:"NAME" help:"The account's name, for people."`
+	Name *string `placeholder:"NAME" help:"The account's name for people."`
 }
 
 // Run changes the account. A flag that is not given leaves its field out of the
 // request, and the field stays. A call without a change would look like success, so
 // it is refused.
 func (c *accountsUpdateCmd) Run(ctx context.Context, t terminal) error {
-	change := apitypes.AccountUpdate{UID: apitypes.OfPointer(c.UID), Name: apitypes.OfPointer(c.Name)}
-	if change == (apitypes.AccountUpdate{}) {
+	update := apitypes.AccountUpdate{UID: apitypes.OfPointer(c.UID), Name: apitypes.OfPointer(c.Name)}
+	if update == (apitypes.AccountUpdate{}) {
 		return misused("nothing to change: name at least one flag, as in --name Acme")
 	}
-	return c.through(func(api *client.Client) error {
-		changed, err := api.ChangeAccount(ctx, c.Account, change)
-		if err != nil {
-			return err
-		}
-		return printOne(t, c.JSON, changed, accountTable)
+	return ask(t, c.target, accountTable.one, func(api *client.Client) (apitypes.Account, error) {
+		return api.ChangeAccount(ctx, c.Account, update)
 	})
 }
 
-type accountsDeleteCmd struct{ account }
+type accountsDeleteCmd struct{ oneAccount }
 
 // Run deletes the account.
 func (c *accountsDeleteCmd) Run(ctx context.Context, t terminal) error {
-	return c.through(func(api *client.Client) error {
-		if err := api.DeleteAccount(ctx, c.Account); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintf(t.out, "%s is deleted\n", c.Account)
-		return err
+	return change(t, c.target, c.Account+" is deleted", func(api *client.Client) error {
+		return api.DeleteAccount(ctx, c.Account)
 	})
 }

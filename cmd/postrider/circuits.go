@@ -6,37 +6,29 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
 )
 
 // endpointsCircuitCmd is the command endpoints circuit. Without --set it only
 // reads.
 type endpointsCircuitCmd struct {
-	one
+	oneEndpoint
 
-	Set postrider.CircuitStatus `enum:",open,closed,half_open" default:"" placeholder:"STATUS" help:"Set it by hand: open sends nothing for the longest cooldown, closed sends again, half_open tries one delivery as soon as there is one."`
+	Set postrider.CircuitStatus `enum:",open,closed,half_open" default:"" placeholder:"STATUS" help:"Set the circuit: open sends nothing for the longest cooldown, closed sends again, half_open sends the next due delivery as a probe. Default: only show it."`
 }
 
 // Run shows the endpoint's circuit, or sets it.
 func (c *endpointsCircuitCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	var circuit apitypes.Circuit
-	if c.Set == "" {
-		circuit, err = api.Circuit(ctx, c.ID)
-	} else {
-		circuit, err = api.SetCircuit(ctx, c.ID, c.Set)
-	}
-	if err != nil {
-		return err
-	}
-	return printDetails(t, c.JSON, circuit)
+	return ask(t, c.target, printDetails, func(api *client.Client) (apitypes.Circuit, error) {
+		if c.Set == "" {
+			return api.Circuit(ctx, c.ID)
+		}
+		return api.SetCircuit(ctx, c.ID, c.Set)
+	})
 }
 
-// orderedKeyTable shows ordering keys. A key without a delivery at its head has
-// empty cells for the sequence and the head.
+// orderedKeyTable shows ordering keys. The head of a key is its delivery with the
+// lowest sequence, the only one that may be sent. A paused key may have none.
 var orderedKeyTable = tableOf[apitypes.OrderedKey]{
 	[]string{"KEY", "WAITING", "LAG", "SEQUENCE", "HEAD", "PAUSED BY"},
 	func(k apitypes.OrderedKey) []string {
@@ -52,22 +44,15 @@ var orderedKeyTable = tableOf[apitypes.OrderedKey]{
 }
 
 type endpointsOrderingKeysCmd struct {
-	one
+	oneEndpoint
 	paging `embed:""`
 }
 
 // Run lists the endpoint's ordering keys.
 func (c *endpointsOrderingKeysCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	page, err := api.OrderingKeys(ctx, c.ID, c.page())
-	if err != nil {
-		return err
-	}
-	return printPage(t, c.JSON, page, orderedKeyTable)
+	return ask(t, c.target, orderedKeyTable.page, func(api *client.Client) (apitypes.Page[apitypes.OrderedKey], error) {
+		return api.OrderingKeys(ctx, c.ID, c.page())
+	})
 }
 
 // healthTable shows the changes of an endpoint's health.
@@ -81,20 +66,13 @@ var healthTable = tableOf[apitypes.EndpointHealth]{
 }
 
 type endpointsHealthCmd struct {
-	one
+	oneEndpoint
 	paging `embed:""`
 }
 
 // Run lists the changes of the endpoint's health.
 func (c *endpointsHealthCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	page, err := api.EndpointHealth(ctx, c.ID, c.page())
-	if err != nil {
-		return err
-	}
-	return printPage(t, c.JSON, page, healthTable)
+	return ask(t, c.target, healthTable.page, func(api *client.Client) (apitypes.Page[apitypes.EndpointHealth], error) {
+		return api.EndpointHealth(ctx, c.ID, c.page())
+	})
 }

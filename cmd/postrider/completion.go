@@ -11,9 +11,9 @@ import (
 // completionCmd is the command completion. It prints a script for the shell's start
 // file.
 type completionCmd struct {
-	aside
+	noSettings
 
-	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: bash, zsh or fish."`
 }
 
 // Help returns the text above the flags in the help of the command.
@@ -65,7 +65,7 @@ func (c *completionCmd) Run(t terminal) error {
 // completeCmd is the hidden command __complete. Its words are those of the command
 // line up to the cursor; the last one is unfinished and may be empty.
 type completeCmd struct {
-	aside
+	noSettings
 
 	Words []string `arg:"" optional:""`
 }

@@ -58,9 +58,9 @@ func (f *policyFlags) headers(t terminal) (none apitypes.Optional[[]apitypes.Hea
 	return apitypes.Of(headers), nil
 }
 
-// auth returns the authentication of the request. It replaces that of the endpoint;
-// keepParts adds the parts that no flag names. Without --auth the option is left
-// out, and a flag for one of its parts is an error.
+// auth returns the authentication of the request. It replaces the authentication of
+// the endpoint as a whole; keepParts adds the parts that no flag names. Without
+// --auth the option is left out, and a flag for one of its parts is an error.
 func (f *policyFlags) auth(t terminal) (none apitypes.Optional[apitypes.Auth], _ error) {
 	secret, err := readSecretFile(t, f.AuthSecretFile)
 	if err != nil {
@@ -117,8 +117,8 @@ func (f *policyFlags) authDetail() (flag string, needs postrider.AuthKind) {
 	return "", ""
 }
 
-// tls returns the certificates of the request. They replace those of the endpoint;
-// keepParts adds the parts that no flag names.
+// tls returns the certificates of the request. They replace all certificates of the
+// endpoint; keepParts adds the parts that no flag names.
 func (f *policyFlags) tls(t terminal) (none apitypes.Optional[apitypes.TLS], _ error) {
 	if f.TLSCert+f.TLSKey+f.TLSAuthorities == "" {
 		if f.NoTLS {
@@ -158,28 +158,30 @@ func isPartial(p apitypes.Policy) bool {
 	return auth || tls
 }
 
-// keepParts adds the parts of the endpoint that no flag names. Parts of another
-// type of authentication are not kept. Secrets are not in the endpoint's answer:
-// the server keeps those that a request leaves out.
-func keepParts(p *apitypes.Policy, has apitypes.Policy) {
+// keepParts adds the parts of the endpoint that no flag names, so that
+// "endpoints update ID --auth basic --auth-user new" keeps the password and
+// "--tls-cert FILE" keeps the authorities. Parts of another type of authentication
+// are not kept. The API returns no secrets; the server keeps a secret that the
+// request leaves out.
+func keepParts(p *apitypes.Policy, stored apitypes.Policy) {
 	a, ok := p.Auth.Get()
 	// A new type starts empty: a header name, for example, means nothing to oauth2.
-	if was := has.Auth.Value(); ok && a.Type == was.Type {
-		a.Username = cmp.Or(a.Username, was.Username)
-		a.Header = cmp.Or(a.Header, was.Header)
-		a.TokenURL = cmp.Or(a.TokenURL, was.TokenURL)
-		a.ClientID = cmp.Or(a.ClientID, was.ClientID)
-		a.Audience = cmp.Or(a.Audience, was.Audience)
+	if old := stored.Auth.Value(); ok && a.Type == old.Type {
+		a.Username = cmp.Or(a.Username, old.Username)
+		a.Header = cmp.Or(a.Header, old.Header)
+		a.TokenURL = cmp.Or(a.TokenURL, old.TokenURL)
+		a.ClientID = cmp.Or(a.ClientID, old.ClientID)
+		a.Audience = cmp.Or(a.Audience, old.Audience)
 		if len(a.Scopes) == 0 {
-			a.Scopes = was.Scopes
+			a.Scopes = old.Scopes
 		}
 		p.Auth = apitypes.Of(a)
 	}
 	// The key is not copied: it is a secret, and the server keeps it.
 	if own, ok := p.TLS.Get(); ok {
-		was := has.TLS.Value()
-		own.Certificate = cmp.Or(own.Certificate, was.Certificate)
-		own.Authorities = cmp.Or(own.Authorities, was.Authorities)
+		old := stored.TLS.Value()
+		own.Certificate = cmp.Or(own.Certificate, old.Certificate)
+		own.Authorities = cmp.Or(own.Authorities, old.Authorities)
 		p.TLS = apitypes.Of(own)
 	}
 }
@@ -202,9 +204,9 @@ func readSecretFile(t terminal, file string) (string, error) {
 }
 
 type endpointsVerifyCmd struct {
-	one
+	oneEndpoint
 
-	Method string `enum:",challenge,cloudevents" default:"" placeholder:"challenge|cloudevents" help:"How the receiver is asked: challenge or cloudevents. Default: as the server's --verify-endpoints says."`
+	Method string `enum:",challenge,cloudevents" default:"" placeholder:"challenge|cloudevents" help:"The kind of verification: challenge or cloudevents. Default: the server's --verify-endpoints."`
 }
 
 // Run asks the receiver of the endpoint whether it wants events, and prints the

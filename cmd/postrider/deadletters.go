@@ -10,10 +10,10 @@ import (
 )
 
 type deadLettersCmd struct {
-	List    deadLettersListCmd    `cmd:"" help:"List the dead letters that wait for a person, newest first."`
+	List    deadLettersListCmd    `cmd:"" help:"List unresolved dead letters, newest first."`
 	Get     deadLettersGetCmd     `cmd:"" help:"Show one dead letter."`
 	Replay  deadLettersReplayCmd  `cmd:"" help:"Deliver a dead letter again, as a new delivery."`
-	Discard deadLettersDiscardCmd `cmd:"" help:"Lay a dead letter aside. Its record stays."`
+	Discard deadLettersDiscardCmd `cmd:"" help:"Resolve a dead letter without a replay. Its record stays."`
 }
 
 // deadLetterTable shows dead letters. A dead letter has the id of its delivery.
@@ -33,69 +33,53 @@ type deadLettersListCmd struct {
 	paging `embed:""`
 	within `embed:""`
 
-	Account   string               `help:"Only of this account, by id or uid."`
+	Account   string               `help:"Only of this account, by id or uid. Default: all accounts."`
 	Endpoint  postrider.EndpointID `placeholder:"ID" help:"Only to this endpoint, ep_…"`
-	EventType string               `help:"Only of events of this type."`
-	Reason    string               `enum:",exhausted,gone,client_error,expired,system" default:"" placeholder:"REASON" help:"Only those that died of this: exhausted, gone, client_error, expired or system."`
-	Resolved  bool                 `help:"Those too that were replayed or discarded."`
+	EventType string               `help:"Only for events of this type."`
+	Reason    string               `enum:",exhausted,gone,client_error,expired,system" default:"" placeholder:"REASON" help:"Only with this reason: exhausted, gone, client_error, expired or system."`
+	Resolved  bool                 `help:"Include dead letters that were replayed or discarded."`
 }
 
 // Run lists dead letters.
 func (c *deadLettersListCmd) Run(ctx context.Context, t terminal) error {
-	return c.through(func(api *client.Client) error {
-		page, err := api.DeadLetters(ctx, client.DeadLetterFilter{
+	return ask(t, c.target, deadLetterTable.page, func(api *client.Client) (apitypes.Page[apitypes.DeadLetter], error) {
+		return api.DeadLetters(ctx, client.DeadLetterFilter{
 			Account: c.Account, Endpoint: c.Endpoint, EventType: c.EventType, Reason: c.Reason, Resolved: c.Resolved,
 			From: c.From.Time, To: c.To.Time, OldestFirst: c.OldestFirst, Paging: c.page(),
 		})
-		if err != nil {
-			return err
-		}
-		return printPage(t, c.JSON, page, deadLetterTable)
 	})
 }
 
 type (
-	deadLettersGetCmd    struct{ single }
-	deadLettersReplayCmd struct{ single }
+	deadLettersGetCmd    struct{ oneDelivery }
+	deadLettersReplayCmd struct{ oneDelivery }
 )
 
 // Run shows the dead letter.
 func (c *deadLettersGetCmd) Run(ctx context.Context, t terminal) error {
-	return c.through(func(api *client.Client) error {
-		letter, err := api.DeadLetter(ctx, c.ID)
-		if err != nil {
-			return err
-		}
-		return printDetails(t, c.JSON, letter)
+	return ask(t, c.target, printDetails, func(api *client.Client) (apitypes.DeadLetter, error) {
+		return api.DeadLetter(ctx, c.ID)
 	})
 }
 
 // Run replays the dead letter and prints the new delivery. The dead letter stays,
 // marked as replayed.
 func (c *deadLettersReplayCmd) Run(ctx context.Context, t terminal) error {
-	return c.through(func(api *client.Client) error {
-		made, err := api.ReplayDeadLetter(ctx, c.ID)
-		if err != nil {
-			return err
-		}
-		return printOne(t, c.JSON, made, deliveryTable)
+	return ask(t, c.target, deliveryTable.one, func(api *client.Client) (apitypes.Delivery, error) {
+		return api.ReplayDeadLetter(ctx, c.ID)
 	})
 }
 
 type deadLettersDiscardCmd struct {
-	single
+	oneDelivery
 
-	Reason string `help:"Why, for the record."`
+	Reason string `help:"The reason, which is kept with the dead letter."`
 }
 
 // Run discards the dead letter and prints it. It is then no longer in the list of
 // those that wait for a person.
 func (c *deadLettersDiscardCmd) Run(ctx context.Context, t terminal) error {
-	return c.through(func(api *client.Client) error {
-		letter, err := api.DiscardDeadLetter(ctx, c.ID, c.Reason)
-		if err != nil {
-			return err
-		}
-		return printOne(t, c.JSON, letter, deadLetterTable)
+	return ask(t, c.target, deadLetterTable.one, func(api *client.Client) (apitypes.DeadLetter, error) {
+		return api.DiscardDeadLetter(ctx, c.ID, c.Reason)
 	})
 }

@@ -14,8 +14,8 @@ type deliveriesCmd struct {
 	List     deliveriesListCmd     `cmd:"" help:"List deliveries, newest first."`
 	Get      deliveriesGetCmd      `cmd:"" help:"Show one delivery."`
 	Attempts deliveriesAttemptsCmd `cmd:"" help:"List the attempts of a delivery."`
-	Cancel   deliveriesCancelCmd   `cmd:"" help:"End a pending delivery."`
-	Release  deliveriesReleaseCmd  `cmd:"" help:"Attempt a parked delivery again, alone."`
+	Cancel   deliveriesCancelCmd   `cmd:"" help:"Cancel a pending delivery."`
+	Release  deliveriesReleaseCmd  `cmd:"" help:"Send a parked delivery again. A delivery is parked if five nodes died while sending it."`
 }
 
 // deliveryTable shows deliveries, as lists, replays and cancellations print them.
@@ -55,100 +55,68 @@ type deliveriesListCmd struct {
 	paging `embed:""`
 	within `embed:""`
 
-	Account   string               `help:"Only of this account, by id or uid."`
+	Account   string               `help:"Only of this account, by id or uid. Default: all accounts."`
 	Event     postrider.EventID    `placeholder:"ID" help:"Only of this event, evt_…"`
 	Endpoint  postrider.EndpointID `placeholder:"ID" help:"Only to this endpoint, ep_…"`
-	EventType string               `help:"Only of events of this type."`
+	EventType string               `help:"Only for events of this type."`
 	Status    postrider.Status     `enum:",pending,delivered,dead,cancelled,skipped" default:"" placeholder:"STATUS" help:"Only with this status: pending, delivered, dead, cancelled or skipped."`
 }
 
 // Run lists deliveries.
 func (c *deliveriesListCmd) Run(ctx context.Context, t terminal) error {
-	return c.through(func(api *client.Client) error {
-		page, err := api.Deliveries(ctx, client.DeliveryFilter{
+	return ask(t, c.target, deliveryTable.page, func(api *client.Client) (apitypes.Page[apitypes.Delivery], error) {
+		return api.Deliveries(ctx, client.DeliveryFilter{
 			Account: c.Account, Event: c.Event, Endpoint: c.Endpoint, EventType: c.EventType, Status: c.Status,
 			From: c.From.Time, To: c.To.Time, OldestFirst: c.OldestFirst, Paging: c.page(),
 		})
-		if err != nil {
-			return err
-		}
-		return printPage(t, c.JSON, page, deliveryTable)
 	})
 }
 
-// single holds the flags and the argument of commands for one delivery or its dead
+// oneDelivery holds the flags and the argument of commands for one delivery or its dead
 // letter.
-type single struct {
+type oneDelivery struct {
 	target `embed:""`
 
 	ID postrider.DeliveryID `arg:"" help:"The delivery's id, dlv_…"`
 }
 
 type (
-	deliveriesGetCmd     struct{ single }
-	deliveriesCancelCmd  struct{ single }
-	deliveriesReleaseCmd struct{ single }
+	deliveriesGetCmd     struct{ oneDelivery }
+	deliveriesCancelCmd  struct{ oneDelivery }
+	deliveriesReleaseCmd struct{ oneDelivery }
 )
 
 // Run shows the delivery.
 func (c *deliveriesGetCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	delivery, err := api.Delivery(ctx, c.ID)
-	if err != nil {
-		return err
-	}
-	return printDetails(t, c.JSON, delivery)
+	return ask(t, c.target, printDetails, func(api *client.Client) (apitypes.Delivery, error) {
+		return api.Delivery(ctx, c.ID)
+	})
 }
 
 // Run cancels the delivery and prints it.
 func (c *deliveriesCancelCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	delivery, err := api.CancelDelivery(ctx, c.ID)
-	if err != nil {
-		return err
-	}
-	return printOne(t, c.JSON, delivery, deliveryTable)
+	return ask(t, c.target, deliveryTable.one, func(api *client.Client) (apitypes.Delivery, error) {
+		return api.CancelDelivery(ctx, c.ID)
+	})
 }
 
 // Run releases the parked delivery and prints it.
 func (c *deliveriesReleaseCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	delivery, err := api.ReleaseDelivery(ctx, c.ID)
-	if err != nil {
-		return err
-	}
-	return printOne(t, c.JSON, delivery, deliveryTable)
+	return ask(t, c.target, deliveryTable.one, func(api *client.Client) (apitypes.Delivery, error) {
+		return api.ReleaseDelivery(ctx, c.ID)
+	})
 }
 
 type deliveriesAttemptsCmd struct {
-	single
+	oneDelivery
 	paging `embed:""`
 }
 
 // Run lists the delivery's attempts.
 func (c *deliveriesAttemptsCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	page, err := api.Attempts(ctx, c.ID, c.page())
-	if err != nil {
-		return err
-	}
-	return printPage(t, c.JSON, page, attemptTable)
+	return ask(t, c.target, attemptTable.page, func(api *client.Client) (apitypes.Page[apitypes.Attempt], error) {
+		return api.Attempts(ctx, c.ID, c.page())
+	})
 }
 
 // replayCmd is the command replay. The prefix of the id decides whether it replays
@@ -157,8 +125,8 @@ type replayCmd struct {
 	target `embed:""`
 
 	ID       string               `arg:"" help:"A delivery's id, dlv_…, or an event's, evt_…"`
-	Endpoint postrider.EndpointID `placeholder:"ID" help:"Of an event: only to this endpoint, ep_…"`
-	Status   postrider.Status     `enum:",delivered,dead,cancelled,skipped" default:"" placeholder:"STATUS" help:"Of an event: only where the last delivery is delivered, dead, cancelled or skipped."`
+	Endpoint postrider.EndpointID `placeholder:"ID" help:"For an event: only to this endpoint, ep_…"`
+	Status   postrider.Status     `enum:",delivered,dead,cancelled,skipped" default:"" placeholder:"STATUS" help:"For an event: only to endpoints whose last delivery of it has this status: delivered, dead, cancelled or skipped."`
 }
 
 // Run makes the new deliveries and prints them. It refuses filters for a single
@@ -176,24 +144,16 @@ func (c *replayCmd) Run(ctx context.Context, t terminal) error {
 	if notDelivery != nil {
 		return c.replayEvent(ctx, t, event, only)
 	}
-	return c.through(func(api *client.Client) error {
-		made, err := api.ReplayDelivery(ctx, delivery)
-		if err != nil {
-			return err
-		}
-		return printOne(t, c.JSON, made, deliveryTable)
+	return ask(t, c.target, deliveryTable.one, func(api *client.Client) (apitypes.Delivery, error) {
+		return api.ReplayDelivery(ctx, delivery)
 	})
 }
 
 // replayEvent replays an event to the endpoints that the filter selects, and prints
 // the new deliveries. The list is empty if no endpoint matches.
 func (t target) replayEvent(ctx context.Context, to terminal, event postrider.EventID, only apitypes.EventReplay) error {
-	return t.through(func(api *client.Client) error {
-		made, err := api.ReplayEvent(ctx, event, only)
-		if err != nil {
-			return err
-		}
-		return printPage(to, t.JSON, apitypes.Page[apitypes.Delivery]{Data: made}, deliveryTable)
+	return ask(to, t, deliveryTable.all, func(api *client.Client) ([]apitypes.Delivery, error) {
+		return api.ReplayEvent(ctx, event, only)
 	})
 }
 

@@ -23,20 +23,20 @@ import (
 // demoCmd is the command demo: a server and five receivers in one process.
 //
 // The story: each event goes to all five receivers. Three accept every event in the
-// end, one fails until its deliveries are dead letters, and one answers 410, so
-// that its endpoint is disabled and later events are skipped. With --for, the
-// command checks the story at its end and fails if it went otherwise. It is so a
+// end, one fails until its deliveries are dead letters, and one responds with 410,
+// so that its endpoint is disabled and later events are skipped. With --for, the
+// command checks at its end that this happened and fails if it did not. It is so a
 // test of an installation, too.
 type demoCmd struct {
-	For  time.Duration `placeholder:"15s" help:"End after this long, with 0 only if every event reached the receivers healthy, slow and flaky. Default: run until interrupted."`
-	Port int           `default:"0" help:"Port of the API on 127.0.0.1. Default: a free one."`
-	Rate int           `default:"5" help:"Events a second, 1 to 100."`
+	For  time.Duration `placeholder:"15s" help:"End after this time, at least 5s, and exit with 0 only if every event reached the receivers healthy, slow and flaky. Default: run until interrupted."`
+	Port int           `default:"0" help:"Port of the API on 127.0.0.1. 0: a free port."`
+	Rate int           `default:"5" help:"Events per second, 1 to 100."`
 }
 
 // Help returns the text above the flags in the help of the command.
 func (demoCmd) Help() string {
 	return "Five receivers on this machine get the same events: one is healthy, one slow, one fails three times before it accepts an event, " +
-		"one is dead, and one is gone (410). Everything lives in a temporary folder that is removed at the end."
+		"one is dead, and one is gone (410). All data is in a temporary folder, which is removed at the end."
 }
 
 // demo is a running demonstration. Only the goroutine of show changes its fields.
@@ -93,7 +93,7 @@ func (c *demoCmd) Run(ctx context.Context, t terminal) (err error) {
 	group.Go(func() error { return server.Run(ctx) })
 	group.Go(func() error { return d.receivers.run(ctx) })
 	group.Go(func() error {
-		defer end() // its end, whatever the reason, ends the server and the receivers
+		defer end() // the server and the receivers end with the demonstration
 		select {
 		case <-server.Opened():
 		case <-ctx.Done():
@@ -134,9 +134,9 @@ func (d *demo) show(ctx context.Context) error {
 	if err := d.prepare(ctx); err != nil {
 		return stoppedBy(ctx, err)
 	}
-	d.introduce()
+	d.printIntroduction()
 
-	publishing, summary := time.NewTicker(time.Second/time.Duration(d.cmd.Rate)), time.NewTicker(d.pace())
+	publishing, summary := time.NewTicker(time.Second/time.Duration(d.cmd.Rate)), time.NewTicker(d.summaryInterval())
 	defer publishing.Stop()
 	defer summary.Stop()
 	var end, last <-chan time.Time // never, without --for
@@ -150,7 +150,7 @@ func (d *demo) show(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-end:
-			return d.judge(ctx)
+			return d.finish(ctx)
 		// The summaries go on, so that a person sees the last deliveries arrive.
 		case <-last:
 			publishing.Stop()
@@ -184,7 +184,7 @@ func (d *demo) prepare(ctx context.Context) error {
 	}
 	for _, r := range d.receivers.all {
 		made, err := d.api.CreateEndpoint(ctx, apitypes.EndpointCreate{
-			Account: "demo", URL: d.receivers.url(r), EventTypes: []string{"order.*"}, Description: r.name + ": " + r.manner,
+			Account: "demo", URL: d.receivers.url(r), EventTypes: []string{"order.*"}, Description: r.name + ": " + r.behaviour,
 			Policy: apitypes.Policy{
 				// Circuits are off: an open one would last longer than anybody
 				// watches.
@@ -195,18 +195,18 @@ func (d *demo) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := r.learn(made); err != nil {
+		if err := r.enrol(made); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// introduce prints the receivers, and commands to try from another terminal.
-func (d *demo) introduce() {
+// printIntroduction prints the receivers, and commands to try from another terminal.
+func (d *demo) printIntroduction() {
 	fmt.Fprintf(d.term.out, "Postrider delivers order.created, %d a second, to five receivers:\n\n", d.cmd.Rate)
 	for _, r := range d.receivers.all {
-		fmt.Fprintf(d.term.out, "  %-8s %s\n", r.name, r.manner)
+		fmt.Fprintf(d.term.out, "  %-8s %s\n", r.name, r.behaviour)
 	}
 	fmt.Fprintf(d.term.out, `
 The API is at %[1]s/v1/webhooks. From another terminal:
@@ -274,9 +274,9 @@ func (d *demo) summarize(ctx context.Context) error {
 	return err
 }
 
-// pace returns the interval between two summaries. A terminal overwrites the last
+// summaryInterval returns the interval between two summaries. A terminal overwrites the last
 // summary; a file gets one below the other, and so fewer of them.
-func (d *demo) pace() time.Duration {
+func (d *demo) summaryInterval() time.Duration {
 	if d.term.live() {
 		return time.Second
 	}
@@ -314,10 +314,10 @@ func count[T any](page apitypes.Page[T]) string {
 	return fmt.Sprint(len(page.Data))
 }
 
-// judge prints the verdict. It is an error if any signature did not verify, or if a
+// finish prints the verdict. It is an error if any signature did not verify, or if a
 // receiver that accepts every event lacks one. The numbers come from the receivers'
 // own ledgers, not from the server.
-func (d *demo) judge(ctx context.Context) error {
+func (d *demo) finish(ctx context.Context) error {
 	if err := d.summarize(ctx); err != nil {
 		return stoppedBy(ctx, err)
 	}

@@ -13,7 +13,7 @@ import (
 
 // printDetails prints one item as JSON, or as a table with a row for each field.
 // Commands that show one item use it, because a list's columns leave fields out.
-func printDetails(t terminal, asJSON bool, item any) error {
+func printDetails[T any](t terminal, asJSON bool, item T) error {
 	if asJSON {
 		return printJSON(t.out, item)
 	}

@@ -16,21 +16,21 @@ type endpointsCmd struct {
 	List    endpointsListCmd    `cmd:"" help:"List endpoints, newest first."`
 	Create  endpointsCreateCmd  `cmd:"" help:"Make an endpoint and print its secret."`
 	Get     endpointsGetCmd     `cmd:"" help:"Show one endpoint."`
-	Update  endpointsUpdateCmd  `cmd:"" help:"Change an endpoint. What no flag names stays as it is."`
-	Verify  endpointsVerifyCmd  `cmd:"" help:"Ask the receiver whether it wants events; what waited for that goes on."`
-	Test    endpointsTestCmd    `cmd:"" help:"Publish a test event to one endpoint alone."`
-	Pause   endpointsPauseCmd   `cmd:"" help:"Hold deliveries back until the endpoint is resumed."`
-	Resume  endpointsResumeCmd  `cmd:"" help:"End a pause."`
-	Enable  endpointsEnableCmd  `cmd:"" help:"Send again to an endpoint that was disabled."`
-	Disable endpointsDisableCmd `cmd:"" help:"Hold what is queued, and skip what is published from now."`
-	Delete  endpointsDeleteCmd  `cmd:"" help:"Delete an endpoint and cancel what is queued for it."`
-	Secrets endpointsSecretsCmd `cmd:"" help:"Show the secrets that requests are signed with."`
-	Rotate  endpointsRotateCmd  `cmd:"" help:"Make a new secret; the old ones go on for a while."`
-	Revoke  endpointsRevokeCmd  `cmd:"" name:"revoke-secret" help:"End one of the secrets at once."`
+	Update  endpointsUpdateCmd  `cmd:"" help:"Change an endpoint. Options without a flag stay as they are."`
+	Verify  endpointsVerifyCmd  `cmd:"" help:"Ask the receiver whether it wants events. Deliveries that waited for its consent are sent."`
+	Test    endpointsTestCmd    `cmd:"" help:"Send a test event to this endpoint only."`
+	Pause   endpointsPauseCmd   `cmd:"" help:"Stop sending until the endpoint is resumed. All deliveries wait."`
+	Resume  endpointsResumeCmd  `cmd:"" help:"Send to a paused endpoint again."`
+	Enable  endpointsEnableCmd  `cmd:"" help:"Send to a disabled endpoint again."`
+	Disable endpointsDisableCmd `cmd:"" help:"Stop sending. Queued deliveries wait; deliveries of new events are skipped."`
+	Delete  endpointsDeleteCmd  `cmd:"" help:"Delete an endpoint and cancel its pending deliveries."`
+	Secrets endpointsSecretsCmd `cmd:"" help:"List the secrets that sign the endpoint's requests."`
+	Rotate  endpointsRotateCmd  `cmd:"" help:"Make a new secret. The old ones stay valid for a while."`
+	Revoke  endpointsRevokeCmd  `cmd:"" name:"revoke-secret" help:"Make one of the secrets invalid at once."`
 
-	Circuit      endpointsCircuitCmd      `cmd:"" help:"Show the circuit, which stops sending to an endpoint that fails; or set it."`
-	OrderingKeys endpointsOrderingKeysCmd `cmd:"" help:"List the ordering keys that have something waiting or are paused."`
-	Health       endpointsHealthCmd       `cmd:"" help:"List when the endpoint was warned, disabled for its failures, and healthy again."`
+	Circuit      endpointsCircuitCmd      `cmd:"" help:"Show or set the circuit, which stops requests to an endpoint that fails."`
+	OrderingKeys endpointsOrderingKeysCmd `cmd:"" help:"List the ordering keys that have pending deliveries or are paused."`
+	Health       endpointsHealthCmd       `cmd:"" help:"List the changes of the endpoint's health: warned, disabled for its failures, healthy again."`
 }
 
 // endpointTable shows endpoints, as lists and actions print them. get and update
@@ -58,92 +58,64 @@ type endpointsListCmd struct {
 	target `embed:""`
 	paging `embed:""`
 
-	Account string `help:"Only of this account, by id or uid."`
-	UID     string `help:"Only the one with this name of your own; needs --account."`
+	Account string `help:"Only of this account, by id or uid. Default: all accounts."`
+	UID     string `help:"Only the endpoint with this uid; needs --account."`
 	Status  string `enum:",enabled,paused,disabled" default:"" placeholder:"STATUS" help:"Only with this status: enabled, paused or disabled."`
 }
 
 // Run lists endpoints.
 func (c *endpointsListCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	page, err := api.Endpoints(ctx, client.EndpointFilter{
-		Account: c.Account, UID: c.UID, Status: postrider.EndpointStatus(c.Status), Paging: c.page(),
+	return ask(t, c.target, endpointTable.page, func(api *client.Client) (apitypes.Page[apitypes.Endpoint], error) {
+		return api.Endpoints(ctx, client.EndpointFilter{
+			Account: c.Account, UID: c.UID, Status: postrider.EndpointStatus(c.Status), Paging: c.page(),
+		})
 	})
-	if err != nil {
-		return err
-	}
-	return printPage(t, c.JSON, page, endpointTable)
 }
 
-// one holds the flags and the argument of commands for one endpoint.
-type one struct {
+// oneEndpoint holds the flags and the argument of commands for one endpoint.
+type oneEndpoint struct {
 	target `embed:""`
 
 	ID postrider.EndpointID `arg:"" help:"The endpoint's id, ep_…"`
 }
 
 // show makes one call for the endpoint and prints the endpoint of the answer.
-func (c *one) show(ctx context.Context, t terminal, call endpointCall) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	endpoint, err := call(api, ctx, c.ID)
-	if err != nil {
-		return err
-	}
-	return printOne(t, c.JSON, endpoint, endpointTable)
+func (c *oneEndpoint) show(ctx context.Context, t terminal, call endpointCall) error {
+	return ask(t, c.target, endpointTable.one, func(api *client.Client) (apitypes.Endpoint, error) {
+		return call(api, ctx, c.ID)
+	})
 }
 
 // endpointCall is a method of the client that changes an endpoint and returns it.
 type endpointCall func(*client.Client, context.Context, postrider.EndpointID) (apitypes.Endpoint, error)
 
 type (
-	endpointsGetCmd     struct{ one }
-	endpointsTestCmd    struct{ one }
-	endpointsResumeCmd  struct{ one }
-	endpointsEnableCmd  struct{ one }
-	endpointsDeleteCmd  struct{ one }
-	endpointsSecretsCmd struct{ one }
+	endpointsGetCmd     struct{ oneEndpoint }
+	endpointsTestCmd    struct{ oneEndpoint }
+	endpointsResumeCmd  struct{ oneEndpoint }
+	endpointsEnableCmd  struct{ oneEndpoint }
+	endpointsDeleteCmd  struct{ oneEndpoint }
+	endpointsSecretsCmd struct{ oneEndpoint }
 )
 
 // Run shows the endpoint.
 func (c *endpointsGetCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	endpoint, err := api.Endpoint(ctx, c.ID)
-	if err != nil {
-		return err
-	}
-	return printDetails(t, c.JSON, endpoint)
+	return ask(t, c.target, printDetails, func(api *client.Client) (apitypes.Endpoint, error) {
+		return api.Endpoint(ctx, c.ID)
+	})
 }
 
 // Run publishes a test event to the endpoint and prints the receipt.
 func (c *endpointsTestCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	receipt, err := api.TestEndpoint(ctx, c.ID)
-	if err != nil {
-		return err
-	}
-	return printReceipt(t, c.JSON, receipt)
+	return ask(t, c.target, printReceipt, func(api *client.Client) (apitypes.Receipt, error) {
+		return api.TestEndpoint(ctx, c.ID)
+	})
 }
 
 type endpointsPauseCmd struct {
-	one
+	oneEndpoint
 
-	Reason string `placeholder:"TEXT" help:"Why, for whoever looks at it later."`
+	Reason string `placeholder:"TEXT" help:"The reason, which is shown with the endpoint."`
 }
 
 // Run pauses the endpoint.
@@ -164,9 +136,9 @@ func (c *endpointsEnableCmd) Run(ctx context.Context, t terminal) error {
 }
 
 type endpointsDisableCmd struct {
-	one
+	oneEndpoint
 
-	Reason string `placeholder:"TEXT" help:"Why, for whoever looks at it later."`
+	Reason string `placeholder:"TEXT" help:"The reason, which is shown with the endpoint."`
 }
 
 // Run disables the endpoint.
@@ -178,134 +150,103 @@ func (c *endpointsDisableCmd) Run(ctx context.Context, t terminal) error {
 
 // Run deletes the endpoint.
 func (c *endpointsDeleteCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	if err := api.DeleteEndpoint(ctx, c.ID); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(t.out, "%s is deleted\n", c.ID)
-	return err
+	return change(t, c.target, c.ID.String()+" is deleted", func(api *client.Client) error {
+		return api.DeleteEndpoint(ctx, c.ID)
+	})
 }
 
 // Run prints the endpoint's secrets, their texts included.
 func (c *endpointsSecretsCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	secrets, err := api.Secrets(ctx, c.ID)
-	if err != nil {
-		return err
-	}
-	return printPage(t, c.JSON, apitypes.Page[apitypes.Secret]{Data: secrets}, secretTable)
+	return ask(t, c.target, secretTable.all, func(api *client.Client) ([]apitypes.Secret, error) {
+		return api.Secrets(ctx, c.ID)
+	})
 }
 
 // endpointsRotateCmd is the command endpoints rotate. A nil Overlap leaves the
-// default to the server; zero ends the old secrets at once.
+// default to the server. Zero is a value of its own: it ends the old secrets at once.
 type endpointsRotateCmd struct {
-	one
+	oneEndpoint
 
-	Overlap     *time.Duration `help:"How long the old secrets go on; 0s ends them at once. Default: 24h."`
+	Overlap     *time.Duration `help:"How long the old secrets stay valid, for example 24h; 0s ends them at once. Default: 24h."`
 	secretFlags `embed:""`
 }
 
 // secretFlags holds the flags for the secret of a new endpoint or of a rotation.
 // Without them the server makes a secret.
 type secretFlags struct {
-	KeyType    string `enum:",hmac,ed25519" default:"" placeholder:"hmac|ed25519" help:"What kind of secret to make: hmac or ed25519. Default: hmac."`
-	SecretFile string `placeholder:"FILE" help:"File with a secret to bring along; - reads stdin. Default: one is made."`
+	KeyType    string `enum:",hmac,ed25519" default:"" placeholder:"hmac|ed25519" help:"The kind of secret that the server makes: hmac or ed25519. Default: hmac."`
+	SecretFile string `placeholder:"FILE" help:"File with a secret of your own; - reads stdin. Default: the server makes one."`
 }
 
 // Run rotates the endpoint's secrets and prints the new one.
 func (c *endpointsRotateCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
+	own, err := c.ownSecret(t)
 	if err != nil {
 		return err
 	}
-	defer api.Close()
-	brought, err := c.brought(t)
-	if err != nil {
-		return err
-	}
-	rotation := apitypes.SecretRotation{Secret: brought, KeyType: c.KeyType}
+	rotation := apitypes.SecretRotation{Secret: own, KeyType: c.KeyType}
 	if c.Overlap != nil {
 		rotation.OverlapMS = new(c.Overlap.Milliseconds())
 	}
-	secret, err := api.RotateSecret(ctx, c.ID, rotation)
-	if err != nil {
-		return err
-	}
-	return printOne(t, c.JSON, secret, secretTable)
+	return ask(t, c.target, secretTable.one, func(api *client.Client) (apitypes.Secret, error) {
+		return api.RotateSecret(ctx, c.ID, rotation)
+	})
 }
 
-// brought returns the secret in the file that the flag names. Empty: the server
+// ownSecret returns the secret in the file that the flag names. Empty: the server
 // makes one.
-func (f secretFlags) brought(t terminal) (string, error) {
+func (f secretFlags) ownSecret(t terminal) (string, error) {
 	secret, err := readSecretFile(t, f.SecretFile)
 	return strings.TrimSpace(secret), err
 }
 
 type endpointsRevokeCmd struct {
-	one
+	oneEndpoint
 
 	Secret postrider.SecretID `arg:"" help:"The secret's id, sec_…"`
 }
 
 // Run revokes the secret at once, without an overlap.
 func (c *endpointsRevokeCmd) Run(ctx context.Context, t terminal) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	if err := api.RevokeSecret(ctx, c.ID, c.Secret); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(t.out, "%s is revoked\n", c.Secret)
-	return err
+	return change(t, c.target, c.Secret.String()+" is revoked", func(api *client.Client) error {
+		return api.RevokeSecret(ctx, c.ID, c.Secret)
+	})
 }
 
 type endpointsCreateCmd struct {
 	target `embed:""`
 
-	EndpointURL string   `arg:"" name:"endpoint-url" help:"Where to send, as in https://acme.example/hooks."`
-	Account     string   `required:"" help:"Whose endpoint it is: an account's id or uid."`
-	EventTypes  []string `default:"*" help:"What it wants: order.created, order.* or *, with commas between."`
+	EndpointURL string   `arg:"" name:"endpoint-url" help:"The URL that gets the requests, for example https://acme.example/hooks."`
+	Account     string   `required:"" help:"The account that the endpoint belongs to, by id or uid."`
+	EventTypes  []string `default:"*" help:"The event types that it gets, separated by commas: names as order.created, prefixes as order.*, or * for all."`
 	UID         string   `help:"Your own name for the endpoint."`
-	Description string   `help:"What it is, for people."`
+	Description string   `help:"A description for people."`
 	secretFlags `embed:""`
 	policyFlags `embed:""`
 }
 
-// Run makes the endpoint and prints it, with the secret that its receiver needs. It
-// reads all files before it calls the server, so that a missing file changes
-// nothing.
+// Run makes the endpoint and prints it, with the secret that its receiver needs.
 func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
 	policy, err := c.policy(t, c.SecretFile)
 	if err != nil {
 		return err
 	}
-	brought, err := c.brought(t)
+	own, err := c.ownSecret(t)
 	if err != nil {
 		return err
 	}
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	made, err := api.CreateEndpoint(ctx, apitypes.EndpointCreate{
-		Account: c.Account, URL: c.EndpointURL, EventTypes: c.EventTypes, UID: c.UID, Description: c.Description, Policy: policy,
-		NewSecrets: apitypes.NewSecrets{Secret: brought, KeyType: c.KeyType},
+	return ask(t, c.target, printCreated, func(api *client.Client) (apitypes.Endpoint, error) {
+		return api.CreateEndpoint(ctx, apitypes.EndpointCreate{
+			Account: c.Account, URL: c.EndpointURL, EventTypes: c.EventTypes, UID: c.UID, Description: c.Description, Policy: policy,
+			NewSecrets: apitypes.NewSecrets{Secret: own, KeyType: c.KeyType},
+		})
 	})
-	if err != nil {
-		return err
-	}
-	if err := printOne(t, c.JSON, made, endpointTable); err != nil || c.JSON {
+}
+
+// printCreated prints a new endpoint with its secrets. Only endpoints secrets shows
+// them again.
+func printCreated(t terminal, asJSON bool, made apitypes.Endpoint) error {
+	if err := endpointTable.one(t, asJSON, made); err != nil || asJSON {
 		return err
 	}
 	for _, s := range made.Secrets {
@@ -319,20 +260,20 @@ func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
 }
 
 type endpointsUpdateCmd struct {
-	one
+	oneEndpoint
 
-	EndpointURL string   `placeholder:"URL" help:"Where to send, as in https://acme.example/hooks."`
-	EventTypes  []string `placeholder:"TYPE" help:"What it wants: order.created, order.* or *, with commas between."`
+	EndpointURL string   `placeholder:"URL" help:"The URL that gets the requests, for example https://acme.example/hooks."`
+	EventTypes  []string `placeholder:"TYPE" help:"The event types that it gets, separated by commas: names as order.created, prefixes as order.*, or * for all."`
 	UID         *string  `placeholder:"NAME" help:"Your own name for the endpoint."`
-	Description *string  `placeholder:"TEXT" help:"What it is, for people."`
+	Description *string  `placeholder:"TEXT" help:"A description for people."`
 	policyFlags `embed:""`
 }
 
 // Help returns the text above the flags in the help of the command.
 func (endpointsUpdateCmd) Help() string {
-	return "What no flag names stays as it is. Headers are replaced all together. " +
-		"With --auth of the type that it has, and with the --tls flags, what the others of them would say stays, too; " +
-		"--auth none and --no-tls end it, with all that it was."
+	return "The header flags replace all headers of the endpoint. " +
+		"With --auth of the endpoint's own type, and with the --tls flags, the parts that no flag names stay; " +
+		"--auth none and --no-tls remove all parts."
 }
 
 // Run changes the endpoint and prints it. Options without a flag are left out of
@@ -342,29 +283,23 @@ func (c *endpointsUpdateCmd) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	change := apitypes.EndpointUpdate{
+	update := apitypes.EndpointUpdate{
 		URL: c.EndpointURL, EventTypes: c.EventTypes, UID: apitypes.OfPointer(c.UID), Description: apitypes.OfPointer(c.Description), Policy: policy,
 	}
-	if compact(change) == "{}" {
+	if compact(update) == "{}" {
 		return misused("nothing to change: name at least one flag, as in --timeout 5s")
 	}
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	// The API replaces these options as a whole. Read the endpoint first, so that
-	// the parts that no flag names stay.
-	if isPartial(policy) {
-		has, err := api.Endpoint(ctx, c.ID)
-		if err != nil {
-			return err
+	return ask(t, c.target, printDetails, func(api *client.Client) (apitypes.Endpoint, error) {
+		// The API replaces authentication and TLS as a whole. The endpoint is read
+		// first, so that the parts that no flag names stay. Two updates at the same
+		// time can undo each other here: the last one wins, as in the API.
+		if isPartial(policy) {
+			current, err := api.Endpoint(ctx, c.ID)
+			if err != nil {
+				return current, err
+			}
+			keepParts(&update.Policy, current.Policy)
 		}
-		keepParts(&change.Policy, has.Policy)
-	}
-	changed, err := api.ChangeEndpoint(ctx, c.ID, change)
-	if err != nil {
-		return err
-	}
-	return printDetails(t, c.JSON, changed)
+		return api.ChangeEndpoint(ctx, c.ID, update)
+	})
 }

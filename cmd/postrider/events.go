@@ -18,9 +18,9 @@ type eventsCmd struct {
 	List       eventsListCmd       `cmd:"" help:"List events, newest first."`
 	Get        eventsGetCmd        `cmd:"" help:"Show one event with its data."`
 	Deliveries eventsDeliveriesCmd `cmd:"" help:"List the deliveries of an event."`
-	Attempts   eventsAttemptsCmd   `cmd:"" help:"List the attempts of all of an event's deliveries."`
-	Replay     eventsReplayCmd     `cmd:"" help:"Deliver an event again, wherever it is not pending."`
-	Publish    eventsPublishCmd    `cmd:"" help:"Publish up to 1,000 events of a file, all or none."`
+	Attempts   eventsAttemptsCmd   `cmd:"" help:"List the attempts of all deliveries of an event."`
+	Replay     eventsReplayCmd     `cmd:"" help:"Deliver an event again to its endpoints, except where it is pending."`
+	Publish    eventsPublishCmd    `cmd:"" help:"Publish the events of a file, at most 1,000, all or none."`
 }
 
 // eventTable shows events without their data.
@@ -36,63 +36,51 @@ type eventsListCmd struct {
 	paging `embed:""`
 	within `embed:""`
 
-	Account        string `help:"Only of this account, by id or uid."`
+	Account        string `help:"Only of this account, by id or uid. Default: all accounts."`
 	Type           string `help:"Only of this type."`
-	IdempotencyKey string `help:"Only the one that this key stands for; needs --account."`
+	IdempotencyKey string `help:"Only the event with this idempotency key; needs --account."`
 }
 
 // Run lists events.
 func (c *eventsListCmd) Run(ctx context.Context, t terminal) error {
-	return c.through(func(api *client.Client) error {
-		page, err := api.Events(ctx, client.EventFilter{
+	return ask(t, c.target, eventTable.page, func(api *client.Client) (apitypes.Page[apitypes.Event], error) {
+		return api.Events(ctx, client.EventFilter{
 			Account: c.Account, Type: c.Type, From: c.From.Time, To: c.To.Time,
 			IdempotencyKey: c.IdempotencyKey, OldestFirst: c.OldestFirst, Paging: c.page(),
 		})
-		if err != nil {
-			return err
-		}
-		return printPage(t, c.JSON, page, eventTable)
 	})
 }
 
-// event holds the flags and the argument of commands for one event.
-type event struct {
+// oneEvent holds the flags and the argument of commands for one event.
+type oneEvent struct {
 	target `embed:""`
 
 	ID postrider.EventID `arg:"" help:"The event's id, evt_…"`
 }
 
-type eventsGetCmd struct{ event }
+type eventsGetCmd struct{ oneEvent }
 
 // Run shows the event.
 func (c *eventsGetCmd) Run(ctx context.Context, t terminal) error {
-	return c.through(func(api *client.Client) error {
-		found, err := api.Event(ctx, c.ID)
-		if err != nil {
-			return err
-		}
-		return printDetails(t, c.JSON, found)
+	return ask(t, c.target, printDetails, func(api *client.Client) (apitypes.Event, error) {
+		return api.Event(ctx, c.ID)
 	})
 }
 
 type eventsDeliveriesCmd struct {
-	event
+	oneEvent
 	paging `embed:""`
 }
 
 // Run lists the event's deliveries.
 func (c *eventsDeliveriesCmd) Run(ctx context.Context, t terminal) error {
-	return c.through(func(api *client.Client) error {
-		page, err := api.EventDeliveries(ctx, c.ID, c.page())
-		if err != nil {
-			return err
-		}
-		return printPage(t, c.JSON, page, deliveryTable)
+	return ask(t, c.target, deliveryTable.page, func(api *client.Client) (apitypes.Page[apitypes.Delivery], error) {
+		return api.EventDeliveries(ctx, c.ID, c.page())
 	})
 }
 
 type eventsAttemptsCmd struct {
-	event
+	oneEvent
 	paging `embed:""`
 }
 
@@ -106,20 +94,16 @@ var eventAttemptTable = tableOf[apitypes.Attempt]{
 
 // Run lists the attempts of the event's deliveries.
 func (c *eventsAttemptsCmd) Run(ctx context.Context, t terminal) error {
-	return c.through(func(api *client.Client) error {
-		page, err := api.EventAttempts(ctx, c.ID, c.page())
-		if err != nil {
-			return err
-		}
-		return printPage(t, c.JSON, page, eventAttemptTable)
+	return ask(t, c.target, eventAttemptTable.page, func(api *client.Client) (apitypes.Page[apitypes.Attempt], error) {
+		return api.EventAttempts(ctx, c.ID, c.page())
 	})
 }
 
 type eventsReplayCmd struct {
-	event
+	oneEvent
 
 	Endpoint postrider.EndpointID `placeholder:"ID" help:"Only to this endpoint, ep_…"`
-	Status   postrider.Status     `enum:",delivered,dead,cancelled,skipped" default:"" placeholder:"STATUS" help:"Only where the last delivery is delivered, dead, cancelled or skipped."`
+	Status   postrider.Status     `enum:",delivered,dead,cancelled,skipped" default:"" placeholder:"STATUS" help:"Only to endpoints whose last delivery of the event has this status: delivered, dead, cancelled or skipped."`
 }
 
 // Run makes the new deliveries and prints them.
@@ -130,7 +114,7 @@ func (c *eventsReplayCmd) Run(ctx context.Context, t terminal) error {
 type eventsPublishCmd struct {
 	target `embed:""`
 
-	File string `arg:"" default:"-" help:"File with one event a line, JSON; - reads stdin."`
+	File string `arg:"" default:"-" help:"File with events as JSON, one per line; - reads stdin."`
 }
 
 // Help returns the text above the flags in the help of the command.
@@ -150,16 +134,13 @@ func (c *eventsPublishCmd) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	return c.through(func(api *client.Client) error {
+	return ask(t, c.target, receiptTable.all, func(api *client.Client) ([]apitypes.BatchReceipt, error) {
 		receipts, err := api.PublishBatch(ctx, events)
 		// The server counts events from 0, people count from 1.
 		if problem := (*client.Error)(nil); errors.As(err, &problem) && problem.Index != nil {
-			return fmt.Errorf("event %d: %w", *problem.Index+1, err)
+			return nil, fmt.Errorf("event %d: %w", *problem.Index+1, err)
 		}
-		if err != nil {
-			return err
-		}
-		return printPage(t, c.JSON, apitypes.Page[apitypes.BatchReceipt]{Data: receipts}, receiptTable)
+		return receipts, err
 	})
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -14,7 +13,7 @@ type eventTypesCmd struct {
 	List   eventTypesListCmd   `cmd:"" help:"List the catalogue of event types, by name."`
 	Get    eventTypesGetCmd    `cmd:"" help:"Show one event type."`
 	Put    eventTypesPutCmd    `cmd:"" help:"Add an event type to the catalogue, or change its description."`
-	Delete eventTypesDeleteCmd `cmd:"" help:"Take an event type out of the catalogue. What was published of it stays."`
+	Delete eventTypesDeleteCmd `cmd:"" help:"Remove an event type from the catalogue. Its events stay."`
 }
 
 // eventTypeTable shows the catalogue of event types.
@@ -30,53 +29,41 @@ type eventTypesListCmd struct {
 
 // Run lists the catalogue.
 func (c *eventTypesListCmd) Run(ctx context.Context, t terminal) error {
-	return c.through(func(api *client.Client) error {
-		page, err := api.EventTypes(ctx, c.page())
-		if err != nil {
-			return err
-		}
-		return printPage(t, c.JSON, page, eventTypeTable)
+	return ask(t, c.target, eventTypeTable.page, func(api *client.Client) (apitypes.Page[apitypes.EventType], error) {
+		return api.EventTypes(ctx, c.page())
 	})
 }
 
-// eventType holds the flags and the argument of commands for one event type.
-type eventType struct {
+// oneEventType holds the flags and the argument of commands for one event type.
+type oneEventType struct {
 	target `embed:""`
 
-	Name string `arg:"" help:"The event type, as in order.created."`
+	Name string `arg:"" help:"The event type, for example order.created."`
 }
 
 type (
-	eventTypesGetCmd    struct{ eventType }
-	eventTypesDeleteCmd struct{ eventType }
+	eventTypesGetCmd    struct{ oneEventType }
+	eventTypesDeleteCmd struct{ oneEventType }
 )
 
 // Run shows the event type.
 func (c *eventTypesGetCmd) Run(ctx context.Context, t terminal) error {
-	return c.through(func(api *client.Client) error {
-		found, err := api.EventType(ctx, c.Name)
-		if err != nil {
-			return err
-		}
-		return printOne(t, c.JSON, found, eventTypeTable)
+	return ask(t, c.target, eventTypeTable.one, func(api *client.Client) (apitypes.EventType, error) {
+		return api.EventType(ctx, c.Name)
 	})
 }
 
 // Run removes the event type from the catalogue. Published events keep their type.
 func (c *eventTypesDeleteCmd) Run(ctx context.Context, t terminal) error {
-	return c.through(func(api *client.Client) error {
-		if err := api.DeleteEventType(ctx, c.Name); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintf(t.out, "%s is deleted\n", c.Name)
-		return err
+	return change(t, c.target, c.Name+" is deleted", func(api *client.Client) error {
+		return api.DeleteEventType(ctx, c.Name)
 	})
 }
 
 type eventTypesPutCmd struct {
-	eventType
+	oneEventType
 
-	Description string `help:"What it means, for people."`
+	Description string `help:"A description for people."`
 }
 
 // Run changes the description of the event type, or adds the type if the catalogue
@@ -86,14 +73,11 @@ func (c *eventTypesPutCmd) Run(ctx context.Context, t terminal) error {
 	if err := postrider.CheckType("NAME", c.Name); err != nil {
 		return misused("%v", err)
 	}
-	return c.through(func(api *client.Client) error {
+	return ask(t, c.target, eventTypeTable.one, func(api *client.Client) (apitypes.EventType, error) {
 		put, err := api.DescribeEventType(ctx, c.Name, c.Description)
 		if errors.Is(err, postrider.ErrNotFound) {
 			put, err = api.CreateEventType(ctx, apitypes.EventTypeCreate{Name: c.Name, Description: c.Description})
 		}
-		if err != nil {
-			return err
-		}
-		return printOne(t, c.JSON, put, eventTypeTable)
+		return put, err
 	})
 }

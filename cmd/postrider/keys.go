@@ -16,60 +16,62 @@ import (
 )
 
 type keysCmd struct {
-	Create keysCreateCmd `cmd:"" help:"Make an API key and print it; it is shown only this once."`
+	Create keysCreateCmd `cmd:"" help:"Make an API key and print it. It cannot be shown again."`
 	List   keysListCmd   `cmd:"" help:"List API keys, newest first."`
 	Get    keysGetCmd    `cmd:"" help:"Show one API key, without its text."`
-	Revoke keysRevokeCmd `cmd:"" help:"End an API key."`
+	Revoke keysRevokeCmd `cmd:"" help:"Make an API key invalid."`
 }
 
-// onStore holds the flags of commands that open the store themselves. They work
-// before a server or an API key exists. Only one process can open a SQLite store;
-// while a server has it open, they call that server.
+// onStore holds the flags of commands that open the store themselves. They must
+// work before any API key exists, because they make the first ones. Only one process
+// can open a SQLite store; while a server has it open, they call that server.
 type onStore struct {
 	app.StoreConfig `embed:""`
 }
 
 // Help returns the text above the flags in the help of the commands.
 func (onStore) Help() string {
-	return "Works straight on the store. Where a server runs on the same SQLite folder, " +
-		"the command goes through that server, with the API key of POSTRIDER_KEY_FILE or POSTRIDER_API_KEY, " +
-		"or else the admin.key in the folder."
+	return "Opens the store itself and needs no running server. If a server has the SQLite database open, " +
+		"the command calls that server with the API key from POSTRIDER_KEY_FILE or POSTRIDER_API_KEY, " +
+		"or else from admin.key in the data folder."
 }
 
-// either calls straight, which opens the store. If another process has the SQLite
-// store open, it calls through with a client of that server instead. It finds the
-// server by a file of the data folder, and takes the key from the environment or
-// from admin.key in that folder.
-func (c onStore) either(straight func() error, through func(*client.Client) error) error {
-	err := straight()
+// storeOrServer calls onStore, which opens the store. If another process has the
+// SQLite store open, it calls onServer with a client of that server instead.
+//
+// It tries the store first and does not look for a server: the lock of the store is
+// the only sure sign that a server runs, while the file with a server's URL can
+// outlive it. The URL comes from that file in the data folder, the key from the
+// environment or from admin.key in that folder.
+func (c onStore) storeOrServer(onStore func() error, onServer func(*client.Client) error) error {
+	err := onStore()
 	if !app.InUse(err) {
 		return err
 	}
-	// The store is in use, so a server runs on this folder. Its file names the URL.
 	url, missing := c.Running()
 	if missing != nil {
 		return errors.Join(err, missing)
 	}
 	key, missing := findKey(os.Getenv("POSTRIDER_KEY_FILE"), c.KeyFile())
 	if errors.Is(missing, errNoKey) {
-		return misused("a server has this store open; asking it needs an admin key: "+
-			"set POSTRIDER_API_KEY or put it into %s, or stop the server", c.KeyFile())
+		return misused("a server has this store open, and calling it needs an admin key: "+
+			"set POSTRIDER_API_KEY, write the key into %s, or stop the server", c.KeyFile())
 	}
 	if missing != nil {
 		return errors.Join(err, missing)
 	}
 	api := client.New(url, key, client.Options{UserAgent: "postrider-cli"})
 	defer api.Close()
-	return through(api)
+	return onServer(api)
 }
 
 type keysCreateCmd struct {
 	onStore
 
-	Name    string            `required:"" help:"What the key is for, as people will read it in lists."`
-	Scope   []postrider.Scope `required:"" enum:"events:write,webhooks:read,webhooks:write,admin" help:"What the key may do: ${enum}. May be repeated."`
-	Account string            `help:"Bind the key to one account, by id or uid. Default: every account."`
-	Expires *time.Duration    `help:"How long the key is in force, as in 720h. Default: until it is revoked."`
+	Name    string            `required:"" help:"A name that tells people what the key is for."`
+	Scope   []postrider.Scope `required:"" enum:"events:write,webhooks:read,webhooks:write,admin" help:"What the key may do: ${enum}. Can be repeated."`
+	Account string            `help:"Restrict the key to one account, by id or uid. Default: all accounts."`
+	Expires *time.Duration    `help:"How long the key is valid, for example 720h. Default: until it is revoked."`
 	JSON    bool              `name:"json" help:"Print JSON."`
 }
 
@@ -85,15 +87,15 @@ func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *app.Source
 		return err
 	}
 	var made madeKey
-	err := c.either(func() error {
+	err := c.storeOrServer(func() error {
 		key, text, err := app.CreateKey(ctx, c.StoreConfig, app.NewKey{
 			Name: c.Name, Scopes: c.Scope, Account: c.Account, Expires: optional(c.Expires),
 		})
 		made = madeKey{key.ID, text}
 		return err
 	}, func(api *client.Client) error {
-		// The API takes a time and not a duration. This machine's clock decides it,
-		// while the store's clock decides when the command works on the store.
+		// The API takes a time and not a duration, so this machine's clock sets the
+		// expiry. On the store itself, the store's clock does.
 		wanted := apitypes.KeyCreate{Name: c.Name, Scopes: c.Scope, Account: c.Account}
 		if c.Expires != nil {
 			wanted.ExpiresAt = &apitypes.Time{Time: time.Now().Add(*c.Expires)}
@@ -112,8 +114,8 @@ func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *app.Source
 	return err
 }
 
-// check returns the faults that the server would find, too: straight on the store
-// there is no server to find them.
+// check returns the faults that the server finds, too. If the command works on the
+// store itself, no server checks them.
 func (c *keysCreateCmd) check() error {
 	switch {
 	case c.Expires != nil && *c.Expires <= 0:
@@ -140,12 +142,12 @@ func (c *keysListCmd) Run(ctx context.Context, t terminal, sources *app.Sources)
 	if err != nil {
 		return err
 	}
-	return printPage(t, c.JSON, page, keyTable)
+	return keyTable.page(t, c.JSON, page)
 }
 
 // keys returns all keys, from the store or from the server.
 func (c onStore) keys(ctx context.Context) (page apitypes.Page[apitypes.Key], err error) {
-	err = c.either(func() error {
+	err = c.storeOrServer(func() error {
 		keys, err := app.Keys(ctx, c.StoreConfig)
 		for _, k := range keys {
 			page.Data = append(page.Data, keyOf(k))
@@ -176,7 +178,7 @@ func (c *keysGetCmd) Run(ctx context.Context, t terminal, sources *app.Sources) 
 	}
 	for _, k := range page.Data {
 		if k.ID == c.ID {
-			return printOne(t, c.JSON, k, keyTable)
+			return keyTable.one(t, c.JSON, k)
 		}
 	}
 	return fmt.Errorf("%s: %w", c.ID, postrider.ErrNotFound)
@@ -241,7 +243,7 @@ func keyState(k apitypes.Key, now time.Time) string {
 	case k.RevokedAt != nil:
 		return "revoked"
 	case k.ExpiresAt == nil:
-		return "in force"
+		return "valid"
 	case now.Before(k.ExpiresAt.Time):
 		return "until " + moment(k.ExpiresAt)
 	}
@@ -259,7 +261,7 @@ func (c *keysRevokeCmd) Run(ctx context.Context, t terminal, sources *app.Source
 	if err := sources.Check(c.Validate); err != nil {
 		return err
 	}
-	err := c.either(
+	err := c.storeOrServer(
 		func() error { return app.RevokeKey(ctx, c.StoreConfig, c.ID) },
 		func(api *client.Client) error { return api.RevokeKey(ctx, c.ID) })
 	if err != nil {

@@ -12,14 +12,14 @@
 //     line or configuration. With 2, nothing was done.
 //   - Results go to stdout, as a table or, with --json, as JSON. Everything else,
 //     errors and the server's log, goes to stderr.
-//   - No secret is taken from a flag, where other users of the machine can read it.
-//     Keys and secrets come from the environment, a file or stdin.
+//   - No flag holds a secret, because other users of the machine can read command
+//     lines. Keys and secrets come from the environment, a file or stdin.
 //   - The first SIGTERM or SIGINT ends a server gracefully, the second one at once.
 //
 // Each command is a struct: its fields are the flags and arguments, which kong
 // fills, and its method Run carries it out. Most commands turn their flags into a
-// request of package client, and print the answer. The commands that run a server
-// or open a store use package app.
+// request of package client and print the response; see ask. The commands that run
+// a server or open a store use package app.
 package main
 
 import (
@@ -43,23 +43,23 @@ import (
 // cli is the command line. kong reads the commands and their help from the tags.
 type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Run the server."`
-	Demo    demoCmd    `cmd:"" help:"Run a server with receivers that misbehave and traffic to watch, in a temporary folder."`
-	Migrate migrateCmd `cmd:"" help:"Bring the database up to this version. serve does so by itself."`
-	Config  configCmd  `cmd:"" help:"Look at the configuration."`
-	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, straight on the store."`
+	Demo    demoCmd    `cmd:"" help:"Run a server with failing receivers and sample events, in a temporary folder."`
+	Migrate migrateCmd `cmd:"" help:"Create or upgrade the database's tables. serve does so at its start."`
+	Config  configCmd  `cmd:"" help:"Check and print the configuration."`
+	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, directly in the store."`
 	Secrets secretsCmd `cmd:"" help:"Rotate and export the keys that encrypt secrets at rest."`
 
 	Accounts    accountsCmd    `cmd:"" help:"Work with accounts."`
 	EventTypes  eventTypesCmd  `cmd:"" help:"Work with the catalogue of event types."`
 	Send        sendCmd        `cmd:"" help:"Publish an event."`
-	Events      eventsCmd      `cmd:"" help:"Look at events, replay them, and publish a file of them."`
+	Events      eventsCmd      `cmd:"" help:"List events, replay them, and publish a file of events."`
 	Endpoints   endpointsCmd   `cmd:"" help:"Work with endpoints."`
-	Deliveries  deliveriesCmd  `cmd:"" help:"Look at deliveries and cancel them."`
-	DeadLetters deadLettersCmd `cmd:"" help:"Look at dead letters, replay and discard them."`
-	Replay      replayCmd      `cmd:"" help:"Deliver again: one delivery, or an event to all its endpoints."`
+	Deliveries  deliveriesCmd  `cmd:"" help:"List, cancel and release deliveries."`
+	DeadLetters deadLettersCmd `cmd:"" help:"List, replay and discard dead letters."`
+	Replay      replayCmd      `cmd:"" help:"Deliver again: a delivery, or an event to all its endpoints."`
 
-	Verify     verifyCmd     `cmd:"" help:"Check the signature of a webhook that was received."`
-	Completion completionCmd `cmd:"" help:"Print a script that lets a shell complete this command line."`
+	Verify     verifyCmd     `cmd:"" help:"Verify the signature of a received webhook."`
+	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
 	Complete   completeCmd   `cmd:"" name:"__complete" hidden:"" passthrough:""`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 
@@ -91,8 +91,8 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], terminal{os.Stdin, os.Stdout, os.Stderr}))
 }
 
-// newParser returns the parser of command lines. The tests and the completion use
-// it without more options, which bind the sources of settings.
+// newParser returns the parser of command lines. Run adds options that bind the
+// sources of settings; tests that only look at the commands need none.
 func newParser(t terminal, more ...kong.Option) (*kong.Kong, error) {
 	return kong.New(new(cli), append([]kong.Option{
 		kong.Name("postrider"),
@@ -104,10 +104,12 @@ func newParser(t terminal, more ...kong.Option) (*kong.Kong, error) {
 }
 
 // run carries out a command line and returns the exit code. It is main without the
-// process, for tests.
+// process, so that tests can call it.
 //
-// kong fills the flags, asks the sources for the settings that no flag names, and
-// calls Run of the selected command with the bound values.
+// The value of a flag comes from the first source that has one: the command line,
+// the environment, the file of --config, the default. kong parses the command line
+// and applies the defaults. [app.Sources] is its resolver for the two in between.
+// kong then calls Run of the selected command with the bound values.
 func run(ctx context.Context, args []string, t terminal) int {
 	sources := app.NewSources(os.Environ())
 	parser, err := newParser(t, kong.Resolvers(sources), kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(t, sources))
@@ -116,35 +118,35 @@ func run(ctx context.Context, args []string, t terminal) int {
 		return 1
 	}
 	parsed, err := parser.Parse(args)
-	// A command without settings ran no Resolve, so nobody has looked at the names
-	// of the variables yet.
-	if err == nil && !isAside(parsed) {
+	// kong calls Resolve only for flags that are settings. A command without any has
+	// not checked the names of the variables yet.
+	if err == nil && !readsNoSetting(parsed) {
 		err = sources.CheckVariables()
 	}
 	if err == nil {
 		err = parsed.Run()
 	}
 	if err != nil {
-		fmt.Fprintln(t.err, "postrider:", explain(err, wordsOf(parsed)))
+		fmt.Fprintln(t.err, "postrider:", explain(err, flagNamesOf(parsed)))
 	}
 	return exitCode(err)
 }
 
-// aside marks a command that reads no setting. A wrong POSTRIDER_* variable does
-// not stop it.
-type aside struct{}
+// noSettings marks a command that reads no setting, such as version. A misspelt
+// POSTRIDER_* variable does not stop it.
+type noSettings struct{}
 
-// isAside reports whether the parsed command is marked with aside.
-func isAside(parsed *kong.Context) bool {
+// readsNoSetting reports whether the parsed command is marked with noSettings.
+func readsNoSetting(parsed *kong.Context) bool {
 	node := parsed.Selected()
 	if node == nil {
 		return false
 	}
-	_, is := reflect.TypeAssert[interface{ isAside() }](reflect.Indirect(node.Target))
+	_, is := reflect.TypeAssert[interface{ hasNoSettings() }](reflect.Indirect(node.Target))
 	return is
 }
 
-func (aside) isAside() {}
+func (noSettings) hasNoSettings() {}
 
 // usageError says that a command line is wrong although kong could parse it. The
 // program exits with 2.
@@ -179,7 +181,7 @@ func exitCode(err error) int {
 // explain returns the text for a person: the error, and the next step for the
 // errors that have one. It names the flags of the command, not the fields of the
 // API.
-func explain(err error, command words) string {
+func explain(err error, command flagNames) string {
 	var (
 		parse   *kong.ParseError
 		fault   *app.Fault
@@ -192,17 +194,17 @@ func explain(err error, command words) string {
 	case errors.As(err, &fault):
 		return "the configuration is wrong:\n  " + strings.ReplaceAll(text, "\n", "\n  ")
 	case errors.As(err, &problem) && problem.Status == 401 && command.flags["key-file"]:
-		return text + "\nThe server does not know this API key; see POSTRIDER_API_KEY and --key-file."
+		return text + "\nThe server does not accept this API key. Set another with POSTRIDER_API_KEY or --key-file."
 	case errors.As(err, &problem) && problem.Status == 401:
-		return text + "\nThe server does not know this API key; see POSTRIDER_API_KEY, POSTRIDER_KEY_FILE and admin.key of the data folder."
+		return text + "\nThe server does not accept this API key. Set another with POSTRIDER_API_KEY or POSTRIDER_KEY_FILE, or in admin.key of the data folder."
 	case errors.As(err, &problem) && problem.Status == 403:
-		return text + "\nThe API key lacks a scope; make another with: postrider keys create"
+		return text + "\nThe API key lacks a scope. Make another key with: postrider keys create"
 	case errors.As(err, &problem) && problem.Status == 422 && len(problem.Fields) > 0:
 		return command.faults(problem.Fields)
 	case errors.As(err, &problem) && problem.Status == 429 && problem.RetryAfter > 0:
 		return fmt.Sprintf("%s\nTry again in %.0f s.", text, problem.RetryAfter.Seconds())
 	case errors.Is(err, syscall.ECONNREFUSED) && command.flags["url"]:
-		return text + "\nIs the server running? Its address is that of --url or POSTRIDER_URL."
+		return text + "\nIs the server running? Its address comes from --url or POSTRIDER_URL."
 	default:
 		return text
 	}
@@ -218,5 +220,5 @@ func helpHint(err *kong.ParseError) string {
 	if node := err.Context.Selected(); node != nil {
 		command = node.FullPath()
 	}
-	return "Run " + command + " --help for what it takes."
+	return "Run " + command + " --help for its flags and arguments."
 }

@@ -16,49 +16,61 @@ import (
 // alike. Each field of [apitypes.Policy] has a flag of its name, which policy maps
 // to the field; a test fails for a field without a flag.
 //
-// Pointers and empty texts are flags that are not given. They leave their option
-// out of the request, so that create takes the default and update keeps the value.
+// The API tells three states of an option apart, and so must the flags:
+//
+//   - Absent: the flag is not given, a nil pointer or an empty text. The option is
+//     not in the request. create applies the default, update keeps the value.
+//   - Null: the value that removes an option, such as --rate unlimited, --auth none,
+//     --no-headers or --no-tls.
+//   - A value: every other text of the flag.
+//
+// A flag therefore has no default of kong: it would set the option at each update.
+// The help names the default that the server applies.
 type policyFlags struct {
-	Retry           string         `placeholder:"PRESET|JSON" help:"When a delivery that failed is tried again: a preset, as in seven-step, or JSON. Default: the preset default."`
-	Timeout         *time.Duration `placeholder:"DURATION" help:"Of one attempt, 1s to 30s. Default: 10s."`
-	ClientErrors    string         `enum:",retry,dead_letter" default:"" placeholder:"retry|dead_letter" help:"What a 4xx does: retry or dead_letter. Default: retry."`
-	Concurrency     *int           `placeholder:"N" help:"Requests at once, 1 to 1000; a node limits one endpoint to a quarter of its own --concurrency. Default: 10."`
-	Expiry          *time.Duration `placeholder:"DURATION" help:"How long a delivery may be pending, 1m to 2160h. Default: 168h."`
-	Signature       []string       `placeholder:"SCHEME" help:"How requests are signed, all with commas between: standard, stripe, github, github-sha1, shopify, slack, svix, timestamped, plain. A header and prefix of your own: github:X-Acme-Signature:sha256=. Default: standard."`
-	Payload         string         `enum:",envelope,raw" default:"" placeholder:"envelope|raw" help:"What is sent: envelope or raw. Default: envelope."`
-	AdaptiveTimeout *bool          `negatable:"" help:"Wait for less than the timeout while the endpoint keeps timing out. Default: no."`
-	Circuit         string         `placeholder:"PRESET|JSON" help:"When failures stop the sending for a while: default (5 in a row, or half of the last 20), strict (5 in a row), windowed (half of 10 minutes) or never, or JSON like {\"failures\":3,\"cooldown_ms\":10000}."`
-	Rate            string         `placeholder:"N/DURATION[+BURST]" help:"How many requests may start in a span of time, as in 100/1s, evenly spread but for a burst, a tenth of them or as in 100/1s+20; or unlimited, the default."`
-	Order           string         `enum:",none,by_key" default:"" placeholder:"none|by_key" help:"by_key: events of one ordering key one at a time, in the order they were published. Default: none."`
-	OnDead          string         `enum:",skip,pause" default:"" placeholder:"skip|pause" help:"With --order by_key, after a dead letter: skip it, or pause its key until a person replays or discards it. Default: skip."`
+	Retry           string         `placeholder:"PRESET|JSON" help:"When a failed delivery is attempted again: a preset, for example seven-step, or JSON with the delays in milliseconds. Default: the preset default."`
+	Timeout         *time.Duration `placeholder:"DURATION" help:"Time limit of one attempt, from the connection to the end of the response, 1s to 30s. Default: 10s."`
+	ClientErrors    string         `enum:",retry,dead_letter" default:"" placeholder:"retry|dead_letter" help:"What a 4xx response does: retry the delivery, or make it a dead letter at once (dead_letter). Default: retry."`
+	Concurrency     *int           `placeholder:"N" help:"Requests at the same time, 1 to 1000. A node gives one endpoint at most a quarter of its --concurrency. Default: 10."`
+	Expiry          *time.Duration `placeholder:"DURATION" help:"How long a delivery may be pending before it becomes a dead letter, 1m to 2160h. Default: 168h."`
+	Signature       []string       `placeholder:"SCHEME" help:"How requests are signed; several schemes are separated by commas: standard, stripe, github, github-sha1, shopify, slack, svix, timestamped, plain. A header and a prefix follow after colons, for example github:X-Acme-Signature:sha256=. Default: standard."`
+	Payload         string         `enum:",envelope,raw" default:"" placeholder:"envelope|raw" help:"The body of requests: envelope has the type, the time and the data; raw is the data alone. Default: envelope."`
+	AdaptiveTimeout *bool          `negatable:"" help:"Shorten the timeout while attempts keep timing out. Default: no."`
+	Circuit         string         `placeholder:"PRESET|JSON" help:"When failures stop requests for a while: default (5 in a row, or half of the last 20), strict (5 in a row), windowed (half of the last 10 minutes), never, or JSON, for example {\"failures\":3,\"cooldown_ms\":10000}. Default: the preset default."`
+	Rate            string         `placeholder:"N/DURATION[+BURST]" help:"Requests that may start in a period, for example 100/1s. They are spread evenly except for a burst, by default a tenth of them; 100/1s+20 allows a burst of 20. Default: unlimited."`
+	Order           string         `enum:",none,by_key" default:"" placeholder:"none|by_key" help:"In which order events are sent: none, or by_key for one event of an ordering key at a time, as they were published. Default: none."`
+	OnDead          string         `enum:",skip,pause" default:"" placeholder:"skip|pause" help:"What a dead letter does to its ordering key, with --order by_key: skip continues with the next event, pause waits until a person replays or discards it. Default: skip."`
 
 	// Secrets come from files or stdin, because every user of the machine can see a
 	// command line.
-	Header       []string `sep:"none" placeholder:"NAME=VALUE" help:"A header of the endpoint's own, again for each. They replace all that it had."`
-	SecretHeader []string `sep:"none" placeholder:"NAME=FILE" help:"A header whose value is secret and in a file (- is stdin), again for each. NAME alone keeps the value that it has."`
-	NoHeaders    bool     `help:"No headers of its own."`
+	Header       []string `sep:"none" placeholder:"NAME=VALUE" help:"A header that requests carry. Can be repeated. The headers replace all headers of the endpoint."`
+	SecretHeader []string `sep:"none" placeholder:"NAME=FILE" help:"A header with a secret value, which is read from a file (- is stdin). Can be repeated. NAME without a file keeps the stored value."`
+	NoHeaders    bool     `help:"Remove all headers of the endpoint."`
 
 	Auth           string   `enum:",none,basic,bearer,api_key,oauth2" default:"" placeholder:"TYPE" help:"How requests authenticate: none, basic, bearer, api_key or oauth2. Default: none."`
-	AuthUser       string   `placeholder:"NAME" help:"User, with basic."`
-	AuthHeader     string   `placeholder:"NAME" help:"Header that the key goes into, with api_key."`
-	AuthTokenURL   string   `placeholder:"URL" help:"Where tokens come from, with oauth2."`
-	AuthClientID   string   `placeholder:"ID" help:"Client, with oauth2."`
-	AuthScopes     []string `placeholder:"SCOPE" help:"Scopes, with oauth2."`
-	AuthAudience   string   `placeholder:"NAME" help:"Audience, with oauth2."`
-	AuthSecretFile string   `placeholder:"FILE" help:"File with the password, token, key or client secret; - reads stdin. Default: the one that it has."`
+	AuthUser       string   `placeholder:"NAME" help:"User name, with basic."`
+	AuthHeader     string   `placeholder:"NAME" help:"Header that carries the key, with api_key."`
+	AuthTokenURL   string   `placeholder:"URL" help:"URL that issues the tokens, with oauth2."`
+	AuthClientID   string   `placeholder:"ID" help:"Client id, with oauth2."`
+	AuthScopes     []string `placeholder:"SCOPE" help:"Scopes of the token, separated by commas, with oauth2."`
+	AuthAudience   string   `placeholder:"NAME" help:"Audience of the token, with oauth2."`
+	AuthSecretFile string   `placeholder:"FILE" help:"File with the password, token, key or client secret; - reads stdin. Default: the stored one."`
 
-	TLSCert        string `placeholder:"FILE" help:"PEM file of the certificate that is shown to the receiver."`
-	TLSKey         string `placeholder:"FILE" help:"PEM file of its key; - reads stdin. Default: the one that it has."`
-	TLSAuthorities string `placeholder:"FILE" help:"PEM file of the authorities that the receiver's certificate must come from."`
-	NoTLS          bool   `name:"no-tls" help:"No certificate and authorities of its own."`
+	TLSCert        string `placeholder:"FILE" help:"PEM file with the client certificate for the receiver."`
+	TLSKey         string `placeholder:"FILE" help:"PEM file with the private key of the certificate; - reads stdin. Default: the stored key."`
+	TLSAuthorities string `placeholder:"FILE" help:"PEM file with the authorities that must have issued the receiver's certificate. Default: those of the system."`
+	NoTLS          bool   `name:"no-tls" help:"Remove the endpoint's certificate, key and authorities."`
 
-	MaxRedirects *int   `placeholder:"N" help:"Redirects that are followed, 0 to 3. Default: 0."`
-	Compression  string `enum:",none,gzip" default:"" placeholder:"none|gzip" help:"How the body is compressed. Default: none."`
+	MaxRedirects *int   `placeholder:"N" help:"Number of redirects to follow, 0 to 3. Default: 0."`
+	Compression  string `enum:",none,gzip" default:"" placeholder:"none|gzip" help:"Compression of the request body: none or gzip. Default: none."`
 }
 
-// policy returns the options that the flags name, and leaves the others out. It
-// reads the files of secrets. Others are the other files that the command reads a
-// secret from.
+// policy returns the options that the flags name, and leaves the others out. It is
+// the only mapping from flags to the API. It reads the files of secrets. Others are
+// the other files that the command reads a secret from.
+//
+// It refuses what only the command line can get wrong: the form of a text, two flags
+// that contradict each other. Limits are checked by the server alone, so that they
+// are written once; [flagNames.faults] translates its refusals into flags.
 func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, err error) {
 	if err := f.checkDurations(); err != nil {
 		return p, err
@@ -98,8 +110,8 @@ func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, e
 	return p, err
 }
 
-// checkDurations refuses durations below a millisecond, which would become zero in
-// the request. The server checks the other limits.
+// checkDurations refuses durations below a millisecond. In the request, whose unit
+// is the millisecond, they would become zero, which the server may take for "off".
 func (f *policyFlags) checkDurations() error {
 	if f.Timeout != nil && *f.Timeout < time.Millisecond {
 		return misused("--timeout: must be 1s to 30s")
@@ -188,7 +200,8 @@ func decode[T any](text string, to *apitypes.Optional[T]) bool {
 const unlimited = "unlimited"
 
 // parseRate parses a rate: attempts per duration with an optional burst, for
-// example 100/1s, 100/s or 100/1s+20. The empty text leaves the option out.
+// example 100/1s, 100/s or 100/1s+20. The empty text leaves the option out. Without
+// a burst, the server chooses one.
 func parseRate(text string) (apitypes.Optional[apitypes.Rate], error) {
 	switch text {
 	case "":

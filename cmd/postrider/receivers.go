@@ -31,28 +31,28 @@ type receivers struct {
 // secret of its endpoint, and keeps a ledger of its own, so that the verdict does
 // not depend on the server's records.
 type receiver struct {
-	name, manner string  // the path and the description of its behaviour
-	accepts      bool    // whether it accepts every event in the end
-	delays       []int64 // the retry policy of its endpoint, in milliseconds
+	name, behaviour string  // the path and the description of its behaviour
+	accepts         bool    // whether it accepts every event in the end
+	delays          []int64 // the retry policy of its endpoint, in milliseconds
 	// Returns the status code for a request. Times counts the requests with this
 	// event, the current one included.
-	answer func(request *http.Request, times int) int
+	respond func(request *http.Request, times int) int
 
-	endpoint postrider.EndpointID // set by learn
+	endpoint postrider.EndpointID // set by enrol
 
 	mu sync.Mutex
-	// The secrets of the endpoint. learn sets them; until then every request is
+	// The secrets of the endpoint. enrol sets them; until then every request is
 	// forged.
 	keys     []signature.Key
 	times    map[string]int  // requests by the event's id
-	accepted map[string]bool // ids of the events that were answered with 2xx
+	accepted map[string]bool // ids of the events that got a 2xx
 	// All requests, and those whose signature did not verify.
 	requests int
 	forged   int
 }
 
-// sight holds the totals of a receiver's ledger.
-type sight struct{ requests, events, accepted int }
+// totals holds the totals of a receiver's ledger.
+type totals struct{ requests, events, accepted int }
 
 // newReceivers returns the five receivers of the story. Their retries are short, so
 // that a delivery ends within seconds.
@@ -60,13 +60,13 @@ func newReceivers() *receivers {
 	always := func(code int) func(*http.Request, int) int {
 		return func(*http.Request, int) int { return code }
 	}
-	patient := []int64{0, 300, 300, 600, 600, 1000}
+	sixAttempts := []int64{0, 300, 300, 600, 600, 1000}
 	rs := &receivers{expected: map[string]bool{}, all: []*receiver{
-		{name: "healthy", manner: "accepts at once", accepts: true, delays: patient, answer: always(http.StatusNoContent)},
-		{name: "slow", manner: "accepts after half a second", accepts: true, delays: patient, answer: acceptSlowly},
-		{name: "flaky", manner: "fails three times, then accepts", accepts: true, delays: patient, answer: acceptFourth},
-		{name: "dead", manner: "always fails; three attempts, then a dead letter", delays: []int64{0, 500, 500}, answer: always(http.StatusInternalServerError)},
-		{name: "gone", manner: "answers 410, which disables the endpoint", delays: patient, answer: always(http.StatusGone)},
+		{name: "healthy", behaviour: "accepts at once", accepts: true, delays: sixAttempts, respond: always(http.StatusNoContent)},
+		{name: "slow", behaviour: "accepts after half a second", accepts: true, delays: sixAttempts, respond: acceptSlowly},
+		{name: "flaky", behaviour: "fails three times, then accepts", accepts: true, delays: sixAttempts, respond: acceptFourth},
+		{name: "dead", behaviour: "always fails; three attempts, then a dead letter", delays: []int64{0, 500, 500}, respond: always(http.StatusInternalServerError)},
+		{name: "gone", behaviour: "responds with 410, which disables the endpoint", delays: sixAttempts, respond: always(http.StatusGone)},
 	}}
 	mux := http.NewServeMux()
 	for _, r := range rs.all {
@@ -159,8 +159,8 @@ func (rs *receivers) accepting() (names []string) {
 	return names
 }
 
-// learn gives the receiver the id and the secrets of its endpoint.
-func (r *receiver) learn(e apitypes.Endpoint) error {
+// enrol gives the receiver the id and the secrets of its endpoint.
+func (r *receiver) enrol(e apitypes.Endpoint) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.endpoint = e.ID
@@ -175,21 +175,21 @@ func (r *receiver) learn(e apitypes.Endpoint) error {
 }
 
 // ServeHTTP handles a webhook as a careful receiver does: it bounds the body,
-// verifies the signature, and only then answers in its own manner.
+// verifies the signature, and only then responds with its own behaviour.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, 1<<20))
 	if err != nil {
 		http.Error(w, "body cut", http.StatusBadRequest)
 		return
 	}
-	event, times, err := r.note(request.Header, body)
+	event, times, err := r.record(request.Header, body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
 	}
 	// The lock is not held here: the slow receiver would make its other requests
 	// wait.
-	code := r.answer(request, times)
+	code := r.respond(request, times)
 	if code < 300 {
 		r.mu.Lock()
 		r.accepted[event] = true
@@ -198,9 +198,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	w.WriteHeader(code)
 }
 
-// note verifies a request and enters it into the ledger. It returns the event's id
-// and how often this event has come.
-func (r *receiver) note(header http.Header, body []byte) (event string, times int, err error) {
+// record verifies a request and enters it into the ledger. It returns the event's id
+// and how many requests with this event have arrived.
+func (r *receiver) record(header http.Header, body []byte) (event string, times int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// Requests that are forged count, too: the summary shows all that arrived.
@@ -216,10 +216,10 @@ func (r *receiver) note(header http.Header, body []byte) (event string, times in
 }
 
 // seen returns the totals of the ledger.
-func (r *receiver) seen() sight {
+func (r *receiver) seen() totals {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return sight{requests: r.requests, events: len(r.times), accepted: len(r.accepted)}
+	return totals{requests: r.requests, events: len(r.times), accepted: len(r.accepted)}
 }
 
 // check returns how many of the expected events the receiver has not accepted, and

@@ -12,22 +12,22 @@ import (
 )
 
 type secretsCmd struct {
-	RotateKey  secretsRotateCmd `cmd:"" help:"Encrypt the stored secrets with a new key, while servers run or not."`
+	RotateKey  secretsRotateCmd `cmd:"" help:"Encrypt the stored secrets with a new key. Servers can run meanwhile."`
 	NewKey     secretsNewCmd    `cmd:"" help:"Write a new encryption key into a file, for --secrets-key-file."`
-	ExportKeys secretsExportCmd `cmd:"" help:"Write the encryption keys in use into a file, for --secrets-key-file or a safe."`
+	ExportKeys secretsExportCmd `cmd:"" help:"Write the encryption keys in use into a file, for --secrets-key-file or as a copy in a safe place."`
 }
 
 // Help returns the text above the flags in the help of the command.
 func (secretsCmd) Help() string {
-	return "The store encrypts secrets and credentials with these keys. " +
-		"To change the secrets that sign an endpoint's requests: postrider endpoints rotate"
+	return "These keys encrypt the secrets and credentials in the store. " +
+		"To change the secret that signs the requests of an endpoint, use: postrider endpoints rotate"
 }
 
 type secretsRotateCmd struct {
 	onStore
 
-	DropOld bool          `help:"Afterwards, take the old keys away. A backup from before is of no use without them."`
-	Grace   time.Duration `default:"1m" help:"With --drop-old: how long to wait for values that servers are about to store under an old key."`
+	DropOld bool          `help:"Remove the old keys afterwards. Older backups cannot be read without them."`
+	Grace   time.Duration `default:"1m" help:"With --drop-old: the time to wait for servers that still store values under an old key, for example 1m."`
 	JSON    bool          `name:"json" help:"Print JSON."`
 }
 
@@ -44,8 +44,9 @@ type rotatedKey struct {
 }
 
 // Run rotates the encryption key. If a server has the store open, the command
-// changes the file of keys itself, and asks the server to encrypt the values again:
-// only the server can write the store.
+// changes the key file itself and asks the server to encrypt the stored values
+// again, because only the server can write the store then. The server reads the key
+// file again when it meets a key that it does not know.
 func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
@@ -59,11 +60,10 @@ func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *app.Sou
 		DropOld: c.DropOld, Grace: max(c.Grace, 1), Log: slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelError})),
 	}
 	var done secrets.Rotated
-	err := c.either(func() (err error) {
+	err := c.storeOrServer(func() (err error) {
 		done, err = app.RotateKey(ctx, c.StoreConfig, rotation)
 		return err
 	}, func(api *client.Client) (err error) {
-		// The server has the store. Only the keys are changed from here.
 		rotation.Reencrypt = func(ctx context.Context) (secrets.Reencrypted, error) {
 			r, err := api.Reencrypt(ctx)
 			return secrets.Reencrypted(r), err
@@ -83,9 +83,10 @@ func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *app.Sou
 	return printRotated(t, done)
 }
 
-// printRotated prints the result. For keys that are given as a text, it prints the
-// steps that the operator must do: one value to set if only old keys are dropped,
-// two values for a new key.
+// printRotated prints the result. Keys that are the value of a setting can only be
+// changed by the operator, so it prints the steps: one value to set if only old keys
+// are dropped, two values for a new key. A new key takes two steps because every
+// node must be able to decrypt with it before any node encrypts with it.
 func printRotated(t terminal, done secrets.Rotated) error {
 	fmt.Fprintf(t.out, "the newest key is %s of %s; %d values checked, %d encrypted again\n", done.Key, done.Source, done.Checked, done.Reencrypted.Reencrypted)
 	if done.Unreadable > 0 {
@@ -96,18 +97,18 @@ func printRotated(t terminal, done secrets.Rotated) error {
 	}
 	switch len(done.Set) {
 	case 1:
-		fmt.Fprintf(t.out, "No value is encrypted with the old keys. On every node, set %s to:\n%s\n", done.Source, done.Set[0])
+		fmt.Fprintf(t.out, "No value is encrypted with the old keys any more. On every node, set %s to:\n%s\n", done.Source, done.Set[0])
 	case 2:
-		fmt.Fprintf(t.out, "1. On every node, set %s to this, and restart it:\n%s\n", done.Source, done.Set[0])
-		fmt.Fprintf(t.out, "2. When all of them have it, do so again with this, which encrypts with the new key:\n%s\n", done.Set[1])
-		fmt.Fprintln(t.out, "3. Run this command again with that value.")
+		fmt.Fprintf(t.out, "1. On every node, set %s to this value and restart the node:\n%s\n", done.Source, done.Set[0])
+		fmt.Fprintf(t.out, "2. When all nodes run with it, do the same with this value, which encrypts with the new key:\n%s\n", done.Set[1])
+		fmt.Fprintln(t.out, "3. Run this command again with the second value.")
 	}
 	return nil
 }
 
 // secretsNewCmd is the command secrets new-key. It needs no store and no settings.
 type secretsNewCmd struct {
-	File string `arg:"" help:"The file to make, for its owner alone to read."`
+	File string `arg:"" help:"The file to create. Only its owner can read it."`
 }
 
 // Run writes the file.
@@ -115,14 +116,14 @@ func (c *secretsNewCmd) Run(t terminal) error {
 	if err := secrets.CreateFile(c.File); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(t.out, "%s has a new encryption key; without it the secrets are lost, so keep a copy in a safe place\n", c.File)
+	_, err := fmt.Fprintf(t.out, "%s holds a new encryption key. Without it the secrets are lost, so keep a copy in a safe place.\n", c.File)
 	return err
 }
 
 type secretsExportCmd struct {
 	onStore
 
-	File string `arg:"" help:"The file to make, for its owner alone to read."`
+	File string `arg:"" help:"The file to create. Only its owner can read it."`
 }
 
 // Run writes the file. It fails if a file with this name exists.
@@ -133,6 +134,6 @@ func (c *secretsExportCmd) Run(ctx context.Context, t terminal, sources *app.Sou
 	if err := app.ExportKeys(ctx, c.StoreConfig, c.File); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(t.out, "%s has the encryption keys\n", c.File)
+	_, err := fmt.Fprintf(t.out, "%s holds the encryption keys\n", c.File)
 	return err
 }

@@ -8,17 +8,18 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
 )
 
 type sendCmd struct {
 	target `embed:""`
 
-	Type           string `arg:"" help:"The event's type, as in order.created."`
-	Data           string `arg:"" default:"-" help:"The event's data, JSON; @FILE reads a file, - reads stdin."`
-	Account        string `required:"" help:"Whose event it is: an account's id or uid."`
-	IdempotencyKey string `help:"Makes it harmless to send the same event twice."`
-	OrderingKey    string `help:"What the event is kept in order with."`
-	APIVersion     string `name:"api-version" help:"The version of your own API that the data is in."`
+	Type           string `arg:"" help:"The event's type, for example order.created."`
+	Data           string `arg:"" default:"-" help:"The event's data as JSON; @FILE reads a file, - reads stdin."`
+	Account        string `required:"" help:"The account that the event belongs to, by id or uid."`
+	IdempotencyKey string `help:"A key of your own for the event. A second event with the same key is not delivered. Default: a random key."`
+	OrderingKey    string `help:"Events with the same ordering key reach endpoints with --order by_key in the order they were published. Default: none."`
+	APIVersion     string `name:"api-version" help:"The version of your own API that the data follows. Default: none."`
 }
 
 // Run publishes the event and prints its receipt. It checks the type and the data
@@ -31,19 +32,12 @@ func (c *sendCmd) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	receipt, err := api.Publish(ctx, apitypes.EventCreate{
-		Account: c.Account, Type: c.Type, Data: data, APIVersion: c.APIVersion,
-		IdempotencyKey: c.IdempotencyKey, OrderingKey: c.OrderingKey,
+	return ask(t, c.target, printReceipt, func(api *client.Client) (apitypes.Receipt, error) {
+		return api.Publish(ctx, apitypes.EventCreate{
+			Account: c.Account, Type: c.Type, Data: data, APIVersion: c.APIVersion,
+			IdempotencyKey: c.IdempotencyKey, OrderingKey: c.OrderingKey,
+		})
 	})
-	if err != nil {
-		return err
-	}
-	return printReceipt(t, c.JSON, receipt)
 }
 
 // printReceipt prints the id of an event and what happens to it.
@@ -51,7 +45,7 @@ func printReceipt(t terminal, asJSON bool, receipt apitypes.Receipt) error {
 	if asJSON {
 		return printJSON(t.out, receipt)
 	}
-	_, err := fmt.Fprintf(t.out, "%s %s\n", receipt.ID, fate(receipt))
+	_, err := fmt.Fprintf(t.out, "%s %s\n", receipt.ID, publishText(receipt))
 	return err
 }
 
@@ -74,12 +68,12 @@ func (c *sendCmd) data(t terminal) (json.RawMessage, error) {
 	return text, nil
 }
 
-// fate returns in a few words what happens to a published event. A large fan-out
-// has no number of deliveries yet.
-func fate(r apitypes.Receipt) string {
+// publishText returns in a few words what happens to a published event. An event
+// for more than 256 endpoints has no number of deliveries yet: a job makes them.
+func publishText(r apitypes.Receipt) string {
 	switch n := optional(r.Deliveries); {
 	case r.Duplicate:
-		return "was published before; nothing is sent twice"
+		return "was published before; nothing new is sent"
 	case r.FanOut:
 		return "is accepted; its deliveries are being made"
 	case n == 0:

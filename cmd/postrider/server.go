@@ -15,9 +15,9 @@ type serveCmd struct {
 
 // Help returns the text above the flags in the help of the command.
 func (serveCmd) Help() string {
-	return "Without any configuration the store is SQLite in ./postrider-data and the API listens on 127.0.0.1:8080. " +
-		"Where the store has no API key yet, an admin key is made, written to admin.key in the data folder and printed once.\n\n" +
-		"A flag goes before the environment, and that before the file of --config."
+	return "Without any configuration, the store is SQLite in ./postrider-data and the API listens on 127.0.0.1:8080. " +
+		"If the store has no API key yet, the server makes an admin key, writes it to admin.key in the data folder and prints it once.\n\n" +
+		"A flag overrides the environment, and the environment overrides the file of --config."
 }
 
 // Run serves until the first SIGTERM or SIGINT, and then drains. It checks the
@@ -30,32 +30,33 @@ func (c *serveCmd) Run(ctx context.Context, t terminal, sources *app.Sources) er
 	if err != nil {
 		return err
 	}
-	// The first key exists only after the store is open, which may take long if the
-	// database is away. If the server ends before, nothing is printed.
+	// The first key exists only when the store is open. A server whose database
+	// cannot be reached serves its listeners already and tries again, so this waits
+	// beside it. If the server ends before, nothing is printed.
 	ended := make(chan struct{})
-	var telling sync.WaitGroup
-	telling.Go(func() {
+	var printing sync.WaitGroup
+	printing.Go(func() {
 		select {
 		case <-server.Opened():
-			tellFirstKey(t, server.FirstKey())
+			printFirstKey(t, server.FirstKey())
 		case <-ended:
 		}
 	})
 	err = server.Run(ctx)
 	close(ended)
-	telling.Wait()
+	printing.Wait()
 	return err
 }
 
-// tellFirstKey prints the admin key that the server made for a new store. It goes
-// to stdout, not to the log, because logs are collected and stored.
-func tellFirstKey(t terminal, key app.FirstKey) {
+// printFirstKey prints the admin key that the server made for a new store. It goes
+// to stdout and not to the log, because logs are collected and kept.
+func printFirstKey(t terminal, key app.FirstKey) {
 	switch {
 	case key.Text == "":
 	case key.File == "":
-		fmt.Fprintf(t.out, "The first API key, with the scope admin. It is kept nowhere, because the data folder cannot be written:\n%s\n", key.Text)
+		fmt.Fprintf(t.out, "The first API key, with the scope admin. The data folder cannot be written, so this key is stored nowhere else:\n%s\n", key.Text)
 	default:
-		fmt.Fprintf(t.out, "The first API key, with the scope admin, is kept in %s:\n%s\n", key.File, key.Text)
+		fmt.Fprintf(t.out, "The first API key, with the scope admin, is stored in %s:\n%s\n", key.File, key.Text)
 	}
 }
 
@@ -80,8 +81,8 @@ func (c *migrateCmd) Run(ctx context.Context, t terminal, sources *app.Sources) 
 // configCmd is the command config. Its commands read all settings, but open no
 // store and bind no port.
 type configCmd struct {
-	Check configCheckCmd `cmd:"" help:"Print the effective settings with where they come from, and all that is wrong with them."`
-	Print configPrintCmd `cmd:"" help:"Print the effective settings as a YAML file, secrets masked."`
+	Check configCheckCmd `cmd:"" help:"Print the effective settings, where each comes from, and every fault in them."`
+	Print configPrintCmd `cmd:"" help:"Print the effective settings as a YAML file, with secrets masked."`
 }
 
 type configCheckCmd struct {

@@ -15,8 +15,8 @@ import (
 
 // target holds the flags of every command that calls a server.
 type target struct {
-	URL     string `name:"url" group:"Server" env:"POSTRIDER_URL" default:"http://127.0.0.1:8080" help:"Address of the server."`
-	KeyFile string `name:"key-file" group:"Server" env:"POSTRIDER_KEY_FILE" placeholder:"FILE" help:"File that holds the API key. Default: the variable POSTRIDER_API_KEY, or else ./postrider-data/admin.key."`
+	URL     string `name:"url" group:"Server" env:"POSTRIDER_URL" default:"http://127.0.0.1:8080" help:"URL of the server."`
+	KeyFile string `name:"key-file" group:"Server" env:"POSTRIDER_KEY_FILE" placeholder:"FILE" help:"File with the API key. Default: the variable POSTRIDER_API_KEY, or else the file ./postrider-data/admin.key."`
 	JSON    bool   `name:"json" help:"Print JSON."`
 }
 
@@ -25,7 +25,11 @@ type target struct {
 const defaultKeyFile = "postrider-data/admin.key"
 
 // connect returns a client of the server. The caller must close it. It makes no
-// request yet, so a wrong address shows at the first call.
+// request yet, so an address without a server is an error of the first call.
+//
+// The client repeats a request twice after a failure that may pass, such as a
+// restart of the server. Publishing carries an idempotency key of the client, so
+// that a repeated request publishes nothing twice.
 func (t target) connect() (*client.Client, error) {
 	if u, err := url.Parse(t.URL); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return nil, misused("--url: must be like http://127.0.0.1:8080")
@@ -37,14 +41,35 @@ func (t target) connect() (*client.Client, error) {
 	return client.New(t.URL, key, client.Options{UserAgent: "postrider-cli", Attempts: 3}), nil
 }
 
-// through calls do with a client of the server, and closes the client.
-func (t target) through(do func(*client.Client) error) error {
-	api, err := t.connect()
+// ask makes a call to the server and prints its result. Nearly every command of a
+// running server is one ask: the client's method, and the printer of its result.
+//
+// A command checks its own flags and reads its files before it asks, so that a
+// mistake on the command line exits with 2 and has changed nothing.
+func ask[T any](t terminal, server target, print printer[T], call func(*client.Client) (T, error)) error {
+	api, err := server.connect()
 	if err != nil {
 		return err
 	}
 	defer api.Close()
-	return do(api)
+	result, err := call(api)
+	if err != nil {
+		return err
+	}
+	return print(t, server.JSON, result)
+}
+
+// printer prints the result of a call, as JSON or as a text for people.
+type printer[T any] func(t terminal, asJSON bool, result T) error
+
+// change makes a call that has no result, and prints that it is done. --json does
+// not change its output.
+func change(t terminal, server target, done string, call func(*client.Client) error) error {
+	print := func(t terminal, _ bool, done string) error {
+		_, err := fmt.Fprintln(t.out, done)
+		return err
+	}
+	return ask(t, server, print, func(api *client.Client) (string, error) { return done, call(api) })
 }
 
 // key returns the API key. A missing key is a usage error that names the ways to
@@ -93,16 +118,24 @@ func readKey(path string) (string, error) {
 
 // paging holds the flags of every command that lists one page.
 type paging struct {
-	Limit  int    `help:"At most this many, up to 250. Default: 50."`
-	Cursor string `help:"The page after the one that named this cursor."`
+	Limit  int    `help:"Number of entries on the page, 1 to 250. Default: 50."`
+	Cursor string `help:"Continue a list: the cursor that the page before printed. Default: the first page."`
 }
 
 // page returns the page to ask for. The server applies its default to a zero Limit.
 func (p paging) page() client.Paging { return client.Paging{Limit: p.Limit, Cursor: p.Cursor} }
 
-// printPage prints one page of a list as JSON or as a table. The hint at the next
-// page goes to stderr, so that stdout is the table alone.
-func printPage[T any](t terminal, asJSON bool, page apitypes.Page[T], table tableOf[T]) error {
+// tableOf describes the table of a type: the heads of its columns, and the function
+// that returns the cells of one item. Both have the same length. Its methods are
+// the printers of commands.
+type tableOf[T any] struct {
+	head []string
+	row  func(T) []string
+}
+
+// page prints one page of a list. The hint at the next page goes to stderr, so that
+// stdout is the table alone.
+func (table tableOf[T]) page(t terminal, asJSON bool, page apitypes.Page[T]) error {
 	if asJSON {
 		page.Data = append([]T{}, page.Data...) // JSON shows an empty list as [], not null
 		return printJSON(t.out, page)
@@ -120,19 +153,17 @@ func printPage[T any](t terminal, asJSON bool, page apitypes.Page[T], table tabl
 	return nil
 }
 
-// printOne prints one item as JSON, or as a table with one row.
-func printOne[T any](t terminal, asJSON bool, item T, table tableOf[T]) error {
+// all prints a list that has no further pages.
+func (table tableOf[T]) all(t terminal, asJSON bool, items []T) error {
+	return table.page(t, asJSON, apitypes.Page[T]{Data: items})
+}
+
+// one prints a single item, as a table with one row.
+func (table tableOf[T]) one(t terminal, asJSON bool, item T) error {
 	if asJSON {
 		return printJSON(t.out, item)
 	}
 	return printTable(t.out, table.head, [][]string{table.row(item)})
-}
-
-// tableOf describes the table of a type: the heads of its columns, and the function
-// that returns the cells of one item. Both have the same length.
-type tableOf[T any] struct {
-	head []string
-	row  func(T) []string
 }
 
 // readSource returns the contents of a file, or of stdin if the name is "-".

@@ -14,20 +14,20 @@ import (
 // verifyCmd is the command verify. It checks a webhook on this machine, without a
 // server, as package signature does in a receiver.
 type verifyCmd struct {
-	Body       string        `arg:"" default:"-" help:"File with the body as it came, byte for byte; - reads stdin."`
-	Header     []string      `short:"H" sep:"none" placeholder:"NAME: VALUE" help:"A header of the request, as in -H 'Webhook-Id: evt_1'. May be repeated."`
-	HeaderFile string        `type:"path" placeholder:"FILE" help:"File with the headers of the request, one a line."`
+	Body       string        `arg:"" default:"-" help:"File with the unchanged bytes of the body; - reads stdin."`
+	Header     []string      `short:"H" sep:"none" placeholder:"NAME: VALUE" help:"A header of the request, for example -H 'Webhook-Id: evt_1'. Can be repeated."`
+	HeaderFile string        `type:"path" placeholder:"FILE" help:"File with the headers of the request, one per line."`
 	Scheme     string        `enum:"standard,stripe,github,github-sha1,shopify,slack,svix,timestamped,plain" default:"standard" help:"How the request is signed: ${enum}."`
-	SignedIn   string        `placeholder:"NAME" help:"Header that the signature is in, instead of the scheme's own; for github, github-sha1, shopify and plain."`
-	Prefix     string        `help:"What the signature in that header begins with. Default: nothing."`
-	SecretFile string        `placeholder:"FILE" help:"File with the endpoint's secret or public key, one a line during a rotation; - reads stdin. Default: the variable POSTRIDER_SECRET."`
-	Tolerance  time.Duration `default:"5m" help:"How old or new the timestamp may be."`
-	At         time.Time     `placeholder:"2026-01-02T15:04:05Z" help:"Verify as of this time. Default: now."`
+	SignedIn   string        `placeholder:"NAME" help:"Header with the signature, for github, github-sha1, shopify and plain. Default: the header of the scheme."`
+	Prefix     string        `help:"Text in front of the signature in that header, for example sha256=. Default: none."`
+	SecretFile string        `placeholder:"FILE" help:"File with the endpoint's secret or public key, one per line; - reads stdin. Default: the variable POSTRIDER_SECRET."`
+	Tolerance  time.Duration `default:"5m" help:"How far the timestamp may be from the time of the verification, for example 5m."`
+	At         time.Time     `placeholder:"2026-01-02T15:04:05Z" help:"Verify the timestamp against this time. Default: now."`
 }
 
 // Help returns the text above the flags in the help of the command.
 func (verifyCmd) Help() string {
-	return "Exits with 0 when the request is authentic, with 1 when it is not. For example:\n\n" +
+	return "Exits with 0 if the request is authentic and with 1 if it is not. For example:\n\n" +
 		"  POSTRIDER_SECRET=whsec_… postrider verify --header-file headers.txt body.json"
 }
 
@@ -54,7 +54,7 @@ func (c *verifyCmd) Run(t terminal) error {
 	if now.IsZero() {
 		now = time.Now()
 	}
-	// An empty header stands for the one of the scheme.
+	// An empty header stands for the header of the scheme.
 	verifier := signature.Verifier{
 		Format:    signature.Format{Scheme: signature.Scheme(c.Scheme), Header: c.SignedIn, Prefix: c.Prefix},
 		Keys:      keys,
@@ -95,9 +95,9 @@ func (c *verifyCmd) keys(t terminal) ([]signature.Key, error) {
 	return keys, nil
 }
 
-// readSecret parses a secret with a prefix of Postrider's own forms, or else takes
-// the text as it is, which other senders use. If both fail, the error has both
-// reasons.
+// readSecret parses a secret in one of Postrider's own forms, such as whsec_… It
+// uses any other text as it is, because other senders have secrets without a form.
+// If both fail, the error has both reasons.
 func readSecret(text string) (signature.Secret, error) {
 	secret, err := signature.ParseSecret(text)
 	if err == nil {
@@ -105,7 +105,7 @@ func readSecret(text string) (signature.Secret, error) {
 	}
 	secret, textErr := signature.TextSecret(text)
 	if textErr != nil {
-		return signature.Secret{}, misused("%v; or, brought from elsewhere: %v", err, textErr)
+		return signature.Secret{}, misused("%v; as a secret of another sender: %v", err, textErr)
 	}
 	return secret, nil
 }

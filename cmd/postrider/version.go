@@ -10,7 +10,7 @@ import (
 )
 
 type versionCmd struct {
-	aside
+	noSettings
 
 	JSON bool `name:"json" help:"Print JSON."`
 }

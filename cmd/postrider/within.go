@@ -12,14 +12,14 @@ import (
 // within holds the flags of the lists that can be bounded in time. From is
 // inclusive, To is exclusive; zero values are no bounds.
 type within struct {
-	From        instant `placeholder:"TIME" help:"From this time on: RFC 3339, a date in UTC, or how long ago, as in -1h or -7d."`
-	To          instant `placeholder:"TIME" help:"Before this time."`
+	From        instant `placeholder:"TIME" help:"Only from this time on: RFC 3339, a date in UTC, or a time before now, for example -1h or -7d. Default: no bound."`
+	To          instant `placeholder:"TIME" help:"Only before this time, in the same forms. Default: no bound."`
 	oldestFirst `embed:""`
 }
 
 // oldestFirst holds the flag for the order of a list.
 type oldestFirst struct {
-	OldestFirst bool `help:"Oldest first."`
+	OldestFirst bool `help:"List the oldest first. Default: newest first."`
 }
 
 // instant is a time of the command line. The zero value means that the flag is not

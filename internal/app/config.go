@@ -30,42 +30,42 @@ type Config struct {
 	StoreConfig `embed:""`
 
 	// The listeners. Dev loosens what Validate and egress allow; see effective.
-	Listen    string `name:"listen" setting:"" group:"Server" default:"127.0.0.1:8080" help:"Address of the API, host:port; port 0 takes a free one."`
-	OpsListen string `name:"ops-listen" setting:"" group:"Server" default:"127.0.0.1:9090" help:"Address of the operations listener (/livez, /readyz, pprof), host:port."`
-	Dev       bool   `name:"dev" setting:"" group:"Server" help:"Allow what only a laptop may: http, loopback and private targets, any port, readable logs."`
+	Listen    string `name:"listen" setting:"" group:"Server" default:"127.0.0.1:8080" help:"Address of the API, host:port. Port 0 takes a free port."`
+	OpsListen string `name:"ops-listen" setting:"" group:"Server" default:"127.0.0.1:9090" help:"Address of the listener for operators (/livez, /readyz, pprof), host:port. Keep it private."`
+	Dev       bool   `name:"dev" setting:"" group:"Server" help:"For development: allow http URLs, loopback and private addresses and every port, and log as text. Never set it in production."`
 
 	// Limits of the API.
-	AnswerTimeout time.Duration `name:"answer-timeout" setting:"" group:"Server" default:"5s" help:"How long the store may take before a publish, or another write, is answered 503, 100ms to 1m. What was asked for may still be done then."`
-	BodyBudget    int           `name:"body-budget" setting:"" group:"Server" default:"50331648" help:"Bytes of request bodies in memory at once, until they are answered, at least 33554432. A key has at most a quarter of it; over that its requests are answered 429."`
+	AnswerTimeout time.Duration `name:"answer-timeout" setting:"" group:"Server" default:"5s" help:"Time that the store has for a publish or another write before the response is a 503, 100ms to 1m. After a 503 the write may still happen, so repeat it with the same idempotency key."`
+	BodyBudget    int           `name:"body-budget" setting:"" group:"Server" default:"50331648" help:"Memory for the request bodies of the API in bytes, at least 33554432. One API key gets at most a quarter of it; more is refused with a 429."`
 
 	// Limits of delivery and ingestion. HostConcurrency 0 stands for a quarter of
 	// Concurrency; the dispatcher computes it.
-	Concurrency     int           `name:"concurrency" setting:"" group:"Delivery" default:"1024" help:"Attempts in flight at once on this node, 1 to 100000. Each endpoint has a limit of its own besides."`
-	HostConcurrency int           `name:"host-concurrency" setting:"" group:"Delivery" placeholder:"N" help:"Attempts in flight at once to one host, whosever endpoints they are. Default: a quarter of --concurrency, at least 64."`
-	PollOnly        bool          `name:"poll-only" setting:"" group:"Delivery" help:"Neither send nor hear wake-ups between nodes (LISTEN/NOTIFY), which some networks do not let through: other nodes' events then start up to a second later."`
-	DrainTimeout    time.Duration `name:"drain-timeout" setting:"" group:"Delivery" default:"35s" help:"At the end, how long attempts in flight may take to finish, 1s to 10m."`
-	MaxData         int           `name:"max-data" setting:"" group:"Delivery" default:"262144" help:"Largest data of an event, in bytes, 1024 to 1048576."`
-	IdempotencyTTL  time.Duration `name:"idempotency-ttl" setting:"" group:"Delivery" default:"168h" help:"How long an idempotency key is remembered, 1m to 2160h."`
+	Concurrency     int           `name:"concurrency" setting:"" group:"Delivery" default:"1024" help:"Attempts in flight on this node, 1 to 100000. Each endpoint has its own limit, too."`
+	HostConcurrency int           `name:"host-concurrency" setting:"" group:"Delivery" placeholder:"N" help:"Attempts in flight to one host, for all endpoints of that host together. Default: a quarter of --concurrency, at least 64."`
+	PollOnly        bool          `name:"poll-only" setting:"" group:"Delivery" help:"Use no LISTEN/NOTIFY between nodes, for connection poolers that do not support it. Deliveries that another node accepted then start up to a second later."`
+	DrainTimeout    time.Duration `name:"drain-timeout" setting:"" group:"Delivery" default:"35s" help:"Time for attempts in flight to finish when the server stops, 1s to 10m."`
+	MaxData         int           `name:"max-data" setting:"" group:"Delivery" default:"262144" help:"Largest data of an event in bytes, 1024 to 1048576."`
+	IdempotencyTTL  time.Duration `name:"idempotency-ttl" setting:"" group:"Delivery" default:"168h" help:"How long an idempotency key detects duplicates, 1m to 2160h."`
 
 	// Limits of endpoint health; see healthLimits. DisableAfter 0 disables no
 	// endpoint for accepting nothing.
-	DisableAfter       time.Duration `name:"disable-after" setting:"" group:"Delivery" default:"120h" help:"How long an endpoint may accept nothing before it is disabled, 1h to 2160h; it is warned after a twentieth, a fifth and three fifths of that. 0: never."`
-	WarnDeadPercent    int           `name:"warn-dead-percent" setting:"" group:"Delivery" default:"25" help:"Share of an endpoint's deliveries of a day, of 20 at least, that may be dead letters before it is warned, 1 to 100. 100: never."`
-	DisableDeadPercent int           `name:"disable-dead-percent" setting:"" group:"Delivery" default:"50" help:"The same before it is disabled, an hour after the warning at the earliest; at least --warn-dead-percent."`
+	DisableAfter       time.Duration `name:"disable-after" setting:"" group:"Delivery" default:"120h" help:"How long an endpoint may fail without accepting anything before it is disabled, 1h to 2160h. Its owner is warned after a twentieth, a fifth and three fifths of that. 0 disables none."`
+	WarnDeadPercent    int           `name:"warn-dead-percent" setting:"" group:"Delivery" default:"25" help:"Percentage of dead letters among a day's deliveries, if there are 20 or more, at which an endpoint's owner is warned, 1 to 100. 100 warns never."`
+	DisableDeadPercent int           `name:"disable-dead-percent" setting:"" group:"Delivery" default:"50" help:"Percentage of dead letters among a day's deliveries at which an endpoint is disabled, from --warn-dead-percent to 100, at the earliest an hour after its warning."`
 
 	// Where requests to receivers may go. Code must read the networks with allowed
 	// and the ports with ports, which add what dev mode allows or parse the text.
-	EgressHTTP  bool           `name:"egress-http" setting:"" group:"Egress" help:"Allow endpoints with http URLs. Default: https only."`
-	EgressAllow []netip.Prefix `name:"egress-allow" setting:"" group:"Egress" placeholder:"CIDR" help:"Networks to send to besides the public Internet. Default: none."`
-	EgressPorts []string       `name:"egress-ports" setting:"" group:"Egress" default:"80,443,8080,8443" help:"Ports to send to, or any."`
-	EgressProxy string         `name:"egress-proxy" setting:"" group:"Egress" placeholder:"URL" help:"Proxy that makes every connection to receivers: http, https or socks5://host:port. What may be reached is judged here all the same, and the proxy is told addresses, not names. A password belongs into the environment or a file, never into a flag."`
+	EgressHTTP  bool           `name:"egress-http" setting:"" group:"Egress" help:"Allow endpoints with http URLs. Default: only https."`
+	EgressAllow []netip.Prefix `name:"egress-allow" setting:"" group:"Egress" placeholder:"CIDR" help:"Private networks that requests may go to, separated by commas, for example 10.0.0.0/8. Default: only the public Internet."`
+	EgressPorts []string       `name:"egress-ports" setting:"" group:"Egress" default:"80,443,8080,8443" help:"Ports that requests may go to, separated by commas, or any."`
+	EgressProxy string         `name:"egress-proxy" setting:"" group:"Egress" placeholder:"URL" help:"Proxy for all connections to receivers: an http, https or socks5 URL. Postrider still resolves and checks the addresses itself and gives the proxy an address, not a name. A password in the flag is refused; set it in the environment or the file of --config. Default: no proxy."`
 
 	// "off" or one of [api.VerifyMethods]; see verify.
-	VerifyEndpoints string `name:"verify-endpoints" setting:"" group:"Egress" default:"off" help:"Ask receivers at new URLs whether they want events before any is sent: challenge (a signed POST that they echo), cloudevents (an OPTIONS handshake) or off."`
+	VerifyEndpoints string `name:"verify-endpoints" setting:"" group:"Egress" default:"off" help:"How a receiver at a new URL must agree before events are sent to it: challenge (it echoes a signed POST), cloudevents (an OPTIONS handshake), or off for no such check."`
 
 	// Empty: text in dev mode, else JSON; see format.
-	LogFormat string `name:"log-format" setting:"" group:"Logs" placeholder:"json|text" help:"Form of the log on stderr. Default: json; text with --dev."`
-	LogLevel  string `name:"log-level" setting:"" group:"Logs" default:"info" help:"Least level that is logged: debug, info, warn or error."`
+	LogFormat string `name:"log-format" setting:"" group:"Logs" placeholder:"json|text" help:"Format of the log on stderr: json or text. Default: json, or text with --dev."`
+	LogLevel  string `name:"log-level" setting:"" group:"Logs" default:"info" help:"Lowest level that is logged: debug, info, warn or error."`
 }
 
 // StoreConfig says where the store and its encryption keys are. Commands that work
@@ -73,12 +73,12 @@ type Config struct {
 //
 // Without a database URL the store is SQLite in DataDir.
 type StoreConfig struct {
-	ConfigFile      string `name:"config" setting:"" group:"Store" placeholder:"FILE" help:"YAML file of settings; a.b-c in it is --a-b-c. Flags and environment go before it."`
-	DataDir         string `name:"data-dir" setting:"" group:"Store" default:"./postrider-data" help:"Folder of the SQLite store and of admin.key."`
-	DatabaseURL     string `name:"database-url" setting:"" group:"Store" placeholder:"postgres://…" help:"PostgreSQL instead of SQLite. A password belongs into the environment or a file, never into a flag."`
-	DatabaseURLFile string `name:"database-url-file" setting:"" group:"Store" placeholder:"FILE" help:"File that holds the database URL."`
-	SecretsKeyFile  string `name:"secrets-key-file" setting:"" group:"Store" placeholder:"FILE" help:"File with the keys that secrets are encrypted with at rest, which its owner alone may read. Default: secrets.key of the data folder; with PostgreSQL they are kept in the database."`
-	SecretsKey      string `name:"secrets-key" setting:"" group:"Store" placeholder:"ID:KEY,…" help:"The keys themselves. They belong into the environment or a file, never into a flag."`
+	ConfigFile      string `name:"config" setting:"" group:"Store" placeholder:"FILE" help:"YAML file with settings, named like the flags. Flags and the environment override it. Default: none."`
+	DataDir         string `name:"data-dir" setting:"" group:"Store" default:"./postrider-data" help:"Folder of the SQLite database, its encryption keys and admin.key."`
+	DatabaseURL     string `name:"database-url" setting:"" group:"Store" placeholder:"postgres://…" help:"URL of a PostgreSQL database. A password in the flag is refused; set it in the environment or use --database-url-file. Default: SQLite in --data-dir."`
+	DatabaseURLFile string `name:"database-url-file" setting:"" group:"Store" placeholder:"FILE" help:"File with the database URL. Default: none."`
+	SecretsKeyFile  string `name:"secrets-key-file" setting:"" group:"Store" placeholder:"FILE" help:"File with the keys that encrypt secrets at rest. Only its owner may have access. Default: secrets.key in the data folder, or with PostgreSQL a key in the database."`
+	SecretsKey      string `name:"secrets-key" setting:"" group:"Store" placeholder:"ID:KEY,…" help:"The encryption keys themselves. Set them in the environment or the file of --config; as a flag they are refused."`
 }
 
 // Fault is one wrong setting. The program exits with 2 for it.

@@ -11,10 +11,16 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// words holds the names of one command line. It translates the faults of an API
-// answer, which name fields of the request, into the flags and arguments that the
-// person typed.
-type words struct {
+// flagNames holds the names of one command line. It translates the faults of an
+// API response, which name fields of the request, into the flags and arguments that
+// the person typed. For example, with endpoints create:
+//
+//	timeout_ms must be 1000 to 30000  →  --timeout: must be 1s to 30s
+//	headers[0].name …                 →  --header: name …
+//
+// The server checks the limits, the command line knows the names, and no limit is
+// written twice.
+type flagNames struct {
 	// The flags and arguments of the command by name, whether given or not.
 	flags     map[string]bool
 	arguments map[string]bool
@@ -23,10 +29,10 @@ type words struct {
 	headers int
 }
 
-// wordsOf returns the names of the parsed command. They are empty if the command
+// flagNamesOf returns the names of the parsed command. They are empty if the command
 // line could not be parsed.
-func wordsOf(parsed *kong.Context) words {
-	w := words{flags: map[string]bool{}, arguments: map[string]bool{}}
+func flagNamesOf(parsed *kong.Context) flagNames {
+	w := flagNames{flags: map[string]bool{}, arguments: map[string]bool{}}
 	if parsed == nil || parsed.Selected() == nil {
 		return w
 	}
@@ -44,7 +50,7 @@ func wordsOf(parsed *kong.Context) words {
 
 // faults returns the faults of a request in one line, with the names of the
 // command.
-func (w words) faults(fields []apitypes.Fault) string {
+func (w flagNames) faults(fields []apitypes.Fault) string {
 	var texts []string
 	for _, f := range fields {
 		texts = append(texts, strings.TrimSpace(w.fault(f)))
@@ -56,7 +62,7 @@ func (w words) faults(fields []apitypes.Fault) string {
 // has one for the field, and the field itself if not. Milliseconds become
 // durations, as the flag takes them. In a batch from a file it names the event by
 // its number, counted from 1.
-func (w words) fault(f apitypes.Fault) string {
+func (w flagNames) fault(f apitypes.Fault) string {
 	name, part := w.of(f.Field)
 	if event, ok := strings.CutPrefix(f.Field, "events["); ok && w.arguments["file"] {
 		n, field, _ := strings.Cut(event, "].")
@@ -106,10 +112,11 @@ var flagOf = map[string]string{
 // index matches the position of an element in a field's name.
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// of returns the command's name for a field, and the rest of the field that the
-// name does not cover. It tries the field and then the fields above it. The name is
-// empty if the command has none.
-func (w words) of(field string) (name, part string) {
+// of returns the command's name for a field, and the part of the field that the
+// name does not cover: auth.scopes[1] is --auth-scopes, retry.delays_ms[2] is
+// --retry with the part delays_ms[2]. It tries the field and then the fields above
+// it. The name is empty if the command has none.
+func (w flagNames) of(field string) (name, part string) {
 	var header int
 	// The request has the headers of both flags in one list; the position tells
 	// them apart.

@@ -15,8 +15,9 @@ type Key struct {
 	Key     string
 }
 
-// KeyHolder is what an idempotency key stands for.
-type KeyHolder struct {
+// KeyOwner is the event that an idempotency key stands for, and the [ContentHash]
+// of that event. Publish writes it with the event; ForgetKeys deletes it.
+type KeyOwner struct {
 	Event postrider.EventID
 	Hash  [32]byte
 }
@@ -34,9 +35,8 @@ func ContentHash(e postrider.Event) [32]byte {
 	return [32]byte(hash.Sum(nil))
 }
 
-// Keys returns the distinct idempotency keys of the batches, sorted, so that
-// transactions that take them in this order never wait for each other in a
-// circle.
+// Keys returns the distinct idempotency keys of the batches, sorted. Transactions
+// that lock keys in this order cannot deadlock.
 func Keys(batches []Batch) []Key {
 	var keys []Key
 	for _, batch := range batches {
@@ -52,58 +52,68 @@ func Keys(batches []Batch) []Key {
 	return slices.Compact(keys)
 }
 
-// Accepted is the outcome of [Accept].
-type Accepted struct {
-	Published []Published       // one for each batch; sequences are still to be given
-	Fresh     []*NewEvent       // the events to store, in their order
-	Taken     map[Key]KeyHolder // the keys to store
+// Deduped is the result of [Dedupe].
+type Deduped struct {
+	Published []Published      // one for each batch; the store fills in the sequences
+	New       []*NewEvent      // the events to store, in their order
+	NewKeys   map[Key]KeyOwner // the idempotency keys of New
 }
 
-// Accept decides which events of the batches are new, given who holds their
-// idempotency keys already. An event that holds its own key, because this
-// publish is repeated, is fresh.
-func Accept(batches []Batch, held map[Key]KeyHolder) Accepted {
-	a := Accepted{Taken: map[Key]KeyHolder{}}
+// Dedupe decides which events of the batches are new. owners has the stored
+// owners of their idempotency keys.
+//
+// For each event with a key there are three cases. The key has no owner: the event
+// is new and becomes the owner. The owner has the same content: the event is a
+// duplicate, and the caller gets the owner's id. The owner has other content: the
+// whole batch is refused, and none of its events is stored and none of its keys
+// becomes owned. Batches are decided in their order, so an earlier batch of the same call
+// can own a key too.
+//
+// An event that owns its key already is new. That happens when a publish is
+// repeated after its reply was lost; the store leaves out what it has stored.
+func Dedupe(batches []Batch, owners map[Key]KeyOwner) Deduped {
+	d := Deduped{NewKeys: map[Key]KeyOwner{}}
 	for _, batch := range batches {
-		a.Published = append(a.Published, a.batch(batch, held))
+		d.Published = append(d.Published, d.batch(batch, owners))
 	}
-	return a
+	return d
 }
 
-func (a *Accepted) batch(batch Batch, held map[Key]KeyHolder) Published {
+func (d *Deduped) batch(batch Batch, owners map[Key]KeyOwner) Published {
 	p := Published{Conflict: -1}
-	taken := map[Key]KeyHolder{} // by this batch, which may yet be refused
-	var fresh []*NewEvent
+	own := map[Key]KeyOwner{} // apart from NewKeys, because the batch may still be refused
+	var events []*NewEvent
 	for i := range batch {
 		e := &batch[i]
 		id := e.Event.ID
 		if e.Event.IdempotencyKey != "" {
-			key, holder := Key{e.Event.Account, e.Event.IdempotencyKey}, KeyHolder{id, ContentHash(e.Event)}
-			first := firstHolder(key, holder, held, a.Taken, taken)
-			if first.Hash != holder.Hash {
+			key, owner := Key{e.Event.Account, e.Event.IdempotencyKey}, KeyOwner{id, ContentHash(e.Event)}
+			first := firstOwner(key, owner, owners, d.NewKeys, own)
+			if first.Hash != owner.Hash {
 				return Published{Conflict: i}
 			}
-			taken[key], id = first, first.Event
+			own[key], id = first, first.Event
 		}
 		p.Events = append(p.Events, PublishedEvent{ID: id, Duplicate: id != e.Event.ID})
 		if id == e.Event.ID {
-			fresh = append(fresh, e)
+			events = append(events, e)
 		}
 	}
-	a.Fresh = append(a.Fresh, fresh...)
-	for _, e := range fresh {
+	d.New = append(d.New, events...)
+	for _, e := range events {
 		if e.Event.IdempotencyKey != "" {
 			key := Key{e.Event.Account, e.Event.IdempotencyKey}
-			a.Taken[key] = taken[key]
+			d.NewKeys[key] = own[key]
 		}
 	}
 	return p
 }
 
-func firstHolder(key Key, otherwise KeyHolder, holders ...map[Key]KeyHolder) KeyHolder {
-	for _, h := range holders {
-		if holder, ok := h[key]; ok {
-			return holder
+// firstOwner returns the key's owner in the first map that has one.
+func firstOwner(key Key, otherwise KeyOwner, maps ...map[Key]KeyOwner) KeyOwner {
+	for _, m := range maps {
+		if owner, ok := m[key]; ok {
+			return owner
 		}
 	}
 	return otherwise

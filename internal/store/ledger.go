@@ -1,10 +1,85 @@
 package store
 
 import (
+	"context"
 	"time"
 
 	"github.com/postrider/postrider"
 )
+
+// Ledger answers for what happened, and takes a person's decisions on it.
+// Lists are newest first, by id; Events, Deliveries and DeadLetters are oldest
+// first where [Paging.OldestFirst] asks for it.
+type Ledger interface {
+	// Events lists events. Only an event found by ID carries its Data; nil Data
+	// then means that the bytes are gone.
+	Events(ctx context.Context, q EventQuery) (Page[postrider.Event], error)
+
+	// Deliveries lists deliveries of every status. While an attempt is under
+	// way it is not counted, and none is due.
+	// One that is pending says why it waits, by [postrider.WaitFacts].
+	Deliveries(ctx context.Context, q DeliveryQuery) (Page[postrider.Delivery], error)
+
+	// Attempts lists attempts by delivery, newest first, and in a delivery by
+	// number, oldest first; decisions without a request too.
+	// Bodies and heads come with those of one delivery only.
+	Attempts(ctx context.Context, q AttemptQuery) (Page[postrider.Attempt], error)
+
+	// DeadLetters lists dead letters; only the unresolved unless q says else.
+	DeadLetters(ctx context.Context, q DeadLetterQuery) (Page[postrider.DeadLetter], error)
+
+	// Replay makes a new delivery, due at once in the bulk lane, of the same
+	// event to the same endpoint, linked by ReplayedFrom.
+	//
+	// A dead letter is resolved as replayed. While its replay is pending, a
+	// second one is a *ReplayPendingError that names it; afterwards it may be
+	// replayed again.
+	// Where the dead letter pauses its ordering key, the replay takes its place
+	// in the order: the key goes on when the replay has ended.
+	// A delivery that is pending itself is postrider.ErrConflict; so is one
+	// whose endpoint is deleted. Bytes that are gone: postrider.ErrGone.
+	Replay(ctx context.Context, r Replay) (postrider.Delivery, error)
+
+	// Cancel ends a pending delivery as cancelled, with a record without a
+	// request. One that is not pending is postrider.ErrConflict. An attempt
+	// under way is not called back; it settles as stale.
+	Cancel(ctx context.Context, c Cancel) (postrider.Delivery, error)
+
+	// Discard resolves a dead letter as discarded. One that is resolved is
+	// postrider.ErrConflict. Where it pauses its ordering key, the key goes on.
+	Discard(ctx context.Context, d Discard) (postrider.DeadLetter, error)
+
+	// OrderedKeys lists the ordering keys of an endpoint that have something
+	// waiting or are paused, by key.
+	OrderedKeys(ctx context.Context, q OrderedKeyQuery) (Page[OrderedKey], error)
+
+	// HealthHistory lists every change of an endpoint's health, newest first.
+	HealthHistory(ctx context.Context, q HealthQuery) (Page[postrider.EndpointHealth], error)
+}
+
+// OrderedKeyQuery asks for the ordering keys of one endpoint of the account.
+type OrderedKeyQuery struct {
+	Account  postrider.AccountID
+	Endpoint postrider.EndpointID
+	Paging
+}
+
+// OrderedKey is how far an ordering key has come at an endpoint.
+type OrderedKey struct {
+	Key      string
+	Waiting  int                  // pending deliveries, the head among them; counted up to 1,000
+	Head     postrider.DeliveryID // the pending delivery with the lowest sequence; zero: none is pending
+	Sequence int64                // the head's
+	Since    time.Time            // when the head was made; of a paused key, when it was paused
+	PausedBy postrider.DeliveryID // the dead letter that pauses it; zero: none does
+}
+
+// HealthQuery asks for the health of one endpoint of the account.
+type HealthQuery struct {
+	Account  postrider.AccountID
+	Endpoint postrider.EndpointID
+	Paging
+}
 
 // MaxAcceptedBody is how many bytes of an accepted attempt's response body are
 // stored in the attempt's own row. A longer body, the headers, and everything of

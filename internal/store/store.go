@@ -71,9 +71,8 @@ type Inbox interface {
 	// key: from 1, without gaps, in the order of commits.
 	// A delivery with a Token is stored leased, one without waits, one with
 	// Skipped is recorded as skipped with that reason and never queued.
-	// A delivery with Ordered waits for its turn: of the pending ordered
-	// deliveries of one endpoint and ordering key only the one with the lowest
-	// sequence is ever due, and none while the key is paused.
+	// Of the pending deliveries with Ordered of one endpoint and ordering key only the
+	// head, which has the lowest sequence, is ever due; while the key is paused, none is.
 	// An event with FanOutUpTo gets a fan-out job instead of deliveries.
 	// A publish repeated with the same ids, after its reply was lost, stores
 	// nothing twice and answers as the first time.
@@ -212,7 +211,7 @@ type Queue interface {
 	// due, leases that end included, ordered by endpoint: at most d.Max
 	// endpoints after d.After.
 	// With d.NewerThan only deliveries with a greater id are looked at.
-	// Ordered deliveries whose turn has not come are not looked at, nor are
+	// Ordered deliveries behind the head of their key are not looked at, nor are
 	// parked ones.
 	Due(ctx context.Context, d Due) ([]DueLane, error)
 
@@ -471,80 +470,6 @@ type KeyQuery struct {
 // EventTypeQuery filters event types; a zero field does not.
 type EventTypeQuery struct {
 	Name string
-	Paging
-}
-
-// Ledger answers for what happened, and takes a person's decisions on it.
-// Lists are newest first, by id; Events, Deliveries and DeadLetters are oldest
-// first where [Paging.OldestFirst] asks for it.
-type Ledger interface {
-	// Events lists events. Only an event found by ID carries its Data; nil Data
-	// then means that the bytes are gone.
-	Events(ctx context.Context, q EventQuery) (Page[postrider.Event], error)
-
-	// Deliveries lists deliveries of every status. While an attempt is under
-	// way it is not counted, and none is due.
-	// One that is pending says why it waits, by [postrider.WaitFacts].
-	Deliveries(ctx context.Context, q DeliveryQuery) (Page[postrider.Delivery], error)
-
-	// Attempts lists attempts by delivery, newest first, and in a delivery by
-	// number, oldest first; decisions without a request too.
-	// Bodies and heads come with those of one delivery only.
-	Attempts(ctx context.Context, q AttemptQuery) (Page[postrider.Attempt], error)
-
-	// DeadLetters lists dead letters; only the unresolved unless q says else.
-	DeadLetters(ctx context.Context, q DeadLetterQuery) (Page[postrider.DeadLetter], error)
-
-	// Replay makes a new delivery, due at once in the bulk lane, of the same
-	// event to the same endpoint, linked by ReplayedFrom.
-	//
-	// A dead letter is resolved as replayed. While its replay is pending, a
-	// second one is a *ReplayPendingError that names it; afterwards it may be
-	// replayed again.
-	// Where the dead letter pauses its ordering key, the replay takes its place
-	// in the order: the key goes on when the replay has ended.
-	// A delivery that is pending itself is postrider.ErrConflict; so is one
-	// whose endpoint is deleted. Bytes that are gone: postrider.ErrGone.
-	Replay(ctx context.Context, r Replay) (postrider.Delivery, error)
-
-	// Cancel ends a pending delivery as cancelled, with a record without a
-	// request. One that is not pending is postrider.ErrConflict. An attempt
-	// under way is not called back; it settles as stale.
-	Cancel(ctx context.Context, c Cancel) (postrider.Delivery, error)
-
-	// Discard resolves a dead letter as discarded. One that is resolved is
-	// postrider.ErrConflict. Where it pauses its ordering key, the key goes on.
-	Discard(ctx context.Context, d Discard) (postrider.DeadLetter, error)
-
-	// OrderedKeys lists the ordering keys of an endpoint that have something
-	// waiting or are paused, by key.
-	OrderedKeys(ctx context.Context, q OrderedKeyQuery) (Page[OrderedKey], error)
-
-	// HealthHistory lists every change of an endpoint's health, newest first.
-	HealthHistory(ctx context.Context, q HealthQuery) (Page[postrider.EndpointHealth], error)
-}
-
-// OrderedKeyQuery asks for the ordering keys of one endpoint of the account.
-type OrderedKeyQuery struct {
-	Account  postrider.AccountID
-	Endpoint postrider.EndpointID
-	Paging
-}
-
-// OrderedKey is how far an ordering key has come at an endpoint.
-type OrderedKey struct {
-	Key      string
-	Waiting  int                  // pending deliveries, the head among them; counted up to 1,000
-	Head     postrider.DeliveryID // the one whose turn it is; zero: none is pending
-	Sequence int64                // the head's
-	Since    time.Time            // when the head was made; of a paused key, when it was paused
-	PausedBy postrider.DeliveryID // the dead letter that pauses it; zero: none does
-}
-
-// HealthQuery asks for the health of one endpoint of the account.
-type HealthQuery struct {
-	Account  postrider.AccountID
-	Endpoint postrider.EndpointID
 	Paging
 }
 

@@ -260,25 +260,25 @@ func TestKeysAreDistinctAndSorted(t *testing.T) {
 	}
 }
 
-// acceptance is a case of what [store.Accept] decides.
-type acceptance struct {
+// dedupeCase is a case of what [store.Dedupe] decides.
+type dedupeCase struct {
 	name    string
 	batches []store.Batch
-	held    map[store.Key]store.KeyHolder
+	owners  map[store.Key]store.KeyOwner
 	want    []store.Published
-	fresh   []postrider.Event
-	taken   map[store.Key]store.KeyHolder
+	isNew   []postrider.Event
+	newKeys map[store.Key]store.KeyOwner
 }
 
-func (a acceptance) check(t *testing.T) {
+func (a dedupeCase) check(t *testing.T) {
 	t.Parallel()
-	got := store.Accept(a.batches, a.held)
-	var fresh []postrider.Event
-	for _, e := range got.Fresh {
-		fresh = append(fresh, e.Event)
+	got := store.Dedupe(a.batches, a.owners)
+	var isNew []postrider.Event
+	for _, e := range got.New {
+		isNew = append(isNew, e.Event)
 	}
 	for what, pair := range map[string][2]any{
-		"Published": {a.want, got.Published}, "Fresh": {a.fresh, fresh}, "Taken": {a.taken, got.Taken},
+		"Published": {a.want, got.Published}, "New": {a.isNew, isNew}, "NewKeys": {a.newKeys, got.NewKeys},
 	} {
 		if diff := cmp.Diff(pair[0], pair[1], cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -286,8 +286,8 @@ func (a acceptance) check(t *testing.T) {
 	}
 }
 
-func holder(e postrider.Event) map[store.Key]store.KeyHolder {
-	return map[store.Key]store.KeyHolder{
+func owner(e postrider.Event) map[store.Key]store.KeyOwner {
+	return map[store.Key]store.KeyOwner{
 		{Account: account, Key: e.IdempotencyKey}: {Event: e.ID, Hash: store.ContentHash(e)},
 	}
 }
@@ -302,11 +302,11 @@ func duplicate(e postrider.Event) store.PublishedEvent {
 	return store.PublishedEvent{ID: e.ID, Duplicate: true}
 }
 
-func TestAcceptWithFreeKeys(t *testing.T) {
+func TestDedupeWithFreeKeys(t *testing.T) {
 	t.Parallel()
 	plain, a, again, other := event("", "1"), event("k", "1"), event("k", "1"), event("k", "2")
 	j, j2 := event("j", "1"), event("j", "2")
-	for _, tt := range []acceptance{
+	for _, tt := range []dedupeCase{
 		{
 			"without a key every event is new",
 			[]store.Batch{batch(plain, plain)},
@@ -316,12 +316,12 @@ func TestAcceptWithFreeKeys(t *testing.T) {
 			nil,
 		},
 		{
-			"a free key is taken",
+			"a key without an owner gets one",
 			[]store.Batch{batch(a)},
 			nil,
 			[]store.Published{stored(first(a))},
 			[]postrider.Event{a},
-			holder(a),
+			owner(a),
 		},
 		{
 			"a duplicate inside a batch answers with the first",
@@ -329,7 +329,7 @@ func TestAcceptWithFreeKeys(t *testing.T) {
 			nil,
 			[]store.Published{stored(first(a), duplicate(a))},
 			[]postrider.Event{a},
-			holder(a),
+			owner(a),
 		},
 		{
 			"a duplicate in a later batch answers with the first",
@@ -337,7 +337,7 @@ func TestAcceptWithFreeKeys(t *testing.T) {
 			nil,
 			[]store.Published{stored(first(a)), stored(duplicate(a))},
 			[]postrider.Event{a},
-			holder(a),
+			owner(a),
 		},
 		{
 			"a conflict with an earlier batch refuses the later",
@@ -345,7 +345,7 @@ func TestAcceptWithFreeKeys(t *testing.T) {
 			nil,
 			[]store.Published{stored(first(a)), {Conflict: 0}},
 			[]postrider.Event{a},
-			holder(a),
+			owner(a),
 		},
 		{
 			"a conflict inside a batch refuses it",
@@ -359,41 +359,41 @@ func TestAcceptWithFreeKeys(t *testing.T) {
 	}
 }
 
-func TestAcceptWithHeldKeys(t *testing.T) {
+func TestDedupeWithOwnedKeys(t *testing.T) {
 	t.Parallel()
 	plain, a, again, other := event("", "1"), event("k", "1"), event("k", "1"), event("k", "2")
 	j, j2 := event("j", "1"), event("j", "2")
-	for _, tt := range []acceptance{
+	for _, tt := range []dedupeCase{
 		{
-			"a key that the event holds itself is a repeat",
+			"a key that the event owns itself is a repeat",
 			[]store.Batch{batch(a)},
-			holder(a),
+			owner(a),
 			[]store.Published{stored(first(a))},
 			[]postrider.Event{a},
-			holder(a),
+			owner(a),
 		},
 		{
-			"a held key of the same content is a duplicate",
+			"an owned key of the same content is a duplicate",
 			[]store.Batch{batch(again)},
-			holder(a),
+			owner(a),
 			[]store.Published{stored(duplicate(a))},
 			nil, nil,
 		},
 		{
-			"a held key of other content refuses the whole batch",
+			"an owned key of other content refuses the whole batch",
 			[]store.Batch{batch(plain, j, other), batch(plain)},
-			holder(a),
+			owner(a),
 			[]store.Published{{Conflict: 2}, stored(first(plain))},
 			[]postrider.Event{plain},
 			nil,
 		},
 		{
-			"a refused batch takes no keys",
+			"a refused batch owns no keys",
 			[]store.Batch{batch(j, other), batch(j2)},
-			holder(a),
+			owner(a),
 			[]store.Published{{Conflict: 1}, stored(first(j2))},
 			[]postrider.Event{j2},
-			holder(j2),
+			owner(j2),
 		},
 	} {
 		t.Run(tt.name, tt.check)

@@ -71,7 +71,7 @@ func (s *Store) PutHealth(_ context.Context, health postrider.EndpointHealth) er
 // settled counts an endpoint's deliveries of the last day that have ended.
 type settled struct {
 	delivered, dead int
-	letters         bool // there are dead letters, counted or not
+	deadLetters     bool // there are dead letters, counted or not
 }
 
 // HealthInputs implements [store.Upkeep].
@@ -81,7 +81,7 @@ func (s *Store) HealthInputs(_ context.Context, after postrider.EndpointID, limi
 	counts := s.settledLocked(s.wall().Add(-postrider.HealthSpan))
 	for _, e := range s.endpoints.after(after) {
 		n, health := counts[e.ID], e.health()
-		bad := n.letters || !e.circuit.FailingSince.IsZero() || !isHealthy(health)
+		bad := n.deadLetters || !e.circuit.FailingSince.IsZero() || !isHealthy(health)
 		if len(inputs) == limit || e.deleted() || !bad {
 			continue
 		}
@@ -106,15 +106,15 @@ func (s *Store) settledLocked(span time.Time) map[postrider.EndpointID]settled {
 	for _, d := range slices.Backward(s.deliveries.rows) {
 		looked[d.endpoint] += len(d.attempts)
 		ended := d.finishedAt
-		if d.letter != nil {
-			ended = d.letter.DiedAt
+		if d.deadLetter != nil {
+			ended = d.deadLetter.DiedAt
 		}
 		e, ok := s.endpoints.get(d.endpoint)
 		if !ok || ended.Before(span) {
 			continue
 		}
 		n := counts[d.endpoint]
-		n.letters = n.letters || d.letter != nil
+		n.deadLetters = n.deadLetters || d.deadLetter != nil
 		health := e.health()
 		switch again := health.Number > 0 && isHealthy(health); {
 		case again && ended.Before(health.Since):

@@ -15,12 +15,12 @@ type event struct {
 	deliveries       table[postrider.DeliveryID, *delivery]
 }
 
-type heldKey struct {
-	store.KeyHolder
+type ownedKey struct {
+	store.KeyOwner
 	at time.Time
 }
 
-type orderKey struct {
+type orderingKey struct {
 	account postrider.AccountID
 	key     string
 }
@@ -38,32 +38,32 @@ func (s *Store) Publish(_ context.Context, p store.Publish) ([]store.Published, 
 	if p.Version != s.version {
 		return nil, fmt.Errorf("publish: %w", store.ErrMoved)
 	}
-	held := map[store.Key]store.KeyHolder{}
+	owners := map[store.Key]store.KeyOwner{}
 	for _, key := range store.Keys(p.Batches) {
-		if holder, ok := s.held[key]; ok {
-			held[key] = holder.KeyHolder
+		if owner, ok := s.keyOwners[key]; ok {
+			owners[key] = owner.KeyOwner
 		}
 	}
-	accepted := store.Accept(p.Batches, held)
+	deduped := store.Dedupe(p.Batches, owners)
 	now := s.now()
-	for key, holder := range accepted.Taken {
-		if _, repeated := s.held[key]; !repeated {
-			s.held[key] = heldKey{holder, now}
+	for key, owner := range deduped.NewKeys {
+		if _, repeated := s.keyOwners[key]; !repeated {
+			s.keyOwners[key] = ownedKey{owner, now}
 		}
 	}
-	for _, e := range accepted.Fresh {
+	for _, e := range deduped.New {
 		if _, repeated := s.events.get(e.Event.ID); !repeated {
 			s.storeLocked(*e, now)
 		}
 	}
-	for _, published := range accepted.Published {
+	for _, published := range deduped.Published {
 		for i, e := range published.Events {
 			if first, ok := s.events.get(e.ID); ok {
 				published.Events[i].Sequence = first.Sequence
 			}
 		}
 	}
-	return accepted.Published, nil
+	return deduped.Published, nil
 }
 
 func (s *Store) storeLocked(e store.NewEvent, now time.Time) {
@@ -71,7 +71,7 @@ func (s *Store) storeLocked(e store.NewEvent, now time.Time) {
 	stored.Data = slices.Clone(stored.Data)
 	stored.CreatedAt = stored.ID.Time()
 	if stored.OrderingKey != "" {
-		order := orderKey{stored.Account, stored.OrderingKey}
+		order := orderingKey{stored.Account, stored.OrderingKey}
 		s.sequences[order]++
 		stored.Sequence = s.sequences[order]
 	}
@@ -100,7 +100,7 @@ func (s *Store) enqueueLocked(e *event, n store.NewDelivery, now time.Time) {
 	case n.Token != 0:
 		d.claims, d.token, d.due = 1, n.Token, now.Add(n.Lease)
 	}
-	if s.hasTurnLocked(d) {
+	if s.mayBeDueLocked(d) {
 		s.laneOf(d).push(d)
 	}
 }

@@ -22,8 +22,8 @@ func (s *Store) Events(_ context.Context, q store.EventQuery) (store.Page[postri
 		if !q.ID.IsZero() {
 			item.Data = bytes.Clone(e.Data)
 		}
-		holder, remembered := s.held[store.Key{Account: e.Account, Key: q.IdempotencyKey}]
-		byKey := q.IdempotencyKey == "" || remembered && holder.Event == e.ID
+		owner, remembered := s.keyOwners[store.Key{Account: e.Account, Key: q.IdempotencyKey}]
+		byKey := q.IdempotencyKey == "" || remembered && owner.Event == e.ID
 		return item, byKey && selects(q.Account, e.Account) && selects(q.Type, e.Type) && within(q.Span, e.ID.Time())
 	})
 }
@@ -57,10 +57,10 @@ func (s *Store) waitFactsLocked(d *delivery) postrider.WaitFacts {
 		f.Circuit, f.ProbeAt, f.PacedUntil = e.circuit.Status, e.circuit.ProbeAt, e.circuit.PacedUntil
 	}
 	if d.ordered != "" {
-		l := s.lineOf(d)
-		f.Head = l.rows[0].id
-		if l.pausedBy != nil {
-			f.PausedBy = l.pausedBy.id
+		k := s.keyQueueOf(d)
+		f.Head = k.positions[0].id
+		if k.pausedBy != nil {
+			f.PausedBy = k.pausedBy.id
 		}
 	}
 	return f
@@ -147,10 +147,10 @@ func (s *Store) DeadLetters(_ context.Context, q store.DeadLetterQuery) (store.P
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return list(&s.deliveries, q.Paging, q.Delivery, func(d *delivery) (postrider.DeadLetter, bool) {
-		if d.letter == nil {
+		if d.deadLetter == nil {
 			return postrider.DeadLetter{}, false
 		}
-		l := *d.letter
+		l := *d.deadLetter
 		return l, selects(q.Account, l.Account) && selects(q.Endpoint, l.Endpoint) && selects(q.EventType, l.EventType) && selects(q.Reason, l.Reason) &&
 			(q.Resolved || l.Resolution == "") && within(q.Span, l.Delivery.Time())
 	})
@@ -182,9 +182,9 @@ func (s *Store) Replay(_ context.Context, r store.Replay) (postrider.Delivery, e
 	if !s.replaceLocked(old, d) {
 		s.laneOf(d).push(d)
 	}
-	if old.letter != nil {
-		old.letter.ResolvedAt, old.letter.Resolution = now, postrider.Replayed
-		old.letter.ResolvedBy, old.letter.Replay = r.By, r.ID
+	if old.deadLetter != nil {
+		old.deadLetter.ResolvedAt, old.deadLetter.Resolution = now, postrider.Replayed
+		old.deadLetter.ResolvedBy, old.deadLetter.Replay = r.By, r.ID
 	}
 	return s.readLocked(d), nil
 }
@@ -202,10 +202,10 @@ func (s *Store) replayableLocked(r store.Replay) (*delivery, error) {
 		return nil, fmt.Errorf("endpoint %s is deleted: %w", d.endpoint, postrider.ErrConflict)
 	case d.event.Data == nil:
 		return nil, postrider.ErrGone
-	case d.letter == nil:
+	case d.deadLetter == nil:
 		return d, nil
 	}
-	if replay, made := s.deliveries.get(d.letter.Replay); made && replay.status == postrider.Pending {
+	if replay, made := s.deliveries.get(d.deadLetter.Replay); made && replay.status == postrider.Pending {
 		return nil, &store.ReplayPendingError{Replay: replay.id}
 	}
 	return d, nil
@@ -229,7 +229,7 @@ func (s *Store) Cancel(_ context.Context, c store.Cancel) (postrider.Delivery, e
 func (s *Store) cancelLocked(d *delivery, reason string, now time.Time) {
 	s.endLocked(d)
 	d.decide(postrider.Cancelled, reason, now)
-	s.nextLocked(d, now)
+	s.advanceLocked(d, now)
 }
 
 // Discard implements [store.Ledger].
@@ -239,17 +239,17 @@ func (s *Store) Discard(_ context.Context, q store.Discard) (postrider.DeadLette
 	d, err := s.findLocked(q.Account, q.Delivery)
 	switch {
 	case err != nil:
-	case d.letter == nil:
+	case d.deadLetter == nil:
 		err = postrider.ErrNotFound
-	case d.letter.Resolution != "":
-		err = fmt.Errorf("it is %s: %w", d.letter.Resolution, postrider.ErrConflict)
+	case d.deadLetter.Resolution != "":
+		err = fmt.Errorf("it is %s: %w", d.deadLetter.Resolution, postrider.ErrConflict)
 	}
 	if err != nil {
 		return postrider.DeadLetter{}, fmt.Errorf("discard dead letter %s: %w", q.Delivery, err)
 	}
 	now := s.now()
-	d.letter.ResolvedAt, d.letter.Resolution = now, postrider.Discarded
-	d.letter.ResolvedBy, d.letter.Note = q.By, q.Note
+	d.deadLetter.ResolvedAt, d.deadLetter.Resolution = now, postrider.Discarded
+	d.deadLetter.ResolvedBy, d.deadLetter.Note = q.By, q.Note
 	s.resumeLocked(d, now)
-	return *d.letter, nil
+	return *d.deadLetter, nil
 }

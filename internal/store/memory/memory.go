@@ -56,9 +56,9 @@ type Store struct {
 	events     table[postrider.EventID, *event]
 	deliveries table[postrider.DeliveryID, *delivery]
 	lanes      map[laneKey]*lane
-	held       map[store.Key]heldKey
-	sequences  map[orderKey]int64
-	lines      map[lineKey]*line
+	keyOwners  map[store.Key]ownedKey
+	sequences  map[orderingKey]int64
+	keyQueues  map[orderedKey]*keyQueue
 	parked     map[*delivery]struct{}
 	fanOuts    table[postrider.EventID, *fanOut]
 	nodes      map[uint32]*node // by incarnation
@@ -78,9 +78,9 @@ func New(opts Options) *Store {
 		clock:     opts.withDefaults().Clock,
 		types:     map[string]postrider.EventType{},
 		lanes:     map[laneKey]*lane{},
-		held:      map[store.Key]heldKey{},
-		sequences: map[orderKey]int64{},
-		lines:     map[lineKey]*line{},
+		keyOwners: map[store.Key]ownedKey{},
+		sequences: map[orderingKey]int64{},
+		keyQueues: map[orderedKey]*keyQueue{},
 		parked:    map[*delivery]struct{}{},
 		nodes:     map[uint32]*node{},
 		locks:     map[uint32]int{},

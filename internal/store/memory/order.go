@@ -10,131 +10,139 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-type lineKey struct {
+// orderedKey names an ordering key at one endpoint. Each endpoint has its own
+// order: one that fails does not delay the same key elsewhere.
+type orderedKey struct {
 	endpoint postrider.EndpointID
 	key      string
 }
 
-// line is the pending ordered deliveries of one endpoint and ordering key, by
-// sequence. Only the first of them is ever in its lane, and none while the
-// line is paused.
-type line struct {
-	rows     []*delivery
-	pausedBy *delivery // nil: it is not paused
-	since    time.Time // pausedBy: when it paused the line
+// keyQueue has the pending ordered deliveries of one endpoint and ordering key.
+// The first of them is the head. Only the head is ever in a lane, where it is
+// due; while the key is paused, not even the head is.
+type keyQueue struct {
+	positions []*delivery // sorted by sequence
+	pausedBy  *delivery   // the dead letter that pauses the key; nil: none does
+	since     time.Time   // when pausedBy died
 }
 
-func (l *line) find(d *delivery) (int, bool) {
-	return slices.BinarySearchFunc(l.rows, d, func(a, b *delivery) int {
+// find returns the position of the delivery, and whether it is there. Two
+// deliveries can have one sequence: a replay has that of its original.
+func (k *keyQueue) find(d *delivery) (int, bool) {
+	return slices.BinarySearchFunc(k.positions, d, func(a, b *delivery) int {
 		return cmp.Or(cmp.Compare(a.event.Sequence, b.event.Sequence), a.id.Compare(b.id))
 	})
 }
 
-func (l *line) insert(d *delivery) {
-	i, _ := l.find(d)
-	l.rows = slices.Insert(l.rows, i, d)
+func (k *keyQueue) insert(d *delivery) {
+	i, _ := k.find(d)
+	k.positions = slices.Insert(k.positions, i, d)
 }
 
-func (l *line) remove(d *delivery) {
-	switch i, found := l.find(d); {
+func (k *keyQueue) remove(d *delivery) {
+	switch i, found := k.find(d); {
 	case !found:
 	case i == 0: // nearly always
-		l.rows[0] = nil
-		l.rows = l.rows[1:]
+		k.positions[0] = nil
+		k.positions = k.positions[1:]
 	default:
-		l.rows = slices.Delete(l.rows, i, i+1)
+		k.positions = slices.Delete(k.positions, i, i+1)
 	}
 }
 
-// moving reports whether the first of the line has its turn, parked or not.
-func (l *line) moving() bool { return len(l.rows) > 0 && (l.rows[0].at >= 0 || l.rows[0].parked) }
-
-// blocked returns those whose turn has not come.
-func (l *line) blocked() []*delivery {
-	if l.moving() {
-		return l.rows[1:]
-	}
-	return l.rows
+// headReleased reports whether the head is in a lane, or was and is parked now.
+// It is false when the key is paused or has no positions.
+func (k *keyQueue) headReleased() bool {
+	return len(k.positions) > 0 && (k.positions[0].at >= 0 || k.positions[0].parked)
 }
 
-// lineOf returns the line of an ordered delivery.
-func (s *Store) lineOf(d *delivery) *line {
-	key := lineKey{d.endpoint, d.event.OrderingKey}
-	if s.lines[key] == nil {
-		s.lines[key] = &line{}
+// blocked returns the deliveries that must not be due yet.
+func (k *keyQueue) blocked() []*delivery {
+	if k.headReleased() {
+		return k.positions[1:]
 	}
-	return s.lines[key]
+	return k.positions
 }
 
-// hasTurnLocked puts a new delivery into its line, if it has one, and reports
-// whether it need not wait there.
-func (s *Store) hasTurnLocked(d *delivery) bool {
+// keyQueueOf returns the queue of an ordered delivery's key.
+func (s *Store) keyQueueOf(d *delivery) *keyQueue {
+	key := orderedKey{d.endpoint, d.event.OrderingKey}
+	if s.keyQueues[key] == nil {
+		s.keyQueues[key] = &keyQueue{}
+	}
+	return s.keyQueues[key]
+}
+
+// mayBeDueLocked gives a new ordered delivery its position, and reports whether
+// the delivery may be due at once. A delivery without an order always may.
+func (s *Store) mayBeDueLocked(d *delivery) bool {
 	if d.ordered == "" {
 		return true
 	}
-	l := s.lineOf(d)
-	l.insert(d)
-	return len(l.rows) == 1 && l.pausedBy == nil
+	k := s.keyQueueOf(d)
+	k.insert(d)
+	return len(k.positions) == 1 && k.pausedBy == nil
 }
 
-// nextLocked lets the line of a delivery that has ended go on, and returns the
-// lane of the one whose turn has come by that.
-func (s *Store) nextLocked(d *delivery, now time.Time) postrider.Lane {
+// advanceLocked removes a delivery that has ended from its key's queue. It makes
+// the next head due and returns its lane, or pauses the key if the delivery died
+// and pauses its key. When the delivery was not the head, nothing else changes.
+func (s *Store) advanceLocked(d *delivery, now time.Time) postrider.Lane {
 	if d.ordered == "" {
 		return ""
 	}
-	l := s.lineOf(d)
-	l.remove(d)
+	k := s.keyQueueOf(d)
+	k.remove(d)
 	switch {
-	case l.pausedBy != nil, l.moving(): // it was not its turn
+	case k.pausedBy != nil, k.headReleased(): // it was not the head
 		return ""
 	case d.status == postrider.Dead && d.ordered == postrider.PauseOnDead:
-		l.pausedBy, l.since = d, now
+		k.pausedBy, k.since = d, now
 		return ""
 	}
-	return s.turnLocked(l, now)
+	return s.releaseHeadLocked(k, now)
 }
 
-// turnLocked makes the first of a line due.
-func (s *Store) turnLocked(l *line, now time.Time) postrider.Lane {
-	if len(l.rows) == 0 {
+// releaseHeadLocked makes the head due and returns its lane.
+func (s *Store) releaseHeadLocked(k *keyQueue, now time.Time) postrider.Lane {
+	if len(k.positions) == 0 {
 		return ""
 	}
-	first := l.rows[0]
-	first.due = now
-	s.laneOf(first).push(first)
-	return first.lane
+	head := k.positions[0]
+	head.due = now
+	s.laneOf(head).push(head)
+	return head.lane
 }
 
-// pausedLocked returns the line that the delivery pauses, or nil.
-func (s *Store) pausedLocked(d *delivery) *line {
+// pausedLocked returns the key's queue that the dead letter pauses, or nil.
+func (s *Store) pausedLocked(d *delivery) *keyQueue {
 	if d.ordered == "" {
 		return nil
 	}
-	if l := s.lineOf(d); l.pausedBy == d {
-		return l
+	if k := s.keyQueueOf(d); k.pausedBy == d {
+		return k
 	}
 	return nil
 }
 
-// replaceLocked puts a replay into the place of what pauses the line, and
-// reports whether that does.
+// replaceLocked gives a replay the position of the dead letter that pauses its
+// key, and ends the pause. It reports whether the dead letter paused its key.
 func (s *Store) replaceLocked(old, replay *delivery) bool {
-	l := s.pausedLocked(old)
-	if l == nil {
+	k := s.pausedLocked(old)
+	if k == nil {
 		return false
 	}
-	l.pausedBy, replay.ordered = nil, old.ordered
-	l.insert(replay)
-	s.turnLocked(l, replay.due)
+	k.pausedBy, replay.ordered = nil, old.ordered
+	k.insert(replay)
+	s.releaseHeadLocked(k, replay.due)
 	return true
 }
 
-// resumeLocked lets the line that the delivery pauses go on without it.
+// resumeLocked ends the pause of a dead letter's key, if there is one.
 func (s *Store) resumeLocked(d *delivery, now time.Time) {
-	if l := s.pausedLocked(d); l != nil {
-		l.pausedBy = nil
-		s.turnLocked(l, now)
+	if k := s.pausedLocked(d); k != nil {
+		k.pausedBy = nil
+		s.releaseHeadLocked(k, now)
 	}
 }
 
@@ -150,24 +158,24 @@ func (s *Store) OrderedKeys(_ context.Context, q store.OrderedKeyQuery) (store.P
 		return store.Page[store.OrderedKey]{}, nil
 	}
 	var keys []store.OrderedKey
-	for of, l := range s.lines {
-		if of.endpoint == q.Endpoint && of.key > after && (len(l.rows) > 0 || l.pausedBy != nil) {
-			keys = append(keys, l.read(of.key))
+	for of, k := range s.keyQueues {
+		if of.endpoint == q.Endpoint && of.key > after && (len(k.positions) > 0 || k.pausedBy != nil) {
+			keys = append(keys, k.read(of.key))
 		}
 	}
 	slices.SortFunc(keys, func(a, b store.OrderedKey) int { return cmp.Compare(a.Key, b.Key) })
 	return store.Cut(keys, q.Paging, func(k store.OrderedKey) string { return k.Key }), nil
 }
 
-// read returns the line as a person sees it.
-func (l *line) read(key string) store.OrderedKey {
-	read := store.OrderedKey{Key: key, Waiting: min(len(l.rows), 1000)}
-	if len(l.rows) > 0 {
-		first := l.rows[0]
-		read.Head, read.Sequence, read.Since = first.id, first.event.Sequence, first.id.Time()
+// read returns the queue as people see it.
+func (k *keyQueue) read(key string) store.OrderedKey {
+	read := store.OrderedKey{Key: key, Waiting: min(len(k.positions), 1000)}
+	if len(k.positions) > 0 {
+		head := k.positions[0]
+		read.Head, read.Sequence, read.Since = head.id, head.event.Sequence, head.id.Time()
 	}
-	if l.pausedBy != nil {
-		read.PausedBy, read.Since = l.pausedBy.id, l.since
+	if k.pausedBy != nil {
+		read.PausedBy, read.Since = k.pausedBy.id, k.since
 	}
 	return read
 }

@@ -21,8 +21,8 @@ type delivery struct {
 	endpoint     postrider.EndpointID
 	lane         postrider.Lane
 	due          time.Time        // or leased until
-	at           int              // its place in its lane; -1 when it is not queued, or waits for its turn
-	ordered      postrider.OnDead // empty: it has no turn to wait for
+	at           int              // index in its lane; -1: it is in none, because it has ended, is parked or is blocked
+	ordered      postrider.OnDead // empty: it is in no order
 	claims       int              // the number of the attempt under way or made last
 	step         int
 	losses       int
@@ -36,7 +36,7 @@ type delivery struct {
 	reason     string
 	finishedAt time.Time
 	attempts   []postrider.Attempt // by number
-	letter     *postrider.DeadLetter
+	deadLetter *postrider.DeadLetter
 }
 
 type laneKey struct {
@@ -94,7 +94,7 @@ func (s *Store) requeueLocked(d *delivery, change func()) {
 }
 
 // endLocked takes a queued delivery out of its lane. Where it had its turn,
-// nextLocked follows when its status is known.
+// advanceLocked follows when its status is known.
 func (s *Store) endLocked(d *delivery) {
 	if d.at >= 0 {
 		s.laneOf(d).remove(d)
@@ -115,16 +115,16 @@ func (s *Store) Claim(_ context.Context, c store.Claim) (store.Claims, error) {
 		if l == nil {
 			l = &lane{}
 		}
-		taken := l.take(want, now)
-		suspects := s.suspectLocked(taken, now)
-		taken = slices.DeleteFunc(taken, func(d *delivery) bool { return slices.Contains(suspects, d) })
-		state := store.LaneState{Claimed: len(taken), Suspects: len(suspects), Low: now}
+		due := l.popDue(want, now)
+		suspects := s.suspectLocked(due, now)
+		due = slices.DeleteFunc(due, func(d *delivery) bool { return slices.Contains(suspects, d) })
+		state := store.LaneState{Claimed: len(due), Suspects: len(suspects), Low: now}
 		if len(*l) > 0 {
 			first := (*l)[0].due
 			state.Waiting, state.In = true, first.Sub(now)
 			state.Low = earlier(now, first)
 		}
-		for _, d := range taken {
+		for _, d := range due {
 			d.lease(c.Token, now, want.Lease)
 			l.push(d)
 			claims.Items = append(claims.Items, d.claimed())
@@ -134,10 +134,10 @@ func (s *Store) Claim(_ context.Context, c store.Claim) (store.Claims, error) {
 	return claims, nil
 }
 
-// suspectLocked moves to the suspect lane those of the taken deliveries whose
+// suspectLocked moves to the suspect lane those of the due deliveries whose
 // lease ended once too often, and returns them.
-func (s *Store) suspectLocked(taken []*delivery, now time.Time) (suspects []*delivery) {
-	for _, d := range taken {
+func (s *Store) suspectLocked(due []*delivery, now time.Time) (suspects []*delivery) {
+	for _, d := range due {
 		if d.token != 0 && d.lane != postrider.LaneSuspect && d.losses+1 >= postrider.SuspectedAfter {
 			d.lose(now)
 			d.token, d.due, d.lane = 0, now, postrider.LaneSuspect
@@ -148,21 +148,21 @@ func (s *Store) suspectLocked(taken []*delivery, now time.Time) (suspects []*del
 	return suspects
 }
 
-// take takes what is due out of the lane.
-func (l *lane) take(w store.Want, now time.Time) (taken []*delivery) {
+// popDue removes up to w.N due deliveries from the lane and returns them.
+func (l *lane) popDue(w store.Want, now time.Time) (due []*delivery) {
 	var passed []*delivery
-	for len(taken) < w.N && len(*l) > 0 && !(*l)[0].due.After(now) {
+	for len(due) < w.N && len(*l) > 0 && !(*l)[0].due.After(now) {
 		d := heap.Pop(l).(*delivery) //nolint:errcheck // a lane has nothing else
 		if d.due.Before(w.After) {
 			passed = append(passed, d)
 			continue
 		}
-		taken = append(taken, d)
+		due = append(due, d)
 	}
 	for _, d := range passed {
 		l.push(d)
 	}
-	return taken
+	return due
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -255,7 +255,7 @@ func (s *Store) settleLocked(settlement store.Settlement, now time.Time) store.S
 		s.endLocked(d)
 		d.record(a)
 		d.end(a, t, now)
-		return store.Settled{Next: s.nextLocked(d, now)}
+		return store.Settled{Next: s.advanceLocked(d, now)}
 	}
 	a.NextAt = now.Add(t.After)
 	d.record(a)
@@ -297,7 +297,7 @@ func (d *delivery) end(a postrider.Attempt, t postrider.Transition, now time.Tim
 func (d *delivery) die(reason string, now time.Time) {
 	d.status, d.reason, d.finishedAt = postrider.Dead, reason, now
 	code, text := d.last()
-	d.letter = &postrider.DeadLetter{
+	d.deadLetter = &postrider.DeadLetter{
 		Delivery: d.id, Event: d.event.ID, Endpoint: d.endpoint, Account: d.event.Account, EventType: d.event.Type,
 		Reason: reason, Attempts: d.requests(), LastStatusCode: code, LastError: text,
 		ReplayedFrom: d.replayedFrom, DiedAt: now,

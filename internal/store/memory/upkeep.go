@@ -9,7 +9,7 @@ import (
 )
 
 // queuedLocked returns up to limit pending deliveries that match, those that
-// wait for their turn and the parked ones too, oldest first.
+// are blocked and the parked ones too, oldest first.
 func (s *Store) queuedLocked(limit int, matches func(*delivery) bool) (found []*delivery) {
 	look := func(d *delivery) {
 		if matches(d) {
@@ -21,8 +21,8 @@ func (s *Store) queuedLocked(limit int, matches func(*delivery) bool) (found []*
 			look(d)
 		}
 	}
-	for _, l := range s.lines {
-		for _, d := range l.blocked() {
+	for _, k := range s.keyQueues {
+		for _, d := range k.blocked() {
 			look(d)
 		}
 	}
@@ -48,7 +48,7 @@ func (s *Store) Expire(_ context.Context, limit int) (int, error) {
 		}
 		s.endLocked(d)
 		d.die(postrider.ReasonExpired, now)
-		s.nextLocked(d, now)
+		s.advanceLocked(d, now)
 	}
 	return len(expired), nil
 }
@@ -80,9 +80,9 @@ func (s *Store) CancelDeleted(_ context.Context, limit int) (int, error) {
 		e, ok := s.endpoints.get(id)
 		return ok && e.deleted()
 	}
-	for key, l := range s.lines {
+	for key, k := range s.keyQueues {
 		if deleted(key.endpoint) {
-			l.pausedBy = nil
+			k.pausedBy = nil
 		}
 	}
 	orphans := s.queuedLocked(limit, func(d *delivery) bool { return deleted(d.endpoint) })
@@ -98,9 +98,9 @@ func (s *Store) ForgetKeys(_ context.Context, age time.Duration, limit int) (int
 	defer s.mu.Unlock()
 	before := s.now().Add(-age)
 	forgotten := 0
-	for key, holder := range s.held {
-		if forgotten < limit && holder.at.Before(before) {
-			delete(s.held, key)
+	for key, owner := range s.keyOwners {
+		if forgotten < limit && owner.at.Before(before) {
+			delete(s.keyOwners, key)
 			forgotten++
 		}
 	}

@@ -87,7 +87,7 @@ func (s *Store) replay(ctx context.Context, tx pgx.Tx, r store.Replay) error {
 		"expiry": r.Expiry.Microseconds(), "by": r.By,
 	}
 	b := &pgx.Batch{}
-	b.Queue(lockHeadsSQL, pgx.NamedArgs{"ids": uuids{someUUID(r.Delivery)}})
+	b.Queue(lockOrderingKeysSQL, pgx.NamedArgs{"ids": uuids{someUUID(r.Delivery)}})
 	b.Queue(lockDeadLetterSQL, args)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return err
@@ -173,8 +173,8 @@ func (s *Store) Cancel(ctx context.Context, c store.Cancel) (postrider.Delivery,
 // cancel reports whether the delivery was pending.
 func (s *Store) cancel(ctx context.Context, c store.Cancel) (ended bool, err error) {
 	id := someUUID(c.Delivery)
-	err = s.exchange(ctx, func(conn *pgxpool.Conn) error {
-		turns, err := lockTurns(ctx, conn, uuids{id}, nil)
+	err = s.withConn(ctx, func(conn *pgxpool.Conn) error {
+		positions, err := lockPositions(ctx, conn, uuids{id}, nil)
 		if err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (s *Store) cancel(ctx context.Context, c store.Cancel) (ended bool, err err
 			ended = tag.RowsAffected() > 0
 			return nil
 		})
-		s.queueTurns(b, turns, nil)
+		s.queueAdvance(b, positions, nil)
 		b.Queue(commitSQL)
 		return conn.SendBatch(ctx, b).Close()
 	})
@@ -204,7 +204,7 @@ const resumeSQL = `
 
 // Discard lays a dead letter aside.
 func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLetter, error) {
-	var letter postrider.DeadLetter
+	var deadLetter postrider.DeadLetter
 	err := s.repeat(ctx, func(again bool) error {
 		resolved, err := s.discard(ctx, d)
 		if err != nil {
@@ -217,8 +217,8 @@ func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLet
 		case len(page.Items) == 0:
 			return postrider.ErrNotFound
 		}
-		letter = page.Items[0]
-		if discarded := resolved || again && letter.Resolution == postrider.Discarded; !discarded {
+		deadLetter = page.Items[0]
+		if discarded := resolved || again && deadLetter.Resolution == postrider.Discarded; !discarded {
 			return postrider.ErrConflict
 		}
 		return nil
@@ -226,25 +226,25 @@ func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLet
 	if err != nil {
 		return postrider.DeadLetter{}, fmt.Errorf("discard %s: %w", d.Delivery, err)
 	}
-	return letter, nil
+	return deadLetter, nil
 }
 
 // discard reports whether the dead letter was unresolved.
 func (s *Store) discard(ctx context.Context, d store.Discard) (resolved bool, err error) {
 	args := pgx.NamedArgs{"id": someUUID(d.Delivery), "account": uuid(d.Account), "by": d.By, "note": d.Note}
-	err = s.exchange(ctx, func(conn *pgxpool.Conn) error {
-		var resumed []turn
+	err = s.withConn(ctx, func(conn *pgxpool.Conn) error {
+		var resumed []position
 		b := &pgx.Batch{}
 		b.Queue(beginSQL)
-		b.Queue(lockHeadsSQL, pgx.NamedArgs{"ids": uuids{someUUID(d.Delivery)}})
+		b.Queue(lockOrderingKeysSQL, pgx.NamedArgs{"ids": uuids{someUUID(d.Delivery)}})
 		b.Queue(discardSQL, args).Exec(func(tag pgconn.CommandTag) error {
 			resolved = tag.RowsAffected() > 0
 			return nil
 		})
 		b.Queue(resumeSQL, args).Query(func(rows pgx.Rows) (err error) {
-			resumed, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (t turn, err error) {
-				err = row.Scan(toID(&t.endpoint), &t.key)
-				return t, err
+			resumed, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p position, err error) {
+				err = row.Scan(toID(&p.endpoint), &p.key)
+				return p, err
 			})
 			return err
 		})
@@ -252,7 +252,7 @@ func (s *Store) discard(ctx context.Context, d store.Discard) (resolved bool, er
 			return err
 		}
 		b = &pgx.Batch{}
-		s.queueTurns(b, resumed, nil)
+		s.queueAdvance(b, resumed, nil)
 		b.Queue(commitSQL)
 		return conn.SendBatch(ctx, b).Close()
 	})

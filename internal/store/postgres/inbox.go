@@ -40,18 +40,18 @@ func (s *Store) Publish(ctx context.Context, p store.Publish) ([]store.Published
 func (s *Store) publish(ctx context.Context, p store.Publish, again bool) ([]store.Published, error) {
 	if again || needsQuestions(p.Batches) {
 		t := publishing{Publish: p, again: again}
-		err := s.exchange(ctx, func(conn *pgxpool.Conn) error { return t.run(ctx, conn, s.clock) })
-		return t.accepted.Published, err
+		err := s.withConn(ctx, func(conn *pgxpool.Conn) error { return t.run(ctx, conn, s.clock) })
+		return t.deduped.Published, err
 	}
-	accepted := store.Accept(p.Batches, nil)
+	deduped := store.Dedupe(p.Batches, nil)
 	var rows newRows
-	for _, e := range accepted.Fresh {
+	for _, e := range deduped.New {
 		rows.add(e, 0)
 	}
 	b := &pgx.Batch{}
 	rows.queue(b, s.clock.Now())
 	b.Queue(checkVersionSQL, pgx.NamedArgs{"version": p.Version})
-	return accepted.Published, s.pool.SendBatch(ctx, b).Close()
+	return deduped.Published, s.pool.SendBatch(ctx, b).Close()
 }
 
 // The check comes after the inserts: a first try whose reply was lost holds
@@ -76,34 +76,34 @@ type publishing struct {
 	store.Publish
 	again bool
 
-	accepted  store.Accepted
-	held      map[store.Key]store.KeyHolder // by earlier transactions
-	mine      map[store.Key]store.KeyHolder // taken by this one, before it was decided who gets them
+	deduped   store.Deduped
+	stored    map[store.Key]store.KeyOwner // by earlier transactions
+	mine      map[store.Key]store.KeyOwner // taken by this one, before it was decided who gets them
 	sequences map[postrider.EventID]int64
 }
 
 func (t *publishing) run(ctx context.Context, conn *pgxpool.Conn, clock *store.Clock) error {
-	if err := t.takeKeys(ctx, conn); err != nil {
+	if err := t.insertKeys(ctx, conn); err != nil {
 		return err
 	}
-	t.accepted = store.Accept(t.Batches, t.held)
-	fresh, err := t.unstored(ctx, conn)
+	t.deduped = store.Dedupe(t.Batches, t.stored)
+	events, err := t.notStored(ctx, conn)
 	if err != nil {
 		return err
 	}
-	if err := t.giveSequences(ctx, conn, fresh); err != nil {
+	if err := t.assignSequences(ctx, conn, events); err != nil {
 		return err
 	}
-	t.answer()
+	t.fillSequences()
 
 	b := &pgx.Batch{}
-	t.settleKeys(b)
+	t.storeKeys(b)
 	var rows newRows
-	for _, e := range fresh {
+	for _, e := range events {
 		rows.add(e, t.sequences[e.Event.ID])
 	}
 	rows.queue(b, clock.Now())
-	if len(fresh) > 0 || len(t.accepted.Fresh) == 0 { // else all of it was stored, whatever moved since
+	if len(events) > 0 || len(t.deduped.New) == 0 { // else all of it was stored, whatever moved since
 		b.Queue(checkVersionSQL, pgx.NamedArgs{"version": t.Version})
 	}
 	b.Queue(commitSQL)
@@ -113,16 +113,16 @@ func (t *publishing) run(ctx context.Context, conn *pgxpool.Conn, clock *store.C
 // Takes the keys in their sorted order, so that no two publishes wait for each
 // other in a circle, and waits at a key that another is about to commit.
 // Walks idempotency_keys_pkey.
-const takeKeysSQL = `
+const insertKeysSQL = `
 	insert into idempotency_keys (account, key, event, hash, created_at)
 	select k.account, k.key, k.event, k.hash, now()
 	from unnest(@accounts::uuid[], @keys::text[], @events::uuid[], @hashes::bytea[]) as k (account, key, event, hash)
 	on conflict (account, key) do nothing
 	returning account, key, event, hash`
 
-// A statement of its own: its snapshot sees what takeKeysSQL waited for.
+// A statement of its own: its snapshot sees what insertKeysSQL waited for.
 // Walks idempotency_keys_pkey.
-const holdersSQL = `
+const keyOwnersSQL = `
 	select h.account, h.key, h.event, h.hash
 	from unnest(@accounts::uuid[], @keys::text[]) as k (account, key)
 	cross join lateral (
@@ -132,72 +132,72 @@ const holdersSQL = `
 		limit 1
 	) h`
 
-func (t *publishing) takeKeys(ctx context.Context, conn *pgxpool.Conn) error {
+func (t *publishing) insertKeys(ctx context.Context, conn *pgxpool.Conn) error {
 	b := &pgx.Batch{}
 	b.Queue(beginSQL)
-	t.held, t.mine = map[store.Key]store.KeyHolder{}, map[store.Key]store.KeyHolder{}
+	t.stored, t.mine = map[store.Key]store.KeyOwner{}, map[store.Key]store.KeyOwner{}
 	if keys := store.Keys(t.Batches); len(keys) > 0 {
-		columns := keyColumns(keys, firstHolders(t.Batches))
-		b.Queue(takeKeysSQL, columns).Query(collectHolders(t.mine))
-		b.Queue(holdersSQL, columns).Query(collectHolders(t.held))
+		columns := keyColumns(keys, firstOwners(t.Batches))
+		b.Queue(insertKeysSQL, columns).Query(collectOwners(t.mine))
+		b.Queue(keyOwnersSQL, columns).Query(collectOwners(t.stored))
 	}
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return err
 	}
 	for key := range t.mine {
-		delete(t.held, key)
+		delete(t.stored, key)
 	}
 	return nil
 }
 
-func firstHolders(batches []store.Batch) map[store.Key]store.KeyHolder {
-	holders := map[store.Key]store.KeyHolder{}
+func firstOwners(batches []store.Batch) map[store.Key]store.KeyOwner {
+	owners := map[store.Key]store.KeyOwner{}
 	for _, batch := range batches {
 		for _, e := range batch {
 			key := store.Key{Account: e.Event.Account, Key: e.Event.IdempotencyKey}
-			if _, taken := holders[key]; key.Key != "" && !taken {
-				holders[key] = store.KeyHolder{Event: e.Event.ID, Hash: store.ContentHash(e.Event)}
+			if _, known := owners[key]; key.Key != "" && !known {
+				owners[key] = store.KeyOwner{Event: e.Event.ID, Hash: store.ContentHash(e.Event)}
 			}
 		}
 	}
-	return holders
+	return owners
 }
 
-func keyColumns(keys []store.Key, holders map[store.Key]store.KeyHolder) pgx.NamedArgs {
+func keyColumns(keys []store.Key, owners map[store.Key]store.KeyOwner) pgx.NamedArgs {
 	var accounts, events uuids
 	var names []string
 	var hashes [][]byte
 	for _, key := range keys {
-		holder := holders[key]
-		accounts, events = append(accounts, someUUID(key.Account)), append(events, someUUID(holder.Event))
-		names, hashes = append(names, key.Key), append(hashes, holder.Hash[:])
+		owner := owners[key]
+		accounts, events = append(accounts, someUUID(key.Account)), append(events, someUUID(owner.Event))
+		names, hashes = append(names, key.Key), append(hashes, owner.Hash[:])
 	}
 	return pgx.NamedArgs{"accounts": accounts, "keys": names, "events": events, "hashes": hashes}
 }
 
-func collectHolders(into map[store.Key]store.KeyHolder) func(pgx.Rows) error {
+func collectOwners(into map[store.Key]store.KeyOwner) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var key store.Key
-		var holder store.KeyHolder
+		var owner store.KeyOwner
 		var hash []byte
-		_, err := pgx.ForEachRow(rows, []any{toID(&key.Account), &key.Key, toID(&holder.Event), &hash}, func() error {
-			holder.Hash = [32]byte(hash)
-			into[key] = holder
+		_, err := pgx.ForEachRow(rows, []any{toID(&key.Account), &key.Key, toID(&owner.Event), &hash}, func() error {
+			owner.Hash = [32]byte(hash)
+			into[key] = owner
 			return nil
 		})
 		return err
 	}
 }
 
-// unstored returns the accepted events that no earlier try has stored, and
+// notStored returns the accepted events that no earlier try has stored, and
 // notes the sequences of those that one has.
-func (t *publishing) unstored(ctx context.Context, conn *pgxpool.Conn) ([]*store.NewEvent, error) {
+func (t *publishing) notStored(ctx context.Context, conn *pgxpool.Conn) ([]*store.NewEvent, error) {
 	t.sequences = map[postrider.EventID]int64{}
-	if !t.again && len(t.held) == 0 {
-		return t.accepted.Fresh, nil
+	if !t.again && len(t.stored) == 0 {
+		return t.deduped.New, nil
 	}
 	var ids, accounts uuids
-	for i, p := range t.accepted.Published {
+	for i, p := range t.deduped.Published {
 		for j, e := range p.Events {
 			ids, accounts = append(ids, someUUID(e.ID)), append(accounts, someUUID(t.Batches[i][j].Event.Account))
 		}
@@ -209,11 +209,11 @@ func (t *publishing) unstored(ctx context.Context, conn *pgxpool.Conn) ([]*store
 		t.sequences[id] = sequence
 		return nil
 	})
-	fresh := slices.DeleteFunc(slices.Clone(t.accepted.Fresh), func(e *store.NewEvent) bool {
+	events := slices.DeleteFunc(slices.Clone(t.deduped.New), func(e *store.NewEvent) bool {
 		_, stored := t.sequences[e.Event.ID]
 		return stored
 	})
-	return fresh, err
+	return events, err
 }
 
 // Walks events_pkey.
@@ -229,19 +229,19 @@ const storedSQL = `
 
 // The lock on a key's row is held to the commit, so that the sequence is the
 // order of commits. Sorted like the idempotency keys, and after them. Walks
-// order_heads_pkey.
-const orderHeadsSQL = `
-	insert into order_heads as h (account, ordering_key, last)
+// ordering_keys_pkey.
+const nextSequencesSQL = `
+	insert into ordering_keys as h (account, ordering_key, last)
 	select n.account, n.key, n.events
 	from unnest(@accounts::uuid[], @keys::text[], @events::bigint[]) as n (account, key, events)
 	on conflict (account, ordering_key) do update set last = h.last + excluded.last
 	returning account, ordering_key, last`
 
-func (t *publishing) giveSequences(ctx context.Context, conn *pgxpool.Conn, fresh []*store.NewEvent) error {
+func (t *publishing) assignSequences(ctx context.Context, conn *pgxpool.Conn, added []*store.NewEvent) error {
 	counts := map[store.Key]int64{}
-	for _, e := range fresh {
+	for _, e := range added {
 		if e.Event.OrderingKey != "" {
-			counts[orderOf(e)]++
+			counts[orderingKeyOf(e)]++
 		}
 	}
 	if len(counts) == 0 {
@@ -253,24 +253,24 @@ func (t *publishing) giveSequences(ctx context.Context, conn *pgxpool.Conn, fres
 	for _, key := range sortedKeys(counts) {
 		accounts, names, events = append(accounts, someUUID(key.Account)), append(names, key.Key), append(events, counts[key])
 	}
-	rows, _ := conn.Query(ctx, orderHeadsSQL, pgx.NamedArgs{"accounts": accounts, "keys": names, "events": events})
+	rows, _ := conn.Query(ctx, nextSequencesSQL, pgx.NamedArgs{"accounts": accounts, "keys": names, "events": events})
 	var key store.Key
 	var head int64
-	last := map[store.Key]int64{} // given before the next of fresh
+	last := map[store.Key]int64{} // assigned before the next of added
 	_, err := pgx.ForEachRow(rows, []any{toID(&key.Account), &key.Key, &head}, func() error {
 		last[key] = head - counts[key]
 		return nil
 	})
-	for _, e := range fresh {
+	for _, e := range added {
 		if e.Event.OrderingKey != "" {
-			last[orderOf(e)]++
-			t.sequences[e.Event.ID] = last[orderOf(e)]
+			last[orderingKeyOf(e)]++
+			t.sequences[e.Event.ID] = last[orderingKeyOf(e)]
 		}
 	}
 	return err
 }
 
-func orderOf(e *store.NewEvent) store.Key {
+func orderingKeyOf(e *store.NewEvent) store.Key {
 	return store.Key{Account: e.Event.Account, Key: e.Event.OrderingKey}
 }
 
@@ -285,9 +285,9 @@ func sortedKeys(counts map[store.Key]int64) []store.Key {
 	return keys
 }
 
-// answer writes the sequences into what the callers are told.
-func (t *publishing) answer() {
-	for _, p := range t.accepted.Published {
+// fillSequences writes the sequences of the events into the result.
+func (t *publishing) fillSequences() {
+	for _, p := range t.deduped.Published {
 		for i := range p.Events {
 			p.Events[i].Sequence = t.sequences[p.Events[i].ID]
 		}
@@ -300,28 +300,28 @@ const dropKeysSQL = `
 	using unnest(@accounts::uuid[], @keys::text[]) as d (account, key)
 	where k.account = d.account and k.key = d.key`
 
-// settleKeys queues what makes the stored keys those that were accepted: a key
+// storeKeys queues what makes the stored keys those that were accepted: a key
 // is given back when its batch was refused, or passes to the next one that
 // uses it.
-func (t *publishing) settleKeys(b *pgx.Batch) {
-	var drop, take []store.Key
+func (t *publishing) storeKeys(b *pgx.Batch) {
+	var drop, insert []store.Key
 	for _, key := range store.Keys(t.Batches) {
 		mine, isMine := t.mine[key]
-		want, wanted := t.accepted.Taken[key]
-		_, isHeld := t.held[key]
+		want, wanted := t.deduped.NewKeys[key]
+		_, isStored := t.stored[key]
 		right := isMine && wanted && mine == want
 		if isMine && !right {
 			drop = append(drop, key)
 		}
-		if wanted && !right && !isHeld {
-			take = append(take, key)
+		if wanted && !right && !isStored {
+			insert = append(insert, key)
 		}
 	}
 	if len(drop) > 0 {
 		b.Queue(dropKeysSQL, keyColumns(drop, t.mine))
 	}
-	if len(take) > 0 {
-		b.Queue(takeKeysSQL, keyColumns(take, t.accepted.Taken))
+	if len(insert) > 0 {
+		b.Queue(insertKeysSQL, keyColumns(insert, t.deduped.NewKeys))
 	}
 }
 
@@ -394,18 +394,18 @@ const moveFanOutSQL = `
 	from (select account, type from moved union all select account, type from ended) c
 	left join events e on e.id = @event and e.account = c.account`
 
-// The key's turns are decided under the lock that its publishes hold. Walks
-// order_heads_pkey.
-const lockHeadSQL = `
+// Which row of a key is the head is decided under the lock that its publishes hold. Walks
+// ordering_keys_pkey.
+const lockOrderingKeySQL = `
 	select
-	from order_heads
+	from ordering_keys
 	where account = @account and ordering_key = @key
 	for update`
 
 // FanOut stores a chunk of a fan-out job and moves its cursor.
 func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) error {
 	err := s.repeat(ctx, func(again bool) error {
-		err := s.exchange(ctx, func(conn *pgxpool.Conn) error { return s.fanOut(ctx, conn, c) })
+		err := s.withConn(ctx, func(conn *pgxpool.Conn) error { return s.fanOut(ctx, conn, c) })
 		if again && errors.Is(err, postrider.ErrFenced) {
 			return s.fannedOut(ctx, c)
 		}
@@ -436,7 +436,7 @@ func (s *Store) fanOut(ctx context.Context, conn *pgxpool.Conn, c store.FanOutCh
 	var rows newRows
 	rows.addDeliveries(&e, e.Event.Sequence)
 	if len(rows.ordered.keys) > 0 {
-		_, err := conn.Exec(ctx, lockHeadSQL, pgx.NamedArgs{"account": someUUID(e.Event.Account), "key": e.Event.OrderingKey})
+		_, err := conn.Exec(ctx, lockOrderingKeySQL, pgx.NamedArgs{"account": someUUID(e.Event.Account), "key": e.Event.OrderingKey})
 		if err != nil {
 			return err
 		}

@@ -90,7 +90,7 @@ func within[I ~[16]byte](span store.Span, p store.Paging) (from, before pgtype.U
 	return from, before, err
 }
 
-// oldestFirst turns the order of a list that is written newest first.
+// oldestFirst reverses the order of a list that is written newest first.
 var oldestFirst = strings.NewReplacer(
 	"order by e.id desc", "order by e.id", "order by q.id desc", "order by q.id", "order by d.id desc", "order by d.id",
 	"order by a.delivery desc, a.number desc", "order by a.delivery, a.number",

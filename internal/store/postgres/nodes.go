@@ -48,7 +48,7 @@ const freeShardsSQL = `
 	where owner in (select n.incarnation from nodes n where n.free_since is not null)`
 
 // Reads all of a table of 256 rows.
-const giveUpSQL = `
+const releaseShardsSQL = `
 	update shards
 	set owner = null
 	where owner = @incarnation and (@shards::smallint[] is null or shard = any (@shards::smallint[]))`
@@ -62,14 +62,14 @@ const membershipSQL = `
 
 // Takes what nobody owns until the node has its share. Reads all of a table of
 // 256 rows.
-const takeShardsSQL = `
+const acquireShardsSQL = `
 	with free as materialized (
 		select s.shard
 		from shards s
-		where s.owner is null and @takes
+		where s.owner is null and @acquires
 		order by s.shard
 		limit greatest(0, @share - (select count(*) from shards where owner = @incarnation))
-	), taken as (
+	), acquired as (
 		update shards s
 		set owner = @incarnation
 		from free f
@@ -77,7 +77,7 @@ const takeShardsSQL = `
 		returning s.shard
 	)
 	select shard
-	from taken
+	from acquired
 	union all
 	select shard
 	from shards
@@ -132,15 +132,15 @@ func (s *Store) heartbeat(ctx context.Context, tx pgx.Tx, b store.Heartbeat) (st
 	}
 	args["share"] = share
 	if len(b.Release) > 0 {
-		if _, err := tx.Exec(ctx, giveUpSQL, args); err != nil {
-			return store.Membership{}, fmt.Errorf("give up shards: %w", err)
+		if _, err := tx.Exec(ctx, releaseShardsSQL, args); err != nil {
+			return store.Membership{}, fmt.Errorf("release shards: %w", err)
 		}
 	}
-	args["takes"] = !r.Unlocked
-	rows, _ := tx.Query(ctx, takeShardsSQL, args)
+	args["acquires"] = !r.Unlocked
+	rows, _ := tx.Query(ctx, acquireShardsSQL, args)
 	owned, err := pgx.CollectRows(rows, pgx.RowTo[int16])
 	if err != nil {
-		return store.Membership{}, fmt.Errorf("take shards: %w", err)
+		return store.Membership{}, fmt.Errorf("acquire shards: %w", err)
 	}
 	for _, shard := range owned {
 		r.Shards = append(r.Shards, uint8(shard))
@@ -210,7 +210,7 @@ const reclaimSQL = `
 		where q.lane <> 3 and q.token between @first and @last
 		limit @limit
 		for update
-	), held as materialized (
+	), leased as materialized (
 		select s.at, s.id, s.claims, s.event, s.endpoint, s.account, s.type, s.replayed_from,
 			s.deaths_alone + ((select count(*) from suspects) = 1)::int as deaths
 		from suspects s
@@ -221,17 +221,17 @@ const reclaimSQL = `
 		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, replayed_from)
 		select id, claims, event, endpoint, account, type, 'lost', 0, 'node_died', 0, now(), 0, false, 'pending', replayed_from
-		from held
+		from leased
 		on conflict (delivery, number) do nothing
 	), freed as (
 		update queue q
-		set token = null, losses = q.losses + 1, deaths_alone = held.deaths, parked = held.deaths >= @parked,
+		set token = null, losses = q.losses + 1, deaths_alone = leased.deaths, parked = leased.deaths >= @parked,
 			lane = case when q.losses + 1 >= @suspected then 3 else q.lane end,
-			due_at = case when held.deaths >= @parked then 'infinity' else @now::timestamptz end
-		from held
-		where q.ctid = held.at
+			due_at = case when leased.deaths >= @parked then 'infinity' else @now::timestamptz end
+		from leased
+		where q.ctid = leased.at
 	)
-	select count(*) from held`
+	select count(*) from leased`
 
 // Walks nodes_pkey.
 const deleteNodeSQL = `delete from nodes where incarnation = @incarnation`
@@ -291,7 +291,7 @@ func (s *Store) Forget(ctx context.Context, incarnation uint32) error {
 func forget(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 	b := &pgx.Batch{}
 	b.Queue(deleteNodeSQL, args)
-	b.Queue(giveUpSQL, args)
+	b.Queue(releaseShardsSQL, args)
 	return tx.SendBatch(ctx, b).Close()
 }
 

@@ -11,19 +11,47 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Of the ordered rows of an endpoint and ordering key, only the one whose turn
-// it is is due; the others are due at infinity, where no claim looks. Whether
-// there is another row, and which is next, is decided under the lock of the
-// key's row in order_heads: publishes hold it to their commit, and whoever ends
-// an ordered delivery takes it first, before any row of the queue. Deliveries
+// How an ordering key keeps its order.
+//
+// The ordered rows of one endpoint and ordering key are a queue of positions,
+// sorted by sequence. The lowest one is the head. Only the head is ever due; the
+// others have due_at = infinity, and queue_due, by which deliveries are claimed,
+// does not have such rows. So no claim ever asks about order, and deliveries
 // without an order pay for none of this.
+//
+// Example: a key has the sequences 4, 5 and 6. Row 4 is the head; it is due or leased.
+// When it is delivered, 5 gets due_at = now in the same transaction. When it dies
+// instead and its endpoint pauses the key, no row becomes due: paused_keys gets a
+// row, and 5 waits until a person replays or discards 4.
+//
+// Two questions must have one answer: is a new row the head (is the key without
+// rows and not paused), and which row is the next head. Two transactions that ask
+// at the same time could both see a row that the other is about to delete, and
+// then no row would ever become due. So both questions are asked under a lock, the
+// key's row in ordering_keys:
+//
+//   - A publish locks it by the upsert that gives it its sequences, and holds it until
+//     its commit. A chunk of a fan-out locks it too.
+//   - Everything that ends an ordered delivery (Settle, Cancel, Expire,
+//     CancelDeleted, Replay, Discard) locks it before it locks or changes a row
+//     of the queue. The one order of locks, keys first and sorted, rows second,
+//     excludes deadlocks.
+//
+// The lock belongs to a transaction. If a node dies while it has the lock, the server
+// rolls the transaction back, and the key is as it was before. A head whose node died
+// while it had the lease stays the head: its lease ends and is taken over like any other.
 
-// Locks the keys of those deliveries that are ordered, or that pause a key, in
-// the order in which publishes lock them. The lock is the row: where there is
-// none, nothing is locked and nobody is told. Whoever deletes idle keys from
-// order_heads must leave those that have rows in queue or paused_keys. Walks
-// queue_pkey, paused_keys_delivery, order_heads_pkey.
-const lockHeadsSQL = `
+// Locks the ordering keys of the deliveries, sorted as publishes lock them. A
+// delivery has a key if it is ordered in the queue, or if it is the dead letter that pauses
+// the key. The sort is in the inner select, and the lock is taken row by row
+// behind it, so the rows are locked in that order.
+//
+// The lock is on a row: a key without one would not be locked, and nobody
+// would notice. So a program that deletes idle keys from ordering_keys must keep those that
+// have rows in queue or paused_keys.
+//
+// Walks queue_pkey, paused_keys_delivery, ordering_keys_pkey.
+const lockOrderingKeysSQL = `
 	select
 	from (
 		select q.account, q.ordering_key
@@ -48,13 +76,19 @@ const lockHeadsSQL = `
 	) k
 	cross join lateral (
 		select
-		from order_heads h
+		from ordering_keys h
 		where h.account = k.account and h.ordering_key = k.ordering_key
 		for update
 	) h`
 
-// What is ordered among the deliveries, which nobody takes away before the
-// transaction ends. A null token stands for any. Walks queue_pkey.
+// Selects the deliveries that are ordered, and locks their rows until the
+// transaction ends. A null token means any lease, or none. A settlement has a
+// token: if its lease was taken over, it is stale, its row is not selected, and
+// the key does not advance.
+//
+// It is a statement of its own after lockOrderingKeysSQL. Each statement has a new
+// snapshot, so this one sees what was committed while the other one waited.
+// Walks queue_pkey.
 const orderedSQL = `
 	select d.place - 1, q.id, q.endpoint, q.account, q.ordering_key, q.sequence, q.pauses
 	from unnest(@ids::uuid[], @tokens::bigint[]) with ordinality as d (id, token, place)
@@ -67,32 +101,32 @@ const orderedSQL = `
 	) q
 	order by q.sequence, q.id`
 
-// turn is an ordered delivery that is about to end.
-type turn struct {
-	place    int // among the deliveries that were asked for
+// position is an ordered delivery that is about to end.
+type position struct {
+	place    int // index among the deliveries that were asked for
 	delivery postrider.DeliveryID
 	endpoint postrider.EndpointID
 	account  postrider.AccountID
 	key      string
 	sequence int64
-	pauses   bool // if it ends as a dead letter
+	pauses   bool // whether it pauses its key if it becomes a dead letter
 }
 
-func collectTurns(into *[]turn) func(pgx.Rows) error {
+func collectPositions(into *[]position) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {
-		*into, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (t turn, err error) {
-			err = row.Scan(&t.place, toID(&t.delivery), toID(&t.endpoint), toID(&t.account), &t.key, &t.sequence, &t.pauses)
-			return t, err
+		*into, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p position, err error) {
+			err = row.Scan(&p.place, toID(&p.delivery), toID(&p.endpoint), toID(&p.account), &p.key, &p.sequence, &p.pauses)
+			return p, err
 		})
 		return err
 	}
 }
 
-// lockTurns begins a transaction and returns those of the deliveries that are
-// ordered, their keys locked. tokens are the leases that they must have; nil:
-// none in particular.
-func lockTurns(ctx context.Context, conn *pgxpool.Conn, ids uuids, tokens []int64) ([]turn, error) {
-	var turns []turn
+// lockPositions begins a transaction, locks the ordering keys of the deliveries,
+// and returns those of the deliveries that are ordered, by sequence. With tokens a
+// delivery must have the lease of the same index; nil accepts any.
+func lockPositions(ctx context.Context, conn *pgxpool.Conn, ids uuids, tokens []int64) ([]position, error) {
+	var positions []position
 	leases := make([]*int64, len(ids))
 	for i := range tokens {
 		leases[i] = &tokens[i]
@@ -100,17 +134,19 @@ func lockTurns(ctx context.Context, conn *pgxpool.Conn, ids uuids, tokens []int6
 	args := pgx.NamedArgs{"ids": ids, "tokens": leases}
 	b := &pgx.Batch{}
 	b.Queue(beginSQL)
-	b.Queue(lockHeadsSQL, args)
-	b.Queue(orderedSQL, args).Query(collectTurns(&turns)) // its snapshot sees what the lock waited for
+	b.Queue(lockOrderingKeysSQL, args)
+	b.Queue(orderedSQL, args).Query(collectPositions(&positions))
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("lock ordering keys: %w", err)
 	}
-	return turns, nil
+	return positions, nil
 }
 
-// A dead letter pauses its key if it was its turn: nothing before it is left.
-// Where several ended at once, that is the first of them. Walks queue_order_key
-// and paused_keys_pkey.
+// A dead letter pauses its key only if it was the head: no row with a lower
+// sequence is left. (Expire can end a row behind the head; that pauses nothing.)
+// If several rows of a key died in one transaction, the first of them pauses it:
+// they are inserted by sequence, and the others conflict.
+// Walks queue_order_key and paused_keys_pkey.
 const pauseKeysSQL = `
 	insert into paused_keys (endpoint, ordering_key, account, delivery, sequence, since)
 	select d.endpoint, d.key, d.account, d.delivery, d.sequence, now()
@@ -123,9 +159,16 @@ const pauseKeysSQL = `
 	order by d.place
 	on conflict (endpoint, ordering_key) do nothing`
 
-// The first row of each key is due. @now is from after the wait for the key's
-// lock: claims look back over a few seconds only. Walks queue_order_key and paused_keys_pkey.
-const nextTurnsSQL = `
+// Makes the head of each key due, unless it is due already, is parked, or the key
+// is paused.
+//
+// @now must be read after the wait for the key's lock. Claims look back from the
+// lowest due_at that they have seen, over claimSlack only. If the wait was long
+// and @now was from before it, the row would become due in the past, and a claim that has
+// looked further already would miss it until the next full scan.
+//
+// Walks queue_order_key and paused_keys_pkey.
+const releaseHeadsSQL = `
 	with next as materialized (
 		select k.place, q.at
 		from unnest(@endpoints::uuid[], @keys::text[]) with ordinality as k (endpoint, key, place)
@@ -145,55 +188,38 @@ const nextTurnsSQL = `
 	where q.ctid = next.at
 	returning next.place - 1, q.lane`
 
-// line names the ordered deliveries of one endpoint and ordering key.
-type line struct {
+// orderedKey names an ordering key at one endpoint.
+type orderedKey struct {
 	endpoint postrider.EndpointID
 	key      string
 }
 
-// queueTurns queues what lets the lines of ended deliveries go on. dead are
-// those that ended as dead letters, in the order of their sequences. The lanes
-// of those whose turn has come are in the map when the batch was sent.
-func (s *Store) queueTurns(b *pgx.Batch, ended, dead []turn) map[line]postrider.Lane {
-	var pauses struct {
-		endpoints, accounts, deliveries uuids
-		keys                            []string
-		sequences                       []int64
-	}
-	for _, t := range dead {
-		if t.pauses {
-			pauses.endpoints, pauses.keys = append(pauses.endpoints, someUUID(t.endpoint)), append(pauses.keys, t.key)
-			pauses.accounts = append(pauses.accounts, someUUID(t.account))
-			pauses.deliveries = append(pauses.deliveries, someUUID(t.delivery))
-			pauses.sequences = append(pauses.sequences, t.sequence)
-		}
-	}
-	if len(pauses.keys) > 0 {
-		b.Queue(pauseKeysSQL, pgx.NamedArgs{
-			"endpoints": pauses.endpoints, "keys": pauses.keys, "accounts": pauses.accounts,
-			"deliveries": pauses.deliveries, "sequences": pauses.sequences,
-		})
-	}
-	lanes := map[line]postrider.Lane{}
-	var lines []line
+// queueAdvance queues the statements that advance the keys of ended deliveries:
+// pauseKeysSQL for the dead ones that pause their key, then releaseHeadsSQL for
+// each key once. dead is a part of ended, by sequence. It returns a map that gets the lanes
+// of the new heads when the batch is sent; a key without a new head has an empty lane.
+func (s *Store) queueAdvance(b *pgx.Batch, ended, dead []position) map[orderedKey]postrider.Lane {
+	queuePauses(b, dead)
+	lanes := map[orderedKey]postrider.Lane{}
+	var distinct []orderedKey
 	var endpoints uuids
 	var keys []string
-	for _, t := range ended {
-		l := line{t.endpoint, t.key}
-		if _, known := lanes[l]; known {
+	for _, p := range ended {
+		k := orderedKey{p.endpoint, p.key}
+		if _, known := lanes[k]; known {
 			continue
 		}
-		lanes[l] = ""
-		lines, endpoints, keys = append(lines, l), append(endpoints, someUUID(t.endpoint)), append(keys, t.key)
+		lanes[k] = ""
+		distinct, endpoints, keys = append(distinct, k), append(endpoints, someUUID(p.endpoint)), append(keys, p.key)
 	}
-	if len(lines) == 0 {
+	if len(distinct) == 0 {
 		return lanes
 	}
-	b.Queue(nextTurnsSQL, pgx.NamedArgs{"endpoints": endpoints, "keys": keys, "now": s.clock.Now()}).Query(func(rows pgx.Rows) error {
+	b.Queue(releaseHeadsSQL, pgx.NamedArgs{"endpoints": endpoints, "keys": keys, "now": s.clock.Now()}).Query(func(rows pgx.Rows) error {
 		var place int
 		var lane postrider.Lane
 		_, err := pgx.ForEachRow(rows, []any{&place, toLane(&lane)}, func() error {
-			lanes[lines[place]] = lane
+			lanes[distinct[place]] = lane
 			return nil
 		})
 		return err
@@ -201,10 +227,34 @@ func (s *Store) queueTurns(b *pgx.Batch, ended, dead []turn) map[line]postrider.
 	return lanes
 }
 
-// A skip scan of the keys that have rows in the queue or are paused, by
-// queue_order_key and paused_keys_pkey.
+// queuePauses queues the pauses of the dead positions that pause their key.
+func queuePauses(b *pgx.Batch, dead []position) {
+	var endpoints, accounts, deliveries uuids
+	var keys []string
+	var sequences []int64
+	for _, p := range dead {
+		if p.pauses {
+			endpoints, accounts = append(endpoints, someUUID(p.endpoint)), append(accounts, someUUID(p.account))
+			deliveries, keys = append(deliveries, someUUID(p.delivery)), append(keys, p.key)
+			sequences = append(sequences, p.sequence)
+		}
+	}
+	if len(keys) > 0 {
+		b.Queue(pauseKeysSQL, pgx.NamedArgs{
+			"endpoints": endpoints, "accounts": accounts, "deliveries": deliveries, "keys": keys, "sequences": sequences,
+		})
+	}
+}
+
+// A skip scan: each step of the recursion finds the least key above the one
+// before, in the queue or among the paused keys, however many rows a key has. It
+// stops after @limit keys. Waiting rows are counted up to 1,000 for each key, so
+// a page costs the same whatever the length of the queue.
+//
+// It reads without the key's lock, so the head can change while the list is read.
+// Walks queue_order_key and paused_keys_pkey.
 const orderedKeysSQL = `
-	with recursive line (key, n) as (
+	with recursive listed (key, n) as (
 		select @after::text collate "C", 0
 		union all
 		select least(
@@ -221,12 +271,12 @@ const orderedKeysSQL = `
 					order by p.ordering_key
 					limit 1
 				)), l.n + 1
-		from line l
+		from listed l
 		where l.key is not null and l.n < @limit
 			and exists (select from endpoints e where e.id = @endpoint and (@account::uuid is null or e.account = @account))
 	)
 	select l.key, w.n, h.id, coalesce(h.sequence, 0), p.since, p.delivery
-	from line l
+	from listed l
 	cross join lateral (
 		select count(*) as n
 		from (

@@ -106,7 +106,7 @@ from generate_series(1, 5000) i;
 insert into idempotency_keys (account, key, event, hash, created_at)
 select id(i % 20, 'account'), i, id(i, 'event'), sha256('x'), now() from generate_series(1, 10000) i;
 
-insert into order_heads (account, ordering_key, last) select id(i % 20, 'account'), i, 1 from generate_series(1, 5000) i;
+insert into ordering_keys (account, ordering_key, last) select id(i % 20, 'account'), i, 1 from generate_series(1, 5000) i;
 
 analyze;`
 
@@ -118,55 +118,55 @@ func TestPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shape(config.ConnConfig.RuntimeParams)
+	setParams(config.ConnConfig.RuntimeParams)
 	conn, err := pgx.ConnectConfig(t.Context(), config.ConnConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
 
-	noTurns := pgx.NamedArgs{"endpoints": uuids{}, "keys": []string{}, "accounts": uuids{}, "deliveries": uuids{}, "sequences": []int64{}}
+	noPositions := pgx.NamedArgs{"endpoints": uuids{}, "keys": []string{}, "accounts": uuids{}, "deliveries": uuids{}, "sequences": []int64{}}
 	for name, statement := range map[string]struct {
 		sql  string
 		args pgx.NamedArgs
 	}{
-		"publish_events":   {insertEventsSQL, (&eventColumns{}).args()},
-		"publish_queue":    {insertQueueSQL, (&queueColumns{}).args()},
-		"publish_keys":     {takeKeysSQL, keyColumns(nil, nil)},
-		"publish_holders":  {holdersSQL, keyColumns(nil, nil)},
-		"publish_stored":   {storedSQL, pgx.NamedArgs{"ids": uuids{}, "accounts": uuids{}}},
-		"claim":            {claimSQL, claimColumns(store.Claim{})},
-		"claim_lanes":      {lanesSQL, claimColumns(store.Claim{})},
-		"claim_again":      {unclaimSQL, claimColumns(store.Claim{})},
-		"settle":           {settleSQL, (&settlementColumns{}).args()},
-		"settle_dead":      {settleDeadSQL, (&settlementColumns{}).args()},
-		"settle_bodies":    {insertBodiesSQL, (&bodyColumns{}).args()},
-		"release":          {releaseSQL, pgx.NamedArgs{"ids": uuids{}, "tokens": []int64{}}},
-		"due":              {dueSQL, pgx.NamedArgs{"after": nil, "max": 1}},
-		"due_newer":        {dueNewerSQL, pgx.NamedArgs{"after": nil, "max": 1, "newer": nil}},
-		"expire":           {expireSQL, pgx.NamedArgs{"limit": 1}},
-		"cancel_deleted":   {cancelDeletedSQL, pgx.NamedArgs{"limit": 1}},
-		"delete_account":   {deleteAccountSQL, pgx.NamedArgs{"id": nil}},
-		"delete_find":      {orphanedSQL, pgx.NamedArgs{"limit": 1}},
-		"delete_endpoints": {deleteEndpointsSQL, pgx.NamedArgs{"ids": uuids{}, "version": 1}},
-		"changes":          {changesSQL, pgx.NamedArgs{"since": 1, "limit": 1}},
-		"claim_fanouts":    {claimFanOutsSQL, pgx.NamedArgs{"max": 1, "token": 1, "lease": 1}},
-		"forget_keys":      {forgetKeysSQL, pgx.NamedArgs{"age": 1, "limit": 1}},
-		"replay_source":    {replaySourceSQL, pgx.NamedArgs{"id": nil, "account": nil}},
-		"settle_seen_once": {settledSQL, (&settlementColumns{}).args()},
-		"publish_ordered":  {insertOrderedSQL, (&orderedColumns{}).args()},
-		"order_lock":       {lockHeadsSQL, pgx.NamedArgs{"ids": uuids{}}},
-		"order_find":       {orderedSQL, pgx.NamedArgs{"ids": uuids{}, "tokens": []*int64{}}},
-		"order_pause":      {pauseKeysSQL, noTurns},
-		"order_next":       {nextTurnsSQL, noTurns},
-		"order_resume":     {resumeSQL, pgx.NamedArgs{"id": nil, "account": nil}},
-		"expire_find":      {expireOrdered.find, pgx.NamedArgs{"limit": 1}},
-		"expire_end":       {expireOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
-		"cancel_find":      {cancelOrdered.find, pgx.NamedArgs{"limit": 1}},
-		"cancel_end":       {cancelOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
-		"reencrypt":        {reencryptSQL, pgx.NamedArgs{"endpoints": uuids{}, "secrets": uuids{}, "old": [][]byte{}, "new": [][]byte{}}},
-		"revoke_active":    {activeSecretsSQL, pgx.NamedArgs{"id": nil, "secret": nil}},
-		"health_inputs":    {healthInputsSQL, pgx.NamedArgs{"after": nil, "limit": 1, "span": 1, "reach": 1, "look": 1, "least": 1}},
+		"publish_events":     {insertEventsSQL, (&eventColumns{}).args()},
+		"publish_queue":      {insertQueueSQL, (&queueColumns{}).args()},
+		"publish_keys":       {insertKeysSQL, keyColumns(nil, nil)},
+		"publish_key_owners": {keyOwnersSQL, keyColumns(nil, nil)},
+		"publish_stored":     {storedSQL, pgx.NamedArgs{"ids": uuids{}, "accounts": uuids{}}},
+		"claim":              {claimSQL, claimColumns(store.Claim{})},
+		"claim_lanes":        {lanesSQL, claimColumns(store.Claim{})},
+		"claim_again":        {unclaimSQL, claimColumns(store.Claim{})},
+		"settle":             {settleSQL, (&settlementColumns{}).args()},
+		"settle_dead":        {settleDeadSQL, (&settlementColumns{}).args()},
+		"settle_bodies":      {insertBodiesSQL, (&bodyColumns{}).args()},
+		"release":            {releaseSQL, pgx.NamedArgs{"ids": uuids{}, "tokens": []int64{}}},
+		"due":                {dueSQL, pgx.NamedArgs{"after": nil, "max": 1}},
+		"due_newer":          {dueNewerSQL, pgx.NamedArgs{"after": nil, "max": 1, "newer": nil}},
+		"expire":             {expireSQL, pgx.NamedArgs{"limit": 1}},
+		"cancel_deleted":     {cancelDeletedSQL, pgx.NamedArgs{"limit": 1}},
+		"delete_account":     {deleteAccountSQL, pgx.NamedArgs{"id": nil}},
+		"delete_find":        {orphanedSQL, pgx.NamedArgs{"limit": 1}},
+		"delete_endpoints":   {deleteEndpointsSQL, pgx.NamedArgs{"ids": uuids{}, "version": 1}},
+		"changes":            {changesSQL, pgx.NamedArgs{"since": 1, "limit": 1}},
+		"claim_fanouts":      {claimFanOutsSQL, pgx.NamedArgs{"max": 1, "token": 1, "lease": 1}},
+		"forget_keys":        {forgetKeysSQL, pgx.NamedArgs{"age": 1, "limit": 1}},
+		"replay_source":      {replaySourceSQL, pgx.NamedArgs{"id": nil, "account": nil}},
+		"settle_seen_once":   {settledSQL, (&settlementColumns{}).args()},
+		"publish_ordered":    {insertOrderedSQL, (&orderedColumns{}).args()},
+		"order_lock":         {lockOrderingKeysSQL, pgx.NamedArgs{"ids": uuids{}}},
+		"order_find":         {orderedSQL, pgx.NamedArgs{"ids": uuids{}, "tokens": []*int64{}}},
+		"order_pause":        {pauseKeysSQL, noPositions},
+		"order_next":         {releaseHeadsSQL, noPositions},
+		"order_resume":       {resumeSQL, pgx.NamedArgs{"id": nil, "account": nil}},
+		"expire_find":        {expireOrdered.find, pgx.NamedArgs{"limit": 1}},
+		"expire_end":         {expireOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
+		"cancel_find":        {cancelOrdered.find, pgx.NamedArgs{"limit": 1}},
+		"cancel_end":         {cancelOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
+		"reencrypt":          {reencryptSQL, pgx.NamedArgs{"endpoints": uuids{}, "secrets": uuids{}, "old": [][]byte{}, "new": [][]byte{}}},
+		"revoke_active":      {activeSecretsSQL, pgx.NamedArgs{"id": nil, "secret": nil}},
+		"health_inputs":      {healthInputsSQL, pgx.NamedArgs{"after": nil, "limit": 1, "span": 1, "reach": 1, "look": 1, "least": 1}},
 	} {
 		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, statement.sql, statement.args)) })
 	}

@@ -84,7 +84,7 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
 	config.MaxConns = int32(opts.MaxConns)
-	shape(config.ConnConfig.RuntimeParams)
+	setParams(config.ConnConfig.RuntimeParams)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open postgres: %w", fault(err))
@@ -130,13 +130,13 @@ func parse(dsn string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// shape fixes what every session of the pool runs with. Plans are made once,
+// setParams fixes what every session of the pool runs with. Plans are made once,
 // without looking at parameters, from index scans and nested loops only: a
 // plan that was made while the queue was empty must still be right when it
 // holds a million rows. For the same reason statements name every column of the
 // indexes that could seem alike while the day's partition is empty: account and
 // endpoint besides the id. Lists undo it for themselves; see list.
-func shape(params map[string]string) {
+func setParams(params map[string]string) {
 	params["synchronous_commit"] = "on"
 	params["timezone"] = "UTC"
 	params["plan_cache_mode"] = "force_generic_plan"
@@ -154,8 +154,8 @@ const (
 	majorVersion = 10000 // in server_version_num
 )
 
-// promises are the settings that must not have the given value, and why.
-var promises = []struct{ setting, refused, why string }{
+// refusedSettings are the settings that must not have the given value, and why.
+var refusedSettings = []struct{ setting, refused, why string }{
 	{"fsync", "off", "a crash of the machine would corrupt the database"},
 	{"full_page_writes", "off", "a crash of the machine could tear pages that were acknowledged"},
 	{"synchronous_commit", "off", "a crash of the server would lose events that were acknowledged"},
@@ -180,12 +180,12 @@ func inspect(ctx context.Context, config *pgx.ConnConfig, log *slog.Logger) erro
 	case major != testedMajor:
 		log.WarnContext(ctx, "this major version of postgres is not tested", "version", major, "tested", testedMajor)
 	}
-	return durable(ctx, conn)
+	return checkSettings(ctx, conn)
 }
 
-func durable(ctx context.Context, conn *pgx.Conn) error {
+func checkSettings(ctx context.Context, conn *pgx.Conn) error {
 	var faults []error
-	for _, p := range promises {
+	for _, p := range refusedSettings {
 		var value string
 		err := conn.QueryRow(ctx, "select current_setting($1)", p.setting).Scan(&value)
 		if err != nil {

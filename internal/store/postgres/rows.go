@@ -150,7 +150,7 @@ func (c *queueColumns) args() pgx.NamedArgs {
 }
 
 // The first of its key is due, unless the key has rows or is paused; the
-// transaction holds the key's row in order_heads. @now is from after the wait
+// transaction holds the key's row in ordering_keys. @now is from after the wait
 // for that row, since claims look back over claimSlack only. All that one publish
 // stores is due at one instant, and claimed in the order of ids. The limits keep the planner from reading all of a table into a hash. Walks
 // queue_order_key and paused_keys_pkey.
@@ -168,7 +168,7 @@ const insertOrderedSQL = `
 		@waits::bigint[], @expiries::bigint[], @keys::text[], @sequences::bigint[], @pauses::boolean[])
 		as n (id, event, endpoint, account, type, lane, wait, expiry, key, sequence, pauses)`
 
-// orderedColumns are deliveries that wait for their turn.
+// orderedColumns are ordered deliveries.
 type orderedColumns struct {
 	queueColumns
 	keys      []string

@@ -355,14 +355,14 @@ COMMENT ON COLUMN public.nodes.locked_on IS 'When the server was started on whic
 
 COMMENT ON COLUMN public.nodes.free_since IS 'Since when other nodes have seen the lock free and the node has not sent a heartbeat; null: they have not.';
 
-CREATE TABLE public.order_heads (
+CREATE TABLE public.ordering_keys (
     account uuid NOT NULL,
     ordering_key text NOT NULL COLLATE pg_catalog."C",
     last bigint NOT NULL,
-    CONSTRAINT order_heads_last_check CHECK ((last >= 1))
+    CONSTRAINT ordering_keys_last_check CHECK ((last >= 1))
 );
 
-COMMENT ON TABLE public.order_heads IS 'The last sequence given to an ordering key. Rows are locked to the commit, so sequence is the order of commits; whoever ends an ordered delivery locks its row too.';
+COMMENT ON TABLE public.ordering_keys IS 'The last sequence given to an ordering key. Rows are locked to the commit, so sequence is the order of commits; whoever ends an ordered delivery locks its row too.';
 
 CREATE TABLE public.paused_keys (
     endpoint uuid NOT NULL,
@@ -519,8 +519,8 @@ ALTER TABLE ONLY public.keyring
 ALTER TABLE ONLY public.nodes
     ADD CONSTRAINT nodes_pkey PRIMARY KEY (incarnation);
 
-ALTER TABLE ONLY public.order_heads
-    ADD CONSTRAINT order_heads_pkey PRIMARY KEY (account, ordering_key);
+ALTER TABLE ONLY public.ordering_keys
+    ADD CONSTRAINT ordering_keys_pkey PRIMARY KEY (account, ordering_key);
 
 ALTER TABLE ONLY public.paused_keys
     ADD CONSTRAINT paused_keys_pkey PRIMARY KEY (endpoint, ordering_key);
@@ -678,7 +678,7 @@ COMMENT ON INDEX public.keyring_pkey IS 'Keyring and SwapKeyring. Keeps the tabl
 
 COMMENT ON INDEX public.nodes_pkey IS 'Heartbeat, Reclaim, Forget: one node; the membership of all.';
 
-COMMENT ON INDEX public.order_heads_pkey IS 'Publish: the upsert that gives sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
+COMMENT ON INDEX public.ordering_keys_pkey IS 'Publish: the upsert that gives sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
 
 CREATE UNIQUE INDEX paused_keys_delivery ON public.paused_keys USING btree (delivery);
 

@@ -189,31 +189,30 @@ func (c *settlementColumns) endedKeys(settlements []store.Settlement) (ended end
 	return ended
 }
 
-// settleOrdered settles what queue queues, and lets the lines of what ended go
-// on.
+// settleOrdered settles what queue queues, and advances the ordering keys of what ended.
 func (s *Store) settleOrdered(
 	ctx context.Context, keyed endedKeys, queue func(*pgx.Batch), next func(place int, lane postrider.Lane),
 ) error {
-	return s.exchange(ctx, func(conn *pgxpool.Conn) error {
-		turns, err := lockTurns(ctx, conn, keyed.ids, keyed.tokens)
+	return s.withConn(ctx, func(conn *pgxpool.Conn) error {
+		positions, err := lockPositions(ctx, conn, keyed.ids, keyed.tokens)
 		if err != nil {
 			return err
 		}
-		var dead []turn
-		for _, t := range turns {
-			if keyed.dead[t.place] {
-				dead = append(dead, t)
+		var dead []position
+		for _, p := range positions {
+			if keyed.dead[p.place] {
+				dead = append(dead, p)
 			}
 		}
 		b := &pgx.Batch{}
 		queue(b)
-		lanes := s.queueTurns(b, turns, dead)
+		lanes := s.queueAdvance(b, positions, dead)
 		b.Queue(commitSQL)
 		if err := conn.SendBatch(ctx, b).Close(); err != nil {
 			return err
 		}
-		for _, t := range turns {
-			next(keyed.places[t.place], lanes[line{t.endpoint, t.key}])
+		for _, p := range positions {
+			next(keyed.places[p.place], lanes[orderedKey{p.endpoint, p.key}])
 		}
 		return nil
 	})

@@ -15,9 +15,9 @@ const (
 	commitSQL = `commit`
 )
 
-// exchange runs do, which begins and commits a transaction of its own on the
+// withConn runs do, which begins and commits a transaction of its own on the
 // connection, and rolls back what it left open.
-func (s *Store) exchange(ctx context.Context, do func(conn *pgxpool.Conn) error) error {
+func (s *Store) withConn(ctx context.Context, do func(conn *pgxpool.Conn) error) error {
 	return s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		err := do(conn)
 		if pg := conn.Conn().PgConn(); !pg.IsClosed() && pg.TxStatus() != 'I' {

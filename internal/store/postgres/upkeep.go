@@ -15,7 +15,7 @@ import (
 // most of what is not, and an index on expires_at would cost every delivery. A
 // lease that ended with its node leaves its attempt as lost.
 const expireSQL = `
-	with over as materialized (
+	with expired as materialized (
 		select q.ctid as at, q.*
 		from queue q
 		where q.expires_at <= @now
@@ -25,17 +25,17 @@ const expireSQL = `
 		limit @limit
 		for update skip locked
 	)` + expiredDeadLettersSQL + `
-	select count(*) from over`
+	select count(*) from expired`
 
 const expiredDeadLettersSQL = `, ended as (
 		delete from queue q
-		using over
-		where q.ctid = over.at
+		using expired
+		where q.ctid = expired.at
 	), lost as (
 		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, replayed_from)
 		select id, claims, event, endpoint, account, type, 'lost', 0, 'node_died', 0, now(), 0, false, 'dead', replayed_from
-		from over
+		from expired
 		where token is not null
 		on conflict (delivery, number) do nothing
 	), dead_letter as (
@@ -55,7 +55,7 @@ const expiredDeadLettersSQL = `, ended as (
 				order by a.number desc
 				limit 1), '') end,
 			o.replayed_from, now()
-		from over o
+		from expired o
 		on conflict (delivery) do nothing
 	)`
 
@@ -72,7 +72,7 @@ var expireOrdered = ending{
 	order by q.expires_at
 	limit @limit`,
 	end: `
-	with over as materialized (
+	with expired as materialized (
 		select q.*
 		from unnest(@ids::uuid[]) as d (id)
 		cross join lateral (
@@ -84,7 +84,7 @@ var expireOrdered = ending{
 			limit 1
 		) q
 	)` + expiredDeadLettersSQL + `
-	select id from over`,
+	select id from expired`,
 	dead: true,
 }
 
@@ -110,21 +110,21 @@ type ending struct {
 
 func (s *Store) endOrdered(ctx context.Context, e ending, limit int) (n int, err error) {
 	err = s.once(ctx, func() error {
-		return s.exchange(ctx, func(conn *pgxpool.Conn) error {
+		return s.withConn(ctx, func(conn *pgxpool.Conn) error {
 			rows, _ := conn.Query(ctx, e.find, pgx.NamedArgs{"limit": limit, "now": s.clock.Now()})
 			ids, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
 			if err != nil || len(ids) == 0 {
 				return err
 			}
-			n, err = s.endThose(ctx, conn, e, ids)
+			n, err = s.endDeliveries(ctx, conn, e, ids)
 			return err
 		})
 	})
 	return n, err
 }
 
-func (s *Store) endThose(ctx context.Context, conn *pgxpool.Conn, e ending, ids uuids) (int, error) {
-	turns, err := lockTurns(ctx, conn, ids, nil)
+func (s *Store) endDeliveries(ctx context.Context, conn *pgxpool.Conn, e ending, ids uuids) (int, error) {
+	positions, err := lockPositions(ctx, conn, ids, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -133,13 +133,13 @@ func (s *Store) endThose(ctx context.Context, conn *pgxpool.Conn, e ending, ids 
 	if err != nil {
 		return 0, err
 	}
-	turns = slices.DeleteFunc(turns, func(t turn) bool { return !slices.Contains(ended, someUUID(t.delivery)) })
-	var dead []turn
+	positions = slices.DeleteFunc(positions, func(p position) bool { return !slices.Contains(ended, someUUID(p.delivery)) })
+	var dead []position
 	if e.dead {
-		dead = turns
+		dead = positions
 	}
 	b := &pgx.Batch{}
-	s.queueTurns(b, turns, dead)
+	s.queueAdvance(b, positions, dead)
 	b.Queue(commitSQL)
 	return len(ended), conn.SendBatch(ctx, b).Close()
 }

@@ -135,7 +135,7 @@ func cancel(ctx context.Context, tx *tx, id postrider.DeliveryID, reason string)
 	if err != nil {
 		return false, err
 	}
-	_, err = p.turn.over(ctx, tx, postrider.DeliveryID{})
+	_, err = p.position.advance(ctx, tx, postrider.DeliveryID{})
 	return true, err
 }
 
@@ -143,14 +143,14 @@ func cancel(ctx context.Context, tx *tx, id postrider.DeliveryID, reason string)
 func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLetter, error) {
 	return write(ctx, s, "discard dead letter", func(ctx context.Context, tx *tx) (postrider.DeadLetter, error) {
 		ask := sql.Named("delivery", blob(d.Delivery))
-		letter, err := findDeadLetter(ctx, tx, d.Delivery)
+		deadLetter, err := findDeadLetter(ctx, tx, d.Delivery)
 		switch {
 		case err != nil:
 			return postrider.DeadLetter{}, err
-		case !d.Account.IsZero() && letter.Account != d.Account:
+		case !d.Account.IsZero() && deadLetter.Account != d.Account:
 			return postrider.DeadLetter{}, postrider.ErrNotFound
-		case !letter.ResolvedAt.IsZero():
-			return postrider.DeadLetter{}, fmt.Errorf("it is %s: %w", letter.Resolution, postrider.ErrConflict)
+		case !deadLetter.ResolvedAt.IsZero():
+			return postrider.DeadLetter{}, fmt.Errorf("it is %s: %w", deadLetter.Resolution, postrider.ErrConflict)
 		}
 		err = tx.exec(ctx, resolveSQL, ask, sql.Named("now", micros(tx.wall)),
 			sql.Named("resolution", string(postrider.Discarded)), sql.Named("by", d.By), sql.Named("note", d.Note),
@@ -158,37 +158,38 @@ func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLet
 		if err != nil {
 			return postrider.DeadLetter{}, err
 		}
-		if err := goOn(ctx, tx, d.Delivery); err != nil {
+		if err := resumeKey(ctx, tx, d.Delivery); err != nil {
 			return postrider.DeadLetter{}, err
 		}
 		return findDeadLetter(ctx, tx, d.Delivery)
 	})
 }
 
-// goOn lets the ordering key go on that a dead letter pauses.
-func goOn(ctx context.Context, tx *tx, dead postrider.DeliveryID) error {
+// resumeKey ends the pause that a dead letter has caused, if there is one, and makes
+// the head of the ordering key due.
+func resumeKey(ctx context.Context, tx *tx, dead postrider.DeliveryID) error {
 	paused, err := unpause(ctx, tx, dead)
 	if err != nil || paused.key == "" {
 		return err
 	}
-	_, err = nextTurn(ctx, tx, paused)
+	_, err = releaseHead(ctx, tx, paused)
 	return err
 }
 
 // By the key of dead_letters.
-const letterSQL = deadLettersSelect + `delivery = @delivery`
+const findDeadLetterSQL = deadLettersSelect + `delivery = @delivery`
 
 func findDeadLetter(ctx context.Context, tx *tx, id postrider.DeliveryID) (postrider.DeadLetter, error) {
-	rows, err := tx.query(ctx, letterSQL, sql.Named("delivery", blob(id)))
+	rows, err := tx.query(ctx, findDeadLetterSQL, sql.Named("delivery", blob(id)))
 	if err != nil {
 		return postrider.DeadLetter{}, err
 	}
-	letters, err := collect(rows, scanDeadLetter)
-	if err == nil && len(letters) == 0 {
+	found, err := collect(rows, scanDeadLetter)
+	if err == nil && len(found) == 0 {
 		err = postrider.ErrNotFound
 	}
 	if err != nil {
 		return postrider.DeadLetter{}, err
 	}
-	return letters[0], nil
+	return found[0], nil
 }

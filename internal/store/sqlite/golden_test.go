@@ -3,13 +3,10 @@ package sqlite_test
 import (
 	"database/sql"
 	"flag"
-	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -83,64 +80,6 @@ func TestSchema(t *testing.T) {
 		order by tbl_name, type desc, name`)
 	golden(t, "schema.sql", "-- What the migrations add up to. Made by go test -update; do not edit.\n\n"+
 		strings.Join(statements, ";\n\n")+";\n")
-}
-
-func TestQueryPlans(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	open(t, dir, sqlite.Options{})
-	db := raw(t, dir)
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(sqlite.Statements())) {
-		names = append(names, name+".txt")
-		golden(t, filepath.Join("testdata", "plans", name+".txt"), plan(t, db, sqlite.Statements()[name]))
-	}
-	files, err := os.ReadDir(filepath.Join("testdata", "plans"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var kept []string
-	for _, file := range files {
-		kept = append(kept, file.Name())
-	}
-	if diff := cmp.Diff(names, kept); diff != "" {
-		t.Errorf("files of plans (-want +got):\n%s", diff)
-	}
-}
-
-var parameter = regexp.MustCompile(`[@]\w+|\?`)
-
-// plan returns the statement's query plan as a tree.
-func plan(t *testing.T, db *sql.DB, statement string) string {
-	t.Helper()
-	args := []any{}
-	for _, name := range parameter.FindAllString(statement, -1) {
-		if name == "?" {
-			args = append(args, nil)
-			continue
-		}
-		args = append(args, sql.Named(name[1:], nil))
-	}
-	rows, err := db.QueryContext(t.Context(), "explain query plan "+statement, args...)
-	if err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
-	defer rows.Close()
-	var tree strings.Builder
-	depths := map[int]int{0: -1}
-	for rows.Next() {
-		var id, parent, unused int
-		var detail string
-		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
-			t.Fatal(err)
-		}
-		depths[id] = depths[parent] + 1
-		fmt.Fprintf(&tree, "%s%s\n", strings.Repeat("  ", depths[id]), detail)
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return tree.String()
 }
 
 // SQLite in Go runs on a C library in Go whose version must be the one it was

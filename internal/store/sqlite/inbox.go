@@ -29,17 +29,17 @@ func (s *Store) Publish(ctx context.Context, p store.Publish) ([]store.Published
 
 func publish(ctx context.Context, tx *tx, batches []store.Batch) ([]store.Published, error) {
 	keys := store.Keys(batches)
-	held, err := holders(ctx, tx, keys)
+	stored, err := findOwners(ctx, tx, keys)
 	if err != nil {
 		return nil, err
 	}
-	accepted := store.Accept(batches, held)
-	sequences, err := storedSequences(ctx, tx, accepted.Fresh)
+	deduped := store.Dedupe(batches, stored)
+	sequences, err := storedSequences(ctx, tx, deduped.New)
 	if err != nil {
 		return nil, err
 	}
-	var rows intake
-	for _, e := range accepted.Fresh {
+	var rows newRows
+	for _, e := range deduped.New {
 		if _, stored := sequences[e.Event.ID]; stored {
 			continue // by this publish, whose reply was lost
 		}
@@ -53,35 +53,35 @@ func publish(ctx context.Context, tx *tx, batches []store.Batch) ([]store.Publis
 		}
 	}
 	for _, key := range keys {
-		if holder, ok := accepted.Taken[key]; ok && held[key] != holder {
-			rows.keys = append(rows.keys, blob(key.Account), key.Key, blob(holder.Event), holder.Hash[:], micros(tx.wall))
+		if owner, ok := deduped.NewKeys[key]; ok && stored[key] != owner {
+			rows.keys = append(rows.keys, blob(key.Account), key.Key, blob(owner.Event), owner.Hash[:], micros(tx.wall))
 		}
 	}
 	if err := rows.insert(ctx, tx); err != nil {
 		return nil, err
 	}
-	return accepted.Published, given{batches, sequences}.fillSequences(ctx, tx, accepted.Published)
+	return deduped.Published, publishedBatches{batches, sequences}.fillSequences(ctx, tx, deduped.Published)
 }
 
 // By the key of idempotency_keys.
-const holderSQL = `select event, hash from idempotency_keys where account = ? and key = ?`
+const keyOwnerSQL = `select event, hash from idempotency_keys where account = ? and key = ?`
 
-func holders(ctx context.Context, tx *tx, keys []store.Key) (map[store.Key]store.KeyHolder, error) {
-	held := map[store.Key]store.KeyHolder{}
+func findOwners(ctx context.Context, tx *tx, keys []store.Key) (map[store.Key]store.KeyOwner, error) {
+	owners := map[store.Key]store.KeyOwner{}
 	for _, key := range keys {
-		var holder store.KeyHolder
+		var owner store.KeyOwner
 		var hash []byte
-		err := tx.row(ctx, holderSQL, blob(key.Account), key.Key).Scan(toID(&holder.Event), &hash)
+		err := tx.row(ctx, keyOwnerSQL, blob(key.Account), key.Key).Scan(toID(&owner.Event), &hash)
 		if errors.Is(err, sql.ErrNoRows) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		holder.Hash = [32]byte(hash)
-		held[key] = holder
+		owner.Hash = [32]byte(hash)
+		owners[key] = owner
 	}
-	return held, nil
+	return owners, nil
 }
 
 // The last entry of the events' key; each by that key.
@@ -90,7 +90,7 @@ const (
 	sequencesSQL   = `select id, sequence from events where id in (values `
 )
 
-type stored struct {
+type storedEvent struct {
 	id       postrider.EventID
 	sequence int64
 }
@@ -114,9 +114,9 @@ func storedSequences(ctx context.Context, tx *tx, events []*store.NewEvent) (map
 			ids = append(ids, blob(e.Event.ID))
 		}
 	}
-	found, err := queryAll(ctx, tx, bulkQuery[stored]{
+	found, err := queryAll(ctx, tx, bulkQuery[storedEvent]{
 		bulk: bulk{sequencesSQL, ")", 1}, args: ids,
-		scan: func(rows *sql.Rows, one *stored) error { return rows.Scan(toID(&one.id), &one.sequence) },
+		scan: func(rows *sql.Rows, one *storedEvent) error { return rows.Scan(toID(&one.id), &one.sequence) },
 	})
 	for _, one := range found {
 		sequences[one.id] = one.sequence
@@ -124,9 +124,9 @@ func storedSequences(ctx context.Context, tx *tx, events []*store.NewEvent) (map
 	return sequences, err
 }
 
-// By the key of order_heads.
+// By the key of ordering_keys.
 const nextSequenceSQL = `
-	insert into order_heads (account, ordering_key, last) values (?, ?, 1)
+	insert into ordering_keys (account, ordering_key, last) values (?, ?, 1)
 	on conflict (account, ordering_key) do update set last = last + 1
 	returning last`
 
@@ -141,23 +141,23 @@ func nextSequence(ctx context.Context, tx *tx, e postrider.Event) (next int64, e
 // By the events' key.
 const sequenceSQL = `select sequence from events where id = ?`
 
-// given is what a publish stored: its batches, and the sequences of the events
+// publishedBatches is what a publish stored: its batches, and the sequences of the events
 // that were new.
-type given struct {
+type publishedBatches struct {
 	batches   []store.Batch
 	sequences map[postrider.EventID]int64
 }
 
-// fillSequences gives each answer the sequence of its event; a duplicate has
-// that of the event that it repeats.
-func (g given) fillSequences(ctx context.Context, tx *tx, answers []store.Published) error {
-	for i, answer := range answers {
-		for j := range answer.Events {
-			e := &answer.Events[j]
-			if g.batches[i][j].Event.OrderingKey == "" {
+// fillSequences writes the sequences of the events into the result. A duplicate
+// gets the sequence of the event that it repeats.
+func (p publishedBatches) fillSequences(ctx context.Context, tx *tx, published []store.Published) error {
+	for i := range published {
+		for j := range published[i].Events {
+			e := &published[i].Events[j]
+			if p.batches[i][j].Event.OrderingKey == "" {
 				continue
 			}
-			if sequence, ok := g.sequences[e.ID]; ok {
+			if sequence, ok := p.sequences[e.ID]; ok {
 				e.Sequence = sequence
 				continue
 			}
@@ -170,28 +170,28 @@ func (g given) fillSequences(ctx context.Context, tx *tx, answers []store.Publis
 	return nil
 }
 
-// intake gathers the rows of a publish, as the arguments of bulk inserts.
-type intake struct {
+// newRows gathers the rows of a publish, as the arguments of bulk inserts.
+type newRows struct {
 	events, queue, skipped, fanOuts, keys []any
 
-	busy map[orderedKey]bool // where a new ordered row has to wait
+	blocked map[orderedKey]bool // the keys that have a row already, stored or in queue
 }
 
-func (in *intake) event(ctx context.Context, tx *tx, event postrider.Event, e *store.NewEvent) error {
-	in.events = append(in.events, blob(event.ID), blob(event.Account), event.Type, someBytes(event.Data),
+func (r *newRows) event(ctx context.Context, tx *tx, event postrider.Event, e *store.NewEvent) error {
+	r.events = append(r.events, blob(event.ID), blob(event.Account), event.Type, someBytes(event.Data),
 		event.APIVersion, event.OrderingKey, event.Sequence, event.Hops, textOrNull(event.IdempotencyKey),
 		micros(event.ID.Time()))
 	if !e.FanOutUpTo.IsZero() {
-		in.fanOuts = append(in.fanOuts, blob(event.ID), blob(event.Account), event.Type, blob(e.FanOutUpTo),
+		r.fanOuts = append(r.fanOuts, blob(event.ID), blob(event.Account), event.Type, blob(e.FanOutUpTo),
 			blob(postrider.EndpointID{}), micros(tx.now), micros(event.ID.Time()))
 	}
-	return in.deliveries(ctx, tx, event, e.Deliveries)
+	return r.deliveries(ctx, tx, event, e.Deliveries)
 }
 
-func (in *intake) deliveries(ctx context.Context, tx *tx, event postrider.Event, deliveries []store.NewDelivery) error {
+func (r *newRows) deliveries(ctx context.Context, tx *tx, event postrider.Event, deliveries []store.NewDelivery) error {
 	for _, d := range deliveries {
 		if d.Skipped != "" {
-			in.skipped = appendAttempt(in.skipped, record{
+			r.skipped = appendAttempt(r.skipped, record{
 				Attempt: postrider.Attempt{
 					Delivery: d.ID, Event: event.ID, Endpoint: d.Endpoint, Outcome: postrider.OutcomeNone,
 					Error: d.Skipped, StartedAt: tx.wall, StatusAfter: postrider.Skipped,
@@ -206,32 +206,33 @@ func (in *intake) deliveries(ctx context.Context, tx *tx, event postrider.Event,
 		}
 		var key, sequence, pauses any
 		if d.Ordered != "" {
-			busy, err := in.takeTurn(ctx, tx, orderedKey{d.Endpoint, event.OrderingKey})
+			blocked, err := r.addPosition(ctx, tx, orderedKey{d.Endpoint, event.OrderingKey})
 			if err != nil {
 				return err
 			}
-			if busy {
+			if blocked {
 				due = never
 			}
 			key, sequence, pauses = event.OrderingKey, event.Sequence, d.Ordered == postrider.PauseOnDead
 		}
-		in.queue = append(in.queue, blob(d.ID), blob(event.ID), blob(d.Endpoint), blob(event.Account), event.Type,
+		r.queue = append(r.queue, blob(d.ID), blob(event.ID), blob(d.Endpoint), blob(event.Account), event.Type,
 			laneNumber(d.Lane), due, claims, tokenOrNull(d.Token), key, sequence, pauses, micros(tx.now.Add(d.Expiry)))
 	}
 	return nil
 }
 
-// takeTurn reports whether a new row of the key has to wait. The one that need
-// not makes those after it wait.
-func (in *intake) takeTurn(ctx context.Context, tx *tx, k orderedKey) (busy bool, err error) {
-	if in.busy[k] {
+// addPosition reports whether a new row of the key must not be due yet. The rows
+// are inserted later, so the table does not show the rows of this publish: blocked
+// remembers the keys that have one.
+func (r *newRows) addPosition(ctx context.Context, tx *tx, k orderedKey) (blocked bool, err error) {
+	if r.blocked[k] {
 		return true, nil
 	}
-	if in.busy == nil {
-		in.busy = map[orderedKey]bool{}
+	if r.blocked == nil {
+		r.blocked = map[orderedKey]bool{}
 	}
-	in.busy[k] = true
-	return keyBusy(ctx, tx, k)
+	r.blocked[k] = true
+	return keyBlocked(ctx, tx, k)
 }
 
 const (
@@ -245,13 +246,13 @@ const (
 	insert into idempotency_keys (account, key, event, hash, created_at) values `
 )
 
-func (in *intake) insert(ctx context.Context, tx *tx) error {
+func (r *newRows) insert(ctx context.Context, tx *tx) error {
 	return errors.Join(
-		tx.execAll(ctx, bulk{insertEventsSQL, "", 10}, in.events),
-		tx.execAll(ctx, bulk{insertQueueSQL, "", 13}, in.queue),
-		tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, in.skipped),
-		tx.execAll(ctx, bulk{insertFanOutsSQL, "", 7}, in.fanOuts),
-		tx.execAll(ctx, bulk{insertKeysSQL, "", 5}, in.keys),
+		tx.execAll(ctx, bulk{insertEventsSQL, "", 10}, r.events),
+		tx.execAll(ctx, bulk{insertQueueSQL, "", 13}, r.queue),
+		tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, r.skipped),
+		tx.execAll(ctx, bulk{insertFanOutsSQL, "", 7}, r.fanOuts),
+		tx.execAll(ctx, bulk{insertKeysSQL, "", 5}, r.keys),
 	)
 }
 
@@ -327,7 +328,7 @@ func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) error {
 		if err != nil {
 			return err
 		}
-		var rows intake
+		var rows newRows
 		if err := rows.deliveries(ctx, tx, e, c.Deliveries); err != nil {
 			return err
 		}

@@ -11,50 +11,66 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// never is the due_at of an ordered row whose turn has not come.
+// never is the due_at of a row that must not be claimed: an ordered row behind the
+// head of its key, a head whose key is paused, or a parked row. It is the greatest
+// integer, so these rows are the last ones of their lane in queue_due, where a claim
+// ends before it meets them.
 const (
 	never    = math.MaxInt64
 	neverSQL = `9223372036854775807`
 )
 
-// orderedKey is what is kept in order: the deliveries of an ordering key to an
-// endpoint.
+// How an ordering key keeps its order.
+//
+// The ordered rows of one endpoint and ordering key are a queue of positions,
+// sorted by sequence. The lowest one is the head. Only the head is ever due; the
+// others have due_at = never. When the head ends, advance makes the next one due in
+// the same transaction, or pauses the key if the head died and its endpoint
+// asked for that.
+//
+// No lock is needed for this. Everything that changes the queue runs in the one
+// writer, one job after the other, so nobody can see a key between two states.
+// (With PostgreSQL this takes a lock for each key; see order.go there.)
+
+// orderedKey names an ordering key at one endpoint.
 type orderedKey struct {
 	endpoint postrider.EndpointID
 	key      string
 }
 
-// turn is a row's place in the order of its key; the zero turn is that of a row
-// without order.
-type turn struct {
+// position is the place of a row in the order of its key. The zero position
+// belongs to a row without an order.
+type position struct {
 	orderedKey
-	pauses bool // its dead letter pauses the key
-	waits  bool // it has not come
+	pauses  bool // whether it pauses its key if it becomes a dead letter
+	blocked bool // whether another row is the head, or the key was paused
 }
 
-// Both by their keys: queue_order_key and that of paused_keys.
-const keyBusySQL = `
+// By queue_order_key, and by the key of paused_keys.
+const keyBlockedSQL = `
 	select exists (select 1 from queue where endpoint = ?1 and ordering_key = ?2)
 		or exists (select 1 from paused_keys where endpoint = ?1 and ordering_key = ?2)`
 
-// keyBusy reports whether a new row of an ordering key has to wait.
-func keyBusy(ctx context.Context, tx *tx, k orderedKey) (busy bool, err error) {
-	err = tx.row(ctx, keyBusySQL, blob(k.endpoint), k.key).Scan(&busy)
-	return busy, err
+// keyBlocked reports whether a new row of an ordering key must not be due yet:
+// the key has a row already, or is paused.
+func keyBlocked(ctx context.Context, tx *tx, k orderedKey) (blocked bool, err error) {
+	err = tx.row(ctx, keyBlockedSQL, blob(k.endpoint), k.key).Scan(&blocked)
+	return blocked, err
 }
 
 // By queue_order_key, then the key of queue.
-const nextTurnSQL = `
+const releaseHeadSQL = `
 	update queue set due_at = ?
 	where id = (
 		select id from queue where endpoint = ? and ordering_key = ?
 		order by sequence limit 1)
 	returning lane`
 
-// nextTurn makes the lowest row of an ordering key due and returns its lane;
-// none when there is no row.
-func nextTurn(ctx context.Context, tx *tx, k orderedKey) (lane postrider.Lane, err error) {
-	err = tx.row(ctx, nextTurnSQL, micros(tx.now), blob(k.endpoint), k.key).Scan(toLane(&lane))
+// releaseHead makes the head of an ordering key due and returns its lane; empty:
+// the key has no row. It must be called only when the head before it has
+// ended or a pause has: it would make a leased or parked head due a second time.
+func releaseHead(ctx context.Context, tx *tx, k orderedKey) (lane postrider.Lane, err error) {
+	err = tx.row(ctx, releaseHeadSQL, micros(tx.now), blob(k.endpoint), k.key).Scan(toLane(&lane))
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}
@@ -69,21 +85,22 @@ const (
 	delete from paused_keys where delivery = ? returning endpoint, ordering_key`
 )
 
-// over lets an ordering key go on after a row of it has left the queue, and
-// returns the lane of what is due now. dead is that row's dead letter; the zero
-// id says that it has none. A row whose turn had not come holds nobody up.
-func (t turn) over(ctx context.Context, tx *tx, dead postrider.DeliveryID) (postrider.Lane, error) {
+// advance is called after a row has left the queue. If the row was the head of
+// its key, it makes the next head due and returns its lane, or pauses the key.
+// dead is the row's dead letter; zero: it has none. A row that was blocked was
+// not the head, so nothing follows from its end.
+func (p position) advance(ctx context.Context, tx *tx, dead postrider.DeliveryID) (postrider.Lane, error) {
 	switch {
-	case t.key == "", t.waits:
+	case p.key == "", p.blocked:
 		return "", nil
-	case t.pauses && !dead.IsZero():
-		return "", tx.exec(ctx, pauseSQL, blob(t.endpoint), t.key, blob(dead), micros(tx.wall))
+	case p.pauses && !dead.IsZero():
+		return "", tx.exec(ctx, pauseSQL, blob(p.endpoint), p.key, blob(dead), micros(tx.wall))
 	}
-	return nextTurn(ctx, tx, t.orderedKey)
+	return releaseHead(ctx, tx, p.orderedKey)
 }
 
-// unpause ends the pause that a dead letter means to its ordering key, and
-// returns that key; the zero one when there is no pause.
+// unpause ends the pause that a dead letter has caused, and returns the ordering
+// key; the zero key: the dead letter pauses none.
 func unpause(ctx context.Context, tx *tx, dead postrider.DeliveryID) (k orderedKey, err error) {
 	err = tx.row(ctx, unpauseSQL, blob(dead)).Scan(toID(&k.endpoint), &k.key)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -92,8 +109,10 @@ func unpause(ctx context.Context, tx *tx, dead postrider.DeliveryID) (k orderedK
 	return k, err
 }
 
-// A skip scan of queue_order_key: it is entered once for each key. Paused keys
-// and heads by their keys, what waits by queue_order_key.
+// A skip scan of queue_order_key: each step of the recursion enters the index once
+// and finds the least key above the one before, however many rows a key has.
+// Paused keys are added from paused_keys. Waiting rows are counted up to 1,000 for
+// each key, so a page costs the same whatever the length of the queue.
 const orderedKeysSQL = `
 	with recursive waiting (key) as (
 		select (

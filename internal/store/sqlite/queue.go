@@ -42,8 +42,8 @@ const (
 )
 
 // Walks queue_due, stepping over leases that last: never many, an endpoint's
-// concurrency and what was prefetched for it. It ends before the rows whose
-// turn has not come.
+// concurrency and what was prefetched for it. It ends before the rows
+// that are due never.
 const waitingSQL = `
 	select due_at from queue
 	where endpoint = @endpoint and lane = @lane and due_at < ` + neverSQL + ` and (token is null or due_at <= @now)
@@ -74,18 +74,18 @@ func scanPending(rows *sql.Rows, p *pending) error {
 // removed is a row that was taken out of the queue.
 type removed struct {
 	pending
-	turn turn
+	position position
 }
 
 const removedColumns = `id, event, endpoint, account, type, claims, step, losses, token, due_at, expires_at, replayed_from,
 		ordering_key, pauses, due_at = ` + neverSQL + ` and not parked`
 
 func scanRemoved(rows *sql.Rows, r *removed) error {
-	p, t := &r.pending, &r.turn
+	p, q := &r.pending, &r.position
 	err := rows.Scan(toID(&p.id), toID(&p.event), toID(&p.endpoint), toID(&p.account), &p.eventType, &p.claims, &p.step,
 		&p.losses, toToken(&p.token), toTime(&p.dueAt), toTime(&p.expiresAt), toID(&p.replayedFrom),
-		toString(&t.key), toFlag(&t.pauses), toFlag(&t.waits))
-	t.endpoint = p.endpoint
+		toString(&q.key), toFlag(&q.pauses), toFlag(&q.blocked))
+	q.endpoint = p.endpoint
 	return err
 }
 

@@ -229,7 +229,7 @@ CREATE TABLE keyring (
     only integer primary key default 1 check (only = 1)
 ) strict;
 
-CREATE TABLE order_heads (
+CREATE TABLE ordering_keys (
     account      blob not null check (length(account) = 16),
     ordering_key text not null,
     last         integer not null check (last >= 1),
@@ -247,7 +247,7 @@ CREATE TABLE paused_keys (
 CREATE TABLE probe (
     id   integer primary key check (id = 1),
     at   integer not null,
-    room blob not null
+    padding blob not null
 ) strict;
 
 CREATE TABLE queue (

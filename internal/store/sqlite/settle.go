@@ -15,28 +15,28 @@ import (
 // [store.Queue].
 func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
 	return write(ctx, s, "settle deliveries", func(ctx context.Context, tx *tx) ([]store.Settled, error) {
-		held, err := heldLeases(ctx, tx, settlements)
+		leased, err := findLeased(ctx, tx, settlements)
 		if err != nil {
 			return nil, err
 		}
 		answers := make([]store.Settled, len(settlements))
-		var rows outcome
+		var batch settleBatch
 		var late []int
 		for i, s := range settlements {
-			l, ok := held[s.Claimed.ID]
+			l, ok := leased[s.Claimed.ID]
 			if !ok || l.token != s.Claimed.Token {
 				late = append(late, i)
 				continue
 			}
-			delete(held, s.Claimed.ID) // once in a call
+			delete(leased, s.Claimed.ID) // once in a call
 			l.at = i
-			rows.settle(tx, s, l)
+			batch.settle(tx, s, l)
 		}
-		if err := rows.store(ctx, tx); err != nil {
+		if err := batch.store(ctx, tx); err != nil {
 			return nil, err
 		}
-		for _, end := range rows.turns {
-			if answers[end.at].Next, err = end.over(ctx, tx, end.dead); err != nil {
+		for _, end := range batch.endings {
+			if answers[end.at].Next, err = end.advance(ctx, tx, end.dead); err != nil {
 				return nil, err
 			}
 		}
@@ -50,50 +50,50 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]s
 }
 
 // By the key of queue.
-const heldSQL = `select id, token, lane, ordering_key, pauses from queue where token is not null and id in (values `
+const leasedSQL = `select id, token, lane, ordering_key, pauses from queue where token is not null and id in (values `
 
-type held struct {
-	id    postrider.DeliveryID
-	token postrider.Token
-	lane  postrider.Lane
-	turn  turn
-	at    int // its settlement's place
+type leased struct {
+	id       postrider.DeliveryID
+	token    postrider.Token
+	lane     postrider.Lane
+	position position
+	at       int // its settlement's place
 }
 
-func heldLeases(ctx context.Context, tx *tx, settlements []store.Settlement) (map[postrider.DeliveryID]held, error) {
+func findLeased(ctx context.Context, tx *tx, settlements []store.Settlement) (map[postrider.DeliveryID]leased, error) {
 	args := make([]any, len(settlements))
 	for i := range settlements {
 		args[i] = blob(settlements[i].Claimed.ID)
 	}
-	rows, err := queryAll(ctx, tx, bulkQuery[held]{
-		bulk: bulk{heldSQL, ")", 1}, args: args,
-		scan: func(rows *sql.Rows, h *held) error {
-			return rows.Scan(toID(&h.id), toToken(&h.token), toLane(&h.lane), toString(&h.turn.key), toFlag(&h.turn.pauses))
+	rows, err := queryAll(ctx, tx, bulkQuery[leased]{
+		bulk: bulk{leasedSQL, ")", 1}, args: args,
+		scan: func(rows *sql.Rows, h *leased) error {
+			return rows.Scan(toID(&h.id), toToken(&h.token), toLane(&h.lane), toString(&h.position.key), toFlag(&h.position.pauses))
 		},
 	})
-	byID := make(map[postrider.DeliveryID]held, len(rows))
+	byID := make(map[postrider.DeliveryID]leased, len(rows))
 	for _, h := range rows {
 		byID[h.id] = h
 	}
 	return byID, err
 }
 
-// outcome gathers what settlements that count change.
-type outcome struct {
+// settleBatch gathers what settlements that count change.
+type settleBatch struct {
 	attempts, bodies, ended []any
 	moved                   [][]any
-	letters                 []deadLetter
-	turns                   []ending
+	deadLetters             []deadLetter
+	endings                 []ending
 }
 
 // ending is the end of an ordered delivery.
 type ending struct {
-	turn
+	position
 	at   int                  // its settlement's place
 	dead postrider.DeliveryID // its dead letter; zero: it has none
 }
 
-func (o *outcome) settle(tx *tx, s store.Settlement, h held) {
+func (b *settleBatch) settle(tx *tx, s store.Settlement, h leased) {
 	r := recordOf(s)
 	r.StatusAfter = s.Transition.To
 	if r.Outcome == postrider.OutcomeNone {
@@ -106,26 +106,26 @@ func (o *outcome) settle(tx *tx, s store.Settlement, h held) {
 		if h.lane == postrider.LaneBulk {
 			lane = postrider.LaneBulk
 		}
-		o.moved = append(o.moved, []any{laneNumber(lane), micros(tx.now.Add(s.Transition.After)), s.Transition.Step, blob(h.id)})
+		b.moved = append(b.moved, []any{laneNumber(lane), micros(tx.now.Add(s.Transition.After)), s.Transition.Step, blob(h.id)})
 	case postrider.Dead:
 		attempts := r.Number
 		if r.Outcome == postrider.OutcomeNone {
 			attempts--
 		}
-		o.letters = append(o.letters, deadLetter{record: r, reason: s.Transition.Reason, attempts: attempts})
-		o.ended = append(o.ended, blob(h.id))
+		b.deadLetters = append(b.deadLetters, deadLetter{record: r, reason: s.Transition.Reason, attempts: attempts})
+		b.ended = append(b.ended, blob(h.id))
 	case postrider.Delivered, postrider.Cancelled, postrider.Skipped:
-		o.ended = append(o.ended, blob(h.id))
+		b.ended = append(b.ended, blob(h.id))
 	}
-	if h.turn.key != "" && s.Transition.To != postrider.Pending {
-		h.turn.endpoint = r.Endpoint
-		end := ending{turn: h.turn, at: h.at}
+	if h.position.key != "" && s.Transition.To != postrider.Pending {
+		h.position.endpoint = r.Endpoint
+		end := ending{position: h.position, at: h.at}
 		if s.Transition.To == postrider.Dead {
 			end.dead = h.id
 		}
-		o.turns = append(o.turns, end)
+		b.endings = append(b.endings, end)
 	}
-	o.attempts, o.bodies = appendAttempt(o.attempts, r), appendBody(o.bodies, r)
+	b.attempts, b.bodies = appendAttempt(b.attempts, r), appendBody(b.bodies, r)
 }
 
 // recordOf returns what is kept of a settlement's attempt. The claim says
@@ -148,21 +148,21 @@ const (
 	where id = ?`
 )
 
-func (o *outcome) store(ctx context.Context, tx *tx) error {
+func (b *settleBatch) store(ctx context.Context, tx *tx) error {
 	err := errors.Join(
-		tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, o.attempts),
-		tx.execAll(ctx, bulk{putBodiesSQL, "", 5}, o.bodies),
-		tx.execAll(ctx, bulk{endSQL, ")", 1}, o.ended),
+		tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, b.attempts),
+		tx.execAll(ctx, bulk{putBodiesSQL, "", 5}, b.bodies),
+		tx.execAll(ctx, bulk{endSQL, ")", 1}, b.ended),
 	)
 	if err != nil {
 		return err
 	}
-	for _, args := range o.moved {
+	for _, args := range b.moved {
 		if err := tx.exec(ctx, moveSQL, args...); err != nil {
 			return err
 		}
 	}
-	for _, l := range o.letters {
+	for _, l := range b.deadLetters {
 		if err := l.insert(ctx, tx); err != nil {
 			return err
 		}

@@ -87,7 +87,7 @@ func expire(ctx context.Context, tx *tx, id postrider.DeliveryID) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	_, err = p.turn.over(ctx, tx, p.id)
+	_, err = p.position.advance(ctx, tx, p.id)
 	return true, err
 }
 
@@ -187,8 +187,8 @@ func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (i
 
 // The row has a page of its own, so that a full disk is noticed.
 const probeWriteSQL = `
-	insert into probe (id, at, room) values (1, @now, zeroblob(4096))
-	on conflict (id) do update set at = excluded.at, room = excluded.room`
+	insert into probe (id, at, padding) values (1, @now, zeroblob(4096))
+	on conflict (id) do update set at = excluded.at, padding = excluded.padding`
 
 // ProbeWrite commits a write; see [store.Upkeep].
 func (s *Store) ProbeWrite(ctx context.Context) error {

@@ -21,7 +21,7 @@ var deaths = []sentence{
 	{"a parked delivery expires", parkedExpires},
 	{"a parked delivery can be cancelled", parkedCancelled},
 	{"a parked delivery is cancelled with its endpoint", parkedOrphan},
-	{"a parked delivery of an ordering key keeps its turn until it ends", parkedOrdered},
+	{"a parked delivery stays the head of its ordering key until it ends", parkedOrdered},
 }
 
 // RunDeaths tests what becomes of the deliveries of a process that died, of a
@@ -135,7 +135,7 @@ func deathParks(w *world) {
 		w.Errorf("%d attempts are counted and %d on record, want %d", d.Attempts, len(w.attempts(d)), want)
 	}
 	w.same("what is due", w.due(store.Due{Max: 10}), []store.DueLane{})
-	w.turn(e)
+	w.claimExactly(e)
 }
 
 func deathTogether(w *world) {
@@ -174,7 +174,7 @@ func deathReleased(w *world) {
 		w.release(claims.Items...)
 		w.die()
 	}
-	w.turn(e, ids...)
+	w.claimExactly(e, ids...)
 	if d := w.delivery(ids[0]); d.Parked || d.Attempts != postrider.SuspectedAfter {
 		w.Errorf("the delivery is %+v, want no more than its first deaths counted", d)
 	}
@@ -243,13 +243,13 @@ func parkedOrphan(w *world) {
 
 func parkedOrdered(w *world) {
 	e := w.endpoint()
-	ids := w.line(e, "k", postrider.SkipDead, 3)
+	ids := w.publishOrdered(e, "k", postrider.SkipDead, 3)
 	w.dieWith(e, postrider.SuspectedAfter+postrider.ParkedAfter)
 	w.isParked(ids[0])
-	w.turn(e)
-	w.cancel(ids[1]) // one whose turn has not come moves nothing
+	w.claimExactly(e)
+	w.cancel(ids[1]) // it is not the head, so no other delivery becomes due
 	w.isParked(ids[0])
-	w.turn(e)
+	w.claimExactly(e)
 	w.cancel(ids[0])
-	w.goes(e, ids[2])
+	w.deliverInOrder(e, ids[2])
 }

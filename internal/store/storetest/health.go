@@ -463,7 +463,7 @@ func healthInputsCount(w *world) {
 func (w *world) settleAll(e postrider.Endpoint, n int) {
 	w.Helper()
 	var settlements []store.Settlement
-	for _, c := range w.turn(e, w.pending(e, n)...) {
+	for _, c := range w.claimExactly(e, w.pending(e, n)...) {
 		s := delivered(c)
 		s.Attempt.StartedAt, s.Attempt.Duration = w.now(), 0
 		settlements = append(settlements, s)

@@ -137,5 +137,5 @@ func reclaimGone(w *world) {
 	w.passed(store.LockGrace)
 	w.same("the gone", b.heartbeats().Gone, []uint32{1})
 	w.same("Reclaim", w.reclaim(1, 10), 2)
-	w.turn(e, ids...)
+	w.claimExactly(e, ids...)
 }

@@ -40,7 +40,7 @@ var nodes = []verb{
 		{"what a node that is gone had leased is due at once", reclaimGone},
 		{"of parallel reclaims each lost attempt is recorded once, and one that finds another at it does nothing", reclaimInParallel},
 		{"the settlement of what was reclaimed is stale", reclaimStale},
-		{"the first of an ordering key keeps its turn", reclaimOrdered},
+		{"the head of an ordering key stays the head", reclaimOrdered},
 		{"what it had leased in the suspect lane is taken in one call, whatever the limit", reclaimSuspectsWhole},
 	}, deaths)},
 	{"Forget", []sentence{
@@ -334,7 +334,7 @@ func reclaimFrees(w *world) {
 	d.Token, d.Lease = w.token(), long // a lease from its publish
 	w.publish(store.Batch{w.event(e.Account, d)})
 	w.same("Reclaim", w.reclaim(1, 10), 3)
-	again := w.turn(e, items[0].ID, items[1].ID, d.ID)
+	again := w.claimExactly(e, items[0].ID, items[1].ID, d.ID)
 	for _, c := range again {
 		if c.Attempt != 2 || c.Losses != 1 || c.Step != 0 || c.Lane != postrider.LaneFirst {
 			w.Errorf("claimed %+v, want attempt 2 with one loss", c)
@@ -398,7 +398,7 @@ func reclaimOthers(w *world) {
 	w.claim(e, postrider.LaneFirst, 1)
 	a.dies()
 	w.same("Reclaim", w.reclaim(1, 10), 1)
-	w.turn(e, ids[3])
+	w.claimExactly(e, ids[3])
 	w.same("the other node's Settle", w.settle(delivered(claims.Items[0])), []store.Settled{{}})
 	w.same("the attempts of what waited", len(w.attempts(w.delivery(ids[0]))), 1)
 }
@@ -415,7 +415,7 @@ func reclaimAlive(w *world) {
 	w.ok(err)
 	w.same("Reclaim of one that is alive", w.reclaim(1, 10), 0)
 	w.same("Reclaim of one that is not known", w.reclaim(9, 10), 0)
-	w.turn(e)
+	w.claimExactly(e)
 	w.same("Settle", w.settle(delivered(c), delivered(claims.Items[0])), []store.Settled{{}, {}})
 	w.same("the membership", a.heartbeats(), store.Membership{Nodes: 1, Shards: everyShard()})
 }
@@ -444,7 +444,7 @@ func reclaimInParallel(w *world) {
 		freed.Add(int64(n))
 	}
 	w.same("how many were freed", freed.Load(), int64(40))
-	w.turn(e, deliveryIDs(items, claimedID)...)
+	w.claimExactly(e, deliveryIDs(items, claimedID)...)
 	for _, c := range items {
 		w.same("how many attempts are recorded", len(w.attempts(w.delivery(c.ID))), 1)
 	}
@@ -459,7 +459,7 @@ func reclaimStale(w *world) {
 	if len(attempts) != 1 || !attempts[0].Stale || attempts[0].Outcome != postrider.OutcomeAccepted {
 		w.Errorf("recorded %+v, want the stale attempt in the place of the lost one", attempts)
 	}
-	if c := w.turn(e, items[0].ID)[0]; c.Attempt != 2 {
+	if c := w.claimExactly(e, items[0].ID)[0]; c.Attempt != 2 {
 		w.Errorf("claimed attempt %d, want 2", c.Attempt)
 	}
 }
@@ -468,11 +468,11 @@ func reclaimOrdered(w *world) {
 	a := w.member(1)
 	a.heartbeats()
 	e := w.endpoint()
-	ids := w.line(e, "o", postrider.PauseOnDead, 2)
-	w.turn(e, ids[0])
+	ids := w.publishOrdered(e, "o", postrider.PauseOnDead, 2)
+	w.claimExactly(e, ids[0])
 	a.dies()
 	w.same("Reclaim", w.reclaim(1, 10), 1)
-	w.goes(e, ids...)
+	w.deliverInOrder(e, ids...)
 }
 
 func forgetFrees(w *world) {

@@ -20,7 +20,7 @@ var (
 		{"the sequence decides, whatever the ids say", orderBySequence},
 		{"while the first waits so do the others", orderWaits},
 		{"what is published while the key is paused waits", orderPaused},
-		{"a skipped delivery takes no turn", orderSkipped},
+		{"a skipped delivery takes no position", orderSkipped},
 		{"of parallel publishes of one key one is due at a time, by sequence", orderInParallel},
 		{"nothing is stuck when deliveries end while others are published", orderEndsInParallel},
 	}
@@ -42,13 +42,13 @@ var (
 	}
 )
 
-// line publishes n deliveries, each of its own event with the ordering key,
+// publishOrdered publishes n deliveries, each of its own event with the ordering key,
 // that are ordered.
-func (w *world) line(e postrider.Endpoint, key string, onDead postrider.OnDead, n int) (ids []postrider.DeliveryID) {
+func (w *world) publishOrdered(e postrider.Endpoint, key string, onDead postrider.OnDead, n int) (ids []postrider.DeliveryID) {
 	w.Helper()
 	var batch store.Batch
 	for range n {
-		event := w.inLine(e, key, onDead)
+		event := w.orderedEvent(e, key, onDead)
 		ids = append(ids, event.Deliveries[0].ID)
 		batch = append(batch, event)
 	}
@@ -56,8 +56,8 @@ func (w *world) line(e postrider.Endpoint, key string, onDead postrider.OnDead, 
 	return ids
 }
 
-// inLine is an event with the ordering key and one ordered delivery.
-func (w *world) inLine(e postrider.Endpoint, key string, onDead postrider.OnDead) store.NewEvent {
+// orderedEvent is an event with the ordering key and one ordered delivery.
+func (w *world) orderedEvent(e postrider.Endpoint, key string, onDead postrider.OnDead) store.NewEvent {
 	d := w.to(e)
 	d.Ordered = onDead
 	event := w.event(e.Account, d)
@@ -74,9 +74,9 @@ func (w *world) claimAll(e postrider.Endpoint) (store.Claims, error) {
 	return w.Claim(w.Context(), c)
 }
 
-// turn claims all that is due at the endpoint and ends the test unless it is
-// what was to come, in whatever order.
-func (w *world) turn(e postrider.Endpoint, want ...postrider.DeliveryID) []postrider.Claimed {
+// claimExactly claims all that is due at the endpoint and ends the test unless it is
+// the wanted deliveries, in any order.
+func (w *world) claimExactly(e postrider.Endpoint, want ...postrider.DeliveryID) []postrider.Claimed {
 	w.Helper()
 	claims, err := w.claimAll(e)
 	w.ok(err)
@@ -89,11 +89,11 @@ func (w *world) turn(e postrider.Endpoint, want ...postrider.DeliveryID) []postr
 	return claims.Items
 }
 
-// goes settles the one delivery whose turn it is as delivered, for each id.
-func (w *world) goes(e postrider.Endpoint, ids ...postrider.DeliveryID) {
+// deliverInOrder settles the deliveries as delivered, one after the other; each must be the only one that is due.
+func (w *world) deliverInOrder(e postrider.Endpoint, ids ...postrider.DeliveryID) {
 	w.Helper()
 	for _, id := range ids {
-		w.settle(delivered(w.turn(e, id)[0]))
+		w.settle(delivered(w.claimExactly(e, id)[0]))
 	}
 }
 
@@ -118,27 +118,27 @@ func (w *world) pausedBy(e postrider.Endpoint, id postrider.DeliveryID) {
 func orderHead(w *world) {
 	e := w.endpoint()
 	other := w.put(w.draft(e.Account))
-	a, b := w.line(e, "a", postrider.SkipDead, 3), w.line(e, "b", postrider.PauseOnDead, 2)
-	elsewhere := w.line(other, "a", postrider.SkipDead, 2)
-	later := w.line(e, "a", postrider.SkipDead, 1)
-	free := w.line(e, "a", "", 2)
+	a, b := w.publishOrdered(e, "a", postrider.SkipDead, 3), w.publishOrdered(e, "b", postrider.PauseOnDead, 2)
+	elsewhere := w.publishOrdered(other, "a", postrider.SkipDead, 2)
+	later := w.publishOrdered(e, "a", postrider.SkipDead, 1)
+	free := w.publishOrdered(e, "a", "", 2)
 
-	items := w.turn(e, a[0], b[0], free[0], free[1])
-	w.turn(e)
+	items := w.claimExactly(e, a[0], b[0], free[0], free[1])
+	w.claimExactly(e)
 	if event := items[0].Event; event.OrderingKey != "a" || event.Sequence != 1 {
 		w.Errorf("claimed an event of key %q with sequence %d, want a and 1", event.OrderingKey, event.Sequence)
 	}
-	w.goes(other, elsewhere...)
+	w.deliverInOrder(other, elsewhere...)
 	w.settle(delivered(items[0]))
-	w.goes(e, a[1], a[2], later[0])
+	w.deliverInOrder(e, a[1], a[2], later[0])
 	w.settle(delivered(items[1]))
-	w.goes(e, b[1])
-	w.turn(e)
+	w.deliverInOrder(e, b[1])
+	w.claimExactly(e)
 }
 
 func orderBlocked(w *world) {
 	e := w.endpoint()
-	ids := w.line(e, "o", postrider.SkipDead, 2)
+	ids := w.publishOrdered(e, "o", postrider.SkipDead, 2)
 	first, second := w.delivery(ids[0]), w.delivery(ids[1])
 	if first.NextAttemptAt.IsZero() {
 		w.Errorf("the first has no next attempt")
@@ -146,45 +146,45 @@ func orderBlocked(w *world) {
 	w.same("the second", second, postrider.Delivery{
 		ID: ids[1], Event: second.Event, Endpoint: e.ID, Account: e.Account, EventType: "order.created", Status: postrider.Pending,
 	}, cmpopts.IgnoreFields(postrider.Delivery{}, "Waiting"))
-	w.goes(e, ids[0])
+	w.deliverInOrder(e, ids[0])
 	if second := w.delivery(ids[1]); second.NextAttemptAt.IsZero() {
-		w.Errorf("the second has no next attempt when its turn has come")
+		w.Errorf("the second has no next attempt when it is the head")
 	}
 }
 
 func orderBySequence(w *world) {
 	e := w.endpoint()
-	older, newer := w.inLine(e, "o", postrider.SkipDead), w.inLine(e, "o", postrider.SkipDead)
+	older, newer := w.orderedEvent(e, "o", postrider.SkipDead), w.orderedEvent(e, "o", postrider.SkipDead)
 	w.publish(store.Batch{newer})
 	w.publish(store.Batch{older})
-	w.goes(e, newer.Deliveries[0].ID, older.Deliveries[0].ID)
+	w.deliverInOrder(e, newer.Deliveries[0].ID, older.Deliveries[0].ID)
 }
 
 func orderWaits(w *world) {
 	e := w.endpoint()
-	first, second := w.inLine(e, "o", postrider.SkipDead), w.inLine(e, "o", postrider.SkipDead)
+	first, second := w.orderedEvent(e, "o", postrider.SkipDead), w.orderedEvent(e, "o", postrider.SkipDead)
 	first.Deliveries[0].Wait = time.Second
 	w.publish(store.Batch{first, second})
-	w.turn(e)
+	w.claimExactly(e)
 	w.passed(time.Second)
-	w.goes(e, first.Deliveries[0].ID, second.Deliveries[0].ID)
+	w.deliverInOrder(e, first.Deliveries[0].ID, second.Deliveries[0].ID)
 }
 
 func orderPaused(w *world) {
 	e, ids := w.paused(1)
-	later := slices.Concat(w.line(e, "o", postrider.SkipDead, 1), w.line(e, "o", postrider.PauseOnDead, 1))
-	w.turn(e)
+	later := slices.Concat(w.publishOrdered(e, "o", postrider.SkipDead, 1), w.publishOrdered(e, "o", postrider.PauseOnDead, 1))
+	w.claimExactly(e)
 	_, err := w.Discard(w.Context(), store.Discard{Delivery: ids[0]})
 	w.ok(err)
-	w.goes(e, later...)
+	w.deliverInOrder(e, later...)
 }
 
 func orderSkipped(w *world) {
 	e := w.endpoint()
-	skipped := w.inLine(e, "o", postrider.PauseOnDead)
+	skipped := w.orderedEvent(e, "o", postrider.PauseOnDead)
 	skipped.Deliveries[0].Skipped = postrider.ReasonEndpointDisabled
 	w.publish(store.Batch{skipped})
-	w.goes(e, w.line(e, "o", postrider.PauseOnDead, 2)...)
+	w.deliverInOrder(e, w.publishOrdered(e, "o", postrider.PauseOnDead, 2)...)
 	w.same("the ordering keys", w.orderedKeys(e), []store.OrderedKey{})
 }
 
@@ -195,7 +195,7 @@ func orderInParallel(w *world) {
 	for range 8 {
 		publishers.Go(func() {
 			for range 5 {
-				event := w.inLine(e, "o", postrider.SkipDead)
+				event := w.orderedEvent(e, "o", postrider.SkipDead)
 				if _, err := w.Publish(w.Context(), store.Publish{Version: version, Batches: []store.Batch{{event}}}); err != nil {
 					w.Errorf("Publish: %v", err)
 				}
@@ -211,7 +211,7 @@ func orderInParallel(w *world) {
 		}
 		w.settle(delivered(claims.Items[0]))
 	}
-	w.turn(e)
+	w.claimExactly(e)
 }
 
 // orderEndsInParallel publishes one key while workers end what is due, so that
@@ -225,7 +225,7 @@ func orderEndsInParallel(w *world) {
 	for range publishers {
 		work.Go(func() {
 			for range each {
-				event := w.inLine(e, "o", postrider.SkipDead)
+				event := w.orderedEvent(e, "o", postrider.SkipDead)
 				if _, err := w.Publish(w.Context(), store.Publish{Version: version, Batches: []store.Batch{{event}}}); err != nil {
 					w.Errorf("Publish: %v", err)
 				}
@@ -259,40 +259,40 @@ func orderEndsInParallel(w *world) {
 
 func orderNext(w *world) {
 	e := w.endpoint()
-	first, second, third := w.inLine(e, "o", postrider.SkipDead), w.inLine(e, "o", postrider.SkipDead), w.inLine(e, "o", postrider.SkipDead)
+	first, second, third := w.orderedEvent(e, "o", postrider.SkipDead), w.orderedEvent(e, "o", postrider.SkipDead), w.orderedEvent(e, "o", postrider.SkipDead)
 	second.Deliveries[0].Lane = postrider.LaneBulk
 	w.publish(store.Batch{first, second, third})
-	c := w.turn(e, first.Deliveries[0].ID)[0]
+	c := w.claimExactly(e, first.Deliveries[0].ID)[0]
 	w.same("Settle", w.settle(delivered(c)), []store.Settled{{Next: postrider.LaneBulk}})
 	c = w.claimOne(e, postrider.LaneBulk)
 	w.same("Settle of a dead one", w.settle(dead(c)), []store.Settled{{Next: postrider.LaneFirst}})
 	c = w.claimOne(e, postrider.LaneFirst)
 	w.same("Settle of the last", w.settle(delivered(c)), []store.Settled{{}})
-	w.turn(e)
+	w.claimExactly(e)
 }
 
 func orderNextOfGroup(w *world) {
 	e := w.endpoint()
-	a, b := w.line(e, "a", postrider.SkipDead, 2), w.line(e, "b", postrider.SkipDead, 1)
-	c, d := w.line(e, "c", postrider.PauseOnDead, 2), w.line(e, "d", postrider.SkipDead, 2)
+	a, b := w.publishOrdered(e, "a", postrider.SkipDead, 2), w.publishOrdered(e, "b", postrider.SkipDead, 1)
+	c, d := w.publishOrdered(e, "c", postrider.PauseOnDead, 2), w.publishOrdered(e, "d", postrider.SkipDead, 2)
 	free := w.pending(e, 1)
-	items := w.turn(e, a[0], b[0], c[0], d[0], free[0])
+	items := w.claimExactly(e, a[0], b[0], c[0], d[0], free[0])
 	settled := w.settle(retry(items[3], long), dead(items[2]), delivered(items[4]), delivered(items[0]), delivered(items[1]))
 	w.same("Settle", settled, []store.Settled{{}, {}, {}, {Next: postrider.LaneFirst}, {}})
-	w.turn(e, a[1])
+	w.claimExactly(e, a[1])
 }
 
 func orderRetry(w *world) {
 	e := w.endpoint()
-	ids := w.line(e, "o", postrider.PauseOnDead, 2)
-	c := w.turn(e, ids[0])[0]
+	ids := w.publishOrdered(e, "o", postrider.PauseOnDead, 2)
+	c := w.claimExactly(e, ids[0])[0]
 	w.same("Settle", w.settle(retry(c, 0)), []store.Settled{{}})
-	c = w.turn(e, ids[0])[0]
+	c = w.claimExactly(e, ids[0])[0]
 	if c.Lane != postrider.LaneRetry || c.Attempt != 2 {
 		w.Errorf("claimed %+v, want attempt 2 in the retry lane", c)
 	}
 	w.settle(retry(c, long))
-	w.turn(e)
+	w.claimExactly(e)
 	if got := w.delivery(ids[0]); got.NextAttemptAt.IsZero() {
 		w.Errorf("the first has no next attempt")
 	}
@@ -300,13 +300,13 @@ func orderRetry(w *world) {
 
 func orderPauses(w *world) {
 	e := w.endpoint()
-	ids := w.line(e, "o", postrider.PauseOnDead, 2)
-	other := w.line(e, "other", postrider.PauseOnDead, 1)
-	items := w.turn(e, ids[0], other[0])
+	ids := w.publishOrdered(e, "o", postrider.PauseOnDead, 2)
+	other := w.publishOrdered(e, "other", postrider.PauseOnDead, 1)
+	items := w.claimExactly(e, ids[0], other[0])
 	w.same("Settle", w.settle(dead(items[0])), []store.Settled{{}})
 	w.settle(delivered(items[1]))
-	later := w.line(e, "o", postrider.PauseOnDead, 1)
-	w.turn(e)
+	later := w.publishOrdered(e, "o", postrider.PauseOnDead, 1)
+	w.claimExactly(e)
 	w.pausedBy(e, ids[0])
 	w.same("what is due", w.due(store.Due{Max: 10}), []store.DueLane{})
 	for _, id := range []postrider.DeliveryID{ids[1], later[0]} {
@@ -318,18 +318,18 @@ func orderPauses(w *world) {
 
 func orderKeepsFlag(w *world) {
 	e := w.endpoint()
-	skip, pause := w.inLine(e, "o", postrider.SkipDead), w.inLine(e, "o", postrider.PauseOnDead)
+	skip, pause := w.orderedEvent(e, "o", postrider.SkipDead), w.orderedEvent(e, "o", postrider.PauseOnDead)
 	w.publish(store.Batch{skip, pause})
-	last := w.line(e, "o", postrider.SkipDead, 1)
+	last := w.publishOrdered(e, "o", postrider.SkipDead, 1)
 	e.Policy.Order, e.Policy.OnDead = postrider.OrderNone, postrider.SkipDead
 	e = w.put(e)
-	w.settle(dead(w.turn(e, skip.Deliveries[0].ID)[0]))
-	w.settle(dead(w.turn(e, pause.Deliveries[0].ID)[0]))
-	w.turn(e)
+	w.settle(dead(w.claimExactly(e, skip.Deliveries[0].ID)[0]))
+	w.settle(dead(w.claimExactly(e, pause.Deliveries[0].ID)[0]))
+	w.claimExactly(e)
 	w.pausedBy(e, pause.Deliveries[0].ID)
 	w.replay(pause.Deliveries[0].ID)
 	w.settle(delivered(w.claimOne(e, postrider.LaneBulk)))
-	w.goes(e, last...)
+	w.deliverInOrder(e, last...)
 }
 
 // takenOver lets the lease of a key's first delivery end and claims it again.
@@ -341,39 +341,39 @@ func (w *world) takenOver(e postrider.Endpoint) (old, taken postrider.Claimed) {
 
 func orderStale(w *world) {
 	e := w.endpoint()
-	ids := w.line(e, "o", postrider.SkipDead, 3)
+	ids := w.publishOrdered(e, "o", postrider.SkipDead, 3)
 	old, taken := w.takenOver(e)
 	w.same("Settle", w.settle(delivered(old)), []store.Settled{{Stale: true}})
-	w.turn(e)
+	w.claimExactly(e)
 	w.settle(delivered(taken))
-	w.goes(e, ids[1:]...)
+	w.deliverInOrder(e, ids[1:]...)
 }
 
 func orderSettledAgain(w *world) {
 	e := w.endpoint()
-	ids := w.line(e, "o", postrider.SkipDead, 3)
-	c := w.turn(e, ids[0])[0]
+	ids := w.publishOrdered(e, "o", postrider.SkipDead, 3)
+	c := w.claimExactly(e, ids[0])[0]
 	w.settle(delivered(c))
 	w.settle(delivered(c))
-	next := w.turn(e, ids[1])[0]
+	next := w.claimExactly(e, ids[1])[0]
 	if again := w.settle(delivered(c)); again[0].Stale {
 		w.Errorf("settled again it is stale")
 	}
-	w.turn(e)
+	w.claimExactly(e)
 	w.settle(delivered(next))
-	w.goes(e, ids[2])
+	w.deliverInOrder(e, ids[2])
 }
 
 func orderTakenOver(w *world) {
 	e := w.endpoint()
-	ids := w.line(e, "o", postrider.SkipDead, 3)
+	ids := w.publishOrdered(e, "o", postrider.SkipDead, 3)
 	_, taken := w.takenOver(e)
 	if taken.ID != ids[0] || taken.Attempt != 2 {
 		w.Errorf("took over %+v, want attempt 2 of the first", taken)
 	}
-	w.turn(e)
+	w.claimExactly(e)
 	w.release(taken)
-	w.goes(e, ids...)
+	w.deliverInOrder(e, ids...)
 }
 
 // expired makes all that can expire do so.
@@ -389,7 +389,7 @@ func (w *world) expiringLine(e postrider.Endpoint, onDead postrider.OnDead, n in
 	w.Helper()
 	var batch store.Batch
 	for i := range n + 1 {
-		event := w.inLine(e, "o", onDead)
+		event := w.orderedEvent(e, "o", onDead)
 		if i < n {
 			event.Deliveries[0].Expiry = 0
 		}
@@ -404,31 +404,31 @@ func orderExpires(w *world) {
 	e := w.endpoint()
 	ids := w.expiringLine(e, postrider.SkipDead, 1)
 	w.expired(1)
-	w.goes(e, ids[1])
+	w.deliverInOrder(e, ids[1])
 }
 
 func orderExpiresPausing(w *world) {
 	e := w.endpoint()
 	ids := w.expiringLine(e, postrider.PauseOnDead, 1)
 	w.expired(1)
-	w.turn(e)
+	w.claimExactly(e)
 	w.pausedBy(e, ids[0])
 }
 
 func orderExpiresBlocked(w *world) {
 	for _, onDead := range []postrider.OnDead{postrider.SkipDead, postrider.PauseOnDead} {
 		e := w.endpoint()
-		first := w.line(e, "o", onDead, 1)
-		c := w.turn(e, first[0])[0]
+		first := w.publishOrdered(e, "o", onDead, 1)
+		c := w.claimExactly(e, first[0])[0]
 		ids := w.expiringLine(e, onDead, 1)
 		w.expired(1)
 		if got := w.delivery(ids[0]); got.Status != postrider.Dead || got.Reason != postrider.ReasonExpired {
 			w.Errorf("the blocked delivery is %+v, want dead as expired", got)
 		}
-		w.turn(e)
+		w.claimExactly(e)
 		w.pausedBy(e, postrider.DeliveryID{})
 		w.settle(delivered(c))
-		w.goes(e, ids[1])
+		w.deliverInOrder(e, ids[1])
 	}
 }
 
@@ -436,17 +436,17 @@ func orderExpireTogether(w *world) {
 	a, b := w.endpoint(), w.endpoint()
 	skip, pause := w.expiringLine(a, postrider.SkipDead, 3), w.expiringLine(b, postrider.PauseOnDead, 3)
 	w.expired(6)
-	w.goes(a, skip[3])
-	w.turn(b)
+	w.deliverInOrder(a, skip[3])
+	w.claimExactly(b)
 	w.pausedBy(b, pause[0])
 	_, err := w.Discard(w.Context(), store.Discard{Delivery: pause[0]})
 	w.ok(err)
-	w.goes(b, pause[3])
+	w.deliverInOrder(b, pause[3])
 }
 
 func claimBlocked(w *world) {
 	e := w.endpoint()
-	first, second := w.inLine(e, "o", postrider.SkipDead), w.inLine(e, "o", postrider.SkipDead)
+	first, second := w.orderedEvent(e, "o", postrider.SkipDead), w.orderedEvent(e, "o", postrider.SkipDead)
 	second.Deliveries[0].Lane = postrider.LaneBulk
 	w.publish(store.Batch{first, second})
 	claims, err := w.claimAll(e)
@@ -457,7 +457,7 @@ func claimBlocked(w *world) {
 
 func dueBlocked(w *world) {
 	e := w.endpoint()
-	first, second := w.inLine(e, "o", postrider.SkipDead), w.inLine(e, "o", postrider.SkipDead)
+	first, second := w.orderedEvent(e, "o", postrider.SkipDead), w.orderedEvent(e, "o", postrider.SkipDead)
 	second.Deliveries[0].Lane = postrider.LaneBulk
 	w.publish(store.Batch{first, second})
 	ignoreIn := cmpopts.IgnoreFields(store.DueLane{}, "In")
@@ -471,7 +471,7 @@ func dueBlocked(w *world) {
 
 func releaseOrdered(w *world) {
 	e := w.endpoint()
-	ids := w.line(e, "o", postrider.SkipDead, 2)
-	w.release(w.turn(e, ids[0])...)
-	w.goes(e, ids...)
+	ids := w.publishOrdered(e, "o", postrider.SkipDead, 2)
+	w.release(w.claimExactly(e, ids[0])...)
+	w.deliverInOrder(e, ids...)
 }

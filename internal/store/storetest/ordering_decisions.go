@@ -43,9 +43,9 @@ var (
 func (w *world) paused(n int) (e postrider.Endpoint, ids []postrider.DeliveryID) {
 	w.Helper()
 	e = w.endpoint()
-	ids = w.line(e, "o", postrider.PauseOnDead, n)
-	w.settle(dead(w.turn(e, ids[0])[0]))
-	w.turn(e)
+	ids = w.publishOrdered(e, "o", postrider.PauseOnDead, n)
+	w.settle(dead(w.claimExactly(e, ids[0])[0]))
+	w.claimExactly(e)
 	return e, ids
 }
 
@@ -56,83 +56,83 @@ func replayInTurn(w *world) {
 		w.Errorf("the replay has no next attempt")
 	}
 	w.pausedBy(e, postrider.DeliveryID{})
-	later := w.line(e, "o", postrider.PauseOnDead, 1)
-	c := w.turn(e, replay.ID)[0]
+	later := w.publishOrdered(e, "o", postrider.PauseOnDead, 1)
+	c := w.claimExactly(e, replay.ID)[0]
 	if c.Lane != postrider.LaneBulk || c.Event.Sequence != 1 {
 		w.Errorf("claimed %+v, want sequence 1 in the bulk lane", c)
 	}
 	w.same("Settle of the replay", w.settle(delivered(c)), []store.Settled{{Next: postrider.LaneFirst}})
-	w.goes(e, ids[1], later[0])
+	w.deliverInOrder(e, ids[1], later[0])
 }
 
 func replayInTurnDies(w *world) {
 	e, ids := w.paused(2)
 	first := w.replay(ids[0])
-	w.same("Settle", w.settle(dead(w.turn(e, first.ID)[0])), []store.Settled{{}})
-	w.turn(e)
+	w.same("Settle", w.settle(dead(w.claimExactly(e, first.ID)[0])), []store.Settled{{}})
+	w.claimExactly(e)
 	w.pausedBy(e, first.ID)
 	second := w.replay(first.ID)
-	w.goes(e, second.ID, ids[1])
+	w.deliverInOrder(e, second.ID, ids[1])
 }
 
 func replayInTurnCancelled(w *world) {
 	e, ids := w.paused(2)
 	w.cancel(w.replay(ids[0]).ID)
-	w.goes(e, ids[1])
+	w.deliverInOrder(e, ids[1])
 }
 
 func replayInTurnRetried(w *world) {
 	e, ids := w.paused(2)
 	replay := w.replay(ids[0])
-	w.settle(retry(w.turn(e, replay.ID)[0], 0))
-	w.goes(e, replay.ID, ids[1])
+	w.settle(retry(w.claimExactly(e, replay.ID)[0], 0))
+	w.deliverInOrder(e, replay.ID, ids[1])
 }
 
 func replayOutOfTurn(w *world) {
 	e := w.endpoint()
-	ids := w.line(e, "o", postrider.SkipDead, 3)
-	w.settle(dead(w.turn(e, ids[0])[0]))
-	c := w.turn(e, ids[1])[0]
+	ids := w.publishOrdered(e, "o", postrider.SkipDead, 3)
+	w.settle(dead(w.claimExactly(e, ids[0])[0]))
+	c := w.claimExactly(e, ids[1])[0]
 	replay := w.replay(ids[0])
-	w.same("Settle of the replay", w.settle(delivered(w.turn(e, replay.ID)[0])), []store.Settled{{}})
-	w.turn(e)
+	w.same("Settle of the replay", w.settle(delivered(w.claimExactly(e, replay.ID)[0])), []store.Settled{{}})
+	w.claimExactly(e)
 	w.settle(delivered(c))
-	w.goes(e, ids[2])
+	w.deliverInOrder(e, ids[2])
 
 	e, ids = w.paused(2) // one that pauses no key any more
 	_, err := w.Discard(w.Context(), store.Discard{Delivery: ids[0]})
 	w.ok(err)
 	replay = w.replay(ids[0])
-	w.turn(e, ids[1], replay.ID)
+	w.claimExactly(e, ids[1], replay.ID)
 }
 
 func cancelInTurn(w *world) {
 	for _, onDead := range []postrider.OnDead{postrider.SkipDead, postrider.PauseOnDead} {
 		e := w.endpoint()
-		ids := w.line(e, "o", onDead, 2)
+		ids := w.publishOrdered(e, "o", onDead, 2)
 		w.cancel(ids[0])
-		w.goes(e, ids[1])
+		w.deliverInOrder(e, ids[1])
 	}
 }
 
 func cancelInTurnInFlight(w *world) {
 	e := w.endpoint()
-	ids := w.line(e, "o", postrider.SkipDead, 3)
-	c := w.turn(e, ids[0])[0]
+	ids := w.publishOrdered(e, "o", postrider.SkipDead, 3)
+	c := w.claimExactly(e, ids[0])[0]
 	w.cancel(c.ID)
-	next := w.turn(e, ids[1])[0]
+	next := w.claimExactly(e, ids[1])[0]
 	w.same("Settle of what was cancelled", w.settle(delivered(c)), []store.Settled{{Stale: true}})
 	w.release(c)
-	w.turn(e)
+	w.claimExactly(e)
 	w.settle(delivered(next))
-	w.goes(e, ids[2])
+	w.deliverInOrder(e, ids[2])
 }
 
 func cancelBlocked(w *world) {
 	e := w.endpoint()
-	ids := w.line(e, "o", postrider.PauseOnDead, 3)
+	ids := w.publishOrdered(e, "o", postrider.PauseOnDead, 3)
 	w.cancel(ids[1])
-	w.goes(e, ids[0], ids[2])
+	w.deliverInOrder(e, ids[0], ids[2])
 	w.same("what is left", w.orderedKeys(e), []store.OrderedKey{})
 }
 
@@ -141,23 +141,23 @@ func discardResumes(w *world) {
 	_, err := w.Discard(w.Context(), store.Discard{Delivery: ids[0]})
 	w.ok(err)
 	w.pausedBy(e, postrider.DeliveryID{})
-	w.goes(e, ids[1:]...)
+	w.deliverInOrder(e, ids[1:]...)
 }
 
 func discardResumesNothing(w *world) {
 	e := w.endpoint()
-	ids := w.line(e, "o", postrider.SkipDead, 3)
-	w.settle(dead(w.turn(e, ids[0])[0]))
-	w.turn(e, ids[1])
+	ids := w.publishOrdered(e, "o", postrider.SkipDead, 3)
+	w.settle(dead(w.claimExactly(e, ids[0])[0]))
+	w.claimExactly(e, ids[1])
 	_, err := w.Discard(w.Context(), store.Discard{Delivery: ids[0]})
 	w.ok(err)
-	w.turn(e)
+	w.claimExactly(e)
 
 	e, ids = w.paused(2) // its replay has taken its place
 	replay := w.replay(ids[0])
 	_, err = w.Discard(w.Context(), store.Discard{Delivery: ids[0]})
 	w.refuses(err, postrider.ErrConflict)
-	w.goes(e, replay.ID, ids[1])
+	w.deliverInOrder(e, replay.ID, ids[1])
 }
 
 // cancelDeletedPauses shows the pauses by the keys that are listed.
@@ -180,7 +180,7 @@ func orderedKeysPages(w *world) {
 	e := w.endpoint()
 	want := []string{"B", "a", "a b", "ab", "é"}
 	for _, i := range []int{3, 0, 4, 2, 1} {
-		w.line(e, want[i], postrider.SkipDead, 2)
+		w.publishOrdered(e, want[i], postrider.SkipDead, 2)
 	}
 	w.same("the ordering keys", pages(w, keyName, func(p store.Paging) (store.Page[store.OrderedKey], error) {
 		return w.OrderedKeys(w.Context(), store.OrderedKeyQuery{Account: e.Account, Endpoint: e.ID, Paging: p})
@@ -189,10 +189,10 @@ func orderedKeysPages(w *world) {
 
 func orderedKeysWaiting(w *world) {
 	e := w.endpoint()
-	ids := w.line(e, "o", postrider.SkipDead, 3)
+	ids := w.publishOrdered(e, "o", postrider.SkipDead, 3)
 	want := store.OrderedKey{Key: "o", Waiting: 3, Head: ids[0], Sequence: 1, Since: ids[0].Time()}
 	w.same("the ordering keys", w.orderedKeys(e), []store.OrderedKey{want})
-	c := w.turn(e, ids[0])[0]
+	c := w.claimExactly(e, ids[0])[0]
 	w.same("the ordering keys during an attempt", w.orderedKeys(e), []store.OrderedKey{want})
 	w.settle(delivered(c))
 	want = store.OrderedKey{Key: "o", Waiting: 2, Head: ids[1], Sequence: 2, Since: ids[1].Time()}
@@ -200,7 +200,7 @@ func orderedKeysWaiting(w *world) {
 
 	var batch store.Batch
 	for i := range 1001 {
-		event := w.inLine(e, "full", postrider.SkipDead)
+		event := w.orderedEvent(e, "full", postrider.SkipDead)
 		event.Event.Data = fmt.Append(nil, i)
 		batch = append(batch, event)
 	}
@@ -216,7 +216,7 @@ func orderedKeysPaused(w *world) {
 	got := w.orderedKeys(e)
 	w.same("the ordering keys", got, []store.OrderedKey{{Key: "o", PausedBy: ids[0]}}, ignoreSince)
 	w.near("since when", time.Since(got[0].Since), 0)
-	next := w.line(e, "o", postrider.PauseOnDead, 2)[0]
+	next := w.publishOrdered(e, "o", postrider.PauseOnDead, 2)[0]
 	w.same("the ordering keys with something waiting", w.orderedKeys(e), []store.OrderedKey{
 		{Key: "o", Waiting: 2, Head: next, Sequence: 2, PausedBy: ids[0], Since: got[0].Since},
 	})
@@ -224,11 +224,11 @@ func orderedKeysPaused(w *world) {
 
 func orderedKeysNothing(w *world) {
 	e := w.endpoint()
-	w.line(e, "free", "", 2)
+	w.publishOrdered(e, "free", "", 2)
 	w.pending(e, 1)
 	w.same("the ordering keys of unordered deliveries", w.orderedKeys(e), []store.OrderedKey{})
-	w.turn(e, deliveryIDs(w.everyPending(e), deliveryID)...)
-	w.goes(e, w.line(e, "o", postrider.PauseOnDead, 2)...)
+	w.claimExactly(e, deliveryIDs(w.everyPending(e), deliveryID)...)
+	w.deliverInOrder(e, w.publishOrdered(e, "o", postrider.PauseOnDead, 2)...)
 	w.same("the ordering keys after the end", w.orderedKeys(e), []store.OrderedKey{})
 }
 
@@ -244,7 +244,7 @@ func (w *world) everyPending(e postrider.Endpoint) []postrider.Delivery {
 
 func orderedKeysForeign(w *world) {
 	e := w.endpoint()
-	w.line(e, "o", postrider.SkipDead, 1)
+	w.publishOrdered(e, "o", postrider.SkipDead, 1)
 	paused, _ := w.paused(1)
 	list := by(keyName, func(q store.OrderedKeyQuery) (store.Page[store.OrderedKey], error) {
 		return w.OrderedKeys(w.Context(), q)

@@ -70,7 +70,7 @@ var queue = []verb{
 		{"what has ended is not", dueNothing},
 		{"at most Max endpoints after After, ordered", duePages},
 		{"only deliveries newer than NewerThan are looked at", dueNewer},
-		{"ordered deliveries whose turn has not come are not looked at", dueBlocked},
+		{"ordered deliveries behind the head of their key are not looked at", dueBlocked},
 	}},
 	{"PutCircuit", putCircuitSentences},
 	{"Circuits", circuitsSentences},

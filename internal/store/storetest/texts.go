@@ -44,7 +44,7 @@ func textsAreTexts(w *world) {
 		e := w.put(draft)
 		w.same("the endpoint", w.found(e.ID), e)
 
-		event := w.inLine(e, text, postrider.PauseOnDead)
+		event := w.orderedEvent(e, text, postrider.PauseOnDead)
 		event.Event.IdempotencyKey, event.Event.Data, event.Event.Type = text, []byte(text), text
 		event.Event.APIVersion = text
 		w.publish(store.Batch{event})
@@ -52,7 +52,7 @@ func textsAreTexts(w *world) {
 		if got.Type != text || string(got.Data) != text || got.OrderingKey != text || got.APIVersion != text {
 			w.Errorf("the event is %+v, want %q in it", got, text)
 		}
-		letter := dead(w.turn(e, event.Deliveries[0].ID)[0])
+		letter := dead(w.claimExactly(e, event.Deliveries[0].ID)[0])
 		letter.Attempt.Error, letter.Transition.Reason = text, text
 		w.settle(letter)
 		resolved, err := w.Discard(w.Context(), store.Discard{Delivery: event.Deliveries[0].ID, By: text, Note: text})

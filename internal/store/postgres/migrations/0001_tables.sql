@@ -231,14 +231,14 @@ comment on table idempotency_keys is 'Which event a key stands for, and the hash
 comment on index idempotency_keys_pkey is 'Publish: taking a key and reading its holder. Events of one idempotency key.';
 comment on index idempotency_keys_created_at is 'ForgetKeys: the oldest keys.';
 
-create table order_heads (
+create table ordering_keys (
     account      uuid not null,
     ordering_key text collate "C" not null,
     last         bigint not null check (last >= 1),
     primary key (account, ordering_key)
 );
-comment on table order_heads is 'The last sequence given to an ordering key. Rows are locked to the commit, so sequence is the order of commits; whoever ends an ordered delivery locks its row too.';
-comment on index order_heads_pkey is 'Publish: the upsert that gives sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
+comment on table ordering_keys is 'The last sequence given to an ordering key. Rows are locked to the commit, so sequence is the order of commits; whoever ends an ordered delivery locks its row too.';
+comment on index ordering_keys_pkey is 'Publish: the upsert that gives sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
 
 create table paused_keys (
     endpoint     uuid not null,

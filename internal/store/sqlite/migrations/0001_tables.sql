@@ -143,7 +143,7 @@ create table idempotency_keys (
 create index idempotency_keys_created_at on idempotency_keys (created_at);
 
 -- The last sequence given to an ordering key.
-create table order_heads (
+create table ordering_keys (
     account      blob not null check (length(account) = 16),
     ordering_key text not null,
     last         integer not null check (last >= 1),
@@ -358,5 +358,5 @@ create index endpoint_health_not_healthy on endpoint_health (endpoint) where sta
 create table probe (
     id   integer primary key check (id = 1),
     at   integer not null,
-    room blob not null
+    padding blob not null
 ) strict;

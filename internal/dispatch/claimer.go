@@ -31,7 +31,7 @@ func (d *Dispatcher) runClaimer(ctx context.Context) {
 				d.opts.Log.WarnContext(ctx, "deliveries not claimed", "error", err)
 				d.progress.failed(err)
 			}
-			d.post(schedule.Claimed{Claim: c, Got: got, Err: err, AskedAt: asked})
+			d.post(schedule.ClaimReturned{Claim: c, Got: got, Err: err, AskedAt: asked})
 			d.opts.Observer.Claimed(claimOf(c, got, time.Since(asked), err))
 		case <-d.done:
 			return
@@ -96,7 +96,7 @@ func (d *Dispatcher) runScanner(ctx context.Context) {
 func (d *Dispatcher) loadOwnCircuits(ctx context.Context) error {
 	known, err := d.loadCircuits(ctx, nil)
 	if err == nil {
-		d.post(schedule.Circuits{Circuits: known})
+		d.post(schedule.CircuitsLoaded{Circuits: known})
 	}
 	return err
 }
@@ -151,7 +151,7 @@ func (d *Dispatcher) scan(ctx context.Context, q store.Due) error {
 		if len(lanes) == 0 {
 			return nil
 		}
-		d.post(schedule.Due{Lanes: lanes, New: !q.NewerThan.IsZero()})
+		d.post(schedule.LanesDue{Lanes: lanes, New: !q.NewerThan.IsZero()})
 		q.After = lanes[len(lanes)-1].Endpoint
 	}
 }

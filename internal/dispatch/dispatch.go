@@ -143,7 +143,7 @@ type Dispatcher struct {
 	sender    Sender
 	opts      Options
 
-	inputs   chan any
+	inputs   chan input
 	done     chan struct{} // closed when the loop takes no more inputs
 	running  atomic.Bool
 	ending   atomic.Bool  // Run's context has ended
@@ -169,7 +169,7 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 		endpoints:   endpoints,
 		sender:      sender,
 		opts:        opts.withDefaults(),
-		inputs:      make(chan any, 1024),
+		inputs:      make(chan input, 1024),
 		done:        make(chan struct{}),
 		claims:      make(chan *store.Claim, 1),
 		work:        make(chan *schedule.Delivery),
@@ -177,9 +177,9 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 		releases:    batch.NewQueue[schedule.Release](),
 		circuits:    batch.NewQueue[schedule.CircuitChange](),
 		gone:        batch.NewQueue[postrider.EndpointID](),
-		cluster:     newCluster(),
 	}
-	endpoints.Subscribe(func(c routing.Change) { d.post(endpointChanged{c}) })
+	d.cluster = newCluster(d.opts)
+	endpoints.Subscribe(func(c routing.Change) { d.postOwn(endpointChanged{c}) })
 	return d
 }
 
@@ -209,7 +209,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if d.opts.Cluster.Nodes != nil {
 		parts.Go(func() { d.runLock(locked) })
 	}
-	if err := d.join(ctx); err != nil {
+	if err := d.cluster.join(ctx); err != nil {
 		unlock()
 		close(d.done)
 		parts.Wait()
@@ -228,11 +228,11 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			defer unlock()
 			d.runMembership(commit)
 		})
-		parts.Go(func() { d.runReclaimer(commit) })
-		parts.Go(func() { d.runNotifier(commit) })
+		parts.Go(func() { d.cluster.runReclaimer(commit, d.done) })
+		parts.Go(func() { d.cluster.runNotifier(commit, d.done) })
 	}
 
-	left := d.loop(ctx, commit, func(delivery *schedule.Delivery) {
+	left := d.runLoop(ctx, commit, func(delivery *schedule.Delivery) {
 		select {
 		case d.work <- delivery:
 		default:
@@ -282,16 +282,16 @@ func (d *Dispatcher) drainContexts(ctx context.Context) (send, commit context.Co
 // which others wait in the queue; its Token is set here. Whatever is missing there,
 // or all of it where commit fails or panics, is free for others again. The error is
 // commit's.
-func (d *Dispatcher) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.Committed, error)) error {
+func (d *Dispatcher) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.DeliveriesCommitted, error)) error {
 	var grant schedule.Grant
 	response := make(chan schedule.Grant, 1)
-	if len(ask) > 0 && d.post(admissionAsked{ask, response}) {
+	if len(ask) > 0 && d.postOwn(admissionAsked{ask, response}) {
 		select {
 		case grant = <-response:
 		case <-d.done:
 		}
 	}
-	var committed schedule.Committed
+	var committed schedule.DeliveriesCommitted
 	defer func() {
 		committed.Token = grant.Token
 		if grant.Token != 0 || len(committed.Waiting) > 0 {

@@ -120,8 +120,8 @@ func (r *rig) publish(id postrider.EndpointID, n int, tell bool) []postrider.Del
 
 // committed tells the dispatcher what waits in the queue.
 func (r *rig) committed(waiting []store.DueLane) {
-	err := r.d.Admit(nil, func(schedule.Grant) (schedule.Committed, error) {
-		return schedule.Committed{Waiting: waiting}, nil
+	err := r.d.Admit(nil, func(schedule.Grant) (schedule.DeliveriesCommitted, error) {
+		return schedule.DeliveriesCommitted{Waiting: waiting}, nil
 	})
 	if err != nil {
 		r.t.Error(err)
@@ -538,13 +538,13 @@ func TestACommitThatFailsOrPanicsReturnsItsLeases(t *testing.T) {
 		ask := []schedule.Admission{{Endpoint: id, Lane: postrider.LaneFirst}, {Endpoint: id, Lane: postrider.LaneFirst}, {Endpoint: id, Lane: postrider.LaneFirst}}
 		admit := func(end func() error) (leased int) {
 			defer func() { _ = recover() }()
-			err := r.d.Admit(ask, func(g schedule.Grant) (schedule.Committed, error) {
+			err := r.d.Admit(ask, func(g schedule.Grant) (schedule.DeliveriesCommitted, error) {
 				for i := range ask {
 					if g.Lease(i) > 0 {
 						leased++
 					}
 				}
-				return schedule.Committed{}, end()
+				return schedule.DeliveriesCommitted{}, end()
 			})
 			if !errors.Is(err, errAway) {
 				t.Errorf("Admit returns %v, want the commit's error", err)

@@ -13,9 +13,20 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Besides what a core takes as input, the loop takes questions, each with a
-// channel of one place for the response, and changes of endpoints, whose settings
-// it looks up.
+// input is one input of the loop. One of the two fields is set, so that the compiler
+// knows all types that there are, and none is applied to nothing. It is a struct, not
+// a third interface, because a value that is put into one is allocated.
+type input struct {
+	core schedule.Input // something happened
+	own  ownInput       // something for which the core alone is not enough
+}
+
+// ownInput is an input that the loop applies itself. A question has a channel of one
+// place for the response, so that the loop never waits for the goroutine that asks.
+type ownInput interface {
+	apply(l *loop, now time.Time)
+}
+
 type (
 	admissionAsked struct {
 		ask      []schedule.Admission
@@ -25,16 +36,38 @@ type (
 	endpointChanged struct{ routing.Change }
 )
 
-// loop owns the core: it applies inputs, asks for actions and carries them out,
-// until it has drained after ctx ended or commits are given up. It returns how
-// many attempts it left to their leases.
-func (d *Dispatcher) loop(ctx, commit context.Context, start func(*schedule.Delivery)) int {
-	c := schedule.New(d.opts.core())
+func (in admissionAsked) apply(l *loop, now time.Time) {
+	for _, a := range in.ask {
+		l.introduce(a.Endpoint)
+	}
+	in.response <- l.core.Admit(now, in.ask)
+}
+
+func (in surplusAsked) apply(l *loop, _ time.Time) { in.response <- l.core.SurplusShards() }
+
+func (in endpointChanged) apply(l *loop, now time.Time) {
+	settings, _ := l.endpoints.Lookup(in.Endpoint)
+	l.core.Apply(now, schedule.EndpointChanged{Endpoint: in.Endpoint, Settings: settings, Due: in.Due})
+}
+
+// loop is the core with what a pure core must not read itself: the settings of
+// endpoints and the clocks. It belongs to the goroutine of [Dispatcher.runLoop].
+type loop struct {
+	core      *schedule.Core
+	endpoints Endpoints
+	clock     *store.Clock
+}
+
+// runLoop applies inputs, asks the core for actions and has them carried out, until
+// the core has drained after ctx ended, or until commit ends. It returns how many
+// attempts it left to their leases.
+func (d *Dispatcher) runLoop(ctx, commit context.Context, start func(*schedule.Delivery)) int {
+	l := &loop{schedule.New(d.opts.core()), d.endpoints, d.queue.Clock()}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	end := ctx.Done()
 	for {
-		var in any
+		var in input
 		select {
 		case in = <-d.inputs:
 		case <-timer.C:
@@ -42,26 +75,26 @@ func (d *Dispatcher) loop(ctx, commit context.Context, start func(*schedule.Deli
 			end = nil
 			d.ending.Store(true)
 			d.cluster.heartbeatNow.Set()
-			in = schedule.Drain{}
+			in.core = schedule.Drain{}
 		case <-commit.Done():
-			return c.Unfinished()
+			return l.core.Unfinished()
 		}
 		now := time.Now()
-		d.setClock(c, now)
-		if in != nil {
-			d.apply(c, now, in)
+		l.setClock(now)
+		if in != (input{}) {
+			l.apply(now, in)
 			for range min(len(d.inputs), 256) { // decide once for all inputs that wait
 				now = time.Now()
-				d.apply(c, now, <-d.inputs)
+				l.apply(now, <-d.inputs)
 			}
 		}
-		do := c.Decide(now)
+		do := l.core.Decide(now)
 		d.carryOut(do, start)
 		if do.Progress {
 			d.progress.made(now)
 		}
 		timer.Reset(untilWake(do.WakeAt, now))
-		if c.Drained() && len(d.inputs) == 0 {
+		if l.core.Drained() && len(d.inputs) == 0 {
 			return 0
 		}
 	}
@@ -69,48 +102,39 @@ func (d *Dispatcher) loop(ctx, commit context.Context, start func(*schedule.Deli
 
 // setClock tells the core how far the store's two clocks are ahead of this
 // node's, which shows now.
-func (d *Dispatcher) setClock(c *schedule.Core, now time.Time) {
-	due, wall := d.queue.Clock().At(now)
-	c.SetClock(due.Sub(now), wall.Sub(now))
+func (l *loop) setClock(now time.Time) {
+	due, wall := l.clock.At(now)
+	l.core.SetClock(due.Sub(now), wall.Sub(now))
 }
 
 // apply applies one input. Endpoints that it names and the core does not know are
 // looked up here, in the loop. That misses no change: the routing table has a change
 // before it reports it, so either this look-up finds the change, or its report is
 // applied after this input and finds the endpoint in the core.
-func (d *Dispatcher) apply(c *schedule.Core, now time.Time, in any) {
-	switch in := in.(type) {
-	case admissionAsked:
-		for _, a := range in.ask {
-			d.introduce(c, a.Endpoint)
-		}
-		in.response <- c.Admit(now, in.ask)
-	case surplusAsked:
-		in.response <- c.SurplusShards()
-	case endpointChanged:
-		settings, _ := d.endpoints.Lookup(in.Endpoint)
-		c.Apply(now, schedule.EndpointChanged{Endpoint: in.Endpoint, Settings: settings, Due: in.Due})
-	case schedule.Due:
-		d.introduceLanes(c, in.Lanes)
-		c.Apply(now, in)
-	case schedule.Committed:
-		d.introduceLanes(c, in.Waiting)
-		c.Apply(now, in)
-	case schedule.Input:
-		c.Apply(now, in)
+func (l *loop) apply(now time.Time, in input) {
+	if in.own != nil {
+		in.own.apply(l, now)
+		return
+	}
+	switch in := in.core.(type) {
+	case schedule.LanesDue:
+		l.introduceAll(in.Lanes)
+	case schedule.DeliveriesCommitted:
+		l.introduceAll(in.Waiting)
+	}
+	l.core.Apply(now, in.core)
+}
+
+func (l *loop) introduceAll(lanes []store.DueLane) {
+	for _, lane := range lanes {
+		l.introduce(lane.Endpoint)
 	}
 }
 
-func (d *Dispatcher) introduceLanes(c *schedule.Core, lanes []store.DueLane) {
-	for _, l := range lanes {
-		d.introduce(c, l.Endpoint)
-	}
-}
-
-func (d *Dispatcher) introduce(c *schedule.Core, id postrider.EndpointID) {
-	if c.Needs(id) {
-		settings, _ := d.endpoints.Lookup(id)
-		c.Introduce(id, settings)
+func (l *loop) introduce(id postrider.EndpointID) {
+	if l.core.Needs(id) {
+		settings, _ := l.endpoints.Lookup(id)
+		l.core.Introduce(id, settings)
 	}
 }
 
@@ -142,14 +166,19 @@ func (d *Dispatcher) carryOut(do schedule.Actions, start func(*schedule.Delivery
 	d.bulk.Store(int64(do.BulkWaiting))
 }
 
-// post hands an input to the loop and reports whether it could. It waits while the
-// loop has more inputs than its channel holds, and not once the loop has ended.
-func (d *Dispatcher) post(input any) bool {
+// post gives the loop an input of the core and reports whether it could. It waits while
+// the loop has more inputs than its channel holds, and not once the loop has ended.
+func (d *Dispatcher) post(in schedule.Input) bool { return d.send(input{core: in}) }
+
+// postOwn is post for an input of the loop.
+func (d *Dispatcher) postOwn(in ownInput) bool { return d.send(input{own: in}) }
+
+func (d *Dispatcher) send(in input) bool {
 	if !d.running.Load() {
 		return false
 	}
 	select {
-	case d.inputs <- input:
+	case d.inputs <- in:
 		return true
 	case <-d.done:
 		return false

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,8 @@ import (
 
 // cluster is what this node knows of the other nodes.
 type cluster struct {
+	opts     Cluster
+	log      *slog.Logger
 	instance [16]byte // drawn at start; tells two nodes of one incarnation apart
 	lock     nodeLock
 	wakeUps  *wakeUps
@@ -33,9 +36,9 @@ type cluster struct {
 	deadBefore []uint32 // at the last heartbeat; of runMembership alone
 }
 
-func newCluster() *cluster {
+func newCluster(opts Options) *cluster {
 	c := &cluster{
-		wakeUps:      newWakeUps(),
+		opts: opts.Cluster, log: opts.Log, wakeUps: newWakeUps(),
 		heartbeatNow: batch.NewSignal(), gained: batch.NewSignal(), missed: batch.NewSignal(), dead: make(chan []uint32, 1),
 	}
 	c.lock.tried, c.lock.since = make(chan struct{}), time.Now()
@@ -86,29 +89,29 @@ func (l *nodeLock) state() (losses int, without time.Time) {
 
 // join makes this node known before it starts anything; with its lock, so that
 // its death is seen from then on.
-func (d *Dispatcher) join(ctx context.Context) error {
-	if d.opts.Cluster.Nodes == nil {
+func (c *cluster) join(ctx context.Context) error {
+	if c.opts.Nodes == nil {
 		return nil
 	}
-	limit := time.NewTimer(d.opts.Cluster.TTL)
+	limit := time.NewTimer(c.opts.TTL)
 	defer limit.Stop()
 	select {
-	case <-d.cluster.lock.tried:
+	case <-c.lock.tried:
 	case <-limit.C:
 	case <-ctx.Done():
 	}
-	_, err := d.sendHeartbeat(ctx, store.Heartbeat{})
+	_, err := c.sendHeartbeat(ctx, store.Heartbeat{})
 	if errors.Is(err, postrider.ErrConflict) {
-		return fmt.Errorf("join: incarnation %d is another node's: %w", d.opts.Cluster.Incarnation, err)
+		return fmt.Errorf("join: incarnation %d is another node's: %w", c.opts.Incarnation, err)
 	}
 	return nil // a store that is away is waited for
 }
 
-func (d *Dispatcher) sendHeartbeat(ctx context.Context, h store.Heartbeat) (store.Membership, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, d.opts.Cluster.TTL, errCallTimeout)
+func (c *cluster) sendHeartbeat(ctx context.Context, h store.Heartbeat) (store.Membership, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.TTL, errCallTimeout)
 	defer cancel()
-	h.Incarnation, h.Instance, h.TTL = d.opts.Cluster.Incarnation, d.cluster.instance, d.opts.Cluster.TTL
-	return d.opts.Cluster.Nodes.Heartbeat(ctx, h)
+	h.Incarnation, h.Instance, h.TTL = c.opts.Incarnation, c.instance, c.opts.TTL
+	return c.opts.Nodes.Heartbeat(ctx, h)
 }
 
 // runMembership sends heartbeats, takes the shards that it is given, gives up
@@ -124,7 +127,9 @@ func (d *Dispatcher) runMembership(ctx context.Context) {
 		case <-timer.C:
 		case <-d.cluster.heartbeatNow:
 		case <-d.done:
-			d.leave(ctx)
+			if d.left.Load() == 0 { // else its leases have to be reclaimed
+				d.cluster.leave(ctx)
+			}
 			return
 		}
 		interval := d.opts.Cluster.Heartbeat
@@ -170,14 +175,14 @@ func (d *Dispatcher) runMembership(ctx context.Context) {
 func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Membership, error) {
 	response := make(chan []uint8, 1)
 	var surplus []uint8
-	if d.post(surplusAsked{response}) {
+	if d.postOwn(surplusAsked{response}) {
 		select {
 		case surplus = <-response:
 		case <-d.done:
 		}
 	}
 	losses, without := d.cluster.lock.state()
-	m, err := d.sendHeartbeat(ctx, store.Heartbeat{
+	m, err := d.cluster.sendHeartbeat(ctx, store.Heartbeat{
 		Release: surplus, Leaving: d.ending.Load(),
 		Unlocked: !without.IsZero() && asked.Sub(without) > d.opts.Cluster.TTL,
 	})
@@ -202,13 +207,13 @@ func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Memb
 	}
 	d.cluster.owned.Store(has)
 	d.cluster.others.Store(m.Nodes > 1)
-	d.post(schedule.Membership{Shards: m.Shards, Surplus: m.Surplus, Until: until, Circuits: known})
+	d.post(schedule.ShardsAssigned{Shards: m.Shards, Surplus: m.Surplus, Until: until, Circuits: known})
 	d.opts.Observer.Membership(observe.Membership{Nodes: m.Nodes, Shards: len(m.Shards), Surplus: m.Surplus})
 	if gained || d.cluster.reclaimed(m) {
 		d.cluster.gained.Set()
 	}
 	if len(surplus) > 0 || gained {
-		d.notify(ctx, verbMembership)
+		d.cluster.notify(ctx, verbMembership)
 	}
 	return m, nil
 }
@@ -224,14 +229,14 @@ func (c *cluster) reclaimed(m store.Membership) bool {
 
 // runReclaimer takes over from dead nodes, while this one goes on to send
 // heartbeats.
-func (d *Dispatcher) runReclaimer(ctx context.Context) {
+func (c *cluster) runReclaimer(ctx context.Context, done <-chan struct{}) {
 	for {
 		select {
-		case dead := <-d.cluster.dead:
-			if d.reclaim(ctx, dead) {
-				d.cluster.heartbeatNow.Set()
+		case dead := <-c.dead:
+			if c.reclaim(ctx, dead) {
+				c.heartbeatNow.Set()
 			}
-		case <-d.done:
+		case <-done:
 			return
 		}
 	}
@@ -239,48 +244,45 @@ func (d *Dispatcher) runReclaimer(ctx context.Context) {
 
 // reclaim takes over what dead nodes had leased, and reports whether all of it
 // succeeded.
-func (d *Dispatcher) reclaim(ctx context.Context, dead []uint32) bool {
+func (c *cluster) reclaim(ctx context.Context, dead []uint32) bool {
 	const limit = 5000
 	all := true
 	for _, incarnation := range dead {
 		for {
-			n, err := d.reclaimSome(ctx, incarnation, limit)
+			n, err := c.reclaimSome(ctx, incarnation, limit)
 			if err != nil {
-				d.opts.Log.WarnContext(ctx, "dead node not reclaimed", "incarnation", incarnation, "error", err)
+				c.log.WarnContext(ctx, "dead node not reclaimed", "incarnation", incarnation, "error", err)
 				all = false
 				break
 			}
-			d.opts.Log.WarnContext(ctx, "dead node reclaimed", "incarnation", incarnation, "deliveries", n)
+			c.log.WarnContext(ctx, "dead node reclaimed", "incarnation", incarnation, "deliveries", n)
 			if n < limit {
 				break
 			}
 		}
 	}
 	if all {
-		d.notify(ctx, verbMembership)
+		c.notify(ctx, verbMembership)
 	}
 	return all
 }
 
-func (d *Dispatcher) reclaimSome(ctx context.Context, incarnation uint32, limit int) (int, error) {
+func (c *cluster) reclaimSome(ctx context.Context, incarnation uint32, limit int) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
 	defer cancel()
-	return d.opts.Cluster.Nodes.Reclaim(ctx, incarnation, limit)
+	return c.opts.Nodes.Reclaim(ctx, incarnation, limit)
 }
 
-// leave ends this node's membership. A node that leaves attempts to their leases
-// does not: it is left to be reclaimed.
-func (d *Dispatcher) leave(ctx context.Context) {
-	if d.left.Load() > 0 {
-		return
-	}
+// leave ends this node's membership: the others have its shards at their next
+// heartbeat, and reclaim nothing.
+func (c *cluster) leave(ctx context.Context) {
 	limited, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
 	defer cancel()
-	if err := d.opts.Cluster.Nodes.Forget(limited, d.opts.Cluster.Incarnation); err != nil {
-		d.opts.Log.WarnContext(ctx, "shards not given up", "error", err)
+	if err := c.opts.Nodes.Forget(limited, c.opts.Incarnation); err != nil {
+		c.log.WarnContext(ctx, "shards not given up", "error", err)
 		return
 	}
-	d.notify(ctx, verbMembership)
+	c.notify(ctx, verbMembership)
 }
 
 // runLock holds this node's lock and receives wake-ups, until ctx ends. While

@@ -56,7 +56,7 @@ func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) 
 	})
 	switch {
 	case err == nil:
-		d.post(schedule.Settled{Settlements: group, Results: results})
+		d.post(schedule.SettlementsCommitted{Settlements: group, Results: results})
 		for i, s := range group {
 			logAttempt(ctx, d.opts.Log, s, results[i])
 			d.opts.Observer.Settled(observe.Settled{
@@ -69,7 +69,7 @@ func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) 
 		d.settleGroup(ctx, group[len(group)/2:])
 	default:
 		d.opts.Log.ErrorContext(ctx, "attempt not settled", "delivery", group[0].Claimed, "error", err)
-		d.post(schedule.Settled{Settlements: group, Results: []store.Settled{{Stale: true}}})
+		d.post(schedule.SettlementsCommitted{Settlements: group, Results: []store.Settled{{Stale: true}}})
 	}
 }
 
@@ -85,7 +85,7 @@ func (d *Dispatcher) release(ctx context.Context, releases []schedule.Release) {
 	if err != nil { // the leases will end
 		d.opts.Log.ErrorContext(ctx, "leases not released", "leases", len(leases), "error", err)
 	}
-	d.post(schedule.Released{Releases: releases})
+	d.post(schedule.LeasesReleased{Releases: releases})
 }
 
 // storeCircuit stores a circuit that changed, by compare-and-swap. The core decides

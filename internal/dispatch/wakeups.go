@@ -70,8 +70,8 @@ func (w *wakeUps) add(lanes []store.DueLane, looks []postrider.EndpointID) {
 	w.pending.Set()
 }
 
-// take removes all pending wake-ups and returns the messages for them.
-func (w *wakeUps) take() (messages []string) {
+// takeMessages removes all pending wake-ups and returns the messages for them.
+func (w *wakeUps) takeMessages() (messages []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.lanes) > maxLanes {
@@ -99,24 +99,24 @@ func (w *wakeUps) take() (messages []string) {
 
 // runNotifier sends pending wake-ups to the other nodes, in at most twenty messages
 // a second.
-func (d *Dispatcher) runNotifier(ctx context.Context) {
+func (c *cluster) runNotifier(ctx context.Context, done <-chan struct{}) {
 	const interval = 50 * time.Millisecond
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
 		select {
 		case <-pause.C:
-		case <-d.done:
+		case <-done:
 			return
 		}
 		select {
-		case <-d.cluster.wakeUps.pending:
-		case <-d.done:
+		case <-c.wakeUps.pending:
+		case <-done:
 			return
 		}
-		messages := d.cluster.wakeUps.take()
+		messages := c.wakeUps.takeMessages()
 		for _, message := range messages {
-			d.notify(ctx, message)
+			c.notify(ctx, message)
 		}
 		pause.Reset(time.Duration(len(messages)) * interval)
 	}
@@ -124,14 +124,14 @@ func (d *Dispatcher) runNotifier(ctx context.Context) {
 
 // notify sends a message to the other nodes. If it is lost, polling finds what it
 // was about.
-func (d *Dispatcher) notify(ctx context.Context, message string) {
-	if d.opts.Cluster.PollOnly || !d.cluster.others.Load() {
+func (c *cluster) notify(ctx context.Context, message string) {
+	if c.opts.PollOnly || !c.others.Load() {
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
 	defer cancel()
-	if err := d.opts.Cluster.Nodes.Wake(ctx, fmt.Sprintf("%08x %s", d.opts.Cluster.Incarnation, message)); err != nil {
-		d.opts.Log.DebugContext(ctx, "other nodes not woken", "error", err)
+	if err := c.opts.Nodes.Wake(ctx, fmt.Sprintf("%08x %s", c.opts.Incarnation, message)); err != nil {
+		c.log.DebugContext(ctx, "other nodes not woken", "error", err)
 	}
 }
 
@@ -152,7 +152,7 @@ func (d *Dispatcher) onWakeUp(message string) {
 	case verbMembership:
 		d.cluster.heartbeatNow.Set()
 	case verbNew:
-		d.post(schedule.Due{Lanes: parseLanes(arguments), New: true})
+		d.post(schedule.LanesDue{Lanes: parseLanes(arguments), New: true})
 	case verbPoll:
 		d.cluster.missed.Set()
 	case verbLook:
@@ -160,7 +160,7 @@ func (d *Dispatcher) onWakeUp(message string) {
 		for name := range strings.FieldsSeq(arguments) {
 			id, err := postrider.ParseID[postrider.EndpointID](name)
 			if err == nil && owned != nil && owned[store.Shard(id)] {
-				d.post(endpointChanged{routing.Change{Endpoint: id, Due: true}})
+				d.postOwn(endpointChanged{routing.Change{Endpoint: id, Due: true}})
 			}
 		}
 	}

@@ -43,7 +43,7 @@ func (*forgetful) ClaimFanOuts(context.Context, store.ClaimFanOuts) ([]store.Fan
 	return nil, nil
 }
 
-func (*forgetful) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.Committed, error)) error {
+func (*forgetful) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.DeliveriesCommitted, error)) error {
 	g := schedule.Grant{Token: 1, Leases: make([]time.Duration, len(ask))}
 	for i := range ask {
 		g.Leases[i] = time.Minute

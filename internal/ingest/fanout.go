@@ -109,7 +109,7 @@ func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool
 	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	begun := time.Now()
-	err = in.dispatch.Admit(admissions(batches), func(g schedule.Grant) (c schedule.Committed, err error) {
+	err = in.dispatch.Admit(admissions(batches), func(g schedule.Grant) (c schedule.DeliveriesCommitted, err error) {
 		c.Started = make([]postrider.Claimed, 0, lease(batches, g))
 		if err := in.inbox.FanOut(commit, chunk); err != nil {
 			return c, err

@@ -68,13 +68,13 @@ func (in *Ingest) commit(ctx context.Context, group []*publish) (n int, committe
 		if n = len(batches); err != nil && n == 0 {
 			return 1, committed, err // behind others it is refused by the next commit
 		}
-		err = in.dispatch.Admit(admissions(batches), func(g schedule.Grant) (schedule.Committed, error) {
-			c := schedule.Committed{Started: make([]postrider.Claimed, 0, lease(batches, g))}
+		err = in.dispatch.Admit(admissions(batches), func(g schedule.Grant) (schedule.DeliveriesCommitted, error) {
+			c := schedule.DeliveriesCommitted{Started: make([]postrider.Claimed, 0, lease(batches, g))}
 			begun := time.Now()
 			published, err := in.store(ctx, store.Publish{Version: version, Batches: batches})
 			committed = committedOf(batches, time.Since(begun))
 			if err != nil {
-				return schedule.Committed{}, err
+				return schedule.DeliveriesCommitted{}, err
 			}
 			in.respond(&c, group[:n], batches, published)
 			return c, nil
@@ -265,7 +265,7 @@ func lease(batches []store.Batch, g schedule.Grant) (leased int) {
 
 // respond sets the results of the publishes of a group, and adds their deliveries
 // to those that start or wait. Those of duplicates do neither.
-func (in *Ingest) respond(c *schedule.Committed, group []*publish, batches []store.Batch, published []store.Published) {
+func (in *Ingest) respond(c *schedule.DeliveriesCommitted, group []*publish, batches []store.Batch, published []store.Published) {
 	for i, p := range group {
 		stored := published[i]
 		if stored.Events == nil {
@@ -301,7 +301,7 @@ func (in *Ingest) receipt(e *store.NewEvent) postrider.Receipt {
 }
 
 // addDeliveries adds an event's deliveries to those that start or wait.
-func (in *Ingest) addDeliveries(c *schedule.Committed, e *store.NewEvent) {
+func (in *Ingest) addDeliveries(c *schedule.DeliveriesCommitted, e *store.NewEvent) {
 	now := in.opts.Clock.Now()
 	for k := range e.Deliveries {
 		d := &e.Deliveries[k]

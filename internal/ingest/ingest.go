@@ -45,7 +45,7 @@ type Dispatcher interface {
 	// with a lease under it. What commit returns is started or waits; leases of
 	// deliveries that are not in it are taken back, also when commit fails or
 	// panics. The error is commit's.
-	Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.Committed, error)) error
+	Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.DeliveriesCommitted, error)) error
 	// Lag returns how long this node would need for the deliveries that are due
 	// and wait for nothing but this node.
 	Lag() time.Duration

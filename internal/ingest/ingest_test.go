@@ -81,7 +81,7 @@ func (r *rig) run() (stop func()) {
 	}
 }
 
-func (r *rig) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.Committed, error)) (err error) {
+func (r *rig) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.DeliveriesCommitted, error)) (err error) {
 	r.mu.Lock()
 	r.token++
 	g := schedule.Grant{}

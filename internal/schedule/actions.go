@@ -10,9 +10,9 @@ import (
 // Actions are what the dispatcher is to carry out.
 type Actions struct {
 	Send     []*Delivery            // to start an attempt for
-	Settle   []store.Settlement     // to commit; [Settled] follows
-	Release  []Release              // leases to give back; [Released] follows
-	Claim    *store.Claim           // to make; [Claimed] follows; nil: none
+	Settle   []store.Settlement     // to commit; [SettlementsCommitted] follows
+	Release  []Release              // leases to give back; [LeasesReleased] follows
+	Claim    *store.Claim           // to make; [ClaimReturned] follows; nil: none
 	Circuits []CircuitChange        // to store, in this order for each endpoint; [CircuitStored] follows each
 	Disable  []postrider.EndpointID // they answered 410; [NotDisabled] follows where that fails
 
@@ -59,8 +59,8 @@ type Input interface {
 }
 
 type (
-	// Claimed says that a claim came back.
-	Claimed struct {
+	// ClaimReturned says that a claim came back.
+	ClaimReturned struct {
 		Claim   *store.Claim
 		Got     store.Claims
 		Err     error     // Got is empty then
@@ -70,25 +70,25 @@ type (
 	// Attempted says that an attempt is over. Its Result is set.
 	Attempted struct{ Delivery *Delivery }
 
-	// Settled says that a group of settlements is committed.
-	Settled struct {
+	// SettlementsCommitted says that a group of settlements is committed.
+	SettlementsCommitted struct {
 		Settlements []store.Settlement
 		Results     []store.Settled
 	}
 
-	// Released says that leases were given back, or that giving them back failed and
+	// LeasesReleased says that leases were given back, or that giving them back failed and
 	// they are left to end.
-	Released struct{ Releases []Release }
+	LeasesReleased struct{ Releases []Release }
 
-	// Due says that deliveries are due or will be. Endpoints that the core [Core.Needs]
+	// LanesDue says that deliveries are due or will be. Endpoints that the core [Core.Needs]
 	// are introduced before.
-	Due struct {
+	LanesDue struct {
 		Lanes []store.DueLane
 		New   bool // only new deliveries were looked for: a claim need not begin at the oldest
 	}
 
-	// Circuits are stored circuits of endpoints that this node serves.
-	Circuits struct{ Circuits []postrider.Circuit }
+	// CircuitsLoaded are stored circuits of endpoints that this node serves.
+	CircuitsLoaded struct{ Circuits []postrider.Circuit }
 
 	// CircuitStored says that a change of a circuit is stored. With
 	// [postrider.ErrConflict] somebody else was faster, and Circuit is theirs.
@@ -97,8 +97,8 @@ type (
 		Err     error
 	}
 
-	// Membership says which shards this node owns.
-	Membership struct {
+	// ShardsAssigned says which shards this node owns.
+	ShardsAssigned struct {
 		Shards   []uint8             // sorted
 		Surplus  int                 // how many of them are more than this node's share
 		Until    time.Time           // the ownership ends then, unless a later heartbeat renews it
@@ -106,7 +106,7 @@ type (
 	}
 
 	// LockLost says that this node may have lost its shards. It starts nothing until
-	// the next Membership.
+	// the next ShardsAssigned.
 	LockLost struct{}
 
 	// NotDisabled says that an endpoint could not be disabled after a 410.

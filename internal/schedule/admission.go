@@ -14,7 +14,7 @@ type Admission struct {
 }
 
 // Grant is the response to a list of admissions. Every Grant with a token must be
-// ended by one [Committed], whether or not the commit succeeds: the credit that it
+// ended by one [DeliveriesCommitted], whether or not the commit succeeds: the credit that it
 // took is returned by that alone. The dispatcher's Admit calls the commit itself, so
 // that no caller can forget it.
 type Grant struct {
@@ -30,8 +30,8 @@ func (g Grant) Lease(i int) time.Duration {
 	return g.Leases[i]
 }
 
-// Committed says that a commit of ingest is over.
-type Committed struct {
+// DeliveriesCommitted says that a commit of ingest is over.
+type DeliveriesCommitted struct {
 	Token   postrider.Token     // of the Grant; zero: none was admitted
 	Started []postrider.Claimed // the admitted deliveries that were committed; those that are missing were not
 	Waiting []store.DueLane     // committed deliveries that wait in the queue
@@ -58,9 +58,9 @@ func (a *admissions) nextToken() postrider.Token {
 // one does: its row is written once under its lease instead of twice.
 //
 // The life of an admission: Admit takes one credit for each delivery that it
-// grants a lease to. Ingest commits the rows with the lease. [Committed] returns
+// grants a lease to. Ingest commits the rows with the lease. [DeliveriesCommitted] returns
 // all of the credit and takes it again for the deliveries that were committed,
-// which are prefetched then and start like claimed ones. Until Committed the core
+// which are prefetched then and start like claimed ones. Until DeliveriesCommitted the core
 // cannot drain, and the shards of the endpoints are busy.
 //
 // Example: an endpoint with a limit of 10 has a credit limit of 20. Of 25 new
@@ -128,7 +128,7 @@ func (c *Core) mayAdmit(now time.Time, ep *endpoint, l int) bool {
 // apply ends the admission: all of its credit is returned, and each committed
 // delivery takes one again. So deliveries that were not committed, because the
 // commit failed, was a duplicate or panicked, leave nothing behind.
-func (in Committed) apply(c *Core, now time.Time) {
+func (in DeliveriesCommitted) apply(c *Core, now time.Time) {
 	a := c.admissions.underWay[in.Token]
 	delete(c.admissions.underWay, in.Token)
 	for _, d := range a.admitted {
@@ -172,7 +172,7 @@ func (c *Core) found(now time.Time, d store.DueLane) {
 	}
 }
 
-func (in Due) apply(c *Core, now time.Time) {
+func (in LanesDue) apply(c *Core, now time.Time) {
 	for _, d := range in.Lanes {
 		ep := c.mine(d.Endpoint)
 		if ep == nil {

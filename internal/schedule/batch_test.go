@@ -12,7 +12,7 @@ func TestAClaimRestsThriceAsLongAsTheLastOneTook(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}
-	found := Due{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}
+	found := LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}
 	low := now.Add(-time.Minute)
 	for _, tt := range []struct{ took, rests time.Duration }{
 		{time.Millisecond, 3 * time.Millisecond},
@@ -25,7 +25,7 @@ func TestAClaimRestsThriceAsLongAsTheLastOneTook(t *testing.T) {
 		}
 		asked := now
 		now = now.Add(tt.took)
-		do = take(c, now, Claimed{Claim: do.Claim, Got: store.Claims{Lanes: []store.LaneState{{Low: low}}}, AskedAt: asked}, found)
+		do = take(c, now, ClaimReturned{Claim: do.Claim, Got: store.Claims{Lanes: []store.LaneState{{Low: low}}}, AskedAt: asked}, found)
 		if do.Claim != nil || !do.WakeAt.Equal(now.Add(tt.rests)) {
 			t.Errorf("after a claim of %v: claims %v, again after %v, want none and %v", tt.took, do.Claim != nil, do.WakeAt.Sub(now), tt.rests)
 		}
@@ -38,16 +38,16 @@ func TestWhatIsNewKeepsAClaimCheapAndAScanFindsAll(t *testing.T) {
 	c, now := fixture(nil)
 	lanes := []store.DueLane{{Endpoint: postrider.EndpointID{1}, Lane: postrider.LaneFirst}}
 	low := now.Add(-time.Minute)
-	after := func(in Due) time.Time {
+	after := func(in LanesDue) time.Time {
 		do := take(c, now, in)
-		take(c, now, Claimed{Claim: do.Claim, Got: store.Claims{Lanes: []store.LaneState{{Low: low}}}, AskedAt: now})
+		take(c, now, ClaimReturned{Claim: do.Claim, Got: store.Claims{Lanes: []store.LaneState{{Low: low}}}, AskedAt: now})
 		return do.Claim.Wants[0].After
 	}
-	after(Due{Lanes: lanes})
-	if at := after(Due{Lanes: lanes, New: true}); !at.Equal(low) {
+	after(LanesDue{Lanes: lanes})
+	if at := after(LanesDue{Lanes: lanes, New: true}); !at.Equal(low) {
 		t.Errorf("what is new is claimed from %v on, want %v, where the last claim ended", at, low)
 	}
-	if at := after(Due{Lanes: lanes}); !at.IsZero() {
+	if at := after(LanesDue{Lanes: lanes}); !at.IsZero() {
 		t.Errorf("what a scan found is claimed from %v on, want all of it", at)
 	}
 }

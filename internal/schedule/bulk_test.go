@@ -18,7 +18,7 @@ func (d *desk) replay(id postrider.EndpointID, n int) {
 			Endpoint: id, Event: &postrider.Event{Data: []byte("1")}, Lane: postrider.LaneBulk, ExpiresAt: d.now.Add(expiry),
 		}})
 	}
-	d.step(Due{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneBulk}}})
+	d.step(LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneBulk}}})
 }
 
 func TestThePaceOfBulkFollowsTheProcessors(t *testing.T) {
@@ -98,7 +98,7 @@ func TestBulkWaitsForItsPaceAndNothingElseDoes(t *testing.T) {
 func TestWhatWaitsForThePaceIsLeftAloneMeanwhile(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
-	found := Due{}
+	found := LanesDue{}
 	for i := range 5 {
 		found.Lanes = append(found.Lanes, store.DueLane{Endpoint: postrider.EndpointID{byte(i)}, Lane: postrider.LaneBulk})
 	}

@@ -179,7 +179,7 @@ func (in CircuitStored) apply(c *Core, now time.Time) {
 	c.review(now, ep)
 }
 
-func (in Circuits) apply(c *Core, now time.Time) { c.circuits.learn(now, in.Circuits) }
+func (in CircuitsLoaded) apply(c *Core, now time.Time) { c.circuits.learn(now, in.Circuits) }
 
 // learn takes over stored circuits of endpoints that this node serves.
 func (cs *circuits) learn(now time.Time, known []postrider.Circuit) {

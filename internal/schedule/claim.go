@@ -163,7 +163,7 @@ func (c *Core) wants(now time.Time, ep *endpoint) []store.Want {
 }
 
 // apply keeps what a claim brought, and returns the credit of what it did not.
-func (in Claimed) apply(c *Core, now time.Time) {
+func (in ClaimReturned) apply(c *Core, now time.Time) {
 	c.claims.underWay, c.bulk.asked = false, 0
 	c.claims.batchUntil = now.Add(BatchDelay(now.Sub(in.AskedAt)))
 	for i, w := range in.Claim.Wants {

@@ -66,7 +66,7 @@ func TestWorkFoundDuringAClaimIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}
-	found := Due{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}
+	found := LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}
 
 	first := take(c, now, found)
 	if first.Claim == nil {
@@ -75,7 +75,7 @@ func TestWorkFoundDuringAClaimIsNotForgotten(t *testing.T) {
 	if do := take(c, now, found); do.Claim != nil {
 		t.Error("two claims are under way")
 	}
-	nothing := Claimed{Claim: first.Claim, Got: store.Claims{Lanes: make([]store.LaneState, len(first.Claim.Wants))}, AskedAt: now}
+	nothing := ClaimReturned{Claim: first.Claim, Got: store.Claims{Lanes: make([]store.LaneState, len(first.Claim.Wants))}, AskedAt: now}
 	if do := take(c, now, nothing); do.Claim == nil {
 		t.Error("what was found during the claim was forgotten when it came back empty")
 	}
@@ -93,15 +93,15 @@ func TestNothingIsAdmittedPastOlderDeliveries(t *testing.T) {
 	if !admits() {
 		t.Error("an idle endpoint does not admit")
 	}
-	take(c, now, Due{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
+	take(c, now, LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
 	if do := c.endpoints[id]; do.asked[0] == 0 {
 		t.Fatal("the due lane is not being claimed")
 	}
-	take(c, now, Due{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
+	take(c, now, LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
 	if admits() {
 		t.Error("a delivery was admitted although older ones wait")
 	}
-	take(c, now, changed{id}, Due{Lanes: []store.DueLane{{Endpoint: postrider.EndpointID{2}, Lane: postrider.LaneRetry}}})
+	take(c, now, changed{id}, LanesDue{Lanes: []store.DueLane{{Endpoint: postrider.EndpointID{2}, Lane: postrider.LaneRetry}}})
 	id = postrider.EndpointID{2}
 	if !admits() {
 		t.Error("a waiting retry keeps first attempts out")
@@ -193,7 +193,7 @@ func BenchmarkStep(b *testing.B) {
 		c.step(now, over(it, postrider.Attempt{Outcome: postrider.OutcomeAccepted}))
 		do = c.Decide(now)
 		settlements := do.Settle
-		c.step(now, Settled{settlements, []store.Settled{{}}})
+		c.step(now, SettlementsCommitted{settlements, []store.Settled{{}}})
 		c.Decide(now)
 	}
 }
@@ -266,7 +266,7 @@ func TestAClaimThatFindsNothingMoreEndsTheBacklog(t *testing.T) {
 		ep := c.endpoint(due.Endpoint)
 		claim := &store.Claim{Wants: []store.Want{{Endpoint: ep.id, Lane: tt.lane, N: 1}}}
 		ep.lanes[0].waiting = tt.since != nil
-		take(c, now, Claimed{Claim: claim, Got: store.Claims{Lanes: []store.LaneState{tt.state}}, AskedAt: now})
+		take(c, now, ClaimReturned{Claim: claim, Got: store.Claims{Lanes: []store.LaneState{tt.state}}, AskedAt: now})
 		if ep.backlog != tt.want {
 			t.Errorf("%s: a backlog of %d, want %d", tt.name, ep.backlog, tt.want)
 		}
@@ -326,8 +326,8 @@ func TestAnEndpointThatVanishesDoesNotHoldTheLoop(t *testing.T) {
 	if len(do.Send) != 0 || len(do.Release) != 1 {
 		t.Errorf("%d sent and %d released, want what was held to be given back", len(do.Send), len(do.Release))
 	}
-	take(c, now, changed{id}, Settled{do.Settle, make([]store.Settled, len(do.Settle))},
-		Due{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
+	take(c, now, changed{id}, SettlementsCommitted{do.Settle, make([]store.Settled, len(do.Settle))},
+		LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
 	idle(c, now)
 	if len(c.endpoints) != 0 {
 		t.Errorf("%d endpoints are remembered", len(c.endpoints))
@@ -371,7 +371,7 @@ func TestNothingIsClaimedWhileAnswersWaitForTheirCommit(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}
-	found := Due{Lanes: []store.DueLane{{Endpoint: postrider.EndpointID{2}, Lane: postrider.LaneFirst}}}
+	found := LanesDue{Lanes: []store.DueLane{{Endpoint: postrider.EndpointID{2}, Lane: postrider.LaneFirst}}}
 	do := take(c, now, stored{started: admitted(c, now, id, id)})
 	one := take(c, now, over(do.Send[0], postrider.Attempt{Outcome: postrider.OutcomeAccepted}))
 	two := take(c, now.Add(time.Second), over(do.Send[1], postrider.Attempt{Outcome: postrider.OutcomeAccepted}))
@@ -380,10 +380,10 @@ func TestNothingIsClaimedWhileAnswersWaitForTheirCommit(t *testing.T) {
 	if do := take(c, now, found); do.Claim != nil {
 		t.Error("claimed while answers wait for their commit")
 	}
-	if do := take(c, now.Add(time.Second), Settled{one.Settle, make([]store.Settled, 1)}); do.Claim != nil {
+	if do := take(c, now.Add(time.Second), SettlementsCommitted{one.Settle, make([]store.Settled, 1)}); do.Claim != nil {
 		t.Error("claimed while one of the answers still waits")
 	}
-	if do := take(c, now.Add(time.Second), Settled{two.Settle, make([]store.Settled, 1)}); do.Claim == nil {
+	if do := take(c, now.Add(time.Second), SettlementsCommitted{two.Settle, make([]store.Settled, 1)}); do.Claim == nil {
 		t.Error("nothing is claimed after all were committed")
 	}
 }

@@ -159,8 +159,8 @@ func (d *desk) grant() CircuitStored {
 	return CircuitStored{circuit, nil}
 }
 
-func (d *desk) settle(settlements []store.Settlement) Settled {
-	in := Settled{settlements, make([]store.Settled, len(settlements))}
+func (d *desk) settle(settlements []store.Settlement) SettlementsCommitted {
+	in := SettlementsCommitted{settlements, make([]store.Settled, len(settlements))}
 	d.settled = append(d.settled, settlements...)
 	for _, s := range settlements {
 		delete(d.leased, store.Lease{Delivery: s.Claimed.ID, Token: s.Claimed.Token})
@@ -173,8 +173,8 @@ func (d *desk) settle(settlements []store.Settlement) Settled {
 	return in
 }
 
-func (d *desk) claim(c *store.Claim) Claimed {
-	in := Claimed{Claim: c, AskedAt: d.now}
+func (d *desk) claim(c *store.Claim) ClaimReturned {
+	in := ClaimReturned{Claim: c, AskedAt: d.now}
 	for _, w := range c.Wants {
 		state := store.LaneState{Low: d.now}
 		var left []row
@@ -198,7 +198,7 @@ func (d *desk) claim(c *store.Claim) Claimed {
 	return in
 }
 
-func (d *desk) release(releases []Release) Released {
+func (d *desk) release(releases []Release) LeasesReleased {
 	for _, r := range releases {
 		if back, ok := d.leased[r.Lease]; ok {
 			delete(d.leased, r.Lease)
@@ -211,7 +211,7 @@ func (d *desk) release(releases []Release) Released {
 			}
 		}
 	}
-	return Released{releases}
+	return LeasesReleased{releases}
 }
 
 // over ends a request of the endpoint, the oldest.

@@ -72,7 +72,7 @@ func (c *core) step(now time.Time, input any) {
 		}
 	case stored:
 		c.introduce(in.waiting...)
-		committed := Committed{Started: in.started, Waiting: in.waiting}
+		committed := DeliveriesCommitted{Started: in.started, Waiting: in.waiting}
 		for _, d := range in.dropped {
 			committed.Token = d.Token
 		}
@@ -85,8 +85,8 @@ func (c *core) step(now time.Time, input any) {
 	case woken:
 		c.Apply(now, EndpointChanged{Endpoint: in.endpoint, Settings: c.settings(in.endpoint), Due: true})
 	case heartbeatReply:
-		c.Apply(now, Membership{Shards: in.Shards, Surplus: in.Surplus, Until: in.until, Circuits: in.circuits})
-	case Due:
+		c.Apply(now, ShardsAssigned{Shards: in.Shards, Surplus: in.Surplus, Until: in.until, Circuits: in.circuits})
+	case LanesDue:
 		c.introduce(in.Lanes...)
 		c.Apply(now, in)
 	case Input:

@@ -441,7 +441,7 @@ func TestACircuitThatEverChangedIsStoredAtTheFirstTry(t *testing.T) {
 				t.Fatal("the endpoint is not forgotten")
 			}
 		},
-		"at the start": func(d *desk, id postrider.EndpointID) { d.step(Circuits{closed(id)}) },
+		"at the start": func(d *desk, id postrider.EndpointID) { d.step(CircuitsLoaded{closed(id)}) },
 		"with a shard": func(d *desk, id postrider.EndpointID) {
 			d.step(heartbeatReply{store.Membership{Nodes: 2, Shards: []uint8{store.Shard(id)}}, d.now.Add(ttl), closed(id)})
 		},
@@ -463,7 +463,7 @@ func TestACircuitThatEverChangedIsStoredAtTheFirstTry(t *testing.T) {
 	id := d.endpoint("a.example", nil)
 	failing := closed(id)
 	failing[0].FailingSince = since
-	d.step(Circuits{failing})
+	d.step(CircuitsLoaded{failing})
 	d.slow = true
 	d.publish(id, 1)
 	d.over(id, a200)
@@ -495,7 +495,7 @@ func TestAnEndpointThatIsGoneAndCouldNotBeDisabledIsSentTo(t *testing.T) {
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}
 	gone := postrider.Attempt{Outcome: postrider.OutcomeGone, StatusCode: 410, Duration: time.Millisecond}
-	found := Due{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}
+	found := LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}
 	for range 2 {
 		do := take(c, now, stored{started: admitted(c, now, id)})
 		if len(do.Send) != 1 {
@@ -509,7 +509,7 @@ func TestAnEndpointThatIsGoneAndCouldNotBeDisabledIsSentTo(t *testing.T) {
 		if do.Claim == nil {
 			t.Fatal("an endpoint that could not be disabled is left alone")
 		}
-		nothing := Claimed{Claim: do.Claim, Got: store.Claims{Lanes: make([]store.LaneState, len(do.Claim.Wants))}, AskedAt: now}
+		nothing := ClaimReturned{Claim: do.Claim, Got: store.Claims{Lanes: make([]store.LaneState, len(do.Claim.Wants))}, AskedAt: now}
 		take(c, now, nothing)
 	}
 }
@@ -523,7 +523,7 @@ func TestAnEndpointThatRecoversDoesNotWaitAmongTheDegraded(t *testing.T) {
 		d.over(blocker, silence)
 	}
 	d.publish(blocker, 1) // the one slot of the chronic
-	d.step(Circuits{[]postrider.Circuit{{Endpoint: id, Status: postrider.CircuitClosed, Cooldown: time.Minute, Generation: 3}}})
+	d.step(CircuitsLoaded{[]postrider.Circuit{{Endpoint: id, Status: postrider.CircuitClosed, Cooldown: time.Minute, Generation: 3}}})
 	d.publish(id, 1)
 	d.expect(id, 0, "not trusted yet")
 	d.alter(id, func(to *store.EndpointSnapshot) {
@@ -576,7 +576,7 @@ func TestNothingIsRememberedOfADeletedEndpoint(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, Options{})
 	id := d.endpoint("a.example", nil)
-	d.step(Circuits{[]postrider.Circuit{{Endpoint: id, Status: postrider.CircuitClosed, Generation: 3}}})
+	d.step(CircuitsLoaded{[]postrider.Circuit{{Endpoint: id, Status: postrider.CircuitClosed, Generation: 3}}})
 	if len(d.c.remembered) != 1 {
 		t.Fatal("the version of a circuit is not remembered")
 	}

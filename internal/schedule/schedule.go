@@ -61,7 +61,7 @@ type Options struct {
 	Prefetch        int           // an endpoint's credit, in multiples of its limit; default 2
 	MaxUnsettled    int           // attempts started and not committed; default 4,096
 	LeaseMargin     time.Duration // a lease is the endpoint's timeout and this; default 15 s
-	Shared          bool          // other nodes share the store: the core owns nothing until [Membership] says so
+	Shared          bool          // other nodes share the store: the core owns nothing until [ShardsAssigned] says so
 	Incarnation     uint32        // of this node; the upper half of every token
 	Poll            time.Duration // how often other nodes poll for new deliveries; default 1 s
 }

@@ -80,7 +80,7 @@ func (c *Core) settle(now time.Time, ep *endpoint, d *Delivery, t postrider.Tran
 }
 
 // apply notes when the deliveries that go on are due again.
-func (in Settled) apply(c *Core, now time.Time) {
+func (in SettlementsCommitted) apply(c *Core, now time.Time) {
 	c.pressure.settled += len(in.Settlements)
 	c.commits.remove(len(in.Settlements))
 	c.moved = true
@@ -107,7 +107,7 @@ func (in Settled) apply(c *Core, now time.Time) {
 
 // apply notes that leases were given back. A claim that was under way did not find
 // their rows, so their lanes are due again.
-func (in Released) apply(c *Core, now time.Time) {
+func (in LeasesReleased) apply(c *Core, now time.Time) {
 	for _, r := range in.Releases {
 		c.shards.busy[r.shard]--
 		if ep := c.endpoints[r.endpoint]; ep != nil {

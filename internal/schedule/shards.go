@@ -21,7 +21,7 @@ type shards struct {
 	alone    bool // there is one node, and it owns all
 	owned    ShardSet
 	leaving  ShardSet                // owned, and to be given up once nothing of it is in hand
-	until    time.Time               // the ownership ends then, unless a Membership renews it
+	until    time.Time               // the ownership ends then, unless a ShardsAssigned renews it
 	busy     [store.Shards]int       // credit, unsettled attempts and releases under way
 	gainedAt [store.Shards]time.Time // when this node got them
 }
@@ -72,7 +72,7 @@ func (s *shards) share(now time.Time, owned []uint8, surplus int) {
 
 // apply takes up how the shards are shared out. Endpoints that are not this
 // node's any more are forgotten.
-func (in Membership) apply(c *Core, now time.Time) {
+func (in ShardsAssigned) apply(c *Core, now time.Time) {
 	before, leaving := c.shards.owned, c.shards.leaving
 	surplus := in.Surplus
 	if c.draining {

@@ -167,7 +167,7 @@ func TestASlowRateGoesOnWhereItWas(t *testing.T) {
 	next.respond = d.respond
 	next.now = d.now.Add(10 * time.Minute)
 	next.routed[id] = d.routed[id]
-	next.step(Circuits{[]postrider.Circuit{stored}})
+	next.step(CircuitsLoaded{[]postrider.Circuit{stored}})
 	next.wait(2 * time.Second) // with nothing to send: endpoints that are at rest are forgotten
 	next.publish(id, 2)
 	for i := range 2 {
@@ -220,12 +220,12 @@ func TestALeaseThatIsGivenBackIsFoundThoughAClaimWasFaster(t *testing.T) {
 	if len(do.Release) != 1 || do.Claim == nil {
 		t.Fatalf("%d released, and claims %t; want one, and that it does", len(do.Release), do.Claim != nil)
 	}
-	nothing := Claimed{Claim: do.Claim, Got: store.Claims{Lanes: make([]store.LaneState, len(do.Claim.Wants))}, AskedAt: now}
+	nothing := ClaimReturned{Claim: do.Claim, Got: store.Claims{Lanes: make([]store.LaneState, len(do.Claim.Wants))}, AskedAt: now}
 	if again := take(c, now, nothing); again.Claim != nil {
 		t.Fatal("claimed again before the release is committed")
 	}
 	now = now.Add(time.Second)
-	if again := take(c, now, Released{do.Release}); again.Claim == nil {
+	if again := take(c, now, LeasesReleased{do.Release}); again.Claim == nil {
 		t.Error("the delivery is not looked for once it can be claimed")
 	}
 }
@@ -301,7 +301,7 @@ func TestTheEndpointsOfOtherNodesAreLeftAlone(t *testing.T) {
 	if len(do.Notify) != 1 || do.Notify[0].Endpoint != theirs {
 		t.Errorf("others hear of %v, want what was published for another node", do.Notify)
 	}
-	d.step(Due{Lanes: []store.DueLane{{Endpoint: theirs, Lane: postrider.LaneFirst}}})
+	d.step(LanesDue{Lanes: []store.DueLane{{Endpoint: theirs, Lane: postrider.LaneFirst}}})
 	d.c.step(d.now, woken{theirs})
 	if do := d.c.Decide(d.now); len(do.LookAt) != 1 || do.LookAt[0] != theirs {
 		t.Errorf("%v are to be looked at by others, want the woken endpoint", do.LookAt)
@@ -411,7 +411,7 @@ func TestTheNextOfAKeyIsClaimedAtOnce(t *testing.T) {
 	if len(do.Settle) != 1 || do.Claim != nil {
 		t.Fatalf("%d settled, claimed %v; want 1 and nothing", len(do.Settle), do.Claim)
 	}
-	do = take(c, now, Settled{do.Settle, []store.Settled{{Next: postrider.LaneRetry}}})
+	do = take(c, now, SettlementsCommitted{do.Settle, []store.Settled{{Next: postrider.LaneRetry}}})
 	if do.Claim == nil || len(do.Claim.Wants) != 1 || do.Claim.Wants[0].Lane != postrider.LaneRetry || do.Claim.Wants[0].Endpoint != id {
 		t.Errorf("claim %+v, want the retry lane of the endpoint", do.Claim)
 	}

@@ -154,7 +154,7 @@ func (w *world) poll(n *simNode) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.step(n, Due{Lanes: lanes})
+	w.step(n, LanesDue{Lanes: lanes})
 }
 
 // freeze lets a node stand still for longer than others wait for it.

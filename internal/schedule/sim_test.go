@@ -164,7 +164,7 @@ func (w *world) scan(n *simNode) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.step(n, Due{Lanes: lanes})
+	w.step(n, LanesDue{Lanes: lanes})
 	w.later(n, 30*time.Second, func() { w.scan(n) })
 }
 
@@ -294,7 +294,7 @@ func (w *world) step(n *simNode, input any) {
 			if err := w.store.Release(w.t.Context(), leases); err != nil {
 				w.t.Error(err)
 			}
-			w.step(n, Released{do.Release})
+			w.step(n, LeasesReleased{do.Release})
 		})
 	}
 	for _, circuit := range do.Circuits {
@@ -302,7 +302,7 @@ func (w *world) step(n *simNode, input any) {
 	}
 	if len(do.Notify) > 0 && w.rng.IntN(2) == 0 { // half of them are lost
 		for _, other := range w.nodes {
-			w.later(other, w.moment(), func() { w.step(other, Due{do.Notify, true}) })
+			w.later(other, w.moment(), func() { w.step(other, LanesDue{do.Notify, true}) })
 		}
 	}
 	if do.Claim != nil {
@@ -329,7 +329,7 @@ var errCut = errors.New("the reply was lost")
 
 func (w *world) claim(n *simNode, c *store.Claim, asked time.Time) {
 	if w.now.Before(w.away) || w.unlucky() && w.rng.IntN(2) == 0 {
-		w.step(n, Claimed{Claim: c, Err: errCut, AskedAt: asked})
+		w.step(n, ClaimReturned{Claim: c, Err: errCut, AskedAt: asked})
 		return
 	}
 	got, err := w.store.Claim(w.t.Context(), *c)
@@ -340,7 +340,7 @@ func (w *world) claim(n *simNode, c *store.Claim, asked time.Time) {
 		w.cuts++
 		got, err = store.Claims{}, errCut
 	}
-	w.later(n, w.moment(), func() { w.step(n, Claimed{c, got, err, asked}) })
+	w.later(n, w.moment(), func() { w.step(n, ClaimReturned{c, got, err, asked}) })
 }
 
 func (w *world) settle(n *simNode) {
@@ -362,7 +362,7 @@ func (w *world) settle(n *simNode) {
 		if n.groups = n.groups[1:]; len(n.groups) > 0 {
 			w.later(n, w.moment(), func() { w.settle(n) })
 		}
-		w.step(n, Settled{group, results})
+		w.step(n, SettlementsCommitted{group, results})
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 // queue find them.
 func (d *desk) suspects(n int, ids ...postrider.EndpointID) {
 	d.t.Helper()
-	in := Due{}
+	in := LanesDue{}
 	for _, id := range ids {
 		for range n {
 			d.next++

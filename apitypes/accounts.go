@@ -42,7 +42,7 @@ type Key struct {
 	ExpiresAt  *Time                `json:"expires_at" format:"date-time"`
 	RevokedAt  *Time                `json:"revoked_at" format:"date-time"`
 	LastUsedAt *Time                `json:"last_used_at" format:"date-time" doc:"Time of the last use, to the minute. Null: never used."`
-	Key        string               `json:"key,omitempty" doc:"Text of the key. Only in the answer that creates it; the server keeps its hash alone."`
+	Key        string               `json:"key,omitempty" doc:"Text of the key. Only in the response that creates it; the server stores only a hash."`
 }
 
 // EventTypeCreate is an event type to add to the catalogue.

@@ -10,9 +10,9 @@ type Delivery struct {
 	Account        postrider.AccountID   `json:"account"`
 	EventType      string                `json:"event_type"`
 	Status         postrider.Status      `json:"status" enum:"pending,delivered,dead,cancelled,skipped" doc:"pending: it is attempted until it is accepted. dead: it is a dead letter. skipped: its endpoint was disabled when the event was published. Only pending changes."`
-	Reason         *string               `json:"reason" enum:"exhausted,gone,client_error,expired,system,endpoint_disabled,endpoint_deleted,cancelled" doc:"Why the delivery is dead, cancelled or skipped. Null: it is not."`
+	Reason         *string               `json:"reason" enum:"exhausted,gone,client_error,expired,system,endpoint_disabled,endpoint_deleted,cancelled" doc:"Why the delivery is dead, cancelled or skipped. Null: it is none of these."`
 	Attempts       int                   `json:"attempts"`
-	NextAttemptAt  *Time                 `json:"next_attempt_at" format:"date-time" doc:"Time of the next attempt. Null: none is due, or nobody knows when; see waiting."`
+	NextAttemptAt  *Time                 `json:"next_attempt_at" format:"date-time" doc:"Time of the next attempt. Null: none is due, or its time is not known; see waiting."`
 	Waiting        *Waiting              `json:"waiting" doc:"Why a pending delivery has not been sent yet. Null: it is not pending."`
 	CreatedAt      Time                  `json:"created_at" format:"date-time"`
 	FinishedAt     *Time                 `json:"finished_at" format:"date-time"`
@@ -23,8 +23,8 @@ type Delivery struct {
 
 // Waiting says why a pending delivery has not been sent yet.
 type Waiting struct {
-	Reason   postrider.WaitReason  `json:"reason" enum:"in_flight,parked,endpoint_deleted,endpoint_disabled,endpoint_paused,no_secret,ordering,suspected,scheduled,circuit_open,asked_to_wait,due" doc:"in_flight: an attempt is under way or about to start. parked: a person has to release or discard it. endpoint_deleted: it is about to be cancelled. endpoint_disabled, endpoint_paused: until the endpoint is enabled or resumed. no_secret: the endpoint has no secret in force. ordering: another delivery of its ordering key goes first. suspected: it waits for its turn among the deliveries that may have ended a server. scheduled: until its retry is due. circuit_open: until the endpoint is probed. asked_to_wait: until the time that the receiver asked for with Retry-After. due: it leaves as soon as the endpoint's window and rate allow."`
-	Until    *Time                 `json:"until" format:"date-time" doc:"Time when the reason ends. Null: nobody knows."`
+	Reason   postrider.WaitReason  `json:"reason" enum:"in_flight,parked,endpoint_deleted,endpoint_disabled,endpoint_paused,no_secret,ordering,suspected,scheduled,circuit_open,asked_to_wait,due" doc:"in_flight: an attempt is under way or about to start. parked: a person has to release or discard it. endpoint_deleted: it is about to be cancelled. endpoint_disabled, endpoint_paused: until the endpoint is enabled or resumed. no_secret: the endpoint has no valid secret. ordering: another delivery of its ordering key goes first. suspected: nodes died while sending it, so it is sent apart from others. scheduled: until its retry is due. circuit_open: until the next probe of the endpoint. asked_to_wait: until the time that the receiver asked for with Retry-After. due: it is sent as soon as the concurrency window and the rate of the endpoint allow."`
+	Until    *Time                 `json:"until" format:"date-time" doc:"Time when the reason ends. Null: not known."`
 	Delivery *postrider.DeliveryID `json:"delivery" nullable:"true" doc:"With ordering: the earlier delivery of the key, or the dead letter that pauses it. Else null."`
 }
 
@@ -34,17 +34,17 @@ type Attempt struct {
 	Event         postrider.EventID    `json:"event"`
 	Endpoint      postrider.EndpointID `json:"endpoint"`
 	Attempt       int                  `json:"attempt" doc:"Number of the attempt, from 1."`
-	Outcome       postrider.Outcome    `json:"outcome" enum:"accepted,rejected,gone,throttled,unreachable,timed_out,broken,blocked,lost,none" doc:"accepted: 2xx. gone: 410. throttled: the answer asked for fewer requests. rejected: any other answer. unreachable: no connection. broken: the connection was cut. blocked: the address is forbidden. lost: the node died, and it is unknown whether the request left. none: no request was made."`
-	StatusCode    *int                 `json:"status_code" doc:"Status code of the answer. Null: there was no answer."`
+	Outcome       postrider.Outcome    `json:"outcome" enum:"accepted,rejected,gone,throttled,unreachable,timed_out,broken,blocked,lost,none" doc:"accepted: 2xx. gone: 410. throttled: the response asked for fewer requests. rejected: any other response. unreachable: no connection. broken: the connection was cut. blocked: the address is forbidden. lost: the node died, and it is unknown whether the request left. none: no request was made."`
+	StatusCode    *int                 `json:"status_code" doc:"Status code of the response. Null: there was no response."`
 	RetryAfterMS  *int64               `json:"retry_after_ms"`
 	StartedAt     Time                 `json:"started_at" format:"date-time"`
 	DurationMS    int64                `json:"duration_ms"`
 	Error         *string              `json:"error"`
 	FinalURL      *string              `json:"final_url" doc:"URL that the redirects led to, without its query. Null: no redirect was followed."`
-	RequestHead   *string              `json:"request_head" doc:"Head of the request, without signatures and credentials. Heads and bodies come with the attempts of one delivery only. Null: nothing was sent, or it was accepted with an answer of at most 256 bytes, of which the body alone is kept."`
-	ResponseHead  *string              `json:"response_head" doc:"Head of the answer. Null: there was none, or the request was accepted with an answer of at most 256 bytes."`
-	ResponseBody  *string              `json:"response_body" doc:"At most the first 16 KiB of the answer's body. Null: there was none, or it is in response_body_base64."`
-	ResponseBytes []byte               `json:"response_body_base64,omitempty" doc:"The body in base64 where it is not UTF-8."`
+	RequestHead   *string              `json:"request_head" doc:"Head of the request, without signatures and credentials. Only the list of the attempts of one delivery has heads and bodies. Null: nothing was sent, or the request was accepted with a response of at most 256 bytes, of which only the body is stored."`
+	ResponseHead  *string              `json:"response_head" doc:"Head of the response. Null: there was none, or the request was accepted with a response of at most 256 bytes."`
+	ResponseBody  *string              `json:"response_body" doc:"At most the first 16 KiB of the response body. Null: there was none, or it is in response_body_base64."`
+	ResponseBytes []byte               `json:"response_body_base64,omitempty" doc:"The response body in base64, if it is not UTF-8."`
 	Stale         bool                 `json:"stale" doc:"The attempt ended after another node had taken the delivery over. It did not change the delivery."`
 	StatusAfter   postrider.Status     `json:"status_after"`
 	NextAttemptAt *Time                `json:"next_attempt_at" format:"date-time"`
@@ -58,7 +58,7 @@ type DeadLetter struct {
 	Endpoint       postrider.EndpointID  `json:"endpoint"`
 	Account        postrider.AccountID   `json:"account"`
 	EventType      string                `json:"event_type"`
-	Reason         string                `json:"reason" enum:"exhausted,gone,client_error,expired,system" doc:"exhausted: the last attempt failed. gone: the receiver answered 410. client_error: it answered 4xx, and client_errors is dead_letter. expired: it was pending for longer than expiry_ms. system: the server could not attempt it."`
+	Reason         string                `json:"reason" enum:"exhausted,gone,client_error,expired,system" doc:"exhausted: the last attempt failed. gone: the response was 410. client_error: the response was another 4xx, and client_errors is dead_letter. expired: it was pending for longer than expiry_ms. system: the server could not attempt it."`
 	Attempts       int                   `json:"attempts"`
 	LastStatusCode *int                  `json:"last_status_code"`
 	LastError      *string               `json:"last_error"`

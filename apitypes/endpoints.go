@@ -34,11 +34,11 @@ type Endpoint struct {
 	Status       postrider.EndpointStatus `json:"status" enum:"enabled,paused,disabled,deleted"`
 	StatusReason *string                  `json:"status_reason"`
 	Policy
-	Warnings   []string `json:"warnings" nullable:"false" enum:"no_secret,secrets_expire" doc:"What is wrong with the endpoint. no_secret: no secret is in force; nothing can be sent until one is rotated in. secrets_expire: each secret will expire, and then nothing can be sent; rotate one."`
+	Warnings   []string `json:"warnings" nullable:"false" enum:"no_secret,secrets_expire" doc:"What is wrong with the endpoint. no_secret: no secret is valid, and nothing can be sent until a rotation adds one. secrets_expire: every secret will expire, and then nothing can be sent; rotate the secret."`
 	VerifiedAt *Time    `json:"verified_at" format:"date-time" doc:"Time when the receiver agreed to events at this URL. Null: it never did."`
 	CreatedAt  Time     `json:"created_at" format:"date-time"`
 	UpdatedAt  Time     `json:"updated_at" format:"date-time"`
-	Secrets    []Secret `json:"secrets,omitempty" nullable:"false" doc:"Secrets of the new endpoint. Only in the answer that creates it."`
+	Secrets    []Secret `json:"secrets,omitempty" nullable:"false" doc:"Secrets of the new endpoint. Only in the response that creates it."`
 }
 
 // EndpointReason is the body of a request that changes the status of an endpoint:

@@ -11,7 +11,7 @@ type EventCreate struct {
 	Account        string          `json:"account,omitempty" minLength:"1" doc:"Id or uid of the account. A key that is bound to an account may leave it out."`
 	Type           string          `json:"type" example:"order.created"`
 	Data           json.RawMessage `json:"data" doc:"Any JSON value. Its bytes are stored, signed and sent unchanged."`
-	IdempotencyKey string          `json:"idempotency_key,omitempty" minLength:"1" maxLength:"256" doc:"A repeat with the same key and content publishes nothing; the answer has the id of the first event."`
+	IdempotencyKey string          `json:"idempotency_key,omitempty" minLength:"1" maxLength:"256" doc:"A repeat with the same key and content publishes nothing; the response has the id of the first event."`
 	OrderingKey    string          `json:"ordering_key,omitempty" maxLength:"256" doc:"Events with the same key are numbered in the order in which they were accepted. Endpoints with order by_key receive them in this order."`
 	APIVersion     string          `json:"api_version,omitempty" maxLength:"64" doc:"Version of your own API that data follows."`
 
@@ -50,7 +50,7 @@ type Event struct {
 	IdempotencyKey *string             `json:"idempotency_key" doc:"Idempotency key of its publish. Null: it had none."`
 	Hops           int                 `json:"hops" doc:"Number of webhook senders that the event had passed before, from the header Webhook-Hops of its publish."`
 	CreatedAt      Time                `json:"created_at" format:"date-time"`
-	Data           json.RawMessage     `json:"data,omitempty" doc:"Data of the event. Lists leave it out, and so does every answer after the data was deleted."`
+	Data           json.RawMessage     `json:"data,omitempty" doc:"Data of the event. Lists leave it out, and so does every response after the data was deleted."`
 }
 
 // EventReplay selects deliveries of an event to replay.

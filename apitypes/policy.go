@@ -9,10 +9,10 @@ import (
 // Policy has the fields of an endpoint that say how it is treated. A request
 // has some of them, a response has all.
 type Policy struct {
-	Retry        Optional[Retry]                  `json:"retry,omitzero" doc:"When failed deliveries are attempted again; default: the preset seven-step."`
+	Retry        Optional[Retry]                  `json:"retry,omitzero" doc:"When failed deliveries are attempted again; default: the preset default."`
 	TimeoutMS    Optional[int64]                  `json:"timeout_ms,omitzero" doc:"Timeout of a whole attempt, 1000 to 30000; default 10000."`
-	ClientErrors Optional[postrider.ClientErrors] `json:"client_errors,omitzero" enum:"retry,dead_letter" doc:"What an answer of 4xx causes: another attempt, or a dead letter at once; default retry."`
-	Concurrency  Optional[int]                    `json:"concurrency,omitzero" doc:"Most attempts in flight at once, 1 to 1000; default 10. A node limits one endpoint to a quarter of its own attempts."`
+	ClientErrors Optional[postrider.ClientErrors] `json:"client_errors,omitzero" enum:"retry,dead_letter" doc:"What a 4xx response causes: another attempt, or a dead letter at once; default retry."`
+	Concurrency  Optional[int]                    `json:"concurrency,omitzero" doc:"Largest number of attempts in flight, 1 to 1000; default 10. A node gives one endpoint at most a quarter of its own attempts."`
 	ExpiryMS     Optional[int64]                  `json:"expiry_ms,omitzero" doc:"How long a delivery may be pending before it becomes a dead letter; default 7 days."`
 	Signature    Optional[Signature]              `json:"signature,omitzero" doc:"How requests are signed; default: the scheme standard."`
 	Payload      Optional[postrider.Payload]      `json:"payload,omitzero" enum:"envelope,raw" doc:"What the body of a request is: data in an envelope with id, type and timestamp, or data alone; default envelope."`
@@ -26,9 +26,9 @@ type Policy struct {
 	MaxRedirects Optional[int]                   `json:"max_redirects,omitzero" minimum:"0" maximum:"3" doc:"How many redirects an attempt follows: 307 and 308, which repeat the request; 301, 302 and 303 are failures. Default 0: every redirect is a failure."`
 	Compression  Optional[postrider.Compression] `json:"compression,omitzero" enum:"none,gzip" doc:"Compression of the body. Signatures are made before it. Default none."`
 
-	Rate Optional[Rate] `json:"rate,omitzero" doc:"How many attempts may start in a period, evenly spread but for a burst. Null, the default: unlimited."`
+	Rate Optional[Rate] `json:"rate,omitzero" doc:"How many attempts may start in a period, spread evenly except for a burst. Null, the default: unlimited."`
 	Auth Optional[Auth] `json:"auth,omitzero" doc:"Credentials of every request. Null, the default: none, only signatures. A change without the secret keeps the secret of the same type for the same host."`
-	TLS  Optional[TLS]  `json:"tls,omitzero" doc:"Client certificate and certificate authorities of the endpoint's own. Null, the default: none. A change of the certificate without the key keeps the key."`
+	TLS  Optional[TLS]  `json:"tls,omitzero" doc:"Client certificate and certificate authorities for this endpoint. Null, the default: none. A change of the certificate without the key keeps the key."`
 }
 
 // Retry is a retry policy in one of its three forms: the name of a preset, one
@@ -100,7 +100,7 @@ type Rate struct {
 // Header is an extra header of an endpoint's requests.
 type Header struct {
 	Name      string           `json:"name" example:"X-Tenant"`
-	Value     Optional[string] `json:"value,omitzero" doc:"In an answer, null for a sensitive header. In a request, null or left out keeps the value of a sensitive header."`
+	Value     Optional[string] `json:"value,omitzero" doc:"In a response, null for a sensitive header. In a request, null or left out keeps the value of a sensitive header."`
 	Sensitive bool             `json:"sensitive,omitempty" doc:"The value is stored encrypted and never shown; default false."`
 }
 

@@ -98,12 +98,12 @@ func (c *Client) EventAttempts(ctx context.Context, id postrider.EventID, p Pagi
 func (c *Client) ReplayEvent(ctx context.Context, id postrider.EventID, f apitypes.EventReplay) ([]apitypes.Delivery, error) {
 	var all []apitypes.Delivery
 	for {
-		answer, err := post[apitypes.EventReplays](ctx, c, "/events/"+id.String()+"/replay", f)
-		all = append(all, answer.Data...)
-		if err != nil || answer.MadeBefore == nil {
+		response, err := post[apitypes.EventReplays](ctx, c, "/events/"+id.String()+"/replay", f)
+		all = append(all, response.Data...)
+		if err != nil || response.MadeBefore == nil {
 			return all, err
 		}
-		f.MadeBefore = answer.MadeBefore
+		f.MadeBefore = response.MadeBefore
 	}
 }
 

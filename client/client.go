@@ -11,7 +11,7 @@
 //   - After a publish without an error, the event and its deliveries are on the
 //     server's disk.
 //   - Requests that are safe to repeat are repeated a few times if the server
-//     is busy (429, 502, 503, 504) or does not answer: reads, changes,
+//     is busy (429, 502, 503, 504) or does not respond: reads, changes,
 //     deletions and publishes. The pauses grow, are random, and are at least as
 //     long as the server asks for. [Options].Attempts of 1 turns this off.
 //   - A publish is safe to repeat because of its idempotency key. A publish
@@ -107,9 +107,9 @@ func New(baseURL, key string, opts Options) *Client {
 // Close closes idle connections. The client can be used again afterwards.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// maxAnswer is the most that is read of a response, in bytes. A page of 250
+// maxResponse is the most that is read of a response, in bytes. A page of 250
 // attempts with bodies of 16 KiB is well below it.
-const maxAnswer = 64 << 20
+const maxResponse = 64 << 20
 
 // request is one call of the API.
 type request struct {
@@ -140,24 +140,24 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 
 // try sends a request once and decodes the response.
 func (c *Client) try(ctx context.Context, r request, body []byte, out any) error {
-	answer, err := c.send(ctx, r, body)
+	response, err := c.send(ctx, r, body)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", r.method, r.path, err)
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err != nil {
-		return fmt.Errorf("%s %s: read answer: %w", r.method, r.path, err)
+		return fmt.Errorf("%s %s: read response: %w", r.method, r.path, err)
 	}
-	if answer.StatusCode < 200 || answer.StatusCode > 299 {
-		return problem(answer, text)
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return problem(response, text)
 	}
 	if out == nil || len(text) == 0 {
 		return nil
 	}
 	if err := json.Unmarshal(text, out); err != nil {
-		return &finalError{fmt.Errorf("%s %s: understand answer: %w", r.method, r.path, err)}
+		return &finalError{fmt.Errorf("%s %s: decode response: %w", r.method, r.path, err)}
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (c *Client) send(ctx context.Context, r request, body []byte) (*http.Respon
 	if r.hops > 0 {
 		request.Header.Set("Webhook-Hops", strconv.Itoa(r.hops))
 	}
-	answer, err := c.http.Do(request)
+	response, err := c.http.Do(request)
 	if err != nil {
 		// The method and path are said once, by call.
 		if failed := (*url.Error)(nil); errors.As(err, &failed) {
@@ -191,7 +191,7 @@ func (c *Client) send(ctx context.Context, r request, body []byte) (*http.Respon
 		}
 		return nil, err
 	}
-	return answer, nil
+	return response, nil
 }
 
 // wellKnown is the prefix of the paths outside of /v1/webhooks.
@@ -312,8 +312,8 @@ func (e *Error) Unwrap() error {
 }
 
 // problem returns the error for a response other than 2xx.
-func problem(answer *http.Response, text []byte) error {
-	e := &Error{Status: answer.StatusCode, RetryAfter: retryAfter(answer.Header.Get("Retry-After"), time.Now())}
+func problem(response *http.Response, text []byte) error {
+	e := &Error{Status: response.StatusCode, RetryAfter: retryAfter(response.Header.Get("Retry-After"), time.Now())}
 	var document apitypes.Problem
 	if json.Unmarshal(text, &document) != nil {
 		return e // a proxy's page, for instance

@@ -138,7 +138,7 @@ func TestAnAnswerThatIsNoJSONNamesTheCall(t *testing.T) {
 	t.Parallel()
 	c, _ := answering(t, 200, "<html>")
 	_, err := c.Endpoint(t.Context(), postrider.EndpointID{})
-	if err == nil || !strings.HasPrefix(err.Error(), "GET /endpoints/ep_00000000000000000000000000: understand answer: ") {
+	if err == nil || !strings.HasPrefix(err.Error(), "GET /endpoints/ep_00000000000000000000000000: decode response: ") {
 		t.Errorf("Endpoint = %v", err)
 	}
 }

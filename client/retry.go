@@ -47,7 +47,7 @@ func (c *Client) repeat(ctx context.Context, r request, try func() error) error 
 func (r request) safe() bool { return r.method != http.MethodPost || r.keyed }
 
 // passes reports whether the error may be temporary: the server was busy or did
-// not answer.
+// not respond.
 func passes(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || errors.As(err, new(*finalError)) {
 		return false
@@ -61,8 +61,8 @@ func passes(ctx context.Context, err error) bool {
 
 // statusOf returns the status of an error response; 0: there was no response.
 func statusOf(err error) int {
-	if answered, ok := errors.AsType[*Error](err); ok {
-		return answered.Status
+	if problem, ok := errors.AsType[*Error](err); ok {
+		return problem.Status
 	}
 	return 0
 }
@@ -72,8 +72,8 @@ func statusOf(err error) int {
 func (c *Client) wait(n int, err error) (time.Duration, bool) {
 	most := min(firstWait<<min(n-1, 10), longestWait)
 	wait := most/2 + mathrand.N(most/2) // jitter spreads clients that failed together
-	if answered, ok := errors.AsType[*Error](err); ok && answered.RetryAfter > 0 {
-		wait += answered.RetryAfter
+	if problem, ok := errors.AsType[*Error](err); ok && problem.RetryAfter > 0 {
+		wait += problem.RetryAfter
 	}
 	return wait, wait <= c.opts.MaxWait
 }

@@ -35,32 +35,32 @@ func (rt *router) accounts() {
 	admin := postrider.ScopeAdmin
 	handle(rt, route{
 		name: "create-account", path: "POST /accounts",
-		about: "Create an account",
-		codes: []string{"conflict"},
-		scope: admin, status: 201, body: apitypes.AccountCreate{},
+		summary: "Create an account",
+		codes:   []string{"conflict"},
+		scope:   admin, status: 201, body: apitypes.AccountCreate{},
 	}, rt.createAccount)
 	handle(rt, route{
 		name: "list-accounts", path: "GET /accounts",
-		about: "List accounts, newest first",
-		scope: admin,
+		summary: "List accounts, newest first",
+		scope:   admin,
 	}, rt.listAccounts)
 	handle(rt, route{
 		name: "get-account", path: "GET /accounts/{account}",
-		about: "Get an account",
-		scope: admin,
+		summary: "Get an account",
+		scope:   admin,
 	}, rt.getAccount)
 	handle(rt, route{
 		name: "update-account", path: "PATCH /accounts/{account}",
-		about: "Change an account",
-		tells: "A field that is left out keeps its value. Null removes it.",
-		codes: []string{"conflict"},
-		scope: admin, body: apitypes.AccountUpdate{},
+		summary:     "Change an account",
+		description: "A field that is left out keeps its value. Null removes it.",
+		codes:       []string{"conflict"},
+		scope:       admin, body: apitypes.AccountUpdate{},
 	}, rt.changeAccount)
 	handle(rt, route{
 		name: "delete-account", path: "DELETE /accounts/{account}",
-		about: "Delete an account",
-		tells: "Its API keys are revoked, its endpoints deleted and their pending deliveries cancelled. Its events, deliveries and dead letters stay, and are listed by the id of the account. Its uid is free.",
-		scope: admin, status: 204,
+		summary:     "Delete an account",
+		description: "Its API keys are revoked, its endpoints deleted and their pending deliveries cancelled. Its events, deliveries and dead letters stay, and are listed by the id of the account. Its uid is free.",
+		scope:       admin, status: 204,
 	}, rt.deleteAccount)
 }
 
@@ -86,20 +86,12 @@ func (s *server) listAccounts(ctx context.Context, in *struct {
 	UID string `query:"uid"`
 },
 ) (*reply[apitypes.Page[apitypes.Account]], error) {
-	accounts, err := s.Store.Accounts(ctx, store.AccountQuery{UID: in.UID, Paging: in.Paging.of()})
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(accounts, viewAccount), nil
+	return respondPage(viewAccount)(s.Store.Accounts(ctx, store.AccountQuery{UID: in.UID, Paging: in.Paging.of()}))
 }
 
 // getAccount answers for a deleted account too, if it is named by its id.
 func (s *server) getAccount(ctx context.Context, in *accountPath) (*reply[apitypes.Account], error) {
-	account, err := s.findAccount(ctx, in.Account)
-	if err != nil {
-		return nil, err
-	}
-	return answered(viewAccount(account)), nil
+	return respondWith(viewAccount)(s.findAccount(ctx, in.Account))
 }
 
 // changeAccount changes an account. An omitted field keeps its value, and null
@@ -157,11 +149,7 @@ func (s *server) putAccount(ctx context.Context, a postrider.Account) (*reply[ap
 		return nil, err
 	}
 	s.names.forget()
-	account, err := s.findAccount(ctx, a.ID.String())
-	if err != nil {
-		return nil, err
-	}
-	return answered(viewAccount(account)), nil
+	return respondWith(viewAccount)(s.findAccount(ctx, a.ID.String()))
 }
 
 // checkUID refuses uids that could be mistaken for an id.

@@ -132,7 +132,7 @@ func (k *keyring) find(ctx context.Context, hash [32]byte, now time.Time) (*post
 	if ok {
 		return nil, errUnauthorized
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, k.answerTime, errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(ctx, k.answerTime, errStoreTimeout)
 	defer cancel()
 	found, err := first(k.store.Keys(ctx, store.KeyQuery{Hash: hash}))
 	switch {

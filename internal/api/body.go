@@ -168,7 +168,7 @@ func (s *server) readBody(a *responseWriter, b body) error {
 // too large, too slow, no room, server stopping, or a broken connection.
 func readFault(err error, limit int64) error {
 	switch {
-	case errors.Is(err, errNoRoom), errors.Is(err, errDraining):
+	case errors.Is(err, errOverBudget), errors.Is(err, errDraining):
 		return err
 	case errors.As(err, new(*http.MaxBytesError)):
 		return tooLarge(limit)
@@ -215,7 +215,7 @@ func (in *intake) arrived(now time.Time, n int) {
 }
 
 // fill reads a body of at most limit bytes into buf. Each byte is taken from
-// the budget when it arrives. It returns errNoRoom if the budget is used up,
+// the budget when it arrives. It returns errOverBudget if the budget is used up,
 // and errDraining if the server stops.
 func (b *bodies) fill(in *intake, buf *bytes.Buffer, from io.Reader, limit int64) error {
 	// The check must follow the last expire of this goroutine: expire may
@@ -233,7 +233,7 @@ func (b *bodies) fill(in *intake, buf *bytes.Buffer, from io.Reader, limit int64
 		// Afterwards grow has charged the whole capacity, and more is not
 		// positive.
 		if more := int64(buf.Len()) - in.held; more > 0 {
-			if full := b.take(in, more); full != nil {
+			if full := b.charge(in, more); full != nil {
 				return full
 			}
 		}
@@ -262,7 +262,7 @@ func (b *bodies) grow(in *intake, buf *bytes.Buffer, limit int64) error {
 		factor = 2
 	}
 	larger := bufferOf(int(min(int64(factor*buf.Cap()), limit+1)))
-	if err := b.take(in, int64(larger.Cap())-in.held); err != nil {
+	if err := b.charge(in, int64(larger.Cap())-in.held); err != nil {
 		recycle(larger)
 		return err
 	}

@@ -69,7 +69,7 @@ func newBodies(whole, largest int64) *bodies {
 }
 
 // begin registers a body before its first read. It returns errDraining if the
-// server is stopping, and errNoRoom if the budget has no room for a single
+// server is stopping, and errOverBudget if the budget has no room for a single
 // byte. That check refuses a request before its body uses the network.
 func (b *bodies) begin(in *intake) error {
 	b.mu.Lock()
@@ -79,21 +79,21 @@ func (b *bodies) begin(in *intake) error {
 		return errDraining
 	}
 	fits := b.fits(in, 1)
-	b.leave(in) // fits may have claimed a last part, which take claims again when needed
+	b.leave(in) // fits may have claimed a last part, which charge claims again when needed
 	if !fits {
-		return errNoRoom
+		return errOverBudget
 	}
 	b.reading[in] = struct{}{}
 	return nil
 }
 
-// take charges n more bytes to the budget, or returns errNoRoom and charges
+// charge adds n more bytes to the budget, or returns errOverBudget and charges
 // nothing.
-func (b *bodies) take(in *intake, n int64) error {
+func (b *bodies) charge(in *intake, n int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.fits(in, n) {
-		return errNoRoom
+		return errOverBudget
 	}
 	in.held += n
 	b.held += n

@@ -30,15 +30,15 @@ func viewCircuit(c postrider.Circuit) apitypes.Circuit {
 func (rt *router) circuits() {
 	handle(rt, route{
 		name: "get-circuit", path: "GET /endpoints/{endpoint}/circuit",
-		about: "Get an endpoint's circuit",
-		tells: "A circuit that never changed is closed, with generation 0.",
-		scope: postrider.ScopeWebhooksRead,
+		summary:     "Get an endpoint's circuit",
+		description: "A circuit that never changed is closed, with generation 0.",
+		scope:       postrider.ScopeWebhooksRead,
 	}, rt.getCircuit)
 	handle(rt, route{
 		name: "set-circuit", path: "POST /endpoints/{endpoint}/circuit",
-		about: "Open, close or probe an endpoint's circuit by hand",
-		codes: []string{"conflict"},
-		scope: postrider.ScopeWebhooksWrite, body: apitypes.CircuitUpdate{},
+		summary: "Open, close or probe an endpoint's circuit by hand",
+		codes:   []string{"conflict"},
+		scope:   postrider.ScopeWebhooksWrite, body: apitypes.CircuitUpdate{},
 	}, rt.setCircuit)
 }
 
@@ -48,11 +48,7 @@ func (s *server) getCircuit(ctx context.Context, in *EndpointPath) (*reply[apity
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.circuit(ctx, e.ID)
-	if err != nil {
-		return nil, err
-	}
-	return answered(viewCircuit(c)), nil
+	return respondWith(viewCircuit)(s.circuit(ctx, e.ID))
 }
 
 // circuit returns an endpoint's circuit. The store has no row for a circuit
@@ -80,11 +76,7 @@ func (s *server) setCircuit(ctx context.Context, in *EndpointPath) (*reply[apity
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.putCircuit(ctx, e, to)
-	if err != nil {
-		return nil, err
-	}
-	return answered(viewCircuit(c)), nil
+	return respondWith(viewCircuit)(s.putCircuit(ctx, e, to))
 }
 
 // putCircuit sets the status of an endpoint's circuit. The store detects a

@@ -27,27 +27,27 @@ func (rt *router) deadLetters() {
 	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
 	handle(rt, route{
 		name: "list-dead-letters", path: "GET /dead-letters",
-		about: "List dead letters; only the unresolved unless asked",
-		tells: "Resolved dead letters are listed only on request.",
-		codes: []string{"not_found"},
-		scope: read,
+		summary:     "List dead letters, newest first",
+		description: "Dead letters that were replayed or discarded are listed only with resolved=true.",
+		codes:       []string{"not_found"},
+		scope:       read,
 	}, rt.listDeadLetters)
 	handle(rt, route{
 		name: "get-dead-letter", path: "GET /dead-letters/{delivery}",
-		about: "Get a dead letter, resolved or not",
-		scope: read,
+		summary: "Get a dead letter, resolved or not",
+		scope:   read,
 	}, rt.getDeadLetter)
 	handle(rt, route{
 		name: "replay-dead-letter", path: "POST /dead-letters/{delivery}/replay",
-		about: "Replay a dead letter as a new delivery",
-		codes: []string{"conflict", "replay_pending", "gone"},
-		scope: write, status: 202,
+		summary: "Replay a dead letter as a new delivery",
+		codes:   []string{"conflict", "replay_pending", "gone"},
+		scope:   write, status: 202,
 	}, rt.replayDeadLetter)
 	handle(rt, route{
 		name: "discard-dead-letter", path: "POST /dead-letters/{delivery}/discard",
-		about: "Discard a dead letter",
-		codes: []string{"conflict"},
-		scope: write, body: apitypes.DeadLetterDiscard{}, empty: true,
+		summary: "Discard a dead letter",
+		codes:   []string{"conflict"},
+		scope:   write, body: apitypes.DeadLetterDiscard{}, empty: true,
 	}, rt.discardDeadLetter)
 }
 
@@ -67,14 +67,10 @@ func (s *server) listDeadLetters(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	letters, err := s.Store.DeadLetters(ctx, store.DeadLetterQuery{
+	return respondPage(viewDeadLetter)(s.Store.DeadLetters(ctx, store.DeadLetterQuery{
 		Account: account, Endpoint: endpoint, EventType: in.EventType, Reason: in.Reason, Resolved: in.Resolved,
 		Span: in.Span.of(), Paging: in.page(in.Paging),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(letters, viewDeadLetter), nil
+	}))
 }
 
 func (s *server) getDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.DeadLetter], error) {
@@ -82,11 +78,7 @@ func (s *server) getDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[ap
 	if err != nil {
 		return nil, err
 	}
-	letter, err := s.findDeadLetter(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return answered(viewDeadLetter(letter)), nil
+	return respondWith(viewDeadLetter)(s.findDeadLetter(ctx, id))
 }
 
 // findDeadLetter returns a dead letter that the key may see, resolved or not.
@@ -105,7 +97,7 @@ func (s *server) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*reply
 	if d.Status != postrider.Dead {
 		return nil, postrider.ErrNotFound
 	}
-	return s.answerReplay(ctx, d)
+	return respondWith(viewDelivery)(s.replay(ctx, d))
 }
 
 // discardDeadLetter resolves a dead letter without a replay. It stores the name
@@ -136,5 +128,5 @@ func (s *server) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*repl
 		return nil, err
 	}
 	s.Notifier.Notify(letter.Endpoint) // its ordering key may go on
-	return answered(viewDeadLetter(letter)), nil
+	return respond(viewDeadLetter(letter)), nil
 }

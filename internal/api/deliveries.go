@@ -70,48 +70,49 @@ func (rt *router) deliveries() {
 	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
 	handle(rt, route{
 		name: "list-deliveries", path: "GET /deliveries",
-		about: "List deliveries",
-		codes: []string{"not_found"},
-		scope: read,
+		summary: "List deliveries",
+		codes:   []string{"not_found"},
+		scope:   read,
 	}, rt.listDeliveries)
 	handle(rt, route{
 		name: "get-delivery", path: "GET /deliveries/{delivery}",
-		about: "Get a delivery",
-		scope: read,
+		summary: "Get a delivery",
+		scope:   read,
 	}, rt.getDelivery)
 	handle(rt, route{
 		name: "list-attempts", path: "GET /deliveries/{delivery}/attempts",
-		about: "List a delivery's attempts, oldest first",
-		scope: read,
+		summary: "List a delivery's attempts, oldest first",
+		scope:   read,
 	}, rt.listAttempts)
 	handle(rt, route{
 		name: "replay-delivery", path: "POST /deliveries/{delivery}/replay",
-		about: "Replay a delivery as a new delivery",
-		codes: []string{"conflict", "replay_pending", "gone"},
-		scope: write, status: 202,
+		summary: "Replay a delivery as a new delivery",
+		codes:   []string{"conflict", "replay_pending", "gone"},
+		scope:   write, status: 202,
 	}, rt.replayDelivery)
 	handle(rt, route{
 		name: "cancel-delivery", path: "POST /deliveries/{delivery}/cancel",
-		about: "Cancel a pending delivery",
-		codes: []string{"conflict"},
-		scope: write,
+		summary: "Cancel a pending delivery",
+		codes:   []string{"conflict"},
+		scope:   write,
 	}, rt.cancelDelivery)
 	handle(rt, route{
 		name: "release-delivery", path: "POST /deliveries/{delivery}/release",
-		about: "Release a parked delivery: it is attempted again, alone",
-		codes: []string{"conflict"},
-		scope: write,
+		summary:     "Release a parked delivery",
+		description: "It is sent again, alone. A delivery is parked if five nodes died while sending it.",
+		codes:       []string{"conflict"},
+		scope:       write,
 	}, rt.releaseDelivery)
 	handle(rt, route{
 		name: "list-endpoint-deliveries", path: "GET /endpoints/{endpoint}/deliveries",
-		about: "List an endpoint's deliveries",
-		scope: read,
+		summary: "List an endpoint's deliveries",
+		scope:   read,
 	}, rt.listEndpointDeliveries)
 	handle(rt, route{
 		name: "replay-endpoint-delivery", path: "POST /endpoints/{endpoint}/deliveries/{delivery}/replay",
-		about: "Replay a delivery of this endpoint as a new delivery",
-		codes: []string{"conflict", "replay_pending", "gone"},
-		scope: write, status: 202,
+		summary: "Replay a delivery of this endpoint as a new delivery",
+		codes:   []string{"conflict", "replay_pending", "gone"},
+		scope:   write, status: 202,
 	}, rt.replayEndpointDelivery)
 }
 
@@ -120,6 +121,19 @@ type DeliveryFilter struct {
 	Event     string `query:"event"`
 	EventType string `query:"event_type"`
 	Status    string `query:"status" enum:"pending,delivered,dead,cancelled,skipped"`
+	Span
+	Order
+	Paging
+}
+
+// of returns the store's query for the deliveries of an account, and of one
+// endpoint unless it is zero.
+func (f DeliveryFilter) of(account postrider.AccountID, endpoint postrider.EndpointID) (store.DeliveryQuery, error) {
+	event, err := filtered[postrider.EventID]("event", f.Event)
+	return store.DeliveryQuery{
+		Account: account, Endpoint: endpoint, Event: event, EventType: f.EventType, Status: postrider.Status(f.Status),
+		Span: f.Span.of(), Paging: f.page(f.Paging),
+	}, err
 }
 
 // listDeliveries lists the deliveries that all given filters select. A key that
@@ -128,27 +142,17 @@ func (s *server) listDeliveries(ctx context.Context, in *struct {
 	Account  string `query:"account" doc:"Id or uid of the account."`
 	Endpoint string `query:"endpoint" doc:"Id of the endpoint. With the account, its uid works too."`
 	DeliveryFilter
-	Span
-	Order
-	Paging
 },
 ) (*reply[apitypes.Page[apitypes.Delivery]], error) {
 	account, endpoint, err := s.scope(ctx, in.Account, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	event, err := filtered[postrider.EventID]("event", in.Event)
+	query, err := in.of(account, endpoint)
 	if err != nil {
 		return nil, err
 	}
-	deliveries, err := s.Store.Deliveries(ctx, store.DeliveryQuery{
-		Account: account, Endpoint: endpoint, Event: event, EventType: in.EventType, Status: postrider.Status(in.Status),
-		Span: in.Span.of(), Paging: in.page(in.Paging),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(deliveries, viewDelivery), nil
+	return respondPage(viewDelivery)(s.Store.Deliveries(ctx, query))
 }
 
 // scope resolves the account and the endpoint of a filter. Both must exist and
@@ -171,35 +175,21 @@ func (s *server) scope(ctx context.Context, account, endpoint string) (postrider
 func (s *server) listEndpointDeliveries(ctx context.Context, in *struct {
 	EndpointPath
 	DeliveryFilter
-	Span
-	Order
-	Paging
 },
 ) (*reply[apitypes.Page[apitypes.Delivery]], error) {
 	e, err := s.findEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	event, err := filtered[postrider.EventID]("event", in.Event)
+	query, err := in.of(e.Account, e.ID)
 	if err != nil {
 		return nil, err
 	}
-	deliveries, err := s.Store.Deliveries(ctx, store.DeliveryQuery{
-		Account: e.Account, Endpoint: e.ID, Event: event, EventType: in.EventType, Status: postrider.Status(in.Status),
-		Span: in.Span.of(), Paging: in.page(in.Paging),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(deliveries, viewDelivery), nil
+	return respondPage(viewDelivery)(s.Store.Deliveries(ctx, query))
 }
 
 func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
-	d, err := s.findDelivery(ctx, in.Delivery)
-	if err != nil {
-		return nil, err
-	}
-	return answered(viewDelivery(d)), nil
+	return respondWith(viewDelivery)(s.findDelivery(ctx, in.Delivery))
 }
 
 // findDelivery returns the delivery if the key may see it.
@@ -222,11 +212,7 @@ func (s *server) listAttempts(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	attempts, err := s.Store.Attempts(ctx, store.AttemptQuery{Account: d.Account, Delivery: d.ID, Paging: in.Paging.of()})
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(attempts, viewAttempt), nil
+	return respondPage(viewAttempt)(s.Store.Attempts(ctx, store.AttemptQuery{Account: d.Account, Delivery: d.ID, Paging: in.Paging.of()}))
 }
 
 // replayDelivery replays a delivery that has ended, whatever its status is.
@@ -235,7 +221,7 @@ func (s *server) replayDelivery(ctx context.Context, in *DeliveryPath) (*reply[a
 	if err != nil {
 		return nil, err
 	}
-	return s.answerReplay(ctx, d)
+	return respondWith(viewDelivery)(s.replay(ctx, d))
 }
 
 // replayEndpointDelivery is replayDelivery for a path that also names the
@@ -256,16 +242,7 @@ func (s *server) replayEndpointDelivery(ctx context.Context, in *struct {
 	if d.Endpoint != endpoint {
 		return nil, postrider.ErrNotFound
 	}
-	return s.answerReplay(ctx, d)
-}
-
-// answerReplay replays a delivery and answers with the new one.
-func (s *server) answerReplay(ctx context.Context, d postrider.Delivery) (*reply[apitypes.Delivery], error) {
-	replay, err := s.replay(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	return answered(viewDelivery(replay)), nil
+	return respondWith(viewDelivery)(s.replay(ctx, d))
 }
 
 // replay creates a new delivery from an old one. The new delivery expires by
@@ -320,7 +297,7 @@ func (s *server) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[
 		return nil, err
 	}
 	s.Notifier.Notify(d.Endpoint)
-	return answered(viewDelivery(d)), nil
+	return respond(viewDelivery(d)), nil
 }
 
 // cancelDelivery cancels a pending delivery. The conflict for any other
@@ -340,5 +317,5 @@ func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[a
 		return nil, err
 	}
 	s.Notifier.Notify(d.Endpoint) // the next delivery of its ordering key may be due
-	return answered(viewDelivery(d)), nil
+	return respond(viewDelivery(d)), nil
 }

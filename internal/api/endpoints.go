@@ -55,34 +55,34 @@ func (rt *router) endpoints() {
 	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
 	handle(rt, route{
 		name: "create-endpoint", path: "POST /endpoints",
-		about: "Create an endpoint",
-		codes: []string{"not_found", "conflict"},
-		scope: write, status: 201, body: apitypes.EndpointCreate{},
+		summary: "Create an endpoint",
+		codes:   []string{"not_found", "conflict"},
+		scope:   write, status: 201, body: apitypes.EndpointCreate{},
 	}, rt.createEndpoint)
 	handle(rt, route{
 		name: "list-endpoints", path: "GET /endpoints",
-		about: "List endpoints, newest first",
-		codes: []string{"not_found"},
-		scope: read,
+		summary: "List endpoints, newest first",
+		codes:   []string{"not_found"},
+		scope:   read,
 	}, rt.listEndpoints)
 	handle(rt, route{
 		name: "get-endpoint", path: "GET /endpoints/{endpoint}",
-		about: "Get an endpoint",
-		tells: "A deleted endpoint is found too.",
-		scope: read,
+		summary:     "Get an endpoint",
+		description: "A deleted endpoint is found too.",
+		scope:       read,
 	}, rt.getEndpoint)
 	handle(rt, route{
 		name: "update-endpoint", path: "PATCH /endpoints/{endpoint}",
-		about: "Change an endpoint",
-		tells: "A field that is left out keeps its value. Null sets a field back to its default.",
-		codes: []string{"conflict"},
-		scope: write, body: apitypes.EndpointUpdate{},
+		summary:     "Change an endpoint",
+		description: "A field that is left out keeps its value. Null sets a field back to its default.",
+		codes:       []string{"conflict"},
+		scope:       write, body: apitypes.EndpointUpdate{},
 	}, rt.changeEndpoint)
 	handle(rt, route{
 		name: "delete-endpoint", path: "DELETE /endpoints/{endpoint}",
-		about: "Delete an endpoint and cancel its pending deliveries",
-		codes: []string{"conflict"},
-		scope: write, status: 204,
+		summary: "Delete an endpoint and cancel its pending deliveries",
+		codes:   []string{"conflict"},
+		scope:   write, status: 204,
 	}, rt.deleteEndpoint)
 	for _, c := range statusChanges {
 		codes := []string{"conflict"}
@@ -91,24 +91,24 @@ func (rt *router) endpoints() {
 		}
 		handle(rt, route{
 			name: c.verb + "-endpoint", path: "POST /endpoints/{endpoint}/" + c.verb,
-			about: c.about, tells: c.tells,
+			summary: c.summary, description: c.description,
 			codes: codes,
 			scope: write, body: apitypes.EndpointReason{}, empty: true,
 		}, rt.changeStatus(c))
 	}
 	handle(rt, route{
 		name: "verify-endpoint", path: "POST /endpoints/{endpoint}/verify",
-		about: "Verify that an endpoint's receiver wants events",
-		tells: "If the endpoint is paused because its receiver has not agreed yet, an agreement resumes it.",
-		codes: []string{"conflict", "verification_failed", "too_often"},
-		scope: write, body: apitypes.EndpointVerification{}, empty: true, asks: handshakeTime,
+		summary:     "Verify that an endpoint's receiver wants events",
+		description: "If the endpoint is paused because its receiver has not agreed yet, an agreement resumes it.",
+		codes:       []string{"conflict", "verification_failed", "too_often"},
+		scope:       write, body: apitypes.EndpointVerification{}, empty: true, receiverTime: handshakeTime,
 	}, rt.verifyEndpoint)
 	handle(rt, route{
 		name: "test-endpoint", path: "POST /endpoints/{endpoint}/test",
-		about: "Send a postrider.test event to this endpoint alone",
-		tells: "The event has the type postrider.test.",
-		codes: []string{"conflict", "too_often"},
-		scope: write, status: 202,
+		summary:     "Send a postrider.test event to this endpoint alone",
+		description: "The event has the type postrider.test.",
+		codes:       []string{"conflict", "too_often"},
+		scope:       write, status: 202,
 	}, rt.testEndpoint)
 }
 
@@ -129,7 +129,7 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.E
 		Description: body.Description, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
 	}
 	e.EventTypes = patterns(body.EventTypes)
-	faults := s.complete(ctx, &e, postrider.Endpoint{}, body.Policy)
+	faults := s.setPolicy(ctx, &e, postrider.Endpoint{}, body.Policy)
 	secrets, shown, secretErr := s.newSecrets(ctx, e.ID, body.NewSecrets)
 	if err := errors.Join(err, faults, secretErr); err != nil {
 		return nil, err
@@ -144,15 +144,22 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.E
 	}
 	view := viewEndpoint(e, secrets)
 	view.Secrets = shown
-	return answered(view), nil
+	return respond(view), nil
 }
 
-// complete applies the policy of the request to the endpoint, normalizes its
+// setPolicy applies the policy of the request to the endpoint, normalizes its
 // URLs, encrypts its credentials, and returns all faults. The endpoint's other
 // fields must be set. The argument was is the stored endpoint; zero: the
-// endpoint is new. Credentials are decrypted only if the request names some or
-// if the host changes: most changes need no encryption key.
-func (s *server) complete(ctx context.Context, e *postrider.Endpoint, was postrider.Endpoint, to apitypes.Policy) error {
+// endpoint is new.
+//
+// Create and update share this function, so that both check the same. The order
+// matters: the canonical URL decides whether the host changed, the host decides
+// which stored secrets the request may keep, and only then is it known which
+// secrets are missing. The result is encrypted last, after every check has passed.
+//
+// Credentials are decrypted only if the request names some or if the host changes.
+// Most changes need no encryption key, and so still work if the key is missing.
+func (s *server) setPolicy(ctx context.Context, e *postrider.Endpoint, was postrider.Endpoint, to apitypes.Policy) error {
 	url, urlErr := s.Guard.CheckURL(e.URL)
 	e.URL = url
 	moved := urlErr == nil && host(url) != host(was.URL)
@@ -164,8 +171,10 @@ func (s *server) complete(ctx context.Context, e *postrider.Endpoint, was postri
 			return err
 		}
 	}
-	// The secrets of headers and of authentication are bound to their host: a
-	// new host gets none of them. The TLS key stays, because it is never sent.
+	// The secrets of headers and of authentication are bound to their host, so a new
+	// host gets none of them. Otherwise a person who may change an endpoint, but not
+	// read its secrets, could have them sent to a host of their own. The TLS key
+	// stays, because it is never sent.
 	if moved {
 		c.Headers, c.Auth = nil, ""
 	}
@@ -254,7 +263,8 @@ func (s *server) listEndpoints(ctx context.Context, in *struct {
 	for _, secret := range secrets {
 		of[secret.Endpoint] = append(of[secret.Endpoint], secret)
 	}
-	return pageOf(endpoints, func(e postrider.Endpoint) apitypes.Endpoint { return viewEndpoint(e, of[e.ID]) }), nil
+	view := func(e postrider.Endpoint) apitypes.Endpoint { return viewEndpoint(e, of[e.ID]) }
+	return respondPage(view)(endpoints, nil)
 }
 
 // getEndpoint answers for a deleted endpoint too, because its history remains.
@@ -267,7 +277,7 @@ func (s *server) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[apit
 	if err != nil {
 		return nil, err
 	}
-	return answered(viewEndpoint(e, secrets)), nil
+	return respond(viewEndpoint(e, secrets)), nil
 }
 
 // changeEndpoint applies a PATCH: an omitted field keeps its value, and null
@@ -285,7 +295,7 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 		if body.EventTypes != nil {
 			e.EventTypes = patterns(body.EventTypes)
 		}
-		if err := s.complete(ctx, e, was, body.Policy); err != nil {
+		if err := s.setPolicy(ctx, e, was, body.Policy); err != nil {
 			return err
 		}
 		if !body.Signature.IsZero() {
@@ -316,8 +326,8 @@ func (s *server) deleteEndpoint(ctx context.Context, in *EndpointPath) (*none, e
 // statusChange is one of the changes of an endpoint's status that the API
 // offers.
 type statusChange struct {
-	// verb is the last segment of the path. For about and tells see route.
-	verb, about, tells string
+	// verb is the last segment of the path. For the other two see route.
+	verb, summary, description string
 
 	// to is the status after the change.
 	to postrider.EndpointStatus
@@ -333,17 +343,17 @@ type statusChange struct {
 // maintenance; disable and enable also for endpoints that Postrider disabled
 // for their failures.
 var statusChanges = []statusChange{{
-	verb: "pause", about: "Pause an endpoint", tells: "Its deliveries wait until it is resumed.",
+	verb: "pause", summary: "Pause an endpoint", description: "Its deliveries wait until it is resumed.",
 	to: postrider.EndpointPaused, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
 }, {
-	verb: "resume", about: "Resume a paused endpoint",
+	verb: "resume", summary: "Resume a paused endpoint",
 	to: postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
 }, {
-	verb: "enable", about: "Enable a disabled endpoint", tells: "Its circuit is closed, too. Repeated, it changes nothing more.",
+	verb: "enable", summary: "Enable a disabled endpoint", description: "Its circuit is closed, too. Repeated, it changes nothing more.",
 	to: postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointDisabled},
 	closes: true,
 }, {
-	verb: "disable", about: "Disable an endpoint", tells: "Pending deliveries wait until it is enabled. Events that are published in the meantime are skipped.",
+	verb: "disable", summary: "Disable an endpoint", description: "Pending deliveries wait until it is enabled. Events that are published in the meantime are skipped.",
 	to:   postrider.EndpointDisabled,
 	from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled},
 }}
@@ -395,11 +405,7 @@ func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[api
 	if err != nil {
 		return nil, fmt.Errorf("encode test event: %w", err)
 	}
-	receipt, err := s.Publisher.PublishTo(ctx, postrider.Event{Account: e.Account, Type: testType, Data: data}, e.ID)
-	if err != nil {
-		return nil, err
-	}
-	return answered(viewReceipt(receipt)), nil
+	return respondWith(viewReceipt)(s.Publisher.PublishTo(ctx, postrider.Event{Account: e.Account, Type: testType, Data: data}, e.ID))
 }
 
 // findEndpoint returns the endpoint if the key may see it, also a deleted one.
@@ -433,8 +439,10 @@ func (s *server) findLive(ctx context.Context, text string) (postrider.Endpoint,
 	return e, err
 }
 
-// modify reads an endpoint, applies the change and stores it. After a
-// concurrent change it starts again, so change may be called several times.
+// modify reads an endpoint, applies the change and stores it. The store refuses the
+// write if the endpoint has changed since it was read. modify then starts again
+// with the new state, so change may be called several times and must not keep
+// anything from an earlier call.
 func (s *server) modify(ctx context.Context, text string, change func(*postrider.Endpoint) error) (*reply[apitypes.Endpoint], error) {
 	return s.put(ctx, text, func(p *store.PutEndpoint) error { return change(&p.Endpoint) })
 }
@@ -458,7 +466,7 @@ func (s *server) put(ctx context.Context, text string, change func(*store.PutEnd
 		}
 		e, err = s.putEndpoint(ctx, p)
 		if err == nil {
-			return answered(viewEndpoint(e, secrets)), nil
+			return respond(viewEndpoint(e, secrets)), nil
 		}
 		if !errors.Is(err, postrider.ErrConflict) {
 			return nil, err

@@ -40,31 +40,31 @@ func (rt *router) events() {
 	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
 	handle(rt, route{
 		name: "list-events", path: "GET /events",
-		about: "List events",
-		codes: []string{"not_found"},
-		scope: read,
+		summary: "List events",
+		codes:   []string{"not_found"},
+		scope:   read,
 	}, rt.listEvents)
 	handle(rt, route{
 		name: "get-event", path: "GET /events/{event}",
-		about: "Get an event with its data",
-		scope: read,
+		summary: "Get an event with its data",
+		scope:   read,
 	}, rt.getEvent)
 	handle(rt, route{
 		name: "list-event-deliveries", path: "GET /events/{event}/deliveries",
-		about: "List an event's deliveries",
-		scope: read,
+		summary: "List an event's deliveries",
+		scope:   read,
 	}, rt.listEventDeliveries)
 	handle(rt, route{
 		name: "list-event-attempts", path: "GET /events/{event}/attempts",
-		about: "List the attempts of all of an event's deliveries",
-		scope: read,
+		summary: "List the attempts of all deliveries of an event",
+		scope:   read,
 	}, rt.listEventAttempts)
 	handle(rt, route{
 		name: "replay-event", path: "POST /events/{event}/replay",
-		about: "Replay an event's deliveries that have ended",
-		tells: "The last delivery to each endpoint is replayed as a new delivery, unless it is pending. Where there are more than one request replays, in 3 s and at most 5,000, the answer has a made_before; repeat the request with it for the rest. A request that has a made_before can be repeated: what it replayed is not replayed again.",
-		codes: []string{"conflict", "replay_pending", "gone"},
-		scope: write, status: 202, body: apitypes.EventReplay{}, empty: true,
+		summary:     "Replay an event's deliveries that have ended",
+		description: "The last delivery to each endpoint is replayed as a new delivery, unless it is pending. One request replays for 3 s and at most 5,000 deliveries. If some are left, the response has a made_before; repeat the request with it. A request with a made_before can be repeated after an error: it replays no delivery a second time.",
+		codes:       []string{"conflict", "replay_pending", "gone"},
+		scope:       write, status: 202, body: apitypes.EventReplay{}, empty: true,
 	}, rt.replayEvent)
 }
 
@@ -86,22 +86,14 @@ func (s *server) listEvents(ctx context.Context, in *struct {
 	if in.IdempotencyKey != "" && account.IsZero() {
 		return nil, invalid("account", "is required with idempotency_key")
 	}
-	events, err := s.Store.Events(ctx, store.EventQuery{
+	return respondPage(viewEvent)(s.Store.Events(ctx, store.EventQuery{
 		Account: account, Type: in.Type, IdempotencyKey: in.IdempotencyKey, Span: in.Span.of(), Paging: in.page(in.Paging),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(events, viewEvent), nil
+	}))
 }
 
 // getEvent answers with one event and its data.
 func (s *server) getEvent(ctx context.Context, in *EventPath) (*reply[apitypes.Event], error) {
-	e, err := s.findEvent(ctx, in.Event)
-	if err != nil {
-		return nil, err
-	}
-	return answered(viewEvent(e)), nil
+	return respondWith(viewEvent)(s.findEvent(ctx, in.Event))
 }
 
 // findEvent returns the event if the key may see it.
@@ -125,11 +117,7 @@ func (s *server) listEventDeliveries(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	deliveries, err := s.Store.Deliveries(ctx, store.DeliveryQuery{Account: e.Account, Event: e.ID, Paging: in.page(in.Paging)})
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(deliveries, viewDelivery), nil
+	return respondPage(viewDelivery)(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: e.Account, Event: e.ID, Paging: in.page(in.Paging)}))
 }
 
 // listEventAttempts lists the attempts of all deliveries of one event.
@@ -142,11 +130,7 @@ func (s *server) listEventAttempts(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	attempts, err := s.Store.Attempts(ctx, store.AttemptQuery{Account: e.Account, Event: e.ID, Paging: in.Paging.of()})
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(attempts, viewAttempt), nil
+	return respondPage(viewAttempt)(s.Store.Attempts(ctx, store.AttemptQuery{Account: e.Account, Event: e.ID, Paging: in.Paging.of()}))
 }
 
 // replayEvent replays the last delivery to each endpoint. It omits a delivery
@@ -171,9 +155,9 @@ func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[apitype
 	if err != nil {
 		return nil, err
 	}
-	answer := apitypes.EventReplays{Data: []apitypes.Delivery{}}
+	result := apitypes.EventReplays{Data: []apitypes.Delivery{}}
 	if len(last) > maxReplays {
-		last, answer.MadeBefore = last[:maxReplays], timeOrNull(before)
+		last, result.MadeBefore = last[:maxReplays], timeOrNull(before)
 	}
 	var refused error
 	for _, made := range s.replayAll(ctx, last) {
@@ -184,15 +168,15 @@ func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[apitype
 		case made.err != nil:
 			return nil, made.err
 		case made.begun:
-			answer.Data = append(answer.Data, viewDelivery(made.replay))
+			result.Data = append(result.Data, viewDelivery(made.replay))
 		default:
-			answer.MadeBefore = timeOrNull(before)
+			result.MadeBefore = timeOrNull(before)
 		}
 	}
-	if len(answer.Data) == 0 && refused != nil && answer.MadeBefore == nil {
+	if len(result.Data) == 0 && refused != nil && result.MadeBefore == nil {
 		return nil, refused
 	}
-	return answered(answer), nil
+	return respond(result), nil
 }
 
 // nextMillisecond returns a time that is after every id made before the call

@@ -25,30 +25,30 @@ func (rt *router) eventTypes() {
 	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
 	handle(rt, route{
 		name: "create-event-type", path: "POST /event-types",
-		about: "Add an event type to the catalogue",
-		codes: []string{"conflict"},
-		scope: admin, status: 201, body: apitypes.EventTypeCreate{},
+		summary: "Add an event type to the catalogue",
+		codes:   []string{"conflict"},
+		scope:   admin, status: 201, body: apitypes.EventTypeCreate{},
 	}, rt.createEventType)
 	handle(rt, route{
 		name: "list-event-types", path: "GET /event-types",
-		about: "List the catalogue of event types, by name",
-		scope: read,
+		summary: "List the catalogue of event types, by name",
+		scope:   read,
 	}, rt.listEventTypes)
 	handle(rt, route{
 		name: "get-event-type", path: "GET /event-types/{name}",
-		about: "Get an event type",
-		scope: read,
+		summary: "Get an event type",
+		scope:   read,
 	}, rt.getEventType)
 	handle(rt, route{
 		name: "update-event-type", path: "PATCH /event-types/{name}",
-		about: "Change an event type",
-		tells: "A field that is left out keeps its value. Null removes it.",
-		scope: admin, body: apitypes.EventTypeUpdate{},
+		summary:     "Change an event type",
+		description: "A field that is left out keeps its value. Null removes it.",
+		scope:       admin, body: apitypes.EventTypeUpdate{},
 	}, rt.changeEventType)
 	handle(rt, route{
 		name: "delete-event-type", path: "DELETE /event-types/{name}",
-		about: "Delete an event type from the catalogue",
-		scope: admin, status: 204,
+		summary: "Delete an event type from the catalogue",
+		scope:   admin, status: 204,
 	}, rt.deleteEventType)
 }
 
@@ -76,19 +76,11 @@ func (s *server) createEventType(ctx context.Context, _ *none) (*reply[apitypes.
 }
 
 func (s *server) listEventTypes(ctx context.Context, in *Paging) (*reply[apitypes.Page[apitypes.EventType]], error) {
-	types, err := s.Store.EventTypes(ctx, store.EventTypeQuery{Paging: in.of()})
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(types, viewEventType), nil
+	return respondPage(viewEventType)(s.Store.EventTypes(ctx, store.EventTypeQuery{Paging: in.of()}))
 }
 
 func (s *server) getEventType(ctx context.Context, in *eventTypePath) (*reply[apitypes.EventType], error) {
-	t, err := s.findEventType(ctx, in.Name)
-	if err != nil {
-		return nil, err
-	}
-	return answered(viewEventType(t)), nil
+	return respondWith(viewEventType)(s.findEventType(ctx, in.Name))
 }
 
 // changeEventType changes the description. Null removes it.
@@ -123,11 +115,7 @@ func (s *server) putEventType(ctx context.Context, t postrider.EventType) (*repl
 	if err := s.Store.PutEventType(ctx, t); err != nil {
 		return nil, err
 	}
-	t, err := s.findEventType(ctx, t.Name)
-	if err != nil {
-		return nil, err
-	}
-	return answered(viewEventType(t)), nil
+	return respondWith(viewEventType)(s.findEventType(ctx, t.Name))
 }
 
 // findEventType returns the event type with this name. An invalid name is not

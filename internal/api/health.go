@@ -19,9 +19,9 @@ func viewHealth(s postrider.EndpointHealth) apitypes.EndpointHealth {
 func (rt *router) health() {
 	handle(rt, route{
 		name: "list-endpoint-health", path: "GET /endpoints/{endpoint}/health",
-		about: "List the changes of an endpoint's health, newest first",
-		tells: "An entry says since when an endpoint is healthy, was warned, or was disabled for its failures.",
-		scope: postrider.ScopeWebhooksRead,
+		summary:     "List the changes of an endpoint's health, newest first",
+		description: "An entry says since when an endpoint is healthy, was warned, or was disabled for its failures.",
+		scope:       postrider.ScopeWebhooksRead,
 	}, rt.listHealth)
 }
 
@@ -35,9 +35,5 @@ func (s *server) listHealth(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	changes, err := s.Store.HealthHistory(ctx, store.HealthQuery{Account: e.Account, Endpoint: e.ID, Paging: in.Paging.of()})
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(changes, viewHealth), nil
+	return respondPage(viewHealth)(s.Store.HealthHistory(ctx, store.HealthQuery{Account: e.Account, Endpoint: e.ID, Paging: in.Paging.of()}))
 }

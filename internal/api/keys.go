@@ -31,24 +31,24 @@ func (rt *router) keys() {
 	admin := postrider.ScopeAdmin
 	handle(rt, route{
 		name: "create-api-key", path: "POST /api-keys",
-		about: "Create an API key",
-		codes: []string{"not_found"},
-		scope: admin, status: 201, body: apitypes.KeyCreate{},
+		summary: "Create an API key",
+		codes:   []string{"not_found"},
+		scope:   admin, status: 201, body: apitypes.KeyCreate{},
 	}, rt.createKey)
 	handle(rt, route{
 		name: "list-api-keys", path: "GET /api-keys",
-		about: "List API keys, newest first",
-		scope: admin,
+		summary: "List API keys, newest first",
+		scope:   admin,
 	}, rt.listKeys)
 	handle(rt, route{
 		name: "get-api-key", path: "GET /api-keys/{key}",
-		about: "Get an API key",
-		scope: admin,
+		summary: "Get an API key",
+		scope:   admin,
 	}, rt.getKey)
 	handle(rt, route{
 		name: "revoke-api-key", path: "DELETE /api-keys/{key}",
-		about: "Revoke an API key",
-		scope: admin, status: 204,
+		summary: "Revoke an API key",
+		scope:   admin, status: 204,
 	}, rt.revokeKey)
 }
 
@@ -80,7 +80,7 @@ func (s *server) createKey(ctx context.Context, _ *none) (*reply[apitypes.Key], 
 	}
 	view := viewKey(key)
 	view.Key = text
-	return answered(view), nil
+	return respond(view), nil
 }
 
 // checkKeyCreate returns all faults of a request for a key, apart from its
@@ -110,11 +110,7 @@ func checkKeyCreate(b apitypes.KeyCreate, now time.Time) error {
 
 // listKeys lists all API keys, also expired and revoked ones.
 func (s *server) listKeys(ctx context.Context, in *Paging) (*reply[apitypes.Page[apitypes.Key]], error) {
-	keys, err := s.Store.Keys(ctx, store.KeyQuery{Paging: in.of()})
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(keys, viewKey), nil
+	return respondPage(viewKey)(s.Store.Keys(ctx, store.KeyQuery{Paging: in.of()}))
 }
 
 func (s *server) getKey(ctx context.Context, in *keyPath) (*reply[apitypes.Key], error) {
@@ -122,11 +118,7 @@ func (s *server) getKey(ctx context.Context, in *keyPath) (*reply[apitypes.Key],
 	if err != nil {
 		return nil, err
 	}
-	key, err := first(s.Store.Keys(ctx, store.KeyQuery{ID: id}))
-	if err != nil {
-		return nil, err
-	}
-	return answered(viewKey(key)), nil
+	return respondWith(viewKey)(first(s.Store.Keys(ctx, store.KeyQuery{ID: id})))
 }
 
 // revokeKey revokes a key and empties this node's key cache, so that the key

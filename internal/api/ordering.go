@@ -23,8 +23,8 @@ func viewOrderedKey(k store.OrderedKey, now time.Time) apitypes.OrderedKey {
 func (rt *router) ordering() {
 	handle(rt, route{
 		name: "list-ordering-keys", path: "GET /endpoints/{endpoint}/ordering-keys",
-		about: "List an endpoint's ordering keys that wait or are paused, by key",
-		scope: postrider.ScopeWebhooksRead,
+		summary: "List an endpoint's ordering keys that have pending deliveries or are paused, by key",
+		scope:   postrider.ScopeWebhooksRead,
 	}, rt.listOrderingKeys)
 }
 
@@ -39,13 +39,11 @@ func (s *server) listOrderingKeys(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := s.Store.OrderedKeys(ctx, store.OrderedKeyQuery{Account: e.Account, Endpoint: e.ID, Paging: in.Paging.of()})
-	if err != nil {
-		return nil, err
-	}
+	// The time is read first. The lag of a key that appears in between is then 0.
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(keys, func(k store.OrderedKey) apitypes.OrderedKey { return viewOrderedKey(k, now) }), nil
+	view := func(k store.OrderedKey) apitypes.OrderedKey { return viewOrderedKey(k, now) }
+	return respondPage(view)(s.Store.OrderedKeys(ctx, store.OrderedKeyQuery{Account: e.Account, Endpoint: e.ID, Paging: in.Paging.of()}))
 }

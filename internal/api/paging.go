@@ -9,15 +9,17 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// pageOf converts a page of the store to a page of the API. An empty page has
-// an empty list, not null. The cursor is the store's and opaque to clients;
-// null: it was the last page.
-func pageOf[T, V any](p store.Page[T], view func(T) V) *reply[apitypes.Page[V]] {
-	data := make([]V, 0, len(p.Items))
-	for _, item := range p.Items {
-		data = append(data, view(item))
-	}
-	return answered(apitypes.Page[V]{Data: data, NextCursor: orNull(p.Next)})
+// respondPage is respondWith for a page of the store. An empty page has an empty
+// list, not null. The cursor is the store's and opaque to clients; null: it was the
+// last page.
+func respondPage[T, V any](view func(T) V) func(store.Page[T], error) (*reply[apitypes.Page[V]], error) {
+	return respondWith(func(p store.Page[T]) apitypes.Page[V] {
+		data := make([]V, 0, len(p.Items))
+		for _, item := range p.Items {
+			data = append(data, view(item))
+		}
+		return apitypes.Page[V]{Data: data, NextCursor: orNull(p.Next)}
+	})
 }
 
 // Paging has the query parameters of every list. The cursor continues a list

@@ -25,7 +25,7 @@ const maxFaults = 100
 
 // The errors that only the HTTP API has.
 var (
-	errUnauthorized = errors.New("no key, or one that is not in force")
+	errUnauthorized = errors.New("no valid key")
 	errForbidden    = errors.New("the key may not do this")
 	errTooLarge     = errors.New("the request is too large")
 	errMediaType    = errors.New("the body must be application/json")
@@ -33,12 +33,12 @@ var (
 	errNoRoute      = errors.New("no such route")
 	errNoMethod     = errors.New("no such method on this route")
 	errSlowBody     = errors.New("the body took too long to arrive")
-	errNoRoom       = errors.New("the bodies in memory leave no room for another")
-	errNoAnswer     = errors.New("the store has not answered in time")
+	errOverBudget   = errors.New("the budget for request bodies is used up")
+	errStoreTimeout = errors.New("the store did not respond in time")
 	errBroken       = errors.New("the body did not arrive")
 	errDraining     = errors.New("the server is stopping")
 	errStarting     = errors.New("the server is starting")
-	errLoop         = errors.New("the event goes round in circles")
+	errLoop         = errors.New("the event is in a loop of webhook senders")
 	errTooOften     = errors.New("the endpoint was tested or verified too often")
 )
 
@@ -65,22 +65,22 @@ var errorClasses = []errorClass{
 	{errSlowBody, 408, "timeout", "the body took too long to arrive"},
 	{errTooLarge, 413, "too_large", "the request is too large"},
 	{errMediaType, 415, "unsupported_media_type", "the body must be application/json"},
-	{errEncoding, 415, "unsupported_media_type", "the body must be sent as it is, without a Content-Encoding"},
+	{errEncoding, 415, "unsupported_media_type", "the body must not be compressed: send it without a Content-Encoding"},
 	{errTooOften, 429, "too_often", "an endpoint is tested or verified at most five times at once, then once every 12 seconds; see Retry-After"},
-	{errNoRoom, 429, "overloaded", "more is sent than the server can take; see Retry-After"},
-	{errLoop, 422, "loop_detected", "the event has passed so many webhook senders that they must form a loop; see Webhook-Hops"},
+	{errOverBudget, 429, "overloaded", "the server has no memory for the body of this request; see Retry-After"},
+	{errLoop, 422, "loop_detected", "the event has passed 8 or more webhook senders, so they form a loop; see Webhook-Hops"},
 	{postrider.ErrNotFound, 404, "not_found", "there is no resource with this id or name"},
 	{errNoRoute, 404, "not_found", "there is no such route"},
 	{postrider.ErrGone, 410, "gone", "the data of the event was deleted"},
 	{postrider.ErrInvalid, 422, "invalid", "the request is invalid; see errors"},
-	{postrider.ErrConflict, 409, "conflict", "the request contradicts what is stored"},
-	{postrider.ErrBusy, 503, "unavailable", "not now; the same request may succeed later"},
-	{errNoAnswer, 503, "unavailable", "there was no answer from the store in time, and what was asked for may still be done; repeat it, a publish with the same idempotency key"},
-	{errDraining, 503, "unavailable", "the server is stopping, and the request was not read to its end; repeat it"},
+	{postrider.ErrConflict, 409, "conflict", "the request contradicts the stored state"},
+	{postrider.ErrBusy, 503, "unavailable", "the server cannot do this now; the same request may succeed later"},
+	{errStoreTimeout, 503, "unavailable", "the store did not respond in time. The request may still take effect; repeat it, a publish with the same idempotency key"},
+	{errDraining, 503, "unavailable", "the server is stopping and did not read the whole request; repeat it"},
 	{errStarting, 503, "unavailable", "the server is starting, and its store is not open yet"},
 	{errBroken, 503, "unavailable", "the body did not arrive"},
-	{context.DeadlineExceeded, 503, "unavailable", "there was no answer from the store in time, and what was asked for may still be done; repeat it, a publish with the same idempotency key"},
-	{context.Canceled, 503, "unavailable", "the request was given up"},
+	{context.DeadlineExceeded, 503, "unavailable", "the store did not respond in time. The request may still take effect; repeat it, a publish with the same idempotency key"},
+	{context.Canceled, 503, "unavailable", "the client closed the connection"},
 }
 
 // internalClass is the response to every error without a class.
@@ -173,7 +173,7 @@ func problemOf(ctx context.Context, err error) *problem {
 	}}
 	// These states pass soon, so the client is told to repeat the request in a
 	// second.
-	if k.status == http.StatusServiceUnavailable || k.err == errNoRoom { //nolint:errorlint // the table's own
+	if k.status == http.StatusServiceUnavailable || k.err == errOverBudget { //nolint:errorlint // the table's own
 		p.retryAfter = time.Second
 	}
 	faults := postrider.Faults(err)

@@ -58,18 +58,18 @@ func (rt *router) publishing() {
 	}
 	handleRaw[apitypes.Receipt](rt, route{
 		name: "publish-event", path: "POST /events",
-		about: "Publish an event",
-		tells: "A 2xx means that the event is stored durably.",
-		codes: []string{"idempotency_conflict", "loop_detected", "overloaded"},
-		scope: postrider.ScopeEventsWrite, status: http.StatusAccepted,
-		body: apitypes.EventCreate{}, limit: int64(rt.opts.MaxData + envelopeRoom), again: true, headers: []*huma.Param{key, hops},
+		summary:     "Publish an event",
+		description: "A 2xx means that the event is stored durably.",
+		codes:       []string{"idempotency_conflict", "loop_detected", "overloaded"},
+		scope:       postrider.ScopeEventsWrite, status: http.StatusAccepted,
+		body: apitypes.EventCreate{}, limit: int64(rt.opts.MaxData + envelopeSize), repeatable: true, headers: []*huma.Param{key, hops},
 	}, rt.publish)
 	handleRaw[apitypes.List[apitypes.BatchReceipt]](rt, route{
 		name: "publish-events", path: "POST /events/batch",
-		about: "Publish up to 1,000 events, all or none",
-		tells: "The idempotency keys are in the events; the header Idempotency-Key is refused.",
-		codes: []string{"idempotency_conflict", "loop_detected", "overloaded"},
-		scope: postrider.ScopeEventsWrite, status: http.StatusAccepted,
+		summary:     "Publish up to 1,000 events, all or none",
+		description: "The idempotency keys are in the events; the header Idempotency-Key is refused.",
+		codes:       []string{"idempotency_conflict", "loop_detected", "overloaded"},
+		scope:       postrider.ScopeEventsWrite, status: http.StatusAccepted,
 		body: apitypes.EventBatch{}, limit: rt.opts.MaxBatch, headers: []*huma.Param{hops},
 	}, rt.publishBatch)
 }

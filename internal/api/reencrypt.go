@@ -20,9 +20,9 @@ type Reencrypter interface {
 func (rt *router) encryption() {
 	handle(rt, route{
 		name: "reencrypt-secrets", path: "POST /secrets/reencrypt",
-		about: "Encrypt secrets and credentials again with the newest encryption key",
-		tells: "One request works for some seconds. Repeat it until done is true.",
-		scope: postrider.ScopeAdmin,
+		summary:     "Encrypt secrets and credentials again with the newest encryption key",
+		description: "One request works for some seconds. Repeat it until done is true.",
+		scope:       postrider.ScopeAdmin,
 	}, rt.reencrypt)
 }
 
@@ -32,5 +32,5 @@ func (s *server) reencrypt(ctx context.Context, _ *none) (*reply[apitypes.Reencr
 	if err != nil {
 		return nil, err
 	}
-	return answered(done), nil
+	return respond(done), nil
 }

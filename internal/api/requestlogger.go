@@ -151,16 +151,16 @@ func isClients(err error) bool {
 }
 
 const (
-	// answerSlack is the time that a client may take for a response of any
-	// size. The time that the size takes at answerRate is added.
-	answerSlack = 30 * time.Second
-	// answerRate is the slowest rate at which a client may receive a response,
+	// responseSlack is the time that a client may take for a response of any
+	// size. The time that the size takes at responseRate is added.
+	responseSlack = 30 * time.Second
+	// responseRate is the slowest rate at which a client may receive a response,
 	// in bytes per second.
-	answerRate = 64 << 10
-	// answerSmall is the size, in bytes, up to which the WriteTimeout of the
+	responseRate = 64 << 10
+	// smallResponse is the size, in bytes, up to which the WriteTimeout of the
 	// server applies. The socket's buffer takes such a response at once, unless
 	// the client reads nothing.
-	answerSmall = 4 << 10
+	smallResponse = 4 << 10
 )
 
 // responseWriter records the status of the response and sets write deadlines by
@@ -179,7 +179,7 @@ type responseWriter struct {
 	// unrouted is true if the mux wrote a response of its own, which is
 	// suppressed.
 	unrouted bool
-	// began is the time of the write that exceeded answerSmall. Zero: none has.
+	// began is the time of the write that exceeded smallResponse. Zero: none has.
 	began time.Time
 	// size counts the bytes written to the response body.
 	size int
@@ -222,13 +222,13 @@ func (a *responseWriter) Write(p []byte) (int, error) {
 // ignores the error of a writer without deadlines; only tests have one.
 func (a *responseWriter) sends(n int) {
 	a.size += n
-	if a.size <= answerSmall {
+	if a.size <= smallResponse {
 		return
 	}
 	if a.began.IsZero() {
 		a.began = time.Now()
 	}
-	within := answerSlack + time.Duration(a.size)*time.Second/answerRate
+	within := responseSlack + time.Duration(a.size)*time.Second/responseRate
 	_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(a.began.Add(within))
 }
 

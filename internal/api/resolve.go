@@ -24,7 +24,7 @@ func first[T any](p store.Page[T], err error) (item T, _ error) {
 	return p.Items[0], nil
 }
 
-// resolveAccount returns the account that a request is about: the account that
+// resolveAccount returns the account that a request is summary: the account that
 // the field names by id or uid, or the account of the caller's key. Zero means
 // all accounts. An account that the key may not see is reported as missing. A
 // deleted account is found by its id, because its history can still be read.

@@ -29,9 +29,9 @@ const (
 	// manageBody is the default limit of a request body, in bytes. Only the two
 	// publish routes have other limits.
 	manageBody = 256 << 10
-	// envelopeRoom is the room in a publish body for the fields besides data,
+	// envelopeSize is the space in a publish body for the fields besides data,
 	// in bytes.
-	envelopeRoom = 16 << 10
+	envelopeSize = 16 << 10
 
 	// listTime is the least time limit of a GET. Lists may take longer than
 	// other requests, because no publisher waits for them.
@@ -49,7 +49,7 @@ func (s *server) router() http.Handler {
 		RejectUnknownQueryParameters: true, // a misspelt filter must not list everything
 		Transformers:                 []huma.Transformer{translate},
 	}
-	rt := &router{server: s, mux: mux, methods: newMethods(mux), api: humago.New(mux, config), described: humago.New(nowhere{}, config)}
+	rt := &router{server: s, mux: mux, methods: newMethods(mux), api: humago.New(mux, config), described: humago.New(discardMux{}, config)}
 	rt.publishing()
 	rt.events()
 	rt.deliveries()
@@ -97,12 +97,12 @@ type router struct {
 	described huma.API
 }
 
-// nowhere is a mux that ignores its routes. It lets huma describe an operation
+// discardMux is a mux that ignores its routes. It lets huma describe an operation
 // without serving it.
-type nowhere struct{ http.Handler }
+type discardMux struct{ http.Handler }
 
 // HandleFunc does nothing.
-func (nowhere) HandleFunc(string, func(http.ResponseWriter, *http.Request)) {}
+func (discardMux) HandleFunc(string, func(http.ResponseWriter, *http.Request)) {}
 
 // route describes one operation, for the mux and for the OpenAPI document.
 type route struct {
@@ -110,10 +110,10 @@ type route struct {
 	name string
 	// path is the method and the path below root.
 	path string
-	// about is the summary, a few words.
-	about string
-	// tells is the description. Empty: the summary says all.
-	tells string
+	// summary is the summary of the operation in the document, a few words.
+	summary string
+	// description is the text below the summary. Empty: the summary says all.
+	description string
 	// scope is the scope that the caller's key must have.
 	scope postrider.Scope
 	// codes are the problem codes of this operation, besides the codes that
@@ -127,12 +127,12 @@ type route struct {
 	empty bool
 	// limit is the largest request body, in bytes. 0: manageBody.
 	limit int64
-	// asks is how long the handler may wait for a receiver. It is added to the
-	// time limit of the response. 0: the handler calls no receiver.
-	asks time.Duration
-	// again is true if a repeated request is answered with 200 in the same
-	// form.
-	again bool
+	// receiverTime is how long the handler may wait for a receiver. It is added to
+	// the time limit of the response. 0: the handler calls no receiver.
+	receiverTime time.Duration
+	// repeatable is true if a repeated request gets a 200 with the same body as the
+	// first one.
+	repeatable bool
 	// headers are the request headers that the handler reads itself.
 	headers []*huma.Param
 }
@@ -195,25 +195,25 @@ func (rt *router) operation(r route) huma.Operation {
 	method, path, _ := strings.Cut(r.path, " ")
 	rt.methods.add(method + " " + root + path)
 	tag, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	tells := fmt.Sprintf("Requires an API key with the scope `%s`.", r.scope)
-	if r.tells != "" {
-		tells = r.tells + " " + tells
+	description := fmt.Sprintf("Requires an API key with the scope `%s`.", r.scope)
+	if r.description != "" {
+		description = r.description + " " + description
 	}
 	op := huma.Operation{
 		OperationID:   r.name,
 		Method:        method,
 		Path:          root + path,
-		Summary:       r.about,
-		Description:   tells,
+		Summary:       r.summary,
+		Description:   description,
 		Tags:          []string{tag},
 		Security:      []map[string][]string{{"key": {}}},
 		DefaultStatus: r.status,
 		Responses:     rt.problems(r),
 	}
 	op.Parameters = r.headers
-	if r.again {
+	if r.repeatable {
 		op.Responses["200"] = &huma.Response{
-			Description: "The event was published before. The answer has the id of the first event.",
+			Description: "The event was published before. The response has the id of the first event.",
 			Content:     map[string]*huma.MediaType{"application/json": {Schema: rt.schema(reflect.TypeFor[apitypes.Receipt]())}},
 		}
 	}
@@ -270,20 +270,20 @@ func (s *server) middleware(r route) func(huma.Context, func(huma.Context)) {
 // inTime returns ctx with the deadline of the response. The time in which the
 // body arrived is added, because it is the client's.
 func (s *server) inTime(ctx context.Context, a *responseWriter, r route) (context.Context, context.CancelFunc) {
-	until := a.info.start.Add(a.info.reading + s.answerTime(r))
+	until := a.info.start.Add(a.info.reading + s.responseTime(r))
 	// When the read deadline of the connection passes, net/http cancels the
 	// handler's context. So a longer time limit needs the deadline removed.
 	if until.After(a.info.start.Add(RequestTime)) {
 		// When the connection's deadline passes, net/http cancels the handler.
 		_ = http.NewResponseController(a.ResponseWriter).SetReadDeadline(time.Time{})
 	}
-	return context.WithDeadlineCause(ctx, until, errNoAnswer)
+	return context.WithDeadlineCause(ctx, until, errStoreTimeout)
 }
 
-// answerTime returns the time limit of the response, without the time for the
+// responseTime returns the time limit of the response, without the time for the
 // body.
-func (s *server) answerTime(r route) time.Duration {
-	within := s.opts.AnswerTime + r.asks
+func (s *server) responseTime(r route) time.Duration {
+	within := s.opts.AnswerTime + r.receiverTime
 	if strings.HasPrefix(r.path, http.MethodGet) {
 		within = max(within, listTime)
 	}

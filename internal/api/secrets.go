@@ -64,21 +64,21 @@ func (rt *router) secrets() {
 	write := postrider.ScopeWebhooksWrite
 	handle(rt, route{
 		name: "list-secrets", path: "GET /endpoints/{endpoint}/secrets",
-		about: "Show an endpoint's secrets, newest first",
-		tells: "Secrets that have expired or were revoked are left out.",
-		scope: write,
+		summary:     "Show an endpoint's secrets, newest first",
+		description: "Secrets that have expired or were revoked are left out.",
+		scope:       write,
 	}, rt.listSecrets)
 	handle(rt, route{
 		name: "rotate-secret", path: "POST /endpoints/{endpoint}/secrets/rotate",
-		about: "Rotate an endpoint's secret",
-		codes: []string{"conflict"},
-		scope: write, body: apitypes.SecretRotation{}, empty: true,
+		summary: "Rotate an endpoint's secret",
+		codes:   []string{"conflict"},
+		scope:   write, body: apitypes.SecretRotation{}, empty: true,
 	}, rt.rotateSecret)
 	handle(rt, route{
 		name: "revoke-secret", path: "DELETE /endpoints/{endpoint}/secrets/{secret}",
-		about: "Revoke one of an endpoint's secrets",
-		codes: []string{"conflict"},
-		scope: write, status: 204,
+		summary: "Revoke one of an endpoint's secrets",
+		codes:   []string{"conflict"},
+		scope:   write, status: 204,
 	}, rt.revokeSecret)
 }
 
@@ -93,7 +93,7 @@ func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[apit
 	if err != nil {
 		return nil, err
 	}
-	answer := apitypes.List[apitypes.Secret]{Data: []apitypes.Secret{}}
+	result := apitypes.List[apitypes.Secret]{Data: []apitypes.Secret{}}
 	for _, secret := range secrets {
 		text := "" // stays empty for a private key, which no response shows
 		if secret.Public == "" {
@@ -101,9 +101,9 @@ func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[apit
 				return nil, err
 			}
 		}
-		answer.Data = append(answer.Data, viewSecret(secret, text))
+		result.Data = append(result.Data, viewSecret(secret, text))
 	}
-	return answered(answer), nil
+	return respond(result), nil
 }
 
 // rotateSecret adds a secret and lets all others expire after the overlap. The
@@ -140,7 +140,7 @@ func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[api
 		return nil, err
 	}
 	s.Notifier.Notify(e.ID)
-	return answered(viewSecret(secret, key.Text())), nil
+	return respond(viewSecret(secret, key.Text())), nil
 }
 
 // readRotation returns the overlap and the new secret of a rotation. Without a

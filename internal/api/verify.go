@@ -66,7 +66,7 @@ func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 		return nil, err
 	}
 	if err := s.Verifier.Verify(ctx, store.EndpointSnapshot{Endpoint: asked, Secrets: secrets}, method); err != nil {
-		return nil, unanswered(method, err)
+		return nil, noConsent(method, err)
 	}
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 	}
 	return s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
 		if e.URL != asked.URL {
-			return conflict("the url was changed while its receiver was asked")
+			return conflict("the url changed while its receiver was being verified")
 		}
 		e.VerifiedAt = now
 		if e.Status == postrider.EndpointPaused && e.StatusReason == reasonUnverified {
@@ -101,20 +101,20 @@ func (s *server) verifyMethod(body apitypes.EndpointVerification) (string, error
 	return method, nil
 }
 
-// wantedAnswers are the responses that count as consent, by method, in words
+// consents are the responses that count as consent, by method, in words
 // for the client.
-var wantedAnswers = map[string]string{
-	"challenge":   `the receiver must answer the signed POST with 2xx and {"challenge": "…"}, the challenge that it was sent`,
-	"cloudevents": "the receiver must answer OPTIONS with 2xx and a WebHook-Allowed-Origin that is the WebHook-Request-Origin it was sent, or *",
+var consents = map[string]string{
+	"challenge":   `the receiver must respond to the signed POST with 2xx and {"challenge": "…"}, with the challenge of the request`,
+	"cloudevents": "the receiver must respond to OPTIONS with 2xx and a WebHook-Allowed-Origin that is * or the WebHook-Request-Origin of the request",
 }
 
-// unanswered turns a receiver's refusal into a 409 with instructions. Other
+// noConsent turns a receiver's refusal into a 409 with instructions. Other
 // errors are unchanged.
-func unanswered(method string, err error) error {
+func noConsent(method string, err error) error {
 	if !errors.Is(err, postrider.ErrConflict) {
 		return err
 	}
 	return &apiError{
-		class: err, code: "verification_failed", detail: fmt.Sprintf("%s; %v", wantedAnswers[method], err),
+		class: err, code: "verification_failed", detail: fmt.Sprintf("%s; %v", consents[method], err),
 	}
 }

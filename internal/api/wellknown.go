@@ -19,7 +19,7 @@ const wellKnownKeys = "/.well-known/webhook-keys"
 // five minutes.
 func (s *server) servePublicKeys(w http.ResponseWriter, r *http.Request) {
 	a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
-	ctx, cancel := context.WithTimeoutCause(r.Context(), listTime, errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(r.Context(), listTime, errStoreTimeout)
 	defer cancel()
 	view, err := s.publicKeys(ctx, r)
 	if err != nil {

@@ -166,11 +166,11 @@ func (d *Dispatcher) carryOut(do schedule.Actions, start func(*schedule.Delivery
 	d.bulk.Store(int64(do.BulkWaiting))
 }
 
-// post gives the loop an input of the core and reports whether it could. It waits while
-// the loop has more inputs than its channel holds, and not once the loop has ended.
-func (d *Dispatcher) post(in schedule.Input) bool { return d.send(input{core: in}) }
+// post gives the loop an input of the core. It waits while the loop has more inputs than
+// its channel holds, and drops the input if the loop is not running.
+func (d *Dispatcher) post(in schedule.Input) { d.send(input{core: in}) }
 
-// postOwn is post for an input of the loop.
+// postOwn is post for an input of the loop. It reports whether the loop got it.
 func (d *Dispatcher) postOwn(in ownInput) bool { return d.send(input{own: in}) }
 
 func (d *Dispatcher) send(in input) bool {

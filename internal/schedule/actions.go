@@ -145,7 +145,7 @@ func (in NotDisabled) apply(c *Core, now time.Time) {
 func (Drain) apply(c *Core, now time.Time) {
 	c.draining = true
 	c.shards.leaving = c.shards.owned
-	for _, ep := range c.sorted() {
+	for _, ep := range sortedByID(c.endpoints) {
 		c.giveBack(now, ep)
 	}
 }

@@ -89,9 +89,7 @@ func (c *Core) Admit(now time.Time, ask []Admission) Grant {
 			admitted = make([]Admission, 0, len(ask)-i)
 		}
 		g.Leases[i] = ep.nextLease(c.opts.LeaseMargin)
-		c.addCredit(ep, 1)
-		c.prefetch.add(now, ep, 1)
-		c.slots.leased[l]++
+		c.prefetch.reserve(now, ep, l, 1)
 		admitted = append(admitted, a)
 	}
 	if g.Token != 0 {
@@ -117,7 +115,7 @@ func (c *Core) mayAdmit(now time.Time, ep *endpoint, l int) bool {
 		return false
 	case (ep.asked[l] > 0 || lane.waiting) && now.Sub(lane.dueAt) > 4*MaxBatchDelay:
 		return false
-	case ep.credit >= ep.creditLimit(c.opts.Prefetch), ep.credit-ep.inFlight >= c.slots.prefetchFree():
+	case ep.credit >= ep.creditLimit(c.opts.CreditFactor), ep.credit-ep.inFlight >= c.slots.prefetchFree():
 		return false
 	case l == bulkLane && !c.bulk.mayPrefetch(ep):
 		return false
@@ -132,16 +130,11 @@ func (in DeliveriesCommitted) apply(c *Core, now time.Time) {
 	a := c.admissions.underWay[in.Token]
 	delete(c.admissions.underWay, in.Token)
 	for _, d := range a.admitted {
-		ep := c.endpoints[d.Endpoint] // it is in memory: it has credit
-		c.addCredit(ep, -1)
-		c.prefetch.remove(ep, 1)
-		c.slots.leased[laneIndex(d.Lane)]--
+		c.prefetch.free(c.endpoints[d.Endpoint], laneIndex(d.Lane), 1) // it is in memory: it has credit
 	}
 	for _, cl := range in.Started {
 		ep := c.endpoints[cl.Endpoint]
-		c.addCredit(ep, 1)
-		c.prefetch.add(now, ep, 1)
-		c.slots.leased[laneIndex(cl.Lane)]++
+		c.prefetch.reserve(now, ep, laneIndex(cl.Lane), 1)
 		c.keep(now, ep, &Delivery{Claimed: cl, leasedUntil: a.asked.Add(ep.lease)})
 	}
 	if len(in.Started) < len(a.admitted) {

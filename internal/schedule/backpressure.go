@@ -2,8 +2,8 @@ package schedule
 
 import "time"
 
-// lookEvery is how often the core looks at all of its endpoints.
-const lookEvery = 250 * time.Millisecond
+// inspectEvery is how often the core looks at all of its endpoints.
+const inspectEvery = 250 * time.Millisecond
 
 // backpressure measures how far the node lags behind what is published. Ingest
 // slows publishers down by it, and refuses them when it is too much.
@@ -14,33 +14,33 @@ const lookEvery = 250 * time.Millisecond
 // must not be slowed down because somebody's endpoint is slow. And while the
 // processors keep up there is no lag, however long a queue is for the moment.
 type backpressure struct {
-	looked  time.Time     // when all endpoints were looked at last
-	settled int           // settlements committed since then
-	rate    float64       // settlements a second, smoothed
-	lag     time.Duration // how long the node needs for the backlog that is its own fault
+	inspectedAt time.Time     // when all endpoints were looked at last
+	settled     int           // settlements committed since then
+	rate        float64       // settlements a second, smoothed
+	lag         time.Duration // how long the node needs for the backlog that is its own fault
 }
 
-func (b *backpressure) isDue(now time.Time) bool { return now.Sub(b.looked) >= lookEvery }
+func (b *backpressure) isDue(now time.Time) bool { return now.Sub(b.inspectedAt) >= inspectEvery }
 
 // update computes the lag of a backlog. The rate is smoothed, since groups of
 // settlements come in lumps, and assumed to be at least 100 a second.
 func (b *backpressure) update(now time.Time, backlog int) {
-	rate := float64(b.settled) / now.Sub(b.looked).Seconds()
+	rate := float64(b.settled) / now.Sub(b.inspectedAt).Seconds()
 	b.rate += (rate - b.rate) / 4
 	b.lag = time.Duration(float64(backlog) / max(rate, b.rate, 100) * float64(time.Second))
-	b.looked, b.settled = now, 0
+	b.inspectedAt, b.settled = now, 0
 }
 
-// updateBackpressure looks at all endpoints, four times a second. The backlog is
-// the node's own fault while its processors are saturated, at endpoints that could
-// take more. On the way it forgets endpoints of which there is nothing to know.
-func (c *Core) updateBackpressure(now time.Time) {
+// inspectAll looks at every endpoint in memory, four times a second: it forgets those of
+// which there is nothing to know, counts stuck leases anew, adjusts the bulk rate to
+// the load, and measures the lag.
+func (c *Core) inspectAll(now time.Time) {
 	if !c.pressure.isDue(now) {
 		return
 	}
 	backlog := 0
 	for _, ep := range c.endpoints {
-		if c.load.Saturated && c.couldTake(now, ep) {
+		if c.load.Saturated && c.slots.couldUse(now, ep) {
 			backlog += ep.backlog
 		}
 		c.forget(now, ep)
@@ -50,11 +50,11 @@ func (c *Core) updateBackpressure(now time.Time) {
 	c.pressure.update(now, backlog)
 }
 
-// couldTake reports whether more of what is due for the endpoint could be in
-// flight: its last attempt succeeded, and neither it nor its host is at a limit of
+// couldUse reports whether one more slot would be used by the endpoint if something is
+// due for it: its last attempt succeeded, and neither it nor its host is at a limit of
 // its own. The backlog of an endpoint that fails is the endpoint's fault.
-func (c *Core) couldTake(now time.Time, ep *endpoint) bool {
-	return !c.shards.gated(now, ep) && ep.class == healthy && ep.breaker.Failures == 0 &&
-		ep.inFlight < ep.slots() && !now.Before(ep.rateBlockedUntil) &&
-		ep.host.inFlight < c.slots.hostLimit && !c.slots.unproven(now, ep)
+func (s *slots) couldUse(now time.Time, ep *endpoint) bool {
+	return !s.shards.gated(now, ep) && ep.class == healthy && ep.breaker.Failures == 0 &&
+		ep.inFlight < ep.maxInFlight() && !now.Before(ep.rateBlockedUntil) &&
+		ep.host.inFlight < s.hostLimit && !s.unproven(now, ep)
 }

@@ -6,15 +6,15 @@ import "time"
 // that a large fan-out or replay does not delay the events of the moment. It is a
 // token bucket whose rate follows the load of the processors.
 type bulkLimiter struct {
-	slots    *slots
-	prefetch int     // see Options
-	rate     float64 // deliveries a second; set by the first refill
-	tokens   float64
-	refilled time.Time // zero: never
-	short    bool      // it was asked for more than it had, since the last adjust
-	urgentAt time.Time // when a delivery of another lane started last
-	asked    int       // deliveries that the claim under way asks for
-	waiting  queue     // endpoints whose bulk deliveries wait for the rate
+	slots        *slots
+	creditFactor int     // see Options
+	rate         float64 // deliveries a second; set by the first refill
+	tokens       float64
+	refilled     time.Time // zero: never
+	short        bool      // it was asked for more than it had, since the last adjust
+	urgentAt     time.Time // when a delivery of another lane started last
+	asked        int       // deliveries that the claim under way asks for
+	waiting      queue     // endpoints whose bulk deliveries wait for the rate
 }
 
 // The bounds of the rate in deliveries a second, and its value at the start; how long the
@@ -75,7 +75,7 @@ func (b *bulkLimiter) free() int {
 // leaves for other endpoints.
 func (b *bulkLimiter) mayPrefetch(ep *endpoint) bool {
 	free, has := b.free(), len(ep.prefetched[bulkLane])+ep.asked[bulkLane]
-	return free > 0 && has < max(1, min(free, ep.creditLimit(b.prefetch)/2))
+	return free > 0 && has < max(1, min(free, ep.creditLimit(b.creditFactor)/2))
 }
 
 // resumable returns how many waiting endpoints to review: as many as there are

@@ -17,6 +17,7 @@ import (
 // returns all of it, though the store may have leased deliveries whose reply was
 // lost: those leases end, and a later claim takes them over.
 type claims struct {
+	core       *Core
 	waiting    queue // endpoints with something due and free credit
 	underWay   bool
 	batchUntil time.Time // a claim waits until then, so that it asks for more at once
@@ -59,9 +60,10 @@ func (cl *claims) backOff(now time.Time, err error) {
 	cl.errors++
 }
 
-// claim asks for what is due at the endpoints that wait for a claim, in turn.
-func (c *Core) claim(now time.Time) {
-	cl := &c.claims
+// claim asks for what is due at the endpoints that wait for a claim, in turn. What
+// was true when an endpoint was enqueued may not be any more, so it is checked again.
+func (cl *claims) claim(now time.Time) {
+	c := cl.core
 	if cl.underWay || c.draining || c.commits.late(now, c.opts.LeaseMargin/3) || c.shards.lapsed(now) || now.Before(cl.nextAt()) || cl.waiting.len() == 0 {
 		return
 	}
@@ -71,8 +73,8 @@ func (c *Core) claim(now time.Time) {
 		if ep == nil {
 			break
 		}
-		if c.wantsClaim(now, ep) {
-			claim.Wants = append(claim.Wants, c.wants(now, ep)...)
+		if !c.shards.gated(now, ep) && cl.queueOf(now, ep) == &cl.waiting {
+			claim.Wants = append(claim.Wants, cl.wants(now, ep)...)
 		}
 		c.review(now, ep)
 	}
@@ -82,82 +84,89 @@ func (c *Core) claim(now time.Time) {
 	}
 }
 
-// wantsClaim reports whether a claim for the endpoint is worth its cost: a lane is
-// due, and half of its credit is free or it has nothing prefetched. If the only
-// thing that is missing is capacity of the node, the endpoint begins to wait for that.
-func (c *Core) wantsClaim(now time.Time, ep *endpoint) bool {
-	if c.shards.gated(now, ep) || ep.rateBlocks(now) || ep.asked != [laneCount]int{} {
-		return false
+// enqueue puts an endpoint that is not gated into the queue in which it waits to be
+// claimed for. Suspects wait in a queue of their own, also beside other deliveries.
+func (cl *claims) enqueue(now time.Time, ep *endpoint) {
+	if ep.queued&inClaims != 0 {
+		return
 	}
-	if c.suspects.claimable(now, ep) > 0 {
-		return true
+	if s := &cl.core.suspects; ep.mayClaim(now) && ep.lanes[suspectLane].isDue(now) && s.claimable(now, ep) == 0 {
+		s.waiting.push(ep)
 	}
-	if ep.lanes[suspectLane].isDue(now) {
-		c.suspects.waiting.push(ep)
+	if q := cl.queueOf(now, ep); q != nil {
+		q.push(ep)
 	}
-	limit := ep.creditLimit(c.opts.Prefetch)
-	free := limit - ep.credit
-	if free <= 0 || (2*free < limit && ep.prefetchedCount() > 0) {
-		return false
-	}
-	if c.bulk.laneDue(now, ep, firstLane) || c.bulk.laneDue(now, ep, retryLane) || c.bulk.laneDue(now, ep, bulkLane) {
-		if !c.slots.mayLease(ep.class) {
-			c.degraded[ep.class].push(ep)
-			return false
-		}
-		if !c.prefetch.allows(now, ep) {
-			c.prefetch.waiting.push(ep)
-			return false
-		}
-		return true
-	}
-	if ep.lanes[bulkLane].isDue(now) {
-		c.bulk.waiting.push(ep)
-	}
-	return false
 }
 
-// laneDue reports whether the lane has something to claim. Bulk is claimed only as
-// far ahead as its rate is sure to start it.
-func (b *bulkLimiter) laneDue(now time.Time, ep *endpoint, l int) bool {
-	return ep.lanes[l].isDue(now) && (l != bulkLane || ep.probing() || b.mayPrefetch(ep))
+// queueOf returns the queue in which an endpoint waits to be claimed for:
+//
+//   - that of the next claim, if a claim is worth its cost: a lane is due, and half of
+//     the endpoint's credit is free or it has nothing prefetched;
+//   - the queue of what the node lacks, if it lacks a slot of the endpoint's class,
+//     capacity for stuck leases, or bulk rate;
+//   - nil, if nothing is due, or the endpoint itself has to go on first.
+func (cl *claims) queueOf(now time.Time, ep *endpoint) *queue {
+	c := cl.core
+	if !ep.mayClaim(now) {
+		return nil
+	}
+	if c.suspects.claimable(now, ep) > 0 {
+		return &cl.waiting
+	}
+	limit := ep.creditLimit(c.opts.CreditFactor)
+	free := limit - ep.credit
+	if free <= 0 || (2*free < limit && ep.prefetchedCount() > 0) {
+		return nil
+	}
+	switch due := ep.lanes[firstLane].isDue(now) || ep.lanes[retryLane].isDue(now); {
+	case !due && !ep.lanes[bulkLane].isDue(now):
+		return nil
+	case !due && !c.bulk.laneDue(now, ep, bulkLane):
+		return &c.bulk.waiting
+	case !c.slots.mayLease(ep.class):
+		return &c.degraded[ep.class]
+	case !c.prefetch.allows(now, ep):
+		return &c.prefetch.waiting
+	}
+	return &cl.waiting
+}
+
+// mayClaim reports whether the rate allows more leases, and the claim under way asks
+// for nothing of the endpoint.
+func (ep *endpoint) mayClaim(now time.Time) bool {
+	return !ep.rateBlocks(now) && ep.asked == [laneCount]int{}
 }
 
 // wants divides the endpoint's free credit among its lanes that are due, as
 // laneTurns divides the starts, and takes it. Suspects go before all others.
-func (c *Core) wants(now time.Time, ep *endpoint) []store.Want {
+func (cl *claims) wants(now time.Time, ep *endpoint) []store.Want {
+	c := cl.core
+	lease := ep.nextLease(c.opts.LeaseMargin) // before credit is taken
 	suspects := c.suspects.claimable(now, ep)
-	ep.asked[suspectLane] = suspects
-	c.slots.leased[suspectLane] += suspects
-	c.suspects.left -= suspects
 	free := min(
-		ep.creditLimit(c.opts.Prefetch)-ep.credit-suspects, maxAsked,
-		c.prefetch.share(ep, c.claims.waiting.len())-suspects,
+		ep.creditLimit(c.opts.CreditFactor)-ep.credit-suspects, maxAsked,
+		c.prefetch.claimLimit(ep, cl.waiting.len())-suspects,
 	)
+	ep.asked[suspectLane] = suspects
+	c.suspects.unclaimed -= suspects
+	c.prefetch.reserve(now, ep, suspectLane, suspects)
 	for turn := ep.turn + 1; free > 0; turn++ {
 		for _, l := range laneTurns[turn%len(laneTurns)] {
 			if c.bulk.laneDue(now, ep, l) {
 				ep.asked[l]++
-				c.slots.leased[l]++
+				c.prefetch.reserve(now, ep, l, 1)
 				break
 			}
 		}
 		free--
 	}
+	c.bulk.asked += ep.asked[bulkLane]
 	var wants []store.Want
 	for l, n := range ep.asked {
-		if n == 0 {
-			continue
+		if n > 0 {
+			wants = append(wants, store.Want{Endpoint: ep.id, Lane: postrider.Lanes[l], N: n, Lease: lease, After: ep.lanes[l].low})
+			ep.lanes[l].waiting = false // work that is found while the claim is under way sets it again
 		}
-		wants = append(wants, store.Want{
-			Endpoint: ep.id, Lane: postrider.Lanes[l], N: n, Lease: ep.nextLease(c.opts.LeaseMargin), After: ep.lanes[l].low,
-		})
-		c.addCredit(ep, n)
-		c.prefetch.add(now, ep, n)
-		if l == bulkLane {
-			c.bulk.asked += n
-		}
-		ep.lanes[l].waiting = false // work that is found while the claim is under way sets it again
 	}
 	return wants
 }
@@ -174,9 +183,7 @@ func (in ClaimReturned) apply(c *Core, now time.Time) {
 		}
 		ep.asked[l] = 0
 		missing := w.N - state.Claimed
-		c.addCredit(ep, -missing)
-		c.prefetch.remove(ep, missing)
-		c.slots.leased[l] -= missing
+		c.prefetch.free(ep, l, missing)
 		if l == suspectLane {
 			c.suspects.notClaimed(missing)
 		}

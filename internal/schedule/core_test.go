@@ -299,7 +299,7 @@ func TestNoneIsAdmittedPastWhatHasWaitedForLongerThanAClaimRests(t *testing.T) {
 	id := postrider.EndpointID{1}
 	take(c, now, stored{waiting: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}) // and the claim hangs
 	ep := c.endpoints[id]
-	c.addCredit(ep, -ep.credit)
+	c.slots.addCredit(ep, -ep.credit)
 	for _, tt := range []struct {
 		after time.Duration
 		want  bool

@@ -8,15 +8,6 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The places of lanes in [postrider.Lanes].
-const (
-	firstLane   = 0
-	retryLane   = 1
-	bulkLane    = 2
-	suspectLane = 3
-	laneCount   = 4
-)
-
 // endpoint is what the core knows of an endpoint that has deliveries in hand or
 // waiting, or that is not healthy.
 type endpoint struct {
@@ -28,7 +19,7 @@ type endpoint struct {
 	limit    int                     // attempts in flight that the policy allows; at least 1
 	enabled  bool                    // the settings say so, and it has not answered 410
 	gone     bool                    // it answered 410; cleared when it is disabled, or could not be
-	health
+	condition
 
 	lanes      [laneCount]lane
 	prefetched [laneCount][]*Delivery // leased and not started, oldest first
@@ -42,17 +33,10 @@ type endpoint struct {
 	backlog    int                    // about how many first attempts were committed without a lease while they could be sent, and not claimed since
 	latency    time.Duration          // of responses, smoothed; 0: there was none
 
-	queued membership
+	queued queueKinds
 	idle   bool      // there was nothing to know of it at the last look
 	timer  int       // its place in the heap plus one; 0: none
 	wakeAt time.Time // of its timer
-}
-
-// lane is what the core knows of the rows that wait in an endpoint's lane.
-type lane struct {
-	waiting bool      // rows may wait; set by found work, cleared by the claim that asks for them
-	dueAt   time.Time // the earliest of them is due then; valid while waiting
-	low     time.Time // the next claim begins at rows that are due from here on; zero: at the oldest
 }
 
 // remembered is what the core knows of an endpoint that is not in memory.
@@ -139,7 +123,7 @@ func (in EndpointChanged) apply(c *Core, now time.Time) {
 		}
 		c.review(now, ep)
 		if was != ep.host {
-			c.admitFromHost(now, was)
+			c.reviewHost(now, was)
 		}
 	} else if in.Settings == nil {
 		delete(c.remembered, id)
@@ -190,8 +174,6 @@ func (c *Core) expect(ep *endpoint, l int, at time.Time) {
 	}
 }
 
-func (l *lane) isDue(now time.Time) bool { return l.waiting && !l.dueAt.After(now) }
-
 // isDue reports whether a row of one of the endpoint's lanes is due.
 func (ep *endpoint) isDue(now time.Time) bool {
 	return slices.ContainsFunc(ep.lanes[:], func(l lane) bool { return l.isDue(now) })
@@ -213,17 +195,4 @@ func (ep *endpoint) pop(l int) *Delivery {
 	deliveries[0] = nil
 	ep.prefetched[l] = deliveries[1:]
 	return d
-}
-
-func laneIndex(l postrider.Lane) int {
-	switch l {
-	case postrider.LaneFirst:
-		return firstLane
-	case postrider.LaneRetry:
-		return retryLane
-	case postrider.LaneSuspect:
-		return suspectLane
-	case postrider.LaneBulk:
-	}
-	return bulkLane
 }

@@ -33,20 +33,41 @@ func (p *prefetch) allows(now time.Time, ep *endpoint) bool {
 	return p.stuck < p.maxStuck() || !ep.isStuck(now) || ep.class.degraded()
 }
 
-// share returns how many deliveries a claim may ask for at the endpoint. The free
+// claimLimit returns how many deliveries a claim may ask for at the endpoint. The free
 // capacity is divided equally among the endpoints that want to claim, others of
 // which still wait. One endpoint gets at most half of it, so that new deliveries
 // can still be admitted.
-func (p *prefetch) share(ep *endpoint, others int) int {
+func (p *prefetch) claimLimit(ep *endpoint, others int) int {
 	free := p.slots.prefetchFree()
 	half := (free - (ep.credit - ep.inFlight) + 1) / 2
 	return min(free, max(1, min(half, free/(1+others))))
 }
 
-// add counts n more leases of an endpoint, if it is stuck. What a full host keeps
+// reserve takes credit for n deliveries of a lane, which are asked for, admitted or
+// leased.
+func (p *prefetch) reserve(now time.Time, ep *endpoint, l, n int) {
+	p.slots.addCredit(ep, n)
+	p.slots.leased[l] += n
+	p.addStuck(now, ep, n)
+}
+
+// free returns the credit of n deliveries that will not start.
+func (p *prefetch) free(ep *endpoint, l, n int) {
+	p.slots.addCredit(ep, -n)
+	p.started(ep, l, n)
+}
+
+// started notes that n deliveries of a lane are not waiting for their start any more.
+// Their credit stays with their attempts.
+func (p *prefetch) started(ep *endpoint, l, n int) {
+	p.slots.leased[l] -= n
+	p.removeStuck(ep, n)
+}
+
+// addStuck counts n more leases of an endpoint, if it is stuck. What a full host keeps
 // from starting is counted at the host: all of it can start when the host has
 // slots again.
-func (p *prefetch) add(now time.Time, ep *endpoint, n int) {
+func (p *prefetch) addStuck(now time.Time, ep *endpoint, n int) {
 	if !ep.isStuck(now) {
 		return
 	}
@@ -58,8 +79,8 @@ func (p *prefetch) add(now time.Time, ep *endpoint, n int) {
 	p.stuck += n
 }
 
-// remove counts n leases less: they start, or are given up.
-func (p *prefetch) remove(ep *endpoint, n int) {
+// removeStuck counts n leases less: they start, or are given up.
+func (p *prefetch) removeStuck(ep *endpoint, n int) {
 	count := &ep.stuck
 	if ep.stuck == 0 && ep.host != nil {
 		count = &ep.host.stuck
@@ -85,15 +106,15 @@ func (c *Core) recount(now time.Time) {
 	}
 	for _, ep := range c.endpoints {
 		p.clear(&ep.stuck)
-		p.add(now, ep, ep.credit-ep.inFlight)
+		p.addStuck(now, ep, ep.credit-ep.inFlight)
 	}
 	if p.stuck > p.maxStuck() {
-		for _, ep := range c.sorted() {
+		for _, ep := range sortedByID(c.endpoints) {
 			if p.stuck > p.maxStuck() && ep.isStuck(now) {
 				c.giveBack(now, ep)
 				c.review(now, ep)
 			}
 		}
 	}
-	c.resume(now, &p.waiting, p.waiting.len())
+	c.reviewNext(now, &p.waiting, p.waiting.len())
 }

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// membership says in which kinds of queues an endpoint is, one bit each.
-type membership uint16
+// queueKinds says in which kinds of queues an endpoint is, one bit each.
+type queueKinds uint16
 
 // The kinds of queues. An endpoint is in at most one queue of a kind.
 const (
-	inReady    membership = 1 << iota // it has something to start: a queue of ready, or its host's
+	inReady    queueKinds = 1 << iota // it has something to start: a queue of ready, or its host's
 	inClaims                          // it has something to claim
 	inBulk                            // it waits for the bulk rate
 	inProbes                          // it waits for a slot for a probe
@@ -23,7 +23,7 @@ const (
 
 // queue is a FIFO of endpoints that reuses its memory.
 type queue struct {
-	kind membership
+	kind queueKinds
 	eps  []*endpoint
 	head int
 }

@@ -45,7 +45,7 @@ func (c *Core) review(now time.Time, ep *endpoint) {
 	}
 	c.dropUncovered(now, ep)
 	switch {
-	case ep.queued&inReady != 0 || ep.inFlight >= ep.slots() || ep.prefetchedCount() == 0 || now.Before(ep.rateBlockedUntil):
+	case ep.queued&inReady != 0 || ep.inFlight >= ep.maxInFlight() || ep.prefetchedCount() == 0 || now.Before(ep.rateBlockedUntil):
 	case c.slots.unproven(now, ep):
 		c.unproven.push(ep)
 	case c.bulk.nextLane(now, ep) < 0:
@@ -56,9 +56,7 @@ func (c *Core) review(now time.Time, ep *endpoint) {
 	if c.draining {
 		return
 	}
-	if ep.queued&inClaims == 0 && c.wantsClaim(now, ep) {
-		c.claims.waiting.push(ep)
-	}
+	c.claims.enqueue(now, ep)
 	if next, ok := ep.nextDue(now); ok {
 		c.timers.put(ep, next)
 	}
@@ -142,16 +140,8 @@ func (c *Core) dropUncovered(now time.Time, ep *endpoint) {
 func (c *Core) release(ep *endpoint, d *Delivery) {
 	l := laneIndex(d.Lane)
 	c.actions.Release = append(c.actions.Release, Release{store.Lease{Delivery: d.ID, Token: d.Token}, ep.id, l, ep.shard})
-	c.addCredit(ep, -1)
-	c.prefetch.remove(ep, 1)
-	c.slots.leased[l]--
+	c.prefetch.free(ep, l, 1)
 	c.shards.busy[ep.shard]++ // until it is committed
-}
-
-// addCredit takes n credit for the endpoint, or returns it.
-func (c *Core) addCredit(ep *endpoint, n int) {
-	c.slots.addCredit(ep, n)
-	c.shards.busy[ep.shard] += n
 }
 
 // nextLease returns how long the next lease of the endpoint is: its timeout and

@@ -58,7 +58,7 @@ import (
 type Options struct {
 	Concurrency     int           // attempts in flight; default 1,024
 	HostConcurrency int           // attempts in flight to one host; default a quarter of Concurrency, at least 64
-	Prefetch        int           // an endpoint's credit, in multiples of its limit; default 2
+	CreditFactor    int           // an endpoint's credit, in multiples of its limit; default 2
 	MaxUnsettled    int           // attempts started and not committed; default 4,096
 	LeaseMargin     time.Duration // a lease is the endpoint's timeout and this; default 15 s
 	Shared          bool          // other nodes share the store: the core owns nothing until [ShardsAssigned] says so
@@ -69,7 +69,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Concurrency = cmp.Or(o.Concurrency, 1024)
 	o.HostConcurrency = cmp.Or(o.HostConcurrency, max(64, o.Concurrency/4))
-	o.Prefetch = cmp.Or(o.Prefetch, 2)
+	o.CreditFactor = cmp.Or(o.CreditFactor, 2)
 	o.MaxUnsettled = cmp.Or(o.MaxUnsettled, 4096)
 	o.LeaseMargin = cmp.Or(o.LeaseMargin, 15*time.Second)
 	o.Poll = cmp.Or(o.Poll, time.Second)
@@ -121,9 +121,10 @@ func New(opts Options) *Core {
 			token:    postrider.Token(opts.Incarnation) << 32,
 			underWay: map[postrider.Token]admission{},
 		},
-		claims: claims{waiting: queue{kind: inClaims}},
 		shards: shards{alone: !opts.Shared},
 	}
+	c.slots.shards = &c.shards
+	c.claims = claims{core: c, waiting: queue{kind: inClaims}}
 	c.prefetch = prefetch{slots: &c.slots, waiting: queue{kind: inStuck}}
 	c.hosts = hosts{prefetch: &c.prefetch, byName: map[string]*host{}}
 	c.ready = ready{slots: &c.slots}
@@ -132,7 +133,7 @@ func New(opts Options) *Core {
 	}
 	c.circuits = circuits{core: c, limit: max(1, opts.Concurrency/4), waiting: queue{kind: inProbes}}
 	c.suspects = suspects{slots: &c.slots, waiting: queue{kind: inSuspects}}
-	c.bulk = bulkLimiter{slots: &c.slots, prefetch: opts.Prefetch, waiting: queue{kind: inBulk}}
+	c.bulk = bulkLimiter{slots: &c.slots, creditFactor: opts.CreditFactor, waiting: queue{kind: inBulk}}
 	return c
 }
 
@@ -153,11 +154,11 @@ func (c *Core) Decide(now time.Time) Actions {
 	for ep := c.timers.popDue(now); ep != nil; ep = c.timers.popDue(now) {
 		c.review(now, ep)
 	}
-	c.resumeWaiting(now)
+	c.reviewWaiting(now)
 	c.start(now)
-	c.updateBackpressure(now)
-	c.resume(now, &c.prefetch.waiting, min(c.prefetch.maxStuck()-c.prefetch.stuck, c.prefetch.waiting.len()))
-	c.claim(now)
+	c.inspectAll(now)
+	c.reviewNext(now, &c.prefetch.waiting, min(c.prefetch.maxStuck()-c.prefetch.stuck, c.prefetch.waiting.len()))
+	c.claims.claim(now)
 
 	do := c.actions
 	do.Lag = c.pressure.lag
@@ -170,24 +171,24 @@ func (c *Core) Decide(now time.Time) Actions {
 	return do
 }
 
-// resumeWaiting reviews endpoints for which there is capacity again, in the order
+// reviewWaiting reviews endpoints for which there is capacity again, in the order
 // in which they began to wait.
-func (c *Core) resumeWaiting(now time.Time) {
+func (c *Core) reviewWaiting(now time.Time) {
 	for c.circuits.probes < c.circuits.limit && c.circuits.waiting.len() > 0 {
-		c.resume(now, &c.circuits.waiting, 1)
+		c.reviewNext(now, &c.circuits.waiting, 1)
 	}
 	for of := range c.degraded {
-		c.resume(now, &c.degraded[of], min(c.slots.classShare()-c.slots.creditOf[of], c.degraded[of].len()))
+		c.reviewNext(now, &c.degraded[of], min(c.slots.classLimit()-c.slots.creditOf[of], c.degraded[of].len()))
 	}
 	if c.pressure.isDue(now) && c.slots.inFlight <= c.slots.limit/2 {
-		c.resume(now, &c.unproven, c.unproven.len())
+		c.reviewNext(now, &c.unproven, c.unproven.len())
 	}
-	c.resume(now, &c.bulk.waiting, c.bulk.resumable(now))
-	c.resume(now, &c.suspects.waiting, c.suspects.nextRound(now))
+	c.reviewNext(now, &c.bulk.waiting, c.bulk.resumable(now))
+	c.reviewNext(now, &c.suspects.waiting, c.suspects.nextRound(now))
 }
 
-// resume reviews the first n endpoints of a queue.
-func (c *Core) resume(now time.Time, q *queue, n int) {
+// reviewNext reviews the first n endpoints of a queue.
+func (c *Core) reviewNext(now time.Time, q *queue, n int) {
 	for ; n > 0; n-- {
 		c.review(now, q.pop())
 	}
@@ -204,7 +205,7 @@ func (c *Core) wakeAt(now time.Time) time.Time {
 		at = sooner(at, now.Add(bulkStep))
 	}
 	if c.prefetch.waiting.len() > 0 {
-		at = sooner(at, c.pressure.looked.Add(lookEvery))
+		at = sooner(at, c.pressure.inspectedAt.Add(inspectEvery))
 	}
 	if next := c.suspects.nextRoundAt(now); !next.IsZero() {
 		at = sooner(at, next)
@@ -224,8 +225,8 @@ func (c *Core) Unfinished() int { return c.slots.inFlight + c.commits.unsettled 
 // has nothing in hand any more.
 func (c *Core) SurplusShards() []uint8 { return c.shards.surplus() }
 
-// sorted returns the endpoints by id, so that decisions do not depend on the order
-// of a map.
-func (c *Core) sorted() []*endpoint {
-	return slices.SortedFunc(maps.Values(c.endpoints), func(a, b *endpoint) int { return a.id.Compare(b.id) })
+// sortedByID returns endpoints in the order of their ids: decisions must not depend on
+// the order of a map.
+func sortedByID(endpoints map[postrider.EndpointID]*endpoint) []*endpoint {
+	return slices.SortedFunc(maps.Values(endpoints), func(a, b *endpoint) int { return a.id.Compare(b.id) })
 }

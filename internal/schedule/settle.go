@@ -56,18 +56,18 @@ func (in Attempted) apply(c *Core, now time.Time) {
 	c.moved = true
 	c.slots.addInFlight(ep, -1)
 	c.hosts.notFull(ep.host)
-	c.addCredit(ep, -1)
+	c.slots.addCredit(ep, -1)
 	ep.noteLatency(d.Result.Duration)
 
 	t := postrider.Settle(d.Claimed, d.Result, d.To.Endpoint.Policy)
-	c.observe(now, ep, d, t.Pace)
+	c.recordAttempt(now, ep, d, t.Pace)
 	if t.DisableEndpoint {
 		ep.enabled, ep.gone = false, true
 		c.actions.Disable = append(c.actions.Disable, ep.id)
 	}
 	c.settle(now, ep, d, t)
 	c.review(now, ep)
-	c.admitFromHost(now, ep.host)
+	c.reviewHost(now, ep.host)
 }
 
 func (c *Core) settle(now time.Time, ep *endpoint, d *Delivery, t postrider.Transition) {
@@ -88,7 +88,7 @@ func (in SettlementsCommitted) apply(c *Core, now time.Time) {
 		ep := c.endpoints[s.Claimed.Endpoint]
 		ep.unsettled--
 		ep.idle = false
-		delete(c.suspects.young, s.Claimed.ID)
+		delete(c.suspects.recent, s.Claimed.ID)
 		c.shards.busy[ep.shard]--
 		result := in.Results[i]
 		switch {

@@ -49,9 +49,9 @@ func (s *shards) surplus() []uint8 {
 	return empty
 }
 
-// share takes up which shards are this node's. So many as are above its share are
+// assign takes up which shards are this node's. So many as are above its share are
 // to leave: first those that are leaving already, then the last ones.
-func (s *shards) share(now time.Time, owned []uint8, surplus int) {
+func (s *shards) assign(now time.Time, owned []uint8, surplus int) {
 	before, leaving := s.owned, s.leaving
 	s.owned, s.leaving = ShardSet{}, ShardSet{}
 	for _, shard := range owned {
@@ -79,12 +79,12 @@ func (in ShardsAssigned) apply(c *Core, now time.Time) {
 		surplus = len(in.Shards)
 	}
 	c.shards.until = in.Until
-	c.shards.share(now, in.Shards, surplus)
+	c.shards.assign(now, in.Shards, surplus)
 	c.circuits.learn(now, in.Circuits)
 	if before == c.shards.owned && leaving == c.shards.leaving {
 		return
 	}
-	for _, ep := range c.sorted() {
+	for _, ep := range sortedByID(c.endpoints) {
 		switch {
 		case before[ep.shard] && !c.shards.owned[ep.shard]:
 			c.lose(now, ep)
@@ -108,7 +108,7 @@ func (c *Core) lose(now time.Time, ep *endpoint) {
 	if was != healthy {
 		c.ready.queues[was].remove(ep)
 	}
-	ep.health = health{}
+	ep.condition = condition{}
 	ep.lanes = [laneCount]lane{}
 	c.review(now, ep)
 }

@@ -28,6 +28,7 @@ func (of class) degraded() bool { return of == failedOnce || of == unreliable }
 // started) or in flight. A credit is taken by Admit or by a claim, moves along with the
 // delivery, and is returned when the attempt is over or the lease is released.
 type slots struct {
+	shards    *shards
 	limit     int // attempts in flight
 	hostLimit int // attempts in flight to one host
 
@@ -38,8 +39,10 @@ type slots struct {
 	leased     [laneCount]int // by lane: asked for, admitted or prefetched
 }
 
+// addCredit takes n credit for the endpoint, or returns it.
 func (s *slots) addCredit(ep *endpoint, n int) {
 	ep.credit += n
+	s.shards.busy[ep.shard] += n
 	s.creditOf[ep.class] += n
 	s.credit += n
 }
@@ -61,16 +64,16 @@ func (s *slots) reclass(ep *endpoint, to class) {
 	ep.class = to
 }
 
-// classShare is how many slots a degraded class may use.
-func (s *slots) classShare() int { return max(1, s.limit/10) }
+// classLimit is how many slots a degraded class may use.
+func (s *slots) classLimit() int { return max(1, s.limit/10) }
 
 // hasSlot reports whether the class may have one more attempt in flight.
-func (s *slots) hasSlot(of class) bool { return !of.degraded() || s.inFlightOf[of] < s.classShare() }
+func (s *slots) hasSlot(of class) bool { return !of.degraded() || s.inFlightOf[of] < s.classLimit() }
 
 // mayLease reports whether the class may lease one more delivery. A degraded one
 // leases no more than it can start: otherwise it would lease and release the same
 // deliveries all the time.
-func (s *slots) mayLease(of class) bool { return !of.degraded() || s.creditOf[of] < s.classShare() }
+func (s *slots) mayLease(of class) bool { return !of.degraded() || s.creditOf[of] < s.classLimit() }
 
 // prefetchFree returns how many more deliveries the node may lease before they
 // start. There is at most one for each slot: when a node dies, every delivery that

@@ -26,7 +26,7 @@ func (c *Core) start(now time.Time) {
 			return
 		}
 		switch {
-		case c.shards.gated(now, ep), ep.inFlight >= ep.slots(), ep.prefetchedCount() == 0, now.Before(ep.rateBlockedUntil), c.slots.unproven(now, ep):
+		case c.shards.gated(now, ep), ep.inFlight >= ep.maxInFlight(), ep.prefetchedCount() == 0, now.Before(ep.rateBlockedUntil), c.slots.unproven(now, ep):
 		case !c.slots.hasSlot(ep.class):
 			c.ready.enqueue(ep)
 			continue
@@ -38,13 +38,13 @@ func (c *Core) start(now time.Time) {
 			c.startOne(now, ep)
 		}
 		c.review(now, ep)
-		c.admitFromHost(now, ep.host)
+		c.reviewHost(now, ep.host)
 	}
 }
 
-// admitFromHost makes the endpoint ready that has waited longest for a slot of the
+// reviewHost makes the endpoint ready that has waited longest for a slot of the
 // host, if one is free. Endpoints that cannot use it any more are passed over.
-func (c *Core) admitFromHost(now time.Time, h *host) {
+func (c *Core) reviewHost(now time.Time, h *host) {
 	for h != nil && h.inFlight < c.slots.hostLimit {
 		next := h.waiting.pop()
 		if next == nil {
@@ -66,15 +66,14 @@ func (c *Core) startOne(now time.Time, ep *endpoint) {
 		return
 	}
 	d := ep.pop(l)
-	c.prefetch.remove(ep, 1)
-	c.slots.leased[l]--
+	c.prefetch.started(ep, l, 1)
 	if l == bulkLane {
 		c.bulk.tokens--
 	} else {
 		c.bulk.urgentAt = now
 	}
 	if t, refused := postrider.Refuse(d.Claimed, now.Add(c.ahead)); refused {
-		c.addCredit(ep, -1)
+		c.slots.addCredit(ep, -1)
 		d.Result = postrider.Attempt{Outcome: postrider.OutcomeNone, StartedAt: now.Add(c.wall), Error: t.Reason}
 		c.settle(now, ep, d, t)
 		return
@@ -92,30 +91,4 @@ func (c *Core) startOne(now time.Time, ep *endpoint) {
 	c.slots.addInFlight(ep, 1)
 	c.hosts.notFull(ep.host)
 	c.actions.Send = append(c.actions.Send, d)
-}
-
-// laneTurns says which lane a start prefers, unless there is a suspect: of five
-// starts, three prefer the first lane and one each the retry and the bulk lane. An
-// empty lane leaves its turn to the next in order.
-var laneTurns = [5][3]int{
-	{firstLane, retryLane, bulkLane},
-	{retryLane, firstLane, bulkLane},
-	{firstLane, retryLane, bulkLane},
-	{bulkLane, firstLane, retryLane},
-	{firstLane, retryLane, bulkLane},
-}
-
-// nextLane returns the lane whose first delivery starts next; -1: none may now. A
-// retry that is due is not limited beside first attempts: its own endpoint's circuit,
-// window and class limit it.
-func (b *bulkLimiter) nextLane(now time.Time, ep *endpoint) int {
-	if len(ep.prefetched[suspectLane]) > 0 {
-		return suspectLane
-	}
-	for _, l := range laneTurns[(ep.turn+1)%len(laneTurns)] {
-		if len(ep.prefetched[l]) > 0 && (l != bulkLane || ep.probing() || b.allows(now)) {
-			return l
-		}
-	}
-	return -1
 }

@@ -20,11 +20,11 @@ type suspects struct {
 	slots     *slots
 	startedAt time.Time // of the node; set by the first Decide
 
-	round   int                                // suspects of this round; 0: the next round has one
-	left    int                                // of them, not asked for yet
-	young   map[postrider.DeliveryID]time.Time // started less than harmlessAfter ago and not settled
-	oldest  time.Time                          // no young suspect started earlier
-	waiting queue                              // endpoints whose suspects wait for a round
+	round       int                                // suspects of this round; 0: the next round has one
+	unclaimed   int                                // of them, not asked for yet
+	recent      map[postrider.DeliveryID]time.Time // started less than harmlessAfter ago and not settled
+	recentSince time.Time                          // no young suspect started earlier
+	waiting     queue                              // endpoints whose suspects wait for a round
 }
 
 const (
@@ -36,51 +36,51 @@ const (
 )
 
 // restart makes the next round one of one suspect: a node died with new ones.
-func (s *suspects) restart() { s.round, s.left = 0, 0 }
+func (s *suspects) restart() { s.round, s.unclaimed = 0, 0 }
 
 // started notes a suspect that starts.
 func (s *suspects) started(id postrider.DeliveryID, now time.Time) {
-	if s.young == nil {
-		s.young = map[postrider.DeliveryID]time.Time{}
+	if s.recent == nil {
+		s.recent = map[postrider.DeliveryID]time.Time{}
 	}
-	if len(s.young) == 0 {
-		s.oldest = now
+	if len(s.recent) == 0 {
+		s.recentSince = now
 	}
-	s.young[id] = now
+	s.recent[id] = now
 }
 
-// age removes the young suspects that have been in flight for harmlessAfter.
-func (s *suspects) age(now time.Time) {
-	if len(s.young) == 0 || now.Sub(s.oldest) < harmlessAfter {
+// forgetRecent removes the young suspects that have been in flight for harmlessAfter.
+func (s *suspects) forgetRecent(now time.Time) {
+	if len(s.recent) == 0 || now.Sub(s.recentSince) < harmlessAfter {
 		return
 	}
-	s.oldest = now
-	for id, at := range s.young {
+	s.recentSince = now
+	for id, at := range s.recent {
 		if now.Sub(at) >= harmlessAfter {
-			delete(s.young, id)
-		} else if at.Before(s.oldest) {
-			s.oldest = at
+			delete(s.recent, id)
+		} else if at.Before(s.recentSince) {
+			s.recentSince = at
 		}
 	}
 }
 
 // mayClaim reports whether one more suspect may be claimed.
 func (s *suspects) mayClaim(now time.Time) bool {
-	return s.left > 0 && !now.Before(s.startedAt.Add(suspectsAfter))
+	return s.unclaimed > 0 && !now.Before(s.startedAt.Add(suspectsAfter))
 }
 
 // nextRound begins a round when the one before is survived, and returns how many
 // endpoints to review because of it.
 func (s *suspects) nextRound(now time.Time) int {
-	s.age(now)
-	if used := s.round == 0 || s.left < s.round; used && s.slots.leased[suspectLane]+len(s.young) == 0 {
+	s.forgetRecent(now)
+	if used := s.round == 0 || s.unclaimed < s.round; used && s.slots.leased[suspectLane]+len(s.recent) == 0 {
 		s.round = min(max(1, 2*s.round), s.slots.limit)
-		s.left = s.round
+		s.unclaimed = s.round
 	}
 	if !s.mayClaim(now) {
 		return 0
 	}
-	return min(s.left, s.waiting.len())
+	return min(s.unclaimed, s.waiting.len())
 }
 
 // nextRoundAt returns when time alone lets a waiting suspect go; zero: never.
@@ -90,8 +90,8 @@ func (s *suspects) nextRoundAt(now time.Time) time.Time {
 	case s.waiting.len() == 0:
 	case up.After(now):
 		return up
-	case len(s.young) > 0:
-		return s.oldest.Add(harmlessAfter)
+	case len(s.recent) > 0:
+		return s.recentSince.Add(harmlessAfter)
 	}
 	return time.Time{}
 }
@@ -100,7 +100,7 @@ func (s *suspects) nextRoundAt(now time.Time) time.Time {
 // as have a slot, or one if a slot will be free as soon as a response is read.
 func (s *suspects) claimable(now time.Time, ep *endpoint) int {
 	const soon = 200 * time.Millisecond
-	switch free := ep.slots() - ep.inFlight; {
+	switch free := ep.maxInFlight() - ep.inFlight; {
 	case !ep.lanes[suspectLane].isDue(now), !s.mayClaim(now), s.slots.inFlight >= s.slots.limit:
 		return 0
 	case s.slots.prefetchFree() <= 0, ep.host.inFlight >= s.slots.hostLimit, now.Before(ep.rateBlockedUntil):
@@ -108,10 +108,10 @@ func (s *suspects) claimable(now time.Time, ep *endpoint) int {
 	case free <= 0 && ep.latency > soon:
 		return 0
 	default:
-		return min(max(1, free), s.left, s.slots.prefetchFree())
+		return min(max(1, free), s.unclaimed, s.slots.prefetchFree())
 	}
 }
 
 // notClaimed returns n deliveries to the round: a claim asked for them and did not
 // get them.
-func (s *suspects) notClaimed(n int) { s.left = min(s.left+n, s.round) }
+func (s *suspects) notClaimed(n int) { s.unclaimed = min(s.unclaimed+n, s.round) }

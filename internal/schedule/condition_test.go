@@ -339,7 +339,7 @@ func TestThrottlingHalvesAndRecovers(t *testing.T) {
 			for range d.inFlight(id) { // one round, however many of it are throttled, counts once
 				d.over(id, a)
 			}
-			if got := d.c.endpoints[id].slots(); got != want {
+			if got := d.c.endpoints[id].maxInFlight(); got != want {
 				t.Errorf("%s: %d slots, want %d", name, got, want)
 			}
 			d.wait(time.Second)

@@ -6,9 +6,9 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// health is what the core remembers of how an endpoint responds, and how much it
+// condition is what the core remembers of how an endpoint responds, and how much it
 // may be sent because of that.
-type health struct {
+type condition struct {
 	breaker postrider.Breaker // by this node's clock
 	storing bool              // a change of the circuit is being stored
 	again   bool              // the circuit changed again meanwhile; valid while storing
@@ -27,13 +27,13 @@ type health struct {
 }
 
 // isOpen reports whether the circuit lets nothing through but a probe.
-func (h *health) isOpen() bool { return !h.breaker.Closed() }
+func (h *condition) isOpen() bool { return !h.breaker.Closed() }
 
-func (h *health) probing() bool { return h.probe == probeGranted || h.probe == probeInFlight }
+func (h *condition) probing() bool { return h.probe == probeGranted || h.probe == probeInFlight }
 
 // isQuiet reports whether there is nothing to remember. A rate that another node
 // has used up counts from the start, before the first attempt fills the bucket.
-func (h *health) isQuiet(now time.Time) bool {
+func (h *condition) isQuiet(now time.Time) bool {
 	return h.breaker.Quiet() && !h.storing && h.window.Open() && h.timeout == postrider.AdaptiveTimeout{} &&
 		!h.breaker.PacedUntil.After(now) && !h.breaker.RateFullAt.After(now) &&
 		!h.rateBlockedUntil.After(now) && !h.bucket.FullAt.After(now)
@@ -41,12 +41,12 @@ func (h *health) isQuiet(now time.Time) bool {
 
 // rateBlocks reports whether nothing may start for the endpoint for so long that
 // leases are not taken ahead.
-func (h *health) rateBlocks(now time.Time) bool { return h.rateBlockedUntil.Sub(now) > time.Second }
+func (h *condition) rateBlocks(now time.Time) bool { return h.rateBlockedUntil.Sub(now) > time.Second }
 
-// slots returns how many attempts may be in flight: one for a probe, one to find
+// maxInFlight returns how many attempts may be in flight: one for a probe, one to find
 // out about an endpoint that did not respond, and otherwise as many as it has shown
 // to take.
-func (ep *endpoint) slots() int {
+func (ep *endpoint) maxInFlight() int {
 	switch {
 	case ep.probe == probeGranted:
 		return ep.inFlight + 1 // those in flight started before the circuit opened
@@ -58,21 +58,21 @@ func (ep *endpoint) slots() int {
 	return ep.window.Slots(ep.limit)
 }
 
-// creditLimit returns how much credit the endpoint may have taken: prefetch times
+// creditLimit returns how much credit the endpoint may have taken: factor times
 // its slots, and where it responds fast, what it takes in half a second. That is
 // more than it has slots, so that none waits for a claim, and no more than it can
 // use before the leases end. Once it is used up, new deliveries have to be
 // claimed, at twice the cost, until nothing older waits.
-func (ep *endpoint) creditLimit(prefetch int) int {
+func (ep *endpoint) creditLimit(factor int) int {
 	if ep.class != healthy {
-		return ep.slots()
+		return ep.maxInFlight()
 	}
 	if ep.latency > 0 {
-		prefetch = max(prefetch, int(min(maxPrefetch, time.Second/2/ep.latency)))
+		factor = max(factor, int(min(maxCreditFactor, time.Second/2/ep.latency)))
 	}
-	n := ep.slots() * prefetch
+	n := ep.maxInFlight() * factor
 	if ep.latency > time.Second { // there is time to claim the next before a response
-		n = min(n, ep.slots()+1)
+		n = min(n, ep.maxInFlight()+1)
 	}
 	if ep.host != nil && ep.host.full {
 		n = min(n, ep.inFlight+1)
@@ -83,8 +83,8 @@ func (ep *endpoint) creditLimit(prefetch int) int {
 	return n
 }
 
-// maxPrefetch is the most that an endpoint's credit may be, in multiples of its slots.
-const maxPrefetch = 16
+// maxCreditFactor is the most that an endpoint's credit may be, in multiples of its slots.
+const maxCreditFactor = 16
 
 // noteLatency smooths the latency of responses. The first one counts fully: an average
 // that started at zero would call a slow endpoint fast for its first attempts, and
@@ -97,7 +97,7 @@ func (ep *endpoint) noteLatency(took time.Duration) {
 	ep.latency += (took - ep.latency) / 8
 }
 
-// observe takes up what an attempt showed of its endpoint, and for how long the
+// recordAttempt takes up what an attempt showed of its endpoint, and for how long the
 // endpoint asked to be left alone (pace):
 //
 //   - the circuit counts successes and failures, and opens or closes;
@@ -112,7 +112,7 @@ func (ep *endpoint) noteLatency(took time.Duration) {
 //
 // While this node drains, an attempt without a response says nothing: the node may
 // have cut it itself.
-func (c *Core) observe(now time.Time, ep *endpoint, d *Delivery, pace time.Duration) {
+func (c *Core) recordAttempt(now time.Time, ep *endpoint, d *Delivery, pace time.Duration) {
 	a := &d.Result
 	if d.Probe && ep.probe == probeInFlight {
 		c.circuits.setProbe(ep, noProbe)

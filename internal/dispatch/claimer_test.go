@@ -13,7 +13,7 @@ import (
 func TestANodeThatCannotLoadItsCircuitsTakesNoneForClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		id := r.endpoint(nil)
 		_, err := r.store.PutCircuit(t.Context(), store.PutCircuit{Circuit: postrider.Circuit{
 			Endpoint: id, Status: postrider.CircuitOpen, OpenedAt: time.Now(), ProbeAt: time.Now().Add(time.Hour), Cooldown: time.Hour,
@@ -22,11 +22,11 @@ func TestANodeThatCannotLoadItsCircuitsTakesNoneForClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.publish(id, 1, false)
-		l := &line{Store: r.store, calls: map[string]int{}, fails: map[string]bool{"circuits": true}}
+		l := &connection{Store: r.store, calls: map[string]int{}, fails: map[string]bool{"circuits": true}}
 		r.queue = l
 		stop := r.run(dispatch.Options{})
 		time.Sleep(20 * time.Second)
-		l.set(func(l *line) { l.fails["circuits"] = false })
+		l.set(func(c *connection) { c.fails["circuits"] = false })
 		time.Sleep(time.Minute)
 		if n := len(r.requests()); n != 0 || l.count("circuits") < 3 {
 			t.Errorf("%d requests to an endpoint whose circuit is open, after %d tries to load circuits; want none after 3 or more", n, l.count("circuits"))

@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a dispatcher over the model store, in a bubble of virtual time.
-type rig struct {
+// harness is a dispatcher over the model store, in a bubble of virtual time.
+type harness struct {
 	t     *testing.T
 	queue store.Queue
 	store *memory.Store
@@ -46,8 +46,8 @@ type request struct {
 	postrider.Claimed
 }
 
-func newRig(t *testing.T) *rig {
-	r := &rig{
+func newHarness(t *testing.T) *harness {
+	r := &harness{
 		t: t, store: memory.New(memory.Options{}), ids: store.NewIDs(time.Now, &[32]byte{}),
 		routed: map[postrider.EndpointID]store.EndpointSnapshot{}, heard: map[*dispatch.Dispatcher]func(routing.Change){},
 		now: map[postrider.EndpointID]int{}, most: map[postrider.EndpointID]int{},
@@ -66,7 +66,7 @@ func rejected() postrider.Attempt {
 }
 
 // run starts the dispatcher and returns what ends it, and waits for it.
-func (r *rig) run(opts dispatch.Options) (stop func() error) {
+func (r *harness) run(opts dispatch.Options) (stop func() error) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	r.d = dispatch.New(r.queue, r, r, opts)
 	r.heard[r.d] = r.last
@@ -81,7 +81,7 @@ func (r *rig) run(opts dispatch.Options) (stop func() error) {
 	}
 }
 
-func (r *rig) endpoint(change func(*postrider.Policy)) postrider.EndpointID {
+func (r *harness) endpoint(change func(*postrider.Policy)) postrider.EndpointID {
 	e := postrider.Endpoint{
 		ID: store.NewID[postrider.EndpointID](r.ids), URL: "https://a.example",
 		EventTypes: []postrider.Pattern{"*"}, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
@@ -100,7 +100,7 @@ func (r *rig) endpoint(change func(*postrider.Policy)) postrider.EndpointID {
 	return e.ID
 }
 
-func (r *rig) status(id postrider.EndpointID, s postrider.EndpointStatus) {
+func (r *harness) status(id postrider.EndpointID, s postrider.EndpointStatus) {
 	r.mu.Lock()
 	to := r.routed[id]
 	to.Endpoint.Status = s
@@ -110,7 +110,7 @@ func (r *rig) status(id postrider.EndpointID, s postrider.EndpointStatus) {
 }
 
 // publish stores n deliveries to the endpoint and says so when tell is set.
-func (r *rig) publish(id postrider.EndpointID, n int, tell bool) []postrider.DeliveryID {
+func (r *harness) publish(id postrider.EndpointID, n int, tell bool) []postrider.DeliveryID {
 	made, waiting := r.commit(id, n, "")
 	if tell {
 		r.committed(waiting)
@@ -119,7 +119,7 @@ func (r *rig) publish(id postrider.EndpointID, n int, tell bool) []postrider.Del
 }
 
 // committed tells the dispatcher what waits in the queue.
-func (r *rig) committed(waiting []store.DueLane) {
+func (r *harness) committed(waiting []store.DueLane) {
 	err := r.d.Admit(nil, func(schedule.Grant) (schedule.DeliveriesCommitted, error) {
 		return schedule.DeliveriesCommitted{Waiting: waiting}, nil
 	})
@@ -129,7 +129,7 @@ func (r *rig) committed(waiting []store.DueLane) {
 }
 
 // commit stores n deliveries to the endpoint; with a key, in its order.
-func (r *rig) commit(id postrider.EndpointID, n int, key string) (made []postrider.DeliveryID, waiting []store.DueLane) {
+func (r *harness) commit(id postrider.EndpointID, n int, key string) (made []postrider.DeliveryID, waiting []store.DueLane) {
 	var batch store.Batch
 	for range n {
 		d := store.NewDelivery{
@@ -156,7 +156,7 @@ func (r *rig) commit(id postrider.EndpointID, n int, key string) (made []postrid
 }
 
 // Send is the receiver.
-func (r *rig) Send(ctx context.Context, deadline time.Time, c *postrider.Claimed, _ *store.EndpointSnapshot) postrider.Attempt {
+func (r *harness) Send(ctx context.Context, deadline time.Time, c *postrider.Claimed, _ *store.EndpointSnapshot) postrider.Attempt {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	r.mu.Lock()
@@ -182,27 +182,27 @@ func (r *rig) Send(ctx context.Context, deadline time.Time, c *postrider.Claimed
 	}
 }
 
-func (r *rig) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) {
+func (r *harness) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	to, ok := r.routed[id]
 	return &to, ok
 }
 
-func (r *rig) Subscribe(f func(routing.Change)) { r.last = f }
+func (r *harness) Subscribe(f func(routing.Change)) { r.last = f }
 
 // notify tells a dispatcher that something is due for the endpoint.
-func (r *rig) notify(d *dispatch.Dispatcher, id postrider.EndpointID) {
+func (r *harness) notify(d *dispatch.Dispatcher, id postrider.EndpointID) {
 	r.heard[d](routing.Change{Endpoint: id, Due: true})
 }
 
-func (r *rig) Disable(_ context.Context, id postrider.EndpointID, _ string) error {
+func (r *harness) Disable(_ context.Context, id postrider.EndpointID, _ string) error {
 	r.status(id, postrider.EndpointDisabled)
 	return nil
 }
 
 // instants returns when each request to the endpoint left, since a time.
-func (r *rig) instants(id postrider.EndpointID, since time.Time) (at []time.Duration) {
+func (r *harness) instants(id postrider.EndpointID, since time.Time) (at []time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.sent {
@@ -213,19 +213,19 @@ func (r *rig) instants(id postrider.EndpointID, since time.Time) (at []time.Dura
 	return at
 }
 
-func (r *rig) requests() []request {
+func (r *harness) requests() []request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.sent)
 }
 
-func (r *rig) peak() map[postrider.EndpointID]int {
+func (r *harness) peak() map[postrider.EndpointID]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.most)
 }
 
-func (r *rig) delivery(id postrider.DeliveryID) postrider.Delivery {
+func (r *harness) delivery(id postrider.DeliveryID) postrider.Delivery {
 	page, err := r.store.Deliveries(r.t.Context(), store.DeliveryQuery{ID: id})
 	if err != nil || len(page.Items) != 1 {
 		r.t.Fatalf("delivery %s: %v, %v", id, page.Items, err)
@@ -236,7 +236,7 @@ func (r *rig) delivery(id postrider.DeliveryID) postrider.Delivery {
 func TestRetriesLeaveAtTheirTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		id := r.endpoint(nil)
 		r.respond = func(postrider.Claimed) postrider.Attempt { return rejected() }
 		stop := r.run(dispatch.Options{})
@@ -259,7 +259,7 @@ func TestRetriesLeaveAtTheirTime(t *testing.T) {
 func TestRetryAfterPacesTheEndpoint(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		id := r.endpoint(func(p *postrider.Policy) { p.Concurrency = 1 })
 		start := time.Now()
 		r.respond = func(postrider.Claimed) postrider.Attempt {
@@ -284,7 +284,7 @@ func TestRetryAfterPacesTheEndpoint(t *testing.T) {
 func TestPromise5OneEndpointDoesNotDelayAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		hung, healthy := r.endpoint(nil), r.endpoint(nil)
 		r.respond = func(c postrider.Claimed) postrider.Attempt {
 			if c.Endpoint == hung {
@@ -315,7 +315,7 @@ func TestPromise5OneEndpointDoesNotDelayAnother(t *testing.T) {
 func TestLimitsHold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		one, two := r.endpoint(func(p *postrider.Policy) { p.Concurrency = 7 }), r.endpoint(nil)
 		r.respond = func(postrider.Claimed) postrider.Attempt { return accepted(time.Second) }
 		stop := r.run(dispatch.Options{Concurrency: 12})
@@ -337,7 +337,7 @@ func TestLimitsHold(t *testing.T) {
 func TestGoneDisablesTheEndpoint(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		id := r.endpoint(func(p *postrider.Policy) { p.Concurrency = 1 })
 		r.respond = func(postrider.Claimed) postrider.Attempt {
 			return postrider.Attempt{Outcome: postrider.OutcomeGone, StatusCode: 410}
@@ -362,7 +362,7 @@ func TestGoneDisablesTheEndpoint(t *testing.T) {
 func TestPauseHoldsAndResumeDelivers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		id := r.endpoint(nil)
 		stop := r.run(dispatch.Options{})
 		r.publish(id, 1, true)
@@ -390,7 +390,7 @@ func TestPauseHoldsAndResumeDelivers(t *testing.T) {
 func TestPromise7WakeUpsMayBeLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		id := r.endpoint(nil)
 		stop := r.run(dispatch.Options{})
 		r.publish(id, 30, false)
@@ -407,7 +407,7 @@ func TestPromise7WakeUpsMayBeLost(t *testing.T) {
 func TestPromise3AGracefulStopFinishesAndReleases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		id := r.endpoint(func(p *postrider.Policy) { p.Concurrency = 2 })
 		r.respond = func(postrider.Claimed) postrider.Attempt { return accepted(8 * time.Second) }
 		stop := r.run(dispatch.Options{})
@@ -438,7 +438,7 @@ func TestPromise3AGracefulStopFinishesAndReleases(t *testing.T) {
 func TestDrainEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		id := r.endpoint(func(p *postrider.Policy) { p.Timeout = 30 * time.Second })
 		r.respond = func(postrider.Claimed) postrider.Attempt { return accepted(time.Hour) }
 		stop := r.run(dispatch.Options{Drain: 10 * time.Second})
@@ -460,7 +460,7 @@ func TestDrainEndsAtItsDeadline(t *testing.T) {
 func TestPanicCostsTheAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		id := r.endpoint(nil)
 		r.respond = func(c postrider.Claimed) postrider.Attempt {
 			if c.Attempt == 1 {
@@ -505,7 +505,7 @@ func (q away) Settle(ctx context.Context, s []store.Settlement) ([]store.Settled
 func TestWorkGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		id := r.endpoint(nil)
 		r.queue = away{r.store, time.Now().Add(time.Minute)}
 		stop := r.run(dispatch.Options{})
@@ -532,7 +532,7 @@ func TestWorkGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 func TestACommitThatFailsOrPanicsReturnsItsLeases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		id := r.endpoint(func(p *postrider.Policy) { p.Concurrency = 1 })
 		stop := r.run(dispatch.Options{})
 		ask := []schedule.Admission{{Endpoint: id, Lane: postrider.LaneFirst}, {Endpoint: id, Lane: postrider.LaneFirst}, {Endpoint: id, Lane: postrider.LaneFirst}}

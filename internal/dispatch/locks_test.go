@@ -15,7 +15,7 @@ import (
 // killed ends the node's process, as its store sees it: no call arrives any
 // more, and its lock is free.
 func (n *node) killed() {
-	n.set(func(l *line) { l.away = true })
+	n.set(func(c *connection) { c.away = true })
 	n.cut()
 	synctest.Wait() // else a node that starts at once could still find the lock taken
 }
@@ -23,7 +23,7 @@ func (n *node) killed() {
 func TestPromise8AKilledNodeIsReplacedWithinASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		ids := r.endpoints(60, nil)
 		r.respond = func(postrider.Claimed) postrider.Attempt { return accepted(time.Millisecond) }
 		nodes := r.nodes(3, dispatch.Options{})
@@ -52,7 +52,7 @@ func TestPromise8AKilledNodeIsReplacedWithinASecond(t *testing.T) {
 func TestPromise8ALoneNodeStartsWithinASecondOfItsRestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		ids := r.endpoints(20, nil)
 		var dead []*node
 		for i := range uint32(20) {
@@ -80,20 +80,20 @@ func TestATerminatedConnectionCostsNoDuplicate(t *testing.T) {
 	t.Parallel()
 	for name, others := range map[string]int{"of a lone node": 0, "of one of three nodes": 2} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t)
+			r := newHarness(t)
 			ids := r.endpoints(40, func(p *postrider.Policy) { p.Concurrency = 2 })
 			r.respond = func(postrider.Claimed) postrider.Attempt { return accepted(4 * time.Second) }
 			nodes := r.nodes(1+others, dispatch.Options{})
 			r.publishVia(nodes[0], ids, 4) // two in flight, and two held
 			time.Sleep(time.Second)
 			cut := time.Now()
-			nodes[0].set(func(l *line) { l.fails["hold"] = true })
+			nodes[0].set(func(c *connection) { c.fails["hold"] = true })
 			nodes[0].cut()
 			time.Sleep(4 * time.Second)
 			if by, _ := r.by(cut); by[1] > 0 {
 				t.Errorf("%s: %d attempts started without the lock", name, by[1])
 			}
-			nodes[0].set(func(l *line) { l.fails["hold"] = false })
+			nodes[0].set(func(c *connection) { c.fails["hold"] = false })
 			time.Sleep(20 * time.Second)
 			if got := len(r.requests()); got != 160 || r.twice() > 0 {
 				t.Errorf("%s: %d of 160 requests left, %d deliveries twice", name, got, r.twice())
@@ -109,11 +109,11 @@ func TestATerminatedConnectionCostsNoDuplicate(t *testing.T) {
 func TestANodeThatGetsNoLockGoesOnByItsHeartbeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		ids := r.endpoints(20, nil)
 		n := r.node(1, dispatch.Options{})
 		time.Sleep(2 * time.Second)
-		n.set(func(l *line) { l.fails["hold"] = true })
+		n.set(func(c *connection) { c.fails["hold"] = true })
 		n.cut()
 		start := time.Now()
 		time.Sleep(100 * time.Millisecond)
@@ -153,7 +153,7 @@ func TestAStepOfTheDatabasesClockChangesNothingThatIsDue(t *testing.T) {
 	for _, by := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			database := &stepped{clock: store.NewClock(nil), version: 1}
-			r := newRig(t)
+			r := newHarness(t)
 			r.store = memory.New(memory.Options{Clock: database.clock})
 			r.queue = r.store
 			r.ids = store.NewIDs(database.clock.Wall, &[32]byte{})
@@ -188,7 +188,7 @@ func TestAStepOfTheDatabasesClockChangesNothingThatIsDue(t *testing.T) {
 
 // wantsSchedule demands one first attempt and one retry of every delivery, the
 // retry five seconds after the first attempt and at most two seconds late.
-func (r *rig) wantsSchedule(by time.Duration) {
+func (r *harness) wantsSchedule(by time.Duration) {
 	r.t.Helper()
 	attempts := map[postrider.DeliveryID][]time.Time{}
 	for _, s := range r.requests() {

@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
-// line is a node's way to the store that all share; it may be cut.
-type line struct {
+// connection is a node's way to the store that all share; it may be cut.
+type connection struct {
 	*memory.Store
 
 	mu    sync.Mutex
@@ -30,135 +30,135 @@ type line struct {
 	calls map[string]int
 }
 
-func (l *line) set(change func(*line)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	change(l)
+func (c *connection) set(change func(*connection)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(c)
 }
 
-func (l *line) call(name string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.calls[name]++
-	if l.away || l.fails[name] {
+func (c *connection) call(name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls[name]++
+	if c.away || c.fails[name] {
 		return fmt.Errorf("%s: %w", name, errAway)
 	}
 	return nil
 }
 
-func (l *line) count(name string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.calls[name]
+func (c *connection) count(name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls[name]
 }
 
-func (l *line) Claim(ctx context.Context, c store.Claim) (store.Claims, error) {
-	if err := l.call("claim"); err != nil {
+func (c *connection) Claim(ctx context.Context, claim store.Claim) (store.Claims, error) {
+	if err := c.call("claim"); err != nil {
 		return store.Claims{}, err
 	}
-	return l.Store.Claim(ctx, c)
+	return c.Store.Claim(ctx, claim)
 }
 
-func (l *line) Settle(ctx context.Context, s []store.Settlement) ([]store.Settled, error) {
-	if err := l.call("settle"); err != nil {
+func (c *connection) Settle(ctx context.Context, s []store.Settlement) ([]store.Settled, error) {
+	if err := c.call("settle"); err != nil {
 		return nil, err
 	}
-	return l.Store.Settle(ctx, s)
+	return c.Store.Settle(ctx, s)
 }
 
-func (l *line) Release(ctx context.Context, leases []store.Lease) error {
-	if err := l.call("release"); err != nil {
+func (c *connection) Release(ctx context.Context, leases []store.Lease) error {
+	if err := c.call("release"); err != nil {
 		return err
 	}
-	<-time.After(l.slow)
-	return l.Store.Release(ctx, leases)
+	<-time.After(c.slow)
+	return c.Store.Release(ctx, leases)
 }
 
-func (l *line) Due(ctx context.Context, d store.Due) ([]store.DueLane, error) {
-	if err := l.call("due"); err != nil {
+func (c *connection) Due(ctx context.Context, d store.Due) ([]store.DueLane, error) {
+	if err := c.call("due"); err != nil {
 		return nil, err
 	}
-	return l.Store.Due(ctx, d)
+	return c.Store.Due(ctx, d)
 }
 
-func (l *line) PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error) {
-	if err := l.call("put circuit"); err != nil {
+func (c *connection) PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error) {
+	if err := c.call("put circuit"); err != nil {
 		return postrider.Circuit{}, err
 	}
-	return l.Store.PutCircuit(ctx, p)
+	return c.Store.PutCircuit(ctx, p)
 }
 
-func (l *line) Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error) {
-	if err := l.call("circuits"); err != nil {
+func (c *connection) Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error) {
+	if err := c.call("circuits"); err != nil {
 		return nil, err
 	}
-	return l.Store.Circuits(ctx, q)
+	return c.Store.Circuits(ctx, q)
 }
 
-func (l *line) Heartbeat(ctx context.Context, b store.Heartbeat) (store.Membership, error) {
-	if err := l.call("beat"); err != nil {
+func (c *connection) Heartbeat(ctx context.Context, b store.Heartbeat) (store.Membership, error) {
+	if err := c.call("beat"); err != nil {
 		return store.Membership{}, err
 	}
-	return l.Store.Heartbeat(ctx, b)
+	return c.Store.Heartbeat(ctx, b)
 }
 
-func (l *line) Reclaim(ctx context.Context, incarnation uint32, limit int) (int, error) {
-	if err := l.call("reclaim"); err != nil {
+func (c *connection) Reclaim(ctx context.Context, incarnation uint32, limit int) (int, error) {
+	if err := c.call("reclaim"); err != nil {
 		return 0, err
 	}
-	<-time.After(l.takes)
-	return l.Store.Reclaim(ctx, incarnation, limit)
+	<-time.After(c.takes)
+	return c.Store.Reclaim(ctx, incarnation, limit)
 }
 
-func (l *line) Forget(ctx context.Context, incarnation uint32) error {
-	if err := l.call("forget"); err != nil {
+func (c *connection) Forget(ctx context.Context, incarnation uint32) error {
+	if err := c.call("forget"); err != nil {
 		return err
 	}
-	return l.Store.Forget(ctx, incarnation)
+	return c.Store.Forget(ctx, incarnation)
 }
 
-func (l *line) Wake(ctx context.Context, message string) error {
-	if err := l.call("wake"); err != nil {
+func (c *connection) Wake(ctx context.Context, message string) error {
+	if err := c.call("wake"); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	deaf := l.deaf
-	l.mu.Unlock()
+	c.mu.Lock()
+	deaf := c.deaf
+	c.mu.Unlock()
 	if deaf {
 		return nil
 	}
-	return l.Store.Wake(ctx, message)
+	return c.Store.Wake(ctx, message)
 }
 
-func (l *line) Hold(ctx context.Context, incarnation uint32, heard func(string)) error {
-	if err := l.call("hold"); err != nil {
+func (c *connection) Hold(ctx context.Context, incarnation uint32, heard func(string)) error {
+	if err := c.call("hold"); err != nil {
 		return err
 	}
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
-	l.set(func(l *line) { l.cut = cut })
-	return l.Store.Hold(ctx, incarnation, heard)
+	c.set(func(c *connection) { c.cut = cut })
+	return c.Store.Hold(ctx, incarnation, heard)
 }
 
 // node is one of several dispatchers.
 type node struct {
-	*line
+	*connection
 	d    *dispatch.Dispatcher
 	stop func() error
 }
 
 // node starts another one, among what others there are.
-func (r *rig) node(incarnation uint32, opts dispatch.Options) *node {
-	n := &node{line: &line{Store: r.store, calls: map[string]int{}, fails: map[string]bool{}}}
-	r.queue = n.line
-	opts.Cluster.Nodes, opts.Cluster.Incarnation = n.line, incarnation
+func (r *harness) node(incarnation uint32, opts dispatch.Options) *node {
+	n := &node{connection: &connection{Store: r.store, calls: map[string]int{}, fails: map[string]bool{}}}
+	r.queue = n.connection
+	opts.Cluster.Nodes, opts.Cluster.Incarnation = n.connection, incarnation
 	n.stop = r.run(opts)
 	n.d = r.d
 	return n
 }
 
 // nodes starts n nodes and gives them the time to share the shards out.
-func (r *rig) nodes(n int, opts dispatch.Options) []*node {
+func (r *harness) nodes(n int, opts dispatch.Options) []*node {
 	var all []*node
 	for i := range n {
 		all = append(all, r.node(uint32(1+i), opts))
@@ -167,7 +167,7 @@ func (r *rig) nodes(n int, opts dispatch.Options) []*node {
 	return all
 }
 
-func (r *rig) endpoints(n int, change func(*postrider.Policy)) (ids []postrider.EndpointID) {
+func (r *harness) endpoints(n int, change func(*postrider.Policy)) (ids []postrider.EndpointID) {
 	for range n {
 		ids = append(ids, r.endpoint(change))
 	}
@@ -175,7 +175,7 @@ func (r *rig) endpoints(n int, change func(*postrider.Policy)) (ids []postrider.
 }
 
 // publishVia publishes to each endpoint, on a node.
-func (r *rig) publishVia(n *node, ids []postrider.EndpointID, each int) {
+func (r *harness) publishVia(n *node, ids []postrider.EndpointID, each int) {
 	r.d = n.d
 	for _, id := range ids {
 		r.publish(id, each, true)
@@ -183,7 +183,7 @@ func (r *rig) publishVia(n *node, ids []postrider.EndpointID, each int) {
 }
 
 // by counts the requests since a time, by node, and returns when the last left.
-func (r *rig) by(since time.Time) (by map[uint32]int, last time.Duration) {
+func (r *harness) by(since time.Time) (by map[uint32]int, last time.Duration) {
 	by = map[uint32]int{}
 	for _, s := range r.requests() {
 		if !s.at.Before(since) {
@@ -195,7 +195,7 @@ func (r *rig) by(since time.Time) (by map[uint32]int, last time.Duration) {
 }
 
 // twice returns the deliveries of which more than one request left.
-func (r *rig) twice() (n int) {
+func (r *harness) twice() (n int) {
 	seen := map[postrider.DeliveryID]int{}
 	for _, s := range r.requests() {
 		if seen[s.ID]++; seen[s.ID] == 2 {
@@ -229,11 +229,11 @@ func TestPromise7WhatAnotherNodePublishedIsFound(t *testing.T) {
 		{"by polling alone, within a second", 40, false, true, time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t)
+			r := newHarness(t)
 			ids := r.endpoints(tt.endpoints, nil)
 			nodes := r.nodes(2, dispatch.Options{Cluster: dispatch.Cluster{PollOnly: tt.pollOnly}})
 			for _, n := range nodes {
-				n.set(func(l *line) { l.deaf = tt.deaf })
+				n.set(func(c *connection) { c.deaf = tt.deaf })
 			}
 			time.Sleep(time.Second + 500*time.Millisecond)
 			start := time.Now()
@@ -251,10 +251,10 @@ func TestPromise7WhatAnotherNodePublishedIsFound(t *testing.T) {
 	}
 }
 
-func TestANodeThatBecameAloneOrIsDoesNotPoll(t *testing.T) {
+func TestALoneNodeDoesNotPoll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		n := r.node(1, dispatch.Options{})
 		time.Sleep(time.Second)
 		before := n.count("due")
@@ -269,10 +269,10 @@ func TestANodeThatBecameAloneOrIsDoesNotPoll(t *testing.T) {
 	})
 }
 
-func TestWhatAPersonDidOnAnotherNodeIsHeardOf(t *testing.T) {
+func TestAChangeMadeOnAnotherNodeReachesTheOwner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		ids := r.endpoints(20, nil)
 		r.respond = func(c postrider.Claimed) postrider.Attempt {
 			if c.Attempt == 1 {
@@ -300,7 +300,7 @@ func TestWhatAPersonDidOnAnotherNodeIsHeardOf(t *testing.T) {
 func TestPromise3ANodeThatLeavesHandsOverAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		ids := r.endpoints(40, func(p *postrider.Policy) { p.Concurrency = 2 })
 		r.respond = func(postrider.Claimed) postrider.Attempt { return accepted(2 * time.Second) }
 		nodes := r.nodes(2, dispatch.Options{})
@@ -327,7 +327,7 @@ func TestPromise3ANodeThatLeavesHandsOverAtOnce(t *testing.T) {
 func TestALeavingNodeGivesBackWhatItHoldsBeforeItsShardsGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		ids := r.endpoints(20, func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 1, Per: time.Second} })
 		first := r.node(1, dispatch.Options{})
 		time.Sleep(2 * time.Second)
@@ -347,14 +347,14 @@ func TestALeavingNodeGivesBackWhatItHoldsBeforeItsShardsGo(t *testing.T) {
 func TestPromise8ADeadNodeIsReplacedWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		ids := r.endpoints(40, func(p *postrider.Policy) { p.Concurrency = 2 })
 		r.respond = func(postrider.Claimed) postrider.Attempt { return accepted(3 * time.Second) }
 		nodes := r.nodes(2, dispatch.Options{})
 		r.publishVia(nodes[1], ids, 4)
 		time.Sleep(time.Second)
 		died := time.Now()
-		nodes[0].set(func(l *line) { l.away = true })
+		nodes[0].set(func(c *connection) { c.away = true })
 		before := r.requests()
 		time.Sleep(10 * time.Second)
 		again := map[postrider.DeliveryID]bool{}
@@ -387,16 +387,16 @@ func TestPromise8ADeadNodeIsReplacedWithinTenSeconds(t *testing.T) {
 	})
 }
 
-func TestTakingOverFromTheDeadDoesNotStopTheBeats(t *testing.T) {
+func TestReclaimingADeadNodeDoesNotStopTheHeartbeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		ids := r.endpoints(40, nil)
 		nodes := r.nodes(3, dispatch.Options{})
 		for _, n := range nodes[1:] {
 			n.takes = 20 * time.Second
 		}
-		nodes[0].set(func(l *line) { l.away = true })
+		nodes[0].set(func(c *connection) { c.away = true })
 		time.Sleep(7 * time.Second)
 		beats := nodes[1].count("beat")
 		time.Sleep(10 * time.Second)
@@ -421,7 +421,7 @@ func TestTakingOverFromTheDeadDoesNotStopTheBeats(t *testing.T) {
 func TestLimitsHoldOverAllNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		few := r.endpoints(20, func(p *postrider.Policy) { p.Concurrency = 3 })
 		rated := r.endpoints(20, func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 4, Per: time.Second} })
 		r.respond = func(postrider.Claimed) postrider.Attempt { return accepted(800 * time.Millisecond) }
@@ -462,7 +462,7 @@ func TestLimitsHoldOverAllNodes(t *testing.T) {
 func TestACircuitHoldsAfterAHandOverAndOneNodeProbes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		id := r.endpoint(nil)
 		r.respond = func(postrider.Claimed) postrider.Attempt { return rejected() }
 		first := r.node(1, dispatch.Options{})
@@ -497,18 +497,18 @@ func TestACircuitHoldsAfterAHandOverAndOneNodeProbes(t *testing.T) {
 func TestAStoreThatWasAwayForAllCostsNoDuplicate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		ids := r.endpoints(40, nil)
 		r.respond = func(postrider.Claimed) postrider.Attempt { return accepted(5 * time.Second) }
 		nodes := r.nodes(3, dispatch.Options{})
 		r.publishVia(nodes[0], ids, 30)
 		time.Sleep(time.Second)
 		for _, n := range nodes {
-			n.set(func(l *line) { l.away = true })
+			n.set(func(c *connection) { c.away = true })
 		}
 		time.Sleep(time.Minute)
 		for _, n := range nodes { // they find it back one after the other
-			n.set(func(l *line) { l.away = false })
+			n.set(func(c *connection) { c.away = false })
 			time.Sleep(2 * time.Second)
 		}
 		time.Sleep(2 * time.Minute)
@@ -524,29 +524,29 @@ func TestAStoreThatWasAwayForAllCostsNoDuplicate(t *testing.T) {
 	})
 }
 
-func TestNothingIsAskedForInAHurryAgain(t *testing.T) {
+func TestCallsThatFailAreNotRepeatedInATightLoop(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		change func(*line)
+		change func(*connection)
 		most   map[string]int // calls in a minute
 	}{
-		"the store is away":    {func(l *line) { l.away = true; l.cut() }, map[string]int{"beat": 70, "due": 80, "claim": 20, "hold": 70, "settle": 20, "wake": 70}},
-		"wake-ups break":       {func(l *line) { l.fails["hold"] = true; l.cut() }, map[string]int{"beat": 70, "hold": 70, "due": 70}},
-		"a node stays dead":    {func(l *line) { l.fails["reclaim"] = true }, map[string]int{"beat": 70, "reclaim": 70, "wake": 140}},
-		"circuits do not load": {func(l *line) { l.fails["circuits"] = true }, map[string]int{"beat": 70, "circuits": 70}},
+		"the store is away":    {func(c *connection) { c.away = true; c.cut() }, map[string]int{"beat": 70, "due": 80, "claim": 20, "hold": 70, "settle": 20, "wake": 70}},
+		"wake-ups break":       {func(c *connection) { c.fails["hold"] = true; c.cut() }, map[string]int{"beat": 70, "hold": 70, "due": 70}},
+		"a node stays dead":    {func(c *connection) { c.fails["reclaim"] = true }, map[string]int{"beat": 70, "reclaim": 70, "wake": 140}},
+		"circuits do not load": {func(c *connection) { c.fails["circuits"] = true }, map[string]int{"beat": 70, "circuits": 70}},
 	}
 	for name, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t)
+			r := newHarness(t)
 			ids := r.endpoints(20, nil)
 			nodes := r.nodes(3, dispatch.Options{})
 			n := nodes[0]
 			r.publishVia(n, ids, 1)
 			n.set(tt.change)
 			for _, other := range nodes[1:] {
-				other.set(func(l *line) { l.fails["reclaim"] = true })
+				other.set(func(c *connection) { c.fails["reclaim"] = true })
 			}
-			nodes[2].set(func(l *line) { l.away = true }) // it dies
+			nodes[2].set(func(c *connection) { c.away = true }) // it dies
 			time.Sleep(20 * time.Second)
 			before := map[string]int{}
 			for call := range tt.most {
@@ -559,7 +559,7 @@ func TestNothingIsAskedForInAHurryAgain(t *testing.T) {
 				}
 			}
 			for _, n := range nodes {
-				n.set(func(l *line) { l.away, l.fails = false, map[string]bool{} })
+				n.set(func(c *connection) { c.away, c.fails = false, map[string]bool{} })
 			}
 			time.Sleep(30 * time.Second)
 			end(t, nodes...)
@@ -570,7 +570,7 @@ func TestNothingIsAskedForInAHurryAgain(t *testing.T) {
 func TestTwoNodesOfOneIncarnationDoNotRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		one := r.node(7, dispatch.Options{})
 		time.Sleep(time.Second)
 		two := r.node(7, dispatch.Options{})

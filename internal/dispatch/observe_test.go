@@ -36,7 +36,7 @@ func TestObserversHearWhatTheDispatcherDoes(t *testing.T) {
 			Membership:     func(m observe.Membership) { hear("shards", m.Shards) },
 		}
 		observer := observe.New(hooks, slog.New(slog.DiscardHandler))
-		r := newRig(t)
+		r := newHarness(t)
 		r.respond = func(postrider.Claimed) postrider.Attempt { return rejected() }
 		n := r.node(1, dispatch.Options{Observer: observer})
 		id := r.endpoint(func(p *postrider.Policy) {

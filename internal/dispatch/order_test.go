@@ -12,14 +12,14 @@ import (
 )
 
 // ordered stores n deliveries in the order of a key, and says so.
-func (r *rig) ordered(id postrider.EndpointID, key string, n int) []postrider.DeliveryID {
+func (r *harness) ordered(id postrider.EndpointID, key string, n int) []postrider.DeliveryID {
 	made, waiting := r.commit(id, n, key)
 	r.committed(waiting)
 	return made
 }
 
 // sequences returns the sequence of each request with the key, as they left.
-func (r *rig) sequences(key string) (seen []int64) {
+func (r *harness) sequences(key string) (seen []int64) {
 	for _, s := range r.requests() {
 		if s.Event.OrderingKey == key {
 			seen = append(seen, s.Event.Sequence)
@@ -38,7 +38,7 @@ func byKey(onDead postrider.OnDead) func(*postrider.Policy) {
 func TestAKeyWaitsForItsHeadAndOtherKeysDoNot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		id := r.endpoint(byKey(postrider.SkipDead))
 		r.respond = func(c postrider.Claimed) postrider.Attempt {
 			if c.Event.OrderingKey == "a" && c.Event.Sequence == 2 && c.Attempt < 3 {
@@ -73,7 +73,7 @@ func TestAKeyWaitsForItsHeadAndOtherKeysDoNot(t *testing.T) {
 func TestAKeyMovesAsFastAsItsAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		id := r.endpoint(byKey(postrider.SkipDead))
 		r.respond = func(postrider.Claimed) postrider.Attempt { return accepted(10 * time.Millisecond) }
 		stop := r.run(dispatch.Options{})
@@ -94,7 +94,7 @@ func TestADeadHeadIsSkippedOrPausesItsKey(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		onDead postrider.OnDead
-		goOn   func(*rig, postrider.DeliveryID) error
+		goOn   func(*harness, postrider.DeliveryID) error
 		before []int64 // once the head is dead
 		after  []int64 // after a person went on
 	}{
@@ -103,7 +103,7 @@ func TestADeadHeadIsSkippedOrPausesItsKey(t *testing.T) {
 		"pause, and discard": {postrider.PauseOnDead, discard, []int64{1, 1, 1}, []int64{1, 1, 1, 2, 3}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t)
+			r := newHarness(t)
 			id := r.endpoint(byKey(tt.onDead))
 			start := time.Now()
 			r.respond = func(c postrider.Claimed) postrider.Attempt {
@@ -139,14 +139,14 @@ func TestADeadHeadIsSkippedOrPausesItsKey(t *testing.T) {
 	}
 }
 
-func replay(r *rig, dead postrider.DeliveryID) error {
+func replay(r *harness, dead postrider.DeliveryID) error {
 	_, err := r.store.Replay(r.t.Context(), store.Replay{
 		Delivery: dead, ID: store.NewID[postrider.DeliveryID](r.ids), Expiry: time.Hour, By: "me",
 	})
 	return err
 }
 
-func discard(r *rig, dead postrider.DeliveryID) error {
+func discard(r *harness, dead postrider.DeliveryID) error {
 	_, err := r.store.Discard(r.t.Context(), store.Discard{Delivery: dead, By: "me"})
 	return err
 }
@@ -154,7 +154,7 @@ func discard(r *rig, dead postrider.DeliveryID) error {
 func TestAKeyKeepsItsOrderThroughAHandOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newHarness(t)
 		id := r.endpoint(byKey(postrider.SkipDead))
 		r.respond = func(postrider.Claimed) postrider.Attempt { return accepted(500 * time.Millisecond) }
 		first := r.node(1, dispatch.Options{})

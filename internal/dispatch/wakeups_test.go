@@ -18,7 +18,7 @@ func lanesOf(n int) (lanes []store.DueLane) {
 	return lanes
 }
 
-func TestOthersHearWhatIsNewByName(t *testing.T) {
+func TestWakeUpsNameTheLanes(t *testing.T) {
 	t.Parallel()
 	c := newWakeUps()
 	lanes := lanesOf(maxLanes)

@@ -15,15 +15,15 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
-// forgetful is an inbox that stores nothing, for as long as a commit takes, and
+// discardInbox is an inbox that stores nothing, for as long as a commit takes, and
 // a dispatcher that admits everything and starts nothing.
-type forgetful struct {
+type discardInbox struct {
 	store.Inbox
 	takes          time.Duration
 	groups, events int
 }
 
-func (i *forgetful) Publish(_ context.Context, p store.Publish) ([]store.Published, error) {
+func (i *discardInbox) Publish(_ context.Context, p store.Publish) ([]store.Published, error) {
 	answers := make([]store.Published, len(p.Batches))
 	for n, batch := range p.Batches {
 		answers[n] = store.Published{Events: make([]store.PublishedEvent, len(batch)), Conflict: -1}
@@ -39,11 +39,11 @@ func (i *forgetful) Publish(_ context.Context, p store.Publish) ([]store.Publish
 	return answers, nil
 }
 
-func (*forgetful) ClaimFanOuts(context.Context, store.ClaimFanOuts) ([]store.FanOut, error) {
+func (*discardInbox) ClaimFanOuts(context.Context, store.ClaimFanOuts) ([]store.FanOut, error) {
 	return nil, nil
 }
 
-func (*forgetful) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.DeliveriesCommitted, error)) error {
+func (*discardInbox) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.DeliveriesCommitted, error)) error {
 	g := schedule.Grant{Token: 1, Leases: make([]time.Duration, len(ask))}
 	for i := range ask {
 		g.Leases[i] = time.Minute
@@ -52,9 +52,9 @@ func (*forgetful) Admit(ask []schedule.Admission, commit func(schedule.Grant) (s
 	return err
 }
 
-func (*forgetful) Lag() time.Duration { return 0 }
+func (*discardInbox) Lag() time.Duration { return 0 }
 
-func (*forgetful) BulkWaits() int { return 0 }
+func (*discardInbox) BulkWaits() int { return 0 }
 
 // BenchmarkPublish is the ingest's own share of a publish with one delivery:
 // the match, the group, the answer. A commit that takes no time leaves every
@@ -69,7 +69,7 @@ func BenchmarkPublish(b *testing.B) {
 			if err := table.Refresh(b.Context()); err != nil {
 				b.Fatal(err)
 			}
-			parts := &forgetful{takes: takes}
+			parts := &discardInbox{takes: takes}
 			in := ingest.New(parts, table, parts, ingest.Options{IDs: ids})
 			ctx, cancel := context.WithCancel(b.Context())
 			var running sync.WaitGroup

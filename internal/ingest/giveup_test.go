@@ -17,9 +17,9 @@ import (
 func TestACallerThatGivesUpBeforeItsCommitStoresNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, ingest.Options{MaxWaiting: 10})
+		r := newHarness(t, ingest.Options{MaxWaiting: 10})
 		release := make(chan struct{})
-		r.inbox = blocked{r.store, release}
+		r.inbox = blockedInbox{r.store, release}
 		stop := r.run()
 		late := errors.New("the caller's time is over")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Second, late)

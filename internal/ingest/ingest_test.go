@@ -22,9 +22,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is an ingest over the model store, with a dispatcher that keeps what it
+// harness is an ingest over the model store, with a dispatcher that keeps what it
 // is told.
-type rig struct {
+type harness struct {
 	*testing.T
 	store   *memory.Store
 	inbox   store.Inbox
@@ -42,8 +42,8 @@ type rig struct {
 	behind  time.Duration
 }
 
-func newRig(t *testing.T, opts ingest.Options) *rig {
-	r := &rig{T: t, store: memory.New(memory.Options{}), ids: store.NewIDs(time.Now, &[32]byte{}), admits: true}
+func newHarness(t *testing.T, opts ingest.Options) *harness {
+	r := &harness{T: t, store: memory.New(memory.Options{}), ids: store.NewIDs(time.Now, &[32]byte{}), admits: true}
 	r.account = store.NewID[postrider.AccountID](r.ids)
 	r.inbox = r.store
 	r.table = routing.New(r.store, routing.Options{})
@@ -53,7 +53,7 @@ func newRig(t *testing.T, opts ingest.Options) *rig {
 }
 
 // inboxOf lets a test put another inbox in place.
-type inboxOf struct{ r *rig }
+type inboxOf struct{ r *harness }
 
 func (i inboxOf) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
 	return i.r.inbox.Publish(ctx, p)
@@ -67,7 +67,7 @@ func (i inboxOf) FanOut(ctx context.Context, c store.FanOutChunk) error {
 	return i.r.inbox.FanOut(ctx, c)
 }
 
-func (r *rig) run() (stop func()) {
+func (r *harness) run() (stop func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -81,7 +81,7 @@ func (r *rig) run() (stop func()) {
 	}
 }
 
-func (r *rig) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.DeliveriesCommitted, error)) (err error) {
+func (r *harness) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.DeliveriesCommitted, error)) (err error) {
 	r.mu.Lock()
 	r.token++
 	g := schedule.Grant{}
@@ -102,11 +102,11 @@ func (r *rig) Admit(ask []schedule.Admission, commit func(schedule.Grant) (sched
 	return err
 }
 
-func (r *rig) Lag() time.Duration { return r.behind }
+func (r *harness) Lag() time.Duration { return r.behind }
 
-func (r *rig) BulkWaits() int { return 0 }
+func (r *harness) BulkWaits() int { return 0 }
 
-func (r *rig) endpoints(n int, status postrider.EndpointStatus) {
+func (r *harness) endpoints(n int, status postrider.EndpointStatus) {
 	r.Helper()
 	for range n {
 		e := postrider.Endpoint{
@@ -119,11 +119,11 @@ func (r *rig) endpoints(n int, status postrider.EndpointStatus) {
 	}
 }
 
-func (r *rig) event(key, data string) postrider.Event {
+func (r *harness) event(key, data string) postrider.Event {
 	return postrider.Event{Account: r.account, Type: "order.created", Data: []byte(data), IdempotencyKey: key}
 }
 
-func (r *rig) publish(events ...postrider.Event) []postrider.Receipt {
+func (r *harness) publish(events ...postrider.Event) []postrider.Receipt {
 	r.Helper()
 	receipts, err := r.in.Publish(r.Context(), events)
 	if err != nil {
@@ -132,7 +132,7 @@ func (r *rig) publish(events ...postrider.Event) []postrider.Receipt {
 	return receipts
 }
 
-func (r *rig) deliveries(event postrider.EventID) map[postrider.Status]int {
+func (r *harness) deliveries(event postrider.EventID) map[postrider.Status]int {
 	r.Helper()
 	found := map[postrider.Status]int{}
 	q := store.DeliveryQuery{Event: event, Paging: store.Paging{Limit: store.MaxLimit}}
@@ -152,7 +152,7 @@ func (r *rig) deliveries(event postrider.EventID) map[postrider.Status]int {
 
 func TestPublishStartsWhatItCommitted(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, ingest.Options{})
+	r := newHarness(t, ingest.Options{})
 	defer r.run()()
 	r.endpoints(3, postrider.EndpointEnabled)
 	r.endpoints(1, postrider.EndpointDisabled)
@@ -171,7 +171,7 @@ func TestPublishStartsWhatItCommitted(t *testing.T) {
 
 func TestCreditComesBackForWhatWasNotStored(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, ingest.Options{})
+	r := newHarness(t, ingest.Options{})
 	defer r.run()()
 	r.endpoints(1, postrider.EndpointEnabled)
 
@@ -189,13 +189,13 @@ func TestCreditComesBackForWhatWasNotStored(t *testing.T) {
 	}
 }
 
-// counting counts commits.
-type counting struct {
+// countingInbox counts commits.
+type countingInbox struct {
 	store.Inbox
 	commits atomic.Int64
 }
 
-func (c *counting) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
+func (c *countingInbox) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
 	c.commits.Add(1)
 	time.Sleep(time.Millisecond) // in the bubble: what a commit takes
 	return c.Inbox.Publish(ctx, p)
@@ -204,8 +204,8 @@ func (c *counting) Publish(ctx context.Context, p store.Publish) ([]store.Publis
 func TestPublishesAreCommittedTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, ingest.Options{})
-		count := &counting{Inbox: r.store}
+		r := newHarness(t, ingest.Options{})
+		count := &countingInbox{Inbox: r.store}
 		r.inbox = count
 		stop := r.run()
 		var all sync.WaitGroup
@@ -220,7 +220,7 @@ func TestPublishesAreCommittedTogether(t *testing.T) {
 	})
 }
 
-func TestAGroupWaitsForCompanyOnlyWhileManyPublish(t *testing.T) {
+func TestAGroupWaitsForMorePublishesOnlyWhileManyPublish(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name       string
@@ -232,8 +232,8 @@ func TestAGroupWaitsForCompanyOnlyWhileManyPublish(t *testing.T) {
 		{"many", 20, 11, 30 * time.Millisecond}, // the first publish finds nobody at work
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, ingest.Options{})
-			count := &counting{Inbox: r.store}
+			r := newHarness(t, ingest.Options{})
+			count := &countingInbox{Inbox: r.store}
 			r.inbox = count
 			stop := r.run()
 			begun := time.Now()
@@ -257,7 +257,7 @@ func TestAGroupWaitsForCompanyOnlyWhileManyPublish(t *testing.T) {
 
 func TestAnEndpointCreatedBeforeIsNeverMissed(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, ingest.Options{})
+	r := newHarness(t, ingest.Options{})
 	defer r.run()()
 	for i := range 20 { // the index is never told: the commit finds out
 		r.endpoints(1, postrider.EndpointEnabled)
@@ -271,7 +271,7 @@ func TestLargeEventsFanOutInChunks(t *testing.T) {
 	t.Parallel()
 	for _, admits := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, ingest.Options{FanOutAbove: 10, FanOutChunk: 7})
+			r := newHarness(t, ingest.Options{FanOutAbove: 10, FanOutChunk: 7})
 			r.admits = admits
 			r.endpoints(100, postrider.EndpointEnabled)
 			r.endpoints(5, postrider.EndpointDisabled)
@@ -298,13 +298,13 @@ func TestLargeEventsFanOutInChunks(t *testing.T) {
 	}
 }
 
-// interrupted fails chunks after some.
-type interrupted struct {
+// interruptedInbox fails chunks after some.
+type interruptedInbox struct {
 	store.Inbox
 	left atomic.Int64
 }
 
-func (i *interrupted) FanOut(ctx context.Context, c store.FanOutChunk) error {
+func (i *interruptedInbox) FanOut(ctx context.Context, c store.FanOutChunk) error {
 	if i.left.Add(-1) < 0 {
 		return fmt.Errorf("store chunk: %w", postrider.ErrBusy)
 	}
@@ -314,9 +314,9 @@ func (i *interrupted) FanOut(ctx context.Context, c store.FanOutChunk) error {
 func TestInterruptedFanOutIsResumed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, ingest.Options{FanOutAbove: 10, FanOutChunk: 7})
+		r := newHarness(t, ingest.Options{FanOutAbove: 10, FanOutChunk: 7})
 		r.endpoints(100, postrider.EndpointEnabled)
-		broken := &interrupted{Inbox: r.store}
+		broken := &interruptedInbox{Inbox: r.store}
 		broken.left.Store(3)
 		r.inbox = broken
 		stop := r.run()
@@ -334,15 +334,15 @@ func TestInterruptedFanOutIsResumed(t *testing.T) {
 	})
 }
 
-// slowToAnswer stores a chunk, and answers once the context it was called with
+// slowInbox stores a chunk, and answers once the context it was called with
 // or the given one has ended: what a database does whose client goes away.
-type slowToAnswer struct {
+type slowInbox struct {
 	store.Inbox
 	stored chan struct{}
 	answer <-chan struct{}
 }
 
-func (s *slowToAnswer) FanOut(ctx context.Context, c store.FanOutChunk) error {
+func (s *slowInbox) FanOut(ctx context.Context, c store.FanOutChunk) error {
 	if err := s.Inbox.FanOut(ctx, c); err != nil {
 		return err
 	}
@@ -358,10 +358,10 @@ func (s *slowToAnswer) FanOut(ctx context.Context, c store.FanOutChunk) error {
 func TestAShutdownCutsNoChunkOfAFanOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, ingest.Options{FanOutAbove: 10, FanOutChunk: 7})
+		r := newHarness(t, ingest.Options{FanOutAbove: 10, FanOutChunk: 7})
 		r.endpoints(20, postrider.EndpointEnabled)
 		answer := make(chan struct{})
-		slow := &slowToAnswer{Inbox: r.store, stored: make(chan struct{}), answer: answer}
+		slow := &slowInbox{Inbox: r.store, stored: make(chan struct{}), answer: answer}
 		r.inbox = slow
 		stop := r.run()
 		r.publish(r.event("", `1`))
@@ -376,12 +376,12 @@ func TestAShutdownCutsNoChunkOfAFanOut(t *testing.T) {
 }
 
 // blocked never commits until it is released.
-type blocked struct {
+type blockedInbox struct {
 	store.Inbox
 	release chan struct{}
 }
 
-func (b blocked) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
+func (b blockedInbox) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
 	<-b.release
 	return b.Inbox.Publish(ctx, p)
 }
@@ -389,9 +389,9 @@ func (b blocked) Publish(ctx context.Context, p store.Publish) ([]store.Publishe
 func TestTooManyPublishesAreRefusedBeforeTheyAreAccepted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, ingest.Options{MaxWaiting: 10})
+		r := newHarness(t, ingest.Options{MaxWaiting: 10})
 		release := make(chan struct{})
-		r.inbox = blocked{r.store, release}
+		r.inbox = blockedInbox{r.store, release}
 		stop := r.run()
 		var all sync.WaitGroup
 		var stored, refused atomic.Int64
@@ -425,9 +425,9 @@ func TestTooManyPublishesAreRefusedBeforeTheyAreAccepted(t *testing.T) {
 func TestACallerThatLeftTakesNoOthersAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, ingest.Options{})
+		r := newHarness(t, ingest.Options{})
 		release := make(chan struct{})
-		r.inbox = blocked{r.store, release}
+		r.inbox = blockedInbox{r.store, release}
 		stop := r.run()
 		ctx, leave := context.WithCancel(t.Context())
 		var left sync.WaitGroup
@@ -451,12 +451,12 @@ func TestACallerThatLeftTakesNoOthersAnswer(t *testing.T) {
 	})
 }
 
-// failing refuses groups that have a certain event.
-type failing struct{ store.Inbox }
+// failingInbox refuses groups that have a certain event.
+type failingInbox struct{ store.Inbox }
 
 var errPoison = errors.New("the store cannot take this")
 
-func (f failing) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
+func (f failingInbox) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
 	for _, batch := range p.Batches {
 		for _, e := range batch {
 			if string(e.Event.Data) == `"poison"` {
@@ -470,8 +470,8 @@ func (f failing) Publish(ctx context.Context, p store.Publish) ([]store.Publishe
 func TestOnePoisonPublishCostsNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, ingest.Options{})
-		r.inbox = failing{r.store}
+		r := newHarness(t, ingest.Options{})
+		r.inbox = failingInbox{r.store}
 		stop := r.run()
 		var all sync.WaitGroup
 		for range 10 {
@@ -489,7 +489,7 @@ func TestOnePoisonPublishCostsNoOther(t *testing.T) {
 
 func TestPublishAfterTheEndIsBusy(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, ingest.Options{})
+	r := newHarness(t, ingest.Options{})
 	r.run()()
 	if _, err := r.in.Publish(t.Context(), []postrider.Event{r.event("", `1`)}); !errors.Is(err, postrider.ErrBusy) {
 		t.Errorf("publish after the end: %v, want ErrBusy", err)
@@ -498,7 +498,7 @@ func TestPublishAfterTheEndIsBusy(t *testing.T) {
 
 func TestPublishToOneEndpoint(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, ingest.Options{})
+	r := newHarness(t, ingest.Options{})
 	defer r.run()()
 	r.endpoints(3, postrider.EndpointEnabled)
 	changes, err := r.store.Changes(t.Context(), 0, 10)
@@ -519,7 +519,7 @@ func TestPublishToOneEndpoint(t *testing.T) {
 func TestPublishesWaitWhileDeliveriesAreBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, ingest.Options{})
+		r := newHarness(t, ingest.Options{})
 		r.behind = 1450 * time.Millisecond
 		stop := r.run()
 		start := time.Now()
@@ -536,12 +536,12 @@ func TestPublishesWaitWhileDeliveriesAreBehind(t *testing.T) {
 	})
 }
 
-func TestACrowdedGroupTurnsNoSmallEventIntoAJob(t *testing.T) {
+func TestAFullGroupTurnsNoSmallEventIntoAJob(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, ingest.Options{})
+		r := newHarness(t, ingest.Options{})
 		r.endpoints(100, postrider.EndpointEnabled)
-		count := &counting{Inbox: r.store}
+		count := &countingInbox{Inbox: r.store}
 		r.inbox = count
 		stop := r.run()
 		var all sync.WaitGroup
@@ -563,9 +563,9 @@ func TestACrowdedGroupTurnsNoSmallEventIntoAJob(t *testing.T) {
 func TestAnEndpointDeletedBeforeItsChunkIsSkipped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, ingest.Options{FanOutAbove: 10, FanOutChunk: 7})
+		r := newHarness(t, ingest.Options{FanOutAbove: 10, FanOutChunk: 7})
 		r.endpoints(30, postrider.EndpointEnabled)
-		broken := &interrupted{Inbox: r.store} // before its first chunk
+		broken := &interruptedInbox{Inbox: r.store} // before its first chunk
 		r.inbox = broken
 		stop := r.run()
 		event := r.publish(r.event("", `1`))[0].ID

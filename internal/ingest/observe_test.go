@@ -13,7 +13,7 @@ import (
 func TestObserversHearWhatIngestDoes(t *testing.T) {
 	t.Parallel()
 	accepted, refused, committed := make(chan observe.Accepted, 1), make(chan observe.Refused, 1), make(chan observe.Committed, 1)
-	r := newRig(t, ingest.Options{Observer: observe.New(observe.Hooks{
+	r := newHarness(t, ingest.Options{Observer: observe.New(observe.Hooks{
 		Accepted:  func(a observe.Accepted) { accepted <- a },
 		Refused:   func(r observe.Refused) { refused <- r },
 		Committed: func(c observe.Committed) { committed <- c },

@@ -13,7 +13,7 @@ import (
 )
 
 // ordered makes an endpoint that wants its events by key.
-func (r *rig) ordered(onDead postrider.OnDead, pattern postrider.Pattern) postrider.EndpointID {
+func (r *harness) ordered(onDead postrider.OnDead, pattern postrider.Pattern) postrider.EndpointID {
 	r.Helper()
 	e := postrider.Endpoint{
 		ID: store.NewID[postrider.EndpointID](r.ids), Account: r.account, URL: "https://a.example",
@@ -26,21 +26,21 @@ func (r *rig) ordered(onDead postrider.OnDead, pattern postrider.Pattern) postri
 	return e.ID
 }
 
-func (r *rig) keyed(key string) postrider.Event {
+func (r *harness) keyed(key string) postrider.Event {
 	e := r.event("", `1`)
 	e.OrderingKey = key
 	return e
 }
 
-// watched is an inbox that keeps the deliveries of what it was given.
-type watched struct {
+// watchedInbox is an inbox that keeps the deliveries of what it was given.
+type recordingInbox struct {
 	store.Inbox
 
 	mu         sync.Mutex
 	deliveries []store.NewDelivery
 }
 
-func (i *watched) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
+func (i *recordingInbox) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, batch := range p.Batches {
@@ -51,10 +51,10 @@ func (i *watched) Publish(ctx context.Context, p store.Publish) ([]store.Publish
 	return i.Inbox.Publish(ctx, p)
 }
 
-func TestOrderedDeliveriesWaitForTheirTurn(t *testing.T) {
+func TestOrderedDeliveriesWaitForThePreviousOne(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, ingest.Options{})
-	inbox := &watched{Inbox: r.store}
+	r := newHarness(t, ingest.Options{})
+	inbox := &recordingInbox{Inbox: r.store}
 	r.inbox = inbox
 	r.endpoints(1, postrider.EndpointEnabled)
 	skip, pause := r.ordered(postrider.SkipDead, "order.*"), r.ordered(postrider.PauseOnDead, "order.*")
@@ -76,7 +76,7 @@ func TestOrderedDeliveriesWaitForTheirTurn(t *testing.T) {
 
 func TestAnEventInOrderGetsNoJob(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, ingest.Options{FanOutAbove: 10})
+	r := newHarness(t, ingest.Options{FanOutAbove: 10})
 	defer r.run()()
 	r.endpoints(20, postrider.EndpointEnabled)
 	r.ordered(postrider.SkipDead, "user.*")
@@ -95,7 +95,7 @@ func TestAnEventInOrderGetsNoJob(t *testing.T) {
 func TestTooManyInOrderAreRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, ingest.Options{})
+		r := newHarness(t, ingest.Options{})
 		r.ordered(postrider.SkipDead, "*")
 		r.endpoints(1999, postrider.EndpointEnabled)
 		defer r.run()()
@@ -123,7 +123,7 @@ func TestTooManyInOrderAreRefused(t *testing.T) {
 	})
 }
 
-func (r *rig) refused(field string, events ...postrider.Event) {
+func (r *harness) refused(field string, events ...postrider.Event) {
 	r.Helper()
 	_, err := r.in.Publish(r.Context(), events)
 	if faults := postrider.Faults(err); !errors.Is(err, postrider.ErrInvalid) || len(faults) != 1 || faults[0].Field != field {

@@ -22,8 +22,8 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
-// world is a store with endpoints in trouble, and what janitors of it said.
-type world struct {
+// harness is a store with endpoints in trouble, and what janitors of it said.
+type harness struct {
 	*testing.T
 	*memory.Store
 
@@ -37,23 +37,23 @@ type world struct {
 	log    bytes.Buffer
 }
 
-func newWorld(t *testing.T) *world {
+func newHarness(t *testing.T) *harness {
 	t.Helper()
 	ids := store.NewIDs(time.Now, &[32]byte{1})
-	return &world{
+	return &harness{
 		T: t, Store: memory.New(memory.Options{}), ids: ids,
 		account: store.NewID[postrider.AccountID](ids), start: time.Now(),
 	}
 }
 
-func (w *world) ok(err error) {
+func (w *harness) ok(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) endpoint() postrider.Endpoint {
+func (w *harness) endpoint() postrider.Endpoint {
 	w.Helper()
 	e, err := w.PutEndpoint(w.Context(), store.PutEndpoint{Endpoint: postrider.Endpoint{
 		ID: store.NewID[postrider.EndpointID](w.ids), Account: w.account, URL: "https://receiver.example/",
@@ -63,7 +63,7 @@ func (w *world) endpoint() postrider.Endpoint {
 	return e
 }
 
-func (w *world) found(id postrider.EndpointID) postrider.Endpoint {
+func (w *harness) found(id postrider.EndpointID) postrider.Endpoint {
 	w.Helper()
 	page, err := w.Endpoints(w.Context(), store.EndpointQuery{Account: w.account, ID: id})
 	w.ok(err)
@@ -74,7 +74,7 @@ func (w *world) found(id postrider.EndpointID) postrider.Endpoint {
 }
 
 // deadLetters has n deliveries of the endpoint end as dead letters.
-func (w *world) deadLetters(e postrider.Endpoint, n int) {
+func (w *harness) deadLetters(e postrider.Endpoint, n int) {
 	w.Helper()
 	changes, err := w.Changes(w.Context(), 0, 1000)
 	w.ok(err)
@@ -97,7 +97,7 @@ func (w *world) deadLetters(e postrider.Endpoint, n int) {
 }
 
 // failing has the endpoint fail since now.
-func (w *world) failing(e postrider.Endpoint) {
+func (w *harness) failing(e postrider.Endpoint) {
 	w.Helper()
 	_, err := w.PutCircuit(w.Context(), store.PutCircuit{Circuit: postrider.Circuit{
 		Endpoint: e.ID, Status: postrider.CircuitClosed, FailingSince: time.Now(),
@@ -106,7 +106,7 @@ func (w *world) failing(e postrider.Endpoint) {
 }
 
 // work runs so many janitors at once for d of virtual time.
-func (w *world) work(janitors int, d time.Duration, s janitor.Store) {
+func (w *harness) work(janitors int, d time.Duration, s janitor.Store) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), d)
 	defer cancel()
@@ -122,20 +122,20 @@ func (w *world) work(janitors int, d time.Duration, s janitor.Store) {
 	all.Wait()
 }
 
-func (w *world) done(c observe.ChoreDone) {
+func (w *harness) done(c observe.ChoreDone) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.chores = append(w.chores, c)
 }
 
-func (w *world) hear(s postrider.EndpointHealth) {
+func (w *harness) hear(s postrider.EndpointHealth) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heard = append(w.heard, fmt.Sprintf("%v %s %s %d", time.Since(w.start), s.Status, s.Reason, s.Warnings))
 }
 
 // recorded returns the endpoint's history, oldest first, as hear notes them.
-func (w *world) recorded(e postrider.Endpoint) (all []string) {
+func (w *harness) recorded(e postrider.Endpoint) (all []string) {
 	w.Helper()
 	page, err := w.HealthHistory(w.Context(), store.HealthQuery{Account: w.account, Endpoint: e.ID})
 	w.ok(err)
@@ -145,7 +145,7 @@ func (w *world) recorded(e postrider.Endpoint) (all []string) {
 	return all
 }
 
-func (w *world) same(what string, got, want any) {
+func (w *harness) same(what string, got, want any) {
 	w.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		w.Errorf("%s (-want +got):\n%s", what, diff)
@@ -155,7 +155,7 @@ func (w *world) same(what string, got, want any) {
 func TestAnEndpointWithDeadLettersIsWarnedAndAnHourLaterDisabled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		e := w.endpoint()
 		w.deadLetters(e, 30)
 		w.work(1, 2*time.Hour, w)
@@ -176,7 +176,7 @@ func TestAnEndpointWithDeadLettersIsWarnedAndAnHourLaterDisabled(t *testing.T) {
 func TestAnEndpointThatFailsForFiveDaysIsWarnedThriceAndDisabled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		e := w.endpoint()
 		w.failing(e)
 		w.work(1, 6*24*time.Hour, w)
@@ -191,7 +191,7 @@ func TestAnEndpointThatFailsForFiveDaysIsWarnedThriceAndDisabled(t *testing.T) {
 func TestAnEndpointThatAPersonEnabledAgainBeginsAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		e := w.endpoint()
 		w.deadLetters(e, 30)
 		w.work(1, 90*time.Minute, w)
@@ -210,7 +210,7 @@ func TestAnEndpointThatAPersonEnabledAgainBeginsAnew(t *testing.T) {
 func TestOfTwoJanitorsOneRecordsAChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		var endpoints []postrider.Endpoint
 		for range 5 { // more than two chunks
 			endpoints = append(endpoints, w.endpoint())
@@ -233,15 +233,15 @@ func TestOfTwoJanitorsOneRecordsAChange(t *testing.T) {
 	})
 }
 
-// brittle is a store whose verbs for health fail some times.
-type brittle struct {
+// flakyStore is a store whose verbs for health fail some times.
+type flakyStore struct {
 	janitor.Store
 
 	mu      sync.Mutex
 	failing map[string]int
 }
 
-func (b *brittle) fail(verb string) error {
+func (b *flakyStore) fail(verb string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.failing[verb] == 0 {
@@ -251,21 +251,21 @@ func (b *brittle) fail(verb string) error {
 	return errors.New("store is away")
 }
 
-func (b *brittle) HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.HealthInput, error) {
+func (b *flakyStore) HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.HealthInput, error) {
 	if err := b.fail("inputs"); err != nil {
 		return nil, err
 	}
 	return b.Store.HealthInputs(ctx, after, limit)
 }
 
-func (b *brittle) Now(ctx context.Context) (time.Time, error) {
+func (b *flakyStore) Now(ctx context.Context) (time.Time, error) {
 	if err := b.fail("now"); err != nil {
 		return time.Time{}, err
 	}
 	return b.Store.Now(ctx)
 }
 
-func (b *brittle) PutHealth(ctx context.Context, s postrider.EndpointHealth) error {
+func (b *flakyStore) PutHealth(ctx context.Context, s postrider.EndpointHealth) error {
 	if err := b.fail("put"); err != nil {
 		return err
 	}
@@ -276,10 +276,10 @@ func TestHealthIsRecordedOnceTheStoreIsBack(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"inputs", "now", "put"} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			e := w.endpoint()
 			w.deadLetters(e, 30)
-			w.work(1, time.Minute, &brittle{Store: w.Store, failing: map[string]int{verb: 2}})
+			w.work(1, time.Minute, &flakyStore{Store: w.Store, failing: map[string]int{verb: 2}})
 
 			w.same("what was recorded after "+verb, w.recorded(e), []string{"3s warned dead_letters 1"})
 		})
@@ -291,7 +291,7 @@ func TestHealthIsRecordedOnceTheStoreIsBack(t *testing.T) {
 func TestDisableRecordsLogsAndCallsTheHookOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		e := w.endpoint()
 		w.deadLetters(e, 30)
 		w.work(1, time.Minute, w.Store) // which warns
@@ -314,9 +314,9 @@ func TestDisableRecordsLogsAndCallsTheHookOnce(t *testing.T) {
 func TestDisableRepeatsWhenAnotherNodeRecordedFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		e := w.endpoint()
-		j := janitor.New(outrun{w.Store}, janitor.Options{Observer: observe.New(observe.Hooks{HealthChanged: w.hear}, slog.New(slog.DiscardHandler))})
+		j := janitor.New(overtakenStore{w.Store}, janitor.Options{Observer: observe.New(observe.Hooks{HealthChanged: w.hear}, slog.New(slog.DiscardHandler))})
 		w.ok(j.Disable(t.Context(), e.ID, postrider.ReasonGone))
 		w.same("what was recorded", w.recorded(e), []string{"0s disabled gone 0"})
 		if w.heard != nil {
@@ -327,10 +327,10 @@ func TestDisableRepeatsWhenAnotherNodeRecordedFirst(t *testing.T) {
 	})
 }
 
-// outrun is a store in which another node records every health just before.
-type outrun struct{ janitor.Store }
+// overtakenStore is a store in which another node records every health just before.
+type overtakenStore struct{ janitor.Store }
 
-func (o outrun) PutHealth(ctx context.Context, s postrider.EndpointHealth) error {
+func (o overtakenStore) PutHealth(ctx context.Context, s postrider.EndpointHealth) error {
 	if err := o.Store.PutHealth(ctx, s); err != nil {
 		return err
 	}
@@ -340,10 +340,10 @@ func (o outrun) PutHealth(ctx context.Context, s postrider.EndpointHealth) error
 func TestAChangeThatAnotherNodeRecordedIsNotHeardHere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		e := w.endpoint()
 		w.deadLetters(e, 30)
-		w.work(1, 2*time.Hour, outrun{w.Store})
+		w.work(1, 2*time.Hour, overtakenStore{w.Store})
 
 		w.same("what was recorded", w.recorded(e), []string{"0s warned dead_letters 1", "1h0m0s disabled dead_letters 1"})
 		if w.heard != nil || w.log.Len() > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-func TestAClaimRestsThriceAsLongAsTheLastOneTook(t *testing.T) {
+func TestAClaimWaitsThreeTimesAsLongAsTheLastOneTook(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}

@@ -10,18 +10,18 @@ import (
 )
 
 // replay lets n deliveries wait in the bulk lane, and says so.
-func (d *desk) replay(id postrider.EndpointID, n int) {
+func (h *harness) replay(id postrider.EndpointID, n int) {
 	for range n {
-		d.next++
-		d.rows[id] = append(d.rows[id], row{d.now, postrider.Claimed{
-			ID:       postrider.DeliveryID{2, 13: byte(d.next >> 16), 14: byte(d.next >> 8), 15: byte(d.next)},
-			Endpoint: id, Event: &postrider.Event{Data: []byte("1")}, Lane: postrider.LaneBulk, ExpiresAt: d.now.Add(expiry),
+		h.next++
+		h.rows[id] = append(h.rows[id], row{h.now, postrider.Claimed{
+			ID:       postrider.DeliveryID{2, 13: byte(h.next >> 16), 14: byte(h.next >> 8), 15: byte(h.next)},
+			Endpoint: id, Event: &postrider.Event{Data: []byte("1")}, Lane: postrider.LaneBulk, ExpiresAt: h.now.Add(expiry),
 		}})
 	}
-	d.step(LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneBulk}}})
+	h.step(LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneBulk}}})
 }
 
-func TestThePaceOfBulkFollowsTheProcessors(t *testing.T) {
+func TestTheBulkRateFollowsTheProcessors(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
@@ -59,25 +59,25 @@ func TestThePaceOfBulkFollowsTheProcessors(t *testing.T) {
 	}
 }
 
-func TestBulkWaitsForItsPaceAndNothingElseDoes(t *testing.T) {
+func TestBulkWaitsForItsRateAndNothingElseDoes(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, Options{})
-	d.respond = func(*Delivery) postrider.Attempt { return a200 }
+	h := newHarness(t, Options{})
+	h.respond = func(*Delivery) postrider.Attempt { return a200 }
 	var ids []postrider.EndpointID
-	d.step(Load{Saturated: true})
+	h.step(Load{Saturated: true})
 	for range 20 {
-		ids = append(ids, d.endpoint("a.example", nil))
-		d.replay(ids[len(ids)-1], 500)
+		ids = append(ids, h.endpoint("a.example", nil))
+		h.replay(ids[len(ids)-1], 500)
 	}
 	for i := range 10 {
-		d.wait(time.Second)
-		d.publish(ids[i], 1)
-		if !slices.ContainsFunc(d.sent, func(f flight) bool { return f.Lane == postrider.LaneFirst && f.left.Equal(d.now) }) {
+		h.wait(time.Second)
+		h.publish(ids[i], 1)
+		if !slices.ContainsFunc(h.sent, func(f request) bool { return f.Lane == postrider.LaneFirst && f.left.Equal(h.now) }) {
 			t.Error("a first attempt waits for the pace of bulk")
 		}
 	}
-	slow, each := len(d.sent)-10, map[postrider.EndpointID]int{}
-	for _, f := range d.sent {
+	slow, each := len(h.sent)-10, map[postrider.EndpointID]int{}
+	for _, f := range h.sent {
 		each[f.Endpoint]++
 	}
 	if slow < 9*minBulkRate || slow > 15*minBulkRate {
@@ -88,14 +88,14 @@ func TestBulkWaitsForItsPaceAndNothingElseDoes(t *testing.T) {
 			t.Errorf("%d of %d attempts to one of 20 endpoints", each[id], slow)
 		}
 	}
-	d.step(Load{})
-	d.wait(10 * time.Second)
-	if got := len(d.sent) - 10; got != 10_000 || d.c.bulk.waiting.len() > 0 {
-		t.Errorf("%d of 10,000 bulk attempts left, and %d endpoints wait; want all, faster", got, d.c.bulk.waiting.len())
+	h.step(Load{})
+	h.wait(10 * time.Second)
+	if got := len(h.sent) - 10; got != 10_000 || h.c.bulk.waiting.len() > 0 {
+		t.Errorf("%d of 10,000 bulk attempts left, and %d endpoints wait; want all, faster", got, h.c.bulk.waiting.len())
 	}
 }
 
-func TestWhatWaitsForThePaceIsLeftAloneMeanwhile(t *testing.T) {
+func TestEndpointsThatWaitForTheBulkRateAreNotReviewed(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	found := LanesDue{}

@@ -273,7 +273,7 @@ func TestAClaimThatFindsNothingMoreEndsTheBacklog(t *testing.T) {
 	}
 }
 
-func TestPromise5WhatPiledUpAtAnEndpointHoldsNoPublisherUp(t *testing.T) {
+func TestPromise5TheBacklogOfASlowEndpointSlowsNoPublisher(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	ep := c.endpoint(postrider.EndpointID{1})
@@ -293,7 +293,7 @@ func TestPromise5WhatPiledUpAtAnEndpointHoldsNoPublisherUp(t *testing.T) {
 	}
 }
 
-func TestNoneIsAdmittedPastWhatHasWaitedForLongerThanAClaimRests(t *testing.T) {
+func TestNothingIsAdmittedPastDeliveriesThatWaitedLongerThanAClaimTakes(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}
@@ -367,7 +367,7 @@ func TestLeasesAreTakenToBeAsShortAsTheShortest(t *testing.T) {
 	}
 }
 
-func TestNothingIsClaimedWhileAnswersWaitForTheirCommit(t *testing.T) {
+func TestNothingIsClaimedWhileResultsWaitForTheirCommit(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}

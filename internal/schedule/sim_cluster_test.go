@@ -23,7 +23,7 @@ type member struct {
 }
 
 // lock lets the node take its lock, in worlds that have locks.
-func (w *world) lock(n *simNode) {
+func (w *simulation) lock(n *simNode) {
 	if w.locks && n.alive && !n.member.locked {
 		n.member.locked = true
 		w.store.Lock(n.core.opts.Incarnation)
@@ -32,7 +32,7 @@ func (w *world) lock(n *simNode) {
 
 // unlock frees the node's lock, as the end of its process or of its connection
 // does.
-func (w *world) unlock(n *simNode) {
+func (w *simulation) unlock(n *simNode) {
 	if n.member.locked {
 		n.member.locked = false
 		n.member.losses++
@@ -42,7 +42,7 @@ func (w *world) unlock(n *simNode) {
 
 // cut ends the connection on which a node holds its lock. The node sees it, and
 // has its lock again before others may take it for dead.
-func (w *world) cut() {
+func (w *simulation) cut() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	if !w.shared || !n.serves(w.now) || !n.member.locked || w.healed {
 		return
@@ -58,7 +58,7 @@ func (n *simNode) serves(now time.Time) bool {
 }
 
 // beat is what belong does, once a second.
-func (w *world) beat(n *simNode) {
+func (w *simulation) beat(n *simNode) {
 	wait := time.Second
 	if w.healed {
 		wait *= 2
@@ -85,7 +85,7 @@ func (w *world) beat(n *simNode) {
 		n.member.steady = asked
 	}
 	n.member.last = asked
-	w.later(n, w.moment(), func() {
+	w.later(n, w.randomDelay(), func() {
 		until := asked.Add(ttl)
 		if r.Unlocked || n.member.losses != losses {
 			until = time.Time{}
@@ -104,7 +104,7 @@ func (w *world) beat(n *simNode) {
 }
 
 // enrolled is what follows a beat.
-func (w *world) enrolled(n *simNode, r heartbeatReply) {
+func (w *simulation) enrolled(n *simNode, r heartbeatReply) {
 	var has ShardSet
 	gained := false
 	for _, shard := range r.Shards {
@@ -135,7 +135,7 @@ func (w *world) enrolled(n *simNode, r heartbeatReply) {
 	}
 }
 
-func (w *world) reclaim(dead []uint32) {
+func (w *simulation) reclaim(dead []uint32) {
 	for _, incarnation := range dead {
 		if _, err := w.store.Reclaim(w.t.Context(), incarnation, 1000); err != nil {
 			w.t.Fatal(err)
@@ -146,7 +146,7 @@ func (w *world) reclaim(dead []uint32) {
 }
 
 // poll looks at the whole queue, which the simulated one is small enough for.
-func (w *world) poll(n *simNode) {
+func (w *simulation) poll(n *simNode) {
 	if w.now.Before(w.away) {
 		return
 	}
@@ -158,7 +158,7 @@ func (w *world) poll(n *simNode) {
 }
 
 // freeze lets a node stand still for longer than others wait for it.
-func (w *world) freeze() {
+func (w *simulation) freeze() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	if !n.alive || w.healed {
 		return
@@ -169,7 +169,7 @@ func (w *world) freeze() {
 }
 
 // leave lets a node end in good order; another comes.
-func (w *world) leave() {
+func (w *simulation) leave() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	if !w.shared || !n.serves(w.now) || w.healed {
 		return
@@ -181,7 +181,7 @@ func (w *world) leave() {
 
 // checkOwner demands that of nodes that live and heard from the store lately
 // only one sends to an endpoint.
-func (w *world) checkOwner(n *simNode, it *Delivery) {
+func (w *simulation) checkOwner(n *simNode, it *Delivery) {
 	if !w.shared {
 		return
 	}
@@ -196,8 +196,8 @@ func (w *world) checkOwner(n *simNode, it *Delivery) {
 	}
 }
 
-// orderBook is what receivers saw of ordered deliveries.
-type orderBook struct {
+// orderChecker is what receivers saw of ordered deliveries.
+type orderChecker struct {
 	isOrdered map[postrider.DeliveryID]bool
 	seen      map[postrider.DeliveryID]bool
 	last      map[orderedKey]int64
@@ -208,7 +208,7 @@ type orderedKey struct {
 	key      string
 }
 
-func (b *orderBook) ordered(d *store.NewDelivery) {
+func (b *orderChecker) ordered(d *store.NewDelivery) {
 	if b.isOrdered == nil {
 		b.isOrdered, b.seen, b.last = map[postrider.DeliveryID]bool{}, map[postrider.DeliveryID]bool{}, map[orderedKey]int64{}
 	}
@@ -217,7 +217,7 @@ func (b *orderBook) ordered(d *store.NewDelivery) {
 
 // accepted demands that receivers accept the events of a key by their sequence,
 // each for the first time.
-func (b *orderBook) accepted(t *testing.T, it *Delivery) {
+func (b *orderChecker) accepted(t *testing.T, it *Delivery) {
 	if !b.isOrdered[it.ID] || b.seen[it.ID] {
 		return
 	}

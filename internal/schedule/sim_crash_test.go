@@ -15,12 +15,12 @@ import (
 
 var simKills = flag.Int("kills", 200, "how many nodes TestPromise8CrashLoops kills")
 
-// crashLoop is a world whose nodes are killed all the time, every 0.2 to 12
+// crashLoop is a simulation whose nodes are killed all the time, every 0.2 to 12
 // seconds, with large fan-outs under way, on one node or three. One payload
 // kills every node that sends it. In the end everything is delivered but that
 // payload, which is parked, and nothing is dead.
 type crashLoop struct {
-	*world
+	*simulation
 	size     int // nodes
 	slots    int
 	kills    int // still to come
@@ -57,7 +57,7 @@ func TestPromise8CrashLoops(t *testing.T) {
 
 func newCrashLoop(t *testing.T, seed uint64, kills int) *crashLoop {
 	l := &crashLoop{
-		world: &world{
+		simulation: &simulation{
 			t: t, rng: rand.New(rand.NewPCG(seed, 11)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 			routed: map[postrider.EndpointID]store.EndpointSnapshot{}, sending: map[postrider.DeliveryID]uint32{},
 			sent: map[postrider.DeliveryID]map[int]bool{}, accepted: map[postrider.DeliveryID]bool{},
@@ -108,8 +108,8 @@ func (l *crashLoop) run() {
 	}
 	l.at(l.pause(), l.killOne)
 	end := l.now.Add(4 * time.Hour)
-	for len(l.agenda) > 0 && l.agenda[0].at.Before(end) {
-		next := heap.Pop(&l.agenda).(appointment)
+	for len(l.callHeap) > 0 && l.callHeap[0].at.Before(end) {
+		next := heap.Pop(&l.callHeap).(scheduledCall)
 		l.now = next.at
 		next.do()
 	}
@@ -160,7 +160,7 @@ func (l *crashLoop) kill(n *simNode) {
 	dead := n.core.opts.Incarnation
 	maps.DeleteFunc(l.sending, func(_ postrider.DeliveryID, by uint32) bool { return by == dead })
 	l.nodes = l.alive()
-	l.at(l.moment(), func() {
+	l.at(l.randomDelay(), func() {
 		if _, err := l.store.Heartbeat(l.t.Context(), store.Heartbeat{Incarnation: dead, TTL: 1}); err != nil {
 			l.t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func (l *crashLoop) kill(n *simNode) {
 					l.t.Fatal(err)
 				}
 			}
-			l.at(l.moment(), l.start)
+			l.at(l.randomDelay(), l.start)
 		})
 	})
 }
@@ -185,7 +185,7 @@ func (l *crashLoop) sends(n *simNode, it *Delivery, a *postrider.Attempt) {
 	}
 	switch {
 	case l.killers[it.ID]:
-		l.at(l.moment(), func() {
+		l.at(l.randomDelay(), func() {
 			if n.alive {
 				l.kill(n)
 			}

@@ -27,7 +27,7 @@ func TestPromise8NodesMayDieAtAnyTime(t *testing.T) {
 		seeds = 30
 	}
 	for seed := range seeds {
-		w := newWorld(t, uint64(seed))
+		w := newSimulation(t, uint64(seed))
 		w.run()
 		w.check()
 		if t.Failed() {
@@ -36,26 +36,26 @@ func TestPromise8NodesMayDieAtAnyTime(t *testing.T) {
 	}
 }
 
-type world struct {
-	t      *testing.T
-	rng    *rand.Rand
-	now    time.Time
-	agenda agenda
-	store  *memory.Store
-	ids    *store.IDs
-	nodes  []*simNode
-	routed map[postrider.EndpointID]store.EndpointSnapshot
-	order  []postrider.EndpointID // of routed, so that a seed always draws the same
-	healed bool
-	shared bool      // nodes share the endpoints out
-	locks  bool      // nodes hold locks, whose freeing shows their death at once
-	keyed  bool      // every event has an ordering key
-	hangs  int       // how many in 16 requests hang
-	away   time.Time // the database is, until then
-	lucky  bool      // no reply is lost
-	steps  int
-	onSend func(*simNode, *Delivery, *postrider.Attempt) // nil: nothing more follows a request
-	book   orderBook
+type simulation struct {
+	t        *testing.T
+	rng      *rand.Rand
+	now      time.Time
+	callHeap callHeap
+	store    *memory.Store
+	ids      *store.IDs
+	nodes    []*simNode
+	routed   map[postrider.EndpointID]store.EndpointSnapshot
+	order    []postrider.EndpointID // of routed, so that a seed always draws the same
+	healed   bool
+	shared   bool      // nodes share the endpoints out
+	locks    bool      // nodes hold locks, whose freeing shows their death at once
+	keyed    bool      // every event has an ordering key
+	hangs    int       // how many in 16 requests hang
+	away     time.Time // the database is, until then
+	lucky    bool      // no reply is lost
+	steps    int
+	onSend   func(*simNode, *Delivery, *postrider.Attempt) // nil: nothing more follows a request
+	book     orderChecker
 
 	published int
 	sending   map[postrider.DeliveryID]uint32       // by which incarnation
@@ -75,8 +75,8 @@ type simNode struct {
 	member   member
 }
 
-func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{
+func newSimulation(t *testing.T, seed uint64) *simulation {
+	w := &simulation{
 		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		routed: map[postrider.EndpointID]store.EndpointSnapshot{}, sending: map[postrider.DeliveryID]uint32{},
 		sent: map[postrider.DeliveryID]map[int]bool{}, accepted: map[postrider.DeliveryID]bool{},
@@ -107,7 +107,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-func (w *world) run() {
+func (w *simulation) run() {
 	for range 1 + w.rng.IntN(3) {
 		w.boot()
 	}
@@ -130,19 +130,19 @@ func (w *world) run() {
 	}
 	w.at(3*time.Minute, w.heal)
 	end := w.now.Add(time.Hour)
-	for len(w.agenda) > 0 && w.agenda[0].at.Before(end) {
-		next := heap.Pop(&w.agenda).(appointment)
+	for len(w.callHeap) > 0 && w.callHeap[0].at.Before(end) {
+		next := heap.Pop(&w.callHeap).(scheduledCall)
 		w.now = next.at
 		next.do()
 	}
 }
 
 // boot starts a node; it scans the queue at once and every 30 seconds.
-func (w *world) boot() {
+func (w *simulation) boot() {
 	w.bootWith(Options{Concurrency: 1 + w.rng.IntN(8), HostConcurrency: 1 + w.rng.IntN(4), Incarnation: 1 + w.rng.Uint32N(1<<31-1)})
 }
 
-func (w *world) bootWith(opts Options) {
+func (w *simulation) bootWith(opts Options) {
 	n := &simNode{alive: true, inFlight: map[postrider.EndpointID]int{}}
 	if w.shared {
 		opts.Shared = true
@@ -159,7 +159,7 @@ func (w *world) bootWith(opts Options) {
 	}
 }
 
-func (w *world) scan(n *simNode) {
+func (w *simulation) scan(n *simNode) {
 	lanes, err := w.store.Due(w.t.Context(), store.Due{Max: 1000})
 	if err != nil {
 		w.t.Fatal(err)
@@ -168,7 +168,7 @@ func (w *world) scan(n *simNode) {
 	w.later(n, 30*time.Second, func() { w.scan(n) })
 }
 
-func (w *world) crash() {
+func (w *simulation) crash() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	if !n.alive || w.healed {
 		return
@@ -181,11 +181,11 @@ func (w *world) crash() {
 }
 
 // url returns one at one of a few hosts.
-func (w *world) url() string { return "https://" + string(rune('a'+w.rng.IntN(3))) + ".example" }
+func (w *simulation) url() string { return "https://" + string(rune('a'+w.rng.IntN(3))) + ".example" }
 
 // alter pauses an endpoint, resumes it, moves it or gives it another timeout. The nodes
 // look endpoints up as they are, and hear of the change a little later.
-func (w *world) alter() {
+func (w *simulation) alter() {
 	id := w.order[w.rng.IntN(len(w.order))]
 	to := w.routed[id]
 	switch w.rng.IntN(4) {
@@ -200,24 +200,24 @@ func (w *world) alter() {
 	}
 	w.routed[id] = to
 	for _, n := range w.nodes {
-		w.later(n, w.moment(), func() { w.step(n, changed{id}) })
+		w.later(n, w.randomDelay(), func() { w.step(n, changed{id}) })
 	}
 }
 
-func (w *world) heal() {
+func (w *simulation) heal() {
 	w.healed = true
 	for _, id := range w.order {
 		to := w.routed[id]
 		to.Endpoint.Status = postrider.EndpointEnabled
 		w.routed[id] = to
 		for _, n := range w.nodes {
-			w.later(n, w.moment(), func() { w.step(n, changed{id}) })
+			w.later(n, w.randomDelay(), func() { w.step(n, changed{id}) })
 		}
 	}
 }
 
 // publish does what ingest does, on a node that is alive.
-func (w *world) publish() {
+func (w *simulation) publish() {
 	var n *simNode
 	for _, other := range w.nodes {
 		if other.serves(w.now) {
@@ -256,7 +256,7 @@ func (w *world) publish() {
 		w.t.Fatal(err)
 	}
 	w.published++
-	w.later(n, w.moment(), func() {
+	w.later(n, w.randomDelay(), func() {
 		if d.Token == 0 {
 			w.step(n, stored{waiting: []store.DueLane{{Endpoint: d.Endpoint, Lane: d.Lane}}})
 			return
@@ -267,7 +267,7 @@ func (w *world) publish() {
 	})
 }
 
-func (w *world) step(n *simNode, input any) {
+func (w *simulation) step(n *simNode, input any) {
 	if w.now.Before(n.frozen) {
 		w.at(n.frozen.Sub(w.now), func() { w.step(n, input) })
 		return
@@ -282,11 +282,11 @@ func (w *world) step(n *simNode, input any) {
 	}
 	if len(do.Settle) > 0 {
 		if n.groups = append(n.groups, do.Settle); len(n.groups) == 1 {
-			w.later(n, w.moment(), func() { w.settle(n) })
+			w.later(n, w.randomDelay(), func() { w.settle(n) })
 		}
 	}
 	if len(do.Release) > 0 {
-		w.later(n, w.moment(), func() {
+		w.later(n, w.randomDelay(), func() {
 			var leases []store.Lease
 			for _, r := range do.Release {
 				leases = append(leases, r.Lease)
@@ -298,22 +298,22 @@ func (w *world) step(n *simNode, input any) {
 		})
 	}
 	for _, circuit := range do.Circuits {
-		w.later(n, w.moment(), func() { w.storeCircuit(n, circuit.Circuit) })
+		w.later(n, w.randomDelay(), func() { w.storeCircuit(n, circuit.Circuit) })
 	}
 	if len(do.Notify) > 0 && w.rng.IntN(2) == 0 { // half of them are lost
 		for _, other := range w.nodes {
-			w.later(other, w.moment(), func() { w.step(other, LanesDue{do.Notify, true}) })
+			w.later(other, w.randomDelay(), func() { w.step(other, LanesDue{do.Notify, true}) })
 		}
 	}
 	if do.Claim != nil {
-		w.later(n, w.moment(), func() { w.claim(n, do.Claim, w.now) })
+		w.later(n, w.randomDelay(), func() { w.claim(n, do.Claim, w.now) })
 	}
 	if !do.WakeAt.IsZero() {
 		w.later(n, max(do.WakeAt.Sub(w.now), time.Millisecond), func() { w.step(n, nil) })
 	}
 }
 
-func (w *world) storeCircuit(n *simNode, c postrider.Circuit) {
+func (w *simulation) storeCircuit(n *simNode, c postrider.Circuit) {
 	if w.now.Before(w.away) {
 		w.later(n, time.Second, func() { w.storeCircuit(n, c) })
 		return
@@ -322,12 +322,12 @@ func (w *world) storeCircuit(n *simNode, c postrider.Circuit) {
 	if err != nil && !errors.Is(err, postrider.ErrConflict) {
 		w.t.Fatal(err)
 	}
-	w.later(n, w.moment(), func() { w.step(n, CircuitStored{is, err}) })
+	w.later(n, w.randomDelay(), func() { w.step(n, CircuitStored{is, err}) })
 }
 
 var errCut = errors.New("the reply was lost")
 
-func (w *world) claim(n *simNode, c *store.Claim, asked time.Time) {
+func (w *simulation) claim(n *simNode, c *store.Claim, asked time.Time) {
 	if w.now.Before(w.away) || w.unlucky() && w.rng.IntN(2) == 0 {
 		w.step(n, ClaimReturned{Claim: c, Err: errCut, AskedAt: asked})
 		return
@@ -340,10 +340,10 @@ func (w *world) claim(n *simNode, c *store.Claim, asked time.Time) {
 		w.cuts++
 		got, err = store.Claims{}, errCut
 	}
-	w.later(n, w.moment(), func() { w.step(n, ClaimReturned{c, got, err, asked}) })
+	w.later(n, w.randomDelay(), func() { w.step(n, ClaimReturned{c, got, err, asked}) })
 }
 
-func (w *world) settle(n *simNode) {
+func (w *simulation) settle(n *simNode) {
 	if w.now.Before(w.away) {
 		w.later(n, time.Duration(1+w.rng.IntN(5))*time.Second, func() { w.settle(n) })
 		return
@@ -358,15 +358,15 @@ func (w *world) settle(n *simNode) {
 		w.later(n, time.Second, func() { w.settle(n) })
 		return
 	}
-	w.later(n, w.moment(), func() {
+	w.later(n, w.randomDelay(), func() {
 		if n.groups = n.groups[1:]; len(n.groups) > 0 {
-			w.later(n, w.moment(), func() { w.settle(n) })
+			w.later(n, w.randomDelay(), func() { w.settle(n) })
 		}
 		w.step(n, SettlementsCommitted{group, results})
 	})
 }
 
-func (w *world) send(n *simNode, it *Delivery) {
+func (w *simulation) send(n *simNode, it *Delivery) {
 	id, limit := it.Endpoint, it.To.Endpoint.Policy.Concurrency
 	if n.inFlight[id]++; n.inFlight[id] > limit {
 		w.t.Errorf("%d attempts in flight to an endpoint with a limit of %d", n.inFlight[id], limit)
@@ -409,9 +409,9 @@ func (w *world) send(n *simNode, it *Delivery) {
 }
 
 // checkAccounts demands that every unit of credit is accounted for.
-func (w *world) checkAccounts(c *core) {
+func (w *simulation) checkAccounts(c *core) {
 	inHand, inFlight, probes := 0, 0, 0
-	flying, inClass := [classes]int{}, [classes]int{}
+	underWay, inClass := [classes]int{}, [classes]int{}
 	leased := [laneCount]int{}
 	hosts := map[*host]int{}
 	for _, ep := range c.endpoints {
@@ -420,7 +420,7 @@ func (w *world) checkAccounts(c *core) {
 			w.t.Errorf("endpoint %s has spent %d credit, of which %d is known", ep.id, ep.credit, known)
 		}
 		hosts[ep.host] += ep.inFlight
-		flying[ep.class] += ep.inFlight
+		underWay[ep.class] += ep.inFlight
 		inClass[ep.class] += ep.credit
 		if ep.probe != noProbe {
 			probes++
@@ -439,8 +439,8 @@ func (w *world) checkAccounts(c *core) {
 	if len(c.admissions.underWay) == 0 && leased != c.slots.leased {
 		w.t.Errorf("by lane %d leased, counted as %d", leased, c.slots.leased)
 	}
-	if flying != c.slots.inFlightOf || inClass != c.slots.creditOf || probes != c.circuits.probes {
-		w.t.Errorf("by class %d attempts in flight, %d credit and %d probes, counted as %d, %d and %d", flying, inClass, probes, c.slots.inFlightOf, c.slots.creditOf, c.circuits.probes)
+	if underWay != c.slots.inFlightOf || inClass != c.slots.creditOf || probes != c.circuits.probes {
+		w.t.Errorf("by class %d attempts in flight, %d credit and %d probes, counted as %d, %d and %d", underWay, inClass, probes, c.slots.inFlightOf, c.slots.creditOf, c.circuits.probes)
 	}
 	if c.slots.prefetchFree() < 0 {
 		w.t.Errorf("%d deliveries are leased before they start, limit %d", inHand-inFlight, c.opts.Concurrency)
@@ -451,8 +451,8 @@ func (w *world) checkAccounts(c *core) {
 }
 
 // respond is the receivers: once healed, all is accepted.
-func (w *world) respond(it *Delivery) postrider.Attempt {
-	a := postrider.Attempt{Outcome: postrider.OutcomeAccepted, StatusCode: 200, Duration: w.moment()}
+func (w *simulation) respond(it *Delivery) postrider.Attempt {
+	a := postrider.Attempt{Outcome: postrider.OutcomeAccepted, StatusCode: 200, Duration: w.randomDelay()}
 	if w.healed {
 		return a
 	}
@@ -470,7 +470,7 @@ func (w *world) respond(it *Delivery) postrider.Attempt {
 }
 
 // check looks at what is on record once nothing is left to do.
-func (w *world) check() {
+func (w *simulation) check() {
 	deliveries := map[postrider.Status]int{}
 	q := store.DeliveryQuery{Paging: store.Paging{Limit: store.MaxLimit}}
 	for {
@@ -493,7 +493,7 @@ func (w *world) check() {
 }
 
 // checkLedger demands that every request that left is an attempt on record.
-func (w *world) checkLedger(d postrider.Delivery) {
+func (w *simulation) checkLedger(d postrider.Delivery) {
 	page, err := w.store.Attempts(w.t.Context(), store.AttemptQuery{
 		Account: d.Account, Delivery: d.ID, Paging: store.Paging{Limit: store.MaxLimit},
 	})
@@ -517,13 +517,13 @@ func (w *world) checkLedger(d postrider.Delivery) {
 	}
 }
 
-func (w *world) unlucky() bool { return !w.healed && !w.lucky && w.rng.IntN(20) == 0 }
-func (w *world) moment() time.Duration {
+func (w *simulation) unlucky() bool { return !w.healed && !w.lucky && w.rng.IntN(20) == 0 }
+func (w *simulation) randomDelay() time.Duration {
 	return time.Duration(1 + w.rng.Int64N(int64(20*time.Millisecond)))
 }
 
 // later does something on a node, if it lives by then and does not stand still.
-func (w *world) later(n *simNode, wait time.Duration, do func()) {
+func (w *simulation) later(n *simNode, wait time.Duration, do func()) {
 	w.at(wait, func() {
 		switch {
 		case !n.alive:
@@ -535,24 +535,24 @@ func (w *world) later(n *simNode, wait time.Duration, do func()) {
 	})
 }
 
-func (w *world) at(wait time.Duration, do func()) {
-	heap.Push(&w.agenda, appointment{w.now.Add(wait), len(w.agenda), do})
+func (w *simulation) at(wait time.Duration, do func()) {
+	heap.Push(&w.callHeap, scheduledCall{w.now.Add(wait), len(w.callHeap), do})
 }
 
-// agenda orders what is going to happen.
-type agenda []appointment
+// callHeap orders what is going to happen.
+type callHeap []scheduledCall
 
-type appointment struct {
+type scheduledCall struct {
 	at  time.Time
 	tie int
 	do  func()
 }
 
-func (a agenda) Len() int           { return len(a) }
-func (a agenda) Less(i, j int) bool { return a[i].at.Before(a[j].at) }
-func (a agenda) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
-func (a *agenda) Push(x any)        { *a = append(*a, x.(appointment)) }
-func (a *agenda) Pop() any {
+func (a callHeap) Len() int           { return len(a) }
+func (a callHeap) Less(i, j int) bool { return a[i].at.Before(a[j].at) }
+func (a callHeap) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
+func (a *callHeap) Push(x any)        { *a = append(*a, x.(scheduledCall)) }
+func (a *callHeap) Pop() any {
 	last := (*a)[len(*a)-1]
 	*a = (*a)[:len(*a)-1]
 	return last

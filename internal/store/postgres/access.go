@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
+// Walks accounts_pkey. accounts_uid refuses a uid that another account has.
 const putAccountSQL = `
 	insert into accounts (id, uid, name, created_at)
 	values (@id, @uid, @name, @created_at)
@@ -42,7 +43,8 @@ const deleteAccountSQL = `
 	)
 	select count(*) from deleted`
 
-// DeleteAccount deletes an account and revokes its keys.
+// DeleteAccount deletes an account and revokes its keys. A repeat after a lost reply finds
+// it deleted, which is then a success.
 func (s *Store) DeleteAccount(ctx context.Context, account postrider.AccountID) error {
 	err := s.repeat(ctx, func(again bool) error {
 		var deleted int
@@ -58,7 +60,8 @@ func (s *Store) DeleteAccount(ctx context.Context, account postrider.AccountID) 
 	return nil
 }
 
-// write runs a statement that may be repeated and must meet a row.
+// write runs a statement that may be repeated and must meet a row. No row is ErrNotFound;
+// a unique index that refuses is ErrConflict.
 func (s *Store) write(ctx context.Context, statement string, args pgx.NamedArgs) error {
 	return s.repeat(ctx, func(bool) error {
 		switch tag, err := s.pool.Exec(ctx, statement, args); {
@@ -102,6 +105,7 @@ func (s *Store) Accounts(ctx context.Context, q store.AccountQuery) (store.Page[
 	return store.Cut(accounts, q.Paging, func(a postrider.Account) string { return string(a.ID[:]) }), nil
 }
 
+// api_keys_pkey and api_keys_hash_key refuse a key that exists.
 const putKeySQL = `
 	insert into api_keys (id, name, hash, scopes, account, created_at, expires_at, revoked_at, last_used_at)
 	values (@id, @name, @hash, @scopes, @account, @created_at, @expires_at, @revoked_at, @last_used_at)`
@@ -184,6 +188,7 @@ func (s *Store) RevokeKey(ctx context.Context, key postrider.KeyID) error {
 	return nil
 }
 
+// greatest keeps the time from moving back: touches of several nodes can arrive late.
 // Walks api_keys_pkey.
 const touchKeySQL = `update api_keys set last_used_at = greatest(last_used_at, @at) where id = @id`
 
@@ -195,6 +200,7 @@ func (s *Store) TouchKey(ctx context.Context, key postrider.KeyID, at time.Time)
 	return nil
 }
 
+// Walks event_types_pkey.
 const putEventTypeSQL = `
 	insert into event_types (name, description, created_at)
 	values (@name, @description, now())

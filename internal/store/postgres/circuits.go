@@ -12,10 +12,12 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
+// The columns of scanCircuit, in its order.
 const circuitColumns = `endpoint, status, reason, opened_at, probe_at, cooldown, failing_since,
 	paced_until, rate_full_at, failures, last_attempt_at, last_outcome, generation`
 
-// The first change of an endpoint's circuit. Walks endpoints_pkey.
+// The first change of an endpoint's circuit. If another node was first, it inserts
+// nothing, which is a conflict like one of updateCircuitSQL. Walks endpoints_pkey.
 const insertCircuitSQL = `
 	insert into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, failing_since,
 		paced_until, rate_full_at, failures, last_attempt_at, last_outcome, generation, changed_at)
@@ -26,7 +28,10 @@ const insertCircuitSQL = `
 	on conflict (endpoint) do nothing
 	returning ` + circuitColumns
 
-// The compare-and-swap. Walks circuits_pkey and endpoints_pkey.
+// The compare-and-swap of the generation. An endpoint can have two owners for a moment,
+// from the point of view of each: a node that lost its shard may not know it yet. Of two
+// nodes that change the circuit, one meets the generation that it has read; the other gets
+// the stored circuit back and adopts it. Walks circuits_pkey and endpoints_pkey.
 const updateCircuitSQL = `
 	update circuits
 	set status = @status, reason = @reason, opened_at = @opened_at, probe_at = @probe_at, cooldown = @cooldown,
@@ -36,10 +41,12 @@ const updateCircuitSQL = `
 		and (select e.status <> 'deleted' from endpoints e where e.id = @endpoint)
 	returning ` + circuitColumns
 
-// Walks endpoints_pkey.
+// Makes the endpoint one of the changes that every node reads. Walks endpoints_pkey.
 const announceSQL = `update endpoints set version = @version where id = @endpoint`
 
-// PutCircuit stores a change of an endpoint's circuit.
+// PutCircuit stores a change of an endpoint's circuit. It is not repeated when its reply
+// is lost: the second try would meet the generation of the first one. The caller learns of
+// the stored circuit by its next conflict.
 func (s *Store) PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error) {
 	c := p.Circuit
 	args := circuitArgs(c)
@@ -68,10 +75,12 @@ func circuitArgs(c postrider.Circuit) pgx.NamedArgs {
 	}
 }
 
-// Walks circuits_pkey.
+// Locks the circuit, so that a node cannot change it between the read and the write. Walks
+// circuits_pkey.
 const lockCircuitSQL = `select ` + circuitColumns + ` from circuits where endpoint = @endpoint for update`
 
-// closeCircuit closes the circuit of an endpoint, if that changes it.
+// closeCircuit closes the circuit of an endpoint as a person does, if that changes it. It
+// is not announced: its caller changes the endpoint too, and that raises the version.
 func closeCircuit(ctx context.Context, tx pgx.Tx, endpoint postrider.EndpointID) error {
 	rows, _ := tx.Query(ctx, lockCircuitSQL, pgx.NamedArgs{"endpoint": someUUID(endpoint)})
 	was, err := pgx.CollectExactlyOneRow(rows, scanCircuit)
@@ -89,6 +98,8 @@ func closeCircuit(ctx context.Context, tx pgx.Tx, endpoint postrider.EndpointID)
 	return err
 }
 
+// putCircuit stores the circuit. An announced change takes its version first, because the
+// row of subscriptions is locked before anything else, by everybody.
 func putCircuit(ctx context.Context, tx pgx.Tx, p store.PutCircuit, args pgx.NamedArgs) (postrider.Circuit, error) {
 	if p.Announce {
 		if err := raiseVersion(ctx, tx, args); err != nil {
@@ -107,7 +118,8 @@ func putCircuit(ctx context.Context, tx pgx.Tx, p store.PutCircuit, args pgx.Nam
 	return c, err
 }
 
-// currentCircuit tells why nothing was put.
+// currentCircuit tells why nothing was put: the endpoint does not exist, or another node
+// has changed the circuit, which is returned then.
 func (s *Store) currentCircuit(ctx context.Context, endpoint postrider.EndpointID) (postrider.Circuit, error) {
 	page, err := s.Endpoints(ctx, store.EndpointQuery{ID: endpoint})
 	switch {

@@ -21,23 +21,28 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return s.clock.Wall(), nil
 }
 
-// Walks clock_pkey, and reads all of a table of a few rows for the last
-// heartbeat of another node.
+// Reads the database's time of day, the stored adjustment, and the last heartbeat of
+// another node, which is a witness: it tells a step of the database's clock from a clock
+// of this machine that stood still. Walks clock_pkey, and reads all of nodes, a table of a
+// few rows.
 const readClockSQL = `
 	select clock_timestamp(), c.ahead, c.version, (select max(n.seen_at) from nodes n where n.incarnation <> @self)
 	from clock c
 	where c.single`
 
-// The adjustment is a compare-and-set: of the nodes that notice a step, one
-// stores it. Walks clock_pkey.
+// Stores an adjustment, unless another node has stored one since the reading: of the nodes
+// that notice a step, one does. Walks clock_pkey.
 const adjustClockSQL = `
 	update clock
 	set ahead = @ahead, version = version + 1
 	where single and version = @version`
 
-// followClock takes the database's time. When its clock was stepped, it stores
-// the adjustment with which the time that decides what is due goes on, unless
-// another node was first.
+// followClock reads the database's time and corrects the Clock by it.
+//
+// If the database's clock was stepped, the time that decides what is due must not be: a
+// step forwards would end all leases, a step back would make nothing due. So the node
+// stores an adjustment, by which that time goes on, and reads again. If another node was
+// first, the second reading has its adjustment.
 func (s *Store) followClock(ctx context.Context) error {
 	for {
 		r, err := s.readClock(ctx)
@@ -59,7 +64,9 @@ func (s *Store) followClock(ctx context.Context) error {
 	}
 }
 
-// readClock measures the way of the question without the wait for a connection.
+// readClock asks for the time and measures how long the question took. The wait for a
+// connection of the pool is not a part of that: it can be long, and would make the reading
+// useless.
 func (s *Store) readClock(ctx context.Context) (r store.Reading, err error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {

@@ -13,8 +13,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// What the delivery came from and whether it may be made again, under a lock
-// on its dead letter, if it has one. One index probe for each table.
+// Finds the delivery to be replayed, wherever it is: among the dead letters, in the queue,
+// or in the attempt that ended it. With it comes everything that can refuse the replay. It
+// runs under a lock on the dead letter, if there is one (lockDeadLetterSQL). One index
+// probe for each table.
 const replaySourceSQL = `
 	select d.event, d.endpoint, d.account, d.type,
 		exists (select from queue q where q.id = @id) as pending,
@@ -37,12 +39,14 @@ const replaySourceSQL = `
 	where @account::uuid is null or d.account = @account
 	limit 1`
 
-// Two replays of a dead letter wait for each other here. Walks
-// dead_letters_pkey.
+// Two replays of one dead letter wait for each other here. The second one then sees the
+// replay of the first as pending, and is refused. Walks dead_letters_pkey.
 const lockDeadLetterSQL = `select delivery from dead_letters where delivery = @id for update`
 
-// The replay of a dead letter that pauses its ordering key takes its place in
-// the order. Walks paused_keys_delivery.
+// Inserts the replay. A dead letter that pauses its ordering key ends its pause, and the
+// replay gets its sequence: it is the head again, due at once, and pauses the key if it
+// dies too. Any other replay has no order, because the deliveries behind it have gone on
+// long ago. Walks paused_keys_delivery.
 const insertReplaySQL = `
 	with resumed as (
 		delete from paused_keys
@@ -62,7 +66,8 @@ const resolveReplayedSQL = `
 	set resolved_at = now(), resolution = 'replayed', resolved_by = @by, replay = @replay
 	where delivery = @id`
 
-// Replay makes a new delivery of an ended one.
+// Replay makes a new delivery of one that has ended. The caller makes the new id, so a
+// repeat after a lost reply finds the replay of the first try and answers with it.
 func (s *Store) Replay(ctx context.Context, r store.Replay) (postrider.Delivery, error) {
 	err := s.repeat(ctx, func(again bool) error {
 		if again {
@@ -81,6 +86,9 @@ func (s *Store) Replay(ctx context.Context, r store.Replay) (postrider.Delivery,
 	return s.delivery(ctx, r.ID, r.Account)
 }
 
+// replay locks the ordering key first and the dead letter second, as everything does that
+// ends or resumes an ordered delivery (see order.go). The time that makes the replay due
+// is read after both waits.
 func (s *Store) replay(ctx context.Context, tx pgx.Tx, r store.Replay) error {
 	args := pgx.NamedArgs{
 		"id": someUUID(r.Delivery), "account": uuid(r.Account), "replay": someUUID(r.ID),
@@ -105,6 +113,7 @@ func (s *Store) replay(ctx context.Context, tx pgx.Tx, r store.Replay) error {
 	return tx.SendBatch(ctx, b).Close()
 }
 
+// source is what a replay takes over from the delivery that it repeats.
 type source struct {
 	event     postrider.EventID
 	endpoint  postrider.EndpointID
@@ -112,7 +121,8 @@ type source struct {
 	eventType string
 }
 
-// replaySource finds what is to be replayed, or says why it must not be.
+// replaySource finds what is to be replayed, or says why it must not be. It is called with
+// the dead letter locked.
 func replaySource(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (source, error) {
 	var from source
 	var pending, deleted, hasBytes bool
@@ -134,8 +144,9 @@ func replaySource(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (source, e
 	return from, nil
 }
 
-// The record follows the last attempt, the one under way included. Walks
-// queue_pkey.
+// Removes the delivery from the queue and records the decision. The number of the record
+// follows the last attempt. If an attempt is under way, its settlement finds no row and is
+// recorded as stale, with its own number. Walks queue_pkey.
 const cancelSQL = `
 	with ended as (
 		delete from queue
@@ -148,7 +159,8 @@ const cancelSQL = `
 		replayed_from
 	from ended`
 
-// Cancel ends a pending delivery.
+// Cancel ends a pending delivery. A repeat after a lost reply finds it cancelled, which is
+// then a success. Without an earlier try that is a conflict: somebody else has ended it.
 func (s *Store) Cancel(ctx context.Context, c store.Cancel) (postrider.Delivery, error) {
 	var d postrider.Delivery
 	err := s.repeat(ctx, func(again bool) error {
@@ -170,7 +182,8 @@ func (s *Store) Cancel(ctx context.Context, c store.Cancel) (postrider.Delivery,
 	return d, nil
 }
 
-// cancel reports whether the delivery was pending.
+// cancel removes the delivery and advances its ordering key, if it has one. It reports
+// whether the delivery was pending.
 func (s *Store) cancel(ctx context.Context, c store.Cancel) (ended bool, err error) {
 	id := someUUID(c.Delivery)
 	err = s.withConn(ctx, func(conn *pgxpool.Conn) error {
@@ -196,13 +209,15 @@ const discardSQL = `
 	set resolved_at = now(), resolution = 'discarded', resolved_by = @by, note = @note
 	where delivery = @id and (@account::uuid is null or account = @account) and resolved_at is null`
 
-// A dead letter that is resolved pauses nothing. Walks paused_keys_delivery.
+// Ends the pause that the dead letter has caused, and returns its key, so that
+// queueAdvance can make the next head due. Walks paused_keys_delivery.
 const resumeSQL = `
 	delete from paused_keys
 	where delivery = @id and (@account::uuid is null or account = @account)
 	returning endpoint, ordering_key`
 
-// Discard lays a dead letter aside.
+// Discard resolves a dead letter without a replay. A repeat after a lost reply finds it
+// discarded, which is then a success.
 func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLetter, error) {
 	var deadLetter postrider.DeadLetter
 	err := s.repeat(ctx, func(again bool) error {
@@ -229,7 +244,8 @@ func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLet
 	return deadLetter, nil
 }
 
-// discard reports whether the dead letter was unresolved.
+// discard resolves the dead letter and resumes the ordering key that it pauses, under the
+// key's lock. It reports whether the dead letter was unresolved.
 func (s *Store) discard(ctx context.Context, d store.Discard) (resolved bool, err error) {
 	args := pgx.NamedArgs{"id": someUUID(d.Delivery), "account": uuid(d.Account), "by": d.By, "note": d.Note}
 	err = s.withConn(ctx, func(conn *pgxpool.Conn) error {

@@ -13,10 +13,14 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The lock on the one row is held to the commit, so that versions become
-// visible in their order. It is taken first, by whoever changes endpoints.
+// Takes the next version of the subscriptions. Everything that changes an endpoint runs
+// this first. The lock on the one row is held until the commit, so changes commit one
+// after the other, in the order of their versions. A reader that sees version 7 therefore
+// sees everything up to 7; without the lock, 8 could become visible before 7, and whoever
+// asks for the changes after 8 would never get 7.
 const raiseVersionSQL = `update subscriptions set version = version + 1 returning version`
 
+// An id that exists already inserts nothing, which is a conflict.
 const insertEndpointSQL = `
 	insert into endpoints (id, account, uid, url, description, event_types, status, status_reason, policy,
 		credentials, verified_at, revision, version, created_at, updated_at)
@@ -25,7 +29,8 @@ const insertEndpointSQL = `
 	on conflict (id) do nothing
 	returning revision, updated_at`
 
-// Walks endpoints_pkey.
+// The compare-and-set of the revision: two people who edit one endpoint cannot overwrite
+// each other's change unseen. Walks endpoints_pkey.
 const updateEndpointSQL = `
 	update endpoints
 	set uid = @uid, url = @url, description = @description, event_types = @event_types, status = @status,
@@ -34,11 +39,14 @@ const updateEndpointSQL = `
 	where id = @id and account = @account and status <> 'deleted' and revision = @revision
 	returning revision, updated_at`
 
-// Tells why nothing was put. Walks endpoints_pkey.
+// Tells a conflict of revisions from an endpoint that does not exist. Walks
+// endpoints_pkey.
 const liveEndpointSQL = `
 	select exists (select from endpoints where id = @id and account = @account and status <> 'deleted')`
 
-// PutEndpoint creates or changes an endpoint.
+// PutEndpoint creates or changes an endpoint, with its new secrets and, if asked for, the
+// closing of its circuit, in one transaction. It is not repeated when its reply is lost: a
+// second try would meet its own revision and look like a conflict.
 func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error) {
 	policy, err := store.EncodePolicy(p.Endpoint.Policy)
 	if err != nil {
@@ -75,7 +83,7 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 	return e, nil
 }
 
-// putEndpoint sets the revision and the time of e to what was stored.
+// putEndpoint stores the endpoint, and sets its revision and the time of the change.
 func putEndpoint(ctx context.Context, tx pgx.Tx, e *postrider.Endpoint, args pgx.NamedArgs) error {
 	if err := raiseVersion(ctx, tx, args); err != nil {
 		return err
@@ -98,6 +106,7 @@ func putEndpoint(ctx context.Context, tx pgx.Tx, e *postrider.Endpoint, args pgx
 	return err
 }
 
+// raiseVersion takes the next version into the arguments, for the statements after it.
 func raiseVersion(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 	var version int64
 	if err := tx.QueryRow(ctx, raiseVersionSQL).Scan(&version); err != nil {
@@ -113,7 +122,8 @@ const touchEndpointSQL = `
 	set version = @version
 	where id = @id and status <> 'deleted'`
 
-// touchEndpoint makes an endpoint one of the [store.Changes].
+// touchEndpoint gives an endpoint the next version without changing it, so that all nodes
+// read it anew: its secrets have changed.
 func touchEndpoint(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 	if err := raiseVersion(ctx, tx, args); err != nil {
 		return err
@@ -173,6 +183,7 @@ func scanEndpoint(row pgx.CollectableRow) (e postrider.Endpoint, err error) {
 	return e, err
 }
 
+// patterns returns the patterns as a parameter.
 func patterns(ps []postrider.Pattern) []string {
 	texts := make([]string, len(ps))
 	for i, p := range ps {
@@ -181,8 +192,9 @@ func patterns(ps []postrider.Pattern) []string {
 	return texts
 }
 
-// Walks endpoints_version and circuits_pkey. Every version up to the greatest in sight is in
-// sight, since they commit in their order.
+// Lists the endpoints that changed after a version, with their circuits. Versions commit
+// in their order (raiseVersionSQL), so no lower version can appear later. Walks
+// endpoints_version and circuits_pkey.
 const changesSQL = `
 	select e.version, e.id, e.account, coalesce(e.uid, ''), e.url, e.description, e.event_types, e.status,
 		e.status_reason, e.policy, e.credentials, e.verified_at, e.revision, e.created_at, e.updated_at,
@@ -196,9 +208,12 @@ const changesSQL = `
 	order by e.version
 	limit @limit`
 
+// One row.
 const versionSQL = `select version from subscriptions`
 
-// Changes returns the endpoints that changed after a version.
+// Changes returns the endpoints that changed after a version, with their secrets. The
+// secrets are read afterwards: they can be newer than the version, never older, and then
+// the next call returns the endpoint again.
 func (s *Store) Changes(ctx context.Context, since int64, limit int) (store.Changes, error) {
 	if limit <= 0 {
 		limit = math.MaxInt32
@@ -223,13 +238,16 @@ func (s *Store) Changes(ctx context.Context, since int64, limit int) (store.Chan
 	return c, nil
 }
 
+// changes reads the endpoints and the version up to which they are complete. Normally that
+// is the stored version. If the page is full, it is the version of its last endpoint, and
+// the caller asks for the next page from there.
 func (s *Store) changes(ctx context.Context, since int64, limit int) (store.Changes, error) {
 	var c store.Changes
 	err := s.repeat(ctx, func(bool) error {
 		c = store.Changes{}
 		var last int64
 		b := &pgx.Batch{}
-		// The version first: what the second statement sees is not older.
+		// The version is read first: the second statement sees at least as much.
 		b.Queue(versionSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&c.Version) })
 		b.Queue(changesSQL, pgx.NamedArgs{"since": since, "limit": limit}).Query(func(rows pgx.Rows) (err error) {
 			c.Endpoints, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.EndpointSnapshot, error) {
@@ -249,6 +267,8 @@ func (s *Store) changes(ctx context.Context, since int64, limit int) (store.Chan
 	return c, err
 }
 
+// scanChange reads one row of changesSQL; version is a column that the snapshot does not
+// have.
 func scanChange(row pgx.CollectableRow, version *int64) (store.EndpointSnapshot, error) {
 	var r store.EndpointSnapshot
 	e, c, policy, types := &r.Endpoint, &r.Circuit, []byte(nil), []string(nil)

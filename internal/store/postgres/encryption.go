@@ -55,7 +55,9 @@ func (s *Store) SwapKeyring(ctx context.Context, old, next []byte) (stored []byt
 	return stored, nil
 }
 
-// Walks endpoints_credentials and endpoint_secrets_endpoint.
+// Two sorted walks, merged: the credentials of endpoints, and secrets. Credentials count
+// as the secret with the zero id, so they come before the secrets of their endpoint. Walks
+// endpoints_credentials and endpoint_secrets_endpoint.
 const encryptedValuesSQL = `
 	select s.endpoint, s.secret, s.encrypted
 	from (
@@ -92,7 +94,10 @@ func (s *Store) EncryptedValues(ctx context.Context, after store.EncryptedID, li
 	return values, nil
 }
 
-// Walks endpoint_secrets_endpoint and endpoints_credentials.
+// Replaces values that are still the old ones. A value that somebody has changed meanwhile
+// does not match and stays; the caller lists it again. It is no change of the endpoint, so
+// neither its revision nor the version is raised. Walks endpoint_secrets_endpoint and
+// endpoints_credentials.
 const reencryptSQL = `
 	with changes as materialized (
 		select r.endpoint, r.secret, r.old_value, r.new_value

@@ -23,7 +23,7 @@ const (
 	retryJitterMax = 50 * time.Millisecond
 )
 
-// class is what an error asks of us.
+// class says what an error means for the transaction that met it.
 type class int
 
 const (
@@ -53,6 +53,10 @@ var codes = map[string]class{
 	"22P05": classInvalid,
 }
 
+// classify returns the class of an error. A connection that could not be made has sent
+// nothing. What the server answers is decided by its SQLSTATE. For a connection that
+// broke, pgx knows whether anything was sent; if it was, the transaction may be stored or
+// not.
 func classify(err error) class {
 	var pgErr *pgconn.PgError
 	var connectErr *pgconn.ConnectError
@@ -111,17 +115,24 @@ func isCode(err error, code string) bool {
 	return errors.As(err, &pgErr) && pgErr.Code == code
 }
 
-// once runs a transaction that must not be repeated when its fate is unknown.
+// once runs a transaction that must not be repeated when its fate is unknown: a second run
+// would give another result, or do twice what the first one did.
 func (s *Store) once(ctx context.Context, do func() error) error {
 	return retry(ctx, false, func(bool) error { return do() })
 }
 
-// repeat runs a transaction that may be repeated: do must answer as the first
-// time when the first time was stored. again says that it may have been.
+// repeat runs a transaction that may be repeated when its fate is unknown. If the first
+// run was stored, do must answer as that one would have. again tells it that this is
+// possible.
 func (s *Store) repeat(ctx context.Context, do func(again bool) error) error {
 	return retry(ctx, true, do)
 }
 
+// retry runs do until it succeeds or must not run again, at most retryAttempts times. A
+// deadlock, and a connection that broke before anything was sent, may always be tried
+// again. After an unknown fate only a repeatable transaction is, and then the server may
+// be busy too: it is restarting, and the caller needs to know what became of the first
+// try. The pause is random and grows, so that nodes do not come back all at once.
 func retry(ctx context.Context, repeatable bool, do func(again bool) error) error {
 	again := false
 	for attempt := 1; ; attempt++ {
@@ -133,7 +144,7 @@ func retry(ctx context.Context, repeatable bool, do func(again bool) error) erro
 		switch {
 		case c == classUnknown && repeatable:
 			again = true
-		case c == classBusy && again: // the server is on its way back, and we have a question
+		case c == classBusy && again: // the server restarts; the fate of the first try is still unknown
 		case c != classRetry && c != classUnsent:
 			return fault(err)
 		}

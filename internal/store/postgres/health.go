@@ -40,14 +40,16 @@ func scanHealth(row pgx.CollectableRow) (s postrider.EndpointHealth, err error) 
 	return s, err
 }
 
-// Walks endpoints_pkey.
+// A person may have paused or disabled the endpoint meanwhile: then no row is met, and the
+// health is not recorded either. Walks endpoints_pkey.
 const disableSQL = `
 	update endpoints
 	set status = 'disabled', status_reason = @reason, revision = revision + 1, version = @version, updated_at = now()
 	where id = @endpoint and account = @account and status = 'enabled'`
 
-// If two nodes assess an endpoint at once, endpoint_health_pkey refuses the second
-// number. Walks endpoints_pkey, and endpoint_health_pkey backwards.
+// Appends a health, if its number is the next one of the endpoint. If two nodes assess an
+// endpoint at once, both may see the same last number; endpoint_health_pkey refuses the
+// second. Walks endpoints_pkey, and endpoint_health_pkey backwards.
 const insertHealthSQL = `
 	insert into endpoint_health (endpoint, number, account, status, reason, warnings, since)
 	select e.id, @number, e.account, @status, @reason, @warnings, @since
@@ -60,10 +62,10 @@ const insertHealthSQL = `
 			order by s.number desc
 			limit 1), 0)`
 
-// Tells why nothing was put. Walks endpoints_pkey.
+// Tells a conflict from an endpoint that does not exist. Walks endpoints_pkey.
 const knownEndpointSQL = `select exists (select from endpoints where id = @endpoint and account = @account)`
 
-// PutHealth inputs a health, and disables the endpoint if it says so.
+// PutHealth records a health, and disables the endpoint if the health is disabled.
 func (s *Store) PutHealth(ctx context.Context, health postrider.EndpointHealth) error {
 	args := pgx.NamedArgs{
 		"endpoint": someUUID(health.Endpoint), "account": someUUID(health.Account), "number": health.Number,
@@ -93,9 +95,12 @@ func (s *Store) PutHealth(ctx context.Context, health postrider.EndpointHealth) 
 	return nil
 }
 
-// errUnchanged says that a conditional statement met no row.
+// errUnchanged says that a statement with a condition met no row. PutHealth finds the
+// reason.
 var errUnchanged = errors.New("no row is as it was expected")
 
+// putHealth runs the statements; each must meet its row, or the whole transaction is
+// undone.
 func putHealth(ctx context.Context, tx pgx.Tx, status postrider.HealthStatus, args pgx.NamedArgs) error {
 	statements := []string{insertHealthSQL}
 	if status == postrider.HealthDisabled {

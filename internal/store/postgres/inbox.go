@@ -14,15 +14,19 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Publish stores the batches in one transaction. Without idempotency and
-// ordering keys that is one round trip; keys cost a second, ordering a third.
+// Publish stores the batches in one transaction. Without idempotency keys and ordering
+// keys that is one round trip; idempotency keys cost a second one, ordering keys a third.
+//
+// It is safe to repeat. The ids of events are made by the caller, so a repeat brings the
+// same ids, and events_pkey refuses them (codeUnique) if the first try was stored. If that
+// try is still committing, the insert waits for it. Then the publish runs once more as a
+// repeat: it leaves out what is stored and answers as the first try would have.
 func (s *Store) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
 	var published []store.Published
 	err := s.repeat(ctx, func(again bool) (err error) {
 		published, err = s.publish(ctx, p, again)
 		if isCode(err, codeUnique) {
-			// An event's id is there already: this publish was stored before, its
-			// reply was lost, and if it was still under way, we have waited for it.
+			// An event with this id is stored: the reply to an earlier try was lost.
 			published, err = s.publish(ctx, p, true)
 		}
 		return err
@@ -36,9 +40,13 @@ func (s *Store) Publish(ctx context.Context, p store.Publish) ([]store.Published
 	return published, nil
 }
 
-// publish tries once. With again, events that are stored already are left out.
+// publish makes one try. again says that an earlier try may have been stored; then events
+// that are stored already are left out.
+//
+// The first branch is for publishes that must read before they write. The second one knows
+// beforehand what it writes, and sends everything at once.
 func (s *Store) publish(ctx context.Context, p store.Publish, again bool) ([]store.Published, error) {
-	if again || needsQuestions(p.Batches) {
+	if again || readsFirst(p.Batches) {
 		t := publishing{Publish: p, again: again}
 		err := s.withConn(ctx, func(conn *pgxpool.Conn) error { return t.run(ctx, conn, s.clock) })
 		return t.deduped.Published, err
@@ -54,13 +62,22 @@ func (s *Store) publish(ctx context.Context, p store.Publish, again bool) ([]sto
 	return deduped.Published, s.pool.SendBatch(ctx, b).Close()
 }
 
-// The check comes after the inserts: a first try whose reply was lost holds
-// the ids, so that we wait for its end before we may answer that nothing was
-// stored. The version is read without a lock, by a statement that began after
-// Publish was called.
+// Fails with codeMoved unless the subscriptions still have the version with which the
+// deliveries were matched. The caller then matches anew.
+//
+// The check comes after the inserts. If a first try was stored and its reply was lost, the
+// inserts wait for it and fail by their ids, which is the right answer. If the check came
+// first, the repeat could see a newer version and answer that nothing was stored, although
+// the first try was.
+//
+// The version is read without a lock, by a statement that begins after Publish was called.
+// So a change of an endpoint that was acknowledged before the publish began is always
+// seen.
 const checkVersionSQL = `select postrider_check_version(@version)`
 
-func needsQuestions(batches []store.Batch) bool {
+// readsFirst reports whether the publish must read before it writes: an event has an
+// idempotency key or an ordering key.
+func readsFirst(batches []store.Batch) bool {
 	for _, batch := range batches {
 		for i := range batch {
 			if batch[i].Event.IdempotencyKey != "" || batch[i].Event.OrderingKey != "" {
@@ -71,17 +88,29 @@ func needsQuestions(batches []store.Batch) bool {
 	return false
 }
 
-// publishing is one try of a publish that has to ask before it writes.
+// publishing is one try of a publish that must read before it writes.
 type publishing struct {
 	store.Publish
 	again bool
 
-	deduped   store.Deduped
-	stored    map[store.Key]store.KeyOwner // by earlier transactions
-	mine      map[store.Key]store.KeyOwner // taken by this one, before it was decided who gets them
-	sequences map[postrider.EventID]int64
+	deduped   store.Deduped                // set by run, when the owners of all keys are known
+	stored    map[store.Key]store.KeyOwner // keys that earlier transactions have stored; set by insertKeys
+	mine      map[store.Key]store.KeyOwner // keys that this transaction has inserted provisionally; set by insertKeys
+	sequences map[postrider.EventID]int64  // of stored events, set by notStored; of new ones, by assignSequences
 }
 
+// run stores the publish on the connection. Each step needs the result of the one before:
+//
+//   - insertKeys inserts the idempotency keys, which locks them against other publishes,
+//     and reads the owners of those that exist.
+//   - Dedupe decides which events are new.
+//   - notStored leaves out what an earlier try has stored.
+//   - assignSequences locks the ordering keys and gives the next sequences.
+//   - The last batch corrects the idempotency keys, inserts all rows, checks the version
+//     of the subscriptions and commits.
+//
+// Idempotency keys are always locked before ordering keys, and each kind in sorted order,
+// so publishes cannot deadlock.
 func (t *publishing) run(ctx context.Context, conn *pgxpool.Conn, clock *store.Clock) error {
 	if err := t.insertKeys(ctx, conn); err != nil {
 		return err
@@ -103,16 +132,20 @@ func (t *publishing) run(ctx context.Context, conn *pgxpool.Conn, clock *store.C
 		rows.add(e, t.sequences[e.Event.ID])
 	}
 	rows.queue(b, clock.Now())
-	if len(events) > 0 || len(t.deduped.New) == 0 { // else all of it was stored, whatever moved since
+	if len(events) > 0 || len(t.deduped.New) == 0 { // otherwise an earlier try has stored all of it, by a version that was right then
 		b.Queue(checkVersionSQL, pgx.NamedArgs{"version": t.Version})
 	}
 	b.Queue(commitSQL)
 	return conn.SendBatch(ctx, b).Close()
 }
 
-// Takes the keys in their sorted order, so that no two publishes wait for each
-// other in a circle, and waits at a key that another is about to commit.
-// Walks idempotency_keys_pkey.
+// Inserts the idempotency keys and returns those that had no owner. A key that another
+// transaction has inserted and not committed makes this statement wait: if that one
+// commits, the key has an owner, otherwise it is ours. So of parallel publishes with one
+// key exactly one becomes its owner, on any number of nodes.
+//
+// The keys come sorted (store.Keys), so that no two publishes wait for each other. Walks
+// idempotency_keys_pkey.
 const insertKeysSQL = `
 	insert into idempotency_keys (account, key, event, hash, created_at)
 	select k.account, k.key, k.event, k.hash, now()
@@ -120,8 +153,8 @@ const insertKeysSQL = `
 	on conflict (account, key) do nothing
 	returning account, key, event, hash`
 
-// A statement of its own: its snapshot sees what insertKeysSQL waited for.
-// Walks idempotency_keys_pkey.
+// Reads the owners of the keys. It is a statement of its own after insertKeysSQL: its
+// snapshot is newer and has what that statement waited for. Walks idempotency_keys_pkey.
 const keyOwnersSQL = `
 	select h.account, h.key, h.event, h.hash
 	from unnest(@accounts::uuid[], @keys::text[]) as k (account, key)
@@ -132,6 +165,9 @@ const keyOwnersSQL = `
 		limit 1
 	) h`
 
+// insertKeys begins the transaction and inserts every idempotency key for the first event
+// that has it. That is provisional: only Dedupe, which needs the stored owners, knows
+// which events are stored. storeKeys corrects it.
 func (t *publishing) insertKeys(ctx context.Context, conn *pgxpool.Conn) error {
 	b := &pgx.Batch{}
 	b.Queue(beginSQL)
@@ -150,6 +186,7 @@ func (t *publishing) insertKeys(ctx context.Context, conn *pgxpool.Conn) error {
 	return nil
 }
 
+// firstOwners returns for each idempotency key the first event of the batches that has it.
 func firstOwners(batches []store.Batch) map[store.Key]store.KeyOwner {
 	owners := map[store.Key]store.KeyOwner{}
 	for _, batch := range batches {
@@ -163,6 +200,7 @@ func firstOwners(batches []store.Batch) map[store.Key]store.KeyOwner {
 	return owners
 }
 
+// keyColumns returns the keys with their owners as the columns of insertKeysSQL.
 func keyColumns(keys []store.Key, owners map[store.Key]store.KeyOwner) pgx.NamedArgs {
 	var accounts, events uuids
 	var names []string
@@ -175,6 +213,7 @@ func keyColumns(keys []store.Key, owners map[store.Key]store.KeyOwner) pgx.Named
 	return pgx.NamedArgs{"accounts": accounts, "keys": names, "events": events, "hashes": hashes}
 }
 
+// collectOwners reads rows of keys and their owners into the map.
 func collectOwners(into map[store.Key]store.KeyOwner) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var key store.Key
@@ -189,8 +228,10 @@ func collectOwners(into map[store.Key]store.KeyOwner) func(pgx.Rows) error {
 	}
 }
 
-// notStored returns the accepted events that no earlier try has stored, and
-// notes the sequences of those that one has.
+// notStored returns the new events that no earlier try has stored, and notes the sequences
+// of all events of the publish that are stored, duplicates included.
+//
+// In a first try without stored keys nothing can be stored, so nothing is asked.
 func (t *publishing) notStored(ctx context.Context, conn *pgxpool.Conn) ([]*store.NewEvent, error) {
 	t.sequences = map[postrider.EventID]int64{}
 	if !t.again && len(t.stored) == 0 {
@@ -216,7 +257,8 @@ func (t *publishing) notStored(ctx context.Context, conn *pgxpool.Conn) ([]*stor
 	return events, err
 }
 
-// Walks events_pkey.
+// Reads which of the events are stored. account is named besides the id so that no other
+// index of an empty partition looks as cheap. Walks events_pkey.
 const storedSQL = `
 	select p.id, e.sequence
 	from unnest(@ids::uuid[], @accounts::uuid[]) as p (id, account)
@@ -227,9 +269,13 @@ const storedSQL = `
 		limit 1
 	) e`
 
-// The lock on a key's row is held to the commit, so that the sequence is the
-// order of commits. Sorted like the idempotency keys, and after them. Walks
-// ordering_keys_pkey.
+// Adds the number of new events to the last sequence of each ordering key and returns the
+// new last sequence. The upsert locks the key's row until the commit, so a publish of the
+// same key waits: sequences have the order of commits, without gaps. (A database sequence
+// would give numbers before the commit, with gaps after a rollback.)
+//
+// The same lock decides which row of a key is the head; see order.go. The keys come
+// sorted. Walks ordering_keys_pkey.
 const nextSequencesSQL = `
 	insert into ordering_keys as h (account, ordering_key, last)
 	select n.account, n.key, n.events
@@ -237,6 +283,9 @@ const nextSequencesSQL = `
 	on conflict (account, ordering_key) do update set last = h.last + excluded.last
 	returning account, ordering_key, last`
 
+// assignSequences gives the new events their sequences. Events of one key in one publish
+// get consecutive ones, in the order of the batches. Example: 7 is the last sequence of a
+// key and three events are new; the statement returns 10, and the events get 8, 9 and 10.
 func (t *publishing) assignSequences(ctx context.Context, conn *pgxpool.Conn, added []*store.NewEvent) error {
 	counts := map[store.Key]int64{}
 	for _, e := range added {
@@ -300,9 +349,11 @@ const dropKeysSQL = `
 	using unnest(@accounts::uuid[], @keys::text[]) as d (account, key)
 	where k.account = d.account and k.key = d.key`
 
-// storeKeys queues what makes the stored keys those that were accepted: a key
-// is given back when its batch was refused, or passes to the next one that
-// uses it.
+// storeKeys queues the difference between the keys that insertKeys has inserted and those
+// that Dedupe wants. A key is deleted if its batch was refused. It is inserted anew for
+// another event if the first one with it was in a refused batch, and a later batch has the
+// key too. Example: batch 1 has the keys a and b, and b belongs to other content; batch 2
+// has the key a. Batch 1 is refused, so a must belong to the event of batch 2.
 func (t *publishing) storeKeys(b *pgx.Batch) {
 	var drop, insert []store.Key
 	for _, key := range store.Keys(t.Batches) {
@@ -325,8 +376,10 @@ func (t *publishing) storeKeys(b *pgx.Batch) {
 	}
 }
 
-// Takes the jobs that have been due for longest; created with their event, so
-// that is the oldest first. Walks fanouts_due_at.
+// Leases the jobs that have been due for longest. A new job is due when its event is
+// stored, so the oldest event comes first. A job whose lease ended is due again: its
+// due_at is the end of the lease. skip locked lets several nodes claim at once without
+// waiting for each other. Walks fanouts_due_at, and updates by ctid as claimSQL does.
 const claimFanOutsSQL = `
 	with due as materialized (
 		select f.ctid as at
@@ -377,8 +430,10 @@ func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store
 	return jobs, nil
 }
 
-// The compare-and-set of a job: nothing moves unless token and cursor are what
-// the chunk was made from. Walks fanouts_pkey.
+// The compare-and-set of a fan-out job: token and cursor must be those that the chunk was
+// made from. So a chunk is stored once, also if a node whose lease has ended stores its
+// chunk late or a chunk is repeated. Exactly one of moved and ended finds the row; the
+// last chunk ends the job. Walks fanouts_pkey.
 const moveFanOutSQL = `
 	with moved as (
 		update fanouts
@@ -394,15 +449,16 @@ const moveFanOutSQL = `
 	from (select account, type from moved union all select account, type from ended) c
 	left join events e on e.id = @event and e.account = c.account`
 
-// Which row of a key is the head is decided under the lock that its publishes hold. Walks
-// ordering_keys_pkey.
+// Which row of a key is the head is decided under the lock that publishes of the key have.
+// Walks ordering_keys_pkey.
 const lockOrderingKeySQL = `
 	select
 	from ordering_keys
 	where account = @account and ordering_key = @key
 	for update`
 
-// FanOut stores a chunk of a fan-out job and moves its cursor.
+// FanOut stores a chunk of a fan-out job and moves the job's cursor, in one transaction.
+// When a repeat finds the cursor moved, it asks whether its own first try moved it.
 func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) error {
 	err := s.repeat(ctx, func(again bool) error {
 		err := s.withConn(ctx, func(conn *pgxpool.Conn) error { return s.fanOut(ctx, conn, c) })
@@ -417,6 +473,10 @@ func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) error {
 	return nil
 }
 
+// fanOut makes one try. The first round trip moves the cursor, which locks the job, and
+// reads what the deliveries need of the event. The second one inserts the deliveries and
+// commits. If they have an order, the key is locked between the two, before the time is
+// read that makes the head due.
 func (s *Store) fanOut(ctx context.Context, conn *pgxpool.Conn, c store.FanOutChunk) error {
 	e := store.NewEvent{Event: postrider.Event{ID: c.Event}, Deliveries: c.Deliveries}
 	b := &pgx.Batch{}
@@ -452,8 +512,10 @@ const fannedOutSQL = `
 	select exists (select from queue where id = @id)
 		or exists (select from attempts where delivery = @id)`
 
-// fannedOut decides whether the chunk was stored by a try whose reply was
-// lost: its deliveries know.
+// fannedOut decides whether a try whose reply was lost has stored the chunk: the first
+// delivery of the chunk is pending then, or has been attempted already. Without deliveries
+// it cannot tell and returns ErrFenced: the caller gives the job up, and the next claim of
+// the job goes on from its cursor.
 func (s *Store) fannedOut(ctx context.Context, c store.FanOutChunk) error {
 	if len(c.Deliveries) == 0 {
 		return postrider.ErrFenced // nothing to lose; the job goes on without the caller

@@ -13,10 +13,11 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Lists are for people: they may be slower than the hot statements, but must
-// not hold anything up. They are planned anew each time, with their parameters
-// in view: then "@account::uuid is null or account = @account" folds to one of
-// its sides, and one static statement walks the right index for every filter.
+// Lists are for people. They may be slower than the hot statements, but must not hold
+// anything up, so they get 2 s. And they are planned anew each time, with their parameters
+// known: "@account::uuid is null or account = @account" then folds to one of its sides,
+// and one static statement walks the right index for every filter. The pool's own settings
+// would plan it once for all parameters; see setParams.
 const listSettingsSQL = `
 	select set_config('statement_timeout', '2s', true), set_config('plan_cache_mode', 'force_custom_plan', true),
 		set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true),
@@ -28,7 +29,8 @@ type query struct {
 	args      pgx.NamedArgs
 }
 
-// list runs a list's statement.
+// list runs a list's statement with the settings above. Both are in one pipeline, which is
+// one transaction; the settings end with it.
 func list[T any](ctx context.Context, s *Store, q query, scan pgx.RowToFunc[T]) ([]T, error) {
 	var items []T
 	err := s.repeat(ctx, func(bool) error {
@@ -43,19 +45,22 @@ func list[T any](ctx context.Context, s *Store, q query, scan pgx.RowToFunc[T]) 
 	return items, err
 }
 
-// A page looks at 10,000 rows of each branch of its statement at most, however
-// few of them pass the filter; the last of these is returned in any case.
-
-// examined is a row of a list that may stop before its page is full.
+// examined is a row of a list that filters after an inner limit.
+//
+// Example: somebody asks for the deliveries of one event type, and there is no index by
+// type. The statement looks at 10,000 rows of each branch, however few of them match, so
+// that the page costs the same whatever the filter. The last row that a branch has looked
+// at is returned in any case, with last set: the page must end there.
 type examined[T any] struct {
 	item    T
-	id      [16]byte
-	matches bool
-	last    bool // more rows like this one were not looked at
+	id      [16]byte // of the item; the cursor of a page that ends here
+	matches bool     // whether the row passes the filter
+	last    bool     // whether its branch of the statement stopped here
 }
 
-// cutExamined makes a page of rows. It ends where one of the statement's
-// branches did, since rows of that branch may be missing after it.
+// cutExamined makes a page of rows. The page ends when it is full, or at a row where a
+// branch of the statement stopped: behind that row, rows of the branch may be missing.
+// Such a page can be short, even empty, and still have a next one.
 func cutExamined[T any](rows []examined[T], p store.Paging) store.Page[T] {
 	var page store.Page[T]
 	var before [16]byte
@@ -76,8 +81,8 @@ func cutExamined[T any](rows []examined[T], p store.Paging) store.Page[T] {
 	return page
 }
 
-// within returns the ids of a page as a half-open range: the span's, and behind
-// the cursor.
+// within returns the ids of a page as a half-open range: the ids of the span, behind the
+// cursor.
 func within[I ~[16]byte](span store.Span, p store.Paging) (from, before pgtype.UUID, err error) {
 	from, before = floor(span.From, 0), floor(span.To, math.MaxUint64)
 	cursor, ok, err := store.IDKey[I](p)
@@ -90,7 +95,9 @@ func within[I ~[16]byte](span store.Span, p store.Paging) (from, before pgtype.U
 	return from, before, err
 }
 
-// oldestFirst reverses the order of a list that is written newest first.
+// oldestFirst reverses the order of a list that is written newest first. Each statement
+// stays one constant; a second copy of deliveriesSQL would be another 100 lines to keep
+// equal.
 var oldestFirst = strings.NewReplacer(
 	"order by e.id desc", "order by e.id", "order by q.id desc", "order by q.id", "order by d.id desc", "order by d.id",
 	"order by a.delivery desc, a.number desc", "order by a.delivery, a.number",

@@ -46,6 +46,9 @@ func Migrate(ctx context.Context, dsn string) error {
 	return nil
 }
 
+// migrate applies the migrations that the database does not have. A session lock lets one
+// node of several do it; the others wait for a minute (lockPeriod × lockTries) and find
+// them applied.
 func migrate(ctx context.Context, config *pgx.ConnConfig) (err error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {

@@ -12,16 +12,26 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// A node that is being reclaimed waits here, before it holds the membership up for
-// all others. Whoever reclaims or forgets a node has this lock and never takes
-// that of the membership, so nobody waits in a circle. Walks nodes_pkey.
+// A node that is being reclaimed waits here, at its own row, before it takes the lock of
+// the membership. Otherwise it would wait with that lock, and all heartbeats of the
+// cluster behind it. Reclaim and Forget lock the node's row and never take the lock of the
+// membership, so there is no circle of waits. Walks nodes_pkey.
 const lockSelfSQL = `select from nodes where incarnation = @incarnation for update`
 
-// Beats are serial in the whole cluster: what one sees, no other changes. The
-// lock is let go by the commit.
+// One heartbeat at a time in the whole cluster: while a heartbeat reads the nodes and
+// distributes shards, nobody else changes them. So no shard ever gets two owners, and each
+// node counts the same nodes. The lock ends with the transaction, whatever happens to the
+// node.
 const lockMembershipSQL = `select pg_advisory_xact_lock(hashtext('postrider_nodes'))`
 
-// @now is from after the wait for the locks. Walks nodes_pkey.
+// Stores the heartbeat. @now is read after the wait for both locks; otherwise a heartbeat
+// that waited for long would look older than it is, and the node dead.
+//
+// locked_on is the start of the server on which the node has its lock. It is set when the
+// node has its lock now, is kept when it has lost it, and is null when the node goes on by
+// its heartbeat alone (@unlocked). The statement returns whether the node had its lock and
+// has it no longer. No row is returned if another instance has the incarnation. Walks
+// nodes_pkey.
 const heartbeatSQL = `
 	insert into nodes as n (incarnation, instance, seen_at, ttl, leaving, started_at, locked_on)
 	values (@incarnation, @instance, @now, @ttl, @leaving, now(), case when @locked then pg_postmaster_start_time() end)
@@ -31,9 +41,10 @@ const heartbeatSQL = `
 	where n.instance = excluded.instance
 	returning locked_on is not null and not @locked`
 
-// A free lock says that a node is dead while the server runs on which the node
-// took it; after a restart or a failover all locks are free. Changes what has
-// changed alone. Reads all of a table of a few rows.
+// Notes for every other node since when its lock has been seen free, or that it is held
+// again. A free lock means death only while the server runs on which the node took it:
+// after a restart or a failover all locks are free, and then nodes that live would look
+// dead. Rows are written only when the answer changes. Reads all of a table of a few rows.
 const watchLocksSQL = `
 	update nodes n
 	set free_since = case when n.free_since is null then @now::timestamptz end
@@ -41,27 +52,34 @@ const watchLocksSQL = `
 		and (n.free_since is not null)
 			<> coalesce(n.locked_on = pg_postmaster_start_time() and n.incarnation <> all (@held::bigint[]), false)`
 
-// Reads all of a table of 256 rows.
+// The shards of nodes whose locks are free belong to nobody at once. Their deliveries that
+// are leased stay leased until Reclaim, after store.LockGrace: a node whose connection was
+// cut may still be alive, with requests under way. Reads all of a table of 256 rows.
 const freeShardsSQL = `
 	update shards
 	set owner = null
 	where owner in (select n.incarnation from nodes n where n.free_since is not null)`
 
-// Reads all of a table of 256 rows.
+// Takes the owner off the shards that a node gives up; null: off all of its shards. Reads
+// all of a table of 256 rows.
 const releaseShardsSQL = `
 	update shards
 	set owner = null
 	where owner = @incarnation and (@shards::smallint[] is null or shard = any (@shards::smallint[]))`
 
-// Reads all of a table of a few rows, the node itself among them.
+// Reads the state of every node: leaving, silent (no heartbeat for its TTL), its lock is
+// free, and whether it is gone (free for longer than the grace). Reads all of a table of a
+// few rows, the node itself among them.
 const membershipSQL = `
 	select n.incarnation, n.leaving, n.seen_at + n.ttl * interval '1 microsecond' <= @now, n.free_since is not null,
 		coalesce(n.free_since + @grace * interval '1 microsecond' <= @now, false)
 	from nodes n
 	order by n.incarnation`
 
-// Takes what nobody owns until the node has its share. Reads all of a table of
-// 256 rows.
+// Gives the node free shards until it has its share, and returns all that it owns. A node
+// that has more than its share is told so (Surplus) and releases shards when nothing of
+// them is in flight; nothing is ever taken from a live node. Reads all of a table of 256
+// rows.
 const acquireShardsSQL = `
 	with free as materialized (
 		select s.shard
@@ -84,7 +102,7 @@ const acquireShardsSQL = `
 	where owner = @incarnation
 	order by shard`
 
-// Heartbeat is a node's heartbeat.
+// Heartbeat stores a node's heartbeat and returns the membership.
 func (s *Store) Heartbeat(ctx context.Context, b store.Heartbeat) (store.Membership, error) {
 	var membership store.Membership
 	err := s.repeat(ctx, func(bool) error {
@@ -99,6 +117,11 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Heartbeat) (store.Members
 	return membership, nil
 }
 
+// heartbeat runs the statements of one heartbeat under the lock of the membership. The
+// order matters: the node's own row first, then who is alive, then which shards are free,
+// and then which of these the node gets. Shards that it releases are released after the
+// count of nodes and before the acquisition, so that another node finds them at its next
+// heartbeat; this one does not get them back, because it has its share already or leaves.
 func (s *Store) heartbeat(ctx context.Context, tx pgx.Tx, b store.Heartbeat) (store.Membership, error) {
 	args := pgx.NamedArgs{
 		"incarnation": int64(b.Incarnation), "instance": b.Instance[:], "ttl": b.TTL.Microseconds(),
@@ -149,7 +172,9 @@ func (s *Store) heartbeat(ctx context.Context, tx pgx.Tx, b store.Heartbeat) (st
 	return r, nil
 }
 
-// readMembership notes which locks are free, and reads who is alive.
+// readMembership notes which locks are free, frees the shards of dead nodes, and reads
+// which nodes are alive. gone is tested before silent: a lock that is free is the surer
+// sign.
 func readMembership(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, r *store.Membership) error {
 	b := &pgx.Batch{}
 	b.Queue(watchLocksSQL, args)
@@ -181,9 +206,13 @@ func shardNumbers(shards []uint8) []int16 {
 	return numbers
 }
 
-// Whether the node is dead, under a lock that keeps it from beating until the
-// transaction ends. All survivors hear of a death at once: one reclaims, and
-// the others do not wait for it. Walks nodes_pkey.
+// Decides again whether the node is dead, and locks its row until the transaction ends, so
+// that it cannot send a heartbeat meanwhile. It must be decided again: between the
+// caller's heartbeat and this statement the node may have come back. pg_locks is asked
+// too, for a node that has its lock again and has not sent a heartbeat since.
+//
+// skip locked: all survivors learn of a death at the same moment. One reclaims, and the
+// others go on. Walks nodes_pkey.
 const lockNodeSQL = `
 	select n.seen_at + n.ttl * interval '1 microsecond' <= @now
 		or coalesce(n.free_since + @grace * interval '1 microsecond' <= @now and n.locked_on = pg_postmaster_start_time(), false)
@@ -192,10 +221,20 @@ const lockNodeSQL = `
 	where n.incarnation = @incarnation
 	for update skip locked`
 
-// Reads all of the queue: deaths are rare, and an index on tokens would cost
-// every delivery. As claimSQL takes a lease over, but for nobody. What the node
-// leased of the suspect lane is taken whole, so that it is known whether that
-// was one row alone.
+// Takes the leases of a dead node. Its tokens are the numbers from @first to @last: the
+// upper 32 bits of a token are the node's incarnation. It reads the whole queue, because
+// deaths are rare and an index on tokens would cost every delivery (seq scans are allowed
+// for this transaction alone).
+//
+// Each row becomes due at once, without a token, and its attempt under way is recorded as
+// lost, as claimSQL does when it takes a lease over. The differences: nobody gets the new
+// lease, and deaths in the suspect lane are counted.
+//
+// suspects and others: what the node had leased in lane 3 is taken in one call without a
+// limit, because it must be known whether it was exactly one row. If it was, that delivery
+// was the only suspect in flight when the node died, and deaths_alone grows. After @parked
+// such deaths in a row it is parked: due at infinity, until a person decides. With a
+// limit, two calls could each see one row, and park an innocent delivery.
 const reclaimSQL = `
 	with suspects as materialized (
 		select q.ctid as at, q.id, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from,
@@ -236,7 +275,9 @@ const reclaimSQL = `
 // Walks nodes_pkey.
 const deleteNodeSQL = `delete from nodes where incarnation = @incarnation`
 
-// Reclaim takes what a dead node held.
+// Reclaim takes what a dead node had leased. It must not be repeated when its reply is
+// lost, since its caller needs the count; the caller just calls it again, and what a first
+// call did is done.
 func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (int, error) {
 	first := int64(uint64(incarnation) << 32)
 	args := pgx.NamedArgs{
@@ -260,6 +301,7 @@ func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (int
 	return n, nil
 }
 
+// reclaim reclaims up to limit deliveries, and forgets the node when nothing is left.
 func reclaim(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, limit int) (int, error) {
 	rows, _ := tx.Query(ctx, lockNodeSQL, args)
 	dead, err := pgx.CollectRows(rows, pgx.RowTo[bool])
@@ -276,7 +318,7 @@ func reclaim(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, limit int) (int
 	return n, forget(ctx, tx, args)
 }
 
-// Forget ends a node that has released all it had.
+// Forget removes a node that has released all it had.
 func (s *Store) Forget(ctx context.Context, incarnation uint32) error {
 	args := pgx.NamedArgs{"incarnation": int64(incarnation), "shards": nil}
 	err := s.repeat(ctx, func(bool) error {
@@ -288,6 +330,7 @@ func (s *Store) Forget(ctx context.Context, incarnation uint32) error {
 	return nil
 }
 
+// forget deletes the node and frees its shards.
 func forget(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 	b := &pgx.Batch{}
 	b.Queue(deleteNodeSQL, args)
@@ -295,10 +338,11 @@ func forget(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// Messages go to all who listen in this database.
+// channel is the notification channel of wake-ups. All nodes of a database listen on it.
 const channel = "postrider"
 
-// Wake sends a short message to every node that listens.
+// Wake sends a short message to every node that listens. Messages are hints and may be
+// lost, so it is not repeated.
 func (s *Store) Wake(ctx context.Context, message string) error {
 	_, err := s.pool.Exec(ctx, `select pg_notify($1, $2)`, channel, message)
 	if err != nil {

@@ -46,9 +46,9 @@ type Store struct {
 	pool  *pgxpool.Pool
 	clock *store.Clock
 	log   *slog.Logger
-	self  atomic.Uint32 // this process's incarnation as a node; 0: it is none
+	self  atomic.Uint32 // incarnation of this process's node, set by its heartbeats; 0: it sends none
 
-	sessions sessions
+	sessions sessions // of Hold
 }
 
 var (
@@ -106,12 +106,14 @@ func (s *Store) Close() error {
 // connectTimeout bounds the making of a connection, unless the URL does.
 const connectTimeout = 5 * time.Second
 
+// parse reads the DSN and sets what it does not: a connection must be to a server that can
+// be written, and a statement or a forgotten transaction must not last forever.
 func parse(dsn string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, err
 	}
-	// The simple protocol interpolates parameters into SQL on our side.
+	// Not what the DSN may say: the simple protocol would put parameters into the text.
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	if !strings.Contains(dsn, "target_session_attrs") {
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
@@ -130,12 +132,16 @@ func parse(dsn string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// setParams fixes what every session of the pool runs with. Plans are made once,
-// without looking at parameters, from index scans and nested loops only: a
-// plan that was made while the queue was empty must still be right when it
-// holds a million rows. For the same reason statements name every column of the
-// indexes that could seem alike while the day's partition is empty: account and
-// endpoint besides the id. Lists undo it for themselves; see list.
+// setParams sets what every session of the pool runs with. A statement is planned once,
+// without its parameters, and from index scans and nested loops only.
+//
+// The problem is that a queue swings between nothing and millions of rows, and statistics
+// always lag behind. A plan that was made while the queue was empty would read all of it
+// when it is long. So the plan must not depend on statistics at all.
+//
+// For the same reason statements name every column of the indexes that could look equally
+// cheap while the partition of the day is empty: account and endpoint besides the id.
+// Lists undo these settings for themselves; see list.
 func setParams(params map[string]string) {
 	params["synchronous_commit"] = "on"
 	params["timezone"] = "UTC"
@@ -154,14 +160,17 @@ const (
 	majorVersion = 10000 // in server_version_num
 )
 
-// refusedSettings are the settings that must not have the given value, and why.
+// refusedSettings are the settings with which the server could forget what it
+// acknowledged, and why.
 var refusedSettings = []struct{ setting, refused, why string }{
 	{"fsync", "off", "a crash of the machine would corrupt the database"},
 	{"full_page_writes", "off", "a crash of the machine could tear pages that were acknowledged"},
 	{"synchronous_commit", "off", "a crash of the server would lose events that were acknowledged"},
 }
 
-// inspect looks at the server as it is, before our sessions set anything.
+// inspect refuses a server that is too old or not durable. It looks through a connection
+// of its own, before our sessions set anything: synchronous_commit, for example, would
+// look right afterwards.
 func inspect(ctx context.Context, config *pgx.ConnConfig, log *slog.Logger) error {
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -183,6 +192,7 @@ func inspect(ctx context.Context, config *pgx.ConnConfig, log *slog.Logger) erro
 	return checkSettings(ctx, conn)
 }
 
+// checkSettings returns an error that names every setting that the server must not have.
 func checkSettings(ctx context.Context, conn *pgx.Conn) error {
 	var faults []error
 	for _, p := range refusedSettings {

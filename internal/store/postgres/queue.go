@@ -12,17 +12,43 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// One index range of queue_due for each want, from its low watermark on:
-// without that bound a claim under an old snapshot steps over every index
-// entry that was claimed or settled since (measured on PostgreSQL 15: 0.8 ms
-// flat with it, 5.5 ms and rising without). skip locked steps over what another
-// node is taking. The claim itself takes leases that ended and records their
-// attempts as lost, so that no second statement can disagree with it; a row
-// that it takes over once too often goes to the suspect lane instead, without a
-// token. Rows are
-// updated where they were locked, by ctid: a join by id may be planned the
-// other way round while the queue is empty, and then read all of it when it no
-// longer is.
+// Leases due deliveries. The statement does five things at once, so that nothing can
+// change between them: it finds what each want may have, locks it, records the attempts of
+// leases that ended as lost, gives out the new leases, and reads the events.
+//
+// want and due: the lateral join gives each want an index scan of its own on queue_due, in
+// the order of due_at and only as far as n rows. A plain join with one sort over all wants
+// would read every due row of every lane, which can be millions, to return a few.
+//
+// q.due_at >= w.after is the low watermark of the lane (see claimSlack). Rows that were
+// claimed or settled leave dead entries at the front of queue_due until a vacuum removes
+// them. Without the bound a claim steps over all of them (PostgreSQL 15: 0.8 ms flat with
+// it, 5.5 ms and rising without).
+//
+// skip locked: another node may be claiming the same rows, because it owned the shard a
+// moment ago. This claim takes the rows behind them instead of waiting. So two claims
+// never return the same row, and neither waits for the other.
+//
+// A row is free, or it has a token and its due_at is the end of the lease. Both are found
+// by due_at <= now. In the second case the node that had the lease is dead or too late,
+// and this statement takes the lease over: the attempt under way gets the record lost, and
+// the row gets the new token, by which a late settlement of the old node is recognised as
+// stale. Because take-over and claim are one statement, there is no moment in which a row
+// is lost and not yet claimed.
+//
+// suspect: a delivery that lost its node SuspectedAfter times in a row may be what kills
+// nodes. It is not leased with others, which would die with it: it moves to lane 3 without
+// a token, and is due there at once.
+//
+// on conflict do nothing: a late settlement of the old node may have recorded this attempt
+// already; its record knows more than lost.
+//
+// Rows are updated by their ctid, where they were locked. A join by id would do the same,
+// but the planner may turn it round while the queue is empty, and the generic plan then
+// reads the whole queue when it is long.
+//
+// left join events: an event whose partition was dropped leaves a delivery without bytes,
+// which the dispatcher ends. It must not disappear from the result.
 const claimSQL = `
 	with want as materialized (
 		select w.endpoint, w.lane, w.n, w.lease * interval '1 microsecond' as lease, w.after, w.place
@@ -76,8 +102,13 @@ const claimSQL = `
 	) e on true
 	order by c.place, c.due_at, c.id`
 
-// In the claim's transaction, so that it sees what is left after it. Walks
-// queue_due, past what the claim itself took.
+// Says what is left in each lane: how long until its first row that this claim did not
+// lease is due. It runs in the transaction of claimSQL, so it sees that statement's
+// changes. The rows of the claim itself are stepped over by their token: they are in the
+// index with the ends of their leases.
+//
+// Without it the dispatcher would have to claim again in order to learn that a lane is
+// empty. Walks queue_due.
 const lanesSQL = `
 	select (extract(epoch from q.due_at - @now::timestamptz) * 1e6)::bigint
 	from unnest(@endpoints::uuid[], @lanes::smallint[], @afters::timestamptz[])
@@ -95,11 +126,24 @@ const lanesSQL = `
 	) q on true
 	order by w.place`
 
-// claimSlack is how far below the least due_at claimed the next claim looks:
-// longer than a transaction that made a row due takes to commit.
+// claimSlack is how far below the least due_at of a claim the next claim of the lane
+// looks.
+//
+// The problem: due_at is read before a transaction commits. A row that became due at
+// 12:00:01 may become visible at 12:00:03. A claim at 12:00:02 does not see it, and leases
+// rows that were due at 12:00:02. If the next claim looked from 12:00:02 on, it would miss
+// the row until a scan looks at the whole lane. So it looks from 12:00:02 less claimSlack
+// on.
+//
+// 10 s is longer than any transaction that makes rows due takes to commit: they have one
+// or two round trips after the time is read. What needs longer is found by the next scan.
 const claimSlack = 10 * time.Second
 
 // Claim leases deliveries that are due, in one round trip.
+//
+// When the reply is lost, nobody knows which deliveries have the token. The repeat first
+// gives back what the token leased and then claims anew, in one transaction. Otherwise
+// those deliveries would wait for the end of leases that no worker has.
 func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) {
 	var claims store.Claims
 	args := claimColumns(c)
@@ -123,14 +167,18 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 	return claims, nil
 }
 
-// Gives back what a claim took whose reply was lost: its token is in no
-// worker's hands. Walks queue_due.
+// Gives back what a claim leased whose reply was lost. The token belongs to that claim
+// alone and no worker has got it, so no attempt can have begun: the attempt's number is
+// free again. Losses that the claim has counted stay; the attempts before it were lost.
+// Walks queue_due.
 const unclaimSQL = `
 	update queue q
 	set token = null, due_at = @now::timestamptz, claims = q.claims - 1
 	from unnest(@endpoints::uuid[], @lanes::smallint[]) as w (endpoint, lane)
 	where q.endpoint = w.endpoint and q.lane = w.lane and q.due_at < 'infinity' and q.token = @token`
 
+// claimColumns returns the wants as columns. A want without a low watermark looks at its
+// whole lane: from -infinity on.
 func claimColumns(c store.Claim) pgx.NamedArgs {
 	var endpoints uuids
 	var lanes, ns, leases numbers
@@ -149,6 +197,10 @@ func claimColumns(c store.Claim) pgx.NamedArgs {
 	}
 }
 
+// collectClaimed reads the rows of claimSQL, which come in the order of the wants and of
+// due_at. The first row of a lane has its least due_at and sets the low watermark.
+// Deliveries of one event share one copy of it: an event for 200 endpoints has its bytes
+// in memory once.
 func collectClaimed(rows pgx.Rows, t postrider.Token, claims *store.Claims) error {
 	var suspect bool
 	var place int
@@ -183,6 +235,8 @@ func collectClaimed(rows pgx.Rows, t postrider.Token, claims *store.Claims) erro
 	return err
 }
 
+// collectLanes reads the rows of lanesSQL, one for each want in their order. null: the
+// lane is empty.
 func collectLanes(rows pgx.Rows, claims *store.Claims) error {
 	var in pgtype.Int8
 	place := 0
@@ -195,7 +249,10 @@ func collectLanes(rows pgx.Rows, claims *store.Claims) error {
 	return err
 }
 
-// Walks queue_pkey, as settleSQL does. The attempt was never made, so its number is free again.
+// Gives leases back that were never used. The attempt was not made, so its number is free
+// again: claims goes back by one. The token is the fence: if another node has taken the
+// lease over meanwhile, no row has this token and nothing changes. Walks queue_pkey, and
+// updates by ctid, as claimSQL does.
 const releaseSQL = `
 	update queue q
 	set token = null, due_at = @now::timestamptz, claims = q.claims - 1
@@ -225,13 +282,16 @@ func (s *Store) Release(ctx context.Context, leases []store.Lease) error {
 	return nil
 }
 
-// Walks queue_pkey.
+// Losses and deaths alone start from 0: a person has decided that the delivery gets a new
+// chance. It stays in the suspect lane, so if it kills a node again, no other delivery
+// dies with it. Walks queue_pkey.
 const unparkSQL = `
 	update queue q
 	set parked = false, losses = 0, deaths_alone = 0, due_at = @now::timestamptz
 	where q.id = @id and q.parked and (@account::uuid is null or q.account = @account)`
 
-// Unpark lets a parked delivery be attempted again.
+// Unpark lets a parked delivery be attempted again. A repeat after a lost reply finds it
+// unparked, which is then a success.
 func (s *Store) Unpark(ctx context.Context, u store.Unpark) (postrider.Delivery, error) {
 	var d postrider.Delivery
 	err := s.repeat(ctx, func(again bool) error {
@@ -255,8 +315,12 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (postrider.Delivery,
 	return d, nil
 }
 
-// A skip scan: each step takes the first row of the next lane from queue_due,
-// so that a million rows of one lane cost as much as one.
+// Lists the lanes with something waiting, and when the first row of each is due.
+//
+// A skip scan: each step of the recursion enters queue_due at the first row of the next
+// lane, (endpoint, lane) > the last one. A group by would read every row: a lane with a
+// million rows costs here as much as one with a single row. endpoints counts the endpoints
+// found, so that the scan stops after @max of them.
 const dueSQL = `
 	with recursive lane (endpoint, lane, due_at, endpoints) as (
 		(
@@ -283,8 +347,10 @@ const dueSQL = `
 	where @max > 0
 	order by endpoint, lane`
 
-// Walks the young end of queue_pkey; materialized, or else it would rather walk
-// all of queue_due.
+// The same for deliveries whose id is greater than @newer. The dispatcher asks for these
+// every second, and for everything only now and then. Ids grow with time, so the new rows
+// are at the end of queue_pkey. materialized keeps the planner from walking all of
+// queue_due instead, which has the order of the group by.
 const dueNewerSQL = `
 	with young as materialized (
 		select q.endpoint, q.lane, q.due_at

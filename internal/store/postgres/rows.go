@@ -10,18 +10,20 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// newRows gathers what a publish or a chunk of a fan-out inserts, as columns:
-// one statement for each table however many rows there are. Measured on
-// PostgreSQL 15, 100 events with a delivery each: 76,000 events/s; 49,500 with
-// a statement for each row; 81,200 with copy, which has no on conflict.
+// newRows gathers what a publish or a chunk of a fan-out inserts, as columns. Each table
+// gets one statement, whatever the number of rows, and all of them are one round trip.
+//
+// Measured on PostgreSQL 15, 100 events with a delivery each: 76,000 events/s this way;
+// 49,500 with a statement for each row; 81,200 with copy, which has no on conflict.
 type newRows struct {
 	events  eventColumns
-	pending queueColumns
-	ordered orderedColumns
-	skipped skippedColumns
-	fanouts fanoutColumns
+	pending queueColumns   // deliveries without an order, leased ones included
+	ordered orderedColumns // deliveries with an order, none of them leased
+	skipped skippedColumns // deliveries that are never queued: records without a request
+	fanouts fanoutColumns  // jobs of events with too many endpoints for one transaction
 }
 
+// add adds an event with its deliveries, or with its fan-out job.
 func (r *newRows) add(e *store.NewEvent, sequence int64) {
 	r.events.add(e.Event, sequence)
 	if !e.FanOutUpTo.IsZero() {
@@ -44,8 +46,9 @@ func (r *newRows) addDeliveries(e *store.NewEvent, sequence int64) {
 	}
 }
 
-// queue queues the statements of the tables that get rows. now decides what is
-// due; it is taken after every lock that the transaction waited for.
+// queue queues the statements of the tables that get rows. now decides what is due. The
+// caller reads it after every wait for a lock: a row that became due in the past could be
+// below the low watermark of its lane (see claimSlack).
 func (r *newRows) queue(b *pgx.Batch, now time.Time) {
 	if len(r.events.ids) > 0 {
 		b.Queue(insertEventsSQL, r.events.args())
@@ -70,9 +73,11 @@ func at(now time.Time, args pgx.NamedArgs) pgx.NamedArgs {
 	return args
 }
 
-// Appends to the day's partition. No on conflict: an id that is there already
-// must be noticed. The events' bytes come in one piece, to be cut here: an
-// array of them would be copied five times on its way.
+// Appends to the partition of the day. There is no on conflict: an id that is stored
+// already must fail, because it shows that this publish is a repeat.
+//
+// The bytes of all events come as one value and are cut here, at first and length. An
+// array of bytea would be copied five times on its way.
 const insertEventsSQL = `
 	insert into events (id, account, type, data, api_version, ordering_key, hops, sequence, idempotency_key,
 		created_at)
@@ -87,15 +92,15 @@ type eventColumns struct {
 	ids, accounts                    uuids
 	types, apiVersions, orderingKeys texts
 	idempotencyKeys                  texts
-	bytes                            []byte  // of all events,
-	firsts, lengths                  numbers // and where each one's are, from 1
+	bytes                            []byte  // the data of all events, one behind the other
+	firsts, lengths                  numbers // where the data of each event begins in bytes, from 1, and its length
 	hops, sequences                  numbers
 	createdAt                        times
 }
 
 func (c *eventColumns) add(e postrider.Event, sequence int64) {
 	if c.bytes == nil {
-		c.bytes = make([]byte, 0, 64<<10) // nil would be null
+		c.bytes = make([]byte, 0, 64<<10) // not nil, even if all events are empty: nil would be null
 	}
 	c.firsts, c.lengths = append(c.firsts, number(len(c.bytes)+1)), append(c.lengths, number(len(e.Data)))
 	c.bytes = append(c.bytes, e.Data...)
@@ -115,7 +120,9 @@ func (c *eventColumns) args() pgx.NamedArgs {
 	}
 }
 
-// A delivery with a token is leased as attempt 1, and due when that lease ends.
+// A delivery with a token is leased as attempt 1 in the transaction that creates it
+// (admission), so no claim is needed before its first attempt. wait is then the lease, and
+// due_at its end: if the node dies, the row is claimed like any other.
 const insertQueueSQL = `
 	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, token, expires_at)
 	select n.id, n.event, n.endpoint, n.account, n.type, n.lane, @now::timestamptz + n.wait * interval '1 microsecond',
@@ -149,11 +156,17 @@ func (c *queueColumns) args() pgx.NamedArgs {
 	}
 }
 
-// The first of its key is due, unless the key has rows or is paused; the
-// transaction holds the key's row in ordering_keys. @now is from after the wait
-// for that row, since claims look back over claimSlack only. All that one publish
-// stores is due at one instant, and claimed in the order of ids. The limits keep the planner from reading all of a table into a hash. Walks
-// queue_order_key and paused_keys_pkey.
+// Inserts ordered deliveries. A row is due if it becomes the head of its key: it is the
+// first of its key in this statement (row_number), the key has no row in the queue, and
+// the key is not paused. Every other row gets due_at = infinity and waits for
+// releaseHeadsSQL.
+//
+// The transaction has the lock of the key's row in ordering_keys, so no row of the key can
+// end between the question and the commit. @now is from after the wait for that lock.
+//
+// All rows of a statement that are due have one due_at, and are claimed by id. The limits
+// keep the planner from reading a whole table into a hash. Walks queue_order_key and
+// paused_keys_pkey.
 const insertOrderedSQL = `
 	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at,
 		ordering_key, sequence, pauses)
@@ -168,7 +181,7 @@ const insertOrderedSQL = `
 		@waits::bigint[], @expiries::bigint[], @keys::text[], @sequences::bigint[], @pauses::boolean[])
 		as n (id, event, endpoint, account, type, lane, wait, expiry, key, sequence, pauses)`
 
-// orderedColumns are ordered deliveries.
+// orderedColumns are ordered deliveries. pauses: a dead letter pauses the key.
 type orderedColumns struct {
 	queueColumns
 	keys      []string
@@ -188,7 +201,8 @@ func (c *orderedColumns) args() pgx.NamedArgs {
 	return args
 }
 
-// A skipped delivery is never queued: its record is all there is of it.
+// A skipped delivery is never queued. Its only row is a record without a request, number
+// 0.
 const insertSkippedSQL = `
 	insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 		retry_after, started_at, duration, stale, status_after)
@@ -214,7 +228,7 @@ func (c *skippedColumns) args() pgx.NamedArgs {
 	}
 }
 
-// The job begins before the first endpoint.
+// A new job is due at once. Its cursor is the zero id, which is before every endpoint.
 const insertFanoutsSQL = `
 	insert into fanouts (event, account, type, up_to, cursor, due_at, created_at)
 	select n.event, n.account, n.type, n.up_to, '00000000-0000-0000-0000-000000000000', @now::timestamptz, now()

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// A secret that is there already, because a call is repeated, stays as it is.
+// A secret that is stored already stays as it is: the call is a repeat.
 const insertSecretSQL = `
 	insert into endpoint_secrets (id, endpoint, encrypted, public, created_at, expires_at)
 	values (@id, @endpoint, @encrypted, @public, @created_at, @expires_at)
@@ -51,6 +51,7 @@ func (s *Store) Secrets(ctx context.Context, endpoints ...postrider.EndpointID) 
 	return secrets, nil
 }
 
+// secrets returns the active secrets of the endpoints, of each the newest first.
 func (s *Store) secrets(ctx context.Context, endpoints uuids) ([]postrider.Secret, error) {
 	var secrets []postrider.Secret
 	err := s.repeat(ctx, func(bool) (err error) {
@@ -64,7 +65,9 @@ func (s *Store) secrets(ctx context.Context, endpoints uuids) ([]postrider.Secre
 	return secrets, err
 }
 
-// Walks endpoint_secrets_endpoint.
+// Lets all other secrets expire after the overlap, during which both sign. least keeps a
+// secret that was to expire sooner from living longer; it ignores null, which is a secret
+// without an end. Walks endpoint_secrets_endpoint.
 const expireSecretsSQL = `
 	update endpoint_secrets
 	set expires_at = least(expires_at, now() + @overlap * interval '1 microsecond')
@@ -87,6 +90,7 @@ func (s *Store) RotateSecret(ctx context.Context, r store.RotateSecret) error {
 	return nil
 }
 
+// rotate lets the other secrets expire and adds the new one.
 func rotate(ctx context.Context, tx pgx.Tx, secret postrider.Secret, args pgx.NamedArgs) error {
 	if err := touchEndpoint(ctx, tx, args); err != nil {
 		return err
@@ -97,8 +101,10 @@ func rotate(ctx context.Context, tx pgx.Tx, secret postrider.Secret, args pgx.Na
 	return insertSecrets(ctx, tx, secret.Endpoint, []postrider.Secret{secret})
 }
 
-// By the clock's time: who waited for the lock on the version must see what
-// expired while it did. Walks endpoint_secrets_endpoint.
+// Counts the secret to be revoked, and the others that do not expire. It uses
+// clock_timestamp(), because now() is the time at which the transaction began: if it then
+// waited for the lock on the version, it must see what expired meanwhile. Walks
+// endpoint_secrets_endpoint.
 const activeSecretsSQL = `
 	select count(*) filter (where s.id = @secret), count(*) filter (where s.id <> @secret and s.expires_at is null)
 	from endpoint_secrets s
@@ -119,6 +125,9 @@ func (s *Store) RevokeSecret(ctx context.Context, r store.RevokeSecret) error {
 	return nil
 }
 
+// revoke lets the secret expire, unless no other one would last: an endpoint always has a
+// secret that signs. touchEndpoint locks the row of subscriptions, so two calls cannot
+// each revoke the secret that the other one relied on.
 func revoke(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 	if err := touchEndpoint(ctx, tx, args); err != nil {
 		return err

@@ -13,16 +13,34 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// One statement for all that settling does. The queue's rows are found by
-// queue_pkey, one by one (see claimSQL for the ctid), and changed only while
-// they have the token, which whoever changes a row changes too. What found none
-// is stale. A record takes the place of the one that its takeover left (lost),
-// and of a stale one whose number was given back and given anew.
+// Settles a group of attempts in one statement, in four steps that see one snapshot:
+//
+// found joins each settlement with its row of the queue by id and token. The token is the
+// fence: a row has it from the claim until the lease is settled, released or taken over. A
+// settlement whose lease was taken over finds no row, and can change nothing.
+//
+// ended and moved change the rows: deliveries that are delivered or dead leave the queue,
+// those that are pending get their next time. They test the token again. Between the
+// snapshot and the row's lock another node may have taken the lease over; then the second
+// test, which PostgreSQL makes on the newest version of the row, fails.
+//
+// checked marks as stale every settlement whose row neither ended nor moved.
+//
+// recorded writes one row of attempts for each settlement, stale or not: a request that
+// left is always in the history.
+//
+// A delivery that succeeds at once costs this statement two row writes: delete from queue,
+// insert into attempts. Walks queue_pkey, one probe for each settlement, and updates by
+// ctid (why: see claimSQL).
 const settleSQL = fenceSQL + recordSQL
 
-// The same for settlements of which some end in a dead letter.
+// The same for groups in which a delivery becomes a dead letter.
 const settleDeadSQL = fenceSQL + insertDeadLetterSQL + recordSQL
 
+// The part that decides which settlements count. moved keeps bulk deliveries in their lane
+// and sends others to the retry lane; it sets losses to 0, because the node lived to
+// settle. The arrays of checked stand in the same order as those of found; place joins the
+// two.
 const fenceSQL = `
 	with found as materialized (
 		select s.place, s.token, s.status, s.step, s.after, q.at
@@ -56,9 +74,16 @@ const fenceSQL = `
 				retry_after, started_at, duration, status, reason, after, replayed_from, response_start, final_url, place)
 	)`
 
-// What a dead letter shows of attempts before the last is looked up in every
-// partition. That plan costs 3 µs for each delivery of a group, run or not: it
-// is in the statement only if somebody died.
+// Writes the dead letters of the group. A dead letter shows the last status code and the
+// last error. Often the last attempt has no status code (a timeout), or there was no last
+// attempt (the delivery expired); then the value comes from the attempts before it.
+//
+// Those subselects look into every partition of attempts, because the day of an earlier
+// attempt is not known. Planning them for execution costs 3 µs for each settlement of a
+// group, run or not. So they are in the statement only if somebody died.
+//
+// It is attempts_pkey that is walked: account and endpoint are named although the delivery
+// is enough, because another index would look as cheap on an empty partition.
 const insertDeadLetterSQL = `, dead_letter as (
 		insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code,
 			last_error, replayed_from, died_at)
@@ -81,6 +106,16 @@ const insertDeadLetterSQL = `, dead_letter as (
 		on conflict (delivery) do nothing
 	)`
 
+// Writes the records. (delivery, number) is unique, and the record that exists may be
+// replaced in two cases only:
+//
+//   - It is lost and the new one is a real response. The node was believed dead when its
+//     lease was taken over, and now reports what happened after all.
+//   - It is stale and the new one is not. The number was released unused and given
+//     again, and the holder of the lease knows better.
+//
+// In every other case the statement is a repeat after a lost reply, and the first record
+// stays. That makes Settle safe to repeat.
 const recordSQL = `, recorded as (
 		insert into attempts as a (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, next_at, replayed_from, response_start,
@@ -101,9 +136,14 @@ const recordSQL = `, recorded as (
 	from checked j
 	order by j.place`
 
-// What looks stale may be a settlement that was stored before: then its record
-// is not stale. A statement of its own, which sees a twin that committed while
-// settleSQL waited for it. Walks attempts_pkey.
+// Finds those of the stale settlements that were settled before by the same settlement:
+// their record exists and is neither stale nor lost. This happens when the reply to Settle
+// was lost and it is repeated: the first try has removed the row, so the repeat finds no
+// token and looks stale.
+//
+// It is a statement of its own, with a new snapshot. If the first try was still
+// committing, settleSQL waited for it, but saw the snapshot from before. Walks
+// attempts_pkey.
 const settledSQL = `
 	select s.place - 1
 	from unnest(@ids::uuid[], @numbers::int[], @accounts::uuid[], @endpoints::uuid[])
@@ -116,8 +156,12 @@ const settledSQL = `
 		limit 1
 	) a`
 
-// Settle records attempts and carries out their transitions, in one round trip;
-// where events with an ordering key end, in two.
+// Settle records attempts and carries out their transitions, in one round trip. If events
+// with an ordering key end, it takes two, because their keys are locked first.
+//
+// PostgreSQL refuses a statement that would write one row of attempts twice. That happens
+// if a caller settles one attempt twice in a group, after a retry of its own. Then each
+// settlement gets a transaction of its own; the second finds the first.
 func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
 	settled, err := s.settle(ctx, settlements)
 	if isCode(err, codeTwice) && len(settlements) > 1 { // one attempt is among them twice
@@ -129,6 +173,8 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]s
 	return settled, nil
 }
 
+// settle settles a group in one transaction. The transaction may be repeated: its time is
+// read anew for each try, and what a try has stored is found by findSettled.
 func (s *Store) settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
 	columns, bodies := settleColumns(settlements)
 	var settled []store.Settled
@@ -168,13 +214,14 @@ func (s *Store) settle(ctx context.Context, settlements []store.Settlement) ([]s
 	return settled, err
 }
 
-// endedKeys are the settlements that end deliveries of events with an ordering
-// key; whether these are ordered, their rows know.
+// endedKeys are those settlements of a group that end a delivery of an event with an
+// ordering key. Such an event can have deliveries without an order, to endpoints that did
+// not ask for it; only the queue's rows say which ones are ordered (orderedSQL).
 type endedKeys struct {
 	ids    uuids
 	tokens []int64
-	places []int  // among all settlements
-	dead   []bool // as dead letters
+	places []int  // index of the settlement in its group
+	dead   []bool // whether the delivery becomes a dead letter
 }
 
 func (c *settlementColumns) endedKeys(settlements []store.Settlement) (ended endedKeys) {
@@ -190,6 +237,9 @@ func (c *settlementColumns) endedKeys(settlements []store.Settlement) (ended end
 }
 
 // settleOrdered settles what queue queues, and advances the ordering keys of what ended.
+// The first round trip locks the keys and reads the positions; the second one settles,
+// pauses or releases the heads, and commits. next is called with the lane of each new
+// head.
 func (s *Store) settleOrdered(
 	ctx context.Context, keyed endedKeys, queue func(*pgx.Batch), next func(place int, lane postrider.Lane),
 ) error {
@@ -218,7 +268,7 @@ func (s *Store) settleOrdered(
 	})
 }
 
-// findSettled clears the flag of what was settled before.
+// findSettled clears Stale for settlements that an earlier try has stored.
 func (s *Store) findSettled(ctx context.Context, columns *settlementColumns, settled []store.Settled) error {
 	rows, _ := s.pool.Query(ctx, settledSQL, columns.args())
 	var place int
@@ -229,6 +279,8 @@ func (s *Store) findSettled(ctx context.Context, columns *settlementColumns, set
 	return err
 }
 
+// settleEach settles one after the other, each in a transaction. An error in the middle
+// leaves the first ones settled; the caller repeats the group, and they are found.
 func (s *Store) settleEach(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
 	all := make([]store.Settled, 0, len(settlements))
 	for i := range settlements {
@@ -241,7 +293,9 @@ func (s *Store) settleEach(ctx context.Context, settlements []store.Settlement) 
 	return all, nil
 }
 
-// settlementColumns are settlements as the columns of settleSQL.
+// settlementColumns are settlements as the columns of settleSQL: one array for each
+// column. The statement is the same for one settlement and for a thousand, so it is
+// planned once, and its text is not built anew for each group.
 type settlementColumns struct {
 	ids, events, endpoints, accounts, replayedFrom uuids
 	numbers, steps, tokens, statusCodes            numbers
@@ -261,6 +315,8 @@ func settleColumns(settlements []store.Settlement) (*settlementColumns, *bodyCol
 	return columns, bodies
 }
 
+// add appends one settlement. The first bytes of an accepted response are kept in the row
+// itself; all other bodies are in attempt_bodies (see bodyColumns).
 func (c *settlementColumns) add(s *store.Settlement) {
 	claimed, attempt, transition := &s.Claimed, &s.Attempt, &s.Transition
 	c.ids, c.events = append(c.ids, someUUID(claimed.ID)), append(c.events, someUUID(claimed.Event.ID))
@@ -283,8 +339,8 @@ func (c *settlementColumns) add(s *store.Settlement) {
 	c.responseStarts, c.finalURLs = append(c.responseStarts, start), append(c.finalURLs, text(attempt.FinalURL))
 }
 
-// errorOf returns what the record says: of a decision without a request, its
-// reason.
+// errorOf returns the error that the record shows. A decision without a request (the
+// delivery expired, its bytes are gone) shows its reason.
 func errorOf(s *store.Settlement) string {
 	if s.Attempt.Outcome == postrider.OutcomeNone && s.Attempt.Error == "" {
 		return s.Transition.Reason
@@ -302,8 +358,9 @@ func (c *settlementColumns) args() pgx.NamedArgs {
 	}
 }
 
-// Only the attempts of this settlement that were recorded may have bodies: a
-// repeat meets its first ones, by attempt_bodies_pkey.
+// On a repeat the bodies are there already and stay. Settlements that turn out to be stale
+// have their bodies stored too: they belong to a request that left. Walks
+// attempt_bodies_pkey.
 const insertBodiesSQL = `
 	insert into attempt_bodies (delivery, number, request_head, response_head, response_body)
 	select *
@@ -311,7 +368,9 @@ const insertBodiesSQL = `
 		@response_bodies::bytea[])
 	on conflict (delivery, number) do nothing`
 
-// bodyColumns are the heads and bodies that are worth keeping.
+// bodyColumns are the heads and bodies that get a row of attempt_bodies. An accepted
+// attempt with a short body has none, which is nearly every attempt: a second row would
+// double the cost of a delivery.
 type bodyColumns struct {
 	deliveries                                  uuids
 	numbers                                     []int32

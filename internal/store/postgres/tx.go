@@ -7,21 +7,21 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The statements around a transaction that asks before it writes. They are
-// queued with the first and the last of its questions and cost no round trip
-// of their own.
+// The statements around a transaction that reads before it writes. They are sent with its
+// first and its last batch, and so cost no round trip of their own.
 const (
 	beginSQL  = `begin`
 	commitSQL = `commit`
 )
 
-// withConn runs do, which begins and commits a transaction of its own on the
-// connection, and rolls back what it left open.
+// withConn runs do on one connection. do begins and commits a transaction of its own, by
+// the first and the last statement of its batches. If it fails in between, the transaction
+// is rolled back here; a pooled connection with an open transaction would be closed.
 func (s *Store) withConn(ctx context.Context, do func(conn *pgxpool.Conn) error) error {
 	return s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		err := do(conn)
 		if pg := conn.Conn().PgConn(); !pg.IsClosed() && pg.TxStatus() != 'I' {
-			_, _ = conn.Exec(ctx, `rollback`) // otherwise the pool closes the connection
+			_, _ = conn.Exec(ctx, `rollback`)
 		}
 		return err
 	})

@@ -11,9 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Walks queue_pkey from the oldest row on: whatever is over was made before
-// most of what is not, and an index on expires_at would cost every delivery. A
-// lease that ended with its node leaves its attempt as lost.
+// Turns deliveries without an order whose time is over into dead letters. A delivery under
+// a valid lease is left to its node, which refuses it or settles it.
+//
+// It walks queue_pkey from the oldest row on. What has expired was created before most of
+// what has not, so the walk stops soon; an index on expires_at would cost every delivery.
+// If the lease of a dead node has ended, the attempt under way is recorded as lost. skip
+// locked leaves rows to a settlement that is under way.
 const expireSQL = `
 	with expired as materialized (
 		select q.ctid as at, q.*
@@ -27,6 +31,8 @@ const expireSQL = `
 	)` + expiredDeadLettersSQL + `
 	select count(*) from expired`
 
+// The common part of both ways to expire: delete the rows, record lost attempts, and write
+// the dead letters with what their last attempts show (see insertDeadLetterSQL).
 const expiredDeadLettersSQL = `, ended as (
 		delete from queue q
 		using expired
@@ -59,9 +65,10 @@ const expiredDeadLettersSQL = `, ended as (
 		on conflict (delivery) do nothing
 	)`
 
-// The same for ordered deliveries, in two steps, since their keys are locked
-// before their rows. The first walks queue_ordered_expires_at, since they may
-// wait for long and in great numbers; the second queue_pkey.
+// The same for ordered deliveries, in two steps, because their keys must be locked before
+// their rows (see order.go). find walks queue_ordered_expires_at: behind a paused key many
+// of them can wait for long, so a walk by age would not stop soon. end walks queue_pkey,
+// and tests again what find has tested before the wait for the keys.
 var expireOrdered = ending{
 	find: `
 	select q.id
@@ -88,7 +95,8 @@ var expireOrdered = ending{
 	dead: true,
 }
 
-// Expire turns deliveries whose time is over into dead letters.
+// Expire turns deliveries whose time is over into dead letters, those without an order
+// first. Each of the two kinds is one transaction.
 func (s *Store) Expire(ctx context.Context, limit int) (int, error) {
 	n, err := s.upkeep(ctx, "expire deliveries", expireSQL, pgx.NamedArgs{"limit": limit, "now": s.clock.Now()})
 	if err != nil || n >= limit {
@@ -101,13 +109,16 @@ func (s *Store) Expire(ctx context.Context, limit int) (int, error) {
 	return n + ordered, nil
 }
 
-// ending is how ordered deliveries end that nobody settles.
+// ending says how ordered deliveries end that nobody settles: they expire, or their
+// endpoint is deleted.
 type ending struct {
-	find string // selects the ids of at most @limit
-	end  string // ends those of @ids for which it still holds, and returns their ids
-	dead bool   // they are dead letters then
+	find string // selects the ids of at most @limit deliveries, without a lock
+	end  string // ends those of @ids that may still end, and returns their ids
+	dead bool   // whether they become dead letters, which can pause their keys
 }
 
+// endOrdered finds up to limit deliveries and ends them in one transaction. It is not
+// repeated when its reply is lost: the janitor calls again anyway.
 func (s *Store) endOrdered(ctx context.Context, e ending, limit int) (n int, err error) {
 	err = s.once(ctx, func() error {
 		return s.withConn(ctx, func(conn *pgxpool.Conn) error {
@@ -123,6 +134,9 @@ func (s *Store) endOrdered(ctx context.Context, e ending, limit int) (n int, err
 	return n, err
 }
 
+// endDeliveries locks the keys of the deliveries, ends those that may still end, and
+// advances their keys. A delivery that was settled while the keys were waited for is not
+// among ended.
 func (s *Store) endDeliveries(ctx context.Context, conn *pgxpool.Conn, e ending, ids uuids) (int, error) {
 	positions, err := lockPositions(ctx, conn, ids, nil)
 	if err != nil {
@@ -144,7 +158,9 @@ func (s *Store) endDeliveries(ctx context.Context, conn *pgxpool.Conn, e ending,
 	return len(ended), conn.SendBatch(ctx, b).Close()
 }
 
-// Walks accounts_deleted, and for each account endpoints_account.
+// Finds endpoints of deleted accounts. Walks accounts_deleted, and for each account
+// endpoints_account. Both limits bound the work: few accounts with many endpoints, and
+// many with few.
 const orphanedSQL = `
 	select d.id
 	from accounts a
@@ -167,7 +183,10 @@ const (
 	where e.id = n.id and e.status <> 'deleted'`
 )
 
-// DeleteEndpoints deletes endpoints of deleted accounts.
+// DeleteEndpoints deletes endpoints of deleted accounts. They are found outside of the
+// transaction, so that the row of subscriptions, which every change of an endpoint needs,
+// is locked for the update alone. Deleted accounts stay deleted, so what was found stays
+// right.
 func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (deleted int, err error) {
 	err = s.repeat(ctx, func(bool) error {
 		rows, _ := s.pool.Query(ctx, orphanedSQL, pgx.NamedArgs{"limit": limit})
@@ -191,9 +210,13 @@ func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (deleted int, er
 	return deleted, nil
 }
 
-// Walks endpoints_deleted, and for each endpoint queue_due and queue_parked.
-// What is in a worker's hands goes too; it settles as stale. No key of theirs is
-// paused any longer, by paused_keys_pkey.
+// Cancels deliveries of deleted endpoints that have no order. A delivery under a lease is
+// cancelled too; its attempt settles as stale. waiting and parked are two walks, because
+// queue_due does not have the parked rows. Pauses of deleted endpoints end as well: no
+// delivery waits for them any more.
+//
+// Walks endpoints_deleted, and for each endpoint queue_due and queue_parked;
+// paused_keys_pkey for the pauses.
 const cancelDeletedSQL = `
 	with waiting as materialized (
 		select d.*
@@ -233,6 +256,7 @@ const cancelDeletedSQL = `
 	)` + cancelGoneSQL + `
 	select count(*) from gone`
 
+// The common part of both ways to cancel: delete the rows and record the decisions.
 const cancelGoneSQL = `, ended as (
 		delete from queue q
 		using gone
@@ -245,8 +269,9 @@ const cancelGoneSQL = `, ended as (
 		from gone
 	)`
 
-// The same for ordered deliveries. The first walks endpoints_deleted, and for
-// each endpoint queue_order_key; the second queue_pkey.
+// The same for ordered deliveries, in two steps for the reason given at expireOrdered.
+// find walks endpoints_deleted, and for each endpoint queue_order_key; end walks
+// queue_pkey. end needs no second test: deleted endpoints stay deleted.
 var cancelOrdered = ending{
 	find: `
 	select d.id
@@ -273,7 +298,8 @@ var cancelOrdered = ending{
 	select id from gone`,
 }
 
-// CancelDeleted cancels pending deliveries of deleted endpoints.
+// CancelDeleted cancels pending deliveries of deleted endpoints, those without an order
+// first.
 func (s *Store) CancelDeleted(ctx context.Context, limit int) (int, error) {
 	n, err := s.upkeep(ctx, "cancel deliveries of deleted endpoints", cancelDeletedSQL, pgx.NamedArgs{"limit": limit})
 	if err != nil || n >= limit {
@@ -286,7 +312,8 @@ func (s *Store) CancelDeleted(ctx context.Context, limit int) (int, error) {
 	return n + ordered, nil
 }
 
-// Walks idempotency_keys_created_at from the oldest on.
+// Deletes the oldest keys, a bounded number at a time. skip locked leaves keys that
+// another node is deleting. Walks idempotency_keys_created_at from the oldest on.
 const forgetKeysSQL = `
 	with old as materialized (
 		select k.ctid as at
@@ -307,6 +334,8 @@ func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (i
 	return s.upkeep(ctx, "forget idempotency keys", forgetKeysSQL, pgx.NamedArgs{"age": age.Microseconds(), "limit": limit})
 }
 
+// upkeep runs a statement that returns how many rows it has changed. Such statements may
+// be repeated: a repeat finds less to do.
 func (s *Store) upkeep(ctx context.Context, what, statement string, args pgx.NamedArgs) (int, error) {
 	var n int
 	err := s.repeat(ctx, func(bool) error { return s.pool.QueryRow(ctx, statement, args).Scan(&n) })
@@ -316,12 +345,13 @@ func (s *Store) upkeep(ctx context.Context, what, statement string, args pgx.Nam
 	return n, nil
 }
 
-// Walks probe_pkey.
+// Writes one row over and over. Walks probe_pkey.
 const probeWriteSQL = `
 	insert into probe (id, at) values (1, now())
 	on conflict (id) do update set at = excluded.at`
 
-// ProbeWrite commits a write.
+// ProbeWrite commits a write, to learn whether the database accepts writes: its disk may
+// be full, or it may have become a standby.
 func (s *Store) ProbeWrite(ctx context.Context) error {
 	if err := s.write(ctx, probeWriteSQL, nil); err != nil {
 		return fmt.Errorf("probe write: %w", err)
@@ -329,7 +359,9 @@ func (s *Store) ProbeWrite(ctx context.Context) error {
 	return nil
 }
 
-// From yesterday, for ids made before midnight or by a clock that is behind.
+// Makes the partitions from yesterday to seven days ahead. Yesterday's is for ids that
+// were made before midnight, or by a clock that is behind. Seven days are the reserve: if
+// this fails for a week, inserts fail, because no partition takes their ids.
 const makePartitionsSQL = `
 	select postrider_make_partitions((now() at time zone 'UTC')::date - 1, (now() at time zone 'UTC')::date + 7)`
 

@@ -11,9 +11,10 @@ import (
 
 // How domain values become parameters, and columns domain values.
 
-// column is an array parameter. It gives pgx pointers to its values: a value that
-// becomes an interface is copied to the heap, and a settlement has 25 of them. T is a
-// type of pgtype, which pgx encodes without reflection.
+// column is an array parameter that is encoded without copies. pgx asks for each value as
+// an interface; a value in an interface is copied to the heap, and a settlement has 25 of
+// them. So Index returns a pointer into the column. T is a type of pgtype, which pgx
+// encodes without reflection.
 type column[T any] []T
 
 type (

@@ -14,19 +14,19 @@ import (
 // ErrInUse says that another process has the data directory.
 var ErrInUse = errors.New("is in use by another process")
 
-// fileLock is the right to be the one process that uses a data directory. The
-// system takes it back when the process ends, however it ends; what is written
-// in the file until release tells the next process that it did not end well.
+// fileLock is the right to be the one process that uses a data directory. The system takes
+// the lock back when the process ends, however it ends. The text in the file stays, unless
+// release removes it: by that the next process knows that this one did not end well.
 type fileLock struct {
 	file    *os.File
-	unclean bool // whoever had the lock before did not release it
+	unclean bool // set by lock: the process before this one did not release it
 }
 
-// running is what the file holds while a store is open.
+// running is the text in the file while a store is open.
 const running = "running\n"
 
-// lock takes the directory's lock, or returns an error when another process,
-// or another store of this one, has it.
+// lock takes the directory's lock. If another process, or another store of this one, has
+// it, that is ErrInUse; it does not wait.
 func lock(dir string) (_ *fileLock, err error) {
 	file, err := os.OpenFile(filepath.Join(dir, "postrider.lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -56,7 +56,8 @@ func lock(dir string) (_ *fileLock, err error) {
 	return &fileLock{file: file, unclean: stat.Size() > 0}, file.Sync()
 }
 
-// release gives the lock back. The mark stays unless clean.
+// release gives the lock back. Without clean the text stays, and the next process checks
+// the database.
 func (l *fileLock) release(clean bool) error {
 	var err error
 	if clean {

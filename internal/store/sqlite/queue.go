@@ -11,7 +11,13 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Walks queue_due from the front, and reads each row it takes by its key.
+// Finds the due rows of one lane, the longest due first. It walks queue_due from @after,
+// the low watermark of the lane, and stops after @n rows; then it reads each row by its
+// key.
+//
+// A row is free, or it has a token and its due_at is the end of its lease. Both are found
+// by due_at <= @now: a lease that ended is claimed like a free row. Nothing is locked:
+// between this statement and the update no other job runs.
 const claimSQL = `
 	select id, event, endpoint, account, type, claims, step, losses, token, due_at, expires_at, replayed_from
 	from queue
@@ -19,18 +25,21 @@ const claimSQL = `
 	order by due_at, id
 	limit @n`
 
-// By the key of queue; the right sides are the row as it was.
+// Gives leases to the rows that were found. In an update the right sides are the row as it
+// was: losses grows by one if the row still had a token, because its lease ended without a
+// settlement. By the key of queue.
 const leaseSQL = `
 	with leased (id, token, until) as (values `
 
+// The end of leaseSQL.
 const leaseTail = `)
 	update queue
 	set token = leased.token, due_at = leased.until, claims = claims + 1, losses = losses + (queue.token is not null)
 	from leased
 	where queue.id = leased.id`
 
-// By the key of queue: takes the lease away from rows that may be what killed
-// their node, and moves them to the suspect lane.
+// Moves rows that may be what killed their process to the suspect lane, due at once
+// and without a lease. By the key of queue.
 const (
 	suspectSQL = `
 	with suspect (id, due) as (values `
@@ -41,27 +50,27 @@ const (
 	where queue.id = suspect.id`
 )
 
-// Walks queue_due, stepping over leases that last: never many, an endpoint's
-// concurrency and what was prefetched for it. It ends before the rows
-// that are due never.
+// Finds when the next row of a lane is due, after a claim. It walks queue_due and steps
+// over leases that still last; these are never many: what the endpoint may have in flight
+// and what was prefetched for it. It ends before the rows that are due never.
 const waitingSQL = `
 	select due_at from queue
 	where endpoint = @endpoint and lane = @lane and due_at < ` + neverSQL + ` and (token is null or due_at <= @now)
 	order by due_at
 	limit 1`
 
-// pending is a row of the queue.
+// pending is a row of the queue as it was before a job changed it.
 type pending struct {
 	id           postrider.DeliveryID
 	event        postrider.EventID
 	endpoint     postrider.EndpointID
 	account      postrider.AccountID
 	eventType    string
-	claims       int
-	step         int
-	losses       int
+	claims       int // the number of the attempt under way, or of the last one
+	step         int // of the retry schedule
+	losses       int // leases in a row that ended without a settlement
 	token        postrider.Token
-	dueAt        time.Time
+	dueAt        time.Time // with a token: the end of the lease
 	expiresAt    time.Time
 	replayedFrom postrider.DeliveryID
 }
@@ -71,12 +80,14 @@ func scanPending(rows *sql.Rows, p *pending) error {
 		&p.losses, toToken(&p.token), toTime(&p.dueAt), toTime(&p.expiresAt), toID(&p.replayedFrom))
 }
 
-// removed is a row that was taken out of the queue.
+// removed is a row that a job has deleted from the queue, with its position in the order
+// of its key, which the job must advance.
 type removed struct {
 	pending
 	position position
 }
 
+// The columns of scanRemoved. The last one says whether the position was blocked.
 const removedColumns = `id, event, endpoint, account, type, claims, step, losses, token, due_at, expires_at, replayed_from,
 		ordering_key, pauses, due_at = ` + neverSQL + ` and not parked`
 
@@ -89,8 +100,8 @@ func scanRemoved(rows *sql.Rows, r *removed) error {
 	return err
 }
 
-// lost is the record of an attempt whose lease ended with its node. When it
-// began is not known: no later than its lease ended.
+// lost returns the record of an attempt whose lease ended without a settlement. Nobody
+// knows when the attempt began; it began no later than its lease ended.
 func (p pending) lost() record {
 	return record{
 		Attempt: postrider.Attempt{
@@ -101,7 +112,9 @@ func (p pending) lost() record {
 	}
 }
 
-// Claim leases deliveries; see [store.Queue].
+// Claim leases deliveries; see [store.Queue]. It is one job: what it finds due is what it
+// leases. A lease that ended is taken over in the same job, and its attempt recorded as
+// lost, so a delivery is never lost and leased to nobody.
 func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) {
 	return write(ctx, s, "claim deliveries", func(ctx context.Context, tx *tx) (store.Claims, error) {
 		var claims store.Claims
@@ -140,8 +153,10 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 	})
 }
 
-// claimLane leases what one want asks for and returns the rows as they were:
-// those that it leased, and those that it moved to the suspect lane instead.
+// claimLane leases what one want asks for. It returns the rows as they were: those that it
+// has leased, and those that it has moved to the suspect lane instead. A row is suspect
+// when it lost its process SuspectedAfter times in a row; with others it must not be
+// leased again, because they would die with it.
 func claimLane(ctx context.Context, tx *tx, want store.Want, token postrider.Token) (leased, suspects []pending, err error) {
 	after := int64(0)
 	if !want.After.IsZero() {
@@ -170,7 +185,10 @@ func claimLane(ctx context.Context, tx *tx, want store.Want, token postrider.Tok
 	)
 }
 
-// laneState says what is left of a lane once it was claimed from.
+// laneState says what is left of a lane after a claim. Low is the least due_at that can
+// still be in the lane: the next row's if it is due already, otherwise now. Unlike in
+// PostgreSQL it needs no slack, because every change is visible before the next job
+// begins.
 func laneState(ctx context.Context, tx *tx, want store.Want) (store.LaneState, error) {
 	var next time.Time
 	err := tx.row(ctx, waitingSQL, sql.Named("endpoint", blob(want.Endpoint)), sql.Named("lane", laneNumber(want.Lane)),
@@ -186,13 +204,14 @@ func laneState(ctx context.Context, tx *tx, want store.Want) (store.LaneState, e
 	return store.LaneState{Waiting: true, In: next.Sub(tx.now), Low: next}, nil
 }
 
-// By the events' key.
+// By the key of events.
 const claimedEventsSQL = `
 	select id, account, type, data, api_version, ordering_key, sequence, hops, idempotency_key, created_at
 	from events where id in (values `
 
-// attachEvents gives the items their events, one for all deliveries of an
-// event. An event that is gone leaves what the queue repeats of it.
+// attachEvents gives the items their events. All deliveries of an event share one copy, so
+// its bytes are in memory once. An event that is gone keeps the account and the type,
+// which the queue repeats, and has no bytes; the dispatcher ends its deliveries.
 func attachEvents(ctx context.Context, tx *tx, items []postrider.Claimed) error {
 	shared := make(map[postrider.EventID]*postrider.Event, len(items))
 	var ids []any
@@ -219,7 +238,8 @@ func scanEvent(rows *sql.Rows, e *postrider.Event) error {
 		&e.Hops, toString(&e.IdempotencyKey), toTime(&e.CreatedAt))
 }
 
-// By the key of queue. A lease that is no longer held finds no row.
+// The token is the fence: a lease that was taken over or settled finds no row. The attempt
+// was not made, so its number is free again. By the key of queue.
 const releaseSQL = `
 	update queue set token = null, due_at = @now, claims = claims - 1
 	where id = @id and token = @token`
@@ -238,7 +258,8 @@ func (s *Store) Release(ctx context.Context, leases []store.Lease) error {
 	})
 }
 
-// By the key of queue.
+// The losses start from 0, since a person has decided that the delivery gets a new chance.
+// It stays in the suspect lane. By the key of queue.
 const unparkSQL = `
 	update queue set parked = 0, losses = 0, deaths_alone = 0, due_at = @now
 	where id = @id and parked`
@@ -261,9 +282,12 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (postrider.Delivery,
 	})
 }
 
-// A skip scan: queue_due is entered once for each lane that has something, at
-// its first entry, and not read between them. The plus takes the affinity of
-// the lane away, without which the index would be used for the endpoint only.
+// Lists the lanes with something waiting, and when the first row of each is due.
+//
+// A skip scan: each step of the recursion enters queue_due at the first entry of the next
+// lane and reads nothing between two of them, so a lane with a million rows costs as much
+// as one with a single row. The plus takes the affinity of the lane away; with it SQLite
+// would use the index for the endpoint alone.
 const dueSQL = `
 	with recursive first (id) as (
 		select (
@@ -282,8 +306,9 @@ const dueSQL = `
 	where due_at < ` + neverSQL + `
 	limit @max`
 
-// By the key of queue, from its end: only what came after newer. Grouped in
-// one go, it would walk the whole of queue_due.
+// The same for deliveries whose id is greater than @newer: they are at the end of the key
+// of queue. materialized: as one statement it would walk all of queue_due, which has the
+// order of the group by.
 const dueNewerSQL = `
 	with newer as materialized (
 		select endpoint, lane, due_at from queue where id > @newer and due_at < ` + neverSQL + `)
@@ -294,7 +319,9 @@ const dueNewerSQL = `
 	order by endpoint, lane
 	limit @max`
 
-// Due says which lanes have work; see [store.Queue].
+// Due says which lanes have work; see [store.Queue]. A page is limited by endpoints and
+// the statement by lanes, so it asks for all lanes of that many endpoints and cuts the
+// rest off.
 func (s *Store) Due(ctx context.Context, d store.Due) ([]store.DueLane, error) {
 	statement := dueSQL
 	if !d.NewerThan.IsZero() {

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// record is an attempt with what its row repeats of its delivery, which may be
-// gone before it.
+// record is an attempt with what its row repeats of its delivery. It repeats that because
+// the delivery's own row is gone when the delivery has ended.
 type record struct {
 	postrider.Attempt
 	account      postrider.AccountID
@@ -18,10 +18,12 @@ type record struct {
 	replayedFrom postrider.DeliveryID
 }
 
+// attemptColumns is the number of columns that appendAttempt appends for a row.
 const attemptColumns = 18
 
-// A number has one row: a stale attempt takes the place of the lost one, and
-// whoever holds the lease that of anybody who did not.
+// An attempt number of a delivery has one row. An insert replaces the row in two
+// cases: a stale attempt replaces the lost one, because it says what happened
+// after all; and a settlement under the lease replaces whatever is there.
 const (
 	putAttemptsSQL = `
 	insert or replace into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
@@ -30,7 +32,8 @@ const (
 	insert or replace into attempt_bodies (delivery, number, request_head, response_head, response_body) values `
 )
 
-// appendAttempt appends the arguments of one row of attempts.
+// appendAttempt appends the arguments of one row of attempts. The first bytes of an
+// accepted response are kept in the row itself, so that nearly every attempt is one row.
 func appendAttempt(args []any, r record) []any {
 	var start any
 	if r.Outcome == postrider.OutcomeAccepted {
@@ -41,8 +44,8 @@ func appendAttempt(args []any, r record) []any {
 		r.Stale, string(r.StatusAfter), microsOrNull(r.NextAt), blobOrNull(r.replayedFrom), start, textOrNull(r.FinalURL))
 }
 
-// appendBody appends the arguments of one row of attempt_bodies, when there is
-// more to keep than an attempt's own row does.
+// appendBody appends the arguments of one row of attempt_bodies, if there is more to keep
+// than the attempt's own row has.
 func appendBody(args []any, r record) []any {
 	if r.Outcome == postrider.OutcomeAccepted && len(r.ResponseBody) <= store.MaxAcceptedBody {
 		return args
@@ -54,8 +57,8 @@ func appendBody(args []any, r record) []any {
 		bytesOrNull(r.RequestHead), bytesOrNull(r.ResponseHead), bytesOrNull(r.ResponseBody))
 }
 
-// deadLetter is a dead letter to be written: a delivery, why it died, and what is
-// known of its last attempt.
+// deadLetter is a dead letter to be written. attempts counts the requests of the delivery,
+// so a decision without a request does not count.
 type deadLetter struct {
 	record
 	reason   string
@@ -72,13 +75,15 @@ const (
 	where delivery = ? and outcome <> 'none' order by number desc limit 1`
 )
 
+// A delivery dies once, so this never meets a row.
 const insertDeadLetterSQL = `
 	insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts,
 		last_status_code, last_error, replayed_from, died_at)
 	values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-// insert writes a dead letter. What its last attempt does not tell, that it was
-// no request or had no answer, the attempts before it do; they are stored.
+// insert writes a dead letter. It shows the last status code and the last error. If the
+// last attempt was no request, or got no response, they come from the attempts before it,
+// which must be stored already.
 func (l deadLetter) insert(ctx context.Context, tx *tx) error {
 	code, text := l.StatusCode, l.Error
 	if code == 0 {

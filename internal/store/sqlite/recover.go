@@ -31,11 +31,22 @@ const (
 	where id = @id`
 )
 
-// recoverChunk is how many rows one transaction recovers.
+// recoverChunk is how many rows one transaction recovers. It bounds the size of the log,
+// and what is done again if the process dies meanwhile.
 const recoverChunk = 2000
 
-// recoverLeases makes due what a process that died had leased, and records its
-// attempts as lost, as [store.Nodes.Reclaim] does for a dead node.
+// recoverLeases makes due what the process before this one had leased, and records the
+// attempts as lost. It does what [store.Nodes.Reclaim] does for a dead node.
+//
+// It runs when the store is opened, before anything can be claimed. A token that it finds
+// must be a dead process's: the lock of the directory proves that this process is alone.
+// After a clean stop there is none.
+//
+// Losses count the processes in a row that died with a delivery. One that has lost
+// SuspectedAfter of them may be what kills them, and moves to the suspect lane. If exactly
+// one row of that lane was leased, it was the only suspect in flight: after ParkedAfter
+// such deaths it is parked, so that a delivery that kills its process does not do it
+// forever.
 func recoverLeases(ctx context.Context, db *sql.DB, clock *store.Clock) error {
 	suspects, others, err := leftLeased(ctx, db)
 	if err != nil {
@@ -48,8 +59,8 @@ func recoverLeases(ctx context.Context, db *sql.DB, clock *store.Clock) error {
 	if len(suspects) == 1 {
 		alone = 1
 	}
-	// All suspects are in the first transaction: a process that dies between two
-	// of them must not find fewer.
+	// All suspects are in one transaction, the first one. If the process died between two
+	// of them, the next one would find fewer, perhaps one, and take it for the only suspect.
 	if len(suspects) > 0 {
 		if err := (recovery{clock, suspects, alone}).run(ctx, db); err != nil {
 			return err
@@ -63,8 +74,7 @@ func recoverLeases(ctx context.Context, db *sql.DB, clock *store.Clock) error {
 	return nil
 }
 
-// leftLeased returns the rows that are leased: those of the suspect lane, and
-// the others.
+// leftLeased returns the rows that are leased, those of the suspect lane apart.
 func leftLeased(ctx context.Context, db *sql.DB) (suspects, others []postrider.DeliveryID, err error) {
 	rows, err := db.QueryContext(ctx, leftSQL)
 	if err != nil {
@@ -86,11 +96,11 @@ func leftLeased(ctx context.Context, db *sql.DB) (suspects, others []postrider.D
 	return suspects, others, rows.Err()
 }
 
-// recovery is a piece of work of recoverLeases.
+// recovery is one transaction of recoverLeases.
 type recovery struct {
 	clock *store.Clock
 	ids   []postrider.DeliveryID
-	alone int // 1: the one delivery of it is a suspect that was leased alone
+	alone int // 1: ids has one delivery, the only suspect that was leased; otherwise 0
 }
 
 func (r recovery) run(ctx context.Context, db *sql.DB) error {

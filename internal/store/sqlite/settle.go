@@ -11,8 +11,12 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Settle records attempts and carries out their transitions; see
-// [store.Queue].
+// Settle records attempts and carries out their transitions; see [store.Queue].
+//
+// A settlement counts if the delivery is leased under its token. The token is the fence:
+// who takes a lease over, or ends it, changes or deletes the token. All settlements that
+// count are stored by a few bulk statements. Then the ordering keys of what ended advance,
+// and at last those that do not count are recorded, one by one, since they are rare.
 func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
 	return write(ctx, s, "settle deliveries", func(ctx context.Context, tx *tx) ([]store.Settled, error) {
 		leased, err := findLeased(ctx, tx, settlements)
@@ -52,14 +56,16 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]s
 // By the key of queue.
 const leasedSQL = `select id, token, lane, ordering_key, pauses from queue where token is not null and id in (values `
 
+// leased is the row of a delivery that is under a lease.
 type leased struct {
 	id       postrider.DeliveryID
 	token    postrider.Token
 	lane     postrider.Lane
 	position position
-	at       int // its settlement's place
+	at       int // index of its settlement; set by Settle
 }
 
+// findLeased returns the leased rows of the deliveries, by id.
 func findLeased(ctx context.Context, tx *tx, settlements []store.Settlement) (map[postrider.DeliveryID]leased, error) {
 	args := make([]any, len(settlements))
 	for i := range settlements {
@@ -78,7 +84,8 @@ func findLeased(ctx context.Context, tx *tx, settlements []store.Settlement) (ma
 	return byID, err
 }
 
-// settleBatch gathers what settlements that count change.
+// settleBatch gathers the changes of the settlements that count, as the arguments of bulk
+// statements.
 type settleBatch struct {
 	attempts, bodies, ended []any
 	moved                   [][]any
@@ -89,10 +96,13 @@ type settleBatch struct {
 // ending is the end of an ordered delivery.
 type ending struct {
 	position
-	at   int                  // its settlement's place
+	at   int                  // index of its settlement
 	dead postrider.DeliveryID // its dead letter; zero: it has none
 }
 
+// settle adds one settlement. NextAt is a time of day, for people; due_at is a time of the
+// steady clock, which decides. A delivery of the bulk lane stays there, so that it does
+// not compete with retries; every other one moves to the retry lane.
 func (b *settleBatch) settle(tx *tx, s store.Settlement, h leased) {
 	r := recordOf(s)
 	r.StatusAfter = s.Transition.To
@@ -128,8 +138,8 @@ func (b *settleBatch) settle(tx *tx, s store.Settlement, h leased) {
 	b.attempts, b.bodies = appendAttempt(b.attempts, r), appendBody(b.bodies, r)
 }
 
-// recordOf returns what is kept of a settlement's attempt. The claim says
-// whose attempt it is.
+// recordOf returns what is kept of a settlement's attempt. The claim says whose attempt it
+// is, whatever the attempt itself says.
 func recordOf(s store.Settlement) record {
 	c := s.Claimed
 	r := record{
@@ -148,6 +158,8 @@ const (
 	where id = ?`
 )
 
+// store runs the statements. The attempts come before the dead letters, which look up what
+// the last attempts showed.
 func (b *settleBatch) store(ctx context.Context, tx *tx) error {
 	err := errors.Join(
 		tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, b.attempts),
@@ -173,9 +185,13 @@ func (b *settleBatch) store(ctx context.Context, tx *tx) error {
 // By the key of attempts.
 const recordedSQL = `select outcome, stale from attempts where delivery = ? and number = ?`
 
-// settleLate settles an attempt that does not hold its delivery: what was
-// settled before is left as it is, and what others took over meanwhile is
-// recorded as stale, in the place of the lost one.
+// settleLate settles an attempt whose lease is gone. Two cases:
+//
+//   - The same settlement was stored before, and its reply was lost. Its record is
+//     there, and is not lost: nothing changes, and the answer is the first one's.
+//   - The lease ended and was taken over, or the delivery was cancelled. The attempt is
+//     recorded as stale. If its record is lost, it takes the place of that record,
+//     because it says what happened after all.
 func settleLate(ctx context.Context, tx *tx, s store.Settlement) (store.Settled, error) {
 	r := recordOf(s)
 	var before string

@@ -10,32 +10,38 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// tx is the writer's connection with a transaction open on it.
+// tx is the writer's connection with a transaction open on it. One tx lives as long as the
+// writer and is used by its goroutine alone; jobs get it as an argument.
 type tx struct {
 	conn       *sql.Conn
 	clock      *store.Clock
-	now, wall  time.Time // of the unit that runs: what decides what is due, and what people see
-	statements map[statement]*sql.Stmt
+	now, wall  time.Time               // set by runJob for each job: what decides what is due, and what people see
+	statements map[statement]*sql.Stmt // prepared once, closed by close; filled by prepare
 }
 
-// statement names a prepared statement: its text and, for one about many rows,
-// how many of them.
+// statement is the key of a prepared statement: its text and, for a bulk statement, the
+// number of rows that it was prepared for.
 type statement struct {
 	bulk
 	rows int
 }
 
-// bulk is a statement about any number of rows: between head and tail stand
-// their placeholders, as in values (?,?),(?,?).
+// bulk is a statement about any number of rows. Between head and tail stand the
+// placeholders of the rows. Example: head "delete from queue where id in (values ", tail
+// ")", one column: for two rows the text is "delete from queue where id in (values
+// (?),(?))". One call of the driver with many rows is cheaper than many calls with one.
 type bulk struct {
 	head, tail string
 	columns    int
 }
 
-// lockTries is how often the lock is asked for when another process, a backup
-// for instance, has it; each try waits for busy_timeout.
+// lockTries is how often the file's lock is asked for when another process, such as a
+// backup, has it. Each try waits for busy_timeout, so a second in all.
 const lockTries = 5
 
+// begin takes the write lock at once (immediate). A transaction that began as a reader
+// would have to get it later, and SQLite refuses that when somebody has written in
+// between.
 func (t *tx) begin(ctx context.Context) (err error) {
 	for range lockTries {
 		err = t.exec(ctx, "begin immediate")
@@ -46,8 +52,8 @@ func (t *tx) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// rollback ends the transaction, if SQLite has not done so by itself, which it
-// does after some errors and calls an error here.
+// rollback ends the transaction. After some errors, a full disk for example, SQLite has
+// ended it by itself, and rollback is then an error, which means nothing.
 func (t *tx) rollback(ctx context.Context) error {
 	err := t.exec(ctx, "rollback")
 	if classOf(err) == classOther {
@@ -56,6 +62,7 @@ func (t *tx) rollback(ctx context.Context) error {
 	return err
 }
 
+// close closes the prepared statements and the connection.
 func (t *tx) close() error {
 	var err error
 	for _, s := range t.statements {
@@ -64,7 +71,7 @@ func (t *tx) close() error {
 	return errors.Join(err, t.conn.Close())
 }
 
-// exec runs a statement that answers nothing.
+// exec runs a statement that returns no rows.
 func (t *tx) exec(ctx context.Context, query string, args ...any) error {
 	_, err := t.count(ctx, query, args...)
 	return err
@@ -83,7 +90,7 @@ func (t *tx) count(ctx context.Context, query string, args ...any) (int64, error
 	return result.RowsAffected()
 }
 
-// query runs a statement that answers with rows.
+// query runs a statement that returns rows. Its caller reads all of them with collect.
 func (t *tx) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	s, err := t.prepare(ctx, statement{bulk: bulk{head: query}})
 	if err != nil {
@@ -92,7 +99,7 @@ func (t *tx) query(ctx context.Context, query string, args ...any) (*sql.Rows, e
 	return s.QueryContext(ctx, args...)
 }
 
-// row runs a statement that answers with one row.
+// row runs a statement that returns one row.
 func (t *tx) row(ctx context.Context, query string, args ...any) row {
 	s, err := t.prepare(ctx, statement{bulk: bulk{head: query}})
 	if err != nil {
@@ -101,7 +108,7 @@ func (t *tx) row(ctx context.Context, query string, args ...any) row {
 	return row{row: s.QueryRowContext(ctx, args...)}
 }
 
-// row is a [sql.Row] that may also be the error of preparing its statement.
+// row is a [sql.Row], or the error of preparing its statement.
 type row struct {
 	row *sql.Row
 	err error
@@ -115,12 +122,13 @@ func (r row) Scan(into ...any) error {
 	return r.row.Scan(into...)
 }
 
-// sizes are the numbers of rows that bulk statements are prepared for: a
-// hundred rows are four statements.
+// sizes are the numbers of rows that bulk statements are prepared for. A few sizes keep
+// the number of prepared statements small, and no call is long: 100 rows are 64, 16, 16
+// and 4.
 var sizes = []int{256, 64, 16, 4, 1}
 
-// chunks cuts the arguments of a bulk statement into those of statements of
-// the sizes that are prepared.
+// chunks cuts the arguments of a bulk statement into pieces of the sizes above, the
+// largest first, and calls run with the prepared statement of each.
 func (t *tx) chunks(ctx context.Context, b bulk, args []any, run func(*sql.Stmt, []any) error) error {
 	for len(args) > 0 {
 		rows := 1
@@ -142,8 +150,8 @@ func (t *tx) chunks(ctx context.Context, b bulk, args []any, run func(*sql.Stmt,
 	return nil
 }
 
-// execAll runs a bulk statement that answers nothing, with b.columns arguments
-// for each row.
+// execAll runs a bulk statement that returns no rows. args has b.columns values for each
+// row, one row behind the other; none: nothing is run.
 func (t *tx) execAll(ctx context.Context, b bulk, args []any) error {
 	return t.chunks(ctx, b, args, func(s *sql.Stmt, args []any) error {
 		_, err := s.ExecContext(ctx, args...)
@@ -151,8 +159,7 @@ func (t *tx) execAll(ctx context.Context, b bulk, args []any) error {
 	})
 }
 
-// queryAll runs a bulk statement and returns what it answers with, in no
-// order.
+// queryAll runs a bulk statement and returns its rows. They have no order.
 func queryAll[T any](ctx context.Context, t *tx, q bulkQuery[T]) ([]T, error) {
 	var all []T
 	err := t.chunks(ctx, q.bulk, q.args, func(s *sql.Stmt, args []any) error {
@@ -167,14 +174,15 @@ func queryAll[T any](ctx context.Context, t *tx, q bulkQuery[T]) ([]T, error) {
 	return all, err
 }
 
-// bulkQuery is a bulk statement with its arguments and how to read its rows.
+// bulkQuery is a bulk statement with its arguments, and scan, which reads one of its rows.
 type bulkQuery[T any] struct {
 	bulk
 	args []any
 	scan func(*sql.Rows, *T) error
 }
 
-// collect reads all rows and closes them.
+// collect reads all rows and closes them. Rows that stay open would keep their statement
+// busy, and the writer has only one connection.
 func collect[T any](rows *sql.Rows, scan func(*sql.Rows, *T) error) (all []T, err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
@@ -187,6 +195,8 @@ func collect[T any](rows *sql.Rows, scan func(*sql.Rows, *T) error) (all []T, er
 	return all, rows.Err()
 }
 
+// prepare returns the prepared statement, and prepares it the first time. Parsing takes
+// longer than running most of them.
 func (t *tx) prepare(ctx context.Context, s statement) (*sql.Stmt, error) {
 	if prepared, ok := t.statements[s]; ok {
 		return prepared, nil

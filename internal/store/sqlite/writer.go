@@ -13,40 +13,56 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// maxGroup bounds how many units share a transaction, and so how long the
-// first of them waits for the others.
+// maxGroup bounds how many jobs share a transaction, and so for how long the first of them
+// waits for the others.
 const maxGroup = 256
 
-// writer runs units of work one after the other on the one connection that
-// writes. The units at hand form a group with one commit; those that arrive
-// meanwhile form the next one. An idle writer starts at once: there is no
-// timer, and the longer a commit takes, the more share the next.
+// writer runs jobs one after the other on the one connection that writes.
+//
+// The problem: a commit must sync the disk, which takes milliseconds, and SQLite allows
+// one transaction at a time. If every call had its own commit, a disk with 5 ms would
+// allow 200 calls a second.
+//
+// So calls share commits. The jobs that wait form a group with one transaction; those that
+// arrive while it commits form the next group. An idle writer starts at once: there is no
+// timer, and the longer a commit takes, the more jobs share the next one.
+//
+// Each job of a group runs under a savepoint. A job that fails, by a conflict for example,
+// is undone alone; the others are committed. No caller hears of success before the commit,
+// so what a caller was told is on disk.
+//
+// The writer is also the order of everything: a job sees all jobs before it and none after
+// it. The rules of the store need no other lock.
+//
+// A panic in a job is not recovered and ends the process. Its transaction is never
+// committed; the next process finds the file as of the last commit, checks it, and makes
+// due what was leased (recoverLeases).
 type writer struct {
-	tx      *tx
-	onFatal func(error)
-	waiting *batch.Queue[*unit]
-	broken  atomic.Pointer[error]
-	running sync.WaitGroup
+	tx      *tx                   // belongs to loop until stop has waited for it
+	onFatal func(error)           // called once, when broken is set
+	waiting *batch.Queue[*job]    // added by do, taken by loop
+	broken  atomic.Pointer[error] // why nothing is written any more; set by distrust, nil: it is
+	running sync.WaitGroup        // of loop
 }
 
-// unit is one call's work. It may run twice, so it keeps nothing of the first
-// time.
-type unit struct {
-	run   func(context.Context, *tx) error
-	taken atomic.Bool // by the writer, or by a caller that does not wait any more
-	done  chan error
+// job is one call's work. It may run twice (see commit), so a run must not rely on what an
+// earlier run has left in memory.
+type job struct {
+	run     func(context.Context, *tx) error
+	decided atomic.Bool // set once: by the writer when it starts the job, or by the caller when it withdraws it
+	done    chan error  // gets the result, after the commit
 }
 
 func newWriter(conn *sql.Conn, clock *store.Clock, onFatal func(error)) *writer {
 	return &writer{
 		tx:      &tx{conn: conn, clock: clock, statements: map[statement]*sql.Stmt{}},
 		onFatal: onFatal,
-		waiting: batch.NewQueue[*unit](),
+		waiting: batch.NewQueue[*job](),
 	}
 }
 
-// write runs a unit of work and returns its result once that is on disk. doing
-// says in an error what was being done.
+// write runs a job and returns its result once it is on disk. doing says in an error what
+// was being done. The result is kept outside of the job, so that the last run's counts.
 func write[T any](ctx context.Context, s *Store, doing string, run func(context.Context, *tx) (T, error)) (T, error) {
 	var result, nothing T
 	err := s.writer.do(ctx, func(ctx context.Context, tx *tx) (err error) {
@@ -59,7 +75,7 @@ func write[T any](ctx context.Context, s *Store, doing string, run func(context.
 	return result, nil
 }
 
-// change is write for work that has no result.
+// change is write for a job without a result.
 func change(ctx context.Context, s *Store, doing string, run func(context.Context, *tx) error) error {
 	_, err := write(ctx, s, doing, func(ctx context.Context, tx *tx) (struct{}, error) {
 		return struct{}{}, run(ctx, tx)
@@ -69,15 +85,15 @@ func change(ctx context.Context, s *Store, doing string, run func(context.Contex
 
 func (w *writer) start(ctx context.Context) { w.running.Go(func() { w.loop(ctx) }) }
 
-// stop refuses new units, waits for those that wait already, and gives the
-// connection back.
+// stop refuses new jobs, waits for those that were added before, and gives the connection
+// back.
 func (w *writer) stop() error {
 	w.waiting.Close()
 	w.running.Wait()
 	return w.tx.close()
 }
 
-// fatal returns why nothing is written any more, or nil.
+// fatal returns why nothing is written any more; nil: writing goes on.
 func (w *writer) fatal() error {
 	if err := w.broken.Load(); err != nil {
 		return *err
@@ -85,81 +101,95 @@ func (w *writer) fatal() error {
 	return nil
 }
 
-// do runs a unit and waits for its commit. A caller whose ctx ends before the
-// writer took the unit gets its cause, and nothing happens; afterwards it
-// waits, since it must know.
+// do runs a job and waits for its commit.
+//
+// If ctx ends while the job still waits for its group, the caller withdraws it and gets
+// the cause; nothing happens then. If the writer has started it, the caller waits for the
+// result even though ctx has ended: otherwise it could not know whether the change was
+// made. The compare-and-swap of decided makes sure that exactly one of the two happens.
 func (w *writer) do(ctx context.Context, run func(context.Context, *tx) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	u := &unit{run: run, done: make(chan error, 1)}
-	if !w.waiting.Add(u) {
+	j := &job{run: run, done: make(chan error, 1)}
+	if !w.waiting.Add(j) {
 		return errClosed
 	}
 	select {
-	case err := <-u.done:
+	case err := <-j.done:
 		return err
 	case <-ctx.Done():
 	}
-	if u.taken.CompareAndSwap(false, true) {
+	if j.decided.CompareAndSwap(false, true) {
 		return context.Cause(ctx)
 	}
-	return <-u.done
+	return <-j.done
 }
 
-// loop commits groups of units, without those whose callers went away.
+// loop commits groups of jobs until the queue is closed and empty. Jobs that their callers
+// have withdrawn are left out.
 func (w *writer) loop(ctx context.Context) {
-	withdrawn := func(u *unit) bool { return !u.taken.CompareAndSwap(false, true) }
+	withdrawn := func(j *job) bool { return !j.decided.CompareAndSwap(false, true) }
 	for open := true; open; {
 		_, open = <-w.waiting.Ready()
-		for units := w.waiting.Take(maxGroup); len(units) > 0; units = w.waiting.Take(maxGroup) {
-			if group := slices.DeleteFunc(units, withdrawn); len(group) > 0 {
+		for jobs := w.waiting.Take(maxGroup); len(jobs) > 0; jobs = w.waiting.Take(maxGroup) {
+			if group := slices.DeleteFunc(jobs, withdrawn); len(group) > 0 {
 				w.commit(ctx, group)
 			}
 		}
 	}
 }
 
-// commit runs the units of a group together, or else one by one: an error such
-// as a full disk ends a whole transaction, but need not meet every unit of it.
-func (w *writer) commit(ctx context.Context, group []*unit) {
-	errs, err := w.together(ctx, group)
+// commit runs a group and finishes its jobs.
+//
+// An error of the transaction itself, such as a full disk, undoes the whole group. But it
+// need not meet every job: one job may write a megabyte, another one delete a row. So the
+// jobs then run again, each in a transaction of its own, and each gets its own result.
+func (w *writer) commit(ctx context.Context, group []*job) {
+	errs, err := w.commitTogether(ctx, group)
 	if err == nil {
-		answer(group, errs)
+		finish(group, errs)
 		return
 	}
-	for i, u := range group {
+	for i, j := range group {
 		if len(group) > 1 {
-			errs, err = w.together(ctx, group[i:i+1])
+			errs, err = w.commitTogether(ctx, group[i:i+1])
 		}
 		if err != nil {
 			errs = []error{err}
 		}
-		answer([]*unit{u}, errs)
+		finish([]*job{j}, errs)
 	}
 }
 
-func answer(group []*unit, errs []error) {
-	for i, u := range group {
-		u.done <- errs[i]
+// finish gives the callers of the jobs their results. done is buffered, so this never
+// blocks.
+func finish(group []*job, errs []error) {
+	for i, j := range group {
+		j.done <- errs[i]
 	}
 }
 
-// together runs units in one transaction and returns what became of each. The
-// error, if any, is everybody's, and nothing was stored.
-func (w *writer) together(ctx context.Context, group []*unit) ([]error, error) {
+// commitTogether runs the jobs in one transaction and returns the result of each. If it
+// returns an error of its own, nothing of the group was stored.
+func (w *writer) commitTogether(ctx context.Context, group []*job) ([]error, error) {
 	if err := w.fatal(); err != nil {
 		return nil, err
 	}
-	errs, err := w.attempt(ctx, group)
+	errs, err := w.runGroup(ctx, group)
 	if err := w.distrust(err); err != nil {
 		return nil, err
 	}
 	return errs, err
 }
 
-// distrust ends all writing if err says that the file cannot be trusted, and
-// returns why; else nil.
+// distrust ends all writing if err says that the file cannot be trusted any more, and
+// returns why; otherwise nil. Lists call it too: damage that a reader meets is the same
+// damage.
+//
+// Example: fsync fails once. The kernel may have dropped the pages and report success the
+// next time, so nobody knows what is on disk. A new process reads what is there and goes
+// on from that; this one must not acknowledge anything any more.
 func (w *writer) distrust(err error) error {
 	if classOf(err) != classFatal {
 		return nil
@@ -171,14 +201,17 @@ func (w *writer) distrust(err error) error {
 	return w.fatal()
 }
 
-func (w *writer) attempt(ctx context.Context, group []*unit) ([]error, error) {
+// runGroup makes one transaction of the jobs. A job alone needs no savepoint: its own
+// error rolls the transaction back. If a group's commit fails, SQLite may or may not have
+// ended the transaction, so it is rolled back in any case.
+func (w *writer) runGroup(ctx context.Context, group []*job) ([]error, error) {
 	if err := w.tx.begin(ctx); err != nil {
 		return nil, err
 	}
 	errs := make([]error, len(group))
-	for i, u := range group {
+	for i, j := range group {
 		var err error
-		if errs[i], err = w.one(ctx, u, len(group) == 1); err != nil {
+		if errs[i], err = w.runJob(ctx, j, len(group) == 1); err != nil {
 			return nil, errors.Join(err, w.tx.rollback(ctx))
 		}
 	}
@@ -191,32 +224,35 @@ func (w *writer) attempt(ctx context.Context, group []*unit) ([]error, error) {
 	return errs, nil
 }
 
-// one runs one unit of a group under a savepoint. Its own error undoes what it
-// did and nothing else; the second error ends the group.
-func (w *writer) one(ctx context.Context, u *unit, alone bool) (own, group error) {
+// runJob runs one job under a savepoint. Its own error undoes what it did and nothing
+// else. The second error ends the group.
+//
+// The two times of the transaction are read here, after the wait for the group: all that a
+// job makes due is due from the moment at which it runs.
+func (w *writer) runJob(ctx context.Context, j *job, alone bool) (own, group error) {
 	w.tx.now, w.tx.wall = w.tx.clock.Now(), w.tx.clock.Wall()
 	if alone {
-		return split(u.run(ctx, w.tx))
+		return split(j.run(ctx, w.tx))
 	}
-	if err := w.tx.exec(ctx, "savepoint unit"); err != nil {
+	if err := w.tx.exec(ctx, "savepoint job"); err != nil {
 		return nil, err
 	}
-	own, group = split(u.run(ctx, w.tx))
+	own, group = split(j.run(ctx, w.tx))
 	if group != nil {
 		return nil, group
 	}
 	if own != nil {
 		// SQLite ends the whole transaction itself after some errors; then
 		// there is no savepoint to go back to.
-		if err := w.tx.exec(ctx, "rollback to unit"); err != nil {
+		if err := w.tx.exec(ctx, "rollback to job"); err != nil {
 			return nil, errors.Join(own, err)
 		}
 	}
-	return own, w.tx.exec(ctx, "release unit")
+	return own, w.tx.exec(ctx, "release job")
 }
 
-// split says whose an error is: one that leaves the file in doubt is the whole
-// group's, since none of it may be committed any more.
+// split tells whose an error is. An error that leaves the file in doubt belongs to the
+// whole group, since none of it may be committed any more; every other one to the job.
 func split(err error) (own, group error) {
 	if classOf(err) == classFatal {
 		return nil, err

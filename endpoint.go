@@ -9,6 +9,11 @@ import (
 // Endpoint is a URL that gets an account's events: those whose type one of its
 // patterns matches. Its policy says how they are sent. The API creates and changes
 // it; the janitor and the dispatcher change its status.
+//
+// An endpoint with a PolicyError is set aside: new events create deliveries for
+// it, and none is sent until its policy can be read again. Of its Policy only
+// Order, OnDead, Expiry and Retry are set, as far as they can be read, since new
+// deliveries need them. An empty Order is one that cannot be read.
 type Endpoint struct {
 	ID           EndpointID
 	Account      AccountID
@@ -19,6 +24,7 @@ type Endpoint struct {
 	Status       EndpointStatus
 	StatusReason string // why it is paused or disabled; empty: the person gave no reason
 	Policy       Policy
+	PolicyError  string    // why the stored policy cannot be read, with the names of its fields; set by the store; empty: Policy is the stored one
 	Credentials  []byte    // [Credentials], encrypted; nil: none
 	VerifiedAt   time.Time // when its owner confirmed this URL by a handshake; zero: never, or the URL has changed since
 	Revision     int64     // number of changes, from 1; the API's ETag

@@ -79,6 +79,9 @@ const (
 	PayloadRaw      Payload = "raw"      // the event's data, and nothing else
 )
 
+// MaxExpiry is the longest expiry of a policy.
+const MaxExpiry = 90 * 24 * time.Hour
+
 // DefaultPolicy returns the policy of an endpoint that was created without
 // settings.
 func DefaultPolicy() Policy {
@@ -107,7 +110,7 @@ func (p Policy) Check() error {
 	faults.add(p.ClientErrors != RetryClientErrors && p.ClientErrors != DeadLetterClientErrors,
 		"client_errors", "must be retry or dead_letter")
 	faults.add(p.Concurrency < 1 || p.Concurrency > 1000, "concurrency", "must be 1 to 1000")
-	faults.add(p.Expiry < time.Minute || p.Expiry > 90*24*time.Hour, "expiry_ms", "must be one minute to 90 days")
+	faults.add(p.Expiry < time.Minute || p.Expiry > MaxExpiry, "expiry_ms", "must be one minute to 90 days")
 	faults.add(p.Payload != PayloadEnvelope && p.Payload != PayloadRaw, "payload", "must be envelope or raw")
 	faults.add(p.Rate != Rate{} && (p.Rate.Attempts < 1 || p.Rate.Attempts > 100_000), "rate.attempts", "must be 1 to 100000")
 	faults.add(p.Rate != Rate{} && (p.Rate.Per < time.Second || p.Rate.Per > time.Hour), "rate.per_ms", "must be 1000 to 3600000")

@@ -20,6 +20,7 @@ const (
 	WaitEndpointDeleted  WaitReason = "endpoint_deleted"  // until the janitor cancels it, which is soon
 	WaitEndpointDisabled WaitReason = "endpoint_disabled" // until the endpoint is enabled
 	WaitEndpointPaused   WaitReason = "endpoint_paused"   // until the endpoint is resumed
+	WaitPolicyUnreadable WaitReason = "policy_unreadable" // until the endpoint's policy is set again, or a node that can read it serves it
 	WaitNoSecret         WaitReason = "no_secret"         // until a rotation gives the endpoint a secret
 	WaitOrdering         WaitReason = "ordering"          // until an earlier delivery of its ordering key ends
 	WaitSuspected        WaitReason = "suspected"         // until a node attempts it apart from others, because it may kill nodes
@@ -31,8 +32,8 @@ const (
 
 // WaitReasons lists every reason.
 var WaitReasons = []WaitReason{
-	WaitInFlight, WaitParked, WaitEndpointDeleted, WaitEndpointDisabled, WaitEndpointPaused, WaitNoSecret, WaitOrdering,
-	WaitSuspected, WaitScheduled, WaitCircuitOpen, WaitAskedToWait, WaitDue,
+	WaitInFlight, WaitParked, WaitEndpointDeleted, WaitEndpointDisabled, WaitEndpointPaused,
+	WaitPolicyUnreadable, WaitNoSecret, WaitOrdering, WaitSuspected, WaitScheduled, WaitCircuitOpen, WaitAskedToWait, WaitDue,
 }
 
 // WaitFacts are the facts that a store reads to explain why a delivery waits.
@@ -41,6 +42,7 @@ type WaitFacts struct {
 	DueAt             time.Time // zero: an earlier delivery of its ordering key has not ended, or it is parked
 	Suspected, Parked bool
 	Endpoint          EndpointStatus
+	PolicyUnreadable  bool // this program cannot read the endpoint's policy
 	Signs             bool // the endpoint has an active secret
 	Circuit           CircuitStatus
 	ProbeAt           time.Time  // of the circuit
@@ -65,6 +67,8 @@ func (f WaitFacts) Waiting(id DeliveryID, now time.Time) Waiting {
 		return Waiting{Reason: WaitEndpointDisabled}
 	case f.Endpoint == EndpointPaused:
 		return Waiting{Reason: WaitEndpointPaused}
+	case f.PolicyUnreadable:
+		return Waiting{Reason: WaitPolicyUnreadable}
 	case !f.Signs:
 		return Waiting{Reason: WaitNoSecret}
 	case f.DueAt.IsZero() && !f.PausedBy.IsZero():

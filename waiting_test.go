@@ -34,6 +34,8 @@ func TestWaiting(t *testing.T) {
 		{"of a paused endpoint", facts(func(f *postrider.WaitFacts) { f.Endpoint, f.DueAt = postrider.EndpointPaused, soon }), postrider.Waiting{Reason: postrider.WaitEndpointPaused}},
 		{"of a disabled endpoint", facts(func(f *postrider.WaitFacts) { f.Endpoint, f.Signs = postrider.EndpointDisabled, false }), postrider.Waiting{Reason: postrider.WaitEndpointDisabled}},
 		{"of a deleted endpoint", facts(func(f *postrider.WaitFacts) { f.Endpoint = postrider.EndpointDeleted }), postrider.Waiting{Reason: postrider.WaitEndpointDeleted}},
+		{"of an endpoint whose policy cannot be read", facts(func(f *postrider.WaitFacts) { f.PolicyUnreadable, f.Signs = true, false }), postrider.Waiting{Reason: postrider.WaitPolicyUnreadable}},
+		{"of a paused endpoint whose policy cannot be read", facts(func(f *postrider.WaitFacts) { f.PolicyUnreadable, f.Endpoint = true, postrider.EndpointPaused }), postrider.Waiting{Reason: postrider.WaitEndpointPaused}},
 		{"of an endpoint without a secret", facts(func(f *postrider.WaitFacts) { f.Signs, f.DueAt = false, soon }), postrider.Waiting{Reason: postrider.WaitNoSecret}},
 		{"behind another of its key", facts(func(f *postrider.WaitFacts) { f.DueAt, f.Head, f.Circuit = time.Time{}, other, postrider.CircuitOpen }), postrider.Waiting{Reason: postrider.WaitOrdering, For: other}},
 		{"behind a dead letter", facts(func(f *postrider.WaitFacts) { f.DueAt, f.Head, f.PausedBy = time.Time{}, id, other }), postrider.Waiting{Reason: postrider.WaitOrdering, For: other}},

@@ -22,8 +22,8 @@ type EndpointUpdate struct {
 	Policy
 }
 
-// Endpoint is a URL that receives events. Every field of its policy is there;
-// rate, auth and tls may be null.
+// Endpoint is a URL that receives events. Every field of its policy is there,
+// unless it has a PolicyError; rate, auth and tls may be null.
 type Endpoint struct {
 	ID           postrider.EndpointID     `json:"id"`
 	Account      postrider.AccountID      `json:"account"`
@@ -34,11 +34,12 @@ type Endpoint struct {
 	Status       postrider.EndpointStatus `json:"status" enum:"enabled,paused,disabled,deleted"`
 	StatusReason *string                  `json:"status_reason"`
 	Policy
-	Warnings   []string `json:"warnings" nullable:"false" enum:"no_secret,secrets_expire" doc:"What is wrong with the endpoint. no_secret: no secret is valid, and nothing can be sent until a rotation adds one. secrets_expire: every secret will expire, and then nothing can be sent; rotate the secret."`
-	VerifiedAt *Time    `json:"verified_at" format:"date-time" doc:"Time when the receiver agreed to events at this URL. Null: it never did."`
-	CreatedAt  Time     `json:"created_at" format:"date-time"`
-	UpdatedAt  Time     `json:"updated_at" format:"date-time"`
-	Secrets    []Secret `json:"secrets,omitempty" nullable:"false" doc:"Secrets of the new endpoint. Only in the response that creates it."`
+	PolicyError *string  `json:"policy_error" doc:"Why the stored policy of the endpoint cannot be read, with the names of its fields. The fields of the policy are then left out, and its deliveries wait until an update names all of them, or until a server that can read the policy owns the endpoint. Null: it can be read."`
+	Warnings    []string `json:"warnings" nullable:"false" enum:"policy_unreadable,no_secret,secrets_expire" doc:"What is wrong with the endpoint. policy_unreadable: see policy_error; nothing is sent. no_secret: no secret is valid, and nothing can be sent until a rotation adds one. secrets_expire: every secret will expire, and then nothing can be sent; rotate the secret."`
+	VerifiedAt  *Time    `json:"verified_at" format:"date-time" doc:"Time when the receiver agreed to events at this URL. Null: it never did."`
+	CreatedAt   Time     `json:"created_at" format:"date-time"`
+	UpdatedAt   Time     `json:"updated_at" format:"date-time"`
+	Secrets     []Secret `json:"secrets,omitempty" nullable:"false" doc:"Secrets of the new endpoint. Only in the response that creates it."`
 }
 
 // EndpointReason is the body of a request that changes the status of an endpoint:

@@ -22,12 +22,13 @@ func printDetails[T any](t terminal, asJSON bool, item T) error {
 
 // detailsOf returns a row for each field of a type of the API: its name, and its
 // value as flags take it. A new field needs no change here, unless its type is new.
-// The names lose the units _ms and _at, which the values show.
+// The names lose the units _ms and _at, which the values show. What the server left
+// out has no row: a policy that cannot be read is not shown as one without options.
 func detailsOf(shape any) (rows [][]string) {
 	for _, field := range reflect.VisibleFields(reflect.TypeOf(shape)) {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		value := reflect.ValueOf(shape).FieldByIndex(field.Index)
-		if name == "" || name == "-" || strings.Contains(options, "omitempty") && value.IsZero() {
+		if name == "" || name == "-" || strings.Contains(options, "omit") && value.IsZero() {
 			continue
 		}
 		label, isTime := strings.CutSuffix(name, "_ms")

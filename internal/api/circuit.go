@@ -72,7 +72,7 @@ func (s *server) setCircuit(ctx context.Context, in *EndpointPath) (*reply[apity
 	if to != postrider.CircuitClosed && to != postrider.CircuitOpen && to != postrider.CircuitHalfOpen {
 		return nil, invalid("status", "must be closed, open or half_open")
 	}
-	e, err := s.findLive(ctx, in.Endpoint)
+	e, err := s.findReadable(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}

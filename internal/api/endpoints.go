@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -23,20 +25,26 @@ func viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) apitypes.End
 	for _, p := range e.EventTypes {
 		patterns = append(patterns, string(p))
 	}
-	return apitypes.Endpoint{
+	view := apitypes.Endpoint{
 		ID: e.ID, Account: e.Account, UID: orNull(e.UID), URL: e.URL, Description: e.Description,
-		EventTypes: patterns, Status: e.Status, StatusReason: orNull(e.StatusReason), Policy: viewPolicy(e.Policy),
+		EventTypes: patterns, Status: e.Status, StatusReason: orNull(e.StatusReason), PolicyError: orNull(e.PolicyError),
 		Warnings: warnings(e, secrets), VerifiedAt: timeOrNull(e.VerifiedAt), CreatedAt: instant(e.CreatedAt), UpdatedAt: instant(e.UpdatedAt),
 	}
+	if e.PolicyError == "" {
+		view.Policy = viewPolicy(e.Policy)
+	}
+	return view
 }
 
-// warnings returns the reasons for which requests to the endpoint are not
-// signed, or will not be after the last secret expires. The list is empty, not
-// null, if there are none.
+// warnings returns the reasons for which nothing is sent to the endpoint, or will
+// not be after the last secret expires. The list is empty, not null, if there
+// are none.
 func warnings(e postrider.Endpoint, secrets []postrider.Secret) []string {
 	lasts := func(s postrider.Secret) bool { return s.ExpiresAt.IsZero() }
 	switch {
 	case e.Status == postrider.EndpointDeleted:
+	case e.PolicyError != "":
+		return []string{"policy_unreadable"}
 	case len(secrets) == 0:
 		return []string{"no_secret"}
 	case !slices.ContainsFunc(secrets, lasts):
@@ -163,6 +171,16 @@ func (s *server) setPolicy(ctx context.Context, e *postrider.Endpoint, was postr
 	url, urlErr := s.Guard.CheckURL(e.URL)
 	e.URL = url
 	moved := urlErr == nil && host(url) != host(was.URL)
+	if e.PolicyError != "" {
+		named, missing := policyFields(to)
+		if named == 0 && !moved { // a new host must not get the credentials of the old one
+			missing = nil
+		}
+		if named == 0 || missing != nil {
+			return errors.Join(urlErr, checkEndpoint(*e), missing)
+		}
+		e.Policy, e.PolicyError, was.Policy = postrider.DefaultPolicy(), "", postrider.Policy{}
+	}
 	opened := namesCredentials(to) || moved && was.Credentials != nil
 	var c postrider.Credentials
 	if opened {
@@ -187,6 +205,21 @@ func (s *server) setPolicy(ctx context.Context, e *postrider.Endpoint, was postr
 		return err
 	}
 	return s.Vault.EncryptCredentials(ctx, e, c)
+}
+
+// policyFields returns how many fields of the policy the request names, as a
+// value or null, and an error that names the missing ones. An unreadable policy
+// is replaced as a whole: none of its fields can keep its value.
+func policyFields(to apitypes.Policy) (named int, missing error) {
+	var faults []error
+	value := reflect.ValueOf(to)
+	for i := range value.NumField() {
+		if value.Field(i).IsZero() {
+			name, _, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ",")
+			faults = append(faults, invalid(name, "is required, because the stored policy cannot be read; null is the default"))
+		}
+	}
+	return value.NumField() - len(faults), errors.Join(faults...)
 }
 
 // checkEndpoint returns all faults of an endpoint's fields besides its URL and
@@ -390,7 +423,7 @@ const testType = "postrider.test"
 // testEndpoint publishes a test event to an enabled endpoint, whatever its
 // event types are.
 func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Receipt], error) {
-	e, err := s.findLive(ctx, in.Endpoint)
+	e, err := s.findReadable(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -427,6 +460,15 @@ func (s *server) endpointOf(ctx context.Context, account postrider.AccountID, na
 		query.UID = name
 	}
 	return first(s.Store.Endpoints(ctx, query))
+}
+
+// findReadable is findLive for operations that need the endpoint's policy.
+func (s *server) findReadable(ctx context.Context, text string) (postrider.Endpoint, error) {
+	e, err := s.findLive(ctx, text)
+	if err == nil && e.PolicyError != "" {
+		return e, conflict("the endpoint is set aside until its policy is set again: " + e.PolicyError)
+	}
+	return e, err
 }
 
 // findLive is findEndpoint for operations that a deleted endpoint does not

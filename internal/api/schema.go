@@ -69,12 +69,12 @@ func orNullSchema(s *huma.Schema) *huma.Schema {
 // endpointSchema has the schema of an endpoint in a response.
 type endpointSchema struct{ apitypes.Endpoint }
 
-// TransformSchema describes the policy of a response: every field is there, and
-// only three of them can be null.
+// TransformSchema describes the policy of a response: only three of its fields
+// can be null. They are not required, since an endpoint with a policy_error has
+// none of them.
 func (endpointSchema) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	for field := range reflect.TypeFor[apitypes.Policy]().Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		s.Required = append(s.Required, name)
 		if name == "rate" || name == "auth" || name == "tls" {
 			continue
 		}

@@ -118,7 +118,7 @@ func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[api
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.findLive(ctx, in.Endpoint)
+	e, err := s.findReadable(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (s *server) checkSigns(ctx context.Context, e postrider.Endpoint) error {
 // revokeSecret ends a secret at once. It refuses if the endpoint could not sign
 // its requests afterwards.
 func (s *server) revokeSecret(ctx context.Context, in *SecretPath) (*none, error) {
-	e, err := s.findLive(ctx, in.Endpoint)
+	e, err := s.findReadable(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}

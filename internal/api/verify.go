@@ -48,7 +48,7 @@ func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}
-	asked, err := s.findLive(ctx, in.Endpoint)
+	asked, err := s.findReadable(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}

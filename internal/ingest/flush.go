@@ -186,12 +186,14 @@ func tooManyInOrder(p *publish, j int) error {
 }
 
 // deliveries makes an event's deliveries to the endpoints that it matched, in
-// the order of its key to those that want it so.
+// the order of its key to those that want it so. It is kept, too, for an
+// endpoint whose Order cannot be read: an endpoint that does not want it is only
+// slower for it, and one that does cannot be served in order later.
 func (in *Ingest) deliveries(e *postrider.Event, matched []*store.EndpointSnapshot) []store.NewDelivery {
 	deliveries := make([]store.NewDelivery, len(matched))
 	for i, to := range matched {
 		d := in.delivery(to, postrider.LaneFirst)
-		if e.OrderingKey != "" && d.Skipped == "" && to.Endpoint.Policy.Order == postrider.OrderByKey {
+		if e.OrderingKey != "" && d.Skipped == "" && to.Endpoint.Policy.Order != postrider.OrderNone {
 			d.Ordered = to.Endpoint.Policy.OnDead
 		}
 		deliveries[i] = d

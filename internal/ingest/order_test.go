@@ -130,3 +130,30 @@ func (r *harness) refused(field string, events ...postrider.Event) {
 		r.Errorf("Publish = %v, want a fault of %s", err, field)
 	}
 }
+
+// TestAnOrderThatCannotBeReadIsKept publishes for an endpoint whose stored policy
+// is of a newer version: few endpoints get the event in order, and too many for
+// that are no reason to refuse it.
+func TestAnOrderThatCannotBeReadIsKept(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, ingest.Options{})
+	inbox := &recordingInbox{Inbox: h.store}
+	h.inbox = inbox
+	id := h.ordered(postrider.SkipDead, "order.*")
+	if err := h.store.SetPolicyDocument(h.Context(), id, `{"version":2}`); err != nil {
+		t.Fatal(err)
+	}
+	defer h.run()()
+	h.publish(h.keyed("k"), h.keyed(""))
+	if len(inbox.deliveries) != 2 || inbox.deliveries[0].Ordered != postrider.PauseOnDead || inbox.deliveries[1].Ordered != "" {
+		t.Errorf("deliveries %+v, want the first in order, and the key paused after a dead letter", inbox.deliveries)
+	}
+	if d := inbox.deliveries[0]; d.Expiry != postrider.MaxExpiry || d.Wait != 0 {
+		t.Errorf("the delivery waits %v and expires after %v, want no delay and the longest expiry", d.Wait, d.Expiry)
+	}
+	h.endpoints(1000, postrider.EndpointEnabled)
+	if err := h.table.Refresh(h.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.publish(h.keyed("k"))
+}

@@ -44,6 +44,7 @@ type Table struct {
 	opts      Options
 	refresh   sync.Mutex                         // held by the one Refresh at work
 	notified  *batch.Queue[postrider.EndpointID] // by Notify, for Run
+	setAside  map[postrider.EndpointID]struct{}  // endpoints whose policy cannot be read; guarded by refresh
 
 	mu        sync.RWMutex
 	onChange  func(Change)
@@ -91,6 +92,7 @@ func New(directory store.Directory, opts Options) *Table {
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	return &Table{
 		directory: directory,
+		setAside:  map[postrider.EndpointID]struct{}{},
 		opts:      opts,
 		notified:  batch.NewQueue[postrider.EndpointID](),
 		onChange:  func(Change) {},
@@ -125,7 +127,11 @@ func (x *Table) Run(ctx context.Context) error {
 		case <-x.notified.Ready():
 		}
 		notified := x.notified.Take(0) // before the refresh, which then has all of their changes
-		if err := x.Refresh(ctx); err != nil && ctx.Err() == nil {
+		err := x.Refresh(ctx)
+		if err == nil {
+			err = x.rereadOne(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
 			// The next look finds the changes. What is due is due all the same.
 			x.opts.Log.WarnContext(ctx, "endpoints not refreshed", "error", err)
 		}
@@ -151,6 +157,7 @@ func (x *Table) Refresh(ctx context.Context) error {
 			return fmt.Errorf("refresh endpoints: %w", err)
 		}
 		x.apply(changes)
+		x.noteSetAside(ctx, changes.Endpoints)
 		for i := range changes.Endpoints {
 			x.changed(Change{Endpoint: changes.Endpoints[i].Endpoint.ID})
 		}
@@ -158,6 +165,52 @@ func (x *Table) Refresh(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// noteSetAside keeps setAside up to date and logs for the person on call which
+// endpoint is set aside, with the fields that cannot be read, and which is not
+// any more. The dispatcher sends nothing to an endpoint that is set aside; its
+// events still create deliveries, which wait.
+func (x *Table) noteSetAside(ctx context.Context, changed []store.EndpointSnapshot) {
+	for i := range changed {
+		e := &changed[i].Endpoint
+		_, was := x.setAside[e.ID]
+		unreadable := e.PolicyError != "" && e.Status != postrider.EndpointDeleted
+		switch {
+		case unreadable && !was:
+			x.setAside[e.ID] = struct{}{}
+			x.opts.Log.ErrorContext(ctx, "endpoint set aside", "endpoint", e.ID.String(), "error", e.PolicyError)
+		case !unreadable && was:
+			delete(x.setAside, e.ID)
+			x.opts.Log.InfoContext(ctx, "endpoint no longer set aside", "endpoint", e.ID.String())
+		}
+	}
+}
+
+// rereadOne reads one of the endpoints that are set aside again. A change through
+// the API is among the [store.Changes], but a person who mends a row in the
+// database raises no version. Each round of Run reads one of them, chosen at random
+// by the map, so that many cost no more than one.
+func (x *Table) rereadOne(ctx context.Context) error {
+	x.refresh.Lock()
+	defer x.refresh.Unlock()
+	for id := range x.setAside {
+		page, err := x.directory.Endpoints(ctx, store.EndpointQuery{ID: id})
+		if err != nil {
+			return fmt.Errorf("read endpoint %s again: %w", id, err)
+		}
+		was, known := x.Lookup(id)
+		if !known || len(page.Items) == 0 || page.Items[0].PolicyError != "" {
+			return nil
+		}
+		// Its secrets and its circuit do not change without a version.
+		mended := []store.EndpointSnapshot{{Endpoint: page.Items[0], Secrets: was.Secrets, Circuit: was.Circuit}}
+		x.apply(store.Changes{Version: x.Version(), Endpoints: mended})
+		x.noteSetAside(ctx, mended)
+		x.changed(Change{Endpoint: id})
+		return nil
+	}
+	return nil
 }
 
 // changed calls the subscriber, without a lock.

@@ -17,7 +17,7 @@ type endpoint struct {
 	settings *store.EndpointSnapshot // as of the last EndpointChanged; nil: it is deleted, or not known yet
 	policy   *postrider.Policy       // of the settings; never nil
 	limit    int                     // attempts in flight that the policy allows; at least 1
-	enabled  bool                    // the settings say so, and it has not answered 410
+	enabled  bool                    // the settings say so, their policy can be read, and it has not answered 410
 	gone     bool                    // it answered 410; cleared when it is disabled, or could not be
 	condition
 
@@ -90,7 +90,8 @@ func (c *Core) mine(id postrider.EndpointID) *endpoint {
 
 // configure takes over the settings. One endpoint gets at most 32 of the node's
 // slots, or a quarter of them if that is more. An endpoint without settings is not sent to, and the
-// core forgets what may wait for it: an EndpointChanged or a scan names it again.
+// core forgets what may wait for it: an EndpointChanged or a scan names it again. One whose policy
+// cannot be read is treated as if it were paused: nothing starts, and what waits is remembered.
 func (c *Core) configure(ep *endpoint, settings *store.EndpointSnapshot) {
 	ep.settings = settings
 	if settings == nil {
@@ -98,9 +99,13 @@ func (c *Core) configure(ep *endpoint, settings *store.EndpointSnapshot) {
 		ep.lanes = [laneCount]lane{}
 		return
 	}
-	enabled := settings.Endpoint.Status == postrider.EndpointEnabled
+	enabled := settings.Endpoint.Status == postrider.EndpointEnabled && settings.Endpoint.PolicyError == ""
 	ep.gone = ep.gone && enabled
 	ep.enabled = enabled && !ep.gone
+	c.hosts.move(ep, hostOf(settings.Endpoint.URL))
+	if settings.Endpoint.PolicyError != "" && ep.policy != nil {
+		return // what is in flight ends by the policy that it started with
+	}
 	if ep.policy != nil && ep.policy != &c.unknown && ep.policy.Rate != settings.Endpoint.Policy.Rate {
 		ep.bucket, ep.metered, ep.rateBlockedUntil = postrider.Bucket{}, false, time.Time{}
 		ep.breaker.RateFullAt = time.Time{}
@@ -110,7 +115,6 @@ func (c *Core) configure(ep *endpoint, settings *store.EndpointSnapshot) {
 		ep.timeout = postrider.AdaptiveTimeout{}
 	}
 	ep.limit = max(1, min(ep.policy.Concurrency, max(32, c.opts.Concurrency/4)))
-	c.hosts.move(ep, hostOf(settings.Endpoint.URL))
 }
 
 func (in EndpointChanged) apply(c *Core, now time.Time) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -169,10 +170,81 @@ func DecodePolicy(endpoint postrider.EndpointID, document []byte) (postrider.Pol
 		err = d.checkChoices()
 	}
 	if err != nil {
-		// %v, since an InvalidError would be taken for a fault of a request.
-		return postrider.Policy{}, fmt.Errorf("decode policy of endpoint %s: %v", endpoint, err) //nolint:errorlint // see above
+		// As text, since an InvalidError would be taken for a fault of a request.
+		reason := strings.ReplaceAll(err.Error(), "\n", "; ")
+		return postrider.Policy{}, fmt.Errorf("decode policy of endpoint %s: %s", endpoint, reason)
 	}
 	return d.policy(), nil
+}
+
+// SetPolicy sets the policy of an endpoint that was read to what the document
+// says. If [DecodePolicy] refuses the document, the endpoint has a PolicyError,
+// and a policy that serves only to store new deliveries. The stores return such
+// an endpoint like any other: one damaged row must not keep a node from reading
+// the rows of all other endpoints.
+func SetPolicy(e *postrider.Endpoint, document []byte) {
+	policy, err := DecodePolicy(e.ID, document)
+	if err != nil {
+		e.Policy, e.PolicyError = salvagePolicy(document), err.Error()
+		return
+	}
+	e.Policy, e.PolicyError = policy, ""
+}
+
+// PolicyDocument returns the document of an endpoint's policy for
+// [Directory.PutEndpoint]. It is nil if the endpoint has a PolicyError: then the
+// stored document must stay as it is, since a newer node may be able to read it.
+func PolicyDocument(e postrider.Endpoint) ([]byte, error) {
+	if e.PolicyError != "" {
+		return nil, nil
+	}
+	return EncodePolicy(e.Policy)
+}
+
+// UnreadablePolicies returns a function that reports whether a document cannot
+// be read. It decodes each text once: most of the endpoints in a list have the
+// same one.
+func UnreadablePolicies() func(document string) bool {
+	known := map[string]bool{"": false} // "" stands for an endpoint that does not exist
+	return func(document string) bool {
+		unreadable, seen := known[document]
+		if !seen {
+			_, err := DecodePolicy(postrider.EndpointID{}, []byte(document))
+			unreadable = err != nil
+			known[document] = unreadable
+		}
+		return unreadable
+	}
+}
+
+// salvagePolicy returns the four fields of an unreadable policy that new
+// deliveries are stored with. A field that can be read has its stored value. A
+// field that cannot has the value that does no lasting harm: no Order, which
+// publishing treats as by_key, because deliveries that were sent out of order
+// cannot be put in order again; OnDead pause, for the same reason; the longest
+// Expiry; and no delay before the first attempt, since none is made now. Of
+// another version nothing is read: its names may have other meanings.
+func salvagePolicy(document []byte) postrider.Policy {
+	var d policyDocument
+	salvaged := postrider.Policy{OnDead: postrider.PauseOnDead, Expiry: postrider.MaxExpiry}
+	_ = json.Unmarshal(document, &d) // it goes on after a field of another type, and reads nothing of a text that is not JSON
+	if d.Version != policyVersion {
+		return salvaged
+	}
+	read := d.policy()
+	if oneOf("order", read.Order, postrider.OrderNone, postrider.OrderByKey) == nil {
+		salvaged.Order = read.Order
+	}
+	if oneOf("on_dead", read.OnDead, postrider.SkipDead, postrider.PauseOnDead) == nil {
+		salvaged.OnDead = read.OnDead
+	}
+	if read.Expiry > 0 {
+		salvaged.Expiry = min(read.Expiry, postrider.MaxExpiry)
+	}
+	if read.Retry.Check() == nil {
+		salvaged.Retry = read.Retry
+	}
+	return salvaged
 }
 
 // policy returns the policy that the document says.

@@ -328,10 +328,12 @@ type Directory interface {
 	// Secrets are added to those that the endpoint has.
 	// With CloseCircuit it closes the endpoint's circuit in the same transaction,
 	// as a person does who closes it.
+	// With a PolicyError it leaves the stored policy, without one it replaces it.
 	PutEndpoint(ctx context.Context, p PutEndpoint) (postrider.Endpoint, error)
 
 	// Endpoints lists endpoints, newest first. Deleted ones are not listed,
-	// but found by ID.
+	// but found by ID. One whose policy cannot be read has a PolicyError, here
+	// and in Changes, and others are not affected.
 	Endpoints(ctx context.Context, q EndpointQuery) (Page[postrider.Endpoint], error)
 
 	// Secrets returns the secrets of the endpoints that have not expired, of each
@@ -424,8 +426,7 @@ type Access interface {
 	// exist, or is deleted, is postrider.ErrNotFound.
 	DeleteAccount(ctx context.Context, account postrider.AccountID) error
 
-	// Accounts lists accounts, newest first. Deleted ones are not listed, but
-	// found by ID.
+	// Accounts lists accounts, newest first. Deleted ones are found by ID only.
 	Accounts(ctx context.Context, q AccountQuery) (Page[postrider.Account], error)
 
 	// PutKey creates an API key.
@@ -493,8 +494,7 @@ type Upkeep interface {
 	// returns how many.
 	ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error)
 
-	// MakePartitions makes the partitions that the coming days need. Stores
-	// without partitions do nothing.
+	// MakePartitions makes the partitions of the coming days, if the store has any.
 	MakePartitions(ctx context.Context) error
 
 	// ProbeWrite commits a write as every other is committed, of a row that no

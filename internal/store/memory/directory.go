@@ -18,6 +18,10 @@ type endpoint struct {
 	secrets []postrider.Secret // newest first, expired ones too
 	circuit postrider.Circuit
 	history []postrider.EndpointHealth // oldest first
+
+	// document replaces the policy on every read; nil: none. SetPolicyDocument
+	// sets it, and the next PutEndpoint with a policy removes it.
+	document []byte
 }
 
 func (e *endpoint) deleted() bool { return e.Status == postrider.EndpointDeleted }
@@ -44,6 +48,9 @@ func (s *Store) PutEndpoint(_ context.Context, p store.PutEndpoint) (postrider.E
 	next.Revision++
 	next.CreatedAt, next.UpdatedAt = next.ID.Time(), s.wall()
 	next.VerifiedAt = stored(next.VerifiedAt)
+	if next.PolicyError == "" {
+		e.document = nil
+	}
 	e.Endpoint = next
 	for _, secret := range p.Secrets {
 		e.add(secret)
@@ -52,7 +59,29 @@ func (s *Store) PutEndpoint(_ context.Context, p store.PutEndpoint) (postrider.E
 		e.closeCircuit()
 	}
 	s.changeLocked(e)
-	return ownEndpoint(e.Endpoint), nil
+	return e.read(), nil
+}
+
+// SetPolicyDocument replaces the stored policy of an endpoint as a person with
+// a database client could do it: unchecked, and not among the [store.Changes].
+func (s *Store) SetPolicyDocument(_ context.Context, id postrider.EndpointID, document string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.endpoints.get(id)
+	if !ok {
+		return postrider.ErrNotFound
+	}
+	e.document = []byte(document)
+	return nil
+}
+
+// read returns the endpoint as callers of the store see it.
+func (e *endpoint) read() postrider.Endpoint {
+	read := ownEndpoint(e.Endpoint)
+	if e.document != nil {
+		store.SetPolicy(&read, e.document)
+	}
+	return read
 }
 
 func (s *Store) checkPutLocked(next postrider.Endpoint) error {
@@ -123,7 +152,7 @@ func (s *Store) Endpoints(_ context.Context, q store.EndpointQuery) (store.Page[
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return list(&s.endpoints, q.Paging, q.ID, func(e *endpoint) (postrider.Endpoint, bool) {
-		return ownEndpoint(e.Endpoint), selects(q.Account, e.Account) && selects(q.UID, e.UID) && selects(q.Status, e.Status) &&
+		return e.read(), selects(q.Account, e.Account) && selects(q.UID, e.UID) && selects(q.Status, e.Status) &&
 			(!e.deleted() || !q.ID.IsZero())
 	})
 }
@@ -230,7 +259,7 @@ func (s *Store) Changes(_ context.Context, since int64, limit int) (store.Change
 	now := s.wall()
 	for _, e := range changed {
 		changes.Endpoints = append(changes.Endpoints, store.EndpointSnapshot{
-			Endpoint: ownEndpoint(e.Endpoint), Secrets: e.active(now), Circuit: e.circuit,
+			Endpoint: e.read(), Secrets: e.active(now), Circuit: e.circuit,
 		})
 	}
 	return changes, nil

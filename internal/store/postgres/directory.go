@@ -34,7 +34,7 @@ const insertEndpointSQL = `
 const updateEndpointSQL = `
 	update endpoints
 	set uid = @uid, url = @url, description = @description, event_types = @event_types, status = @status,
-		status_reason = @status_reason, policy = @policy, credentials = @credentials, verified_at = @verified_at,
+		status_reason = @status_reason, policy = coalesce(@policy::text, policy), credentials = @credentials, verified_at = @verified_at,
 		revision = revision + 1, version = @version, updated_at = now()
 	where id = @id and account = @account and status <> 'deleted' and revision = @revision
 	returning revision, updated_at`
@@ -48,7 +48,7 @@ const liveEndpointSQL = `
 // closing of its circuit, in one transaction. It is not repeated when its reply is lost: a
 // second try would meet its own revision and look like a conflict.
 func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error) {
-	policy, err := store.EncodePolicy(p.Endpoint.Policy)
+	policy, err := store.PolicyDocument(p.Endpoint)
 	if err != nil {
 		return postrider.Endpoint{}, err
 	}
@@ -57,7 +57,7 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 	args := pgx.NamedArgs{
 		"id": someUUID(e.ID), "account": someUUID(e.Account), "uid": text(e.UID), "url": e.URL, "description": e.Description,
 		"event_types": patterns(e.EventTypes), "status": string(e.Status), "status_reason": e.StatusReason,
-		"policy": string(policy), "credentials": bytesOrNull(e.Credentials), "verified_at": instant(e.VerifiedAt),
+		"policy": text(string(policy)), "credentials": bytesOrNull(e.Credentials), "verified_at": instant(e.VerifiedAt),
 		"revision": e.Revision, "created_at": e.ID.Time(),
 	}
 	err = s.once(ctx, func() error {
@@ -179,8 +179,8 @@ func scanEndpoint(row pgx.CollectableRow) (e postrider.Endpoint, err error) {
 	for _, t := range types {
 		e.EventTypes = append(e.EventTypes, postrider.Pattern(t))
 	}
-	e.Policy, err = store.DecodePolicy(e.ID, policy)
-	return e, err
+	store.SetPolicy(&e, policy)
+	return e, nil
 }
 
 // patterns returns the patterns as a parameter.
@@ -283,6 +283,6 @@ func scanChange(row pgx.CollectableRow, version *int64) (store.EndpointSnapshot,
 	for _, t := range types {
 		e.EventTypes = append(e.EventTypes, postrider.Pattern(t))
 	}
-	e.Policy, err = store.DecodePolicy(e.ID, policy)
-	return r, err
+	store.SetPolicy(e, policy)
+	return r, nil
 }

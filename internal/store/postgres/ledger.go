@@ -86,7 +86,7 @@ const deliveriesSQL = `
 			order by a.number desc
 			limit 1), ''),
 		d.replayed_from, d.suspected, d.parked, coalesce(d.leased, false), d.until, coalesce(e.status, ''),
-		coalesce(e.signs, false), coalesce(c.status, ''), c.probe_at, c.paced_until, first.id, paused.delivery, d.matches, d.last
+		coalesce(e.policy, ''), coalesce(e.signs, false), coalesce(c.status, ''), c.probe_at, c.paced_until, first.id, paused.delivery, d.matches, d.last
 	from (
 		(
 			select q.id, q.event, q.endpoint, q.account, q.type, 'pending' as status, '' as reason,
@@ -165,7 +165,7 @@ const deliveriesSQL = `
 		limit @limit
 	) d
 	left join lateral (
-		select e.status, exists (
+		select e.status, e.policy, exists (
 			select from endpoint_secrets s
 			where s.endpoint = e.id and (s.expires_at is null or s.expires_at > now())) as signs
 		from endpoints e
@@ -212,17 +212,18 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Pa
 // scanDelivery reads a delivery. Times that decide are turned into times of day, and
 // WaitFacts decides why a pending delivery waits.
 func scanDelivery(clock *store.Clock) pgx.RowToFunc[examined[postrider.Delivery]] {
-	now := clock.Wall()
+	now, unreadable := clock.Wall(), store.UnreadablePolicies()
 	return func(row pgx.CollectableRow) (r examined[postrider.Delivery], err error) {
-		d, f := &r.item, postrider.WaitFacts{}
+		d, f, policy := &r.item, postrider.WaitFacts{}, ""
 		err = row.Scan(toID(&d.ID), toID(&d.Event), toID(&d.Endpoint), toID(&d.Account), &d.EventType, &d.Status, &d.Reason,
 			&d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), &d.LastStatusCode, &d.LastError,
-			toID(&d.ReplayedFrom), &d.Suspected, &d.Parked, &f.Leased, toTime(&f.DueAt), &f.Endpoint, &f.Signs, &f.Circuit,
+			toID(&d.ReplayedFrom), &d.Suspected, &d.Parked, &f.Leased, toTime(&f.DueAt), &f.Endpoint, &policy, &f.Signs, &f.Circuit,
 			toTime(&f.ProbeAt), toTime(&f.PacedUntil), toID(&f.Head), toID(&f.PausedBy), &r.matches, &r.last)
 		r.id = d.ID
 		d.NextAttemptAt, f.DueAt = clock.Shown(d.NextAttemptAt), clock.Shown(f.DueAt)
 		f.Suspected, f.Parked = d.Suspected, d.Parked
 		if d.Status == postrider.Pending {
+			f.PolicyUnreadable = unreadable(policy)
 			d.Waiting = f.Waiting(d.ID, now)
 		}
 		return r, err

@@ -29,13 +29,14 @@ const (
 // The columns of the outermost select, in each branch's inner one in this
 // order: id, event, endpoint, account, type, status, reason, attempts,
 // next_at, finished_at, replayed_from, last_code, last_error, suspected, parked, and then the
-// [postrider.WaitFacts] of pending ones: leased, until, endpoint_status, signs,
+// [postrider.WaitFacts] of pending ones: leased, until, endpoint_status, policy, signs,
 // circuit_status, probe_at, paced_until, head, paused_by.
 const (
 	selectPending = `
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
 		` + lastCode + ` as last_code, ` + lastError + ` as last_error, suspected, parked, leased, until,
 		(select status from endpoints where endpoints.id = this.endpoint) as endpoint_status,
+		(select policy from endpoints where endpoints.id = this.endpoint) as policy,
 		exists (
 			select 1 from endpoint_secrets
 			where endpoint_secrets.endpoint = this.endpoint and (expires_at is null or expires_at > @wall)) as signs,
@@ -68,7 +69,7 @@ const (
 	selectDead = `
 	union all
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
-		last_code, last_error, 0, 0, 0, null, null, 0, null, null, null, null, null
+		last_code, last_error, 0, 0, 0, null, null, null, 0, null, null, null, null, null
 	from (
 		select delivery as id, event, endpoint, account, type, 'dead' as status, reason, attempts, null as next_at,
 			died_at as finished_at, replayed_from, last_status_code as last_code, last_error
@@ -85,7 +86,7 @@ const (
 	selectEnded = `
 	union all
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
-		` + lastCode + `, ` + lastError + `, 0, 0, 0, null, null, 0, null, null, null, null, null
+		` + lastCode + `, ` + lastError + `, 0, 0, 0, null, null, null, 0, null, null, null, null, null
 	from (
 		select delivery as id, event, endpoint, account, type, status_after as status,
 			case outcome when 'none' then error else '' end as reason,
@@ -167,17 +168,19 @@ func deliveriesQuery(q store.DeliveryQuery) (query, error) {
 // scanDelivery reads a delivery, with times as people see them, and decides on
 // why it waits.
 func scanDelivery(clock *store.Clock) func(*sql.Rows, *postrider.Delivery) error {
-	now := clock.Wall()
+	now, unreadable := clock.Wall(), store.UnreadablePolicies()
 	return func(rows *sql.Rows, d *postrider.Delivery) error {
 		var f postrider.WaitFacts
+		var policy string
 		err := rows.Scan(toID(&d.ID), toID(&d.Event), toID(&d.Endpoint), toID(&d.Account), &d.EventType, toString(&d.Status),
 			&d.Reason, &d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), toID(&d.ReplayedFrom),
 			&d.LastStatusCode, &d.LastError, toFlag(&d.Suspected), toFlag(&d.Parked),
-			toFlag(&f.Leased), toTime(&f.DueAt), toString(&f.Endpoint), toFlag(&f.Signs), toString(&f.Circuit),
+			toFlag(&f.Leased), toTime(&f.DueAt), toString(&f.Endpoint), toString(&policy), toFlag(&f.Signs), toString(&f.Circuit),
 			toTime(&f.ProbeAt), toTime(&f.PacedUntil), toID(&f.Head), toID(&f.PausedBy))
 		d.NextAttemptAt, f.DueAt = clock.Shown(d.NextAttemptAt), clock.Shown(f.DueAt)
 		f.Suspected, f.Parked = d.Suspected, d.Parked
 		if d.Status == postrider.Pending {
+			f.PolicyUnreadable = unreadable(policy)
 			d.Waiting = f.Waiting(d.ID, now)
 		}
 		return err

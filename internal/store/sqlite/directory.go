@@ -22,14 +22,14 @@ const (
 	changeEndpointSQL = `
 	update endpoints
 	set uid = @uid, url = @url, description = @description, event_types = @event_types, status = @status,
-		status_reason = @status_reason, policy = @policy, credentials = @credentials, verified_at = @verified_at,
+		status_reason = @status_reason, policy = coalesce(@policy, policy), credentials = @credentials, verified_at = @verified_at,
 		revision = @revision, version = @version, updated_at = @now
 	where id = @id`
 )
 
 // PutEndpoint creates or changes an endpoint; see [store.Directory].
 func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error) {
-	policy, err := store.EncodePolicy(p.Endpoint.Policy)
+	policy, err := store.PolicyDocument(p.Endpoint)
 	if err != nil {
 		return postrider.Endpoint{}, s.explain("put endpoint", err)
 	}
@@ -52,7 +52,7 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 		err = tx.exec(ctx, statement, sql.Named("id", blob(e.ID)), sql.Named("account", blob(e.Account)),
 			sql.Named("uid", textOrNull(e.UID)), sql.Named("url", e.URL), sql.Named("description", e.Description),
 			sql.Named("event_types", string(types)), sql.Named("status", string(e.Status)),
-			sql.Named("status_reason", e.StatusReason), sql.Named("policy", string(policy)),
+			sql.Named("status_reason", e.StatusReason), sql.Named("policy", textOrNull(string(policy))),
 			sql.Named("credentials", bytesOrNull(e.Credentials)), sql.Named("verified_at", microsOrNull(e.VerifiedAt)),
 			sql.Named("revision", e.Revision), sql.Named("version", version),
 			sql.Named("created_at", micros(e.CreatedAt)), sql.Named("now", micros(tx.wall)))
@@ -159,8 +159,8 @@ func scanEndpointAnd(rows *sql.Rows, e *postrider.Endpoint, more ...any) error {
 	if err := json.Unmarshal([]byte(types), &e.EventTypes); err != nil {
 		return fmt.Errorf("decode event types of endpoint %s: %w", e.ID, err)
 	}
-	e.Policy, err = store.DecodePolicy(e.ID, []byte(policy))
-	return err
+	store.SetPolicy(e, []byte(policy))
+	return nil
 }
 
 // By the key of endpoints.

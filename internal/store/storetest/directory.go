@@ -27,11 +27,13 @@ var directory = []verb{
 		{"with CloseCircuit it closes the circuit in the same transaction", putEndpointClosesCircuit},
 		{"a policy of every form comes back", putEndpointPolicy},
 		{"credentials and the time of verification come back, and go", putEndpointCredentials},
+		{"with a PolicyError it leaves the stored policy, without one it replaces it", putEndpointUnreadable},
 	}},
 	{"Endpoints", []sentence{
 		{"they are listed newest first, page by page", endpointsPages},
 		{"each filter selects", endpointsFilters},
 		{"deleted ones are not listed but found by ID", endpointsDeleted},
+		{"one whose policy cannot be read has a PolicyError and others are not affected", endpointsUnreadable},
 		{"a cursor that no page gave is an InvalidError", endpointsCursor},
 	}},
 	{"Secrets", []sentence{

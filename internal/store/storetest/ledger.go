@@ -27,6 +27,7 @@ var ledger = []verb{
 		{"a leased delivery counts no attempt until it settles", deliveriesLeased},
 		{"one that is pending says why it waits, and the others do not", deliveriesWaiting},
 		{"one of an ordering key says what goes first", deliveriesWaitingInOrder},
+		{"one of an endpoint whose policy cannot be read says so", deliveriesUnreadable},
 		{"a replay to an endpoint that is not sent to says so", deliveriesReplayedWaiting},
 		{"another account's are not listed", deliveriesForeign},
 		{"a cursor that no page gave is an InvalidError", deliveriesCursor},

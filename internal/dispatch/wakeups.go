@@ -70,8 +70,8 @@ func (w *wakeUps) add(lanes []store.DueLane, looks []postrider.EndpointID) {
 	w.pending.Set()
 }
 
-// takeMessages removes all pending wake-ups and returns the messages for them.
-func (w *wakeUps) takeMessages() (messages []string) {
+// popMessages removes all pending wake-ups and returns the messages for them.
+func (w *wakeUps) popMessages() (messages []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.lanes) > maxLanes {
@@ -114,7 +114,7 @@ func (c *cluster) runNotifier(ctx context.Context, done <-chan struct{}) {
 		case <-done:
 			return
 		}
-		messages := c.wakeUps.takeMessages()
+		messages := c.wakeUps.popMessages()
 		for _, message := range messages {
 			c.notify(ctx, message)
 		}

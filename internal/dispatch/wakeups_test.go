@@ -24,7 +24,7 @@ func TestWakeUpsNameTheLanes(t *testing.T) {
 	lanes := lanesOf(maxLanes)
 	c.add(lanes, nil)
 	c.add(lanes[:5], []postrider.EndpointID{{7}, {7}, {8}}) // said twice, meant once
-	said := c.takeMessages()
+	said := c.popMessages()
 	if len(said) != maxLanes/lanesNamed+1 {
 		t.Fatalf("%d messages, want those of the lanes and one of two endpoints", len(said))
 	}
@@ -44,11 +44,11 @@ func TestWakeUpsNameTheLanes(t *testing.T) {
 	if len(heard) != maxLanes || !heard[lanes[0]] || !heard[lanes[maxLanes-1]] {
 		t.Errorf("%d lanes are heard of, want %d", len(heard), maxLanes)
 	}
-	if again := c.takeMessages(); len(again) != 0 {
+	if again := c.popMessages(); len(again) != 0 {
 		t.Errorf("%v is said again", again)
 	}
 	c.add(lanesOf(maxLanes+1), nil)
-	if said := c.takeMessages(); !slices.Equal(said, []string{verbPoll}) {
+	if said := c.popMessages(); !slices.Equal(said, []string{verbPoll}) {
 		t.Errorf("more lanes than are named say %v, want that others poll", said)
 	}
 }
@@ -57,7 +57,7 @@ func TestWakeUpsNameTheLanes(t *testing.T) {
 func FuzzLanes(f *testing.F) {
 	c := newWakeUps()
 	c.add(lanesOf(3), nil)
-	f.Add(strings.TrimPrefix(c.takeMessages()[0], verbNew))
+	f.Add(strings.TrimPrefix(c.popMessages()[0], verbNew))
 	f.Add("ep_00000000000000000000000000/first ep_/bulk /retry x")
 	f.Fuzz(func(t *testing.T, text string) {
 		lanes := parseLanes(text)
@@ -69,7 +69,7 @@ func FuzzLanes(f *testing.F) {
 		}
 		c := newWakeUps()
 		c.add(lanes, nil)
-		for _, lane := range parseLanes(strings.TrimPrefix(c.takeMessages()[0], verbNew)) {
+		for _, lane := range parseLanes(strings.TrimPrefix(c.popMessages()[0], verbNew)) {
 			if !slices.Contains(lanes, lane) {
 				t.Errorf("%v is said of %v", lane, lanes)
 			}

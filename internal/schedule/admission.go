@@ -30,24 +30,27 @@ func (g Grant) Lease(i int) time.Duration {
 	return g.Leases[i]
 }
 
-// DeliveriesCommitted says that a commit of ingest is over.
+// DeliveriesCommitted says that a commit of new deliveries is over, whether or not it
+// succeeded.
 type DeliveriesCommitted struct {
 	Token   postrider.Token     // of the Grant; zero: none was admitted
 	Started []postrider.Claimed // the admitted deliveries that were committed; those that are missing were not
 	Waiting []store.DueLane     // committed deliveries that wait in the queue
 }
 
-// admissions are the grants that are not ended.
+// admissions are the grants whose commits are under way.
 type admissions struct {
 	token    postrider.Token // the last one that was used, by a grant or a claim
 	underWay map[postrider.Token]admission
 }
 
+// admission is one of them. It lives from Admit to [DeliveriesCommitted].
 type admission struct {
 	asked    time.Time   // the leases begin later, with the commit
 	admitted []Admission // each has taken one credit
 }
 
+// nextToken returns a token that no other lease has: the node's incarnation and a count.
 func (a *admissions) nextToken() postrider.Token {
 	a.token++
 	return a.token
@@ -57,11 +60,16 @@ func (a *admissions) nextToken() postrider.Token {
 // start without a claim. An admitted delivery costs the store half of what a claimed
 // one does: its row is written once under its lease instead of twice.
 //
-// The life of an admission: Admit takes one credit for each delivery that it
-// grants a lease to. Ingest commits the rows with the lease. [DeliveriesCommitted] returns
-// all of the credit and takes it again for the deliveries that were committed,
-// which are prefetched then and start like claimed ones. Until DeliveriesCommitted the core
-// cannot drain, and the shards of the endpoints are busy.
+// The life of an admission:
+//
+//	Admit                  one credit is reserved for each delivery that gets a lease
+//	the commit             ingest stores the rows, those with a lease under it
+//	[DeliveriesCommitted]  all credit of the grant is freed, and reserved again for what
+//	                       was committed, which is prefetched and starts like a claimed one
+//
+// In between, the core cannot drain and the shards of the endpoints are busy. The
+// leases are counted from Admit on, though they begin with the commit: a node that
+// believes in a lease for too short a time sends nothing twice.
 //
 // Example: an endpoint with a limit of 10 has a credit limit of 20. Of 25 new
 // deliveries 20 are admitted, and 10 of these start with the commit. The other 5
@@ -165,6 +173,10 @@ func (c *Core) found(now time.Time, d store.DueLane) {
 	}
 }
 
+// apply notes the lanes of this node's endpoints. A scan of the whole queue (not New) also
+// resets where claims begin: it may have found a row that is older than those
+// claimed last, such as one whose lease ended. A suspect that nothing was known of
+// comes from a node that died, so the rounds begin again.
 func (in LanesDue) apply(c *Core, now time.Time) {
 	for _, d := range in.Lanes {
 		ep := c.mine(d.Endpoint)

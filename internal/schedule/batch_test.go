@@ -19,13 +19,13 @@ func TestAClaimWaitsThreeTimesAsLongAsTheLastOneTook(t *testing.T) {
 		{5 * time.Millisecond, 15 * time.Millisecond},
 		{time.Second, MaxBatchDelay},
 	} {
-		do := take(c, now, found)
+		do := decide(c, now, found)
 		if do.Claim == nil {
 			t.Fatal("nothing is claimed at rest")
 		}
 		asked := now
 		now = now.Add(tt.took)
-		do = take(c, now, ClaimReturned{Claim: do.Claim, Got: store.Claims{Lanes: []store.LaneState{{Low: low}}}, AskedAt: asked}, found)
+		do = decide(c, now, ClaimReturned{Claim: do.Claim, Got: store.Claims{Lanes: []store.LaneState{{Low: low}}}, AskedAt: asked}, found)
 		if do.Claim != nil || !do.WakeAt.Equal(now.Add(tt.rests)) {
 			t.Errorf("after a claim of %v: claims %v, again after %v, want none and %v", tt.took, do.Claim != nil, do.WakeAt.Sub(now), tt.rests)
 		}
@@ -39,8 +39,8 @@ func TestWhatIsNewKeepsAClaimCheapAndAScanFindsAll(t *testing.T) {
 	lanes := []store.DueLane{{Endpoint: postrider.EndpointID{1}, Lane: postrider.LaneFirst}}
 	low := now.Add(-time.Minute)
 	after := func(in LanesDue) time.Time {
-		do := take(c, now, in)
-		take(c, now, ClaimReturned{Claim: do.Claim, Got: store.Claims{Lanes: []store.LaneState{{Low: low}}}, AskedAt: now})
+		do := decide(c, now, in)
+		decide(c, now, ClaimReturned{Claim: do.Claim, Got: store.Claims{Lanes: []store.LaneState{{Low: low}}}, AskedAt: now})
 		return do.Claim.Wants[0].After
 	}
 	after(LanesDue{Lanes: lanes})

@@ -103,14 +103,14 @@ func TestEndpointsThatWaitForTheBulkRateAreNotReviewed(t *testing.T) {
 		found.Lanes = append(found.Lanes, store.DueLane{Endpoint: postrider.EndpointID{byte(i)}, Lane: postrider.LaneBulk})
 	}
 	asked := false
-	do := take(c, now, found)
+	do := decide(c, now, found)
 	for range 20 { // the claim does not come back
 		asked = asked || do.Claim != nil
 		if least := now.Add(5 * time.Millisecond); !do.WakeAt.IsZero() && do.WakeAt.Before(least) {
 			t.Errorf("the next step is %v after the last, want 5ms at least", do.WakeAt.Sub(now))
 		}
 		now = later(do.WakeAt, now.Add(time.Millisecond))
-		do = take(c, now)
+		do = decide(c, now)
 	}
 	if !asked {
 		t.Error("nothing was claimed")

@@ -7,7 +7,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// probeStage is how far the probe of a circuit that is not closed has come.
+// probeStage is how far the probe of a circuit that is not closed has come. The stages
+// after noProbe use one of the slots for probes.
 //
 //	noProbe ──time, due──► probeAsked ──stored──► probeGranted ──started──► probeInFlight ──over──► noProbe
 //
@@ -18,19 +19,32 @@ type probeStage int
 
 // The stages. [circuits.setProbe] sets them and counts.
 const (
-	noProbe       probeStage = iota
-	probeAsked               // the half-open circuit is being stored: the store grants the probe to one node
-	probeGranted             // the next attempt is the probe
-	probeInFlight            // the probe is under way
+	noProbe       probeStage = iota // the circuit is closed, its cooldown runs, or nothing is due to probe with
+	probeAsked                      // set by probe: the half-open circuit is being stored, and the store grants the probe to one node
+	probeGranted                    // set when it is stored: the next attempt is the probe
+	probeInFlight                   // set by startOne; recordAttempt ends it with the probe's result
 )
 
 // circuits stores changes of circuits, one after the other for each endpoint, and
 // hands out the right to probe.
 //
 // The core decides on its own copy of a circuit and does not wait for the store: an
-// endpoint that fails is left alone at once. Only a probe waits until its
-// half-open circuit is stored, since of several nodes one may probe. So an endpoint's
-// state is five things, of which these combinations occur:
+// endpoint that fails gets nothing more at once. Only a probe waits until its
+// half-open circuit is stored: a node that has lost the shard without knowing it must
+// not probe beside the new owner. An example:
+//
+//	 0 s  the fifth failure in a row opens the circuit; it is stored as version 7.
+//	      The leases that have not started are given back
+//	60 s  the cooldown is over and a delivery is due: probe asks, by storing the half-open
+//	      circuit as version 8. If another node stored a version 8 first, this is a
+//	      conflict: that circuit is adopted, and no probe starts
+//	      stored: the probe is granted; one delivery is claimed and sent
+//	61 s  it is accepted: the circuit closes (version 9), and the concurrency window
+//	      starts with one attempt. Had it failed, the circuit would have opened for
+//	      another cooldown ([postrider.Breaker])
+//
+// An endpoint's state consists of the circuit's status, the stage of the probe and
+// whether a change is being stored. These combinations occur:
 //
 //	circuit     probe stage             storing   what happens
 //	closed      none                    any       deliveries start as window and rate allow
@@ -41,7 +55,7 @@ const (
 //
 // A circuit that changes while it is being stored is stored again afterwards
 // (again). The version (Generation) decides between nodes: see [CircuitStored].
-// At most limit probes are asked for, granted or in flight: a quarter of the
+// At most limit probes are asked for, granted or in flight. A quarter of the node's 1,024
 // slots probes 1,000 endpoints that hang for 10 s in 40 s, so that each is probed
 // once a minute.
 type circuits struct {
@@ -89,7 +103,8 @@ func (cs *circuits) setProbe(ep *endpoint, to probeStage) {
 }
 
 // store has the circuit stored. While one change is being stored, later ones are
-// merged into one that follows it.
+// merged into one that follows it: an endpoint whose circuit changes with each attempt
+// costs the store one write at a time.
 func (cs *circuits) store(ep *endpoint) {
 	if ep.storing {
 		ep.again = true
@@ -181,7 +196,9 @@ func (in CircuitStored) apply(c *Core, now time.Time) {
 
 func (in CircuitsLoaded) apply(c *Core, now time.Time) { c.circuits.learn(now, in.Circuits) }
 
-// learn takes over stored circuits of endpoints that this node serves.
+// learn takes over circuits as they are stored, of endpoints that this node serves. One
+// that is older than what the core knows, or while a change of this node's is being
+// stored, says nothing: the reply to that change will.
 func (cs *circuits) learn(now time.Time, known []postrider.Circuit) {
 	for _, circuit := range known {
 		ep := cs.core.endpoints[circuit.Endpoint]

@@ -11,7 +11,7 @@ import (
 type condition struct {
 	breaker postrider.Breaker // by this node's clock
 	storing bool              // a change of the circuit is being stored
-	again   bool              // the circuit changed again meanwhile; valid while storing
+	again   bool              // the circuit changed again meanwhile, and is stored once more; valid while storing
 	logged  logged            // what the log last said of the circuit
 	probe   probeStage
 
@@ -23,7 +23,7 @@ type condition struct {
 	rateBlockedUntil time.Time // nothing starts before: its rate is used up, or it throttled its only slot
 	respondedAt      time.Time // when its last response was read
 	unresponsive     bool      // an attempt of the current streak of failures got no response
-	class            class
+	class            class     // which slots it may use; set by updateDegraded
 }
 
 // isOpen reports whether the circuit lets nothing through but a probe.
@@ -31,7 +31,8 @@ func (h *condition) isOpen() bool { return !h.breaker.Closed() }
 
 func (h *condition) probing() bool { return h.probe == probeGranted || h.probe == probeInFlight }
 
-// isQuiet reports whether there is nothing to remember. A rate that another node
+// isQuiet reports whether the endpoint is in the condition of one that the core does not
+// know, so that it may be forgotten. A rate that another node
 // has used up counts from the start, before the first attempt fills the bucket.
 func (h *condition) isQuiet(now time.Time) bool {
 	return h.breaker.Quiet() && !h.storing && h.window.Open() && h.timeout == postrider.AdaptiveTimeout{} &&

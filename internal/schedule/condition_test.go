@@ -497,20 +497,20 @@ func TestAnEndpointThatIsGoneAndCouldNotBeDisabledIsSentTo(t *testing.T) {
 	gone := postrider.Attempt{Outcome: postrider.OutcomeGone, StatusCode: 410, Duration: time.Millisecond}
 	found := LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}
 	for range 2 {
-		do := take(c, now, stored{started: admitted(c, now, id)})
+		do := decide(c, now, stored{started: admitted(c, now, id)})
 		if len(do.Send) != 1 {
 			t.Fatalf("%d sent, want 1", len(do.Send))
 		}
 		it := do.Send[0]
-		if do = take(c, now, over(it, gone), found); len(do.Disable) != 1 || do.Disable[0] != id || do.Claim != nil {
+		if do = decide(c, now, over(it, gone), found); len(do.Disable) != 1 || do.Disable[0] != id || do.Claim != nil {
 			t.Fatalf("%v to be disabled and claimed %v, want the endpoint that answered 410, and nothing", do.Disable, do.Claim)
 		}
-		do = take(c, now, NotDisabled{id})
+		do = decide(c, now, NotDisabled{id})
 		if do.Claim == nil {
 			t.Fatal("an endpoint that could not be disabled is left alone")
 		}
 		nothing := ClaimReturned{Claim: do.Claim, Got: store.Claims{Lanes: make([]store.LaneState, len(do.Claim.Wants))}, AskedAt: now}
-		take(c, now, nothing)
+		decide(c, now, nothing)
 	}
 }
 

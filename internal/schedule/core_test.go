@@ -21,7 +21,7 @@ func fixture(change func(*postrider.Policy)) (*core, time.Time) {
 }
 
 // take steps, and returns what is to be done.
-func take(c *core, now time.Time, inputs ...any) Actions {
+func decide(c *core, now time.Time, inputs ...any) Actions {
 	for _, in := range inputs {
 		c.step(now, in)
 	}
@@ -39,7 +39,7 @@ func over(it *Delivery, a postrider.Attempt) Attempted {
 func idle(c *core, now time.Time) {
 	for range 3 {
 		now = now.Add(time.Second)
-		take(c, now)
+		decide(c, now)
 	}
 }
 
@@ -51,7 +51,7 @@ func admitted(c *core, now time.Time, ids ...postrider.EndpointID) []postrider.C
 		deliveries[i] = store.NewDelivery{ID: postrider.DeliveryID{byte(i)}, Endpoint: id, Lane: postrider.LaneFirst}
 		ask[i] = &deliveries[i]
 	}
-	take(c, now, admit{ask})
+	decide(c, now, admit{ask})
 	claimed := make([]postrider.Claimed, len(ids))
 	for i, d := range deliveries {
 		claimed[i] = postrider.Claimed{
@@ -68,15 +68,15 @@ func TestWorkFoundDuringAClaimIsNotForgotten(t *testing.T) {
 	id := postrider.EndpointID{1}
 	found := LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}
 
-	first := take(c, now, found)
+	first := decide(c, now, found)
 	if first.Claim == nil {
 		t.Fatal("a lane is due and nothing was claimed")
 	}
-	if do := take(c, now, found); do.Claim != nil {
+	if do := decide(c, now, found); do.Claim != nil {
 		t.Error("two claims are under way")
 	}
 	nothing := ClaimReturned{Claim: first.Claim, Got: store.Claims{Lanes: make([]store.LaneState, len(first.Claim.Wants))}, AskedAt: now}
-	if do := take(c, now, nothing); do.Claim == nil {
+	if do := decide(c, now, nothing); do.Claim == nil {
 		t.Error("what was found during the claim was forgotten when it came back empty")
 	}
 }
@@ -87,21 +87,21 @@ func TestNothingIsAdmittedPastOlderDeliveries(t *testing.T) {
 	id := postrider.EndpointID{1}
 	admits := func() bool {
 		d := &store.NewDelivery{Endpoint: id, Lane: postrider.LaneFirst}
-		take(c, now, admit{[]*store.NewDelivery{d}})
+		decide(c, now, admit{[]*store.NewDelivery{d}})
 		return d.Token != 0
 	}
 	if !admits() {
 		t.Error("an idle endpoint does not admit")
 	}
-	take(c, now, LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
+	decide(c, now, LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
 	if do := c.endpoints[id]; do.asked[0] == 0 {
 		t.Fatal("the due lane is not being claimed")
 	}
-	take(c, now, LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
+	decide(c, now, LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
 	if admits() {
 		t.Error("a delivery was admitted although older ones wait")
 	}
-	take(c, now, changed{id}, LanesDue{Lanes: []store.DueLane{{Endpoint: postrider.EndpointID{2}, Lane: postrider.LaneRetry}}})
+	decide(c, now, changed{id}, LanesDue{Lanes: []store.DueLane{{Endpoint: postrider.EndpointID{2}, Lane: postrider.LaneRetry}}})
 	id = postrider.EndpointID{2}
 	if !admits() {
 		t.Error("a waiting retry keeps first attempts out")
@@ -118,7 +118,7 @@ func TestCreditIsBoundedAndComesBack(t *testing.T) {
 		deliveries[i] = store.NewDelivery{Endpoint: id, Lane: postrider.LaneFirst}
 		ask = append(ask, &deliveries[i])
 	}
-	take(c, now, admit{ask})
+	decide(c, now, admit{ask})
 	admitted := deliveries[:0:0]
 	for _, d := range deliveries {
 		if d.Token != 0 {
@@ -128,7 +128,7 @@ func TestCreditIsBoundedAndComesBack(t *testing.T) {
 	if len(admitted) != 6 {
 		t.Fatalf("%d deliveries admitted, want twice the limit of 3", len(admitted))
 	}
-	take(c, now, stored{dropped: admitted})
+	decide(c, now, stored{dropped: admitted})
 	idle(c, now)
 	if len(c.endpoints) != 0 || c.slots.credit != 0 || len(c.admissions.underWay) != 0 {
 		t.Errorf("after the commit failed, %d endpoints, %d credit and %d admissions are left", len(c.endpoints), c.slots.credit, len(c.admissions.underWay))
@@ -147,7 +147,7 @@ func TestLanesShareStarts(t *testing.T) {
 	}
 	started := map[postrider.Lane]int{}
 	for range 100 {
-		started[ep.pop(c.bulk.nextLane(now, ep)).Lane]++
+		started[ep.pop(ep.nextLane(now, &c.bulk)).Lane]++
 	}
 	if started[postrider.LaneFirst] != 60 || started[postrider.LaneRetry] != 20 || started[postrider.LaneBulk] != 20 {
 		t.Errorf("of 100 starts with all lanes full, %v; want 60 first, 20 retry, 20 bulk", started)
@@ -168,7 +168,7 @@ func TestEndpointsTakeTurns(t *testing.T) {
 	}
 	in := stored{started: admitted(c, now, ids...)}
 	c.endpoints[postrider.EndpointID{1}].respondedAt = now
-	do := take(c, now, in)
+	do := decide(c, now, in)
 	sent := map[postrider.EndpointID]int{}
 	for _, it := range do.Send {
 		sent[it.Endpoint]++
@@ -217,12 +217,12 @@ func TestPromise5TheNodeIsBehindOnlyByItsOwnFault(t *testing.T) {
 		{"not at an endpoint whose host has all it may have at once", true, func(ep *endpoint, _ time.Time) { ep.host.inFlight = 1 << 20 }, 0},
 	} {
 		c, now := fixture(nil)
-		take(c, now, Load{Saturated: tt.saturated}) // the first look
+		decide(c, now, Load{Saturated: tt.saturated}) // the first look
 		ep := c.endpoint(postrider.EndpointID{1})
 		ep.backlog = 10_000
 		tt.change(ep, now)
 		c.pressure.settled = 25
-		if do := take(c, now.Add(time.Second/4)); do.Lag != tt.want {
+		if do := decide(c, now.Add(time.Second/4)); do.Lag != tt.want {
 			t.Errorf("%s: %v behind, want %v", tt.name, do.Lag, tt.want)
 		}
 	}
@@ -232,7 +232,7 @@ func TestOnlyWhatIsDueIsBacklog(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}
-	take(c, now, stored{waiting: []store.DueLane{
+	decide(c, now, stored{waiting: []store.DueLane{
 		{Endpoint: id, Lane: postrider.LaneFirst, In: time.Hour},
 		{Endpoint: id, Lane: postrider.LaneFirst},
 		{Endpoint: id, Lane: postrider.LaneBulk},
@@ -259,14 +259,14 @@ func TestAClaimThatFindsNothingMoreEndsTheBacklog(t *testing.T) {
 		{"retries were claimed", postrider.LaneRetry, nil, store.LaneState{Claimed: 1}, 5},
 	} {
 		c, now := fixture(nil)
-		take(c, now, stored{waiting: []store.DueLane{due, due, due, due, due}})
+		decide(c, now, stored{waiting: []store.DueLane{due, due, due, due, due}})
 		if tt.since != nil {
-			take(c, now, stored{waiting: tt.since})
+			decide(c, now, stored{waiting: tt.since})
 		}
 		ep := c.endpoint(due.Endpoint)
 		claim := &store.Claim{Wants: []store.Want{{Endpoint: ep.id, Lane: tt.lane, N: 1}}}
 		ep.lanes[0].waiting = tt.since != nil
-		take(c, now, ClaimReturned{Claim: claim, Got: store.Claims{Lanes: []store.LaneState{tt.state}}, AskedAt: now})
+		decide(c, now, ClaimReturned{Claim: claim, Got: store.Claims{Lanes: []store.LaneState{tt.state}}, AskedAt: now})
 		if ep.backlog != tt.want {
 			t.Errorf("%s: a backlog of %d, want %d", tt.name, ep.backlog, tt.want)
 		}
@@ -282,13 +282,13 @@ func TestPromise5TheBacklogOfASlowEndpointSlowsNoPublisher(t *testing.T) {
 	for i := range hour {
 		hour[i] = store.DueLane{Endpoint: ep.id, Lane: postrider.LaneFirst}
 	}
-	take(c, now, Load{Saturated: true}, stored{waiting: hour})
+	decide(c, now, Load{Saturated: true}, stored{waiting: hour})
 	now = now.Add(time.Second)
-	if do := take(c, now); do.Claim == nil || do.Lag != 0 {
+	if do := decide(c, now); do.Claim == nil || do.Lag != 0 {
 		t.Errorf("the node is %v behind when the endpoint may be sent to again, and claims %t; want 0, and that it does", do.Lag, do.Claim != nil)
 	}
-	take(c, now, stored{waiting: hour})
-	if do := take(c, now.Add(time.Second)); do.Lag < 10*time.Second {
+	decide(c, now, stored{waiting: hour})
+	if do := decide(c, now.Add(time.Second)); do.Lag < 10*time.Second {
 		t.Errorf("%v behind with what was published since, want more than 10 s", do.Lag)
 	}
 }
@@ -297,7 +297,7 @@ func TestNothingIsAdmittedPastDeliveriesThatWaitedLongerThanAClaimTakes(t *testi
 	t.Parallel()
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}
-	take(c, now, stored{waiting: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}) // and the claim hangs
+	decide(c, now, stored{waiting: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}) // and the claim hangs
 	ep := c.endpoints[id]
 	c.slots.addCredit(ep, -ep.credit)
 	for _, tt := range []struct {
@@ -314,7 +314,7 @@ func TestAnEndpointThatVanishesDoesNotHoldTheLoop(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(func(p *postrider.Policy) { p.Concurrency = 1 })
 	id := postrider.EndpointID{1}
-	do := take(c, now, stored{started: admitted(c, now, id, id)})
+	do := decide(c, now, stored{started: admitted(c, now, id, id)})
 	if len(do.Send) != 1 {
 		t.Fatalf("%d sent, want 1", len(do.Send))
 	}
@@ -322,11 +322,11 @@ func TestAnEndpointThatVanishesDoesNotHoldTheLoop(t *testing.T) {
 
 	// It is deleted when an answer frees its slot.
 	c.lookup = func(postrider.EndpointID) (*store.EndpointSnapshot, bool) { return nil, false }
-	do = take(c, now, changed{id}, over(sent, postrider.Attempt{Outcome: postrider.OutcomeAccepted}))
+	do = decide(c, now, changed{id}, over(sent, postrider.Attempt{Outcome: postrider.OutcomeAccepted}))
 	if len(do.Send) != 0 || len(do.Release) != 1 {
 		t.Errorf("%d sent and %d released, want what was held to be given back", len(do.Send), len(do.Release))
 	}
-	take(c, now, changed{id}, SettlementsCommitted{do.Settle, make([]store.Settled, len(do.Settle))},
+	decide(c, now, changed{id}, SettlementsCommitted{do.Settle, make([]store.Settled, len(do.Settle))},
 		LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
 	idle(c, now)
 	if len(c.endpoints) != 0 {
@@ -338,13 +338,13 @@ func TestNothingIsSentAfter410UntilItIsDisabled(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}
-	do := take(c, now, stored{started: admitted(c, now, id)})
-	do = take(c, now, over(do.Send[0], postrider.Attempt{Outcome: postrider.OutcomeGone}))
+	do := decide(c, now, stored{started: admitted(c, now, id)})
+	do = decide(c, now, over(do.Send[0], postrider.Attempt{Outcome: postrider.OutcomeGone}))
 	if len(do.Disable) != 1 {
 		t.Fatal("the endpoint is not disabled")
 	}
 	d := &store.NewDelivery{Endpoint: id, Lane: postrider.LaneFirst}
-	take(c, now, changed{id}, admit{[]*store.NewDelivery{d}})
+	decide(c, now, changed{id}, admit{[]*store.NewDelivery{d}})
 	if d.Token != 0 {
 		t.Error("a delivery was admitted to an endpoint that said 410")
 	}
@@ -361,7 +361,7 @@ func TestLeasesAreTakenToBeAsShortAsTheShortest(t *testing.T) {
 	id := postrider.EndpointID{1}
 	claimed := admitted(c, now, id)
 	policy.Timeout = 30 * time.Second // while the delivery is being committed under a lease of 16 s
-	do := take(c, now, changed{id}, stored{started: claimed})
+	do := decide(c, now, changed{id}, stored{started: claimed})
 	if len(do.Send) != 0 || len(do.Release) != 1 {
 		t.Errorf("%d sent under a lease that does not cover them, %d released; want 0 and 1", len(do.Send), len(do.Release))
 	}
@@ -372,18 +372,18 @@ func TestNothingIsClaimedWhileResultsWaitForTheirCommit(t *testing.T) {
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}
 	found := LanesDue{Lanes: []store.DueLane{{Endpoint: postrider.EndpointID{2}, Lane: postrider.LaneFirst}}}
-	do := take(c, now, stored{started: admitted(c, now, id, id)})
-	one := take(c, now, over(do.Send[0], postrider.Attempt{Outcome: postrider.OutcomeAccepted}))
-	two := take(c, now.Add(time.Second), over(do.Send[1], postrider.Attempt{Outcome: postrider.OutcomeAccepted}))
+	do := decide(c, now, stored{started: admitted(c, now, id, id)})
+	one := decide(c, now, over(do.Send[0], postrider.Attempt{Outcome: postrider.OutcomeAccepted}))
+	two := decide(c, now.Add(time.Second), over(do.Send[1], postrider.Attempt{Outcome: postrider.OutcomeAccepted}))
 
 	now = now.Add(6 * time.Second)
-	if do := take(c, now, found); do.Claim != nil {
+	if do := decide(c, now, found); do.Claim != nil {
 		t.Error("claimed while answers wait for their commit")
 	}
-	if do := take(c, now.Add(time.Second), SettlementsCommitted{one.Settle, make([]store.Settled, 1)}); do.Claim != nil {
+	if do := decide(c, now.Add(time.Second), SettlementsCommitted{one.Settle, make([]store.Settled, 1)}); do.Claim != nil {
 		t.Error("claimed while one of the answers still waits")
 	}
-	if do := take(c, now.Add(time.Second), SettlementsCommitted{two.Settle, make([]store.Settled, 1)}); do.Claim == nil {
+	if do := decide(c, now.Add(time.Second), SettlementsCommitted{two.Settle, make([]store.Settled, 1)}); do.Claim == nil {
 		t.Error("nothing is claimed after all were committed")
 	}
 }

@@ -29,7 +29,7 @@ type endpoint struct {
 	unsettled  int                    // attempts over and not committed
 	stuck      int                    // of the credit, counted in prefetch as what cannot start
 	lease      time.Duration          // the shortest lease given since credit was 0
-	turn       int                    // counts starts, to share them among the lanes
+	starts     int                    // counts starts, to share them among the lanes
 	backlog    int                    // about how many first attempts were committed without a lease while they could be sent, and not claimed since
 	latency    time.Duration          // of responses, smoothed; 0: there was none
 
@@ -193,7 +193,7 @@ func (ep *endpoint) prefetchedCount() (n int) {
 
 // pop removes the first prefetched delivery of a lane.
 func (ep *endpoint) pop(l int) *Delivery {
-	ep.turn++
+	ep.starts++
 	deliveries := ep.prefetched[l]
 	d := deliveries[0]
 	deliveries[0] = nil

@@ -13,18 +13,18 @@ func TestAReleasedDeliveryIsClaimedThoughAClaimWasFaster(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(func(p *postrider.Policy) { p.Concurrency = 1 })
 	id := postrider.EndpointID{1}
-	do := take(c, now, stored{started: admitted(c, now, id, id)})
+	do := decide(c, now, stored{started: admitted(c, now, id, id)})
 	now = now.Add(16 * time.Second) // the lease of the second covers no attempt any more
-	do = take(c, now, over(do.Send[0], a200))
+	do = decide(c, now, over(do.Send[0], a200))
 	if len(do.Release) != 1 || do.Claim == nil {
 		t.Fatalf("%d released, and claims %t; want one, and that it does", len(do.Release), do.Claim != nil)
 	}
 	nothing := ClaimReturned{Claim: do.Claim, Got: store.Claims{Lanes: make([]store.LaneState, len(do.Claim.Wants))}, AskedAt: now}
-	if again := take(c, now, nothing); again.Claim != nil {
+	if again := decide(c, now, nothing); again.Claim != nil {
 		t.Fatal("claimed again before the release is committed")
 	}
 	now = now.Add(time.Second)
-	if again := take(c, now, LeasesReleased{do.Release}); again.Claim == nil {
+	if again := decide(c, now, LeasesReleased{do.Release}); again.Claim == nil {
 		t.Error("the delivery is not looked for once it can be claimed")
 	}
 }
@@ -33,12 +33,12 @@ func TestTheNextDeliveryOfAKeyIsClaimedAtOnce(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}
-	do := take(c, now, stored{started: admitted(c, now, id)})
-	do = take(c, now, over(do.Send[0], a200))
+	do := decide(c, now, stored{started: admitted(c, now, id)})
+	do = decide(c, now, over(do.Send[0], a200))
 	if len(do.Settle) != 1 || do.Claim != nil {
 		t.Fatalf("%d settled, claimed %v; want 1 and nothing", len(do.Settle), do.Claim)
 	}
-	do = take(c, now, SettlementsCommitted{do.Settle, []store.Settled{{Next: postrider.LaneRetry}}})
+	do = decide(c, now, SettlementsCommitted{do.Settle, []store.Settled{{Next: postrider.LaneRetry}}})
 	if do.Claim == nil || len(do.Claim.Wants) != 1 || do.Claim.Wants[0].Lane != postrider.LaneRetry || do.Claim.Wants[0].Endpoint != id {
 		t.Errorf("claim %+v, want the retry lane of the endpoint", do.Claim)
 	}

@@ -37,10 +37,11 @@ func laneIndex(l postrider.Lane) int {
 	return bulkLane
 }
 
-// laneTurns says which lane a start prefers, unless there is a suspect: of five
-// starts, three prefer the first lane and one each the retry and the bulk lane. An
-// empty lane leaves its turn to the next in order.
-var laneTurns = [5][3]int{
+// laneOrder says in which order a start looks for a delivery in the lanes; the number
+// of the start, modulo 5, is the row. So of five starts three prefer the first lane, one
+// the retry lane and one the bulk lane, and a lane that is empty leaves its share to
+// the next lane of the row. Suspects are not in it: they go before all.
+var laneOrder = [5][3]int{
 	{firstLane, retryLane, bulkLane},
 	{retryLane, firstLane, bulkLane},
 	{firstLane, retryLane, bulkLane},
@@ -48,15 +49,14 @@ var laneTurns = [5][3]int{
 	{firstLane, retryLane, bulkLane},
 }
 
-// nextLane returns the lane whose first delivery starts next; -1: none may now. A
-// retry that is due is not limited beside first attempts: its own endpoint's circuit,
-// window and class limit it.
-func (b *bulkLimiter) nextLane(now time.Time, ep *endpoint) int {
+// nextLane returns the lane whose first delivery starts next; -1: none may now. Only
+// bulk has a rate of the node. A retry that is due is limited by its own endpoint alone.
+func (ep *endpoint) nextLane(now time.Time, bulk *bulkLimiter) int {
 	if len(ep.prefetched[suspectLane]) > 0 {
 		return suspectLane
 	}
-	for _, l := range laneTurns[(ep.turn+1)%len(laneTurns)] {
-		if len(ep.prefetched[l]) > 0 && (l != bulkLane || ep.probing() || b.allows(now)) {
+	for _, l := range laneOrder[(ep.starts+1)%len(laneOrder)] {
+		if len(ep.prefetched[l]) > 0 && (l != bulkLane || ep.probing() || bulk.allows(now)) {
 			return l
 		}
 	}
@@ -65,6 +65,6 @@ func (b *bulkLimiter) nextLane(now time.Time, ep *endpoint) int {
 
 // laneDue reports whether the lane has something to claim. Bulk is claimed only as
 // far ahead as its rate is sure to start it.
-func (b *bulkLimiter) laneDue(now time.Time, ep *endpoint, l int) bool {
-	return ep.lanes[l].isDue(now) && (l != bulkLane || ep.probing() || b.mayPrefetch(ep))
+func (ep *endpoint) laneDue(now time.Time, l int, bulk *bulkLimiter) bool {
+	return ep.lanes[l].isDue(now) && (l != bulkLane || ep.probing() || bulk.mayPrefetch(ep))
 }

@@ -7,24 +7,31 @@ import (
 )
 
 // review puts an endpoint into the queues that it belongs in. It is called after
-// anything about the endpoint changed, and when a queue that it waited in
-// lets it go on. It is idempotent, so that callers need not know what changed.
+// anything about the endpoint changed, and when there is capacity again for which it
+// waited. It is idempotent, so that callers need not know what changed: one that
+// knew would have to repeat half of this function, and be wrong when a rule changes.
+//
+// The invariant: after a review, an endpoint for which something is due or prefetched is
+// in the queue of what it waits for, or has a timer, or waits for an input that
+// names it (a response, a commit, a change of its settings). If none of the three
+// held, its deliveries would wait for the next scan, up to 30 s.
 //
 // Four questions, in this order:
 //
 //  1. Is its circuit not closed? Then the right to probe is asked for, if it is time.
-//  2. Is it gated, so that nothing may start at all: paused, disabled, another
-//     node's, asked for time, or its circuit is open? Then its leases are given
-//     back, since others can use the credit, and only a timer is left.
-//  3. Can a prefetched delivery start? It needs a slot of the endpoint, its rate,
-//     and, while slots are scarce, a response of late. Then it is enqueued as
-//     ready; otherwise it waits in the queue of what it lacks.
-//  4. Is a lane due, and worth a claim? Then it waits for the next claim.
+//  2. Is it gated, so that nothing may start at all? It is paused, disabled or another
+//     node's, its Retry-After has not passed, or its circuit is open. Then its leases
+//     are given back, since others can use the credit, and only a timer is left.
+//  3. Can a prefetched delivery start? The endpoint needs a slot of its own, its rate,
+//     and, while the node's slots are scarce, a response within the last second. Then it
+//     is enqueued as ready; otherwise it waits in the queue of what it lacks.
+//  4. Is a lane due, and worth a claim? Then it waits for the next claim. An endpoint can
+//     be ready and wait for a claim at the same time.
 //
 // Example: an endpoint with a limit of 2 has 2 attempts in flight and 3
 // prefetched deliveries. A response arrives: review finds a free slot and
-// enqueues it. It is paused: review gives the 3 leases back, and their lane is
-// due again, for whenever it is resumed.
+// enqueues the endpoint as ready. Then it is paused: review gives the 3 leases back,
+// and notes that their lane is due, so that a claim finds them when it is resumed.
 func (c *Core) review(now time.Time, ep *endpoint) {
 	c.timers.remove(ep)
 	if ep.stuck > 0 && !ep.isStuck(now) {
@@ -48,7 +55,7 @@ func (c *Core) review(now time.Time, ep *endpoint) {
 	case ep.queued&inReady != 0 || ep.inFlight >= ep.maxInFlight() || ep.prefetchedCount() == 0 || now.Before(ep.rateBlockedUntil):
 	case c.slots.unproven(now, ep):
 		c.unproven.push(ep)
-	case c.bulk.nextLane(now, ep) < 0:
+	case ep.nextLane(now, &c.bulk) < 0:
 		c.bulk.waiting.push(ep) // only bulk is prefetched, and its rate is used up
 	default:
 		c.ready.enqueue(ep)
@@ -62,16 +69,19 @@ func (c *Core) review(now time.Time, ep *endpoint) {
 	}
 }
 
-// mayServe reports whether the endpoint is enabled and this node's to serve.
+// mayServe reports whether the endpoint is enabled, and this node owns it and keeps it.
 func (s *shards) mayServe(ep *endpoint) bool { return ep.enabled && s.serves(ep.shard) }
 
-// gated reports whether nothing may start for the endpoint, nor be claimed.
+// gated reports whether nothing may start for the endpoint, nor be claimed. Each
+// condition says who opens the gate: a person or the membership (mayServe), time
+// (PacedUntil), or a probe (the circuit).
 func (s *shards) gated(now time.Time, ep *endpoint) bool {
 	return !s.mayServe(ep) || now.Before(ep.breaker.PacedUntil) || ep.isOpen() && !ep.probing()
 }
 
-// gateOpens returns when a gated endpoint may be served again; zero: time alone
-// does not open it.
+// gateOpens returns when a gated endpoint is to be reviewed: when its Retry-After has
+// passed or, with an open circuit, when a probe is allowed and something is due to
+// probe with. Zero: time alone does not open the gate.
 func (ep *endpoint) gateOpens() time.Time {
 	if !ep.isOpen() || ep.probe != noProbe {
 		return ep.breaker.PacedUntil
@@ -88,9 +98,10 @@ func (ep *endpoint) gateOpens() time.Time {
 	return later(later(first, ep.breaker.ProbeAt), ep.breaker.PacedUntil)
 }
 
-// nextDue returns the first time after now at which a lane becomes due, the rate
-// allows an attempt, the probe that was granted is too old, or a prefetched
-// lease no longer covers an attempt.
+// nextDue returns the first time after now at which the endpoint has to be reviewed
+// although no input names it: a lane becomes due, the rate allows an attempt, the
+// right to probe is too old to be used, or the oldest prefetched lease no longer
+// covers an attempt. false: there is none.
 func (ep *endpoint) nextDue(now time.Time) (next time.Time, ok bool) {
 	consider := func(at time.Time) {
 		if at.After(now) && (!ok || at.Before(next)) {
@@ -113,7 +124,8 @@ func (ep *endpoint) nextDue(now time.Time) (next time.Time, ok bool) {
 	return next, ok
 }
 
-// giveBack releases what an endpoint has prefetched. Its lanes are due again.
+// giveBack releases what an endpoint has prefetched. Its lanes are due again, so that
+// they are claimed when the endpoint may go on, here or at the shard's next owner.
 func (c *Core) giveBack(now time.Time, ep *endpoint) {
 	for l, deliveries := range ep.prefetched {
 		for _, d := range deliveries {
@@ -137,6 +149,8 @@ func (c *Core) dropUncovered(now time.Time, ep *endpoint) {
 	}
 }
 
+// release has the lease of a delivery that has not started given back. The shard stays
+// busy until that is committed: its next owner must not find the row leased.
 func (c *Core) release(ep *endpoint, d *Delivery) {
 	l := laneIndex(d.Lane)
 	c.actions.Release = append(c.actions.Release, Release{store.Lease{Delivery: d.ID, Token: d.Token}, ep.id, l, ep.shard})
@@ -156,7 +170,9 @@ func (ep *endpoint) nextLease(margin time.Duration) time.Duration {
 	return lease
 }
 
-// keep prefetches a leased delivery until its endpoint has a slot for it.
+// keep prefetches a leased delivery until its endpoint has a slot for it. If the
+// endpoint was paused, or the node began to drain, while the claim or the commit was
+// under way, the lease goes back at once.
 func (c *Core) keep(now time.Time, ep *endpoint, d *Delivery) {
 	l := laneIndex(d.Lane)
 	if c.draining || !ep.enabled {

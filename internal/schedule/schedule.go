@@ -16,7 +16,7 @@
 //	                                   ▲
 //	admitted, committed ───────────────┘
 //
-// An endpoint's lane is due; the endpoint waits in the queue of claims; the claim brings
+// An endpoint's lane is due; the endpoint waits in the queue of claims; the claim returns
 // deliveries under a lease; they are prefetched until the endpoint has a slot; the
 // endpoint waits in the ready queue of its class; an attempt starts; its result
 // is settled. A delivery that ingest commits under a lease ([Core.Admit]) skips the
@@ -35,8 +35,8 @@
 //   - A core remembers nothing of endpoints that are deleted, and little of those
 //     that are idle.
 //
-// Read schedule.go, actions.go, endpoint.go, review.go and slots.go first; then the
-// way of a delivery: admission.go, claim.go, prefetch.go, start.go and settle.go.
+// Read schedule.go, actions.go, endpoint.go, lanes.go, review.go and slots.go first; then
+// the way of a delivery: admission.go, claim.go, prefetch.go, start.go and settle.go.
 // The other files each answer one question about an endpoint or the node.
 //
 // It makes no request and writes nothing: package dispatch does. What a response
@@ -147,6 +147,10 @@ func (c *Core) Apply(now time.Time, in Input) { in.apply(c, now) }
 
 // Decide decides what is to be done now. The Send slice is valid until the next
 // call.
+//
+// The order of the steps matters. Endpoints are reviewed first, because their time has
+// come or there is capacity for them again: that fills the ready queues. Starts come before
+// the claim, since they free the capacity to prefetch that the claim uses.
 func (c *Core) Decide(now time.Time) Actions {
 	if c.suspects.startedAt.IsZero() {
 		c.suspects.startedAt = now

@@ -12,18 +12,27 @@ type ShardSet [store.Shards]bool
 
 // shards says which endpoints are this node's. An endpoint belongs to the shard
 // that the last byte of its id names, and a shard to one node, so that the limits
-// of an endpoint hold for all nodes together. A shard goes to another node in two
-// steps: the heartbeat's reply says how many shards are surplus, and they leave:
-// nothing new is started for them. Once nothing of a shard is in hand the next
-// heartbeat gives it up. A node does nothing for shards that it does not own: it
-// neither claims for their endpoints nor starts anything.
+// of an endpoint hold for all nodes together. A node does nothing for shards that it
+// does not own: it neither claims for their endpoints nor starts anything.
+//
+// A shard moves from node A to node B, which has just joined, like this:
+//
+//	A's heartbeat   the reply says that A has 128 shards too many (Surplus)
+//	A               marks 128 shards as leaving: starts nothing more for them, gives
+//	                back what has not started, and waits for what is in flight
+//	A's heartbeats  give up each leaving shard once nothing of it is busy
+//	B's heartbeat   the reply has the shard; B loads its circuits, owns it, and scans
+//
+// From one owner to the next nothing of the shard is leased, so nothing is sent twice. Only
+// if A dies or hangs is its shard taken without A: then A's leases have to end, and
+// until stops A from starting anything by the time that B may own the shard.
 type shards struct {
-	alone    bool // there is one node, and it owns all
-	owned    ShardSet
+	alone    bool                    // there is one node, and it owns all; constant
+	owned    ShardSet                // as of the last Membership of the store
 	leaving  ShardSet                // owned, and to be given up once nothing of it is in hand
 	until    time.Time               // the ownership ends then, unless a ShardsAssigned renews it
 	busy     [store.Shards]int       // credit, unsettled attempts and releases under way
-	gainedAt [store.Shards]time.Time // when this node got them
+	gainedAt [store.Shards]time.Time // when this node got them; kept when it loses them
 }
 
 func (s *shards) owns(shard uint8) bool { return s.alone || s.owned[shard] }
@@ -49,8 +58,9 @@ func (s *shards) surplus() []uint8 {
 	return empty
 }
 
-// assign takes up which shards are this node's. So many as are above its share are
-// to leave: first those that are leaving already, then the last ones.
+// assign sets which shards are this node's. The surplus ones are to leave: first those
+// that are leaving already, so that a shard which begins to leave also goes, then
+// those with the highest numbers.
 func (s *shards) assign(now time.Time, owned []uint8, surplus int) {
 	before, leaving := s.owned, s.leaving
 	s.owned, s.leaving = ShardSet{}, ShardSet{}
@@ -70,8 +80,9 @@ func (s *shards) assign(now time.Time, owned []uint8, surplus int) {
 	}
 }
 
-// apply takes up how the shards are shared out. Endpoints that are not this
-// node's any more are forgotten.
+// apply takes over the shards that the store assigned. What is known of endpoints that
+// are not this node's any more is forgotten; those of shards that begin or cease to
+// leave are reviewed.
 func (in ShardsAssigned) apply(c *Core, now time.Time) {
 	before, leaving := c.shards.owned, c.shards.leaving
 	surplus := in.Surplus
@@ -99,8 +110,8 @@ func (in ShardsAssigned) apply(c *Core, now time.Time) {
 	}
 }
 
-// lose forgets what was known of an endpoint that is another node's now. Attempts
-// in flight end as they do: their tokens tell whether they count.
+// lose forgets what was known of an endpoint that is another node's now. Its attempts in
+// flight go on: their tokens tell the store whether their settlements count.
 func (c *Core) lose(now time.Time, ep *endpoint) {
 	c.circuits.setProbe(ep, noProbe)
 	was := ep.class

@@ -61,7 +61,7 @@ func (c *Core) reviewHost(now time.Time, h *host) {
 // A delivery that is too late to be attempted is settled without an attempt.
 func (c *Core) startOne(now time.Time, ep *endpoint) {
 	c.dropUncovered(now, ep)
-	l := c.bulk.nextLane(now, ep)
+	l := ep.nextLane(now, &c.bulk)
 	if l < 0 || !c.reserveRate(now, ep) {
 		return
 	}

@@ -15,15 +15,23 @@ import (
 //
 //	death → 1 → 2 → 4 → … → all of the node's slots
 //
-// A suspect is leased only when it can start at once.
+// A suspect is leased only when it can start at once: one that was leased and waited
+// would be blamed for a death that another caused.
+//
+// Example: one payload kills every node that sends it, and 99 deliveries were lost three
+// times beside it. A node starts one of the hundred when it has been up for 2 s. It is
+// harmless, so 2 follow, then 4, 8 and so on, one round a second at most: all are
+// attempted within seven rounds. The round that has the killer ends with the node, and the
+// next node begins with one again. Each time the killer is the only suspect in flight
+// when its node dies, that counts against it; after five in a row it is parked.
 type suspects struct {
 	slots     *slots
 	startedAt time.Time // of the node; set by the first Decide
 
 	round       int                                // suspects of this round; 0: the next round has one
-	unclaimed   int                                // of them, not asked for yet
+	unclaimed   int                                // of the round, not asked for by a claim yet
 	recent      map[postrider.DeliveryID]time.Time // started less than harmlessAfter ago and not settled
-	recentSince time.Time                          // no young suspect started earlier
+	recentSince time.Time                          // none of recent started earlier
 	waiting     queue                              // endpoints whose suspects wait for a round
 }
 
@@ -35,10 +43,11 @@ const (
 	harmlessAfter = time.Second
 )
 
-// restart makes the next round one of one suspect: a node died with new ones.
+// restart begins again with a round of one suspect: a node died with new ones.
 func (s *suspects) restart() { s.round, s.unclaimed = 0, 0 }
 
-// started notes a suspect that starts.
+// started notes a suspect that starts. It is recent until it has been in flight for
+// harmlessAfter, or is settled.
 func (s *suspects) started(id postrider.DeliveryID, now time.Time) {
 	if s.recent == nil {
 		s.recent = map[postrider.DeliveryID]time.Time{}
@@ -49,7 +58,7 @@ func (s *suspects) started(id postrider.DeliveryID, now time.Time) {
 	s.recent[id] = now
 }
 
-// forgetRecent removes the young suspects that have been in flight for harmlessAfter.
+// forgetRecent removes the suspects that have been in flight for harmlessAfter.
 func (s *suspects) forgetRecent(now time.Time) {
 	if len(s.recent) == 0 || now.Sub(s.recentSince) < harmlessAfter {
 		return

@@ -41,14 +41,14 @@ import (
 // rolls the transaction back, and the key is as it was before. A head whose node died
 // while it had the lease stays the head: its lease ends and is taken over like any other.
 
-// Locks the ordering keys of the deliveries, sorted as publishes lock them. A
-// delivery has a key if it is ordered in the queue, or if it is the dead letter that pauses
-// the key. The sort is in the inner select, and the lock is taken row by row
-// behind it, so the rows are locked in that order.
+// Locks the ordering keys of the deliveries, sorted as publishes lock them. A delivery has
+// a key if it is ordered in the queue, or if it is the dead letter that pauses the key.
+// The sort is in the inner select, and the lock is taken row by row behind it, so the rows
+// are locked in that order.
 //
-// The lock is on a row: a key without one would not be locked, and nobody
-// would notice. So a program that deletes idle keys from ordering_keys must keep those that
-// have rows in queue or paused_keys.
+// The lock is on a row: a key without one would not be locked, and nobody would notice. So
+// a program that deletes idle keys from ordering_keys must keep those that have rows in
+// queue or paused_keys.
 //
 // Walks queue_pkey, paused_keys_delivery, ordering_keys_pkey.
 const lockOrderingKeysSQL = `
@@ -195,9 +195,9 @@ type orderedKey struct {
 }
 
 // queueAdvance queues the statements that advance the keys of ended deliveries:
-// pauseKeysSQL for the dead ones that pause their key, then releaseHeadsSQL for
-// each key once. dead is a part of ended, by sequence. It returns a map that gets the lanes
-// of the new heads when the batch is sent; a key without a new head has an empty lane.
+// pauseKeysSQL for the dead ones that pause their key, then releaseHeadsSQL for each key
+// once. dead is a part of ended, by sequence. It returns a map that gets the lanes of the
+// new heads when the batch is sent; a key without a new head has an empty lane.
 func (s *Store) queueAdvance(b *pgx.Batch, ended, dead []position) map[orderedKey]postrider.Lane {
 	queuePauses(b, dead)
 	lanes := map[orderedKey]postrider.Lane{}

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// By the key of accounts; accounts_uid refuses.
+// By the key of accounts. accounts_uid refuses a uid that another account has.
 const putAccountSQL = `
 	insert into accounts (id, uid, name, created_at) values (@id, @uid, @name, @created_at)
 	on conflict (id) do update set uid = excluded.uid, name = excluded.name where deleted_at is null`
@@ -70,7 +70,7 @@ func (s *Store) Accounts(ctx context.Context, q store.AccountQuery) (store.Page[
 	return store.Cut(accounts, q.Paging, func(a postrider.Account) string { return key(a.ID) }), s.explain("list accounts", err)
 }
 
-// The key and the unique index on hash refuse.
+// The key of api_keys and the unique index on hash refuse a key that exists.
 const putKeySQL = `
 	insert into api_keys (id, name, hash, scopes, account, created_at, expires_at, revoked_at, last_used_at)
 	values (@id, @name, @hash, @scopes, @account, @created_at, @expires_at, @revoked_at, @last_used_at)`
@@ -151,7 +151,8 @@ func (s *Store) TouchKey(ctx context.Context, key postrider.KeyID, at time.Time)
 	})
 }
 
-// found is the answer of a statement that must have changed a row.
+// found turns the result of a statement that must change a row into an error: no row is
+// ErrNotFound.
 func found(changed int64, err error) error {
 	if err == nil && changed == 0 {
 		return postrider.ErrNotFound
@@ -172,7 +173,8 @@ func (s *Store) PutEventType(ctx context.Context, t postrider.EventType) error {
 	})
 }
 
-// From the key of event_types; text compares by bytes.
+// Walks the key of event_types. SQLite compares text by bytes, as PostgreSQL does with
+// collation "C".
 const eventTypesSQL = `
 	select name, description, created_at from event_types
 	where name > @after and (@name = '' or name = @name)

@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
+// The columns of circuitInto, in its order.
 const circuitColumns = `circuits.endpoint, circuits.status, reason, opened_at, probe_at, cooldown, failing_since,
 	paced_until, rate_full_at, failures, last_attempt_at, last_outcome, generation`
 
@@ -26,7 +27,9 @@ const (
 		@paced_until, @rate_full_at, @failures, @last_attempt_at, @last_outcome, @generation)`
 )
 
-// PutCircuit stores a change of a circuit; see [store.Queue].
+// PutCircuit stores a change of a circuit; see [store.Queue]. It is a compare-and-set of
+// the generation: if somebody has changed the circuit since it was read, the stored one is
+// returned with ErrConflict.
 func (s *Store) PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error) {
 	var was postrider.Circuit
 	stored, err := write(ctx, s, "put circuit", func(ctx context.Context, tx *tx) (c postrider.Circuit, err error) {
@@ -54,7 +57,8 @@ func (s *Store) PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.C
 	return stored, err
 }
 
-// circuitOf returns the circuit of an endpoint.
+// circuitOf returns the circuit of an endpoint; the zero circuit: it was never stored. An
+// endpoint that does not exist, or is deleted, is ErrNotFound.
 func circuitOf(ctx context.Context, tx *tx, endpoint postrider.EndpointID) (c postrider.Circuit, err error) {
 	err = tx.row(ctx, circuitSQL, sql.Named("endpoint", blob(endpoint))).Scan(circuitInto(&c)...)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -63,6 +67,7 @@ func circuitOf(ctx context.Context, tx *tx, endpoint postrider.EndpointID) (c po
 	return c, err
 }
 
+// putCircuit stores the circuit as it is. Its callers have compared the generation.
 func putCircuit(ctx context.Context, tx *tx, c postrider.Circuit) error {
 	status := c.Status
 	if status == "" {
@@ -77,7 +82,8 @@ func putCircuit(ctx context.Context, tx *tx, c postrider.Circuit) error {
 		sql.Named("generation", c.Generation))
 }
 
-// closeCircuit closes the circuit of an endpoint, if that changes it.
+// closeCircuit closes the circuit of an endpoint as a person does, if that changes it. It
+// raises no version: its caller changes the endpoint, and that does.
 func closeCircuit(ctx context.Context, tx *tx, endpoint postrider.EndpointID) error {
 	was, err := circuitOf(ctx, tx, endpoint)
 	if err != nil {
@@ -93,8 +99,8 @@ func closeCircuit(ctx context.Context, tx *tx, endpoint postrider.EndpointID) er
 
 func scanCircuit(rows *sql.Rows, c *postrider.Circuit) error { return rows.Scan(circuitInto(c)...) }
 
-// circuitInto returns where the columns of a circuit go, or nulls where there is
-// none.
+// circuitInto returns the destinations of a circuit's columns; all nulls give the zero
+// circuit.
 func circuitInto(c *postrider.Circuit) []any {
 	return []any{
 		toID(&c.Endpoint), toString(&c.Status), toString(&c.Reason), toTime(&c.OpenedAt), toTime(&c.ProbeAt),
@@ -103,6 +109,7 @@ func circuitInto(c *postrider.Circuit) []any {
 	}
 }
 
+// The end of each statement that lists circuits.
 const circuitsFilter = ` and endpoint > @after
 	order by endpoint limit @limit`
 

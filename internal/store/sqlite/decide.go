@@ -10,7 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// By the keys of dead_letters and queue.
+// Finds the replay of a dead letter while it is pending. By the keys of dead_letters and
+// queue.
 const pendingReplaySQL = `
 	select d.replay from dead_letters d cross join queue q on q.id = d.replay
 	where d.delivery = @delivery`
@@ -21,7 +22,10 @@ const replayableSQL = `
 		exists (select 1 from endpoints where id = @endpoint and status <> 'deleted'),
 		exists (select 1 from events where id = @event)`
 
-// By the key of events. Only a replay that ends a pause is ordered.
+// Inserts a replay, due at once in the bulk lane. With @ordered it gets the sequence of
+// its event and becomes the head of its key: it replaces the dead letter that paused the
+// key. Any other replay has no order, because the deliveries behind it have gone on long
+// ago. By the key of events.
 const insertReplaySQL = `
 	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, ordering_key, sequence, pauses, expires_at,
 		replayed_from)
@@ -29,7 +33,7 @@ const insertReplaySQL = `
 		iif(@ordered, 1, null), @expires_at, @delivery
 	from events where id = @event`
 
-// By the key of dead_letters. Other deliveries have no row to resolve.
+// Deliveries that are no dead letters have no row to resolve. By the key of dead_letters.
 const resolveSQL = `
 	update dead_letters
 	set resolved_at = @now, resolution = @resolution, resolved_by = @by, note = coalesce(@note, note), replay = coalesce(@replay, replay)
@@ -65,7 +69,7 @@ func (s *Store) Replay(ctx context.Context, r store.Replay) (postrider.Delivery,
 	})
 }
 
-// refuseReplay returns why the delivery may not be replayed now.
+// refuseReplay returns why the delivery may not be replayed now; nil: it may.
 func refuseReplay(ctx context.Context, tx *tx, d postrider.Delivery) error {
 	if d.Status == postrider.Pending {
 		return fmt.Errorf("it is pending: %w", postrider.ErrConflict)
@@ -113,8 +117,10 @@ func (s *Store) Cancel(ctx context.Context, c store.Cancel) (postrider.Delivery,
 	})
 }
 
-// cancel takes a delivery out of the queue and records why. It reports whether
-// it was still there.
+// cancel removes a delivery from the queue, records the decision under the number after
+// the last attempt, and advances its ordering key. It reports whether the delivery was
+// there. An attempt under way goes on; its settlement finds no row and is recorded as
+// stale.
 func cancel(ctx context.Context, tx *tx, id postrider.DeliveryID, reason string) (bool, error) {
 	rows, err := tx.query(ctx, cancelSQL, sql.Named("id", blob(id)))
 	if err != nil {
@@ -179,6 +185,7 @@ func resumeKey(ctx context.Context, tx *tx, dead postrider.DeliveryID) error {
 // By the key of dead_letters.
 const findDeadLetterSQL = deadLettersSelect + `delivery = @delivery`
 
+// findDeadLetter reads a dead letter inside the job that changes it.
 func findDeadLetter(ctx context.Context, tx *tx, id postrider.DeliveryID) (postrider.DeadLetter, error) {
 	rows, err := tx.query(ctx, findDeadLetterSQL, sql.Named("delivery", blob(id)))
 	if err != nil {

@@ -8,13 +8,17 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// A delivery is wherever its status puts it: pending ones in queue, dead ones
-// in dead_letters, the others in the attempt that ended them. A list asks each
-// of the three for its newest, by an index of its own, and merges what comes:
-// three times a page at most, where a view over the three would sort them all.
+// A delivery is in the table of its status: pending ones in queue, dead ones in
+// dead_letters, all others in the attempt that ended them. A list asks each of the three
+// for its newest rows, by an index that fits the filter, and merges the results. So it
+// reads at most three pages; a view over the three tables would read and sort all of them.
+//
+// SQLite plans a statement once, for all arguments, so each filter that needs another
+// index is a statement of its own. They are put together from the parts below.
 
-// What an attempt's row does not say of its delivery, the newest attempt that
-// was answered, or made, does; both by the key of attempts.
+// The last status code and the last error of a delivery whose own row does not have
+// them. They come from its newest attempt that got a response, or that was made.
+// Both by the key of attempts.
 const (
 	lastCode = `coalesce((
 			select last.status_code from attempts last
@@ -26,11 +30,14 @@ const (
 			order by last.number desc limit 1), '')`
 )
 
-// The columns of the outermost select, in each branch's inner one in this
-// order: id, event, endpoint, account, type, status, reason, attempts,
-// next_at, finished_at, replayed_from, last_code, last_error, suspected, parked, and then the
-// [postrider.WaitFacts] of pending ones: leased, until, endpoint_status, policy, signs,
-// circuit_status, probe_at, paced_until, head, paused_by.
+// Each branch has the columns that scanDelivery reads: id, event, endpoint, account, type,
+// status, reason, attempts, next_at, finished_at, replayed_from, last_code, last_error,
+// suspected, parked, and then the [postrider.WaitFacts] of pending deliveries: leased,
+// until, endpoint_status, policy, signs, circuit_status, probe_at, paced_until, head,
+// paused_by. The branches of ended deliveries have nulls there.
+//
+// The inner select of a branch finds the rows of the page; the outer one looks up the rest
+// for these rows alone.
 const (
 	selectPending = `
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
@@ -106,10 +113,16 @@ const (
 	order by id desc limit @limit`
 )
 
-// By the keys; by the indexes on event; by queue_due, dead_letters_endpoint
-// and attempts_endpoint; from the end of the queue's key and by
-// dead_letters_account and attempts_account; from the ends of the keys. What was
-// skipped or cancelled is found by the attempts_decided indexes.
+// The branches walk, in the order of queue, dead_letters and attempts:
+//
+//   - one delivery: the keys;
+//   - of an event: the indexes on event;
+//   - of an endpoint: queue_due, dead_letters_endpoint, attempts_endpoint;
+//   - of an account: the key of queue from its end, because an index by account would
+//     cost every delivery; dead_letters_account, attempts_account;
+//   - all: the keys from their ends;
+//   - skipped and cancelled ones: attempts by the attempts_decided indexes, which
+//     requests are not in.
 const (
 	deliverySQL             = selectPending + `id = @id` + filterPending + selectDead + `delivery = @id` + filterDead + selectEnded + `delivery = @id` + filterEnded
 	deliveriesOfEventSQL    = selectPending + `event = @event` + filterPending + selectDead + `event = @event` + filterDead + selectEnded + `event = @event` + filterEnded
@@ -121,7 +134,7 @@ const (
 	deliveriesSQL           = selectPending + `true` + filterPending + selectDead + `true` + filterDead + selectEnded + `true` + filterEnded
 )
 
-// decided selects what ended as @status without a request.
+// decided selects the deliveries that ended as @status without a request.
 const decided = `outcome = 'none' and status_after = @status`
 
 // Deliveries lists deliveries; see [store.Ledger].
@@ -135,8 +148,8 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Pa
 	return store.Cut(deliveries, q.Paging, func(d postrider.Delivery) string { return key(d.ID) }), s.explain("list deliveries", err)
 }
 
-// deliveriesQuery returns the statement that looks for the rarest of what q
-// asks for.
+// deliveriesQuery returns the statement for the most selective filter that q has. The
+// other filters are conditions of each statement.
 func deliveriesQuery(q store.DeliveryQuery) (query, error) {
 	args, err := window[postrider.DeliveryID](q.Span, q.Paging)
 	if err != nil {
@@ -165,8 +178,8 @@ func deliveriesQuery(q store.DeliveryQuery) (query, error) {
 		sql.Named("type", q.EventType), sql.Named("status", string(q.Status)))}, q.Paging), nil
 }
 
-// scanDelivery reads a delivery, with times as people see them, and decides on
-// why it waits.
+// scanDelivery reads a delivery. Times that decide are turned into times of day, and
+// WaitFacts decides why a pending delivery waits.
 func scanDelivery(clock *store.Clock) func(*sql.Rows, *postrider.Delivery) error {
 	now, unreadable := clock.Wall(), store.UnreadablePolicies()
 	return func(rows *sql.Rows, d *postrider.Delivery) error {
@@ -187,8 +200,8 @@ func scanDelivery(clock *store.Clock) func(*sql.Rows, *postrider.Delivery) error
 	}
 }
 
-// delivery reads one delivery inside the writer's transaction; it is
-// ErrNotFound unless the account, when there is one, has it.
+// delivery reads one delivery inside a job, with the job's own changes. A delivery of
+// another account is ErrNotFound; the zero account is any.
 func delivery(ctx context.Context, tx *tx, account postrider.AccountID, id postrider.DeliveryID) (postrider.Delivery, error) {
 	ask, err := deliveriesQuery(store.DeliveryQuery{ID: id, Account: account})
 	if err != nil {

@@ -74,8 +74,9 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 // By the key of endpoints.
 const storedEndpointSQL = `select account, status, revision, created_at from endpoints where id = @id`
 
-// putStatement returns the statement that puts the endpoint, or why it must
-// not be put, and completes the endpoint with what never changes.
+// putStatement returns the statement that stores the endpoint, or the error that refuses
+// it, and sets the time of creation, which never changes. It compares the revision: of two
+// people who edit an endpoint at once, the second gets ErrConflict.
 func putStatement(ctx context.Context, tx *tx, e *postrider.Endpoint) (string, error) {
 	var was postrider.Endpoint
 	err := tx.row(ctx, storedEndpointSQL, sql.Named("id", blob(e.ID))).Scan(
@@ -96,7 +97,8 @@ func putStatement(ctx context.Context, tx *tx, e *postrider.Endpoint) (string, e
 	return changeEndpointSQL, nil
 }
 
-// One row.
+// The table has one row. Each change of an endpoint gets the next version in its own job,
+// so versions commit in their order.
 const raiseVersionSQL = `update subscriptions set version = version + 1 returning version`
 
 func raiseVersion(ctx context.Context, tx *tx) (version int64, err error) {
@@ -104,9 +106,11 @@ func raiseVersion(ctx context.Context, tx *tx) (version int64, err error) {
 	return version, err
 }
 
+// The columns of scanEndpoint, in its order.
 const endpointColumns = `id, account, uid, url, description, event_types, endpoints.status, status_reason, policy,
 		credentials, verified_at, revision, created_at, updated_at`
 
+// The end of each statement that lists endpoints.
 const endpointsFilter = ` and id < @below
 		and (@id is null or id = @id)
 		and (@uid = '' or uid = @uid)

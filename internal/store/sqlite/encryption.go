@@ -24,7 +24,8 @@ func (s *Store) Keyring(ctx context.Context) ([]byte, error) {
 	return found[0], nil
 }
 
-// SwapKeyring replaces the stored keyring; see [store.Encryption].
+// SwapKeyring replaces the stored keyring; see [store.Encryption]. The read and the write
+// are one job, so nobody can swap it in between.
 func (s *Store) SwapKeyring(ctx context.Context, old, next []byte) ([]byte, error) {
 	return write(ctx, s, "swap the keyring", func(ctx context.Context, tx *tx) (stored []byte, err error) {
 		err = tx.row(ctx, keyringSQL).Scan(&stored)
@@ -38,9 +39,10 @@ func (s *Store) SwapKeyring(ctx context.Context, old, next []byte) ([]byte, erro
 	})
 }
 
-// Each half walks its index, endpoints_credentials and
-// endpoint_secrets_endpoint, in the order of the ids, and SQLite merges them
-// without sorting.
+// Lists credentials and secrets in the order of their ids. Credentials count as the secret
+// with the zero id. Each half walks its index in that order, endpoints_credentials and
+// endpoint_secrets_endpoint, and SQLite merges them without sorting; indexed by makes sure
+// of the first.
 const encryptedValuesSQL = `
 	select id as endpoint, zeroblob(16) as secret, credentials as encrypted from endpoints indexed by endpoints_credentials
 	where credentials is not null and id > @endpoint
@@ -59,7 +61,8 @@ func (s *Store) EncryptedValues(ctx context.Context, after store.EncryptedID, li
 	return values, s.explain("list encrypted values", err)
 }
 
-// Both find their row by its primary key.
+// A value that somebody has changed meanwhile does not match @old and stays. Both find
+// their row by its primary key.
 const (
 	reencryptSecretSQL = `
 	update endpoint_secrets set encrypted = @new where id = @secret and endpoint = @endpoint and encrypted = @old`

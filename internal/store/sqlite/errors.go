@@ -11,18 +11,18 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// class is what an error of SQLite means for whoever meets it.
+// class says what an error of SQLite means for the job or the list that met it.
 type class int
 
 const (
 	classOther    class = iota // our fault, or the caller's context
 	classBusy                  // not now: nothing was stored
 	classConflict              // a unique key is taken
-	classFatal                 // the file can no longer be trusted: no write may follow
+	classFatal                 // the file can no longer be trusted: nothing may be written any more
 )
 
-// classes has the class of each code of SQLite. A code that is not listed has the
-// class of its primary code, which is its low byte.
+// classes has the class of each code of SQLite that matters. A code that is not listed has
+// the class of its primary code, which is its low byte; the others are classOther.
 var classes = map[int]class{
 	sqlite3.SQLITE_BUSY:     classBusy, // another process, a backup for instance, holds the lock
 	sqlite3.SQLITE_LOCKED:   classBusy,
@@ -47,6 +47,7 @@ var classes = map[int]class{
 	sqlite3.SQLITE_NOTADB:          classFatal,
 }
 
+// classOf returns the class of an error; classOther: it is not one of SQLite, or nil.
 func classOf(err error) class {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -64,7 +65,7 @@ func Temporary(err error) bool {
 	return classOf(err) == classBusy || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// explained gives an error of SQLite the kind that callers tell apart.
+// explained adds the kind by which callers tell errors apart: ErrBusy or ErrConflict.
 func explained(err error) error {
 	switch classOf(err) {
 	case classBusy:
@@ -76,4 +77,5 @@ func explained(err error) error {
 	return err
 }
 
+// errClosed refuses a job after Close.
 var errClosed = fmt.Errorf("%w: the store is closed", postrider.ErrBusy)

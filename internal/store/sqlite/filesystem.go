@@ -2,10 +2,11 @@ package sqlite
 
 import "fmt"
 
-// networked are file systems of other machines, by the type that statfs(2)
-// gives them; the numbers are those of linux/magic.h, of fs/smb and of
-// fs/afs. SQLite's log needs memory that all its users share, and locks that
-// hold, and neither does over a network (sqlite.org/wal.html, 2).
+// networked are the file systems of other machines, by the type that statfs(2) returns.
+// The numbers are those of linux/magic.h, fs/smb and fs/afs.
+//
+// SQLite's log needs memory that all its users share and locks that hold. Neither works
+// over a network (sqlite.org/wal.html, 2), and the damage shows only later.
 var networked = map[int64]string{
 	0x6969:     "NFS",
 	0x517b:     "SMB",

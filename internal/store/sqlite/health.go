@@ -11,9 +11,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
+// The columns of scanHealth, in its order.
 const healthColumns = `endpoint, number, account, status, reason, warnings, since`
 
-// Both by the key of history, from its end.
+// Both by the key of endpoint_health, from its end.
 const (
 	healthHistorySQL = `
 	select ` + healthColumns + ` from endpoint_health
@@ -52,11 +53,13 @@ const (
 	where id = @id`
 )
 
+// refuseHealth has checked the number, so the key never refuses it.
 const insertHealthSQL = `
 	insert into endpoint_health (` + healthColumns + `)
 	values (@endpoint, @number, @account, @status, @reason, @warnings, @since)`
 
-// PutHealth inputs a health; see [store.Upkeep].
+// PutHealth records a health, and disables the endpoint if the health is disabled; see
+// [store.Upkeep].
 func (s *Store) PutHealth(ctx context.Context, p postrider.EndpointHealth) error {
 	return change(ctx, s, "put health", func(ctx context.Context, tx *tx) error {
 		if err := refuseHealth(ctx, tx, p); err != nil {
@@ -79,7 +82,8 @@ func (s *Store) PutHealth(ctx context.Context, p postrider.EndpointHealth) error
 	})
 }
 
-// refuseHealth returns why the health must not be recorded; nil: it may.
+// refuseHealth returns why the health must not be recorded; nil: it may. A person may have
+// changed the endpoint since the health was assessed, or the assessment may be a repeat.
 func refuseHealth(ctx context.Context, tx *tx, p postrider.EndpointHealth) error {
 	var status postrider.EndpointStatus
 	err := tx.row(ctx, endpointStatusSQL, sql.Named("id", blob(p.Endpoint)), sql.Named("account", blob(p.Account))).Scan(toString(&status))
@@ -105,9 +109,17 @@ func refuseHealth(ctx context.Context, tx *tx, p postrider.EndpointHealth) error
 	return nil
 }
 
-// Three walks in the order of endpoints, each to the limit: a skip scan of
-// dead_letters_died_at, circuits_failing and endpoint_health_not_healthy. What is not
-// good any more, or deleted, is stepped over.
+// Finds the endpoints whose health may have to change, in the order of their ids, up to
+// the limit. Three walks find them:
+//
+//   - dying: a skip scan of dead_letters_died_at, one step for each endpoint however
+//     many dead letters it has, which keeps those with a recent one.
+//   - failing: circuits_failing.
+//   - unhealthy: endpoint_health_not_healthy; an endpoint that is healthy again by its
+//     last row is stepped over.
+//
+// Deleted endpoints are stepped over in each. Each walk has the limit of its own, so their
+// union has the first @limit endpoints of all.
 const healthInputsSQL = `
 	with recursive dying (endpoint) as (
 		select (
@@ -149,8 +161,9 @@ const healthInputsSQL = `
 		select max(number) from endpoint_health last where last.endpoint = id)
 	order by id`
 
-// By dead_letters_died_at, and by attempts_endpoint from its end, each row
-// looked up.
+// Count what has ended since a time: dead letters by dead_letters_died_at; delivered
+// ones by attempts_endpoint from its end, at most @look attempts, and no further
+// than @limit, because more cannot change the assessment.
 const (
 	deadSinceSQL = `
 	select count(*) from dead_letters where endpoint = @endpoint and died_at >= @since`
@@ -170,6 +183,7 @@ func (s *Store) HealthInputs(ctx context.Context, after postrider.EndpointID, li
 	return inputs, s.explain("list health inputs", err)
 }
 
+// healthInputs reads the endpoints and their counts from one snapshot.
 func (s *Store) healthInputs(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.HealthInput, error) {
 	since := s.wall().Add(-postrider.HealthSpan)
 	snapshot, err := s.snapshot(ctx, healthInputsSQL, deadSinceSQL, deliveredSinceSQL)
@@ -201,8 +215,9 @@ func scanHealthInput(rows *sql.Rows, r *postrider.HealthInput) error {
 	return err
 }
 
-// count counts the deliveries of an endpoint that ended within the span, and not
-// before the endpoint was last healthy.
+// count counts the deliveries of an endpoint that ended within the span. Those that ended
+// before the endpoint was last recorded as healthy do not count: a person who enables it
+// gives it a fresh start.
 func (v snapshot) count(ctx context.Context, r *postrider.HealthInput, span time.Time) error {
 	reach := span.Add(postrider.HealthSpan - postrider.HealthReach)
 	since := span

@@ -13,7 +13,9 @@ import (
 // One row.
 const versionSQL = `select version from subscriptions`
 
-// Publish stores batches; see [store.Inbox].
+// Publish stores batches; see [store.Inbox]. It is one job, so nothing can change between
+// the check of the version, the check of the keys and the inserts; no key and no sequence
+// needs a lock.
 func (s *Store) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
 	return write(ctx, s, "publish events", func(ctx context.Context, tx *tx) ([]store.Published, error) {
 		var version int64
@@ -27,6 +29,8 @@ func (s *Store) Publish(ctx context.Context, p store.Publish) ([]store.Published
 	})
 }
 
+// publish stores the events that are new. It is safe to repeat: the caller makes the ids,
+// and an event that is stored already is left out and answered as the first time.
 func publish(ctx context.Context, tx *tx, batches []store.Batch) ([]store.Published, error) {
 	keys := store.Keys(batches)
 	stored, err := findOwners(ctx, tx, keys)
@@ -41,7 +45,7 @@ func publish(ctx context.Context, tx *tx, batches []store.Batch) ([]store.Publis
 	var rows newRows
 	for _, e := range deduped.New {
 		if _, stored := sequences[e.Event.ID]; stored {
-			continue // by this publish, whose reply was lost
+			continue // an earlier try has stored it; its reply was lost
 		}
 		event := e.Event
 		if event.Sequence, err = nextSequence(ctx, tx, event); err != nil {
@@ -66,6 +70,7 @@ func publish(ctx context.Context, tx *tx, batches []store.Batch) ([]store.Publis
 // By the key of idempotency_keys.
 const keyOwnerSQL = `select event, hash from idempotency_keys where account = ? and key = ?`
 
+// findOwners returns the stored owners of the idempotency keys.
 func findOwners(ctx context.Context, tx *tx, keys []store.Key) (map[store.Key]store.KeyOwner, error) {
 	owners := map[store.Key]store.KeyOwner{}
 	for _, key := range keys {
@@ -90,14 +95,17 @@ const (
 	sequencesSQL   = `select id, sequence from events where id in (values `
 )
 
+// storedEvent is an event that an earlier try has stored.
 type storedEvent struct {
 	id       postrider.EventID
 	sequence int64
 }
 
-// storedSequences returns the sequences of those events that are stored
-// already. Ids grow, so nearly always one look at the newest event shows that
-// none is.
+// storedSequences returns the sequences of those events that are stored already.
+//
+// Nearly every publish is a first try, and a lookup for each event would cost it. Ids grow
+// with time, so one look at the newest event shows that no newer id is stored. Only ids
+// that are not greater are looked up.
 func storedSequences(ctx context.Context, tx *tx, events []*store.NewEvent) (map[postrider.EventID]int64, error) {
 	sequences := make(map[postrider.EventID]int64, len(events))
 	var newest postrider.EventID
@@ -124,12 +132,14 @@ func storedSequences(ctx context.Context, tx *tx, events []*store.NewEvent) (map
 	return sequences, err
 }
 
-// By the key of ordering_keys.
+// Counts the events of an ordering key: from 1, without gaps, since a job that fails is
+// undone with its count. By the key of ordering_keys.
 const nextSequenceSQL = `
 	insert into ordering_keys (account, ordering_key, last) values (?, ?, 1)
 	on conflict (account, ordering_key) do update set last = last + 1
 	returning last`
 
+// nextSequence returns the sequence of a new event; 0: it has no ordering key.
 func nextSequence(ctx context.Context, tx *tx, e postrider.Event) (next int64, err error) {
 	if e.OrderingKey == "" {
 		return 0, nil
@@ -138,11 +148,11 @@ func nextSequence(ctx context.Context, tx *tx, e postrider.Event) (next int64, e
 	return next, err
 }
 
-// By the events' key.
+// By the key of events.
 const sequenceSQL = `select sequence from events where id = ?`
 
-// publishedBatches is what a publish stored: its batches, and the sequences of the events
-// that were new.
+// publishedBatches are the batches of a publish, with the sequences of the events that are
+// new or that an earlier try has stored.
 type publishedBatches struct {
 	batches   []store.Batch
 	sequences map[postrider.EventID]int64
@@ -170,13 +180,16 @@ func (p publishedBatches) fillSequences(ctx context.Context, tx *tx, published [
 	return nil
 }
 
-// newRows gathers the rows of a publish, as the arguments of bulk inserts.
+// newRows gathers the rows of a publish or of a chunk of a fan-out, as the arguments of
+// bulk inserts: one slice for each table, one row behind the other.
 type newRows struct {
 	events, queue, skipped, fanOuts, keys []any
 
 	blocked map[orderedKey]bool // the keys that have a row already, stored or in queue
 }
 
+// event adds an event with its deliveries, or with its fan-out job. The job's cursor is
+// the zero id, which is before every endpoint.
 func (r *newRows) event(ctx context.Context, tx *tx, event postrider.Event, e *store.NewEvent) error {
 	r.events = append(r.events, blob(event.ID), blob(event.Account), event.Type, someBytes(event.Data),
 		event.APIVersion, event.OrderingKey, event.Sequence, event.Hops, textOrNull(event.IdempotencyKey),
@@ -188,6 +201,10 @@ func (r *newRows) event(ctx context.Context, tx *tx, event postrider.Event, e *s
 	return r.deliveries(ctx, tx, event, e.Deliveries)
 }
 
+// deliveries adds the deliveries of an event. There are four kinds: a skipped one is only
+// a record; one with a token is leased as attempt 1, until the end of its lease; an
+// ordered one is due if it becomes the head of its key, and never otherwise; any other one
+// is due after its wait.
 func (r *newRows) deliveries(ctx context.Context, tx *tx, event postrider.Event, deliveries []store.NewDelivery) error {
 	for _, d := range deliveries {
 		if d.Skipped != "" {
@@ -246,6 +263,7 @@ const (
 	insert into idempotency_keys (account, key, event, hash, created_at) values `
 )
 
+// insert runs the bulk inserts of the tables that get rows.
 func (r *newRows) insert(ctx context.Context, tx *tx) error {
 	return errors.Join(
 		tx.execAll(ctx, bulk{insertEventsSQL, "", 10}, r.events),
@@ -256,14 +274,16 @@ func (r *newRows) insert(ctx context.Context, tx *tx) error {
 	)
 }
 
-// Jobs are few: it walks the key of fanouts, which is their age.
+// Leases the jobs that are due, oldest first. A job whose lease ended is due again: its
+// due_at is the end of the lease. Jobs are few, so it walks the key of fanouts, which is
+// their age.
 const claimFanOutsSQL = `
 	update fanouts
 	set token = @token, due_at = @until
 	where event in (select event from fanouts where due_at <= @now order by event limit @max)
 	returning event, up_to, cursor, token`
 
-// By the events' key.
+// By the key of events.
 const fanOutEventSQL = `
 	select account, type, data, api_version, ordering_key, sequence, hops, idempotency_key, created_at from events where id = @id`
 
@@ -295,7 +315,8 @@ func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store
 	})
 }
 
-// By the key of fanouts. A chunk with another token or cursor finds no row.
+// The last chunk ends the job. A chunk with another token or cursor finds no row.
+// Both by the key of fanouts.
 const (
 	moveFanOutSQL = `
 	update fanouts set cursor = @to, due_at = @until
@@ -304,11 +325,12 @@ const (
 	delete from fanouts where event = @event and token = @token and cursor = @from`
 )
 
-// By the events' key. The data may be large, and no chunk needs it.
+// By the key of events. The data may be large, and no chunk needs it.
 const fanOutChunkSQL = `
 	select account, type, ordering_key, sequence from events where id = @id`
 
-// FanOut stores a chunk of a fan-out job; see [store.Inbox].
+// FanOut stores a chunk of a fan-out job; see [store.Inbox]. Token and cursor are compared
+// and changed by one statement. So a chunk is stored once, also if it comes late or twice.
 func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) error {
 	return change(ctx, s, "fan out", func(ctx context.Context, tx *tx) error {
 		statement := moveFanOutSQL

@@ -31,11 +31,13 @@ func CheckVersion(version string) error {
 	return nil
 }
 
+// The settings as SQLite has them, not as they were asked for.
 const settingsSQL = `
 	select sqlite_version(), (select journal_mode from pragma_journal_mode), (select synchronous from pragma_synchronous)`
 
-// inspect refuses a library and a connection that would not keep promises:
-// SQLite answers a setting that it cannot honour with silence.
+// inspect refuses a library and a connection that would not keep the promises of the
+// package. SQLite does not answer a setting that it cannot honour with an error: it keeps
+// the old one. On some file systems, for example, it cannot have a write-ahead log.
 func inspect(ctx context.Context, db *sql.DB) error {
 	var version, journal string
 	var synchronous int
@@ -50,10 +52,13 @@ func inspect(ctx context.Context, db *sql.DB) error {
 	return CheckVersion(version)
 }
 
+// The quick check reads every page and stops at the first fault. It does not compare
+// indexes with tables.
 const checkSQL = `pragma quick_check(1)`
 
-// check looks for damage after a process that did not close its store. It
-// reads the whole file, about a second for each gigabyte.
+// check looks for damage after a process that did not close its store: the machine may
+// have lost power, and the disk may have lost what it had acknowledged. It reads the whole
+// file, about a second for each gigabyte, so a clean stop saves it.
 func check(ctx context.Context, db *sql.DB) error {
 	var finding string
 	if err := db.QueryRowContext(ctx, checkSQL).Scan(&finding); err != nil {

@@ -8,16 +8,20 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
+// The end of each statement that lists events.
 const eventsFilter = ` and id < @below and id >= @from
 		and (@type = '' or type = @type)
 	order by id desc limit @limit`
 
+// The beginning of each statement that lists events. Only one event that is asked for
+// carries its bytes.
 const eventsSelect = `
 	select id, account, type, null, api_version, ordering_key, sequence, hops, idempotency_key, created_at
 	from events where `
 
-// One by the key, with its bytes; one by the key of idempotency_keys, then by
-// its own; those of an account by events_account; all from the end of the key.
+// One event by its key, with its bytes; the event of an idempotency key by the key of
+// idempotency_keys and then by its own; those of an account by events_account; all
+// from the end of the key.
 const (
 	eventSQL = `
 	select id, account, type, data, api_version, ordering_key, sequence, hops, idempotency_key, created_at
@@ -50,17 +54,20 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[post
 	return store.Cut(events, q.Paging, func(e postrider.Event) string { return key(e.ID) }), s.explain("list events", err)
 }
 
+// The columns of scanAttempt, but for heads and bodies.
 const attemptsColumns = `delivery, attempts.number, event, endpoint, outcome, status_code, retry_after, started_at, duration,
 		error, stale, status_after, next_at, final_url`
 
+// The end of each statement that lists attempts: by delivery, newest first, and of a
+// delivery by number, oldest first. The cursor has both.
 const attemptsFilter = `
 		and (@account is null or account = @account)
 		and (delivery < @delivery_below or (delivery = @delivery_below and attempts.number > @number))
 	order by delivery desc, attempts.number
 	limit @limit`
 
-// Those of a delivery by the key, with their bytes; those of an event by
-// attempts_event, sorted.
+// The attempts of a delivery by the key, with their heads and bodies; those of an event by
+// attempts_event, then sorted, without bodies: a page of them could be very large.
 const (
 	attemptsOfDeliverySQL = `
 	select ` + attemptsColumns + `, request_head, response_head, coalesce(response_body, response_start)
@@ -98,12 +105,15 @@ func scanAttempt(rows *sql.Rows, a *postrider.Attempt) error {
 		toTime(&a.NextAt), toString(&a.FinalURL), &a.RequestHead, &a.ResponseHead, &a.ResponseBody)
 }
 
+// The beginning of each statement that lists dead letters, with the columns of
+// scanDeadLetter.
 const deadLettersSelect = `
 	select delivery, event, endpoint, account, type, reason, attempts, last_status_code, last_error, replayed_from,
 		died_at, resolved_at, resolution, resolved_by, note, replay
 	from dead_letters
 	where `
 
+// The end of each statement that lists dead letters.
 const deadLettersFilter = `
 		and delivery < @below and delivery >= @from
 		and (@account is null or account = @account)
@@ -113,9 +123,9 @@ const deadLettersFilter = `
 		and (@resolved or resolved_at is null)
 	order by delivery desc limit @limit`
 
-// One by the key, those of an endpoint or an account by the index of that
-// name, those of a reason by dead_letters_reason or, of an account, by
-// dead_letters_reason_account, all from the end of the key.
+// One dead letter by its key; those of an endpoint or an account by the index of that
+// name; those of a reason by dead_letters_reason or, for an account, by
+// dead_letters_reason_account; all from the end of the key.
 const (
 	deadLetterSQL            = deadLettersSelect + `delivery = @delivery` + deadLettersFilter
 	deadLettersOfEndpointSQL = deadLettersSelect + `endpoint = @endpoint` + deadLettersFilter

@@ -17,7 +17,9 @@ type query struct {
 	args []any
 }
 
-// list runs a query beside the writer and reads all that it answers with.
+// list runs a query on a connection that only reads, beside the writer, and reads all its
+// rows. It sees the last commit: readers and the writer do not wait for each other
+// (write-ahead log).
 func list[T any](ctx context.Context, s *Store, q query, scan func(*sql.Rows, *T) error) ([]T, error) {
 	statement, err := s.prepared(ctx, q.text) //nolint:sqlclosecheck // it lives as long as the store
 	if err != nil {
@@ -30,14 +32,18 @@ func list[T any](ctx context.Context, s *Store, q query, scan func(*sql.Rows, *T
 	return collect(rows, scan)
 }
 
-// snapshot reads several lists of one state of the store.
+// snapshot reads several lists of one state of the store. Two calls of list could see
+// different commits: counts that are compared must come from one.
 type snapshot struct {
 	store *Store
 	tx    *sql.Tx
 }
 
-// snapshot begins one for the statements. They are prepared before it takes a
-// connection: to wait for a second one while others do the same has no end.
+// snapshot begins a snapshot for the statements.
+//
+// They are prepared before it takes a connection. Preparing takes a connection of its own
+// for a moment. If each of n readers had one connection and waited for a second one, and
+// there are n, all would wait forever.
 func (s *Store) snapshot(ctx context.Context, texts ...string) (snapshot, error) {
 	for _, text := range texts {
 		if _, err := s.prepared(ctx, text); err != nil { //nolint:sqlclosecheck // it lives as long as the store
@@ -48,7 +54,7 @@ func (s *Store) snapshot(ctx context.Context, texts ...string) (snapshot, error)
 	return snapshot{s, tx}, err
 }
 
-// end gives the connection back. There is nothing to commit.
+// end gives the connection back. A snapshot has nothing to commit.
 func (v snapshot) end() { v.tx.Rollback() }
 
 // listIn is list in a snapshot.
@@ -73,8 +79,10 @@ func (v snapshot) number(ctx context.Context, q query) (int64, error) {
 	return numbers[0], nil
 }
 
-// prepared returns the statement for the connections that read. To parse the
-// text of a list takes longer than most lists do, and there are not many texts.
+// prepared returns the prepared statement of a text for the connections that read. Parsing
+// the text of a list takes longer than most lists do, and there are few texts, so none is
+// ever dropped. Of two callers that prepare one text at once, the second uses the first
+// one's.
 func (s *Store) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
 	if statement, ok := s.lists.Load(text); ok {
 		return statement.(*sql.Stmt), nil //nolint:errcheck // there is nothing else in it
@@ -89,8 +97,9 @@ func (s *Store) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
 	return statement, nil
 }
 
-// explain says what was being done, and of which kind the error is. Damage
-// that a list meets ends all writing too.
+// explain adds what was being done to the error of a list, and its kind. Damage of the
+// file that a list meets ends all writing too, because the writer would build on damaged
+// pages.
 func (s *Store) explain(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -101,12 +110,13 @@ func (s *Store) explain(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, explained(err))
 }
 
-// last is greater than every id: a list without a cursor starts below it.
+// last is the greatest id: a list without a cursor starts below it.
 var last = [16]byte{
 	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 }
 
-// oldestFirst turns the order of a list that is written newest first.
+// oldestFirst reverses the order of a list that is written newest first, so that each
+// statement is written once.
 var oldestFirst = strings.NewReplacer("order by id desc", "order by id", "order by delivery desc", "order by delivery")
 
 // inOrder returns the query of a list in the order that the page asks for.
@@ -117,8 +127,9 @@ func inOrder(q query, p store.Paging) query {
 	return q
 }
 
-// window returns the arguments @from, @below and @limit of a list of ids: those
-// made in the span and behind the cursor, and one more than the page has.
+// window returns the arguments @from, @below and @limit of a list by id: the ids of the
+// span, behind the cursor. The limit is one more than the page has, which tells whether
+// there is a next page.
 func window[I ~[16]byte](span store.Span, p store.Paging) ([]any, error) {
 	below := I(last)
 	if !span.To.IsZero() {
@@ -143,7 +154,8 @@ func window[I ~[16]byte](span store.Span, p store.Paging) ([]any, error) {
 	}, nil
 }
 
-// firstID returns the least id of the instant; ids know milliseconds only.
+// firstID returns the least id of the instant or later. Ids have milliseconds, so an
+// instant between two of them is rounded up.
 func firstID[I ~[16]byte](at time.Time) I {
 	return postrider.MakeID[I](at.Add(time.Millisecond-1).Truncate(time.Millisecond), [10]byte{})
 }

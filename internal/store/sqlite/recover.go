@@ -59,8 +59,8 @@ func recoverLeases(ctx context.Context, db *sql.DB, clock *store.Clock) error {
 	if len(suspects) == 1 {
 		alone = 1
 	}
-	// All suspects are in one transaction, the first one. If the process died between two
-	// of them, the next one would find fewer, perhaps one, and take it for the only suspect.
+	// All suspects are in one transaction, the first one. If the process died between two of
+	// them, the next one would find fewer, perhaps one, and take it for the only suspect.
 	if len(suspects) > 0 {
 		if err := (recovery{clock, suspects, alone}).run(ctx, db); err != nil {
 			return err

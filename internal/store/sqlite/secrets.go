@@ -10,13 +10,13 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
+// A secret that is stored already stays as it is: the call is a repeat.
 const addSecretSQL = `
 	insert into endpoint_secrets (id, endpoint, encrypted, public, created_at, expires_at)
 	values (@id, @endpoint, @encrypted, @public, @created_at, @expires_at)
 	on conflict (id) do nothing`
 
-// addSecret keeps a secret; one that is there already, because a call is
-// repeated, stays as it is.
+// addSecret stores a secret of an endpoint.
 func addSecret(ctx context.Context, tx *tx, s postrider.Secret) error {
 	return tx.exec(ctx, addSecretSQL, sql.Named("id", blob(s.ID)), sql.Named("endpoint", blob(s.Endpoint)),
 		sql.Named("encrypted", someBytes(s.Encrypted)), sql.Named("public", textOrNull(s.Public)),
@@ -50,7 +50,8 @@ func scanSecret(rows *sql.Rows, s *postrider.Secret) error {
 	return rows.Scan(toID(&s.ID), toID(&s.Endpoint), &s.Encrypted, toString(&s.Public), toTime(&s.CreatedAt), toTime(&s.ExpiresAt))
 }
 
-// By endpoint_secrets_endpoint.
+// Lets all other secrets expire at @until, unless they expire sooner. By
+// endpoint_secrets_endpoint.
 const expireSecretsSQL = `
 	update endpoint_secrets set expires_at = @until
 	where endpoint = @endpoint and id <> @secret and (expires_at is null or expires_at > @until)`
@@ -71,7 +72,8 @@ func (s *Store) RotateSecret(ctx context.Context, r store.RotateSecret) error {
 	})
 }
 
-// By endpoint_secrets_endpoint, then by the key of endpoint_secrets.
+// Counts the secret to be revoked and the others that do not expire: an endpoint must keep
+// one that lasts. By endpoint_secrets_endpoint, then by the key of endpoint_secrets.
 const (
 	activeSecretsSQL = `
 	select count(*) filter (where id = @secret), count(*) filter (where id <> @secret and expires_at is null) from endpoint_secrets
@@ -100,11 +102,13 @@ func (s *Store) RevokeSecret(ctx context.Context, r store.RevokeSecret) error {
 	})
 }
 
+// The beginning of each statement that lists public keys.
 const publicKeysSelect = `
 	select endpoint_secrets.id, endpoint, public, endpoint_secrets.created_at, expires_at
 	from endpoint_secrets join endpoints on endpoints.id = endpoint
 	where public is not null and endpoint_secrets.id < @below`
 
+// The end of each statement that lists public keys.
 const publicKeysFilter = `
 		and (expires_at is null or expires_at > @now) and status <> 'deleted'
 	order by endpoint_secrets.id desc limit @limit`

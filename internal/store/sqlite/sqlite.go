@@ -45,14 +45,14 @@ import (
 // Store is a [store.Store] in a data directory.
 type Store struct {
 	lock   *fileLock
-	writes *sql.DB
-	writer *writer
-	reads  *sql.DB
-	lists  sync.Map // of *sql.Stmt on reads, by text
+	writes *sql.DB  // one connection, which the writer has
+	writer *writer  // all changes
+	reads  *sql.DB  // Options.Readers connections that cannot write; all lists
+	lists  sync.Map // of *sql.Stmt on reads, by text; filled by prepared
 	clock  *store.Clock
 	log    *slog.Logger
 
-	close func() error
+	close func() error // end, once
 }
 
 var _ store.Store = (*Store)(nil)
@@ -64,9 +64,9 @@ type Options struct {
 	MaxBytes int64            // the database grows no further; default: as far as the disk
 	Log      *slog.Logger     // default: discard
 
-	// OnFatal is told, once, why the store writes no more: the file can no
-	// longer be trusted, and only a restart tells what it holds. It must not
-	// call the store. Default: it is logged.
+	// OnFatal is called once when the file can no longer be trusted, with the reason. The
+	// store then writes nothing any more, and only a restart tells what the file holds.
+	// OnFatal must not call the store. Default: it is logged.
 	OnFatal func(error)
 }
 
@@ -126,11 +126,11 @@ func (s *Store) now() time.Time { return s.clock.Now() }
 // wall is what people see.
 func (s *Store) wall() time.Time { return s.clock.Wall() }
 
-// MakePartitions does nothing: there are none.
+// MakePartitions does nothing: SQLite has no partitions.
 func (s *Store) MakePartitions(context.Context) error { return nil }
 
-// claimDirectory makes dir the data directory of this process, and returns the
-// path of its database.
+// claimDirectory makes dir the data directory of this process, and returns the path of its
+// database. The lock comes before the database is touched.
 func claimDirectory(dir string) (file string, held *fileLock, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, err
@@ -151,7 +151,8 @@ func claimDirectory(dir string) (file string, held *fileLock, err error) {
 	return file, held, errors.Join(f.Close(), syncDirectory(dir), syncDirectory(filepath.Dir(dir)))
 }
 
-// syncDirectory makes the names of new files in dir outlast a power cut.
+// syncDirectory makes the names of new files in dir outlast a power cut: syncing a file
+// does not sync the directory that names it.
 func syncDirectory(dir string) error {
 	d, err := os.Open(dir)
 	if errors.Is(err, os.ErrPermission) {
@@ -163,6 +164,9 @@ func syncDirectory(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// open opens the database of the locked directory. The order matters: settings are checked
+// before anything is written, damage is looked for before the migrations build on it, and
+// leases are recovered before a claim can be made.
 func (s *Store) open(ctx context.Context, file string, opts Options) (err error) {
 	s.writes, err = sql.Open("sqlite", source(file, writing(opts)))
 	if err != nil {
@@ -200,8 +204,8 @@ func (s *Store) open(ctx context.Context, file string, opts Options) (err error)
 	return nil
 }
 
-// end finishes what is under way and gives the directory back. The mark of an
-// unclean stop stays when the file can no longer be trusted.
+// end finishes the calls under way and gives the directory back. The mark of an unclean
+// stop stays if the file can no longer be trusted, so that the next start checks it.
 func (s *Store) end() error {
 	err := s.writer.stop()
 	clean := s.writer.fatal() == nil
@@ -212,7 +216,8 @@ func (s *Store) end() error {
 	return errors.Join(err, s.lock.release(clean && err == nil))
 }
 
-// abandon gives back what an Open that goes no further has taken.
+// abandon gives back what an Open that fails has opened. The mark of an unclean stop stays
+// if it was there.
 func (s *Store) abandon() error {
 	var err error
 	for _, db := range []*sql.DB{s.reads, s.writes} {
@@ -225,11 +230,17 @@ func (s *Store) abandon() error {
 
 const pageSize = 4096
 
-// writing returns the settings of the connection that writes. A lock is never
-// waited for long: there is one writer, so that only a backup can hold it, and
-// the wait cannot be interrupted. Ids grow with time, so that 32 MiB hold what is
-// written to: with 64 nothing was faster (100,000 deliveries in batches of 100,
-// 2026-11), and the process 64 MiB larger, the readers' 16 for 4 included.
+// writing returns the settings of the connection that writes.
+//
+//   - busy_timeout is short: with one writer only a backup can have the lock, and the
+//     wait cannot be interrupted. The writer asks again (lockTries).
+//   - journal_mode wal and synchronous full: readers do not wait for the writer, and
+//     every commit is synced.
+//   - wal_autocheckpoint: the log is written back every 4,000 pages, 16 MB, and
+//     journal_size_limit cuts its file to 64 MiB afterwards.
+//   - cache_size: ids grow with time, so 32 MiB hold the pages that are written to. With
+//     64 MiB nothing was faster (100,000 deliveries in batches of 100, 2026-11), and the
+//     process 64 MiB larger, with the readers at 16 instead of 4 MiB each.
 func writing(opts Options) url.Values {
 	pragmas := []string{
 		"busy_timeout(200)",
@@ -248,7 +259,8 @@ func writing(opts Options) url.Values {
 	return url.Values{"_txlock": {"immediate"}, "_pragma": pragmas}
 }
 
-// reading are the settings of the connections that only read.
+// reading are the settings of the connections that only read; query_only makes sure of
+// that.
 var reading = url.Values{"_pragma": {
 	"busy_timeout(200)", "query_only(1)", "cell_size_check(1)", "temp_store(memory)", "cache_size(-4096)",
 }}

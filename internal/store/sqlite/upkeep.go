@@ -8,11 +8,12 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Candidates are looked for beside the writer and looked at again inside its
-// transaction, so that a walk through a long queue holds nobody up.
+// Each verb here finds its candidates beside the writer, and looks at each of them again
+// inside a job. So a walk through a long queue does not stop all writing.
 
-// Walks the queue, oldest first, for what has no order, since an index on
-// expires_at would cost every delivery; and queue_ordered_expires_at.
+// Walks the queue by age for what has no order: what has expired is among the oldest, and
+// an index on expires_at would cost every delivery. Ordered deliveries have such an index,
+// queue_ordered_expires_at, because behind a paused key many of them can wait for long.
 const expiredSQL = `
 	select id from (
 		select id from queue
@@ -25,7 +26,8 @@ const expiredSQL = `
 		order by expires_at limit @limit)
 	limit @limit`
 
-// By the key of queue.
+// The second look: the delivery may have been settled or leased meanwhile. By the key of
+// queue.
 const expireSQL = `
 	delete from queue
 	where id = @id and expires_at <= @now and (token is null or due_at <= @now)
@@ -48,7 +50,7 @@ func (s *Store) Expire(ctx context.Context, limit int) (int, error) {
 
 func scanDeliveryID(rows *sql.Rows, id *postrider.DeliveryID) error { return rows.Scan(toID(id)) }
 
-// countEach returns of how many ids do did something.
+// countEach calls do for each id, and returns for how many it did something.
 func countEach(ids []postrider.DeliveryID, do func(postrider.DeliveryID) (bool, error)) (done int, err error) {
 	for _, id := range ids {
 		did, err := do(id)
@@ -62,8 +64,8 @@ func countEach(ids []postrider.DeliveryID, do func(postrider.DeliveryID) (bool, 
 	return done, nil
 }
 
-// expire makes one delivery a dead letter, if it still should be. A lease that
-// ended with its node leaves a lost attempt, as when it is taken over.
+// expire makes one delivery a dead letter, if it still should be. If a lease has ended
+// without a settlement, its attempt is recorded as lost, as when it is taken over.
 func expire(ctx context.Context, tx *tx, id postrider.DeliveryID) (bool, error) {
 	rows, err := tx.query(ctx, expireSQL, sql.Named("id", blob(id)), sql.Named("now", micros(tx.now)))
 	if err != nil {
@@ -143,8 +145,8 @@ const (
 	limit @limit`
 )
 
-// CancelDeleted cancels deliveries of deleted endpoints, whose ordering keys
-// wait for nobody any more; see [store.Upkeep].
+// CancelDeleted cancels deliveries of deleted endpoints and ends the pauses of their
+// ordering keys; see [store.Upkeep].
 func (s *Store) CancelDeleted(ctx context.Context, limit int) (int, error) {
 	const doing = "cancel deliveries of deleted endpoints"
 	most := []any{sql.Named("limit", limit)}
@@ -169,7 +171,7 @@ func (s *Store) CancelDeleted(ctx context.Context, limit int) (int, error) {
 	})
 }
 
-// By idempotency_keys_created_at, from the oldest.
+// By idempotency_keys_created_at, from the oldest on.
 const forgetKeysSQL = `
 	with old (account, key) as (
 		select account, key from idempotency_keys
@@ -185,7 +187,8 @@ func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (i
 	})
 }
 
-// The row has a page of its own, so that a full disk is noticed.
+// Writes one row over and over. The row has a page of its own, so that a full disk is
+// noticed.
 const probeWriteSQL = `
 	insert into probe (id, at, padding) values (1, @now, zeroblob(4096))
 	on conflict (id) do update set at = excluded.at, padding = excluded.padding`

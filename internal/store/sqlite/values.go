@@ -9,7 +9,10 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// How domain values become arguments, and columns domain values.
+// How domain values become arguments, and columns domain values. Ids are blobs of 16
+// bytes, times are microseconds of UTC, and a zero value is null where a column allows
+// null. Each destination checks the type that it gets, so that a wrong column is an
+// error and not a zero value.
 
 // blob returns the id as an argument.
 func blob[I ~[16]byte](id I) []byte { return id[:] }
@@ -199,8 +202,8 @@ func (d intoToken) Scan(v any) error {
 	return nil
 }
 
-// tuples returns "(?,?),(?,?)" for rows of columns: the one part of a
-// statement that is not a constant.
+// tuples returns the placeholders of a bulk statement, "(?,?),(?,?)" for two rows of two
+// columns. They are the only part of any statement that is not a constant.
 func tuples(rows, columns int) string {
 	tuple := "(" + strings.Repeat(",?", columns)[1:] + ")"
 	return strings.Repeat(","+tuple, rows)[1:]

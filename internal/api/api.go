@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -156,6 +157,8 @@ type Options struct {
 	// Verify is the method of [VerifyMethods] by which new URLs must be
 	// verified. Empty: endpoints need no verification.
 	Verify string
+	// Hooks are called for the circuits that people set. Default: none.
+	Hooks observe.Hooks
 	// Log receives one line for each request. Default: discard.
 	Log *slog.Logger
 }

@@ -100,6 +100,7 @@ func (s *server) putCircuit(ctx context.Context, e postrider.Endpoint, to postri
 		c, err = s.Store.PutCircuit(ctx, store.PutCircuit{Circuit: b.Circuit, Announce: true})
 		if err == nil {
 			s.Notifier.Notify(e.ID)
+			s.opts.Hooks.CircuitChanged.Call(c)
 			return c, nil
 		}
 		if !errors.Is(err, postrider.ErrConflict) {

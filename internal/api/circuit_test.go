@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -265,5 +267,28 @@ func TestTheDispatcherHearsOfACircuit(t *testing.T) {
 	changes, err := w.store.Changes(t.Context(), before.Version, 10)
 	if err != nil || len(changes.Endpoints) != 1 || changes.Endpoints[0].Circuit.Status != postrider.CircuitOpen {
 		t.Errorf("other nodes hear %+v, %v", changes, err)
+	}
+}
+
+// TestACircuitThatAPersonSetIsReported sets the circuit by both routes. Repeated,
+// they change nothing, and report nothing.
+func TestACircuitThatAPersonSetIsReported(t *testing.T) {
+	t.Parallel()
+	var changed []string
+	w := newWorldOf(t, api.Options{Hooks: observe.Hooks{CircuitChanged: func(c postrider.Circuit) {
+		changed = append(changed, fmt.Sprint(c.Status, " ", c.Reason, " ", c.Generation))
+	}}})
+	path := "/endpoints/" + w.tenant("acme").endpoint
+	for _, to := range []string{"open", "closed", "closed", "half_open"} {
+		w.want(200, "POST "+path+"/circuit", `{"status": "`+to+`"}`)
+	}
+	w.want(200, "POST "+path+"/disable", "")
+	w.want(200, "POST "+path+"/enable", "")
+	w.want(200, "POST "+path+"/enable", "")
+	stored := w.want(200, "GET "+path+"/circuit", "")
+	has(t, "the circuit", stored.body, map[string]any{"status": "closed", "generation": 4.0})
+	want := []string{"open manual 1", "closed manual 2", "open manual 3", "closed manual 4"}
+	if !slices.Equal(changed, want) {
+		t.Errorf("reported %q, want %q", changed, want)
 	}
 }

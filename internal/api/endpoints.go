@@ -506,8 +506,15 @@ func (s *server) put(ctx context.Context, text string, change func(*store.PutEnd
 		if err != nil {
 			return nil, err
 		}
+		circuit, closes, err := s.circuitToClose(ctx, p)
+		if err != nil {
+			return nil, err
+		}
 		e, err = s.putEndpoint(ctx, p)
 		if err == nil {
+			if closes {
+				s.opts.Hooks.CircuitChanged.Call(circuit)
+			}
 			return respond(viewEndpoint(e, secrets)), nil
 		}
 		if !errors.Is(err, postrider.ErrConflict) {
@@ -515,6 +522,19 @@ func (s *server) put(ctx context.Context, text string, change func(*store.PutEnd
 		}
 	}
 	return nil, conflict("another endpoint of the account has this uid, or it is being changed by others")
+}
+
+// circuitToClose returns the circuit as the change is about to store it, and
+// whether the change closes it. The store does not return the circuit; an attempt
+// that changes it at the same moment makes the one returned here a little older.
+func (s *server) circuitToClose(ctx context.Context, p store.PutEndpoint) (closed postrider.Circuit, closes bool, err error) {
+	if !p.CloseCircuit || s.opts.Hooks.CircuitChanged == nil {
+		return closed, false, nil
+	}
+	c, err := s.circuit(ctx, p.Endpoint.ID)
+	closed, closes = c.ClosedByHand()
+	closed.Generation++
+	return closed, closes && err == nil, err
 }
 
 // putEndpoint stores an endpoint and notifies the dispatcher. A conflict gets

@@ -60,6 +60,7 @@ type App struct {
 	firstKey FirstKey
 	opened   chan struct{} // serve closes it when the API serves
 
+	observer   *observe.Observer // for metrics and notifications; it has no hooks yet
 	secrets    *secrets.Secrets
 	clock      *clock
 	ids        *store.IDs
@@ -84,7 +85,7 @@ type App struct {
 // database is away.
 func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 	log.InfoContext(ctx, "postrider starts", "version", Version(), "settings", c)
-	a := &App{config: c, log: log, fatal: make(chan error, 1), opened: make(chan struct{}), readiness: &readiness{}}
+	a := &App{config: c, log: log, fatal: make(chan error, 1), opened: make(chan struct{}), readiness: &readiness{}, observer: observe.New(observe.Hooks{}, log)}
 	a.gate.set(api.Starting(log))
 	var err error
 	if a.api, err = listen(ctx, c.Listen, &a.gate, log.With("server", "api")); err != nil {
@@ -142,7 +143,7 @@ func (a *App) handler() *api.Handler {
 		Notifier: a.table, Canceller: a.janitor, IDs: a.ids,
 	}, api.Options{
 		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,
-		Verify: a.config.verify(), Log: a.log,
+		Verify: a.config.verify(), Hooks: a.observer.Hooks, Log: a.log,
 	})
 }
 
@@ -173,10 +174,9 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	})
 	a.clock = &clock{store: a.store, log: a.log}
 	a.ids = store.NewIDs(a.store.Clock().Wall, nil)
-	observer := observe.New(observe.Hooks{}, a.log) // hooks are for metrics and notifications
 	a.table = routing.New(a.store, routing.Options{Log: a.log})
 	a.janitor = janitor.New(a.store, janitor.Options{
-		KeysAge: a.config.IdempotencyTTL, Limits: a.config.healthLimits(), Observer: observer, Log: a.log,
+		KeysAge: a.config.IdempotencyTTL, Limits: a.config.healthLimits(), Hooks: a.observer.Hooks, Log: a.log,
 	})
 	nodes, _ := opened.(store.Nodes) // SQLite is used by one process and does not implement it
 	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, janitor: a.janitor}, a.sender, dispatch.Options{
@@ -184,10 +184,10 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 		HostConcurrency: a.config.HostConcurrency,
 		Drain:           a.config.DrainTimeout,
 		Cluster:         dispatch.Cluster{Nodes: nodes, PollOnly: a.config.PollOnly},
-		Observer:        observer,
+		Hooks:           a.observer.Hooks,
 		Log:             a.log,
 	})
-	a.ingest = ingest.New(a.store, a.table, a.dispatcher, ingest.Options{IDs: a.ids, Clock: a.store.Clock(), Observer: observer, Log: a.log})
+	a.ingest = ingest.New(a.store, a.table, a.dispatcher, ingest.Options{IDs: a.ids, Clock: a.store.Clock(), Hooks: a.observer.Hooks, Log: a.log})
 	if err := a.clock.measure(ctx); err != nil {
 		return err
 	}

@@ -33,7 +33,9 @@ func (d *Dispatcher) attemptAll(ctx context.Context, delivery *schedule.Delivery
 // retried by its schedule.
 func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 	started := time.Now()
-	d.opts.Observer.AttemptStarted(delivery.Claimed)
+	if hook := d.opts.Hooks.AttemptStarted; hook != nil {
+		hook(delivery.Claimed)
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			d.opts.Log.ErrorContext(ctx, "attempt panicked", "delivery", delivery.Claimed, "panic", p, "stack", string(debug.Stack()))
@@ -41,18 +43,21 @@ func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 				Outcome: postrider.OutcomeBroken, Error: "internal", StartedAt: d.queue.Clock().Wall(), Duration: time.Since(started),
 			}
 		}
-		finished := observe.AttemptFinished{Delivery: delivery.Claimed, Attempt: delivery.Result}
-		d.post(schedule.Attempted{Delivery: delivery}) // from here on the delivery is the loop's
-		d.opts.Observer.AttemptFinished(finished)
+		if hook := d.opts.Hooks.AttemptFinished; hook != nil {
+			// The value is made now, and the hook called after the post, when the
+			// delivery is the loop's.
+			defer hook(observe.AttemptFinished{Delivery: delivery.Claimed, Attempt: delivery.Result})
+		}
+		d.post(schedule.Attempted{Delivery: delivery})
 	}()
 	delivery.Result = d.sender.Send(ctx, started.Add(delivery.Timeout), &delivery.Claimed, delivery.To)
 }
 
 // logAttempt writes the canonical line of an attempt.
-func logAttempt(ctx context.Context, log *slog.Logger, s store.Settlement, r store.Settled) {
+func logAttempt(ctx context.Context, log *slog.Logger, s *store.Settlement, stale bool) {
 	level := slog.LevelInfo
 	switch {
-	case s.Transition.To == postrider.Dead, r.Stale:
+	case s.Transition.To == postrider.Dead, stale:
 		level = slog.LevelWarn
 	case !log.Enabled(ctx, level):
 		return
@@ -66,5 +71,5 @@ func logAttempt(ctx context.Context, log *slog.Logger, s store.Settlement, r sto
 		slog.String("status", string(s.Transition.To)),
 		slog.String("reason", s.Transition.Reason),
 		slog.Int64("retry_in_ms", s.Transition.After.Milliseconds()),
-		slog.Bool("stale", r.Stale))
+		slog.Bool("stale", stale))
 }

@@ -32,7 +32,7 @@ func (d *Dispatcher) runClaimer(ctx context.Context) {
 				d.progress.failed(err)
 			}
 			d.post(schedule.ClaimReturned{Claim: c, Got: got, Err: err, AskedAt: asked})
-			d.opts.Observer.Claimed(claimOf(c, got, time.Since(asked), err))
+			d.opts.Hooks.Claimed.Call(claimOf(c, got, time.Since(asked), err))
 		case <-d.done:
 			return
 		}

@@ -83,14 +83,14 @@ type Endpoints interface {
 
 // Options tunes a [Dispatcher]. The zero value is the production default.
 type Options struct {
-	Concurrency     int               // see [schedule.Options]; of one endpoint 32 or a quarter of it at most
-	HostConcurrency int               // see [schedule.Options]; of all accounts' endpoints together
-	MaxUnsettled    int               // see [schedule.Options]
-	Scan            time.Duration     // between two looks at the whole queue; default 30 s
-	Drain           time.Duration     // for attempts in flight at the end; default 35 s
-	Cluster         Cluster           // default: this node is alone
-	Observer        *observe.Observer // default: nobody observes
-	Log             *slog.Logger      // default: discard
+	Concurrency     int           // see [schedule.Options]; of one endpoint 32 or a quarter of it at most
+	HostConcurrency int           // see [schedule.Options]; of all accounts' endpoints together
+	MaxUnsettled    int           // see [schedule.Options]
+	Scan            time.Duration // between two looks at the whole queue; default 30 s
+	Drain           time.Duration // for attempts in flight at the end; default 35 s
+	Cluster         Cluster       // default: this node is alone
+	Hooks           observe.Hooks // default: nobody observes
+	Log             *slog.Logger  // default: discard
 }
 
 // Cluster is a node's place among others.

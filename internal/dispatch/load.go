@@ -21,7 +21,7 @@ func (d *Dispatcher) watchLoad(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		d.opts.Observer.Lag(d.Lag())
+		d.opts.Hooks.Lag.Call(d.Lag())
 		if is := l.read(); is != was {
 			d.post(is)
 			was = is

@@ -208,7 +208,7 @@ func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Memb
 	d.cluster.owned.Store(has)
 	d.cluster.others.Store(m.Nodes > 1)
 	d.post(schedule.ShardsAssigned{Shards: m.Shards, Surplus: m.Surplus, Until: until, Circuits: known})
-	d.opts.Observer.Membership(observe.Membership{Nodes: m.Nodes, Shards: len(m.Shards), Surplus: m.Surplus})
+	d.opts.Hooks.Membership.Call(observe.Membership{Nodes: m.Nodes, Shards: len(m.Shards), Surplus: m.Surplus})
 	if gained || d.cluster.reclaimed(m) {
 		d.cluster.gained.Set()
 	}

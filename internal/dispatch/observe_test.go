@@ -38,7 +38,7 @@ func TestObserversHearWhatTheDispatcherDoes(t *testing.T) {
 		observer := observe.New(hooks, slog.New(slog.DiscardHandler))
 		r := newHarness(t)
 		r.respond = func(postrider.Claimed) postrider.Attempt { return rejected() }
-		n := r.node(1, dispatch.Options{Observer: observer})
+		n := r.node(1, dispatch.Options{Hooks: observer.Hooks})
 		id := r.endpoint(func(p *postrider.Policy) {
 			p.Retry = postrider.RetryPolicy{Delays: []time.Duration{0}}
 			p.Circuit = postrider.CircuitPolicy{Failures: 5, Cooldown: time.Hour, MaxCooldown: time.Hour}

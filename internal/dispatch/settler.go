@@ -57,11 +57,9 @@ func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) 
 	switch {
 	case err == nil:
 		d.post(schedule.SettlementsCommitted{Settlements: group, Results: results})
-		for i, s := range group {
-			logAttempt(ctx, d.opts.Log, s, results[i])
-			d.opts.Observer.Settled(observe.Settled{
-				Delivery: s.Claimed, Attempt: s.Attempt, Transition: s.Transition, Stale: results[i].Stale,
-			})
+		for i := range group {
+			logAttempt(ctx, d.opts.Log, &group[i], results[i].Stale)
+			d.reportSettled(&group[i], results[i].Stale)
 		}
 	case ctx.Err() != nil:
 	case len(group) > 1:
@@ -70,6 +68,20 @@ func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) 
 	default:
 		d.opts.Log.ErrorContext(ctx, "attempt not settled", "delivery", group[0].Claimed, "error", err)
 		d.post(schedule.SettlementsCommitted{Settlements: group, Results: []store.Settled{{Stale: true}}})
+	}
+}
+
+// reportSettled calls the hooks of a settlement that is committed. Most servers have
+// none of them, and then nothing is copied.
+func (d *Dispatcher) reportSettled(s *store.Settlement, stale bool) {
+	hooks, dead := &d.opts.Hooks, s.Transition.To == postrider.Dead && !stale
+	if hooks.Settled == nil && (hooks.DeadLetter == nil || !dead) {
+		return
+	}
+	settled := observe.Settled{Delivery: s.Claimed, Attempt: s.Attempt, Transition: s.Transition, Stale: stale}
+	hooks.Settled.Call(settled)
+	if dead {
+		hooks.DeadLetter.Call(settled)
 	}
 }
 
@@ -99,7 +111,7 @@ func (d *Dispatcher) storeCircuit(ctx context.Context, change schedule.CircuitCh
 	switch {
 	case err == nil && change.Notable:
 		logCircuit(ctx, d.opts.Log, stored)
-		d.opts.Observer.CircuitChanged(stored)
+		d.opts.Hooks.CircuitChanged.Call(stored)
 	case err == nil:
 	case !errors.Is(err, postrider.ErrConflict) && !errors.Is(err, postrider.ErrNotFound):
 		d.opts.Log.ErrorContext(ctx, "circuit not stored", "endpoint", circuit.Endpoint.String(), "error", err)

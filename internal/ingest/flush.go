@@ -48,7 +48,7 @@ func (in *Ingest) flush(ctx context.Context, group []*publish) {
 			p.done <- struct{}{}
 		}
 		committed.Err = err
-		in.opts.Observer.Committed(committed)
+		in.opts.Hooks.Committed.Call(committed)
 		group = group[n:]
 	}
 }

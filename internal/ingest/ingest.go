@@ -55,16 +55,16 @@ type Dispatcher interface {
 
 // Options tunes an [Ingest]. The zero value is the production default.
 type Options struct {
-	MaxWaiting      int               // events that wait for a commit before publishes are refused; default 20,000
-	MaxWaitingBytes int               // likewise, of data; default 64 MiB
-	MaxLag          time.Duration     // of the dispatcher, before publishes are refused; default 10 s
-	FanOutAbove     int               // an event with more matches gets a fan-out job; default 256
-	FanOutChunk     int               // endpoints a commit of a fan-out job; default 1,000
-	FanOutPoll      time.Duration     // between two looks for fan-out jobs of others; default 1 s
-	IDs             *store.IDs        // default: the time of this machine
-	Clock           *store.Clock      // the store's; default: the time of this machine
-	Observer        *observe.Observer // default: nobody observes
-	Log             *slog.Logger      // default: discard
+	MaxWaiting      int           // events that wait for a commit before publishes are refused; default 20,000
+	MaxWaitingBytes int           // likewise, of data; default 64 MiB
+	MaxLag          time.Duration // of the dispatcher, before publishes are refused; default 10 s
+	FanOutAbove     int           // an event with more matches gets a fan-out job; default 256
+	FanOutChunk     int           // endpoints a commit of a fan-out job; default 1,000
+	FanOutPoll      time.Duration // between two looks for fan-out jobs of others; default 1 s
+	IDs             *store.IDs    // default: the time of this machine
+	Clock           *store.Clock  // the store's; default: the time of this machine
+	Hooks           observe.Hooks // default: nobody observes
+	Log             *slog.Logger  // default: discard
 }
 
 func (o Options) withDefaults() Options {
@@ -156,10 +156,10 @@ func (in *Ingest) PublishTo(ctx context.Context, e postrider.Event, endpoint pos
 func (in *Ingest) publish(ctx context.Context, p *publish) ([]postrider.Receipt, error) {
 	receipts, err := in.wait(ctx, p)
 	if err != nil {
-		in.opts.Observer.Refused(observe.Refused{Events: len(p.events), Err: err})
+		in.opts.Hooks.Refused.Call(observe.Refused{Events: len(p.events), Err: err})
 		return nil, err
 	}
-	in.opts.Observer.Accepted(acceptedOf(receipts, p.bytes))
+	in.opts.Hooks.Accepted.Call(acceptedOf(receipts, p.bytes))
 	return receipts, nil
 }
 

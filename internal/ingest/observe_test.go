@@ -2,7 +2,6 @@ package ingest_test
 
 import (
 	"errors"
-	"log/slog"
 	"testing"
 
 	"github.com/postrider/postrider"
@@ -13,11 +12,11 @@ import (
 func TestObserversHearWhatIngestDoes(t *testing.T) {
 	t.Parallel()
 	accepted, refused, committed := make(chan observe.Accepted, 1), make(chan observe.Refused, 1), make(chan observe.Committed, 1)
-	r := newHarness(t, ingest.Options{Observer: observe.New(observe.Hooks{
+	r := newHarness(t, ingest.Options{Hooks: observe.Hooks{
 		Accepted:  func(a observe.Accepted) { accepted <- a },
 		Refused:   func(r observe.Refused) { refused <- r },
 		Committed: func(c observe.Committed) { committed <- c },
-	}, slog.New(slog.DiscardHandler))})
+	}})
 	r.endpoints(2, postrider.EndpointEnabled)
 	if err := r.table.Refresh(t.Context()); err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ func (j *Janitor) record(ctx context.Context, health postrider.EndpointHealth) e
 	}
 	j.opts.Log.Log(ctx, level, "endpoint health changed", "endpoint", health.Endpoint.String(),
 		"status", string(health.Status), "reason", health.Reason, "warnings", health.Warnings)
-	j.opts.Observer.HealthChanged(health)
+	j.opts.Hooks.HealthChanged.Call(health)
 	return nil
 }
 

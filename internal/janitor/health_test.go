@@ -110,7 +110,7 @@ func (w *harness) work(janitors int, d time.Duration, s janitor.Store) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), d)
 	defer cancel()
-	opts := janitor.Options{Chunk: 2, Log: slog.New(slog.NewTextHandler(&w.log, nil)), Observer: observe.New(observe.Hooks{HealthChanged: w.hear, ChoreDone: w.done}, slog.New(slog.DiscardHandler))}
+	opts := janitor.Options{Chunk: 2, Log: slog.New(slog.NewTextHandler(&w.log, nil)), Hooks: observe.Hooks{HealthChanged: w.hear, ChoreDone: w.done}}
 	var all sync.WaitGroup
 	for range janitors {
 		all.Go(func() {
@@ -295,7 +295,7 @@ func TestDisableRecordsLogsAndCallsTheHookOnce(t *testing.T) {
 		e := w.endpoint()
 		w.deadLetters(e, 30)
 		w.work(1, time.Minute, w.Store) // which warns
-		j := janitor.New(w.Store, janitor.Options{Log: slog.New(slog.NewTextHandler(&w.log, nil)), Observer: observe.New(observe.Hooks{HealthChanged: w.hear}, slog.New(slog.DiscardHandler))})
+		j := janitor.New(w.Store, janitor.Options{Log: slog.New(slog.NewTextHandler(&w.log, nil)), Hooks: observe.Hooks{HealthChanged: w.hear}})
 		for range 2 { // the second one finds it disabled
 			w.ok(j.Disable(t.Context(), e.ID, postrider.ReasonGone))
 		}
@@ -316,7 +316,7 @@ func TestDisableRepeatsWhenAnotherNodeRecordedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)
 		e := w.endpoint()
-		j := janitor.New(overtakenStore{w.Store}, janitor.Options{Observer: observe.New(observe.Hooks{HealthChanged: w.hear}, slog.New(slog.DiscardHandler))})
+		j := janitor.New(overtakenStore{w.Store}, janitor.Options{Hooks: observe.Hooks{HealthChanged: w.hear}})
 		w.ok(j.Disable(t.Context(), e.ID, postrider.ReasonGone))
 		w.same("what was recorded", w.recorded(e), []string{"0s disabled gone 0"})
 		if w.heard != nil {

@@ -40,7 +40,7 @@ type Options struct {
 	// Limits say when an endpoint is warned about and disabled; nil: the default.
 	Limits *postrider.HealthLimits
 
-	Observer *observe.Observer // default: nobody observes
+	Hooks observe.Hooks // default: nobody observes
 }
 
 func (o Options) withDefaults() Options {
@@ -139,7 +139,7 @@ func (j *Janitor) repeat(ctx context.Context, c chore) {
 		wait := j.opts.Every
 		more, err := c.do(ctx)
 		if !more && ctx.Err() == nil {
-			j.opts.Observer.ChoreDone(observe.ChoreDone{Name: c.name, Took: time.Since(begun), Err: err})
+			j.opts.Hooks.ChoreDone.Call(observe.ChoreDone{Name: c.name, Took: time.Since(begun), Err: err})
 		}
 		switch {
 		case err != nil && ctx.Err() == nil:

@@ -3,10 +3,11 @@
 //
 // [Hooks] is a struct of optional functions, one for each seam of the engine:
 // publishing, committing, claiming, attempting, settling, circuits, the health
-// of endpoints, membership and chores. An [Observer] calls them:
+// of endpoints, membership and chores. An [Observer] has them with their panics
+// caught, and the parts of the engine get them from it:
 //
 //	o := observe.New(observe.Hooks{Settled: func(s observe.Settled) { … }}, log)
-//	ingest.New(…, ingest.Options{Observer: o})
+//	dispatch.New(…, dispatch.Options{Hooks: o.Hooks})
 //
 // Whatever happens, this holds:
 //
@@ -17,7 +18,7 @@
 //     goroutines may call a hook at once.
 //   - A hook that panics costs the engine nothing: the panic is logged and counted
 //     ([Observer.Panics]).
-//   - A hook that is nil costs a comparison.
+//   - A hook that is nil costs a comparison, and nothing is copied for it.
 //
 // A hook must return at once; work that takes time belongs in a goroutine of its own,
 // behind a buffer. A hook gets values and cannot change what the engine does.
@@ -33,21 +34,33 @@ import (
 	"github.com/postrider/postrider"
 )
 
+// Hook is a function that is called with what happened; nil: there is none.
+type Hook[T any] func(T)
+
+// Call calls the hook, if there is one. Callers on the way of every delivery ask
+// whether there is one before they make a large value for it.
+func (h Hook[T]) Call(with T) {
+	if h != nil {
+		h(with)
+	}
+}
+
 // Hooks are functions that are called when something happened. Each may be nil.
+// The zero value is for parts that nobody observes.
 type Hooks struct {
-	Accepted        func(Accepted)                 // a publish is committed and its caller has the receipts
-	Refused         func(Refused)                  // a publish was not accepted
-	Committed       func(Committed)                // a commit of publishes, or of a chunk of a fan-out, is over
-	Claimed         func(Claimed)                  // a claim came back
-	AttemptStarted  func(postrider.Claimed)        // a request is about to leave
-	AttemptFinished func(AttemptFinished)          // a request is over; it is not settled yet
-	Settled         func(Settled)                  // an attempt is on record and its delivery has moved
-	DeadLetter      func(Settled)                  // likewise, and the delivery is dead; after Settled
-	CircuitChanged  func(postrider.Circuit)        // a node opened, probed or closed a circuit, and it is stored
-	HealthChanged   func(postrider.EndpointHealth) // an endpoint was warned about, disabled (a 410 included) or is healthy again
-	Lag             func(time.Duration)            // how far this node lags behind; four times a second
-	Membership      func(Membership)               // a heartbeat came back
-	ChoreDone       func(ChoreDone)                // a round of a chore is over
+	Accepted        Hook[Accepted]                 // a publish is committed and its caller has the receipts
+	Refused         Hook[Refused]                  // a publish was not accepted
+	Committed       Hook[Committed]                // a commit of publishes, or of a chunk of a fan-out, is over
+	Claimed         Hook[Claimed]                  // a claim came back
+	AttemptStarted  Hook[postrider.Claimed]        // a request is about to leave
+	AttemptFinished Hook[AttemptFinished]          // a request is over; it is not settled yet
+	Settled         Hook[Settled]                  // an attempt is on record and its delivery has moved
+	DeadLetter      Hook[Settled]                  // likewise, and the delivery is dead; after Settled
+	CircuitChanged  Hook[postrider.Circuit]        // a node or a person opened, probed or closed a circuit, and it is stored; once, by the node that stored it
+	HealthChanged   Hook[postrider.EndpointHealth] // an endpoint was warned about, disabled (a 410 included) or is healthy again
+	Lag             Hook[time.Duration]            // how far this node lags behind; four times a second
+	Membership      Hook[Membership]               // a heartbeat came back
+	ChoreDone       Hook[ChoreDone]                // a round of a chore is over
 }
 
 // Accepted is a publish that was accepted.
@@ -107,122 +120,52 @@ type ChoreDone struct {
 	Err  error // nil: all of it is done
 }
 
-// Observer calls hooks. A nil Observer calls none. Its methods may be called from
-// any goroutine.
+// Observer has hooks that may be called without regard to their panics.
 type Observer struct {
-	hooks  Hooks
+	// Hooks are those of [New], each with its panics caught. A nil one stays nil.
+	Hooks
+
 	log    *slog.Logger
 	panics atomic.Int64
 }
 
-// New returns an observer that calls the hooks and logs their panics.
-func New(hooks Hooks, log *slog.Logger) *Observer { return &Observer{hooks: hooks, log: log} }
+// New returns an observer of the hooks, which logs their panics.
+func New(hooks Hooks, log *slog.Logger) *Observer {
+	o := &Observer{log: log}
+	o.Hooks = Hooks{
+		Accepted:        guard(o, hooks.Accepted),
+		Refused:         guard(o, hooks.Refused),
+		Committed:       guard(o, hooks.Committed),
+		Claimed:         guard(o, hooks.Claimed),
+		AttemptStarted:  guard(o, hooks.AttemptStarted),
+		AttemptFinished: guard(o, hooks.AttemptFinished),
+		Settled:         guard(o, hooks.Settled),
+		DeadLetter:      guard(o, hooks.DeadLetter),
+		CircuitChanged:  guard(o, hooks.CircuitChanged),
+		HealthChanged:   guard(o, hooks.HealthChanged),
+		Lag:             guard(o, hooks.Lag),
+		Membership:      guard(o, hooks.Membership),
+		ChoreDone:       guard(o, hooks.ChoreDone),
+	}
+	return o
+}
 
 // Panics returns how many calls of hooks ended in a panic.
-func (o *Observer) Panics() int64 {
-	if o == nil {
-		return 0
-	}
-	return o.panics.Load()
-}
+func (o *Observer) Panics() int64 { return o.panics.Load() }
 
-// call calls a hook, if there is one, and survives its panic.
-func call[T any](o *Observer, hook func(T), with T) {
+// guard returns a hook that survives the panics of the given one: what a hook does
+// must cost no delivery.
+func guard[T any](o *Observer, hook Hook[T]) Hook[T] {
 	if hook == nil {
-		return
+		return nil
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			o.panics.Add(1)
-			o.log.Error("hook panicked", "panic", p, "stack", string(debug.Stack()))
-		}
-	}()
-	hook(with)
-}
-
-// Accepted calls the hook of this name.
-func (o *Observer) Accepted(a Accepted) {
-	if o != nil {
-		call(o, o.hooks.Accepted, a)
-	}
-}
-
-// Refused calls the hook of this name.
-func (o *Observer) Refused(r Refused) {
-	if o != nil {
-		call(o, o.hooks.Refused, r)
-	}
-}
-
-// Committed calls the hook of this name.
-func (o *Observer) Committed(c Committed) {
-	if o != nil {
-		call(o, o.hooks.Committed, c)
-	}
-}
-
-// Claimed calls the hook of this name.
-func (o *Observer) Claimed(c Claimed) {
-	if o != nil {
-		call(o, o.hooks.Claimed, c)
-	}
-}
-
-// AttemptStarted calls the hook of this name.
-func (o *Observer) AttemptStarted(a postrider.Claimed) {
-	if o != nil {
-		call(o, o.hooks.AttemptStarted, a)
-	}
-}
-
-// AttemptFinished calls the hook of this name.
-func (o *Observer) AttemptFinished(a AttemptFinished) {
-	if o != nil {
-		call(o, o.hooks.AttemptFinished, a)
-	}
-}
-
-// Settled calls the hook of this name, and DeadLetter if the delivery is dead.
-func (o *Observer) Settled(s Settled) {
-	if o != nil {
-		call(o, o.hooks.Settled, s)
-		if s.Transition.To == postrider.Dead && !s.Stale {
-			call(o, o.hooks.DeadLetter, s)
-		}
-	}
-}
-
-// CircuitChanged calls the hook of this name.
-func (o *Observer) CircuitChanged(c postrider.Circuit) {
-	if o != nil {
-		call(o, o.hooks.CircuitChanged, c)
-	}
-}
-
-// HealthChanged calls the hook of this name.
-func (o *Observer) HealthChanged(h postrider.EndpointHealth) {
-	if o != nil {
-		call(o, o.hooks.HealthChanged, h)
-	}
-}
-
-// Lag calls the hook of this name.
-func (o *Observer) Lag(l time.Duration) {
-	if o != nil {
-		call(o, o.hooks.Lag, l)
-	}
-}
-
-// Membership calls the hook of this name.
-func (o *Observer) Membership(m Membership) {
-	if o != nil {
-		call(o, o.hooks.Membership, m)
-	}
-}
-
-// ChoreDone calls the hook of this name.
-func (o *Observer) ChoreDone(c ChoreDone) {
-	if o != nil {
-		call(o, o.hooks.ChoreDone, c)
+	return func(with T) {
+		defer func() {
+			if p := recover(); p != nil {
+				o.panics.Add(1)
+				o.log.Error("hook panicked", "panic", p, "stack", string(debug.Stack()))
+			}
+		}()
+		hook(with)
 	}
 }

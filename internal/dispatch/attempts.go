@@ -12,9 +12,13 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// attemptAll makes an attempt, and then serves as a worker for later ones: its
-// stack has grown to what they need. Its context is its own, so that attempts which
-// watch theirs do not wait for a lock that all share.
+// attemptAll makes an attempt, and then those that the loop starts while it is idle: a
+// goroutine that has made an attempt has a stack of the size that the next one needs.
+// There are as many of these goroutines as there ever were attempts in flight at
+// once; all end with done.
+//
+// Each has a context of its own, because attempts register with their context and
+// thousands of them would wait for the lock of a context that they share.
 func (d *Dispatcher) attemptAll(ctx context.Context, delivery *schedule.Delivery) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -30,7 +34,8 @@ func (d *Dispatcher) attemptAll(ctx context.Context, delivery *schedule.Delivery
 
 // attempt makes one attempt and posts its result. A panic costs the attempt and
 // not the node: the request may have left, so it counts as a broken attempt and is
-// retried by its schedule.
+// retried by its schedule. The observer is called after the post, so that a slow one
+// delays no settlement.
 func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 	started := time.Now()
 	if hook := d.opts.Hooks.AttemptStarted; hook != nil {
@@ -53,7 +58,9 @@ func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 	delivery.Result = d.sender.Send(ctx, started.Add(delivery.Timeout), &delivery.Claimed, delivery.To)
 }
 
-// logAttempt writes the canonical line of an attempt.
+// logAttempt writes the one log line of an attempt, once its settlement is committed. It is
+// a warning if the delivery is dead now, or if the settlement was stale: another node
+// took the delivery over meanwhile, so it may have been sent twice.
 func logAttempt(ctx context.Context, log *slog.Logger, s *store.Settlement, stale bool) {
 	level := slog.LevelInfo
 	switch {

@@ -13,7 +13,8 @@ import (
 
 // runClaimer makes the claims that the core asks for, one at a time. A claim whose
 // reply was lost may have leased deliveries that this node does not know of. Nothing
-// is done about them here: their leases end, and the next claim takes them over.
+// is done about them here: their leases end, and the next claim takes them over. The core
+// waits before it asks again, so this goroutine does not retry.
 func (d *Dispatcher) runClaimer(ctx context.Context) {
 	// A claim under way when ctx ends is finished, so that its leases are known.
 	work := context.WithoutCancel(ctx)
@@ -39,7 +40,7 @@ func (d *Dispatcher) runClaimer(ctx context.Context) {
 	}
 }
 
-// claimOf returns what observers hear of a claim.
+// claimOf returns a claim as observers get it: counts, without the deliveries.
 func claimOf(c *store.Claim, got store.Claims, took time.Duration, err error) observe.Claimed {
 	claimed := observe.Claimed{Got: len(got.Items), Took: took, Err: err}
 	for _, w := range c.Wants {
@@ -48,11 +49,17 @@ func claimOf(c *store.Claim, got store.Claims, took time.Duration, err error) ob
 	return claimed
 }
 
-// runScanner looks at the whole queue every Options.Scan, which finds work that
-// no input named: after a start, after a wake-up was lost, or when a lease of a
-// dead node ends. A scan names lanes and not deliveries, so it costs what there
-// are endpoints with work. With other nodes it also polls for what they
-// published.
+// runScanner finds due lanes that no input names. There are four occasions:
+//
+//   - every Options.Scan, and at the start, all lanes: for wake-ups that were lost and
+//     leases that ended;
+//   - when this node has new shards, or a dead node was reclaimed, all lanes;
+//   - every Cluster.Poll, while there are other nodes, the lanes with new deliveries:
+//     another node may have committed them for an endpoint of this one;
+//   - when wake-ups were missed, the same.
+//
+// A scan returns lanes and not deliveries, so it costs as much as there are
+// endpoints with work. After an error the whole queue is scanned again within 5 s.
 func (d *Dispatcher) runScanner(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -91,8 +98,9 @@ func (d *Dispatcher) runScanner(ctx context.Context) {
 	}
 }
 
-// loadOwnCircuits loads all circuits, on a node that is alone. Until it succeeds
-// nothing is scanned: an open circuit must not be taken for closed.
+// loadOwnCircuits loads all circuits, on a node that is alone: one among others loads
+// them with its shards. Until it succeeds nothing is scanned: the core would take an
+// open circuit for closed, and send to an endpoint that is down.
 func (d *Dispatcher) loadOwnCircuits(ctx context.Context) error {
 	known, err := d.loadCircuits(ctx, nil)
 	if err == nil {
@@ -101,8 +109,8 @@ func (d *Dispatcher) loadOwnCircuits(ctx context.Context) error {
 	return err
 }
 
-// loadCircuits returns the circuits that ever changed, of some shards or, with
-// nil, of all.
+// loadCircuits returns the stored circuits of some shards or, with nil, of all. An endpoint
+// whose circuit never changed has none.
 func (d *Dispatcher) loadCircuits(ctx context.Context, of *schedule.ShardSet) (known []postrider.Circuit, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
 	defer cancel()
@@ -124,12 +132,15 @@ func (d *Dispatcher) loadCircuits(ctx context.Context, of *schedule.ShardSet) (k
 	}
 }
 
-// pollNew looks at what is new in the queue, while there are other nodes.
+// pollNew scans for new deliveries, while there are other nodes. It relies on ids that
+// begin with the time of day: deliveries newer than the last poll have larger ids than
+// one that is made up from the time of that poll.
 func (d *Dispatcher) pollNew(ctx context.Context) error {
 	if !d.cluster.others.Load() {
 		return nil
 	}
-	// Commits become visible a little out of the order of their ids.
+	// A commit takes up to 10 s (ingest's time-out), so a delivery may become visible
+	// that long after its id was made.
 	const late = 10 * time.Second
 	clock := d.queue.Clock()
 	if clock.SteppedWithin(d.opts.Cluster.Poll + late) {
@@ -139,10 +150,11 @@ func (d *Dispatcher) pollNew(ctx context.Context) error {
 	return d.scan(ctx, store.Due{NewerThan: postrider.MakeID[postrider.DeliveryID](since, [10]byte{})})
 }
 
+// scan posts the due lanes, a thousand endpoints at a time.
 func (d *Dispatcher) scan(ctx context.Context, q store.Due) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
 	defer cancel()
-	q.Max = 1000 // endpoints a page
+	q.Max = 1000
 	for {
 		lanes, err := d.queue.Due(ctx, q)
 		if err != nil {

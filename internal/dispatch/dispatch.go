@@ -1,42 +1,42 @@
 // Package dispatch turns due deliveries into HTTP attempts.
 //
-// A [Dispatcher] holds the right to start: it admits deliveries that ingest is
-// about to commit, claims the others from a [store.Queue] when they are due,
-// hands each to a [Sender] when its endpoint and the node have a slot free, and
-// settles the results. Callers see [Dispatcher.Run]; behind it, one loop (loop.go)
-// owns a [schedule.Core], which decides, and a few goroutines carry the decisions
-// out: attempts.go, claimer.go, settler.go, membership.go and wakeups.go.
+// A [Dispatcher] admits deliveries that ingest is about to commit, claims the others
+// from a [store.Queue] when they are due, calls a [Sender] for each when its endpoint
+// and the node have a free slot, and settles the results. Callers see
+// [Dispatcher.Run]; behind it, one loop (loop.go) owns a [schedule.Core], which
+// decides, and a few goroutines carry the decisions out: attempts.go, claimer.go,
+// settler.go, membership.go and wakeups.go.
 //
 // Whatever happens, this holds:
 //
 //   - At most Options.Concurrency attempts are in flight, to one host at most
 //     Options.HostConcurrency, and to one endpoint at most its own limit.
-//     Endpoints take turns; none waits for the response of another. Endpoints that
-//     failed once without a response share a tenth of the slots, and those that
-//     keep failing another tenth. Probes of circuits have a quarter.
-//   - An endpoint whose circuit is open, that asked for time or whose rate is
-//     spent is left alone, also by the next node that serves it. Its waiting
-//     deliveries stay as they are and lose no attempt; one node probes it.
+//     Slots are given to endpoints in turn; none waits for the response of another.
+//     Endpoints that failed once without a response share a tenth of the slots, and
+//     those that keep failing another tenth. Probes of circuits have a quarter.
+//   - Nothing is sent to an endpoint while its circuit is open, its Retry-After has
+//     not passed or its rate is used up, also not by the next node that serves it.
+//     Its waiting deliveries stay as they are and use up no attempt; one node probes
+//     an open circuit.
 //   - A retry leaves when it is due. Only its own endpoint's circuit, window,
-//     rate and share of the slots can hold it back, never other endpoints'
-//     retries.
+//     rate and share of the slots can delay it, never other endpoints' retries.
 //   - Of several nodes one serves an endpoint, so that all limits hold for all
-//     of them together. A node that dies is replaced within a second
-//     where the store sees that its connection is gone, and else within ten.
+//     nodes together. A node that dies is replaced within a second if the store sees
+//     that its connection is gone, and within ten seconds otherwise.
 //   - A request leaves only while its lease covers its deadline, so a delivery
 //     is attempted by one node at a time, and by another if that one dies.
 //   - Every request that left is settled, or its lease ends and it is recorded
 //     as lost. A node leases at most one delivery for each of its slots before
 //     it starts, so that a death records at most that many lost attempts that
 //     were not made.
-//   - Wake-ups may be lost: a scan of the queue finds what they would have
-//     named.
+//   - Wake-ups may be lost: a scan of the queue finds the lanes that they named.
 //   - When Run returns, every attempt that it started is settled or abandoned
-//     to its lease, what was not started is released, and no goroutine is left.
+//     to its lease, deliveries that had not started are released, and no goroutine is
+//     left.
 //
-// It decides when and how often, never whom or what: subscriptions are
-// ingest's, requests are egress's, and the meaning of an answer is
-// [postrider.Settle]'s.
+// It decides when a delivery is attempted, and nothing else: package routing knows who
+// subscribed, package webhook makes the request, and [postrider.Settle] decides what a
+// response means for the delivery.
 package dispatch
 
 import (
@@ -58,7 +58,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// ErrDrainTimeout is why attempts are cut when draining takes too long.
+// ErrDrainTimeout is the cause of the contexts that end when draining takes too long:
+// first those of attempts, then those of commits. Run's error wraps it then.
 var ErrDrainTimeout = errors.New("the time to finish attempts is over")
 
 // Sender makes attempts.
@@ -69,13 +70,14 @@ type Sender interface {
 	Send(ctx context.Context, deadline time.Time, c *postrider.Claimed, to *store.EndpointSnapshot) postrider.Attempt
 }
 
-// Endpoints knows every endpoint as it is now.
+// Endpoints knows every endpoint as it is now. Its methods are called by the loop, so they
+// must not wait for the store; Disable, which does, is called by another goroutine.
 type Endpoints interface {
 	// Lookup returns the endpoint, which must not be changed; false: it is
 	// unknown or deleted.
 	Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool)
 	// Subscribe has f called after every change of an endpoint, and when
-	// deliveries may be due for one.
+	// deliveries may be due for one. Lookup returns the change by then.
 	Subscribe(f func(routing.Change))
 	// Disable disables the endpoint for the reason, unless it is already.
 	Disable(ctx context.Context, id postrider.EndpointID, reason string) error
@@ -83,23 +85,24 @@ type Endpoints interface {
 
 // Options tunes a [Dispatcher]. The zero value is the production default.
 type Options struct {
-	Concurrency     int           // see [schedule.Options]; of one endpoint 32 or a quarter of it at most
+	Concurrency     int           // see [schedule.Options]; one endpoint gets at most 32, or a quarter of it if that is more
 	HostConcurrency int           // see [schedule.Options]; of all accounts' endpoints together
 	MaxUnsettled    int           // see [schedule.Options]
-	Scan            time.Duration // between two looks at the whole queue; default 30 s
-	Drain           time.Duration // for attempts in flight at the end; default 35 s
+	Scan            time.Duration // between two scans of the whole queue; default 30 s
+	Drain           time.Duration // how long attempts in flight may go on when Run's context has ended; default 35 s, longer than any attempt
 	Cluster         Cluster       // default: this node is alone
 	Hooks           observe.Hooks // default: nobody observes
 	Log             *slog.Logger  // default: discard
 }
 
-// Cluster is a node's place among others.
+// Cluster tunes how a node works beside others. A node is dead for the others when its
+// lock is free, or, where locks do not work, when it was silent for TTL.
 type Cluster struct {
-	Nodes       store.Nodes   // nil: there are no others
-	Incarnation uint32        // of this node, in every token; default random
-	TTL         time.Duration // a node that was silent for so long is dead; default 5 s
-	Heartbeat   time.Duration // between two heartbeats; default 1 s
-	Poll        time.Duration // between two looks at what others published; default 1 s
+	Nodes       store.Nodes   // nil: there are no others, and no heartbeats
+	Incarnation uint32        // of this node, in every token; default random; two nodes must not share one
+	TTL         time.Duration // how long a heartbeat renews the ownership of shards; default 5 s
+	Heartbeat   time.Duration // between two heartbeats; default 1 s, so that four may be lost
+	Poll        time.Duration // between two polls for what others published; default 1 s
 	PollOnly    bool          // wake-ups are neither sent nor received
 }
 
@@ -136,7 +139,8 @@ func (o Options) core() schedule.Options {
 //	                 ├─ gone ────────► disable ───────┘
 //	                 └─ wakeUps ─────► runNotifier ──► other nodes
 //
-// runScanner, runMembership, runLock and watchLoad post inputs of their own.
+// runScanner, runMembership, runLock and watchLoad post inputs of their own. Since the
+// loop never waits for one of these goroutines, each of them may wait for the loop.
 type Dispatcher struct {
 	queue     store.Queue
 	endpoints Endpoints
@@ -144,12 +148,12 @@ type Dispatcher struct {
 	opts      Options
 
 	inputs   chan input
-	done     chan struct{} // closed when the loop takes no more inputs
-	running  atomic.Bool
-	ending   atomic.Bool  // Run's context has ended
-	left     atomic.Int64 // attempts that were left to their leases
-	lag      atomic.Int64 // nanoseconds; see [Dispatcher.Lag]
-	bulk     atomic.Int64 // see [Dispatcher.BulkWaits]
+	done     chan struct{} // closed by Run when the loop has ended
+	running  atomic.Bool   // set by Run, never cleared; until then inputs are dropped
+	ending   atomic.Bool   // Run's context has ended; set by the loop
+	left     atomic.Int64  // attempts that were left to their leases; set by Run before done is closed
+	lag      atomic.Int64  // nanoseconds, set by the loop; see [Dispatcher.Lag]
+	bulk     atomic.Int64  // set by the loop; see [Dispatcher.BulkWaits]
 	progress progress
 
 	claims      chan *store.Claim
@@ -184,25 +188,38 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 }
 
 // Run delivers until ctx is cancelled, then gives attempts in flight
-// Options.Drain to finish. It is called once.
+// Options.Drain to finish. It is called once. Its error says that attempts were left to
+// their leases, or that another node has the incarnation.
 //
-// It ends in this order, so that each step finds what it needs of the later ones:
+// The drain has to keep three promises at once: no request that left is forgotten, no
+// delivery waits longer than it must for its next node, and Run returns in time even
+// if the database does not respond. Therefore it ends in this order; each step needs the
+// goroutines of the later ones:
 //
-//  1. ctx ends. The loop gives the core Drain: nothing new starts, and leases that
-//     have not started are given back. Publishes may still be committed; nothing of
-//     theirs is admitted.
-//  2. Attempts finish, and are settled. Shards are given up as they run empty,
-//     ten times a second. After Options.Drain attempts are cut, and 5 s later
-//     commits are given up.
-//  3. The loop returns: everything is settled, or the rest is left to its leases.
-//     done is closed, so that no goroutine waits for the loop any more.
-//  4. The settler commits what it still has, and ends. The node leaves the cluster,
-//     unless it left attempts: then others reclaim them.
-//  5. The node's lock is freed. Until then other nodes see that it is alive.
+//	 0 s    ctx ends. The loop gives the core Drain: nothing new starts, and leases
+//	        that have not started are given back. Publishes may still be committed, but
+//	        nothing of them is admitted. The claim under way is finished, so that its
+//	        leases are known, and given back, too.
+//	        Attempts finish and are settled. A shard of which nothing is in flight any
+//	        more is given up with the next heartbeat, ten of which are sent a second.
+//	35 s    (Options.Drain) attempts that are still in flight are cut, and their
+//	        results are settled. They say nothing about their endpoints.
+//	40 s    commits that are still under way are given up: the loop returns, and what
+//	        is not settled is left to its leases.
+//
+// As a rule the loop returns much earlier, when the core has drained. Then:
+//
+//  1. done is closed, so that no goroutine waits for the loop any more.
+//  2. The goroutines of attempts end. Only then the queues are closed, since nothing
+//     is added to them any more; the settler commits what it still has, and ends.
+//  3. The node leaves the cluster, unless it left attempts: those must be reclaimed,
+//     and nobody reclaims from a node that left.
+//  4. The node's lock is freed. Until then other nodes know that it is alive and do not
+//     take over what it is still settling.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	send, commit, stop := d.drainContexts(ctx)
 	defer stop()
-	locked, unlock := context.WithCancel(context.WithoutCancel(ctx)) // until the node has left: it is alive until then
+	locked, unlock := context.WithCancel(context.WithoutCancel(ctx)) // ends when the node has left
 	defer unlock()
 
 	var parts, attempts sync.WaitGroup
@@ -253,8 +270,10 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 }
 
 // drainContexts returns the contexts of attempts and of commits. Both outlive ctx,
-// since what has started must be finished and recorded. When ctx ends,
-// attempts get Options.Drain to finish, and commits a little more. stop ends both.
+// since attempts that have started must be finished and recorded. When ctx ends,
+// attempts get Options.Drain to finish, and commits 5 s more, which is time for the
+// results of attempts that were cut. stop ends both contexts and their timers; the
+// timers come through a channel because ctx may end while stop is called.
 func (d *Dispatcher) drainContexts(ctx context.Context) (send, commit context.Context, stop func()) {
 	send, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	commit, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -276,12 +295,17 @@ func (d *Dispatcher) drainContexts(ctx context.Context) (send, commit context.Co
 	}
 }
 
-// Admit asks which of the new deliveries may start as soon as they are committed,
-// and calls commit with a lease for each of those, which the commit must store. What
-// commit returns says which of the admitted deliveries were committed, in Started, and
-// which others wait in the queue; its Token is set here. Whatever is missing there,
-// or all of it where commit fails or panics, is free for others again. The error is
-// commit's.
+// Admit asks the loop which of the new deliveries may start as soon as they are
+// committed, and calls commit with a lease for each of those, which the commit must
+// store. What commit returns says which of the admitted deliveries were committed, in
+// Started, and which others wait in the queue, in Waiting; its Token is set here. The
+// leases of all others, or of all where commit fails or panics, are free again. The
+// error is commit's.
+//
+// It is one call with a function, and not two calls, so that no caller can forget the
+// second one: credit that is never freed would shrink the node for good. If the loop
+// has ended, nothing is admitted and the commit is made all the same: the deliveries
+// wait in the queue for another node.
 func (d *Dispatcher) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.DeliveriesCommitted, error)) error {
 	var grant schedule.Grant
 	response := make(chan schedule.Grant, 1)

@@ -8,8 +8,9 @@ import (
 	"github.com/postrider/postrider/internal/schedule"
 )
 
-// watchLoad tells the loop, four times a second, how long this process waits
-// for processors, and observers how far it lags.
+// watchLoad measures four times a second how long goroutines wait for a processor. It
+// posts a change to the loop, which sets the bulk rate and back-pressure by it, and
+// reports the lag to observers.
 func (d *Dispatcher) watchLoad(ctx context.Context) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -29,17 +30,17 @@ func (d *Dispatcher) watchLoad(ctx context.Context) {
 	}
 }
 
-// The load is taken from how long goroutines wait for a processor and not from
-// how busy the processors are: a machine at 100 % that lets nobody wait is well
-// used, and one whose processors are shared with others can be full at 50 %.
-
-// schedLatencies is how long goroutines waited to run, as a histogram that the
-// runtime keeps.
+// schedLatencies reads the runtime's histogram of how long goroutines waited to run.
+//
+// The load is taken from that and not from how busy the processors are: a machine at
+// 100 % on which no goroutine waits is well used, and one whose processors are shared
+// with other programs can be full at 50 %.
 type schedLatencies struct {
-	before []uint64
+	before []uint64 // the counts of the last read; nil: there was none
 }
 
-// read returns how goroutines fared since the last call.
+// read returns the load since the last call: how many of the goroutines that became
+// ready waited for more than 0.1 ms (slow) and more than 1 ms (late).
 func (l *schedLatencies) read() schedule.Load {
 	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
 	metrics.Read(sample)

@@ -138,7 +138,8 @@ func (l *loop) introduce(id postrider.EndpointID) {
 	}
 }
 
-// untilWake is at most a second, so that the end of back-pressure is noticed.
+// untilWake returns how long the loop sleeps if no input comes. It is at most a second, so
+// that the core measures its lag anew and back-pressure ends on a node without inputs.
 func untilWake(at, now time.Time) time.Duration {
 	if at.IsZero() {
 		return time.Second
@@ -146,8 +147,8 @@ func untilWake(at, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), time.Second)
 }
 
-// carryOut hands the actions to the goroutines that carry them out. It never
-// waits: a queue takes any number of items, an attempt that finds no idle goroutine
+// carryOut passes the actions on to the goroutines that carry them out. It never waits:
+// a queue accepts any number of items, an attempt that finds no idle goroutine
 // starts one, and claims has a place for the one claim that can be under way. If
 // the loop waited for a goroutine that posts an input, both would wait forever.
 func (d *Dispatcher) carryOut(do schedule.Actions, start func(*schedule.Delivery)) {
@@ -160,7 +161,7 @@ func (d *Dispatcher) carryOut(do schedule.Actions, start func(*schedule.Delivery
 	d.cluster.wakeUps.add(do.Notify, do.LookAt)
 	d.gone.Add(do.Disable...)
 	if do.Claim != nil {
-		d.claims <- do.Claim // one is under way at most, and the channel has a place for it
+		d.claims <- do.Claim
 	}
 	d.lag.Store(int64(do.Lag))
 	d.bulk.Store(int64(do.BulkWaiting))
@@ -185,15 +186,16 @@ func (d *Dispatcher) send(in input) bool {
 	}
 }
 
-// callTimeout bounds a call of the store. It is less than the lease margin, so
-// that a call that hangs is noticed before its leases end.
+// callTimeout bounds a call of the store. It is less than the lease margin of 15 s, so
+// that a call that hangs is given up before the leases that it is about end.
 const callTimeout = 10 * time.Second
 
 var errCallTimeout = fmt.Errorf("the store has not answered for %v", callTimeout)
 
-// retryWhileBusy makes a call of the store, each time with callTimeout, until the
-// store is not too busy for it: what is to be committed must not be lost because a
-// database was away.
+// retryWhileBusy repeats a call of the store, each time with callTimeout, until it
+// succeeds, fails for another reason than a busy or unreachable store, or ctx ends. A
+// result that is to be committed must not be lost because the database was away: its
+// request would be sent again. It waits for 0.1 s at first, and up to 5 s.
 func (d *Dispatcher) retryWhileBusy(ctx context.Context, call func(context.Context) error) error {
 	wait := 100 * time.Millisecond
 	for {

@@ -18,7 +18,18 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// cluster is what this node knows of the other nodes.
+// cluster is this node's membership: its lock, its heartbeats, its shards, and what it
+// sends to the other nodes. A node takes over a shard like this:
+//
+//	0 s  node A dies. The database closes its connection, so that its lock is free
+//	1 s  until then B has sent its next heartbeat. The reply has some of A's shards. B
+//	     loads their circuits, owns them and scans: deliveries that A had not leased
+//	     are claimed and sent
+//	2 s  the lock has been free for 2 s: replies name A (Membership.Gone). B reclaims what
+//	     A had leased: each delivery has a lost attempt, and is due again
+//	3 s  until then a reply does not name A any more: B scans, and finds them
+//
+// Where locks do not work, A is dead (Membership.Silent) once it was silent for TTL, 5 s.
 type cluster struct {
 	opts     Cluster
 	log      *slog.Logger
@@ -28,12 +39,12 @@ type cluster struct {
 
 	others       atomic.Bool                       // there are other nodes; set by each heartbeat
 	owned        atomic.Pointer[schedule.ShardSet] // as of the last heartbeat; nil: there was none
-	heartbeatNow batch.Signal                      // the membership has changed
+	heartbeatNow batch.Signal                      // the membership has changed: do not wait for the interval
 	gained       batch.Signal                      // this node has new shards, or a dead node was reclaimed
 	missed       batch.Signal                      // wake-ups for this node were missed, or not named
-	dead         chan []uint32                     // incarnations to be reclaimed
+	dead         chan []uint32                     // incarnations to be reclaimed; one list at a time
 
-	deadBefore []uint32 // at the last heartbeat; of runMembership alone
+	deadBefore []uint32 // the dead nodes of the last heartbeat; runMembership alone uses it
 }
 
 func newCluster(opts Options) *cluster {
@@ -47,8 +58,9 @@ func newCluster(opts Options) *cluster {
 }
 
 // nodeLock is whether this node has its lock in the store. While it holds the lock
-// other nodes know that it lives; a node without it may have been reclaimed
-// already, so it starts nothing.
+// other nodes know that it lives. A node without it may have been reclaimed already, and
+// another node may send what it has leased, so it starts nothing until it has the lock
+// and a heartbeat after that. runLock writes it; heartbeats read it.
 type nodeLock struct {
 	tried chan struct{} // closed when the lock was taken, or could not be, for the first time
 
@@ -56,7 +68,7 @@ type nodeLock struct {
 	once   bool      // tried is closed
 	held   bool      // the lock is held
 	since  time.Time // when held changed, or the node started
-	losses int       // how often the lock was lost
+	losses int       // how often the lock was lost; a heartbeat compares it before and after its call
 }
 
 // set notes that the lock is held, or is not.
@@ -87,8 +99,9 @@ func (l *nodeLock) state() (losses int, without time.Time) {
 	return l.losses, without
 }
 
-// join makes this node known before it starts anything; with its lock, so that
-// its death is seen from then on.
+// join makes this node a member before it starts anything. It waits for the lock first,
+// for TTL at most, so that the node's death is noticed from then on. A database that does
+// not respond is no error: heartbeats go on until it does.
 func (c *cluster) join(ctx context.Context) error {
 	if c.opts.Nodes == nil {
 		return nil
@@ -104,9 +117,11 @@ func (c *cluster) join(ctx context.Context) error {
 	if errors.Is(err, postrider.ErrConflict) {
 		return fmt.Errorf("join: incarnation %d is another node's: %w", c.opts.Incarnation, err)
 	}
-	return nil // a store that is away is waited for
+	return nil
 }
 
+// sendHeartbeat fills in what every heartbeat has and sends it. A reply later than TTL is
+// worthless: the shards that it names may be another node's by then.
 func (c *cluster) sendHeartbeat(ctx context.Context, h store.Heartbeat) (store.Membership, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.TTL, errCallTimeout)
 	defer cancel()
@@ -114,9 +129,9 @@ func (c *cluster) sendHeartbeat(ctx context.Context, h store.Heartbeat) (store.M
 	return c.opts.Nodes.Heartbeat(ctx, h)
 }
 
-// runMembership sends heartbeats, takes the shards that it is given, gives up
+// runMembership sends heartbeats, takes over the shards that they assign, gives up
 // surplus ones, and has dead nodes reclaimed, until the loop has ended. Then the
-// node leaves, so that nobody waits for it.
+// node leaves, so that the others have its shards at once instead of after TTL.
 func (d *Dispatcher) runMembership(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -148,8 +163,8 @@ func (d *Dispatcher) runMembership(ctx context.Context) {
 		case err == nil:
 			last = asked
 			dead := membership.Gone
-			// After the store was away for all nodes, the others get the time to
-			// come back.
+			// After the store was away for all nodes, all of them were silent. They get
+			// TTL to send a heartbeat before they are taken for dead.
 			if asked.Sub(steady) > d.opts.Cluster.TTL {
 				dead = append(dead, membership.Silent...)
 			}
@@ -164,14 +179,18 @@ func (d *Dispatcher) runMembership(ctx context.Context) {
 	}
 }
 
-// heartbeat sends one heartbeat and takes up the membership that it returns.
+// heartbeat sends one heartbeat and applies the membership that it returns. Four rules
+// keep two nodes from owning one shard:
 //
-// The ownership is counted from when the heartbeat was sent, not from when its reply
-// came: the store's own time-out began in between, so this node stops first. The
-// lock is looked at before and after: if it was lost meanwhile, the reply may be about
-// a node that others took for dead, and owns nothing until a heartbeat after the lock is
-// held again. Circuits of new shards are loaded before the shards are owned; if that
-// fails, the heartbeat failed.
+//   - Surplus shards that are empty are given up with the heartbeat, and nothing of them
+//     starts after the loop was asked for them.
+//   - The ownership lasts for TTL from when the heartbeat was sent, not from when its
+//     reply came: the store's own time-out began in between, so this node stops before
+//     another starts.
+//   - The lock is read before and after the call. If it was lost meanwhile, others may
+//     have taken this node for dead, so it owns nothing until the next heartbeat.
+//   - Circuits of new shards are loaded before the shards are owned. If that fails, the
+//     heartbeat failed, and the next one repeats it.
 func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Membership, error) {
 	response := make(chan []uint8, 1)
 	var surplus []uint8
@@ -218,8 +237,8 @@ func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Memb
 	return m, nil
 }
 
-// reclaimed reports whether nodes that were dead at the last heartbeat are no
-// longer: their deliveries are due again, at any node.
+// reclaimed reports whether nodes that were dead at the last heartbeat are dead no
+// longer: some node reclaimed them, so their deliveries are due again, also here.
 func (c *cluster) reclaimed(m store.Membership) bool {
 	dead := slices.Concat(m.Gone, m.Silent)
 	some := slices.ContainsFunc(c.deadBefore, func(incarnation uint32) bool { return !slices.Contains(dead, incarnation) })
@@ -227,8 +246,8 @@ func (c *cluster) reclaimed(m store.Membership) bool {
 	return some
 }
 
-// runReclaimer takes over from dead nodes, while this one goes on to send
-// heartbeats.
+// runReclaimer reclaims dead nodes. It is a goroutine of its own because reclaiming
+// thousands of leases may take longer than TTL, and this node's heartbeats must go on.
 func (c *cluster) runReclaimer(ctx context.Context, done <-chan struct{}) {
 	for {
 		select {
@@ -242,8 +261,9 @@ func (c *cluster) runReclaimer(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// reclaim takes over what dead nodes had leased, and reports whether all of it
-// succeeded.
+// reclaim makes what dead nodes had leased due again, 5,000 deliveries a call, and reports
+// whether all calls succeeded. If one fails, the next heartbeat names the node again.
+// Several nodes may reclaim the same one: each finds what the others left.
 func (c *cluster) reclaim(ctx context.Context, dead []uint32) bool {
 	const limit = 5000
 	all := true
@@ -285,8 +305,10 @@ func (c *cluster) leave(ctx context.Context) {
 	c.notify(ctx, verbMembership)
 }
 
-// runLock holds this node's lock and receives wake-ups, until ctx ends. While
-// the connection is lost the node starts nothing, and polls for what it missed.
+// runLock holds this node's lock and receives wake-ups on the same connection, until ctx
+// ends. When the connection is lost, the core starts nothing more; it is made again
+// after 0 to 1 s. The empty message says that the lock is held, and that wake-ups may
+// have been missed before.
 func (d *Dispatcher) runLock(ctx context.Context) {
 	const minWait, maxWait = 50 * time.Millisecond, time.Second
 	var wait time.Duration

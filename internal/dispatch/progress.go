@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// progress remembers when due work moved last. It is what /readyz asks: a node on
-// which due work does not move, because its database is away or because of a
-// mistake of ours, should not get publishes.
+// progress remembers when due work moved last, for /readyz: a node on which due work does
+// not move, because its database is away or because of a mistake of ours, should get no
+// publishes. Work moves when an attempt starts or gets a response, when a settlement
+// is committed, and when nothing is due ([schedule.Actions].Progress).
 type progress struct {
 	mu     sync.Mutex
-	madeAt time.Time
-	err    error // the last error since then: why the work may not move
+	madeAt time.Time // when work moved last; set by the loop
+	err    error     // the last error since then, which may be why; set by any goroutine
 }
 
 func (p *progress) made(now time.Time) {

@@ -16,19 +16,23 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The messages between nodes: the sender's incarnation, a verb, and its
-// arguments. They are wake-ups and may be lost, so a message that cannot be read
-// is ignored.
+// The messages between nodes have the sender's incarnation, a verb, and its arguments,
+// for example
+//
+//	0000002a new ep_01jd…/first ep_01je…/bulk
+//
+// They are wake-ups and may be lost, so a message that cannot be read is ignored.
 const (
 	verbMembership = "membership" // a node joined, left or freed shards
 	verbNew        = "new"        // endpoint/lane: lanes that got new deliveries
 	verbPoll       = "poll"       // more lanes got new deliveries than can be named
-	verbLook       = "look"       // endpoint: something of it is due that is not new
+	verbLook       = "look"       // endpoint: it has something due that is not new, such as a replay or a resumed endpoint
 )
 
-// A message names at most lanesNamed lanes, in 4.6 KB of the 8 KB that PostgreSQL
-// carries. At once maxLanes lanes and maxLooks endpoints are named. For more lanes
-// the other nodes poll, and a scan finds the other endpoints.
+// A message names at most lanesNamed lanes, in 4.6 KB of the 8 KB that a notification of
+// PostgreSQL may have. At most maxLanes lanes and maxLooks endpoints wait to be named. If
+// there are more lanes, the other nodes are told to poll; a scan finds the other
+// endpoints.
 const (
 	lanesNamed = 128
 	maxLanes   = 4 * lanesNamed
@@ -36,13 +40,14 @@ const (
 )
 
 // wakeUps are the pending wake-ups for other nodes. They are sets: a lane that gets
-// a thousand deliveries between two messages is named once.
+// a thousand deliveries between two messages is named once. So they are no
+// [batch.Queue], which would keep each.
 type wakeUps struct {
 	pending batch.Signal // there are some
 
 	mu    sync.Mutex
-	lanes map[store.DueLane]struct{}
-	looks []postrider.EndpointID
+	lanes map[store.DueLane]struct{} // for verbNew; more than maxLanes: verbPoll instead
+	looks []postrider.EndpointID     // for verbLook
 }
 
 func newWakeUps() *wakeUps {
@@ -57,7 +62,7 @@ func (w *wakeUps) add(lanes []store.DueLane, looks []postrider.EndpointID) {
 	w.mu.Lock()
 	for _, l := range lanes {
 		if len(w.lanes) <= maxLanes {
-			l.In = 0 // the other node looks when it is due
+			l.In = 0 // it is not sent: the other node asks the store
 			w.lanes[l] = struct{}{}
 		}
 	}
@@ -122,8 +127,8 @@ func (c *cluster) runNotifier(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// notify sends a message to the other nodes. If it is lost, polling finds what it
-// was about.
+// notify sends a message to the other nodes. If it is lost, their next poll or scan finds
+// what it named.
 func (c *cluster) notify(ctx context.Context, message string) {
 	if c.opts.PollOnly || !c.others.Load() {
 		return
@@ -135,8 +140,8 @@ func (c *cluster) notify(ctx context.Context, message string) {
 	}
 }
 
-// onWakeUp acts on a message. The empty one comes from the store: messages may
-// have been missed.
+// onWakeUp acts on a message. The empty one comes from the store: the connection is new,
+// so messages may have been missed. Messages of this node itself are ignored.
 func (d *Dispatcher) onWakeUp(message string) {
 	if message == "" {
 		d.cluster.missed.Set()

@@ -10,16 +10,18 @@ import (
 	"strings"
 )
 
-// bodyForm is how a scheme signs the body and nothing else.
+// bodyForm describes a scheme that signs only the body: the header of the signature,
+// its prefix and encoding, the hash, and the fields beside it. These fields are not
+// signed, so a receiver must not trust them.
 type bodyForm struct {
 	header, prefix string
 	hash           crypto.Hash
 	base64         bool // and not hexadecimal
-	companions     []line
+	companions     []field
 }
 
-// Names on the wire are spelt as the senders that they come from spell them:
-// there are receivers that compare them so.
+// The header names are written exactly as the original senders write them, because
+// some receivers compare them with regard to case.
 var bodyForms = map[Scheme]bodyForm{
 	GitHub:     {header: "X-Hub-Signature-256", prefix: prefixSHA256, hash: crypto.SHA256, companions: githubCompanions},
 	GitHubSHA1: {header: "X-Hub-Signature", prefix: prefixSHA1, hash: crypto.SHA1, companions: githubCompanions},
@@ -27,21 +29,21 @@ var bodyForms = map[Scheme]bodyForm{
 	Plain:      {header: "X-Webhook-Signature", prefix: prefixSHA256, hash: crypto.SHA256, companions: plainCompanions},
 }
 
-var githubCompanions = []line{
+var githubCompanions = []field{
 	companion("X-GitHub-Event", eventType),
 	companion("X-GitHub-Delivery", deliveryID),
 }
 
-var shopifyCompanions = []line{
+var shopifyCompanions = []field{
 	companion("X-Shopify-Topic", eventType),
 	companion("X-Shopify-Webhook-Id", deliveryID),
 	companion("X-Shopify-Event-Id", eventID),
 	companion("X-Shopify-Triggered-At", triggeredAt),
 }
 
-// plainCompanions give the event id twice: receivers look for either name, and
-// both must stay the same when the event is delivered again.
-var plainCompanions = []line{
+// plainCompanions have the event's id twice, because receivers look for either name.
+// Both stay the same when the event is delivered again.
+var plainCompanions = []field{
 	companion("X-Webhook-ID", deliveryID),
 	companion("X-Webhook-Event", eventType),
 	companion("X-Webhook-Timestamp", sentAt),
@@ -57,16 +59,16 @@ func bodyFormOf(f Format) bodyForm {
 	return form
 }
 
-func (s *Signer) bodyLines(form bodyForm, key Key) []line {
+func (s *Signer) bodyFields(form bodyForm, key Key) []field {
 	mac := s.mac(form.hash, []byte(key.Secret.Text()))
 	encode := hex.AppendEncode
 	if form.base64 {
 		encode = base64.StdEncoding.AppendEncode
 	}
-	value := func(head []byte, at *desk) []byte {
-		return encode(append(head, form.prefix...), at.sum(mac, at.room[:0], at.message.Body))
+	value := func(head []byte, w *workspace) []byte {
+		return encode(append(head, form.prefix...), w.sum(mac, w.buffer[:0], w.message.Body))
 	}
-	return append([]line{{name: form.header, items: []item{value}, use: signs}}, form.companions...)
+	return append([]field{{name: form.header, items: []item{value}, use: signs}}, form.companions...)
 }
 
 func (form bodyForm) read(h http.Header) (claim, error) {

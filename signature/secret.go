@@ -18,7 +18,7 @@ const (
 	MaxSecretSize = 64
 )
 
-// What the texts of secrets begin with.
+// The prefixes of the texts of secrets.
 const (
 	symmetricPrefix = "whsec_"
 	privatePrefix   = "whsk_"
@@ -27,34 +27,36 @@ const (
 
 // Why a text is no secret. None of the errors contains the text.
 var (
-	// ErrSecret: it is none of the forms that [ParseSecret] takes.
+	// ErrSecret: the text has none of the forms that [ParseSecret] accepts.
 	ErrSecret = errors.New("signature: secret must be whsec_, whsk_ or whpk_ and padded base64 " +
 		"of 24 to 64 bytes, an ed25519 key pair or an ed25519 public key")
-	// ErrTextSecret: [TextSecret] does not take it.
+	// ErrTextSecret: [TextSecret] does not accept the text.
 	ErrTextSecret = errors.New("signature: text of a secret must be 24 to 64 visible ASCII characters, " +
 		"and not begin with whsec_, whsk_ or whpk_")
 )
 
-// Secret is what requests are signed with or verified with. There are four
-// kinds:
+// Secret is a key that signs or verifies requests. There are four kinds:
 //
 //   - symmetric, whsec_ and base64: 24 to 64 random bytes that both sides know;
-//   - symmetric text, brought from elsewhere: the bytes of the text are the key;
+//   - symmetric text, made by another sender: the bytes of the text are the key;
 //   - private, whsk_ and base64: an ed25519 seed and its public half, which
 //     only the sender knows;
 //   - public, whpk_ and base64: that half alone, which only verifies.
 //
-// A Secret does not show itself: package fmt, encoding/json and log/slog print
-// a placeholder or an address, also for structures that contain one. Only
-// [Secret.Text] has it, and [Secret.Equal] compares it. The zero Secret is no secret; nothing signs or verifies with it.
+// A Secret does not show itself: packages fmt, encoding/json and log/slog print a
+// placeholder or an address, also for structures that contain one. Only [Secret.Text]
+// returns it, and [Secret.Equal] compares it. The zero Secret is no secret; nothing
+// signs or verifies with it.
 type Secret struct {
-	open func() material // a closure: no printer, not even one that uses reflection, sees into it
+	// A closure, because no printer can look into one, not even with reflection. A
+	// string field would appear in the output of %+v for a struct that contains it.
+	open func() material
 }
 
-// material is what a secret consists of.
+// material has the parts of a secret.
 type material struct {
 	kind kind
-	text string // as people pass it on
+	text string // the form in which people exchange it
 	key  []byte // decoded; of a text, its bytes
 }
 
@@ -87,8 +89,9 @@ func NewPrivateKey(random io.Reader) (Secret, error) {
 }
 
 // ParseSecret reads whsec_, whsk_ or whpk_ with the standard, padded base64 of
-// a key. Any other text is [ErrSecret], a private key whose public half is not
-// that of its seed included. [Secret.Text] of the result is text.
+// a key. Any other text is [ErrSecret], also a private key whose public half does not
+// belong to its seed: it would sign requests that no receiver can verify.
+// [Secret.Text] of the result is text.
 func ParseSecret(text string) (Secret, error) {
 	prefix, encoding, _ := strings.Cut(text, "_")
 	key, err := base64.StdEncoding.Strict().DecodeString(encoding)
@@ -114,8 +117,8 @@ func ParseSecret(text string) (Secret, error) {
 
 // TextSecret takes a secret that another sender made, and that [ParseSecret]
 // does not read: 24 to 64 visible ASCII characters, whose bytes are the key in
-// every scheme. A text that begins as those of ParseSecret do is refused: it
-// would be a misspelt secret or, worse, a key that everybody knows.
+// every scheme. A text with a prefix of ParseSecret is refused: it is a misspelt
+// secret or, worse, a public key, which everybody knows.
 func TextSecret(text string) (Secret, error) {
 	prefix, _, _ := strings.Cut(text, "_")
 	switch prefix + "_" {
@@ -134,8 +137,8 @@ func encoded(k kind, prefix string, key []byte) Secret {
 	return hold(material{kind: k, text: prefix + base64.StdEncoding.EncodeToString(key), key: key})
 }
 
-// Text returns the secret as people pass it on: what [ParseSecret] or
-// [TextSecret] took. It is empty for the zero Secret.
+// Text returns the secret in the form that [ParseSecret] or [TextSecret] accepts. It
+// is empty for the zero Secret.
 func (s Secret) Text() string {
 	if s.open == nil {
 		return ""
@@ -158,13 +161,13 @@ func (s Secret) Public() Secret {
 // IsZero reports whether s is no secret.
 func (s Secret) IsZero() bool { return s.open == nil }
 
-// Equal reports whether both are the same secret, in a time that does not tell
+// Equal reports whether both are the same secret. Its duration does not depend on
 // where they differ.
 func (s Secret) Equal(other Secret) bool {
 	return subtle.ConstantTimeCompare([]byte(s.Text()), []byte(other.Text())) == 1
 }
 
-// redacted is what a secret shows of itself.
+// redacted is printed in place of a secret.
 const redacted = "[secret]"
 
 // String returns a placeholder.

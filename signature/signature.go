@@ -1,6 +1,6 @@
 // Package signature signs webhooks and verifies them, in nine schemes: Standard
-// Webhooks, with shared secrets or ed25519 keys, those of Stripe, GitHub,
-// Shopify, Slack and Svix, and two of no vendor.
+// Webhooks, with shared secrets or ed25519 keys, the schemes of Stripe, GitHub (two),
+// Shopify, Slack and Svix, and two that belong to no vendor.
 //
 //	secret, err := signature.ParseSecret("whsec_…") // once, at start
 //	verifier := signature.Verifier{Keys: []signature.Key{{Secret: secret}}}
@@ -11,8 +11,8 @@
 //		return
 //	}
 //
-// Verify the bytes as they came, before anything parses them: JSON that was
-// decoded and encoded again is other bytes. What holds for any request:
+// Verify the unchanged bytes of the body, before anything parses them: JSON that was
+// decoded and encoded again has other bytes. The following holds for every request:
 //
 //   - Verify returns nil only if one of the keys made one of the listed
 //     signatures for exactly these bytes, this id and this timestamp, as far as
@@ -22,10 +22,10 @@
 //   - No error text contains a secret, a signature or any byte of the request.
 //
 // The package reads no clock and remembers no ids. A sender repeats an event
-// until it is answered with 2xx, with the same id (header Webhook-Id, or the one
-// that the scheme has for it): a receiver that wants each event once keeps the
-// ids that it has seen for as long as the sender repeats. Implementations in
-// other languages find test vectors in testdata.
+// until it gets a 2xx, with the same id (in the header Webhook-Id, or in the header
+// that the scheme has for it). A receiver that must process each event once stores
+// the ids for as long as the sender may repeat an event. For implementations in other
+// languages, testdata has test vectors.
 package signature
 
 import (
@@ -37,12 +37,12 @@ import (
 	"time"
 )
 
-// Scheme names a way to sign a request. Their headers and contents are in the
-// documentation of each.
+// Scheme names a way to sign a request. The comment of each scheme has its headers
+// and the signed content.
 type Scheme string
 
-// The schemes. All but [Standard] and [Svix] have symmetric secrets alone, and
-// use HMAC with SHA-256 where nothing else is said.
+// The schemes. All except [Standard] and [Svix] need symmetric secrets. They use HMAC
+// with SHA-256 unless their comment says otherwise.
 const (
 	// Standard is Standard Webhooks: the id, the timestamp and the body are
 	// signed with every active key, v1a with the private ones and v1 with the
@@ -143,13 +143,13 @@ func Sign(h http.Header, m Message, keys []Key, formats ...Format) error {
 	if err != nil {
 		return err
 	}
-	var room [512]byte
-	head, err := s.AppendHeader(room[:0], m)
+	var buffer [512]byte
+	head, err := s.AppendHeader(buffer[:0], m)
 	if err != nil {
 		return err
 	}
-	for _, line := range s.lines {
-		h.Del(line.name)
+	for _, f := range s.fields {
+		h.Del(f.name)
 	}
 	for line := range strings.SplitSeq(string(head), "\r\n") {
 		if name, value, ok := strings.Cut(line, ": "); ok {
@@ -180,8 +180,10 @@ func (f Format) check() (Format, error) {
 	return f, nil
 }
 
-// check refuses what would put other bytes on the wire than are meant. A dot
-// in the id would let the border between id, timestamp and body move.
+// check refuses texts that would change the meaning of the signed bytes or of the
+// header. The signed content of Standard is id.timestamp.body. With a dot in the id,
+// two messages could have the same content: "a.1" at time 2 and "a" at time 1 with
+// the body "2.…".
 func (m *Message) check() error {
 	switch {
 	case m.ID == "" || !visible(m.ID, '.'):

@@ -13,24 +13,34 @@ import (
 	"time"
 )
 
-// Signer signs many messages with the same keys in the same formats. It keeps
-// what HMAC makes of the keys, so that signing costs little more than hashing
-// the body. It may be used from any goroutine.
+// Signer signs many messages with the same keys in the same formats. It keeps the
+// state that HMAC derives from each key, so that signing costs little more than
+// hashing the body. It may be used from any goroutine.
+//
+// NewSigner does all work that does not depend on the message: it checks the
+// formats, chooses the keys of each scheme, and compiles both into a list of header
+// fields. AppendHeader only fills in their values.
 type Signer struct {
-	lines []line
-	keys  []macKey
-	spare atomic.Pointer[desk] // nil while a goroutine signs at it
+	fields []field
+	keys   []macKey
+	// The workspace that the last signature used. A goroutine takes it out while it
+	// signs and puts it back; a goroutine that finds none makes its own. One is kept,
+	// because a Signer belongs to one endpoint and mostly one goroutine signs.
+	spare atomic.Pointer[workspace]
 }
 
-// line is a header that the signer writes. Its value is what the items append,
-// with one space between.
-type line struct {
+// field is a header field that the signer writes. Its value is the text that the
+// items append, separated by one space. A field with an empty value is not written.
+type field struct {
 	name  string
 	items []item
 	use   use
 }
 
-// use is what becomes of a line when there is another of its name.
+// use says what happens if two formats write a field of the same name. For example,
+// Standard and Timestamped both write Webhook-Id, which accompanies, and
+// Webhook-Signature, which they share as a list. Two formats that sign with the same
+// custom header exclude each other.
 type use int
 
 const (
@@ -39,22 +49,23 @@ const (
 	shares                 // their values become one list
 )
 
-// item appends a part of a value. What it needs is on the desk.
-type item func(head []byte, at *desk) []byte
+// item appends a part of a value. The workspace has the message.
+type item func(head []byte, w *workspace) []byte
 
-// macKey is a key with the hash that it is for.
+// macKey is a key and the hash function that HMAC uses with it. Schemes that use the
+// same key and hash share one HMAC state.
 type macKey struct {
 	hash crypto.Hash
 	key  []byte
 }
 
-// NewSigner returns a signer for every format named, at least one. Keys are the active ones,
-// newest first.
+// NewSigner returns a signer for the given formats, at least one. Keys are the active
+// keys, newest first.
 //
-// Every format must have a key that its scheme can use, else the error is an
-// [ErrNoKey]: a private key alone signs nothing but [Standard] and [Svix]. No
-// two formats may use the same header, but for Standard and [Timestamped],
-// whose value then is a list that the receivers of both understand.
+// Every format must have a key that its scheme can use, otherwise the error is
+// [ErrNoKey]: a private key signs only [Standard] and [Svix]. No two formats may use
+// the same header. The exception is Standard with [Timestamped]: their value is then
+// a list that the receivers of both understand.
 func NewSigner(keys []Key, formats ...Format) (*Signer, error) {
 	if err := checkKeys(keys); err != nil {
 		return nil, err
@@ -65,21 +76,22 @@ func NewSigner(keys []Key, formats ...Format) (*Signer, error) {
 	}
 	s := new(Signer)
 	for _, f := range checked {
-		lines, err := s.compile(f, keys)
+		fields, err := s.compile(f, keys)
 		if err != nil {
 			return nil, err
 		}
-		if err := s.add(lines); err != nil {
+		if err := s.add(fields); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
 }
 
-// checkFormats returns the formats with their schemes. Timestamped is the
-// first: its receivers look at the front of the value that it shares with
-// Standard. To those of Standard it is an item of a version that they do not
-// know, which is passed over.
+// checkFormats returns the formats with their schemes. It moves Timestamped to the
+// front, because its receivers read only the beginning of the value that it shares
+// with Standard. Receivers of Standard ignore it as an item of an unknown version:
+//
+//	Webhook-Signature: sha256=…,keyId=sec_1 v1,…
 func checkFormats(formats []Format) ([]Format, error) {
 	if len(formats) == 0 {
 		return nil, fmt.Errorf("%w: none is named", ErrScheme)
@@ -101,9 +113,11 @@ func checkFormats(formats []Format) ([]Format, error) {
 	return checked, nil
 }
 
-// compile returns the lines of a format.
-func (s *Signer) compile(f Format, keys []Key) ([]line, error) {
-	var of []Key // the scheme's
+// compile returns the fields of a format, with the newest key that its scheme can
+// use, or with all of them if its value can list several signatures. During a
+// rotation, receivers of the other schemes so have to know the new key first.
+func (s *Signer) compile(f Format, keys []Key) ([]field, error) {
+	var of []Key // the keys that the scheme can use
 	for _, k := range keys {
 		switch {
 		case k.Secret.is(public):
@@ -117,65 +131,65 @@ func (s *Signer) compile(f Format, keys []Key) ([]line, error) {
 	}
 	switch f.Scheme {
 	case Standard, Svix:
-		return s.listLines(listForms[f.Scheme], of), nil
+		return s.listFields(listForms[f.Scheme], of), nil
 	case Timestamped:
-		return s.timestampedLines(of[0]), nil
+		return s.timestampedFields(of[0]), nil
 	case Stripe:
-		return s.stripeLines(of), nil
+		return s.stripeFields(of), nil
 	case Slack:
-		return s.slackLines(of[0]), nil
+		return s.slackFields(of[0]), nil
 	default:
-		return s.bodyLines(bodyFormOf(f), of[0]), nil
+		return s.bodyFields(bodyFormOf(f), of[0]), nil
 	}
 }
 
-// add takes the lines of another format.
-func (s *Signer) add(lines []line) error {
-	for _, l := range lines {
-		i := slices.IndexFunc(s.lines, func(other line) bool { return strings.EqualFold(other.name, l.name) })
+// add adds the fields of another format, and merges those that exist.
+func (s *Signer) add(fields []field) error {
+	for _, f := range fields {
+		i := slices.IndexFunc(s.fields, func(other field) bool { return strings.EqualFold(other.name, f.name) })
 		switch {
 		case i < 0:
-			s.lines = append(s.lines, l)
-		case l.use != s.lines[i].use || l.use == signs:
-			return fmt.Errorf("%w: two formats use the header %s", ErrFormat, l.name)
-		case l.use == shares:
-			s.lines[i].items = append(s.lines[i].items, l.items...)
+			s.fields = append(s.fields, f)
+		case f.use != s.fields[i].use || f.use == signs:
+			return fmt.Errorf("%w: two formats use the header %s", ErrFormat, f.name)
+		case f.use == shares:
+			s.fields[i].items = append(s.fields[i].items, f.items...)
 		}
 	}
 	return nil
 }
 
-// AppendHeader appends to head the header lines of every format, each ended by
-// CRLF, and returns the longer head. No name is there twice. With an error it
-// returns head as it was.
+// AppendHeader appends to head the header fields of every format, each ended by
+// CRLF, and returns the longer head. No name appears twice. With an error it returns
+// head unchanged.
 func (s *Signer) AppendHeader(head []byte, m Message) ([]byte, error) {
 	if err := m.check(); err != nil {
 		return head, err
 	}
-	at := s.spare.Swap(nil)
-	if at == nil {
-		at = newDesk(s.keys)
+	w := s.spare.Swap(nil)
+	if w == nil {
+		w = newWorkspace(s.keys)
 	}
-	at.message = m
-	at.timestamp = strconv.AppendInt(at.timestamp[:0], m.Timestamp.Unix(), 10)
-	for _, l := range s.lines {
-		head = l.append(head, at)
+	w.message = m
+	w.timestamp = strconv.AppendInt(w.timestamp[:0], m.Timestamp.Unix(), 10)
+	for _, f := range s.fields {
+		head = f.append(head, w)
 	}
-	at.tidy()
-	s.spare.Store(at)
+	w.reset()
+	s.spare.Store(w)
 	return head, nil
 }
 
-func (l line) append(head []byte, at *desk) []byte {
+func (f field) append(head []byte, w *workspace) []byte {
 	before := len(head)
-	head = append(head, l.name...)
+	head = append(head, f.name...)
 	head = append(head, ": "...)
 	empty := len(head)
-	for i, item := range l.items {
+	for i, item := range f.items {
 		if i > 0 {
 			head = append(head, ' ')
 		}
-		head = item(head, at)
+		head = item(head, w)
 	}
 	if len(head) == empty {
 		return head[:before]
@@ -183,23 +197,24 @@ func (l line) append(head []byte, at *desk) []byte {
 	return append(head, "\r\n"...)
 }
 
-// Values of companions.
+// The values of fields that accompany a signature.
 var (
-	eventID     item = func(head []byte, at *desk) []byte { return append(head, at.message.ID...) }
-	deliveryID  item = func(head []byte, at *desk) []byte { return append(head, at.message.Delivery...) }
-	eventType   item = func(head []byte, at *desk) []byte { return append(head, at.message.Type...) }
-	sentAt      item = func(head []byte, at *desk) []byte { return append(head, at.timestamp...) }
-	triggeredAt item = func(head []byte, at *desk) []byte {
-		if at.message.Occurred.IsZero() {
+	eventID     item = func(head []byte, w *workspace) []byte { return append(head, w.message.ID...) }
+	deliveryID  item = func(head []byte, w *workspace) []byte { return append(head, w.message.Delivery...) }
+	eventType   item = func(head []byte, w *workspace) []byte { return append(head, w.message.Type...) }
+	sentAt      item = func(head []byte, w *workspace) []byte { return append(head, w.timestamp...) }
+	triggeredAt item = func(head []byte, w *workspace) []byte {
+		if w.message.Occurred.IsZero() {
 			return head
 		}
-		return at.message.Occurred.UTC().AppendFormat(head, time.RFC3339Nano)
+		return w.message.Occurred.UTC().AppendFormat(head, time.RFC3339Nano)
 	}
 )
 
-func companion(name string, value item) line { return line{name: name, items: []item{value}} }
+func companion(name string, value item) field { return field{name: name, items: []item{value}} }
 
-// mac returns the place on the desk of the MAC with the key.
+// mac returns the index of the HMAC with the key in the workspace. It adds the key if
+// no scheme has used it yet.
 func (s *Signer) mac(hash crypto.Hash, key []byte) int {
 	same := func(other macKey) bool { return other.hash == hash && bytes.Equal(other.key, key) }
 	if i := slices.IndexFunc(s.keys, same); i >= 0 {
@@ -209,37 +224,39 @@ func (s *Signer) mac(hash crypto.Hash, key []byte) int {
 	return len(s.keys) - 1
 }
 
-// desk is what one goroutine signs at.
-type desk struct {
+// workspace is the memory with which one goroutine signs one message.
+type workspace struct {
 	macs      []hash.Hash
 	message   Message
 	timestamp []byte
-	room      []byte
+	buffer    []byte
 }
 
-func newDesk(keys []macKey) *desk {
-	at := new(desk)
+func newWorkspace(keys []macKey) *workspace {
+	w := new(workspace)
 	for _, k := range keys {
-		at.macs = append(at.macs, hmac.New(k.hash.New, k.key))
+		w.macs = append(w.macs, hmac.New(k.hash.New, k.key))
 	}
-	return at
+	return w
 }
 
-// sum returns the MAC of prefix and body, in room that is used again. The
-// prefix is in that room too.
-func (at *desk) sum(mac int, prefix, body []byte) []byte {
-	h := at.macs[mac]
+// sum returns the MAC of prefix and body. The result lies in the buffer of the
+// workspace and is valid until the next sum. The prefix lies there, too: it is hashed
+// before the result overwrites it, so a signature allocates nothing.
+func (w *workspace) sum(mac int, prefix, body []byte) []byte {
+	h := w.macs[mac]
 	h.Reset()
 	h.Write(prefix)
 	h.Write(body)
-	at.room = h.Sum(prefix[:0])
-	return at.room
+	w.buffer = h.Sum(prefix[:0])
+	return w.buffer
 }
 
-// tidy lets go of the message, and of the room that a large body took.
-func (at *desk) tidy() {
-	at.message = Message{}
-	if cap(at.room) > 16<<10 {
-		at.room = nil
+// reset drops the message, and the buffer if a large body made it grow: ed25519
+// needs prefix and body in one piece.
+func (w *workspace) reset() {
+	w.message = Message{}
+	if cap(w.buffer) > 16<<10 {
+		w.buffer = nil
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// listForm is where a scheme that signs like Standard Webhooks has its headers.
+// listForm has the header names of a scheme that signs like Standard Webhooks:
+// Standard itself, and Svix, which it comes from.
 type listForm struct{ id, timestamp, signature string }
 
 var standardForm = listForm{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"}
@@ -25,10 +26,11 @@ const (
 	versionEd25519 = "v1a,"
 )
 
-// listLines signs with every key, newest first, one space between the items and
-// none at the end: some verifiers split no more carefully than that. Others
-// look at the last item alone and know only v1, so those of v1a come before.
-func (s *Signer) listLines(form listForm, keys []Key) []line {
+// listFields signs with every key, newest first. The form of the list is the strictest
+// that is known to be needed: exactly one space between items and none at the end, for
+// verifiers that split at single spaces; and v1a before v1, for verifiers that know
+// only v1 and look only at the last item.
+func (s *Signer) listFields(form listForm, keys []Key) []field {
 	var asymmetric, macs []item
 	for _, k := range keys {
 		if k.Secret.is(private) {
@@ -41,7 +43,7 @@ func (s *Signer) listLines(form listForm, keys []Key) []line {
 	if form == standardForm {
 		use = shares
 	}
-	return []line{
+	return []field{
 		companion(form.id, eventID),
 		companion(form.timestamp, sentAt),
 		{name: form.signature, items: append(asymmetric, macs...), use: use},
@@ -49,24 +51,24 @@ func (s *Signer) listLines(form listForm, keys []Key) []line {
 }
 
 func macItem(mac int) item {
-	return func(head []byte, at *desk) []byte {
+	return func(head []byte, w *workspace) []byte {
 		head = append(head, versionMAC...)
-		return base64.StdEncoding.AppendEncode(head, at.sum(mac, at.listPrefix(), at.message.Body))
+		return base64.StdEncoding.AppendEncode(head, w.sum(mac, w.listPrefix(), w.message.Body))
 	}
 }
 
 func ed25519Item(key ed25519.PrivateKey) item {
-	return func(head []byte, at *desk) []byte {
-		at.room = append(at.listPrefix(), at.message.Body...)
+	return func(head []byte, w *workspace) []byte {
+		w.buffer = append(w.listPrefix(), w.message.Body...)
 		head = append(head, versionEd25519...)
-		return base64.StdEncoding.AppendEncode(head, ed25519.Sign(key, at.room))
+		return base64.StdEncoding.AppendEncode(head, ed25519.Sign(key, w.buffer))
 	}
 }
 
-func (at *desk) listPrefix() []byte {
-	prefix := append(at.room[:0], at.message.ID...)
+func (w *workspace) listPrefix() []byte {
+	prefix := append(w.buffer[:0], w.message.ID...)
 	prefix = append(prefix, '.')
-	prefix = append(prefix, at.timestamp...)
+	prefix = append(prefix, w.timestamp...)
 	return append(prefix, '.')
 }
 
@@ -95,7 +97,7 @@ func (form listForm) read(h http.Header) (claim, error) {
 	return c, nil
 }
 
-// addListed takes the item of a list, unless its version is unknown.
+// addListed adds an item of a list, unless its version is unknown.
 func (c *claim) addListed(item string) {
 	if text, ok := strings.CutPrefix(item, versionMAC); ok {
 		c.addBase64(text, sha256.Size)

@@ -22,60 +22,61 @@ const (
 	prefixStripe = "v1="
 )
 
-// stripeLines puts nothing into the header but the timestamp and a v1 for every
-// key: some verifiers refuse what else there might be.
-func (s *Signer) stripeLines(keys []Key) []line {
+// stripeFields writes t=…,v1=…,v1=… with one v1 for every key, and nothing else,
+// because some verifiers refuse unknown parts.
+func (s *Signer) stripeFields(keys []Key) []field {
 	macs := make([]int, 0, len(keys))
 	for _, k := range keys {
 		macs = append(macs, s.mac(crypto.SHA256, []byte(k.Secret.Text())))
 	}
-	return []line{{name: headerStripe, use: signs, items: []item{func(head []byte, at *desk) []byte {
+	return []field{{name: headerStripe, use: signs, items: []item{func(head []byte, w *workspace) []byte {
 		head = append(head, "t="...)
-		head = append(head, at.timestamp...)
+		head = append(head, w.timestamp...)
 		for _, mac := range macs {
 			head = append(head, ","+prefixStripe...)
-			head = hex.AppendEncode(head, at.sum(mac, at.timedPrefix(), at.message.Body))
+			head = hex.AppendEncode(head, w.sum(mac, w.timedPrefix(), w.message.Body))
 		}
 		return head
 	}}}}
 }
 
-func (s *Signer) slackLines(key Key) []line {
+func (s *Signer) slackFields(key Key) []field {
 	mac := s.mac(crypto.SHA256, []byte(key.Secret.Text()))
-	return []line{
+	return []field{
 		companion(headerSlackTimestamp, sentAt),
-		{name: headerSlack, use: signs, items: []item{func(head []byte, at *desk) []byte {
-			prefix := append(at.room[:0], "v0:"...)
-			prefix = append(prefix, at.timestamp...)
+		{name: headerSlack, use: signs, items: []item{func(head []byte, w *workspace) []byte {
+			prefix := append(w.buffer[:0], "v0:"...)
+			prefix = append(prefix, w.timestamp...)
 			prefix = append(prefix, ':')
 			head = append(head, prefixSlack...)
-			return hex.AppendEncode(head, at.sum(mac, prefix, at.message.Body))
+			return hex.AppendEncode(head, w.sum(mac, prefix, w.message.Body))
 		}}},
 	}
 }
 
-func (s *Signer) timestampedLines(key Key) []line {
+func (s *Signer) timestampedFields(key Key) []field {
 	mac := s.mac(crypto.SHA256, []byte(key.Secret.Text()))
 	named := ""
 	if key.ID != "" && visible(key.ID, ',') {
 		named = ",keyId=" + key.ID
 	}
-	return []line{
+	return []field{
 		companion(standardForm.id, eventID),
 		companion(standardForm.timestamp, sentAt),
-		{name: standardForm.signature, use: shares, items: []item{func(head []byte, at *desk) []byte {
+		{name: standardForm.signature, use: shares, items: []item{func(head []byte, w *workspace) []byte {
 			head = append(head, prefixSHA256...)
-			head = hex.AppendEncode(head, at.sum(mac, at.timedPrefix(), at.message.Body))
+			head = hex.AppendEncode(head, w.sum(mac, w.timedPrefix(), w.message.Body))
 			return append(head, named...)
 		}}},
 	}
 }
 
-func (at *desk) timedPrefix() []byte {
-	return append(append(at.room[:0], at.timestamp...), '.')
+func (w *workspace) timedPrefix() []byte {
+	return append(append(w.buffer[:0], w.timestamp...), '.')
 }
 
-// readStripe passes over versions that it does not know.
+// readStripe reads t=…,v1=…,v1=… and ignores versions that it does not know. The
+// timestamp must appear once, because it is part of the signed content.
 func readStripe(h http.Header) (claim, error) {
 	list, err := only(h, headerStripe)
 	if err != nil {
@@ -116,8 +117,8 @@ func readSlack(h http.Header) (claim, error) {
 	return c, nil
 }
 
-// readTimestamped does not look for the key that the header names: all of the
-// receiver's keys are tried, and none is chosen by the request.
+// readTimestamped ignores the keyId that the header names. All keys of the receiver
+// are tried, so the request cannot choose one.
 func readTimestamped(h http.Header) (claim, error) {
 	c, err := readTimed(h, standardForm.timestamp)
 	if err != nil {
@@ -137,7 +138,7 @@ func readTimestamped(h http.Header) (claim, error) {
 	return c, nil
 }
 
-// readTimed returns a claim with the timestamp that a header of its own has.
+// readTimed returns a claim with the timestamp, for schemes that have a header for it.
 func readTimed(h http.Header, name string) (claim, error) {
 	text, err := only(h, name)
 	if err != nil {
@@ -148,8 +149,8 @@ func readTimed(h http.Header, name string) (claim, error) {
 	return c, err
 }
 
-// readTimestamp reads unix seconds: digits alone, since strconv would also take
-// a sign, and the text is signed as it is.
+// readTimestamp reads unix seconds. It accepts digits only, while strconv would also
+// accept a sign. The text itself is signed, so it is kept unchanged.
 func (c *claim) readTimestamp(text string) error {
 	if text == "" || len(text) > 12 {
 		return ErrMalformed

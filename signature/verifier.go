@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// maxListed bounds the work that one request can ask for: of a longer list, the
-// rest is passed over. Senders list one signature for every active key.
+// maxListed limits the signatures that one request can list, and so the work that it
+// can cause. Further ones are ignored. Senders list one for every active key.
 const maxListed = 64
 
-// Verifier decides whether a request is authentic. It holds no state: copy it,
-// share it between goroutines, change the copy.
+// Verifier decides whether a request is authentic. It has no state: a Verifier can be
+// copied, and shared by goroutines.
 type Verifier struct {
 	Format    Format        // the zero Format is that of [Standard]
 	Keys      []Key         // any of them will do; during a rotation the old one and the new one
@@ -29,9 +29,13 @@ type Verifier struct {
 // symmetric secrets, and for [Standard] and [Svix] also public keys; none is
 // chosen or given by the request.
 //
-// Any listed signature of any key will do. Signatures of another version or
-// form are passed over, and so is what is beyond the first 64 signatures. A
-// scheme that signs no timestamp has none that could expire.
+// One listed signature by one of the keys is enough. Signatures of another version or
+// form are ignored, and so are all after the first 64. A request of a scheme that
+// signs no timestamp never expires.
+//
+// The checks are in the order of their cost and of what they reveal: the
+// configuration, the form of the headers, the timestamp, and the signatures last. So
+// a request that is old or malformed is refused without hashing its body.
 func (v Verifier) Verify(h http.Header, body []byte, now time.Time) error {
 	if err := checkKeys(v.Keys); err != nil {
 		return err
@@ -60,7 +64,8 @@ func (v Verifier) Verify(h http.Header, body []byte, now time.Time) error {
 	return nil
 }
 
-// claim is what the headers of a request say of it.
+// claim has what the headers of a request say about its signature. Nothing in it is
+// trusted before madeBy has returned true.
 type claim struct {
 	prefix    string // what is signed in front of the body
 	timed     bool   // there is a timestamp, and it is signed
@@ -86,10 +91,11 @@ func (f Format) read(h http.Header) (claim, error) {
 	}
 }
 
-// madeBy compares every key with every signature, also after one was found
-// right, so that its time does not tell which.
+// madeBy reports whether one of the keys made one of the listed signatures. It
+// compares every key with every signature, also after one has matched, so that its
+// duration does not reveal which key or signature it was.
 func (c *claim) madeBy(keys []Key, body []byte) bool {
-	content := []byte(nil) // in one piece, which only ed25519 needs
+	content := []byte(nil) // prefix and body in one piece; only ed25519 needs it
 	found := false
 	for _, k := range keys {
 		made := false
@@ -139,8 +145,8 @@ func (c *claim) mac(k Key, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// addHex takes a MAC in hexadecimal digits behind the prefix. What has another
-// form is passed over.
+// addHex adds a MAC that is written in hexadecimal digits after the prefix. It
+// ignores an item of any other form: a list may have versions that are not known yet.
 func (c *claim) addHex(item, prefix string, hash crypto.Hash) {
 	text, ok := strings.CutPrefix(item, prefix)
 	if !ok || len(text) != 2*hash.Size() || len(c.listed) == maxListed {
@@ -151,8 +157,9 @@ func (c *claim) addHex(item, prefix string, hash crypto.Hash) {
 	}
 }
 
-// addBase64 takes a signature of size bytes. What has another form is passed
-// over, such as the line breaks that decoders skip.
+// addBase64 adds a signature of size bytes. It ignores any other form, also texts
+// with line breaks, which the decoder would skip: each signature has exactly one
+// text.
 func (c *claim) addBase64(text string, size int) {
 	if len(text) != base64.StdEncoding.EncodedLen(size) || len(c.listed) == maxListed {
 		return
@@ -184,7 +191,8 @@ func anySymmetric(keys []Key) bool {
 	return false
 }
 
-// only returns the value of a header that must be there once.
+// only returns the value of a header that must appear exactly once. If it appeared
+// twice, this package and the program behind it could read different values.
 func only(h http.Header, name string) (string, error) {
 	switch values := h[name]; {
 	case len(values) == 0 || values[0] == "":

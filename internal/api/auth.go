@@ -122,7 +122,8 @@ func bearer(headers []string) (string, bool) {
 }
 
 // find returns the key with the hash, from a cache or the store. An error of
-// the store is not cached.
+// the store is not cached. The lookup is by the hash and not by the text, so the time
+// that it takes tells nothing about how much of a guessed key is right.
 func (k *keyring) find(ctx context.Context, hash [32]byte, now time.Time) (*postrider.APIKey, error) {
 	key, ok, epoch := k.known.get(hash, now)
 	if ok {
@@ -148,7 +149,8 @@ func (k *keyring) find(ctx context.Context, hash [32]byte, now time.Time) (*post
 
 // touch records the use of a key, at most once per keyTouched. The write is
 // part of the request, so no background work is left when the server stops. A
-// failure is logged and does not fail the request.
+// failure is logged and does not fail the request: LastUsedAt is a hint for people,
+// and the next request writes it after keyTouched.
 func (k *keyring) touch(ctx context.Context, key *postrider.APIKey, now time.Time) {
 	if now.Sub(key.LastUsedAt) < keyTouched || !k.touched.putIfAbsent(key.ID, struct{}{}, time.Now()) {
 		return
@@ -156,7 +158,7 @@ func (k *keyring) touch(ctx context.Context, key *postrider.APIKey, now time.Tim
 	ctx, cancel := context.WithTimeout(ctx, touchTime)
 	defer cancel()
 	if err := k.store.TouchKey(ctx, key.ID, now); err != nil {
-		k.log.WarnContext(ctx, "last use of a key not noted", "key", *key, "error", err)
+		k.log.WarnContext(ctx, "last use of a key was not recorded", "key", *key, "error", err)
 	}
 }
 

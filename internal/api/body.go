@@ -165,7 +165,7 @@ func (s *server) readBody(a *responseWriter, b body) error {
 }
 
 // readFault maps an error of reading to the error that decides the response:
-// too large, too slow, no room, server stopping, or a broken connection.
+// too large, too slow, over the budget, server stopping, or a broken connection.
 func readFault(err error, limit int64) error {
 	switch {
 	case errors.Is(err, errOverBudget), errors.Is(err, errDraining):
@@ -217,6 +217,11 @@ func (in *intake) arrived(now time.Time, n int) {
 // fill reads a body of at most limit bytes into buf. Each byte is taken from
 // the budget when it arrives. It returns errOverBudget if the budget is used up,
 // and errDraining if the server stops.
+//
+// It reads into the free end of buf and grows buf when that is used up. So the memory
+// follows the bytes that have arrived and not the announced length: a client cannot
+// reserve 8 MiB with one header. The deadline moves with each read, so a slow client
+// keeps its connection as long as it sends bodyRate on average.
 func (b *bodies) fill(in *intake, buf *bytes.Buffer, from io.Reader, limit int64) error {
 	// The check must follow the last expire of this goroutine: expire may
 	// replace the past deadline that end has set, but it cannot reset cut.
@@ -226,9 +231,9 @@ func (b *bodies) fill(in *intake, buf *bytes.Buffer, from io.Reader, limit int64
 				return err
 			}
 		}
-		room := buf.AvailableBuffer()
-		n, err := from.Read(room[:cap(room)])
-		buf.Write(room[:n]) // copies nothing: the bytes are already in place
+		free := buf.AvailableBuffer()
+		n, err := from.Read(free[:cap(free)])
+		buf.Write(free[:n]) // copies nothing: the bytes are already in place
 		// While the buffer is small, the body is charged for each byte.
 		// Afterwards grow has charged the whole capacity, and more is not
 		// positive.
@@ -275,7 +280,8 @@ func (b *bodies) grow(in *intake, buf *bytes.Buffer, limit int64) error {
 // unpack decodes a body that the handler does not need afterwards. It replaces
 // a large buffer by a small one, so that a request does not hold its body in
 // memory during the commit. While a body is decoded its bytes are in memory
-// twice. So at most one large body for each processor is decoded at a time.
+// twice, which the budget does not count. So at most one large body for each
+// processor is decoded at a time; more would not be faster.
 func (s *server) unpack(buf *bytes.Buffer, v any) error {
 	if buf.Cap() <= keptBuffer {
 		return jsonx.Decode(buf.Bytes(), v)

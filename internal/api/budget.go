@@ -69,8 +69,8 @@ func newBodies(whole, largest int64) *bodies {
 }
 
 // begin registers a body before its first read. It returns errDraining if the
-// server is stopping, and errOverBudget if the budget has no room for a single
-// byte. That check refuses a request before its body uses the network.
+// server is stopping, and errOverBudget if the budget cannot hold one more byte. That
+// check refuses a request before its body uses the network.
 func (b *bodies) begin(in *intake) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +102,15 @@ func (b *bodies) charge(in *intake, n int64) error {
 }
 
 // fits reports whether n more bytes of the body fit into the budget. It may
-// claim a last part for the body. It needs b.mu.
+// claim a last part for the body. It needs b.mu. With the defaults, 48 MiB for all and
+// bodies of up to 8 MiB:
+//
+//	a key, 12 MiB    │ 4 MiB for any of its bodies │ 8 MiB for one of its bodies │
+//	all keys, 48 MiB │ 34 MiB for any │ 8 MiB for one body │ 6 MiB for modest keys │
+//
+// A key is modest while it holds at most 768 KiB. Such a key passes whatever others
+// have used, up to the whole 48 MiB, so that a few busy publishers cannot shut out
+// one that sends an event now and then.
 func (b *bodies) fits(in *intake, n int64) bool {
 	s := b.share(in.key)
 	own, all := s.held+n, b.held+n

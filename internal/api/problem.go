@@ -112,8 +112,9 @@ var errKeyTaken = &apiError{
 }
 
 // missing returns the error for a request field that names a resource which
-// does not exist. The fault names the field. The status is 404, since
-// ErrNotFound precedes ErrInvalid in the table.
+// does not exist, or which the key may not see: the two must look the same. The fault
+// names the field. The status is 404, since ErrNotFound precedes ErrInvalid in the
+// table.
 func missing(field, reason string) error {
 	return errors.Join(postrider.ErrNotFound, &postrider.InvalidError{Field: field, Reason: reason})
 }

@@ -77,6 +77,10 @@ func (rt *router) publishing() {
 // publish stores one event. The status is 202, or 200 for a repeat with the
 // same idempotency key and the same content. Other content is a 409. All faults
 // of the request are reported together.
+//
+// The response is sent after the commit, so a 2xx is a promise. A 503 is none: the
+// commit may have succeeded without its reply. The client then repeats the request
+// with the same key and gets a 200.
 func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	var body apitypes.EventCreate
 	if err := s.unpack(buf, &body); err != nil {

@@ -17,7 +17,9 @@ import (
 )
 
 // requestLogger is the outermost middleware. It assigns the request id,
-// recovers panics, and writes one log line for each request.
+// recovers panics, and writes one log line for each request. Everything that happens
+// to a request happens inside of it, so no response is without an id and no request
+// without its line.
 type requestLogger struct {
 	next http.Handler
 	log  *slog.Logger

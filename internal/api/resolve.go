@@ -9,8 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// This file finds what a request names: the account it is about, and items by
-// id or uid.
+// This file resolves the names in a request: its account, and resources by id or uid.
 
 // first returns the only item of a page that was queried by id or name, and
 // postrider.ErrNotFound if the page is empty.
@@ -100,7 +99,7 @@ func (s *server) accountNamed(ctx context.Context, name string) (accountName, er
 }
 
 // parseID parses an id from a path. An invalid id is not found. So is the zero
-// id, which the store would take for the absence of a filter.
+// id: in a query of the store it means no filter, and would select everything.
 func parseID[I comparable, P interface {
 	*I
 	UnmarshalText(text []byte) error

@@ -138,7 +138,9 @@ type route struct {
 }
 
 // handle registers a handler that huma calls. All errors go through
-// [problemOf], so huma never chooses the text of a response.
+// [problemOf], so huma never chooses the text of a response. I has the path and query
+// parameters as tagged fields, which huma fills and checks; O is a [reply] with the
+// body, or none.
 func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O, error)) {
 	op := rt.operation(r)
 	op.Middlewares = huma.Middlewares{rt.middleware(r)}
@@ -267,14 +269,14 @@ func (s *server) middleware(r route) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// inTime returns ctx with the deadline of the response. The time in which the
-// body arrived is added, because it is the client's.
+// inTime returns ctx with the deadline of the response. The time limit is for the
+// store, so the time in which the client sent the body is added.
 func (s *server) inTime(ctx context.Context, a *responseWriter, r route) (context.Context, context.CancelFunc) {
 	until := a.info.start.Add(a.info.reading + s.responseTime(r))
-	// When the read deadline of the connection passes, net/http cancels the
-	// handler's context. So a longer time limit needs the deadline removed.
+	// The connection still has the read deadline of the body. When it passes,
+	// net/http cancels the handler's context, although the body has arrived. A
+	// handler that may take longer needs the deadline removed.
 	if until.After(a.info.start.Add(RequestTime)) {
-		// When the connection's deadline passes, net/http cancels the handler.
 		_ = http.NewResponseController(a.ResponseWriter).SetReadDeadline(time.Time{})
 	}
 	return context.WithDeadlineCause(ctx, until, errStoreTimeout)
@@ -290,8 +292,17 @@ func (s *server) responseTime(r route) time.Duration {
 	return within
 }
 
-// authorizeAndRead checks the key, the scope and the URL of a request, and then
-// reads its body if the route has one.
+// authorizeAndRead checks a request before its handler, in this order:
+//
+//  1. the API key and its scope, from the headers alone;
+//  2. the text of the URL;
+//  3. the headers of the body: its announced length, its media type, its encoding;
+//  4. the body itself, against the budget of memory, while it arrives.
+//
+// Each check is cheaper than the next one and spares it. So a client without a valid
+// key can cause no work beyond a hash and a cached lookup, and learns nothing: every
+// path and every body get the same 401. [requestLogger] has made the request id
+// before, so a refused request is in the log, too.
 func (s *server) authorizeAndRead(a *responseWriter, b body) error {
 	if err := s.authorize(a, b.route.scope); err != nil {
 		return err

@@ -107,8 +107,10 @@ func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[apit
 }
 
 // rotateSecret adds a secret and lets all others expire after the overlap. The
-// new secret must suit every signature scheme of the endpoint by itself,
-// because it remains alone.
+// new secret alone must be able to sign in every scheme of the endpoint, because after
+// the overlap it is the only one. The check comes before the write: a rotation that
+// ended in an endpoint without a usable secret could not be undone, since the old
+// secrets expire.
 func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[apitypes.Secret], error) {
 	var body apitypes.SecretRotation
 	if err := decodeIfAny(ctx, &body); err != nil {

@@ -12,9 +12,15 @@ import (
 var bodyBuffers = sync.Pool{New: func() any { return new([maxBody + maxDrain]byte) }}
 
 // readBody returns the first 16 KiB of the body, also of one that is cut, and
-// whether the body was read to its end. Of a body that is a little longer the
-// rest is read too, so that the connection can be used again; of a body that is
-// much longer it is left.
+// whether the body was read to its end.
+//
+// A connection can only be used again if the body was read to its end, so reading
+// on can save a handshake. It pays for a few bytes and not for many: up to maxDrain
+// bytes more are read, and of a longer body the connection is closed. If the length
+// is announced, a body that is too long is not read past 16 KiB at all.
+//
+// An error while reading is no error of the attempt. The status has decided it, and
+// the part of the body that arrived is kept.
 func (rd *responseReader) readBody(f framing) (body []byte, whole bool) {
 	if n := int64(rd.w - rd.r); f.length >= 0 && f.length <= min(n, maxBody) { // the buffer has all of it: the common case
 		body = append(body, rd.buffer[rd.r:][:f.length]...)
@@ -44,9 +50,10 @@ func (rd *responseReader) readBody(f framing) (body []byte, whole bool) {
 	return bytes.Clone(buffer[:min(n, maxBody)]), whole
 }
 
-// maxExcess bounds what a body in chunks may cost besides its data, in bytes: 16
-// for each chunk and as much again as its data are free. A server that sends
-// one byte a chunk, with long extensions, ends there.
+// maxExcess bounds the bytes of a body in chunks that are not data: sizes,
+// extensions and line ends. 16 bytes for each chunk, and as many as its data, are
+// free. Without the bound, a server that sends one byte per chunk with an extension
+// of 4 KiB would make this side read 96 MiB for 24 KiB of data.
 const maxExcess = 16 << 10
 
 // errChunk ends a body in chunks. The attempt does not fail by it: what was read of

@@ -16,11 +16,14 @@ const (
 	clientTLSSessions = 8    // of TLS, for each: most of them are used with one host
 )
 
-// ClientTLS is the TLS configuration of an endpoint that brings its own: the
-// certificate that its connections show and the authorities that they trust. It
-// never changes. While the cache has it, equal configurations are one
-// ClientTLS and share connections and sessions; if it was dropped there may be
-// two, which share nothing.
+// ClientTLS is the TLS configuration of an endpoint with a client certificate or
+// certificate authorities of its own. It never changes. While the cache has it,
+// equal configurations are one ClientTLS and share connections and sessions; if it
+// was dropped there may be two, which share nothing.
+//
+// It is part of [Server], the key of the pool. So a connection that was
+// authenticated with the certificate of one customer never carries a request of
+// another, even to the same host.
 type ClientTLS struct {
 	config *tls.Config
 }

@@ -16,7 +16,7 @@ type conn struct {
 	server   Server
 
 	idleSince time.Time // set by the pool
-	interrupt func()    // ends every read and write, under way and to come, until the deadline is set again
+	interrupt func()    // ends every current and later read and write, until the deadline is set again
 
 	socket net.Conn
 	layers []tlsLayer // lowest first: that of a proxy on the way, and the server's
@@ -48,7 +48,8 @@ func newConn(socket net.Conn) (*conn, error) {
 	return c, nil
 }
 
-// secure adds a layer of TLS.
+// secure adds a layer of TLS. A connection through an https proxy has two: TLS to
+// the proxy, and inside it TLS to the server.
 func (c *conn) secure(ctx context.Context, config *tls.Config) error {
 	below := &recordTracker{Conn: c.Conn, socket: c.socket}
 	above := tls.Client(below, config)
@@ -57,12 +58,20 @@ func (c *conn) secure(ctx context.Context, config *tls.Config) error {
 }
 
 // usable reports whether an idle connection can carry another request: the
-// server has neither closed it nor sent anything that was not read, be it that
-// this came with the last response. It does not wait. The connection has the deadline
-// afterwards, in place of that of the round trip before.
+// server has not closed it, and has sent nothing since the last response. It does
+// not wait. Afterwards the connection has the given deadline, in place of the
+// deadline of the last round trip.
 //
-// The socket is asked first, by a read that does not block; then each layer of
-// TLS, lowest first, with a read deadline that has passed. See [tlsLayer.empty].
+// There are two reasons for the check. A server may close an idle connection at any
+// time; a request that is written then fails, and nobody knows whether the server
+// has read it. And a malicious server may send a second response in advance, which
+// would be read as the response to the next request: a planted 200 would mark an
+// event as delivered that no receiver has accepted.
+//
+// The socket is asked first, by a read that does not block. Bytes that have already
+// left the socket can only be in a layer of TLS. Each layer is asked by a read with
+// a deadline that has passed, lowest first; see [tlsLayer.empty]. The deadline is
+// set on the socket, below all layers, so that one call covers them.
 func (c *conn) usable(deadline time.Time) bool {
 	if c.socket.SetDeadline(deadline) != nil {
 		return false

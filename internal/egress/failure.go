@@ -14,7 +14,9 @@ import (
 
 // FailureOf returns the failure that an attempt records for an error of
 // [Egress.RoundTrip] or [Egress.ClientTLS]. sent says whether a byte of the
-// request was written: the server may have got it then.
+// request was written: the server may have the event then. The same system error
+// means different things before and after that byte: a reset is a refused
+// connection before, and a cut response after.
 func FailureOf(err error, sent bool) postrider.Failure {
 	if f, ok := errors.AsType[*postrider.FailureError](err); ok {
 		return f.Failure

@@ -55,7 +55,9 @@ func isMetadata(ip netip.Addr) bool {
 var errForbidden = errors.New("target is forbidden")
 
 // newGuard returns the guard for a Reach. The ranges that are not public come from
-// the ssrf package, whose lists a test compares with IANA's registries.
+// the ssrf package, whose lists a test compares with IANA's registries. An address
+// is decided by the first rule that names it: metadataAddresses, Allow, Deny, the
+// ranges that are not public. Every other address is allowed.
 func newGuard(o Reach) *guard {
 	g := &guard{schemes: []string{"https"}, ports: o.Ports, allowsPrivate: len(o.Allow) > 0}
 	if o.AllowHTTP {
@@ -106,8 +108,14 @@ func PrivatePrefixes() []netip.Prefix {
 }
 
 // control is called by [net.Dialer] before each connect. It sees the concrete
-// address, after every name and unusual spelling has been resolved, so a name
-// that resolves differently the second time gains nothing.
+// address, after every name and unusual spelling has been resolved.
+//
+// This is the check that counts. The others refuse earlier and with a better text:
+// parse a URL with a forbidden address, resolve a name with one. Between those and
+// the connect an address could still change. For example, a name of an attacker
+// resolves to 93.184.216.34 when it is checked and, with a time to live of zero, to
+// 127.0.0.1 when it is dialed (DNS rebinding). Here only one address exists: the one
+// that the kernel connects to.
 func (g *guard) control(_ context.Context, network, address string, c syscall.RawConn) error {
 	return forbid(address, g.guardian.Safe(network, address, c))
 }
@@ -143,7 +151,8 @@ func (g *guard) allowsPort(port uint16) bool {
 	return g.ports == nil || slices.Contains(g.ports, port)
 }
 
-// allowsName checks a name without the DNS.
+// allowsName checks a name without the DNS, when a URL is stored. localhost is the
+// only name whose addresses are known in advance.
 func (g *guard) allowsName(host string) bool {
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return g.allows(netip.AddrFrom4([4]byte{127, 0, 0, 1}))

@@ -180,7 +180,18 @@ func (p *headerParser) connection(list []byte) {
 
 // finish says where the response ends (RFC 9112, 6.3). If another reader might
 // find another end, the connection is not used again: what follows could be a
-// response that the server smuggles in for the next request.
+// response that the server smuggles in for the next request. The cases:
+//
+//	status                    headers                     end of the body
+//	1xx, 204, 304             any                         no body
+//	other, HTTP/1.1           Transfer-Encoding: chunked  the last chunk
+//	other                     Content-Length: n           n bytes
+//	other                     neither                     end of the connection
+//
+// A header with both a Transfer-Encoding and a Content-Length, or with one of them
+// where there is no body, is accepted as net/http accepts it, but its connection is
+// closed. Two different values of Content-Length, and any other Transfer-Encoding,
+// are malformed: no reading of them is safe.
 func (p *headerParser) finish() (framing, error) {
 	f := p.framing
 	announced, err := p.announced()

@@ -20,7 +20,9 @@ type pool struct {
 func newPool() *pool { return &pool{idle: map[Server][]*conn{}} }
 
 // get removes the connection to the server that was used last and returns it; nil:
-// there is none. The caller has to find out whether it is still usable.
+// there is none. The caller has to check whether it is still usable. The newest is
+// the least likely to have been closed by the server, and connections that are not
+// needed any more stay idle until they expire.
 func (p *pool) get(to Server) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,7 +39,8 @@ func (p *pool) get(to Server) *conn {
 }
 
 // put adds a connection. If the pool is full it closes the oldest one, to the
-// same server if that has too many; if the pool is closed it closes c.
+// same server if that has too many; if the pool is closed it closes c. Connections
+// are closed without the lock, because closing a socket is a system call.
 func (p *pool) put(c *conn) {
 	if drop := p.add(c, time.Now()); drop != nil {
 		drop.abort()

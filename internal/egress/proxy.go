@@ -111,7 +111,9 @@ func (p *proxy) dial(ctx context.Context, address string) (*conn, error) {
 	return c, nil
 }
 
-// tunnel has the proxy extend the connection to the address.
+// tunnel has the proxy extend the connection to the address. Afterwards c reads and
+// writes as if it were connected to the server itself, and gets another layer of
+// TLS for it.
 func (p *proxy) tunnel(ctx context.Context, c *conn, address string) error {
 	if p.tls != nil {
 		if err := c.secure(ctx, p.tls); err != nil {
@@ -133,7 +135,9 @@ func (p *proxy) tunnel(ctx context.Context, c *conn, address string) error {
 }
 
 // tunnelHTTP asks with CONNECT (RFC 9110, 9.3.6). The response has the limits of
-// every other.
+// every other. It must end exactly where the server's bytes begin: bytes that are in
+// the reader already would be lost for the server's TLS, or were planted by the
+// proxy.
 func (p *proxy) tunnelHTTP(c *conn, address string) error {
 	if _, err := c.Write([]byte("CONNECT " + address + " HTTP/1.1\r\nHost: " + address + "\r\n" + p.header)); err != nil {
 		return fmt.Errorf("ask proxy: %w", err)
@@ -145,7 +149,7 @@ func (p *proxy) tunnelHTTP(c *conn, address string) error {
 	case err != nil:
 		return fmt.Errorf("read response of proxy: %w", err)
 	case f.status < 200 || f.status > 299:
-		return fmt.Errorf("proxy answers %d", f.status)
+		return fmt.Errorf("proxy responds with %d", f.status)
 	case !reader.drained():
 		return errors.New("proxy sends more than its response")
 	}

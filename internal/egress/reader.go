@@ -63,8 +63,11 @@ func (rd *responseReader) finalHeader() []byte { return rd.buffer[rd.final:rd.he
 // drained reports whether nothing was received that was not read.
 func (rd *responseReader) drained() bool { return rd.r == rd.w && rd.err == nil }
 
-// fill reads more into the buffer. It fails when nothing comes or nothing more
-// fits.
+// fill reads more into the buffer. It fails when nothing arrives or nothing more
+// fits. A read may return bytes together with an error, such as the last bytes of a
+// response with the end of the connection. The bytes count; the error is kept and
+// returned when they are used up. The buffer so bounds the header, and each line of a
+// body in chunks.
 func (rd *responseReader) fill() error {
 	if rd.err != nil {
 		return rd.err
@@ -88,8 +91,9 @@ func (rd *responseReader) fill() error {
 	return err
 }
 
-// makeSpace drops what was read of the body, and grows the buffer once. What
-// the header's fields refer to is not moved after the header has ended.
+// makeSpace drops the part of the body that was read, and grows the buffer once.
+// The final header is never moved, because [Response.Field] reads it there until
+// the end of the attempt.
 func (rd *responseReader) makeSpace() {
 	if rd.header > 0 && rd.r > rd.header {
 		rd.w = rd.header + copy(rd.buffer[rd.header:], rd.buffer[rd.r:rd.w])

@@ -114,7 +114,9 @@ func (e *Egress) RoundTrip(ctx context.Context, to Server, x *Exchange) (Respons
 }
 
 // roundTrip tries a pooled connection, and a new one if the pooled one turned
-// out to be closed before any byte of the request was written.
+// out to be closed before any byte of the request was written. This is the only
+// repetition in the package. After the first byte the server may have the event, so
+// only the caller can decide to send it again, as a new attempt.
 func (e *Egress) roundTrip(ctx context.Context, to Server, x *Exchange) (Response, error) {
 	if c := e.pooled(to, x.Deadline); c != nil {
 		response, err := e.roundTripOn(ctx, c, x)
@@ -129,7 +131,9 @@ func (e *Egress) roundTrip(ctx context.Context, to Server, x *Exchange) (Respons
 	return e.roundTripOn(ctx, c, x)
 }
 
-// dial returns a new connection, which has the deadline of x.
+// dial returns a new connection, which has the deadline of x. Dialing needs the
+// deadline as a context, which costs a timer; an open connection has it as a
+// deadline of its socket.
 func (e *Egress) dial(ctx context.Context, to Server, x *Exchange) (*conn, error) {
 	ctx, cancel := x.Limit(ctx)
 	defer cancel()
@@ -154,8 +158,12 @@ func (e *Egress) pooled(to Server, deadline time.Time) *conn {
 }
 
 // roundTripOn uses the connection, which has the deadline of x, and then pools or
-// closes it. The context ends what waits for the connection by putting its deadline
-// into the past; if that has begun, the connection is not used again.
+// closes it.
+//
+// When the context ends, interrupt puts the deadline of the connection into the
+// past, so that a blocked read or write returns. stop reports false if interrupt has
+// started. It may then still be running and would spoil the next round trip, so the
+// connection is not pooled, even if this round trip was complete.
 func (e *Egress) roundTripOn(ctx context.Context, c *conn, x *Exchange) (Response, error) {
 	stop := context.AfterFunc(ctx, c.interrupt)
 	response, reusable, err := x.writeAndRead(c)

@@ -79,7 +79,9 @@ func (g *guard) parse(raw string) (*url.URL, error) {
 
 // checkText refuses texts that URL parsers read differently: if the parser that
 // checks a URL and the one that uses it disagree, a request goes to a host that
-// was not checked.
+// was not checked. For example, of https://good.example\@10.0.0.1/ some parsers
+// take good.example for the host, others 10.0.0.1 with a user name in front. Such a
+// text is refused before any parser sees it, and not repaired.
 func checkText(raw string) error {
 	if len(raw) > MaxURL {
 		return refuse(reasonLength)
@@ -131,7 +133,12 @@ func (g *guard) canonicalPort(u *url.URL) (string, error) {
 
 // canonicalHost returns the host of a URL as an IP address in its shortest
 // form, without brackets, or as an ASCII domain name in lower case without a
-// dot at its end.
+// dot at its end. There is one form for each host, so that two spellings of a host
+// share its connections and its limit of attempts:
+//
+//	[::ffff:192.0.2.1]  →  192.0.2.1
+//	BÜCHER.example.     →  xn--bcher-kva.example
+//	0x7f.1              →  refused: some resolvers read 127.0.0.1
 func canonicalHost(hostport string) (string, bool) {
 	if strings.HasPrefix(hostport, "[") {
 		text, _, _ := strings.Cut(hostport[1:], "]")

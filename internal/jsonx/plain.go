@@ -14,6 +14,11 @@ import (
 // at an escape in a name or in a string field, at a number or a boolean for a
 // field. It accepts nothing that decoder would refuse; a fuzz test checks this.
 //
+// It is fast because it has no error texts and no state to resume from. A fault
+// costs a second pass, which only clients with faulty bodies pay for, and decoder
+// then names all faults at once. Nearly every publish passes here: its fields are
+// plain strings, and its data is checked and copied without being decoded.
+//
 // Its methods return false to give up. The value may be partly filled then.
 type plain struct {
 	// text is the body. Strings and raw values are copied from it.
@@ -117,7 +122,7 @@ func (p *plain) object(v reflect.Value) bool {
 // field in the plan.
 func (p *plain) member(plan *plan) (i int, known bool) {
 	text, ok := p.quoted(false)
-	if !ok || !p.take(':') {
+	if !ok || !p.expect(':') {
 		return 0, false
 	}
 	i, known = plan.byName[string(text)]
@@ -144,7 +149,8 @@ func (p *plain) list(v reflect.Value) bool {
 	}
 }
 
-// raw checks the next value and copies its bytes.
+// raw checks the next value and copies its bytes. It must copy: the text lies in a
+// buffer that the next request reuses, while the value is stored and delivered later.
 func (p *plain) raw(v reflect.Value) bool {
 	p.peek()
 	start := p.at
@@ -160,7 +166,7 @@ func (p *plain) raw(v reflect.Value) bool {
 // bracket. It returns ended true at the closing bracket, and ok false at a
 // syntax error.
 func (p *plain) next(first bool, begin, end byte) (ended, ok bool) {
-	if first && !p.take(begin) {
+	if first && !p.expect(begin) {
 		return false, false
 	}
 	b := p.peek()
@@ -175,8 +181,8 @@ func (p *plain) next(first bool, begin, end byte) (ended, ok bool) {
 	return false, first
 }
 
-// take skips white space and then the byte b, if b is next.
-func (p *plain) take(b byte) bool {
+// expect skips white space and then the byte b, and reports whether b was next.
+func (p *plain) expect(b byte) bool {
 	if p.peek() != b {
 		return false
 	}
@@ -241,8 +247,13 @@ func (p *plain) skipList(depth int) bool {
 	}
 }
 
-// skipObject checks and skips an object, and refuses duplicate names. The
-// argument depth includes this object.
+// skipObject checks and skips an object, and refuses duplicate names. Two readers of
+// an object with a duplicate name may see different values, for example the receiver
+// of an event and a filter in front of it. The argument depth includes this object.
+//
+// The names of all open objects share one list: the names of this object start at
+// index mine and are removed at its end, so that nested objects need no memory of
+// their own.
 func (p *plain) skipObject(depth int) bool {
 	mine := len(p.names)
 	for first := true; ; first = false {
@@ -252,14 +263,15 @@ func (p *plain) skipObject(depth int) bool {
 			return ok
 		}
 		text, ok := p.quoted(false)
-		if !ok || !p.unique(mine, text) || !p.take(':') || !p.skip(depth) {
+		if !ok || !p.unique(mine, text) || !p.expect(':') || !p.skip(depth) {
 			return false
 		}
 	}
 }
 
 // unique records a name of the innermost object, whose names start at index
-// mine. It reports whether the name is new there.
+// mine. It reports whether the name is new there. It compares bytes: a name with an
+// escape, which could be another spelling of the same name, never gets here.
 func (p *plain) unique(mine int, text []byte) bool {
 	if len(p.names)-mine == maxNames {
 		return false
@@ -275,7 +287,8 @@ func (p *plain) unique(mine int, text []byte) bool {
 }
 
 // sum returns a checksum of a name, from its first eight bytes, its last eight
-// and its length. Names with equal sums are then compared.
+// and its length. Names with equal sums are then compared. It is no hash against
+// chosen names: maxNames bounds the comparisons that an attacker can cause.
 func sum(text []byte) uint64 {
 	n := len(text)
 	switch {
@@ -295,7 +308,7 @@ func sum(text []byte) uint64 {
 // escapes and the character DEL only if anything is true. In the fields of
 // structs, decoder must handle them.
 func (p *plain) quoted(anything bool) ([]byte, bool) {
-	if !p.take('"') {
+	if !p.expect('"') {
 		return nil, false
 	}
 	text, start := p.text, p.at
@@ -330,9 +343,15 @@ func (p *plain) quoted(anything bool) ([]byte, bool) {
 
 // common returns the length of the prefix that needs no special treatment. The
 // prefix ends before a quote, a backslash, a control character or a byte of a
-// multi-byte rune. It checks eight bytes at a time: in found, the lowest byte
-// with its high bit set is the first such byte. A carry can set bits only in
-// bytes above it.
+// multi-byte rune. It checks eight bytes at a time, each term of found for one kind:
+//
+//	x                    a byte of a multi-byte rune has its high bit set
+//	x - each*' '         a control character borrows, which sets the high bit
+//	x + each             DEL, 0x7f, carries into the high bit
+//	(x ^ each*'"') - each  a quote becomes zero and borrows; likewise a backslash
+//
+// In found, the lowest byte with its high bit set is the first such byte. A borrow or
+// a carry can set bits only in bytes above it.
 func common(text []byte) int {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	i := 0

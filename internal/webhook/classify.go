@@ -48,10 +48,14 @@ func classifyError(ctx context.Context, a *postrider.Attempt, err error, sent bo
 	}
 }
 
-// classifyFailure returns what an error of an exchange means. The order of the
-// cases is what counts: why the attempt ended (refused by us, its deadline, the
-// server stops) wins over the error that this caused. early means that the
+// classifyFailure returns what an error of an exchange means. early means that the
 // request could not be sent; sent, that an endpoint may have got a request.
+//
+// The order of the cases decides. The reason why the attempt ended (refused by this
+// side, its deadline, the server stops) comes before the error that this has caused.
+// For example, when a deadline passes during a read, the read fails like a cut
+// connection; the attempt must be timed_out and not broken, because the adaptive
+// timeout counts timeouts.
 func classifyFailure(ctx context.Context, err error, sent bool) (postrider.Outcome, postrider.Failure) {
 	e, early := errors.AsType[*postrider.FailureError](err)
 	is := func(f postrider.Failure) bool { return early && e.Failure == f }

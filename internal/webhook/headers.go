@@ -30,8 +30,9 @@ type ownLines struct {
 // has its signer already, if it is to have one.
 func (t *target) addOwnLines(e *postrider.Endpoint, c postrider.Credentials) error {
 	own := ownLines{names: map[string]bool{}}
-	// The signer writes its fields into every header later. Their names are taken
-	// first, so that no header of the endpoint's can stand beside them.
+	// The signer writes its fields into every header later. Their names are reserved
+	// first, so that an endpoint's header cannot repeat one of them: receivers differ
+	// in which of two fields they read.
 	if err := own.reserveSigned(t.signer); err != nil {
 		return failure(postrider.FailureUnsigned, err)
 	}
@@ -138,9 +139,10 @@ func (o *ownLines) reserve(name string, shown bool) error {
 	return nil
 }
 
-// recordedHeaders are our own header fields that may be recorded with an attempt.
-// Every other one is left out, so a signature scheme that is added later leaks
-// nothing.
+// recordedHeaders are the header fields of this program that may be recorded with an
+// attempt, which people can read. It lists what is allowed and not what is secret, so
+// the signature of a scheme that is added later is left out until somebody decides
+// otherwise.
 var recordedHeaders = map[string]bool{
 	"host": true, "user-agent": true, "content-type": true, "content-encoding": true, "content-length": true,
 	"webhook-id": true, "webhook-timestamp": true, "webhook-sequence": true, "webhook-hops": true,

@@ -67,9 +67,10 @@ func (s *Sender) follow(ctx context.Context, x *exchange, d *draft, response egr
 }
 
 // redirect returns the target that a response of t points to. Another host, or
-// another port of the same host, gets the event's bytes, its type and its id:
-// nothing that shows who sent them. What was left out stays out if that host
-// points back to the first.
+// another port of the same host, gets the event's bytes, its type and its id, but no
+// signature, credential or header of the endpoint. Otherwise a receiver with an open
+// redirect would hand the endpoint's secrets to any host. The parts stay left out if
+// that host points back to the first, because the path back was chosen by it.
 func (ts *targets) redirect(t *target, location string) (*target, error) {
 	u, err := ts.resolve(t.url, location)
 	if err != nil {

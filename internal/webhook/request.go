@@ -22,11 +22,16 @@ type draft struct {
 }
 
 // build signs the request, puts it into q and returns its header, appended to
-// header: it is recorded after the request was written and freed. The body is
-// signed before it is compressed.
+// header. The copy of the header is recorded with the attempt, because the request
+// is freed as soon as it is written.
 //
-// The header needs the signature and the length of the body, but is written
-// before it. So the body is built first, and copied behind the header:
+// The order is fixed: envelope, signature, compression. The signature covers the
+// uncompressed body, so that a receiver whose web server unpacks requests can verify
+// what it gets, and so that the same signature holds with and without compression.
+//
+// The header stands before the body, but needs its length and its signature. So the
+// body is built first and then copied behind the header. With the payload raw there
+// is no envelope, and the body is the event's data itself:
 //
 //	buffer:  [ envelope | compressed envelope | header | body ]
 //	                                           start: the request
@@ -63,7 +68,9 @@ func (d *draft) build(t *target, q *egress.Request, header []byte) ([]byte, erro
 }
 
 // appendHeader appends the header of the request with that message and a body of
-// size bytes.
+// size bytes: the fixed part of the target, the fields of this event, the signatures,
+// then the endpoint's own headers and its credentials. No name appears twice;
+// [target.addOwnLines] has checked it.
 func (d *draft) appendHeader(t *target, header []byte, m signature.Message, size int) (_ []byte, err error) {
 	header = append(header, t.prefix...)
 	header = strconv.AppendInt(header, int64(size), 10)
@@ -76,8 +83,8 @@ func (d *draft) appendHeader(t *target, header []byte, m signature.Message, size
 		header = append(header, "\r\nWebhook-Sequence: "...)
 		header = strconv.AppendInt(header, sequence, 10)
 	}
-	// A receiver that publishes what it gets passes this on, so that a loop is
-	// found: the API refuses an event with too many hops.
+	// A receiver that publishes because of this request copies the field. So a loop
+	// counts up, and the API refuses an event with too many hops.
 	header = append(header, "\r\nWebhook-Hops: "...)
 	header = strconv.AppendInt(header, int64(d.claimed.Event.Hops)+1, 10)
 	header = append(header, "\r\n"...)

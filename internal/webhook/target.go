@@ -18,10 +18,13 @@ import (
 // at its next attempt, and a fetch of its token.
 const maxTargets = 16 << 10
 
-// target is what all requests to an endpoint have in common: its URL checked, its
-// secrets decrypted, the fixed part of the header written. It is valid as long as
-// the endpoint's revision and its active secrets stay the same. Nothing in it
-// changes, except inside tokens.
+// target has everything that all requests to an endpoint have in common: the checked
+// URL, the decrypted secrets in the signer, the fixed part of the header. It is valid
+// as long as the endpoint's revision and its active secrets stay the same. Nothing in
+// it changes, except inside tokens.
+//
+// Preparing a target decrypts secrets, parses certificates and checks headers. With
+// the cache an attempt does none of this.
 type target struct {
 	revision int64
 	secrets  []postrider.SecretID // the active ones, in the order of the snapshot
@@ -47,8 +50,9 @@ type target struct {
 	maxRedirects int  // redirects that an attempt follows; 0: none
 }
 
-// current reports whether the target still is what the endpoint's snapshot says
-// at that time: a secret may have expired since.
+// current reports whether the target still matches the endpoint's snapshot at that
+// time. A change of the endpoint gives it another revision. A secret that expires or
+// is rotated changes no revision, so the active secrets are compared one by one.
 func (t *target) current(to *store.EndpointSnapshot, now time.Time) bool {
 	if t.revision != to.Endpoint.Revision {
 		return false
@@ -112,7 +116,8 @@ func (ts *targets) find(ctx context.Context, to *store.EndpointSnapshot, now tim
 	}), nil
 }
 
-// make decrypts the endpoint's secrets and checks all of it again.
+// make decrypts the endpoint's secrets and checks everything again: what was valid
+// when the endpoint was stored may be forbidden by the operator's settings now.
 func (ts *targets) make(ctx context.Context, to *store.EndpointSnapshot, now time.Time) (*target, error) {
 	return ts.makeWith(ctx, to, func(t *target) error { return ts.sign(ctx, t, to, now) })
 }

@@ -30,9 +30,21 @@ const (
 )
 
 // tokenSource gets the tokens of an endpoint by OAuth2's client credentials grant
-// (RFC 6749, 4.4) and keeps the one that is valid. One request for a token is
-// under way at a time. Every attempt that needs its token waits for it, but no
-// longer than its own deadline.
+// (RFC 6749, 4.4) and keeps the valid one. Only one request for a token is in flight
+// at a time, however many attempts need it. Each of them waits, but no longer than
+// its own deadline.
+//
+// No goroutine of its own fetches tokens. The first attempt that needs one makes the
+// request, within its own deadline, and the others wait for that request:
+//
+//	attempt 1   join: makes the request ──► fetch ──────► finish: wakes the others
+//	attempt 2        join: waits ───────────────────────► uses the token
+//	attempt 3             join: waits ── deadline: fails with a timeout
+//
+// If attempt 1 ends before the token arrives, because its deadline passes or it is
+// cancelled, its request fails with errGivenUp. That is no failure of
+// the token server, so each waiting attempt joins again, and one of them makes the
+// next request.
 //
 // The token server is not part of the endpoint: the connection to it uses
 // nothing of the endpoint's own TLS.
@@ -133,7 +145,7 @@ func (s *tokenSource) join(now time.Time) (token string, request *tokenRequest, 
 	return "", s.pending, false
 }
 
-// fetch carries the request out and wakes everyone who waits for it.
+// fetch carries the request out and wakes the attempts that wait for it.
 func (s *tokenSource) fetch(ctx context.Context, request *tokenRequest) {
 	defer s.finish(request)
 	token, until, err := s.retrieve(ctx)
@@ -143,8 +155,9 @@ func (s *tokenSource) fetch(ctx context.Context, request *tokenRequest) {
 	request.token, request.until, request.err = token, until, err
 }
 
-// finish ends the pending request and stores its token. It runs deferred, so that a
-// panic in retrieve leaves nobody waiting: the error is errGivenUp then.
+// finish ends the pending request and stores its token. It runs deferred, so that
+// after a panic in retrieve no attempt waits for ever. The error is then errGivenUp,
+// with which join has created the request.
 func (s *tokenSource) finish(request *tokenRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,8 +168,11 @@ func (s *tokenSource) finish(request *tokenRequest) {
 	close(request.done)
 }
 
-// reject says that the endpoint answered 401 to the token. The next attempt
-// fetches another one, but at most one a minute is dropped like this.
+// reject is called when the endpoint has responded with 401 to the token. The token
+// may have been revoked, so the next attempt fetches another one. But an endpoint
+// that refuses every token must not cause a request to the token server for each
+// attempt, so at most one token a minute is dropped. A token that was replaced
+// meanwhile is not dropped: other attempts have not seen it refused.
 func (s *tokenSource) reject(token string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,10 +181,11 @@ func (s *tokenSource) reject(token string, now time.Time) {
 	}
 }
 
-// retrieve gets a token. Servers take the secret in the Authorization header or
-// in the body (RFC 6749, 2.3.1). If the server refuses the way that it took last,
-// the other one is tried. Errors repeat nothing that the server said: that may be
-// the secret.
+// retrieve gets a token. Servers accept the secret in the Authorization header or
+// in the body (RFC 6749, 2.3.1), and nothing tells in advance which. The way that
+// worked last is tried first; if the server refuses it, the other way is tried. The
+// texts of errors contain nothing of the response, because a server may repeat the
+// secret in it.
 func (s *tokenSource) retrieve(ctx context.Context) (string, time.Time, error) {
 	now := time.Now() // before the request: the life of a token begins when it is made
 	t, err := s.request(ctx, s.secretInBody)
@@ -189,8 +206,10 @@ func (s *tokenSource) retrieve(ctx context.Context) (string, time.Time, error) {
 	return t.Token, s.keptUntil(now, t.life()), nil
 }
 
-// keptUntil returns when a token that lives so long is replaced. One that lives
-// for seconds is kept for half of them.
+// keptUntil returns the time at which a token is replaced. An attempt may use the
+// token until its own deadline, so the token is replaced tokenMargin before it
+// expires, and a random part earlier. A token that is valid for an hour is used for
+// 54.5 to 59.5 minutes, one that is valid for 10 seconds for 5.
 func (s *tokenSource) keptUntil(now time.Time, life time.Duration) time.Time {
 	// The jitter depends on the endpoint and the expiry alone, so it needs no
 	// source of randomness and is the same for everybody who asks.
@@ -224,12 +243,12 @@ func (s *tokenSource) request(ctx context.Context, secretInBody bool) (tokenResp
 		return tokenResponse{}, fmt.Errorf("reach token server: %w", e)
 	}
 	if err != nil {
-		return tokenResponse{}, errors.New("token server does not answer")
+		return tokenResponse{}, errors.New("token server does not respond")
 	}
 	return readToken(&response)
 }
 
-// tokenResponse is what a token server answers (RFC 6749, 5.1 and 5.2).
+// tokenResponse is the response of a token server (RFC 6749, 5.1 and 5.2).
 type tokenResponse struct {
 	Token   string      `json:"access_token"`
 	Type    string      `json:"token_type"`
@@ -281,7 +300,7 @@ type refusalError struct {
 	code   string // one of tokenErrors; "": the response has none of them
 }
 
-// Error returns what the server answered.
+// Error returns the status and the error code of the response.
 func (e *refusalError) Error() string {
 	text := "token server answers " + strconv.Itoa(e.status)
 	if e.code != "" {
@@ -290,8 +309,8 @@ func (e *refusalError) Error() string {
 	return text
 }
 
-// tokenDetail returns, for the error of an attempt, why there was no token: what
-// failed on the way to the token server, or what that answered.
+// tokenDetail returns, for the error of an attempt, why there was no token: the
+// failure on the way to the token server, or its response.
 func tokenDetail(err error) string {
 	auth, ok := errors.AsType[*postrider.FailureError](err)
 	if !ok {

@@ -19,12 +19,12 @@ import (
 const (
 	// VerifyChallenge sends a signed POST like an event's with the body
 	// {"type":"postrider.challenge","challenge":"…"}. A receiver that wants
-	// events answers 2xx with that challenge alone, as {"challenge":"…"} or as
-	// text: a server that echoes what it gets has not read it.
+	// events responds with 2xx and that challenge alone, as {"challenge":"…"} or as
+	// text. A server that echoes every request does not agree by that.
 	VerifyChallenge = "challenge"
 	// VerifyCloudEvents is the handshake of the CloudEvents HTTP webhook
 	// specification, section 4: OPTIONS with WebHook-Request-Origin. A receiver
-	// that wants events answers 2xx with a WebHook-Allowed-Origin that is the
+	// that wants events responds with 2xx and a WebHook-Allowed-Origin that is the
 	// same, or *.
 	VerifyCloudEvents = "cloudevents"
 )
@@ -72,7 +72,9 @@ func (s *Sender) Verify(ctx context.Context, to store.EndpointSnapshot, method s
 	return &postrider.InvalidError{Field: "method", Reason: "must be challenge or cloudevents"}
 }
 
-// challenge sends a random text as an event, and expects it back.
+// challenge sends a random text as an event, and expects it back. It builds the
+// request like every other, so a receiver that agrees can be reached with the
+// endpoint's signatures, headers and credentials.
 func (s *Sender) challenge(ctx context.Context, to *store.EndpointSnapshot) error {
 	const kind = "postrider.challenge"
 	challenge := rand.Text()
@@ -99,7 +101,7 @@ func (s *Sender) challenge(ctx context.Context, to *store.EndpointSnapshot) erro
 	// The challenge is a secret until the receiver has read it: the comparison must
 	// not show by its time how much of a guess is right.
 	if subtle.ConstantTimeCompare([]byte(repeated(response.Body)), []byte(challenge)) != 1 {
-		return &UnverifiedError{"its answer is not the challenge"}
+		return &UnverifiedError{"its response is not the challenge"}
 	}
 	return nil
 }
@@ -138,7 +140,7 @@ func (s *Sender) handshake(ctx context.Context, to *store.EndpointSnapshot) erro
 		return err
 	}
 	if allowed := response.Field("WebHook-Allowed-Origin"); allowed != "*" && !strings.EqualFold(allowed, s.origin) {
-		return &UnverifiedError{"its answer has no WebHook-Allowed-Origin that allows " + s.origin}
+		return &UnverifiedError{"its response has no WebHook-Allowed-Origin that allows " + s.origin}
 	}
 	return nil
 }

@@ -48,10 +48,10 @@ func TestVerifyChallenge(t *testing.T) {
 		{"bare", answer(202, "%s"), ""},
 		{"bare with a line end", answer(200, "%s\n"), ""},
 		{"another status", answer(404, "%s"), "the receiver did not agree: http_status: 404 Not Found"},
-		{"nothing", answer(200, ""), "the receiver did not agree: its answer is not the challenge"},
-		{"another challenge", answer(200, "AAAAAAAAAAAAAAAAAAAAAAAAAA"), "the receiver did not agree: its answer is not the challenge"},
-		{"more than the challenge", answer(200, "ok %s"), "the receiver did not agree: its answer is not the challenge"},
-		{"an echo", func(w http.ResponseWriter, r testkit.Request) { w.Write(r.Body) }, "the receiver did not agree: its answer is not the challenge"},
+		{"nothing", answer(200, ""), "the receiver did not agree: its response is not the challenge"},
+		{"another challenge", answer(200, "AAAAAAAAAAAAAAAAAAAAAAAAAA"), "the receiver did not agree: its response is not the challenge"},
+		{"more than the challenge", answer(200, "ok %s"), "the receiver did not agree: its response is not the challenge"},
+		{"an echo", func(w http.ResponseWriter, r testkit.Request) { w.Write(r.Body) }, "the receiver did not agree: its response is not the challenge"},
 		{"a redirect", redirectTo(307, "/there"), "the receiver did not agree: http_status: 307 Temporary Redirect"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func checkVerified(t *testing.T, err error, want string) {
 
 func TestVerifyCloudEvents(t *testing.T) {
 	t.Parallel()
-	const refused = "the receiver did not agree: its answer has no WebHook-Allowed-Origin that allows hooks.example"
+	const refused = "the receiver did not agree: its response has no WebHook-Allowed-Origin that allows hooks.example"
 	for _, tt := range []struct {
 		name, allowed string
 		code          int

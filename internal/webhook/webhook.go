@@ -8,8 +8,8 @@
 //
 // Whatever an endpoint or its receiver does, this holds:
 //
-//   - Every request goes through [egress.Egress], that for a token too, so
-//     everything that package promises of addresses, memory and time holds.
+//   - Every request goes through [egress.Egress], also the request for a token, so
+//     everything that egress promises about addresses, memory and time holds.
 //   - An attempt ends at its deadline or with its context. Fetching a token and
 //     following redirects happen within the same deadline.
 //   - One Send writes one request, and one more for each redirect that the
@@ -17,15 +17,16 @@
 //     body, each URL checked like an endpoint's, never from https to http.
 //     Another host gets the body and what it is, and nothing that shows who
 //     sent it.
-//   - What is sent is what was signed, compressed afterwards if the endpoint
-//     wants that. Inside it are the event's bytes as they were published.
+//   - The bytes that are sent are the bytes that were signed, compressed afterwards
+//     if the endpoint wants that. They contain the event's data exactly as it was
+//     published.
 //   - Secrets are decrypted when they are needed. An endpoint whose secret cannot
 //     be decrypted gets no request.
 //   - No text of an attempt, an error or a log line has a secret, a credential,
 //     a token, a signature or the query of a URL. Of a request's header, only
 //     fields that are known to be harmless are recorded.
 //
-// It does not retry, pace or count. The dispatcher does.
+// It does not retry, limit rates or count; the dispatcher does.
 //
 // One attempt passes through these files: target.go (what is prepared for an
 // endpoint and cached), token.go (OAuth2), request.go and headers.go (the bytes
@@ -131,7 +132,14 @@ func (s *Sender) Send(
 }
 
 // attempt makes the attempt and records in a what it showed. It returns why it
-// failed, for the log: the error may hold an address.
+// failed, for the log alone: the error may contain an address, which the endpoint's
+// owner must not see.
+//
+// The deadline is set on the exchange and not in ctx. So an attempt on a pooled
+// connection needs no timer and no context of its own. Only the paths that may wait
+// for something else, such as a DNS lookup or a token, make a context with the
+// deadline, by [egress.Exchange.Limit]. A failure is classified with such a context,
+// too, because it must know whether the deadline has passed.
 func (s *Sender) attempt(ctx context.Context, deadline time.Time, a *postrider.Attempt, d draft) error {
 	x := newExchange()
 	defer x.release()
@@ -187,6 +195,10 @@ func (x *exchange) release() {
 
 // exchange builds the request of the draft, sends it, and follows redirects as
 // far as the endpoint wants. It returns the last response.
+//
+// The token source is remembered before redirects are followed: a target on another
+// host has none. A 401 drops the token only if the response came from a target that
+// was sent the token.
 func (s *Sender) exchange(ctx context.Context, x *exchange, d draft) (response egress.Response, err error) {
 	if x.target, d.token, err = s.prepare(ctx, x, d); err != nil {
 		return egress.Response{}, err
@@ -208,9 +220,10 @@ func (s *Sender) exchange(ctx context.Context, x *exchange, d draft) (response e
 	return response, err
 }
 
-// prepare returns the target of the endpoint and the token that it wants. Mostly the
-// target is cached and wants none. Otherwise they may come from a database and another
-// server, and these need the deadline in their context.
+// prepare returns the target of the endpoint and the token that it needs. Usually
+// the target is cached and needs none. Otherwise a secret may have to be read from
+// the database and the token from its server, and both waits need the deadline in
+// their context.
 func (s *Sender) prepare(ctx context.Context, x *exchange, d draft) (*target, string, error) {
 	if t := s.targets.cached(d.to, d.at); t != nil && t.tokens == nil {
 		return t, "", nil

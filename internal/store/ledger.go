@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Ledger answers for what happened, and takes a person's decisions on it.
+// Ledger lists what happened, and stores what a person decides about it.
 // Lists are newest first, by id; Events, Deliveries and DeadLetters are oldest
 // first where [Paging.OldestFirst] asks for it.
 type Ledger interface {
@@ -34,19 +34,19 @@ type Ledger interface {
 	// A dead letter is resolved as replayed. While its replay is pending, a
 	// second one is a *ReplayPendingError that names it; afterwards it may be
 	// replayed again.
-	// Where the dead letter pauses its ordering key, the replay takes its place
-	// in the order: the key goes on when the replay has ended.
+	// If the dead letter pauses its ordering key, the replay gets its position: it
+	// is the head, and the key advances when the replay has ended.
 	// A delivery that is pending itself is postrider.ErrConflict; so is one
 	// whose endpoint is deleted. Bytes that are gone: postrider.ErrGone.
 	Replay(ctx context.Context, r Replay) (postrider.Delivery, error)
 
 	// Cancel ends a pending delivery as cancelled, with a record without a
 	// request. One that is not pending is postrider.ErrConflict. An attempt
-	// under way is not called back; it settles as stale.
+	// under way is not stopped; it settles as stale.
 	Cancel(ctx context.Context, c Cancel) (postrider.Delivery, error)
 
 	// Discard resolves a dead letter as discarded. One that is resolved is
-	// postrider.ErrConflict. Where it pauses its ordering key, the key goes on.
+	// postrider.ErrConflict. If it pauses its ordering key, the key advances.
 	Discard(ctx context.Context, d Discard) (postrider.DeadLetter, error)
 
 	// OrderedKeys lists the ordering keys of an endpoint that have something
@@ -64,7 +64,7 @@ type OrderedKeyQuery struct {
 	Paging
 }
 
-// OrderedKey is how far an ordering key has come at an endpoint.
+// OrderedKey is the state of an ordering key at an endpoint.
 type OrderedKey struct {
 	Key      string
 	Waiting  int                  // pending deliveries, the head among them; counted up to 1,000
@@ -86,7 +86,7 @@ type HealthQuery struct {
 // an attempt that was not accepted are stored in a row of their own.
 const MaxAcceptedBody = 256
 
-// EventQuery filters events; a zero field does not.
+// EventQuery filters events; a zero field does not filter.
 type EventQuery struct {
 	Account postrider.AccountID
 	ID      postrider.EventID
@@ -98,7 +98,7 @@ type EventQuery struct {
 	Paging
 }
 
-// DeliveryQuery filters deliveries; a zero field does not.
+// DeliveryQuery filters deliveries; a zero field does not filter.
 type DeliveryQuery struct {
 	Account   postrider.AccountID
 	ID        postrider.DeliveryID
@@ -110,7 +110,7 @@ type DeliveryQuery struct {
 	Paging
 }
 
-// AttemptQuery filters attempts; a zero field does not. Account with Delivery
+// AttemptQuery filters attempts; a zero field does not filter. Account with Delivery
 // or Event is needed.
 type AttemptQuery struct {
 	Account  postrider.AccountID
@@ -119,7 +119,7 @@ type AttemptQuery struct {
 	Paging
 }
 
-// DeadLetterQuery filters dead letters; a zero field does not.
+// DeadLetterQuery filters dead letters; a zero field does not filter.
 type DeadLetterQuery struct {
 	Account   postrider.AccountID
 	Delivery  postrider.DeliveryID
@@ -131,23 +131,23 @@ type DeadLetterQuery struct {
 	Paging
 }
 
-// Span keeps what was made from From on and before To; a zero end is open.
+// Span selects what was created from From on and before To; a zero end is open.
 type Span struct {
 	From, To time.Time
 }
 
-// Replay asks for a delivery to be made again.
+// Replay asks for a new delivery of the event of an old one.
 type Replay struct {
 	Account  postrider.AccountID // zero: any
 	Delivery postrider.DeliveryID
-	ID       postrider.DeliveryID // the new delivery's
-	Expiry   time.Duration
-	By       string
+	ID       postrider.DeliveryID // of the new delivery, made by the caller
+	Expiry   time.Duration        // until the new delivery expires
+	By       string               // who asked for it
 }
 
-// ReplayPendingError says that a dead letter is being replayed already.
+// ReplayPendingError says that the last replay of a dead letter is still pending.
 type ReplayPendingError struct {
-	Replay postrider.DeliveryID
+	Replay postrider.DeliveryID // that replay
 }
 
 // Error names the replay.
@@ -162,7 +162,7 @@ type Cancel struct {
 	Delivery postrider.DeliveryID
 }
 
-// Discard asks for a dead letter to be laid aside.
+// Discard asks for a dead letter to be resolved without a replay.
 type Discard struct {
 	Account  postrider.AccountID // zero: any
 	Delivery postrider.DeliveryID

@@ -16,7 +16,7 @@ func Shard(id postrider.EndpointID) uint8 {
 }
 
 // LockGrace is how long the lock of a node that may be alive stays free before
-// what the node had leased is reclaimed: a node whose connection was terminated
+// what the node had leased is reclaimed. A node whose connection was terminated
 // has its lock again, or has sent a heartbeat, long before.
 const LockGrace = 2 * time.Second
 
@@ -42,18 +42,18 @@ type Nodes interface {
 	// When the lock has been free for LockGrace, and the node has not sent a
 	// heartbeat, it is listed as Gone.
 	// A node that had its lock at an earlier Heartbeat, and has it no longer, gets no
-	// shards and is told that it is Unlocked, unless h.Unlocked says that it goes
-	// on by its heartbeat alone.
+	// shards and is Unlocked, unless h.Unlocked says that it lives by its heartbeat
+	// alone.
 	// Shards in h.Release are nobody's at once. Shards without an owner go to
 	// nodes that have fewer than their share; a node that leaves takes none.
 	// No shard ever has two owners.
 	Heartbeat(ctx context.Context, h Heartbeat) (Membership, error)
 
-	// Reclaim takes what a dead node held: up to limit deliveries that it had
+	// Reclaim ends the leases of a dead node: up to limit deliveries that it had
 	// leased are due at once, their attempts recorded as lost, as Claim does.
 	// Those whose Losses reach postrider.SuspectedAfter by that are due in the
 	// suspect lane.
-	// What it had leased in the suspect lane is taken first and in one call,
+	// What it had leased in the suspect lane is reclaimed first and in one call,
 	// whatever the limit. Where that is exactly one delivery, it died alone; after
 	// postrider.ParkedAfter such deaths in a row it is parked: pending, and never
 	// due.
@@ -74,9 +74,9 @@ type Nodes interface {
 	// Hold takes the node's lock and holds it until ctx ends or the connection is
 	// lost; then the lock is free. Behind a proxy that shares connections between
 	// transactions there is no lock, and the heartbeat decides.
-	// While it holds, it calls heard with every message, also this node's own; and
-	// with "" once it holds, since messages before that were lost.
-	Hold(ctx context.Context, incarnation uint32, heard func(message string)) error
+	// While it has the lock, it calls onMessage with every message, also this node's own;
+	// and first with "", since messages before that were lost.
+	Hold(ctx context.Context, incarnation uint32, onMessage func(message string)) error
 }
 
 // Heartbeat says that a node lives.
@@ -84,8 +84,8 @@ type Heartbeat struct {
 	Incarnation uint32
 	Instance    [16]byte      // drawn at start: tells two nodes of one incarnation apart
 	TTL         time.Duration // without another heartbeat for so long, the node is dead
-	Release     []uint8       // shards that the node gives up; nothing of theirs is in its hands
-	Leaving     bool          // the node ends: it takes no more shards
+	Release     []uint8       // shards that the node gives up; it has nothing of them in flight or leased
+	Leaving     bool          // the node ends: it gets no more shards
 	Unlocked    bool          // the node cannot get its lock: its heartbeat alone shows that it lives
 }
 

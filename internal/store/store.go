@@ -1,30 +1,30 @@
 // Package store says what a store of events and deliveries must do.
 //
-// A [Store] is eight roles, each of them for one part of the program: [Inbox]
-// for ingest, [Queue] for dispatch, [Directory], [Access] and [Catalogue] for the API,
-// [Encryption] for secrets, [Ledger] for the history that people look at,
-// [Upkeep] for the janitor. Stores that several nodes can share have a ninth,
-// [Nodes]. Every method is a verb and one transaction: it happens whole or not
-// at all, and is on disk when it returns. No transaction is ever handed out.
+// A [Store] has eight roles, each for one part of the program: [Inbox] for ingest,
+// [Queue] for dispatch, [Directory], [Access] and [Catalogue] for the API, [Encryption]
+// for secrets, [Ledger] for the history that people look at, [Upkeep] for the janitor.
+// Stores that several nodes can share have a ninth, [Nodes]. Every method is one
+// transaction: it happens whole or not at all, and is on disk when it returns. No method
+// returns a transaction.
 //
-// Three packages implement the roles, memory, sqlite and postgres, and
-// storetest holds them to the sentences of these comments.
-// Beside the contract it has what all stores share: ids, the clock, documents of
-// policies, pages and cursors, and the rule of idempotency keys (keys.go).
+// Three packages implement the roles: memory, sqlite and postgres. Package storetest
+// tests each of them against the sentences of these comments.
+// This package also has what all stores share: ids, the clock, documents of policies,
+// pages and cursors, and the rule of idempotency keys (keys.go).
 //
-// What holds for every method of every store:
+// For every method of every store this holds:
 //
 //   - Times are UTC microseconds by the store's [Clock]: Now decides what is due,
-//     leased or over, and Wall is what people see. Waits are durations, which the
+//     leased or expired, and Wall is what people see. Waits are durations, which the
 //     store adds to its own Now.
-//   - What does not exist, or belongs to another account, is
+//   - An object that does not exist, or belongs to another account, is
 //     [postrider.ErrNotFound].
-//   - A store that cannot be reached, is read-only, full or too busy answers
-//     [postrider.ErrBusy], and nothing was stored. A commit whose reply was
-//     lost is looked up first; only where the store stays away for that, too,
-//     is it open whether it was stored.
-//   - Methods may be called from any goroutine. Slices and bytes that were
-//     passed in are not kept, and those returned are the caller's.
+//   - A store that cannot be reached, is read-only, full or too busy returns
+//     [postrider.ErrBusy], and nothing was stored. If the reply to a commit was
+//     lost, the store looks first whether it was stored; only if that fails too,
+//     the caller cannot know it.
+//   - Methods may be called from any goroutine. A store does not keep slices and
+//     bytes that were passed in, and those that it returns belong to the caller.
 package store
 
 import (
@@ -54,19 +54,19 @@ type Store interface {
 // were matched.
 var ErrMoved = errors.New("subscriptions moved on")
 
-// Inbox takes events in.
+// Inbox stores published events.
 type Inbox interface {
-	// Publish stores the batches in one transaction and answers for each, in
-	// their order.
+	// Publish stores the batches in one transaction. It returns one result for
+	// each, in their order.
 	//
 	// It stores nothing and returns ErrMoved unless p.Version is the version of
 	// the subscriptions, read after Publish was called.
 	// A batch is stored whole or not at all: when one of its idempotency keys
-	// is taken by other content, Conflict is that event's index, and none of
-	// the batch is stored; other batches are not affected.
-	// An event whose idempotency key is taken by the same content is a
-	// Duplicate and answers with the first event's id; its deliveries are not
-	// stored. That holds inside one call and across any number of parallel ones.
+	// belongs to other content, Conflict is that event's index, and none of the
+	// batch is stored; other batches are not affected.
+	// An event whose idempotency key belongs to the same content is a Duplicate
+	// with the first event's id; its deliveries are not stored. That holds inside
+	// one call and across any number of parallel ones.
 	// An event with an ordering key gets the next Sequence of its account and
 	// key: from 1, without gaps, in the order of commits.
 	// A delivery with a Token is stored leased, one without waits, one with
@@ -75,7 +75,7 @@ type Inbox interface {
 	// head, which has the lowest sequence, is ever due; while the key is paused, none is.
 	// An event with FanOutUpTo gets a fan-out job instead of deliveries.
 	// A publish repeated with the same ids, after its reply was lost, stores
-	// nothing twice and answers as the first time.
+	// nothing twice and returns the same result.
 	Publish(ctx context.Context, p Publish) ([]Published, error)
 
 	// ClaimFanOuts leases up to c.Max fan-out jobs that are due, oldest first.
@@ -102,7 +102,7 @@ type Batch []NewEvent
 
 // NewEvent is an event to store with its deliveries. Ids are made before.
 type NewEvent struct {
-	Event      postrider.Event // Sequence is given by the store
+	Event      postrider.Event // without a Sequence, which the store assigns
 	Deliveries []NewDelivery
 	FanOutUpTo postrider.EndpointID // not zero: a fan-out job for endpoints up to this one
 }
@@ -112,29 +112,29 @@ type NewDelivery struct {
 	ID       postrider.DeliveryID
 	Endpoint postrider.EndpointID
 	Lane     postrider.Lane
-	Wait     time.Duration   // until it is due
+	Wait     time.Duration   // until it is due; zero: at once
 	Expiry   time.Duration   // until it expires
-	Token    postrider.Token // not zero: leased, as attempt 1
-	Lease    time.Duration   // with a Token: for how long
-	Skipped  string          // not empty: why it is not even queued
+	Token    postrider.Token // not zero: it is stored leased, as attempt 1
+	Lease    time.Duration   // the length of that lease; used with a Token alone
+	Skipped  string          // the reason why it is never queued; empty: it is queued
 
-	// Ordered, where it is not empty, keeps the delivery in the order of its
-	// event's ordering key, which is then not empty either, and says what its
-	// end as a dead letter does to the key. It has no Token.
+	// Ordered puts the delivery into the order of its event's ordering key, which
+	// must not be empty, and says what happens to the key if it becomes a dead
+	// letter. Empty: it has no order. An ordered delivery has no Token.
 	Ordered postrider.OnDead
 }
 
-// Published answers for one [Batch].
+// Published is the result of one [Batch].
 type Published struct {
 	Events   []PublishedEvent // nil when the batch was not stored
-	Conflict int              // index of the event whose key is taken; -1: none
+	Conflict int              // index of the event whose key belongs to other content; -1: none
 }
 
-// PublishedEvent answers for one [NewEvent].
+// PublishedEvent is the result of one [NewEvent].
 type PublishedEvent struct {
-	ID        postrider.EventID // the first event's, for a duplicate
+	ID        postrider.EventID // of a duplicate, the first event's
 	Duplicate bool
-	Sequence  int64
+	Sequence  int64 // in its ordering key, assigned by the store; 0: it has no key
 }
 
 // ClaimFanOuts asks for fan-out jobs.
@@ -145,12 +145,12 @@ type ClaimFanOuts struct {
 }
 
 // FanOut is a fan-out job under a lease: the endpoints after Cursor and up to
-// UpTo are still to get their deliveries of Event.
+// UpTo still need their deliveries of Event.
 type FanOut struct {
 	Event  postrider.Event
-	UpTo   postrider.EndpointID
-	Cursor postrider.EndpointID
-	Token  postrider.Token
+	UpTo   postrider.EndpointID // set by Publish
+	Cursor postrider.EndpointID // moved by each chunk; zero: no chunk is stored
+	Token  postrider.Token      // of the lease
 }
 
 // FanOutChunk moves a job's cursor From one endpoint To another and stores the
@@ -164,14 +164,14 @@ type FanOutChunk struct {
 	Lease      time.Duration // not Done: the job's new lease, under the same token
 }
 
-// Queue hands out deliveries and takes back what became of them, and keeps the
-// circuits of their endpoints.
+// Queue leases deliveries, settles their attempts, and stores the circuits of their
+// endpoints.
 type Queue interface {
 	// Claim leases deliveries that are due: of each want's endpoint and lane up
 	// to N, the longest due first.
 	//
-	// A delivery is in one worker's hands: two claims never return the same
-	// delivery while the first's lease lasts.
+	// A delivery has one worker: two claims never return the same delivery while
+	// the first one's lease lasts.
 	// A lease that ended without a settlement is taken over: the old attempt is
 	// recorded as lost, with the Error "node_died" and no NextAt; Losses grows by
 	// one, and so does the attempt's number.
@@ -180,26 +180,26 @@ type Queue interface {
 	// it. In the suspect lane a lease that ended is taken over like any other.
 	// Rows of an endpoint are claimed whatever the endpoint's status is.
 	// Items carry their event; its Data is nil when the bytes are gone.
-	// Each want has its answer in Lanes, in the order of the wants.
+	// Each want has its state in Lanes, in the order of the wants.
 	Claim(ctx context.Context, c Claim) (Claims, error)
 
-	// Settle records attempts and carries out their transitions, and answers
-	// for each, in their order.
+	// Settle records attempts and carries out their transitions. It returns one
+	// result for each, in their order.
 	//
 	// A settlement counts only while the delivery has its token: else it is
 	// Stale, is recorded as a stale attempt, and changes no delivery. A stale
 	// attempt takes the place of the lost one of the same number.
 	// Delivered and dead end the row; a dead delivery gets a dead letter.
-	// Where an ordered delivery ends, the next of its key is due at once, unless
-	// it is dead and pauses its key; the answer's Next is the lane of that one.
+	// If an ordered delivery ends, the next head of its key is due at once, unless
+	// the delivery is dead and pauses its key; Next is the lane of that head.
 	// Pending frees the lease, moves the delivery to the retry lane (bulk stays
 	// bulk) and to Transition.Step, and sets Losses and the deaths alone to 0.
 	// Settled again, a settlement changes nothing and is not stale.
 	Settle(ctx context.Context, settlements []Settlement) ([]Settled, error)
 
 	// Release gives leases back unused: the delivery is due at once and its
-	// attempt's number is taken back. A lease that is no longer held is left
-	// alone.
+	// attempt's number is free again. A lease that has been taken over or settled
+	// is left alone.
 	Release(ctx context.Context, leases []Lease) error
 
 	// Unpark lets a parked delivery be attempted again: it is due at once in the
@@ -207,7 +207,7 @@ type Queue interface {
 	// is not parked is postrider.ErrConflict.
 	Unpark(ctx context.Context, u Unpark) (postrider.Delivery, error)
 
-	// Due says which lanes have something waiting and when the first of it is
+	// Due lists the lanes in which a delivery waits, and when the first one of each is
 	// due, leases that end included, ordered by endpoint: at most d.Max
 	// endpoints after d.After.
 	// With d.NewerThan only deliveries with a greater id are looked at.
@@ -223,7 +223,7 @@ type Queue interface {
 	// first change has 0. An endpoint that does not exist, or is deleted, is
 	// postrider.ErrNotFound.
 	// With p.Announce it raises the version of the subscriptions, like a change
-	// of the endpoint, so that every node hears of it.
+	// of the endpoint, so that every node reads it.
 	PutCircuit(ctx context.Context, p PutCircuit) (postrider.Circuit, error)
 
 	// Circuits lists circuits, ordered by endpoint, from the one after q.After:
@@ -236,11 +236,11 @@ type Queue interface {
 
 // PutCircuit changes a circuit.
 type PutCircuit struct {
-	Circuit  postrider.Circuit
-	Announce bool
+	Circuit  postrider.Circuit // its Generation is the one that was read
+	Announce bool              // whether every node must read it, not only the owner
 }
 
-// CircuitQuery filters circuits; a zero field does not.
+// CircuitQuery filters circuits; a zero field does not filter.
 type CircuitQuery struct {
 	Endpoint postrider.EndpointID
 	After    postrider.EndpointID
@@ -254,40 +254,43 @@ type Claim struct {
 }
 
 // Want asks for up to N due deliveries of one lane of one endpoint.
+//
+// Copy After from the [LaneState.Low] of the lane's last claim. It saves the store from
+// stepping over what was claimed before.
 type Want struct {
 	Endpoint postrider.EndpointID
 	Lane     postrider.Lane
 	N        int
 	Lease    time.Duration
-	After    time.Time // a [LaneState.Low]: nothing due before it is looked at; zero: look at all
+	After    time.Time // deliveries that were due before it are not looked at; zero: all are
 }
 
-// Claims is what a [Claim] got.
+// Claims is the result of a [Claim].
 type Claims struct {
 	Items []postrider.Claimed
 	Lanes []LaneState
 }
 
-// LaneState says how a lane stands after a claim.
+// LaneState is the state of a lane after a claim.
 type LaneState struct {
-	Claimed  int
+	Claimed  int           // deliveries that this claim leased
 	Suspects int           // deliveries that this claim moved to the suspect lane
-	Waiting  bool          // something is left, due now or later
-	In       time.Duration // Waiting: until the next is due; 0 or less: now
-	Low      time.Time     // for the next Want's After
+	Waiting  bool          // whether a delivery is left, due now or later
+	In       time.Duration // if Waiting: until the next one is due; 0 or less: it is due
+	Low      time.Time     // for the After of the lane's next [Want]
 }
 
-// Settlement is what became of one claimed delivery.
+// Settlement is the end of one attempt of a claimed delivery.
 type Settlement struct {
-	Claimed    postrider.Claimed
-	Attempt    postrider.Attempt // its Number is Claimed.Attempt
-	Transition postrider.Transition
+	Claimed    postrider.Claimed    // as [Queue.Claim] returned it, or as admission leased it
+	Attempt    postrider.Attempt    // the record; its Number is Claimed.Attempt
+	Transition postrider.Transition // what happens to the delivery, decided by [postrider.Settle] or a refusal
 }
 
-// Settled answers for one [Settlement].
+// Settled is the result of one [Settlement].
 type Settled struct {
-	Stale bool
-	Next  postrider.Lane // not empty: where the next delivery of the ordering key is due now
+	Stale bool           // the delivery's lease is another one, or gone
+	Next  postrider.Lane // the lane of the ordering key's new head, which is due now; empty: there is none
 }
 
 // Lease names a lease.
@@ -304,12 +307,12 @@ type Unpark struct {
 
 // Due asks which lanes have work.
 type Due struct {
-	After     postrider.EndpointID
-	Max       int
-	NewerThan postrider.DeliveryID
+	After     postrider.EndpointID // zero: from the first endpoint
+	Max       int                  // endpoints
+	NewerThan postrider.DeliveryID // zero: all deliveries
 }
 
-// DueLane is a lane with something waiting.
+// DueLane is a lane in which a delivery waits.
 type DueLane struct {
 	Endpoint postrider.EndpointID
 	Lane     postrider.Lane
@@ -373,7 +376,7 @@ type PutEndpoint struct {
 	CloseCircuit bool
 }
 
-// EndpointQuery filters endpoints; a zero field does not.
+// EndpointQuery filters endpoints; a zero field does not filter.
 type EndpointQuery struct {
 	Account postrider.AccountID
 	ID      postrider.EndpointID
@@ -394,7 +397,7 @@ type RevokeSecret struct {
 	Secret   postrider.SecretID
 }
 
-// PublicKeyQuery filters public keys; a zero field does not.
+// PublicKeyQuery filters public keys; a zero field does not filter.
 type PublicKeyQuery struct {
 	Endpoint postrider.EndpointID
 	Paging
@@ -454,21 +457,21 @@ type Catalogue interface {
 	DeleteEventType(ctx context.Context, name string) error
 }
 
-// AccountQuery filters accounts; a zero field does not.
+// AccountQuery filters accounts; a zero field does not filter.
 type AccountQuery struct {
 	ID  postrider.AccountID
 	UID string
 	Paging
 }
 
-// KeyQuery filters API keys; a zero field does not.
+// KeyQuery filters API keys; a zero field does not filter.
 type KeyQuery struct {
 	ID   postrider.KeyID
 	Hash [32]byte
 	Paging
 }
 
-// EventTypeQuery filters event types; a zero field does not.
+// EventTypeQuery filters event types; a zero field does not filter.
 type EventTypeQuery struct {
 	Name string
 	Paging

@@ -213,7 +213,7 @@ func (s *Store) Wake(_ context.Context, message string) error {
 }
 
 // Hold implements [store.Nodes]. It returns when ctx ends.
-func (s *Store) Hold(ctx context.Context, incarnation uint32, heard func(message string)) error {
+func (s *Store) Hold(ctx context.Context, incarnation uint32, onMessage func(message string)) error {
 	s.Lock(incarnation)
 	defer s.Unlock(incarnation)
 	messages := make(chan string, 256)
@@ -225,13 +225,13 @@ func (s *Store) Hold(ctx context.Context, incarnation uint32, heard func(message
 		defer s.mu.Unlock()
 		delete(s.listeners, messages)
 	}()
-	heard("")
+	onMessage("")
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case message := <-messages:
-			heard(message)
+			onMessage(message)
 		}
 	}
 }

@@ -2,7 +2,7 @@ CREATE FUNCTION public.postrider_check_version(expected bigint) RETURNS void
     LANGUAGE plpgsql STABLE
     AS $$
 begin
-    -- No lock: a change that commits after this statement began overlaps with
+    -- Without a lock: a change that commits after this statement began overlaps with
     -- the publish, and either order of the two is right.
     if expected is distinct from (select version from subscriptions) then
         raise exception 'subscriptions moved on' using errcode = 'PR001';
@@ -36,8 +36,8 @@ begin
             day := first + offset_days;
             child := parent || to_char(day, '_YYYYMMDD');
             continue when to_regclass(child) is not null;
-            -- Made alone, then attached: create ... partition of would lock
-            -- the parent against every insert.
+            -- The table is created alone and then attached: create ... partition of
+            -- would lock the parent, and every insert would wait.
             execute format('create table %I (like %I including all)', child, parent);
             execute format('alter table %I attach partition %I for values from (%L) to (%L)', parent, child,
                 postrider_id_floor(day::timestamp at time zone 'UTC'),
@@ -60,11 +60,11 @@ CREATE TABLE public.accounts (
     CONSTRAINT accounts_uid_check CHECK ((uid <> ''::text))
 );
 
-COMMENT ON TABLE public.accounts IS 'The customers of the platform, whose endpoints and events these are.';
+COMMENT ON TABLE public.accounts IS 'The customers of the platform. Endpoints and events belong to one.';
 
 COMMENT ON COLUMN public.accounts.uid IS 'The platform''s own name for the account; null: none.';
 
-COMMENT ON COLUMN public.accounts.deleted_at IS 'Null: it is not deleted. History names a deleted account for longer.';
+COMMENT ON COLUMN public.accounts.deleted_at IS 'Null: it is not deleted. A deleted account keeps its row, because its history names it.';
 
 CREATE TABLE public.api_keys (
     id uuid NOT NULL,
@@ -92,7 +92,7 @@ CREATE TABLE public.attempt_bodies (
 )
 PARTITION BY RANGE (delivery);
 
-COMMENT ON TABLE public.attempt_bodies IS 'Heads and bytes of attempts, where there is more than attempts.response_start keeps. Partitioned as attempts.';
+COMMENT ON TABLE public.attempt_bodies IS 'Heads and bodies of attempts that attempts.response_start cannot hold. Partitioned like attempts.';
 
 CREATE TABLE public.attempts (
     delivery uuid NOT NULL,
@@ -125,7 +125,7 @@ CREATE TABLE public.attempts (
 )
 PARTITION BY RANGE (delivery);
 
-COMMENT ON TABLE public.attempts IS 'One row for each request, and for each decision without one (outcome none). Append-only; only a lost attempt whose node comes back is rewritten. A partition for each day of the delivery''s id.';
+COMMENT ON TABLE public.attempts IS 'One row for each request, and for each decision without one (outcome none). Append-only, except that a lost attempt is replaced when its node reports the response after all. A partition for each day of the delivery''s id.';
 
 COMMENT ON COLUMN public.attempts.error IS 'A class of error; of a decision, its reason.';
 
@@ -133,7 +133,7 @@ COMMENT ON COLUMN public.attempts.retry_after IS 'Microseconds.';
 
 COMMENT ON COLUMN public.attempts.duration IS 'Microseconds.';
 
-COMMENT ON COLUMN public.attempts.response_start IS 'The first bytes of an accepted answer.';
+COMMENT ON COLUMN public.attempts.response_start IS 'The first bytes of an accepted response.';
 
 COMMENT ON COLUMN public.attempts.final_url IS 'Where redirects led to; null: there were none.';
 
@@ -158,15 +158,15 @@ CREATE TABLE public.circuits (
     CONSTRAINT circuits_status_check CHECK ((status = ANY (ARRAY['closed'::text, 'open'::text, 'half_open'::text])))
 );
 
-COMMENT ON TABLE public.circuits IS 'The breakers of endpoints; one whose breaker never changed has none. Written by compare-and-swap of generation.';
+COMMENT ON TABLE public.circuits IS 'The circuits of endpoints. An endpoint whose circuit never changed has no row. Written by compare-and-swap of generation.';
 
 COMMENT ON COLUMN public.circuits.cooldown IS 'Microseconds.';
 
-COMMENT ON COLUMN public.circuits.paced_until IS 'Nothing is sent before: the receiver asked for it with Retry-After.';
+COMMENT ON COLUMN public.circuits.paced_until IS 'Nothing is sent before this time, because the receiver asked for that with Retry-After; null: it did not.';
 
 COMMENT ON COLUMN public.circuits.rate_full_at IS 'The state of the endpoint''s rate: when its token bucket is full again.';
 
-COMMENT ON COLUMN public.circuits.failures IS 'In a row, when the row was stored.';
+COMMENT ON COLUMN public.circuits.failures IS 'Failures in a row, when the circuit was stored.';
 
 COMMENT ON COLUMN public.circuits.last_outcome IS 'Empty: no attempt was made before the row was stored.';
 
@@ -205,7 +205,7 @@ CREATE TABLE public.dead_letters (
     CONSTRAINT dead_letters_resolved CHECK (((resolved_at IS NULL) = (resolution IS NULL)))
 );
 
-COMMENT ON TABLE public.dead_letters IS 'Deliveries that wait for a person, and what the person did. A row is never deleted by its resolution.';
+COMMENT ON TABLE public.dead_letters IS 'Deliveries that died and wait for a person, and what the person did. Resolving a dead letter keeps its row.';
 
 CREATE TABLE public.endpoint_health (
     endpoint uuid NOT NULL,
@@ -220,7 +220,7 @@ CREATE TABLE public.endpoint_health (
     CONSTRAINT endpoint_health_warnings_check CHECK ((warnings >= 0))
 );
 
-COMMENT ON TABLE public.endpoint_health IS 'How endpoints did in the long run: a row for each change. Append-only.';
+COMMENT ON TABLE public.endpoint_health IS 'The health of endpoints over days: a row for each change. Append-only.';
 
 CREATE TABLE public.endpoint_secrets (
     id uuid NOT NULL,
@@ -235,7 +235,7 @@ CREATE TABLE public.endpoint_secrets (
 
 COMMENT ON TABLE public.endpoint_secrets IS 'The secrets that sign an endpoint''s requests; several during a rotation.';
 
-COMMENT ON COLUMN public.endpoint_secrets.public IS 'What a private key is verified with; null: it is none.';
+COMMENT ON COLUMN public.endpoint_secrets.public IS 'The public key of a private key; null: the secret is symmetric.';
 
 CREATE TABLE public.endpoints (
     id uuid NOT NULL,
@@ -259,15 +259,15 @@ CREATE TABLE public.endpoints (
     CONSTRAINT endpoints_uid_check CHECK ((uid <> ''::text))
 );
 
-COMMENT ON TABLE public.endpoints IS 'Where to send, who subscribed to what, and how to treat it.';
+COMMENT ON TABLE public.endpoints IS 'Where events are sent, which types are subscribed to, and the policy of sending.';
 
 COMMENT ON COLUMN public.endpoints.policy IS 'The JSON document of store.EncodePolicy.';
 
 COMMENT ON COLUMN public.endpoints.credentials IS 'Encrypted; null: there are none.';
 
-COMMENT ON COLUMN public.endpoints.verified_at IS 'When its owner proved to want events at this URL; null: never.';
+COMMENT ON COLUMN public.endpoints.verified_at IS 'When its owner proved that this URL wants events; null: never.';
 
-COMMENT ON COLUMN public.endpoints.version IS 'What subscriptions.version became with the endpoint''s last change.';
+COMMENT ON COLUMN public.endpoints.version IS 'The version of the endpoint''s last change: what subscriptions.version was raised to.';
 
 CREATE TABLE public.event_types (
     name text NOT NULL COLLATE pg_catalog."C",
@@ -309,9 +309,9 @@ CREATE TABLE public.fanouts (
     created_at timestamp with time zone NOT NULL
 );
 
-COMMENT ON TABLE public.fanouts IS 'Fan-out jobs: events whose deliveries are made in chunks. A row goes with its last chunk.';
+COMMENT ON TABLE public.fanouts IS 'Fan-out jobs: events whose deliveries are created in chunks. The last chunk deletes the row.';
 
-COMMENT ON COLUMN public.fanouts.due_at IS 'When the job is due; with a token, until when it is leased.';
+COMMENT ON COLUMN public.fanouts.due_at IS 'When the job is due; with a token, when its lease ends.';
 
 CREATE TABLE public.idempotency_keys (
     account uuid NOT NULL,
@@ -322,7 +322,7 @@ CREATE TABLE public.idempotency_keys (
     CONSTRAINT idempotency_keys_hash_check CHECK ((octet_length(hash) = 32))
 );
 
-COMMENT ON TABLE public.idempotency_keys IS 'Which event a key stands for, and the hash of its content. Not partitioned: a key is unique across days.';
+COMMENT ON TABLE public.idempotency_keys IS 'The event that owns a key, and the hash of its content. Not partitioned: a key is unique across days.';
 
 CREATE TABLE public.keyring (
     text bytea NOT NULL,
@@ -331,7 +331,7 @@ CREATE TABLE public.keyring (
     CONSTRAINT keyring_text_check CHECK ((octet_length(text) > 0))
 );
 
-COMMENT ON TABLE public.keyring IS 'At most one row: the text of the keyring that encrypts secrets and credentials, or the note that the servers are given it.';
+COMMENT ON TABLE public.keyring IS 'At most one row: the text of the keyring that encrypts secrets and credentials, or the note that each server has it from outside.';
 
 CREATE TABLE public.nodes (
     incarnation bigint NOT NULL,
@@ -347,13 +347,13 @@ CREATE TABLE public.nodes (
     CONSTRAINT nodes_ttl_check CHECK ((ttl > 0))
 );
 
-COMMENT ON TABLE public.nodes IS 'The nodes that are alive, and the dead ones that nobody has reclaimed yet.';
+COMMENT ON TABLE public.nodes IS 'The nodes that are alive, and the dead ones that are not reclaimed yet.';
 
 COMMENT ON COLUMN public.nodes.ttl IS 'Microseconds after seen_at at which the node is dead.';
 
 COMMENT ON COLUMN public.nodes.locked_on IS 'When the server was started on which the node has its lock; null: it has none, and ttl alone decides.';
 
-COMMENT ON COLUMN public.nodes.free_since IS 'Since when other nodes have seen the lock free and the node has not sent a heartbeat; null: they have not.';
+COMMENT ON COLUMN public.nodes.free_since IS 'Since when other nodes see the lock of this node free, without a heartbeat of it in between; null: they see it held.';
 
 CREATE TABLE public.ordering_keys (
     account uuid NOT NULL,
@@ -362,7 +362,7 @@ CREATE TABLE public.ordering_keys (
     CONSTRAINT ordering_keys_last_check CHECK ((last >= 1))
 );
 
-COMMENT ON TABLE public.ordering_keys IS 'The last sequence given to an ordering key. Rows are locked to the commit, so sequence is the order of commits; whoever ends an ordered delivery locks its row too.';
+COMMENT ON TABLE public.ordering_keys IS 'The last sequence of each ordering key. A publish locks the row until its commit, so sequences have the order of commits. What ends an ordered delivery locks the row too: under this lock it is decided which delivery is the head.';
 
 CREATE TABLE public.paused_keys (
     endpoint uuid NOT NULL,
@@ -375,7 +375,7 @@ CREATE TABLE public.paused_keys (
 
 COMMENT ON TABLE public.paused_keys IS 'The ordering keys that a dead letter pauses at an endpoint.';
 
-COMMENT ON COLUMN public.paused_keys.delivery IS 'The dead letter; when it is replayed or discarded, the key goes on.';
+COMMENT ON COLUMN public.paused_keys.delivery IS 'The dead letter that pauses the key. The pause ends when it is replayed or discarded.';
 
 CREATE TABLE public.postrider_migrations (
     id integer NOT NULL,
@@ -399,7 +399,7 @@ CREATE TABLE public.probe (
     CONSTRAINT probe_id_check CHECK ((id = 1))
 );
 
-COMMENT ON TABLE public.probe IS 'ProbeWrite: one row that is written to learn whether the database can be.';
+COMMENT ON TABLE public.probe IS 'ProbeWrite: one row that is written in order to learn whether the database accepts writes.';
 
 CREATE TABLE public.queue (
     id uuid NOT NULL,
@@ -434,21 +434,21 @@ CREATE TABLE public.queue (
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='10000', autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='10000', autovacuum_vacuum_cost_delay='0');
 
-COMMENT ON TABLE public.queue IS 'One narrow row for each pending delivery; it goes when the delivery ends.';
+COMMENT ON TABLE public.queue IS 'One narrow row for each pending delivery. It is deleted when the delivery ends.';
 
 COMMENT ON COLUMN public.queue.lane IS '0 first, 1 retry, 2 bulk, 3 suspect.';
 
-COMMENT ON COLUMN public.queue.due_at IS 'When the delivery is due; with a token, until when it is leased; infinity: its turn in the order has not come, or it is parked.';
+COMMENT ON COLUMN public.queue.due_at IS 'When the delivery is due; with a token, when its lease ends; infinity: it is not the head of its ordering key, its key is paused, or it is parked.';
 
 COMMENT ON COLUMN public.queue.claims IS 'The number of the attempt under way, or else of the last one made.';
 
 COMMENT ON COLUMN public.queue.losses IS 'Leases in a row that ended without a settlement.';
 
-COMMENT ON COLUMN public.queue.deaths_alone IS 'Nodes in a row that died while this was the only row of lane 3 that they leased.';
+COMMENT ON COLUMN public.queue.deaths_alone IS 'Nodes in a row that died while this was the only row of lane 3 that they had leased.';
 
-COMMENT ON COLUMN public.queue.parked IS 'Whether it waits until a person releases it.';
+COMMENT ON COLUMN public.queue.parked IS 'Whether it waits for a person, who calls Unpark or Cancel.';
 
-COMMENT ON COLUMN public.queue.ordering_key IS 'Of ordered deliveries alone, as sequence and pauses; a key orders nothing at an endpoint that did not ask for it.';
+COMMENT ON COLUMN public.queue.ordering_key IS 'Set for ordered deliveries only, as are sequence and pauses. A delivery to an endpoint without order has none, even if its event has a key.';
 
 COMMENT ON COLUMN public.queue.pauses IS 'Whether its end as a dead letter pauses the key.';
 
@@ -458,7 +458,7 @@ CREATE TABLE public.shards (
     CONSTRAINT shards_shard_check CHECK (((shard >= 0) AND (shard <= 255)))
 );
 
-COMMENT ON TABLE public.shards IS 'The 256 parts of the endpoints, and the incarnation that owns each; null: nobody does.';
+COMMENT ON TABLE public.shards IS 'The 256 shards of the endpoints, and the incarnation that owns each; null: nobody does.';
 
 CREATE TABLE public.subscriptions (
     version bigint NOT NULL,
@@ -466,7 +466,7 @@ CREATE TABLE public.subscriptions (
     CONSTRAINT subscriptions_single_check CHECK (single)
 );
 
-COMMENT ON TABLE public.subscriptions IS 'One row: how often endpoints or secrets changed. Whoever raises it holds its lock to the commit, so versions become visible in their order.';
+COMMENT ON TABLE public.subscriptions IS 'One row: the number of changes of endpoints and secrets. A change locks the row until its commit, so versions become visible in their order.';
 
 ALTER TABLE ONLY public.accounts
     ADD CONSTRAINT accounts_pkey PRIMARY KEY (id);
@@ -588,7 +588,7 @@ COMMENT ON INDEX public.attempts_pkey IS 'Settle: a settlement that is repeated 
 
 CREATE INDEX circuits_failing ON public.circuits USING btree (endpoint) WHERE (failing_since IS NOT NULL);
 
-COMMENT ON INDEX public.circuits_failing IS 'Records: the endpoints that accept nothing.';
+COMMENT ON INDEX public.circuits_failing IS 'HealthInputs: the endpoints that accept nothing.';
 
 COMMENT ON INDEX public.circuits_pkey IS 'PutCircuit and Changes: one. Circuits: the list.';
 
@@ -600,7 +600,7 @@ COMMENT ON INDEX public.dead_letters_account IS 'DeadLetters and Deliveries of a
 
 CREATE INDEX dead_letters_died_at ON public.dead_letters USING btree (endpoint, died_at DESC);
 
-COMMENT ON INDEX public.dead_letters_died_at IS 'Records: a skip scan of the endpoints, and the dead letters of a day.';
+COMMENT ON INDEX public.dead_letters_died_at IS 'HealthInputs: a skip scan of the endpoints, and the dead letters of a day.';
 
 CREATE INDEX dead_letters_endpoint ON public.dead_letters USING btree (endpoint, delivery);
 
@@ -620,7 +620,7 @@ CREATE INDEX dead_letters_reason_account ON public.dead_letters USING btree (acc
 
 COMMENT ON INDEX public.dead_letters_reason_account IS 'DeadLetters of an account and a reason.';
 
-COMMENT ON INDEX public.endpoint_health_pkey IS 'Health: those of an endpoint, newest first. Records: the last. PutHealth: a number is taken once.';
+COMMENT ON INDEX public.endpoint_health_pkey IS 'HealthHistory: the changes of an endpoint, newest first. HealthInputs: the last one. PutHealth: each number exists once.';
 
 CREATE INDEX endpoint_secrets_endpoint ON public.endpoint_secrets USING btree (endpoint, id);
 
@@ -672,13 +672,13 @@ CREATE INDEX idempotency_keys_created_at ON public.idempotency_keys USING btree 
 
 COMMENT ON INDEX public.idempotency_keys_created_at IS 'ForgetKeys: the oldest keys.';
 
-COMMENT ON INDEX public.idempotency_keys_pkey IS 'Publish: taking a key and reading its holder. Events of one idempotency key.';
+COMMENT ON INDEX public.idempotency_keys_pkey IS 'Publish: inserting a key and reading its owner. Events of one idempotency key.';
 
 COMMENT ON INDEX public.keyring_pkey IS 'Keyring and SwapKeyring. Keeps the table to its one row.';
 
 COMMENT ON INDEX public.nodes_pkey IS 'Heartbeat, Reclaim, Forget: one node; the membership of all.';
 
-COMMENT ON INDEX public.ordering_keys_pkey IS 'Publish: the upsert that gives sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
+COMMENT ON INDEX public.ordering_keys_pkey IS 'Publish: the upsert that assigns sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
 
 CREATE UNIQUE INDEX paused_keys_delivery ON public.paused_keys USING btree (delivery);
 
@@ -690,7 +690,7 @@ COMMENT ON INDEX public.probe_pkey IS 'ProbeWrite: the row.';
 
 CREATE INDEX queue_due ON public.queue USING btree (endpoint, lane, due_at, id) WHERE (due_at < 'infinity'::timestamp with time zone);
 
-COMMENT ON INDEX public.queue_due IS 'Claim: the longest due of an endpoint''s lane. Due: a skip scan of the lanes. What waits for its turn or is parked is not in it.';
+COMMENT ON INDEX public.queue_due IS 'Claim: the longest due of an endpoint''s lane. Due: a skip scan of the lanes. Rows that are due at infinity are not in it.';
 
 CREATE INDEX queue_event ON public.queue USING btree (event);
 
@@ -702,7 +702,7 @@ COMMENT ON INDEX public.queue_order_key IS 'The lowest row of an ordering key. C
 
 CREATE INDEX queue_ordered_expires_at ON public.queue USING btree (expires_at) WHERE (ordering_key IS NOT NULL);
 
-COMMENT ON INDEX public.queue_ordered_expires_at IS 'Expire: the ordered rows whose time is over. Those without an order pay for no such index.';
+COMMENT ON INDEX public.queue_ordered_expires_at IS 'Expire: the ordered rows that have expired. Rows without an order are not in it and cost nothing.';
 
 CREATE INDEX queue_parked ON public.queue USING btree (endpoint) WHERE parked;
 

@@ -245,8 +245,8 @@ CREATE TABLE paused_keys (
 ) strict, without rowid;
 
 CREATE TABLE probe (
-    id   integer primary key check (id = 1),
-    at   integer not null,
+    id      integer primary key check (id = 1),
+    at      integer not null,
     padding blob not null
 ) strict;
 

@@ -11,10 +11,10 @@ create table accounts (
 );
 create unique index accounts_uid on accounts (uid) where uid is not null and deleted_at is null;
 create index accounts_deleted on accounts (id) where deleted_at is not null;
-comment on table accounts is 'The customers of the platform, whose endpoints and events these are.';
+comment on table accounts is 'The customers of the platform. Endpoints and events belong to one.';
 comment on column accounts.uid is 'The platform''s own name for the account; null: none.';
 comment on index accounts_pkey is 'Accounts: one by id, and the list, newest first.';
-comment on column accounts.deleted_at is 'Null: it is not deleted. History names a deleted account for longer.';
+comment on column accounts.deleted_at is 'Null: it is not deleted. A deleted account keeps its row, because its history names it.';
 comment on index accounts_uid is 'Accounts by uid, which is unique among those that are not deleted.';
 comment on index accounts_deleted is 'DeleteEndpoints: the accounts whose endpoints must be deleted.';
 
@@ -50,7 +50,7 @@ create table subscriptions (
     version bigint not null,
     single  boolean primary key default true check (single)
 );
-comment on table subscriptions is 'One row: how often endpoints or secrets changed. Whoever raises it holds its lock to the commit, so versions become visible in their order.';
+comment on table subscriptions is 'One row: the number of changes of endpoints and secrets. A change locks the row until its commit, so versions become visible in their order.';
 comment on index subscriptions_pkey is 'Keeps the table to its one row.';
 insert into subscriptions (version) values (0);
 
@@ -76,11 +76,11 @@ create unique index endpoints_version on endpoints (version);
 create index endpoints_account on endpoints (account, id) where status <> 'deleted';
 create index endpoints_deleted on endpoints (id) where status = 'deleted';
 create index endpoints_credentials on endpoints (id) where credentials is not null;
-comment on table endpoints is 'Where to send, who subscribed to what, and how to treat it.';
+comment on table endpoints is 'Where events are sent, which types are subscribed to, and the policy of sending.';
 comment on column endpoints.policy is 'The JSON document of store.EncodePolicy.';
 comment on column endpoints.credentials is 'Encrypted; null: there are none.';
-comment on column endpoints.verified_at is 'When its owner proved to want events at this URL; null: never.';
-comment on column endpoints.version is 'What subscriptions.version became with the endpoint''s last change.';
+comment on column endpoints.verified_at is 'When its owner proved that this URL wants events; null: never.';
+comment on column endpoints.version is 'The version of the endpoint''s last change: what subscriptions.version was raised to.';
 comment on index endpoints_pkey is 'Endpoints: one by id, and the list of all, newest first.';
 comment on index endpoints_uid is 'Endpoints by uid, which is unique among those of an account that are not deleted.';
 comment on index endpoints_version is 'Changes: what changed after a version, in order.';
@@ -99,7 +99,7 @@ create table endpoint_secrets (
 create index endpoint_secrets_endpoint on endpoint_secrets (endpoint, id);
 create index endpoint_secrets_public on endpoint_secrets (id) where public is not null;
 comment on table endpoint_secrets is 'The secrets that sign an endpoint''s requests; several during a rotation.';
-comment on column endpoint_secrets.public is 'What a private key is verified with; null: it is none.';
+comment on column endpoint_secrets.public is 'The public key of a private key; null: the secret is symmetric.';
 comment on index endpoint_secrets_pkey is 'RevokeSecret: one.';
 comment on index endpoint_secrets_endpoint is 'Secrets and Changes: the secrets of an endpoint, newest first. EncryptedValues: all of them. Reencrypt: one.';
 comment on index endpoint_secrets_public is 'PublicKeys: newest first.';
@@ -108,7 +108,7 @@ create table keyring (
     text   bytea not null check (octet_length(text) > 0),
     single boolean primary key default true check (single)
 );
-comment on table keyring is 'At most one row: the text of the keyring that encrypts secrets and credentials, or the note that the servers are given it.';
+comment on table keyring is 'At most one row: the text of the keyring that encrypts secrets and credentials, or the note that each server has it from outside.';
 comment on index keyring_pkey is 'Keyring and SwapKeyring. Keeps the table to its one row.';
 
 create table circuits (
@@ -128,14 +128,14 @@ create table circuits (
     changed_at    timestamptz not null
 );
 create index circuits_failing on circuits (endpoint) where failing_since is not null;
-comment on table circuits is 'The breakers of endpoints; one whose breaker never changed has none. Written by compare-and-swap of generation.';
+comment on table circuits is 'The circuits of endpoints. An endpoint whose circuit never changed has no row. Written by compare-and-swap of generation.';
 comment on column circuits.cooldown is 'Microseconds.';
-comment on column circuits.paced_until is 'Nothing is sent before: the receiver asked for it with Retry-After.';
+comment on column circuits.paced_until is 'Nothing is sent before this time, because the receiver asked for that with Retry-After; null: it did not.';
 comment on column circuits.rate_full_at is 'The state of the endpoint''s rate: when its token bucket is full again.';
-comment on column circuits.failures is 'In a row, when the row was stored.';
+comment on column circuits.failures is 'Failures in a row, when the circuit was stored.';
 comment on column circuits.last_outcome is 'Empty: no attempt was made before the row was stored.';
 comment on index circuits_pkey is 'PutCircuit and Changes: one. Circuits: the list.';
-comment on index circuits_failing is 'Records: the endpoints that accept nothing.';
+comment on index circuits_failing is 'HealthInputs: the endpoints that accept nothing.';
 
 create table endpoint_health (
     endpoint uuid not null references endpoints (id),
@@ -147,17 +147,17 @@ create table endpoint_health (
     since    timestamptz not null,
     primary key (endpoint, number)
 );
-comment on table endpoint_health is 'How endpoints did in the long run: a row for each change. Append-only.';
-comment on index endpoint_health_pkey is 'Health: those of an endpoint, newest first. Records: the last. PutHealth: a number is taken once.';
+comment on table endpoint_health is 'The health of endpoints over days: a row for each change. Append-only.';
+comment on index endpoint_health_pkey is 'HealthHistory: the changes of an endpoint, newest first. HealthInputs: the last one. PutHealth: each number exists once.';
 
 create table probe (
     id integer primary key check (id = 1),
     at timestamptz not null
 );
-comment on table probe is 'ProbeWrite: one row that is written to learn whether the database can be.';
+comment on table probe is 'ProbeWrite: one row that is written in order to learn whether the database accepts writes.';
 comment on index probe_pkey is 'ProbeWrite: the row.';
 
--- Who is alive, and who has which part of the endpoints.
+-- Which nodes are alive, and which shards each of them owns.
 
 create table nodes (
     incarnation bigint primary key check (incarnation between 0 and 4294967295),
@@ -169,9 +169,9 @@ create table nodes (
     locked_on   timestamptz,
     free_since  timestamptz
 );
-comment on table nodes is 'The nodes that are alive, and the dead ones that nobody has reclaimed yet.';
+comment on table nodes is 'The nodes that are alive, and the dead ones that are not reclaimed yet.';
 comment on column nodes.locked_on is 'When the server was started on which the node has its lock; null: it has none, and ttl alone decides.';
-comment on column nodes.free_since is 'Since when other nodes have seen the lock free and the node has not sent a heartbeat; null: they have not.';
+comment on column nodes.free_since is 'Since when other nodes see the lock of this node free, without a heartbeat of it in between; null: they see it held.';
 comment on column nodes.ttl is 'Microseconds after seen_at at which the node is dead.';
 comment on index nodes_pkey is 'Heartbeat, Reclaim, Forget: one node; the membership of all.';
 
@@ -189,11 +189,11 @@ create table shards (
     shard smallint primary key check (shard between 0 and 255),
     owner bigint
 );
-comment on table shards is 'The 256 parts of the endpoints, and the incarnation that owns each; null: nobody does.';
+comment on table shards is 'The 256 shards of the endpoints, and the incarnation that owns each; null: nobody does.';
 comment on index shards_pkey is 'Heartbeat: all of them.';
 insert into shards (shard) select generate_series(0, 255);
 
--- What came in. Here and below the primary key is made after the other indexes:
+-- What was published. Here and below the primary key is made after the other indexes:
 -- of two indexes that cost the same, because the table is empty when a statement
 -- is planned, the planner takes the younger, and the primary key is the one that
 -- is still right when the table is full.
@@ -227,8 +227,8 @@ create table idempotency_keys (
     primary key (account, key)
 );
 create index idempotency_keys_created_at on idempotency_keys (created_at);
-comment on table idempotency_keys is 'Which event a key stands for, and the hash of its content. Not partitioned: a key is unique across days.';
-comment on index idempotency_keys_pkey is 'Publish: taking a key and reading its holder. Events of one idempotency key.';
+comment on table idempotency_keys is 'The event that owns a key, and the hash of its content. Not partitioned: a key is unique across days.';
+comment on index idempotency_keys_pkey is 'Publish: inserting a key and reading its owner. Events of one idempotency key.';
 comment on index idempotency_keys_created_at is 'ForgetKeys: the oldest keys.';
 
 create table ordering_keys (
@@ -237,8 +237,8 @@ create table ordering_keys (
     last         bigint not null check (last >= 1),
     primary key (account, ordering_key)
 );
-comment on table ordering_keys is 'The last sequence given to an ordering key. Rows are locked to the commit, so sequence is the order of commits; whoever ends an ordered delivery locks its row too.';
-comment on index ordering_keys_pkey is 'Publish: the upsert that gives sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
+comment on table ordering_keys is 'The last sequence of each ordering key. A publish locks the row until its commit, so sequences have the order of commits. What ends an ordered delivery locks the row too: under this lock it is decided which delivery is the head.';
+comment on index ordering_keys_pkey is 'Publish: the upsert that assigns sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
 
 create table paused_keys (
     endpoint     uuid not null,
@@ -251,7 +251,7 @@ create table paused_keys (
 );
 create unique index paused_keys_delivery on paused_keys (delivery);
 comment on table paused_keys is 'The ordering keys that a dead letter pauses at an endpoint.';
-comment on column paused_keys.delivery is 'The dead letter; when it is replayed or discarded, the key goes on.';
+comment on column paused_keys.delivery is 'The dead letter that pauses the key. The pause ends when it is replayed or discarded.';
 comment on index paused_keys_pkey is 'Publish, Settle: whether a key is paused. OrderedKeys: the list.';
 comment on index paused_keys_delivery is 'Replay, Discard: what a dead letter pauses.';
 
@@ -266,14 +266,14 @@ create table fanouts (
     created_at timestamptz not null
 );
 create index fanouts_due_at on fanouts (due_at);
-comment on table fanouts is 'Fan-out jobs: events whose deliveries are made in chunks. A row goes with its last chunk.';
-comment on column fanouts.due_at is 'When the job is due; with a token, until when it is leased.';
+comment on table fanouts is 'Fan-out jobs: events whose deliveries are created in chunks. The last chunk deletes the row.';
+comment on column fanouts.due_at is 'When the job is due; with a token, when its lease ends.';
 comment on index fanouts_pkey is 'FanOut: moving a job''s cursor.';
 comment on index fanouts_due_at is 'ClaimFanOuts: the jobs that are due.';
 
--- What is on its way. Rows are inserted, moved and deleted all the time; the
--- settings keep dead versions from piling up: room on each page, and a vacuum
--- for every thousand dead rows, without pauses.
+-- Pending deliveries. Rows are inserted, updated and deleted all the time. The settings
+-- keep the table small in spite of that: free space on each page, so that an update stays
+-- on its page, and a vacuum for every thousand dead rows, without pauses.
 create table queue (
     id            uuid not null,
     event         uuid not null,
@@ -309,21 +309,21 @@ create index queue_ordered_expires_at on queue (expires_at) where ordering_key i
 create index queue_parked on queue (endpoint) where parked;
 create index queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
 alter table queue add primary key (id);
-comment on table queue is 'One narrow row for each pending delivery; it goes when the delivery ends.';
+comment on table queue is 'One narrow row for each pending delivery. It is deleted when the delivery ends.';
 comment on column queue.lane is '0 first, 1 retry, 2 bulk, 3 suspect.';
-comment on column queue.due_at is 'When the delivery is due; with a token, until when it is leased; infinity: its turn in the order has not come, or it is parked.';
+comment on column queue.due_at is 'When the delivery is due; with a token, when its lease ends; infinity: it is not the head of its ordering key, its key is paused, or it is parked.';
 comment on column queue.claims is 'The number of the attempt under way, or else of the last one made.';
 comment on column queue.losses is 'Leases in a row that ended without a settlement.';
-comment on column queue.deaths_alone is 'Nodes in a row that died while this was the only row of lane 3 that they leased.';
-comment on column queue.parked is 'Whether it waits until a person releases it.';
-comment on column queue.ordering_key is 'Of ordered deliveries alone, as sequence and pauses; a key orders nothing at an endpoint that did not ask for it.';
+comment on column queue.deaths_alone is 'Nodes in a row that died while this was the only row of lane 3 that they had leased.';
+comment on column queue.parked is 'Whether it waits for a person, who calls Unpark or Cancel.';
+comment on column queue.ordering_key is 'Set for ordered deliveries only, as are sequence and pauses. A delivery to an endpoint without order has none, even if its event has a key.';
 comment on column queue.pauses is 'Whether its end as a dead letter pauses the key.';
 comment on index queue_pkey is 'Settle, Release, Cancel: one delivery. Expire: those without an order. Deliveries: by age.';
-comment on index queue_due is 'Claim: the longest due of an endpoint''s lane. Due: a skip scan of the lanes. What waits for its turn or is parked is not in it.';
+comment on index queue_due is 'Claim: the longest due of an endpoint''s lane. Due: a skip scan of the lanes. Rows that are due at infinity are not in it.';
 comment on index queue_event is 'Deliveries of an event.';
 comment on index queue_parked is 'CancelDeleted: the parked rows of an endpoint, which queue_due does not have.';
 comment on index queue_order_key is 'The lowest row of an ordering key. CancelDeleted: the ordered rows. OrderedKeys: a skip scan of the keys.';
-comment on index queue_ordered_expires_at is 'Expire: the ordered rows whose time is over. Those without an order pay for no such index.';
+comment on index queue_ordered_expires_at is 'Expire: the ordered rows that have expired. Rows without an order are not in it and cost nothing.';
 
 -- What happened.
 
@@ -357,11 +357,11 @@ create index attempts_decided_endpoint on attempts (endpoint, status_after, deli
 create index attempts_decided_account on attempts (account, status_after, delivery) where outcome = 'none';
 create index attempts_decided on attempts (status_after, delivery) where outcome = 'none';
 alter table attempts add primary key (delivery, number);
-comment on table attempts is 'One row for each request, and for each decision without one (outcome none). Append-only; only a lost attempt whose node comes back is rewritten. A partition for each day of the delivery''s id.';
+comment on table attempts is 'One row for each request, and for each decision without one (outcome none). Append-only, except that a lost attempt is replaced when its node reports the response after all. A partition for each day of the delivery''s id.';
 comment on column attempts.error is 'A class of error; of a decision, its reason.';
 comment on column attempts.retry_after is 'Microseconds.';
 comment on column attempts.duration is 'Microseconds.';
-comment on column attempts.response_start is 'The first bytes of an accepted answer.';
+comment on column attempts.response_start is 'The first bytes of an accepted response.';
 comment on column attempts.final_url is 'Where redirects led to; null: there were none.';
 comment on index attempts_pkey is 'Settle: a settlement that is repeated meets its first record here. Attempts of a delivery.';
 comment on index attempts_endpoint is 'Deliveries of an endpoint, newest first.';
@@ -379,7 +379,7 @@ create table attempt_bodies (
     response_body bytea,
     primary key (delivery, number)
 ) partition by range (delivery);
-comment on table attempt_bodies is 'Heads and bytes of attempts, where there is more than attempts.response_start keeps. Partitioned as attempts.';
+comment on table attempt_bodies is 'Heads and bodies of attempts that attempts.response_start cannot hold. Partitioned like attempts.';
 comment on index attempt_bodies_pkey is 'Attempts of a delivery.';
 
 create table dead_letters (
@@ -408,20 +408,20 @@ create index dead_letters_event on dead_letters (event);
 create index dead_letters_reason_account on dead_letters (account, reason, delivery);
 create index dead_letters_reason on dead_letters (reason, delivery);
 create index dead_letters_died_at on dead_letters (endpoint, died_at desc);
-comment on table dead_letters is 'Deliveries that wait for a person, and what the person did. A row is never deleted by its resolution.';
+comment on table dead_letters is 'Deliveries that died and wait for a person, and what the person did. Resolving a dead letter keeps its row.';
 comment on index dead_letters_pkey is 'DeadLetters and Deliveries: one, and the list, newest first. Replay, Discard.';
 comment on index dead_letters_endpoint is 'DeadLetters and Deliveries of an endpoint, newest first.';
 comment on index dead_letters_account is 'DeadLetters and Deliveries of an account, newest first.';
 comment on index dead_letters_event is 'Deliveries of an event.';
 comment on index dead_letters_reason_account is 'DeadLetters of an account and a reason.';
 comment on index dead_letters_reason is 'DeadLetters of a reason.';
-comment on index dead_letters_died_at is 'Records: a skip scan of the endpoints, and the dead letters of a day.';
+comment on index dead_letters_died_at is 'HealthInputs: a skip scan of the endpoints, and the dead letters of a day.';
 
 -- +goose StatementBegin
 create function postrider_check_version(expected bigint) returns void
 language plpgsql stable as $$
 begin
-    -- No lock: a change that commits after this statement began overlaps with
+    -- Without a lock: a change that commits after this statement began overlaps with
     -- the publish, and either order of the two is right.
     if expected is distinct from (select version from subscriptions) then
         raise exception 'subscriptions moved on' using errcode = 'PR001';
@@ -455,8 +455,8 @@ begin
             day := first + offset_days;
             child := parent || to_char(day, '_YYYYMMDD');
             continue when to_regclass(child) is not null;
-            -- Made alone, then attached: create ... partition of would lock
-            -- the parent against every insert.
+            -- The table is created alone and then attached: create ... partition of
+            -- would lock the parent, and every insert would wait.
             execute format('create table %I (like %I including all)', child, parent);
             execute format('alter table %I attach partition %I for values from (%L) to (%L)', parent, child,
                 postrider_id_floor(day::timestamp at time zone 'UTC'),

@@ -6,9 +6,9 @@
 
 -- Who may do what.
 
--- The customers of the platform, whose endpoints and events these are.
--- deleted_at is null until an account is deleted; its history names it for
--- longer. Its key serves Accounts, newest first.
+-- The customers of the platform. Endpoints and events belong to one. deleted_at is
+-- null until an account is deleted; its row stays, because its history names it. The
+-- key serves Accounts, newest first.
 create table accounts (
     id         blob primary key check (length(id) = 16),
     uid        text check (uid <> ''),
@@ -48,16 +48,16 @@ create table event_types (
 
 -- Where to send.
 
--- One row: how often endpoints or secrets changed.
+-- One row: the number of changes of endpoints and secrets.
 create table subscriptions (
     version integer not null,
     only    integer primary key default 1 check (only = 1)
 ) strict;
 insert into subscriptions (version) values (0);
 
--- Where to send, who subscribed to what, and how to treat it. policy is the
--- document of store.EncodePolicy; version is what subscriptions.version became
--- with the endpoint's last change; credentials are encrypted, null: there are none.
+-- Where events are sent, which types are subscribed to, and the policy of sending. policy
+-- is the document of store.EncodePolicy; version is what subscriptions.version was raised to
+-- by the endpoint's last change; credentials are encrypted, null: there are none.
 create table endpoints (
     id            blob primary key check (length(id) = 16),
     account       blob not null check (length(account) = 16),
@@ -87,7 +87,7 @@ create index endpoints_deleted on endpoints (id) where status = 'deleted';
 create index endpoints_credentials on endpoints (id) where credentials is not null;
 
 -- The secrets that sign an endpoint's requests; several during a rotation.
--- public is what a private key is verified with.
+-- public is the public key of a private key; null: the secret is symmetric.
 create table endpoint_secrets (
     id         blob primary key check (length(id) = 16),
     endpoint   blob not null references endpoints (id),
@@ -102,16 +102,16 @@ create index endpoint_secrets_endpoint on endpoint_secrets (endpoint, id);
 create index endpoint_secrets_public on endpoint_secrets (id) where public is not null;
 
 -- At most one row: the text of the keyring that encrypts secrets and
--- credentials, or the note that the servers are given it.
+-- credentials, or the note that the server has it from outside.
 create table keyring (
     text blob not null check (length(text) > 0),
     only integer primary key default 1 check (only = 1)
 ) strict;
 
--- What came in.
+-- What was published.
 
 -- What producers published: immutable bytes. Its rows are long, so they have
--- rowids and stand in the order they came in. idempotency_key is null where the
+-- rowids and are stored in the order of their inserts. idempotency_key is null where the
 -- producer gave none; it is found by the key of idempotency_keys.
 create table events (
     id           blob primary key check (length(id) = 16),
@@ -129,7 +129,7 @@ create table events (
 -- Events of an account, newest first.
 create index events_account on events (account, id);
 
--- Which event a key stands for, and the hash of its content. Its key serves
+-- The event that owns a key, and the hash of its content. Its key serves
 -- Publish, and Events of one idempotency key.
 create table idempotency_keys (
     account    blob not null check (length(account) = 16),
@@ -142,7 +142,7 @@ create table idempotency_keys (
 -- ForgetKeys: the oldest keys.
 create index idempotency_keys_created_at on idempotency_keys (created_at);
 
--- The last sequence given to an ordering key.
+-- The last sequence of each ordering key.
 create table ordering_keys (
     account      blob not null check (length(account) = 16),
     ordering_key text not null,
@@ -150,9 +150,8 @@ create table ordering_keys (
     primary key (account, ordering_key)
 ) strict, without rowid;
 
--- Fan-out jobs: events whose deliveries are made in chunks. A row goes with
--- its last chunk. due_at is when the job is due; with a token, until when it
--- is leased. Jobs are few, so ClaimFanOuts walks the key, oldest first.
+-- Fan-out jobs: events whose deliveries are created in chunks. The last chunk deletes
+-- the row. due_at is when the job is due; with a token, when its lease ends. Jobs are few, so ClaimFanOuts walks the key, oldest first.
 create table fanouts (
     event      blob primary key check (length(event) = 16),
     account    blob not null check (length(account) = 16),
@@ -164,19 +163,19 @@ create table fanouts (
     created_at integer not null
 ) strict, without rowid;
 
--- What is on its way.
+-- Pending deliveries.
 
--- One narrow row for each pending delivery; it goes when the delivery ends.
--- due_at is when the delivery is due; with a token, until when it is leased.
--- claims is the number of the attempt under way, or else of the last one made;
+-- One narrow row for each pending delivery. It is deleted when the delivery ends.
+-- due_at is when the delivery is due; with a token, when its lease ends. claims is the number of the attempt under way, or else of the last one made;
 -- losses counts leases in a row that ended without a settlement. lane: 0 first,
 -- 1 retry, 2 bulk, 3 suspect. deaths_alone counts the processes in a row that
--- died while this was the only row of lane 3 that they leased; after the last of
--- them it is parked, with the greatest due_at there is. Its key serves Settle,
+-- died while this was the only row of lane 3 that they had leased; after ParkedAfter of
+-- them it is parked, with the greatest integer as due_at. The key serves Settle,
 -- Release, Unpark and Cancel.
--- Rows with an ordering_key are delivered in its order. One whose turn has not
--- come has the greatest due_at there is, so that no claim meets it; pauses says
--- whether its end as a dead letter pauses the key.
+-- Rows with an ordering_key are delivered by sequence. The lowest row of a key is its
+-- head. Every other one, and the head while the key is paused, has the greatest
+-- integer as due_at, so that no claim meets it. pauses: the key is paused if this row
+-- becomes a dead letter.
 create table queue (
     id            blob primary key check (length(id) = 16),
     event         blob not null check (length(event) = 16),
@@ -206,11 +205,11 @@ create index queue_due on queue (endpoint, lane, due_at, id);
 create index queue_event on queue (event);
 -- Settle: the lowest row of an ordering key. OrderedKeys: a skip scan of the keys.
 create index queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
--- Expire: the ordered rows whose time is over. Those without an order pay for no such index.
+-- Expire: the ordered rows that have expired. Rows without an order are not in it and cost nothing.
 create index queue_ordered_expires_at on queue (expires_at) where ordering_key is not null;
 
--- The ordering keys that wait for a person, and the dead letter that each one
--- waits for. Its key serves Publish, FanOut and OrderedKeys, the unique
+-- The ordering keys that a dead letter pauses at an endpoint. The pause ends when the
+-- dead letter is replayed or discarded. Its key serves Publish, FanOut and OrderedKeys, the unique
 -- delivery Replay and Discard.
 create table paused_keys (
     endpoint     blob not null check (length(endpoint) = 16),
@@ -220,9 +219,9 @@ create table paused_keys (
     primary key (endpoint, ordering_key)
 ) strict, without rowid;
 
--- Whether an endpoint is sent to, and when: a row for each endpoint whose
--- circuit was ever stored. An instant that does not apply is null. paced_until
--- is what the receiver asked for with Retry-After; rate_full_at is the state of
+-- The circuits of endpoints: a row for each endpoint whose circuit was ever stored. An
+-- instant that does not apply is null. Nothing is sent before paced_until, because
+-- the receiver asked for that with Retry-After; rate_full_at is the state of
 -- the endpoint's rate; failures counts those in a row; last_outcome is empty
 -- before the first attempt. Its key serves PutCircuit, Circuits and Changes.
 create table circuits (
@@ -240,13 +239,13 @@ create table circuits (
     last_outcome  text not null,
     generation    integer not null check (generation >= 1)
 ) strict, without rowid;
--- Records: endpoints that have been failing.
+-- HealthInputs: endpoints that have been failing.
 create index circuits_failing on circuits (endpoint) where failing_since is not null;
 
 -- What happened.
 
 -- One row for each request, and for each decision without one (outcome none).
--- Append-only; only a lost attempt whose node comes back is rewritten. Its key
+-- Append-only, except that a lost attempt is replaced when the response is settled after all. Its key
 -- serves Attempts of a delivery, and Settle: a settlement that is repeated
 -- meets its first record there. error is a class; of a decision, its reason.
 -- final_url is where redirects led to; null: there were none.
@@ -294,8 +293,8 @@ create index attempts_decided_endpoint on attempts (endpoint, status_after, deli
 create index attempts_decided_account on attempts (account, status_after, delivery) where outcome = 'none';
 create index attempts_decided on attempts (status_after, delivery) where outcome = 'none';
 
--- Heads and bytes of attempts, where there is more than
--- attempts.response_start keeps. Long rows, so with rowids.
+-- Heads and bodies of attempts that attempts.response_start cannot hold. The rows
+-- are long, so they have rowids.
 create table attempt_bodies (
     delivery      blob not null check (length(delivery) = 16),
     number        integer not null,
@@ -305,8 +304,8 @@ create table attempt_bodies (
     primary key (delivery, number)
 ) strict;
 
--- Deliveries that wait for a person, and what the person did. A row is never
--- deleted by its resolution. Its key serves the list of all.
+-- Deliveries that died and wait for a person, and what the person did. Resolving a
+-- dead letter keeps its row. The key serves the list of all.
 create table dead_letters (
     delivery         blob primary key check (length(delivery) = 16),
     event            blob not null check (length(event) = 16),
@@ -336,11 +335,11 @@ create index dead_letters_event on dead_letters (event);
 -- DeadLetters of a reason: of an account, and all.
 create index dead_letters_reason_account on dead_letters (account, reason, delivery);
 create index dead_letters_reason on dead_letters (reason, delivery);
--- Records: the dead letters of an endpoint that are young.
+-- HealthInputs: the dead letters of an endpoint since a time.
 create index dead_letters_died_at on dead_letters (endpoint, died_at);
 
--- How endpoints have done in the long run: a row for each change, append-only.
--- Its key serves Health and Records, from an endpoint's newest back.
+-- The health of endpoints over days: a row for each change, append-only. The key
+-- serves HealthHistory and HealthInputs, from an endpoint's newest back.
 create table endpoint_health (
     endpoint blob not null references endpoints (id),
     number   integer not null check (number >= 1),
@@ -351,12 +350,13 @@ create table endpoint_health (
     since    integer not null,
     primary key (endpoint, number)
 ) strict, without rowid;
--- Records: the endpoints that were ever not good.
+-- HealthInputs: the endpoints that were ever not healthy.
 create index endpoint_health_not_healthy on endpoint_health (endpoint) where status <> 'healthy';
 
--- ProbeWrite: one row that is written to learn whether the store can be.
+-- ProbeWrite: one row that is written in order to learn whether the store accepts
+-- writes. padding fills a page of its own, so that a full disk is noticed.
 create table probe (
-    id   integer primary key check (id = 1),
-    at   integer not null,
+    id      integer primary key check (id = 1),
+    at      integer not null,
     padding blob not null
 ) strict;

@@ -17,14 +17,25 @@ import (
 // A fan-out job is an event that matched more endpoints than one commit should have
 // rows. The publish commits the event and the job; the job's deliveries are made
 // later, in chunks, in the order of the endpoints' ids. The cursor of a job is the last
-// endpoint that was served. It moves in the same transaction as the chunk, so a
-// job that another node continues makes no delivery twice and misses none.
+// endpoint that has its delivery. It moves in the same transaction as the chunk, so a
+// job that another node continues makes no delivery twice and misses none:
+//
+//	 0.0 s  A publishes an event for 5,000 endpoints: event and job are committed, A
+//	        claims the job, and its lease of 15 s begins
+//	 0.1 s  chunk 1: 1,000 deliveries, cursor at the 1,000th endpoint, and a new lease
+//	 0.2 s  chunk 2; then A dies
+//	15.2 s  the lease has ended. B finds the job when it polls, claims it with a new
+//	        token, and continues behind the 2,000th endpoint
+//
+// If A was only slow, its next chunk fails, since its token is not the job's any more
+// (ErrFenced), and B has the job. Between chunks a job waits, within its lease, for
+// publishers (waitForDeliveries) and for its own deliveries (waitForBulk).
 
-// fanOutLease is how long a job is ours after each of its chunks.
+// fanOutLease is how long this node has a job after the claim and after each chunk.
 const fanOutLease = 15 * time.Second
 
 // runFanOuts runs fan-out jobs, one at a time, until ctx is cancelled: those
-// of this node at once, and those that others left behind when it looks.
+// of this node at once, and every FanOutPoll those that other nodes left.
 func (in *Ingest) runFanOuts(ctx context.Context) {
 	poll := time.NewTicker(in.opts.FanOutPoll)
 	defer poll.Stop()
@@ -47,7 +58,8 @@ func (in *Ingest) runFanOuts(ctx context.Context) {
 	}
 }
 
-// fanOutNext runs the fan-out job that has waited longest; false: there is none.
+// fanOutNext runs the fan-out job that has waited longest; false: there is none. A job
+// that is interrupted by an error is claimed again when its lease ends.
 func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 	jobs, err := in.inbox.ClaimFanOuts(ctx, store.ClaimFanOuts{
 		Max: 1, Token: postrider.Token(1 + rand.Int64N(1<<62)), Lease: fanOutLease,
@@ -56,7 +68,7 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	job := jobs[0]
-	// The endpoints up to the job's last one that match when their chunk runs.
+	// The job is for endpoints that exist at its event, so the table must have them.
 	if err := in.table.Refresh(ctx); err != nil {
 		return false, err
 	}
@@ -79,8 +91,10 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 	}
 }
 
-// waitForBulk waits, within the job's lease, while deliveries of earlier chunks
-// still wait for their start: a job proceeds at the rate at which it is delivered.
+// waitForBulk waits while more than a chunk of bulk deliveries waits for its start, so that a
+// job proceeds at the rate at which it is delivered, and the queue does not hold
+// 100,000 rows that are due. It waits for a third of the job's lease at most: the next
+// chunk must be committed before the lease ends.
 func (in *Ingest) waitForBulk(ctx context.Context) {
 	const look = 20 * time.Millisecond
 	for waited := time.Duration(0); waited < fanOutLease/3 && in.dispatch.BulkWaits() > in.opts.FanOutChunk; waited += look {
@@ -91,8 +105,8 @@ func (in *Ingest) waitForBulk(ctx context.Context) {
 }
 
 // fanOutChunk commits one chunk of a job and moves its cursor. The end of ctx
-// does not cut the commit: a chunk that is stored after its credit was given
-// back would leave leases that nobody serves.
+// does not cut the commit: if the chunk was stored although the commit seemed to fail, its
+// credit would be free and its leases nobody's, until they end and are recorded as lost.
 func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool, err error) {
 	matched := in.table.MatchNext(job, in.opts.FanOutChunk)
 	chunk := store.FanOutChunk{

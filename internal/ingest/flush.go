@@ -15,16 +15,17 @@ import (
 
 const (
 	// groupRows is how many deliveries a group commits, unless its first publish
-	// alone has more. A batch's events beyond it get fan-out jobs.
+	// alone has more. Events of a batch beyond it get fan-out jobs.
 	groupRows = 2000
-	// orderedRows is how many deliveries a batch commits because they are in
-	// order, which those of a fan-out job cannot be: the next event of the key
-	// would overtake the job. Of one event they are at most groupRows.
+	// orderedRows is how many deliveries a batch commits if an endpoint wants its
+	// events in order. A fan-out job cannot keep an order: the next event of the key
+	// would overtake the job. One event has at most groupRows of them.
 	orderedRows = 10 * groupRows
 	// rematches is how often a group is matched again because subscriptions
-	// moved under it.
+	// changed between its match and its commit.
 	rematches = 20
-	// commitTimeout bounds a commit, so that a database that hangs gets a response.
+	// commitTimeout bounds a commit, so that producers get a response when the
+	// database hangs.
 	commitTimeout = 10 * time.Second
 )
 
@@ -34,7 +35,8 @@ func (in *Ingest) flush(ctx context.Context, group []*publish) {
 	for len(group) > 0 {
 		n, committed, err := in.commit(ctx, group)
 		if err != nil && n > 1 && !errors.Is(err, postrider.ErrBusy) {
-			// One of them is more than the store can take: the others must not pay.
+			// The store may have refused the group because of one publish, such as one that
+			// it cannot store. Alone, the others are committed.
 			for _, p := range group[:n] {
 				in.flush(ctx, []*publish{p})
 			}
@@ -55,18 +57,18 @@ func (in *Ingest) flush(ctx context.Context, group []*publish) {
 
 // commit matches and stores the first publishes of a group, under leases of the
 // dispatcher where deliveries may start at once. It returns how many publishes it
-// took, and what observers hear of the commit.
+// committed, and the commit as observers get it.
 //
 // The steps: match makes the deliveries by the routing table at one version. The
 // dispatcher grants leases. The store commits events and deliveries together, if
 // its subscriptions are still at that version; otherwise the table is refreshed
 // and the group matched again, so that an endpoint that was created before the
-// publish is never missed. A commit that fails returns the leases.
+// publish is never missed. A commit that fails frees the leases: Admit sees to that.
 func (in *Ingest) commit(ctx context.Context, group []*publish) (n int, committed observe.Committed, err error) {
 	for range rematches {
 		batches, version, err := in.match(group)
 		if n = len(batches); err != nil && n == 0 {
-			return 1, committed, err // behind others it is refused by the next commit
+			return 1, committed, err // a refused publish that is not the first is refused when it is
 		}
 		err = in.dispatch.Admit(admissions(batches), func(g schedule.Grant) (schedule.DeliveriesCommitted, error) {
 			c := schedule.DeliveriesCommitted{Started: make([]postrider.Claimed, 0, lease(batches, g))}
@@ -89,7 +91,7 @@ func (in *Ingest) commit(ctx context.Context, group []*publish) (n int, committe
 	return n, committed, fmt.Errorf("subscriptions moved %d times: %w", rematches, postrider.ErrBusy)
 }
 
-// committedOf returns what observers hear of a commit.
+// committedOf returns a commit as observers get it.
 func committedOf(batches []store.Batch, took time.Duration) observe.Committed {
 	c := observe.Committed{Took: took}
 	for _, batch := range batches {
@@ -101,22 +103,24 @@ func committedOf(batches []store.Batch, took time.Duration) observe.Committed {
 	return c
 }
 
-// store commits in time, or the store is busy.
+// store commits within commitTimeout. A commit without a response may have happened; the
+// error is ErrBusy then, and only an idempotency key makes it safe to try again.
 func (in *Ingest) store(ctx context.Context, p store.Publish) ([]store.Published, error) {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	published, err := in.inbox.Publish(ctx, p)
 	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w: no answer for %v: %w", postrider.ErrBusy, commitTimeout, err)
+		err = fmt.Errorf("%w: no response for %v: %w", postrider.ErrBusy, commitTimeout, err)
 	}
 	return published, err
 }
 
 // match makes the deliveries of a group's events, until they are enough for a
-// commit: one with 100,000 rows would hold up all other publishes for seconds.
-// The error is that of the publish after the last batch, which is refused. The
-// version is read first: if the table moves on meanwhile, the store refuses the
-// group.
+// commit: one with 100,000 rows would delay all other publishes for seconds. The
+// error is that of the publish after the last batch, which is refused. The
+// version is read before the endpoints: if the table changes in between, the store
+// finds the version outdated and refuses the group. Read afterwards, it would be
+// newer than the endpoints, and a new endpoint would be missed.
 func (in *Ingest) match(group []*publish) ([]store.Batch, int64, error) {
 	version := in.table.Version()
 	batches := make([]store.Batch, 0, len(group))
@@ -134,6 +138,7 @@ func (in *Ingest) match(group []*publish) ([]store.Batch, int64, error) {
 	return batches, version, nil
 }
 
+// matchBatch makes the deliveries of a publish's events, and returns how many they are.
 func (in *Ingest) matchBatch(p *publish) (batch store.Batch, rows int, err error) {
 	batch = make(store.Batch, len(p.events))
 	for j := range p.events {
@@ -145,9 +150,11 @@ func (in *Ingest) matchBatch(p *publish) (batch store.Batch, rows int, err error
 	return batch, rows, nil
 }
 
-// matchOne makes the deliveries of one event, or its fan-out job when there
-// are too many for it or for its batch, which has some rows already. An event
-// that some endpoint wants in order gets no job.
+// matchOne makes the deliveries of one event, or its fan-out job if there are more than
+// FanOutAbove, or more than its batch, which has some rows already, may still have. The job
+// is bounded by the id of the last endpoint that matches now (FanOutUpTo): endpoints
+// that are created later do not get the event. An event that some endpoint wants in
+// order gets no job: it is matched again with a larger limit, or refused.
 func (in *Ingest) matchOne(p *publish, j, rows int) (store.NewEvent, error) {
 	e := &p.events[j]
 	if e.ID.IsZero() {
@@ -174,6 +181,8 @@ func (in *Ingest) matchOne(p *publish, j, rows int) (store.NewEvent, error) {
 	return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, matched)}, nil
 }
 
+// tooManyInOrder returns the error of an event that would need a fan-out job and must not
+// have one.
 func tooManyInOrder(p *publish, j int) error {
 	field := "ordering_key"
 	if len(p.events) > 1 {
@@ -185,10 +194,10 @@ func tooManyInOrder(p *publish, j int) error {
 	)}
 }
 
-// deliveries makes an event's deliveries to the endpoints that it matched, in
-// the order of its key to those that want it so. It is kept, too, for an
-// endpoint whose Order cannot be read: an endpoint that does not want it is only
-// slower for it, and one that does cannot be served in order later.
+// deliveries makes an event's deliveries to the endpoints that it matched. Those with
+// `order: by_key` get deliveries that wait for the earlier ones of the event's key. So do
+// endpoints whose Order cannot be read: one that wants no order is only slower for it,
+// and one that wants it could not be served in order later.
 func (in *Ingest) deliveries(e *postrider.Event, matched []*store.EndpointSnapshot) []store.NewDelivery {
 	deliveries := make([]store.NewDelivery, len(matched))
 	for i, to := range matched {
@@ -221,8 +230,8 @@ func (in *Ingest) delivery(to *store.EndpointSnapshot, lane postrider.Lane) stor
 	return d
 }
 
-// admissible yields the deliveries that may start as soon as they are committed:
-// not those that are skipped, wait for a delay or for their position in an ordering key.
+// admissible yields the deliveries that may start as soon as they are committed: not
+// those that are skipped, are delayed by the retry policy, or have an ordering key.
 func admissible(batches []store.Batch) iter.Seq[*store.NewDelivery] {
 	return func(yield func(*store.NewDelivery) bool) {
 		for _, batch := range batches {
@@ -238,7 +247,7 @@ func admissible(batches []store.Batch) iter.Seq[*store.NewDelivery] {
 	}
 }
 
-// admissions returns what to ask the dispatcher.
+// admissions returns the questions to the dispatcher, one for each admissible delivery.
 func admissions(batches []store.Batch) []schedule.Admission {
 	n := 0
 	for range admissible(batches) {
@@ -251,8 +260,8 @@ func admissions(batches []store.Batch) []schedule.Admission {
 	return ask
 }
 
-// lease gives the leases that the dispatcher granted to the deliveries, which are
-// committed under them, and returns how many there are.
+// lease sets the leases that the dispatcher granted, in the order of the questions, and
+// returns how many deliveries got one.
 func lease(batches []store.Batch, g schedule.Grant) (leased int) {
 	i := 0
 	for d := range admissible(batches) {
@@ -266,7 +275,9 @@ func lease(batches []store.Batch, g schedule.Grant) (leased int) {
 }
 
 // respond sets the results of the publishes of a group, and adds their deliveries
-// to those that start or wait. Those of duplicates do neither.
+// to those that start or wait. A duplicate made no deliveries: its receipt has the id of
+// the first event, and the leases that it was granted are free again, because they
+// are missing in Started.
 func (in *Ingest) respond(c *schedule.DeliveriesCommitted, group []*publish, batches []store.Batch, published []store.Published) {
 	for i, p := range group {
 		stored := published[i]
@@ -288,6 +299,8 @@ func (in *Ingest) respond(c *schedule.DeliveriesCommitted, group []*publish, bat
 	}
 }
 
+// receipt returns the receipt of an event that was stored, and has its fan-out job run if it
+// has one.
 func (in *Ingest) receipt(e *store.NewEvent) postrider.Receipt {
 	r := postrider.Receipt{ID: e.Event.ID}
 	for _, d := range e.Deliveries {
@@ -302,7 +315,8 @@ func (in *Ingest) receipt(e *store.NewEvent) postrider.Receipt {
 	return r
 }
 
-// addDeliveries adds an event's deliveries to those that start or wait.
+// addDeliveries adds an event's deliveries to those that start, because they have a
+// lease, or wait.
 func (in *Ingest) addDeliveries(c *schedule.DeliveriesCommitted, e *store.NewEvent) {
 	now := in.opts.Clock.Now()
 	for k := range e.Deliveries {

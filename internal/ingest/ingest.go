@@ -1,24 +1,27 @@
-// Package ingest takes events in: it matches each with the endpoints that
+// Package ingest accepts events: it matches each with the endpoints that
 // subscribed, and commits events and deliveries together, many publishes at a
 // time.
 //
-// [Ingest.Publish] takes events of a producer. It returns when the
-// event's group is committed. [Ingest.Run] commits the groups and runs the
+// [Ingest.Publish] accepts a batch of events of a producer. It returns when the
+// batch is committed. [Ingest.Run] commits the batches in groups, and runs the
 // fan-out jobs of events that have too many endpoints for one commit.
 //
 // Whatever happens, this holds:
 //
 //   - A receipt means that the event and its deliveries, or its fan-out job,
 //     are committed.
-//   - An endpoint whose creation was answered before the publish arrived is
-//     never missed: the commit checks that the subscriptions have not moved,
-//     and otherwise matches again.
-//   - Accepting an event costs the same for ten endpoints and for 100,000.
+//   - An endpoint whose creation was confirmed before the publish arrived is
+//     never missed: the commit checks that no subscription has changed since the
+//     match, and otherwise matches again.
+//   - Accepting an event costs the same for 300 endpoints and for 100,000.
 //   - When more is published than can be stored or delivered, publishes wait a
-//     little, and past a bound are refused before they are accepted.
+//     little, and past a bound are refused before anything is stored.
+//   - A publish that was refused or withdrawn left nothing in the store.
 //
 // It does not send: deliveries that may start at once are committed under a lease
 // of the dispatcher, which starts them; the others wait in the queue.
+//
+// Read ingest.go (the queue of publishes) first, then flush.go (a commit) and fanout.go.
 package ingest
 
 import (
@@ -38,18 +41,19 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Dispatcher starts what is committed.
+// Dispatcher starts the deliveries that are committed.
 type Dispatcher interface {
 	// Admit grants leases to those of the new deliveries that may start as soon
-	// as they are committed, and calls commit, which stores all of them, those
-	// with a lease under it. What commit returns is started or waits; leases of
-	// deliveries that are not in it are taken back, also when commit fails or
-	// panics. The error is commit's.
+	// as they are committed, and calls commit, which stores all deliveries, those
+	// with a lease under it. Deliveries that commit returns start or wait; the
+	// leases of others are free again, also when commit fails or panics. The error
+	// is commit's.
 	Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.DeliveriesCommitted, error)) error
 	// Lag returns how long this node would need for the deliveries that are due
-	// and wait for nothing but this node.
+	// and wait for nothing but this node. Publishers are slowed down by it.
 	Lag() time.Duration
-	// BulkWaits returns how many endpoints wait for the rate of bulk deliveries.
+	// BulkWaits returns how many endpoints wait for the rate of bulk deliveries, or how
+	// many of these are leased. Fan-out jobs wait while it is more than a chunk.
 	BulkWaits() int
 }
 
@@ -60,7 +64,7 @@ type Options struct {
 	MaxLag          time.Duration // of the dispatcher, before publishes are refused; default 10 s
 	FanOutAbove     int           // an event with more matches gets a fan-out job; default 256
 	FanOutChunk     int           // endpoints a commit of a fan-out job; default 1,000
-	FanOutPoll      time.Duration // between two looks for fan-out jobs of others; default 1 s
+	FanOutPoll      time.Duration // between two looks for fan-out jobs that other nodes left; default 1 s
 	IDs             *store.IDs    // default: the time of this machine
 	Clock           *store.Clock  // the store's; default: the time of this machine
 	Hooks           observe.Hooks // default: nobody observes
@@ -84,44 +88,51 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Ingest takes events in. Publishers wait in one queue; one goroutine commits
-// from its front, so that receipts come in the order of the calls. Bounds on the
-// events and bytes that wait, and on the dispatcher's lag, refuse a publish
-// before anything is stored. Its methods may be called from any goroutine.
+// Ingest accepts events. Publishes wait in one queue, and one goroutine commits
+// from its front, so that receipts come in the order of the calls:
+//
+//	Publish ─► waiting ─► next ─► match ─► Admit ─► store ─► respond ─► Publish returns
+//	              └─ withdraw, when the caller's context ends
+//
+// While one group is committed, the next one gathers. Bounds on the events and bytes that
+// wait, and on the dispatcher's lag, refuse a publish before anything is stored. The
+// queue is no [batch.Queue]: bounds, refusal and withdrawal have to hold together,
+// under one lock. Its methods may be called from any goroutine.
 type Ingest struct {
 	inbox    store.Inbox
 	table    *routing.Table
 	dispatch Dispatcher
 	opts     Options
 
-	ready   batch.Signal // something waits for a commit
+	ready   batch.Signal // a publish waits for its commit
 	fanOuts batch.Signal // a fan-out job was committed
-	idle    sync.Pool    // of the channels that answered publishes heard on
+	idle    sync.Pool    // of the done channels of finished publishes
 
 	mu      sync.Mutex
-	waiting []*publish
-	events  int // of waiting
-	bytes   int // of waiting
-	closed  bool
+	waiting []*publish // oldest first
+	events  int        // of waiting
+	bytes   int        // of waiting, of their data
+	closed  bool       // Run has ended or is about to: publishes are refused
 }
 
 // publish is one caller's batch on its way into a commit. The caller makes it,
 // enqueues it and sleeps; the goroutine of runCommits sets the result and wakes
-// the caller. A caller that gives up before a group took its publish withdraws
-// it, and nothing is stored.
+// the caller. A caller whose context ends while its publish still waits withdraws
+// it, and nothing is stored. Once a group has it, the caller returns without knowing
+// the result, and nobody reads what is set afterwards.
 type publish struct {
 	events []postrider.Event
 	only   postrider.EndpointID // not zero: to this endpoint, whatever it subscribed to
-	bytes  int
+	bytes  int                  // of the events' data
 
-	done     chan struct{} // hears when the following are set
-	receipts []postrider.Receipt
-	err      error
-	one      [1]postrider.Receipt // the memory of receipts, for the most usual batch
+	done     chan struct{}        // receives one element when the following are set
+	receipts []postrider.Receipt  // nil if err is set
+	err      error                // why nothing was stored, or that it may have been
+	one      [1]postrider.Receipt // the memory of receipts for one event, the most frequent batch
 }
 
-// New returns an ingest that stores into inbox what matches in table, and
-// starts it with dispatch.
+// New returns an ingest that matches events in table, stores them in inbox, and has
+// their deliveries started by dispatch.
 func New(inbox store.Inbox, table *routing.Table, dispatch Dispatcher, opts Options) *Ingest {
 	return &Ingest{
 		inbox:    inbox,
@@ -135,11 +146,12 @@ func New(inbox store.Inbox, table *routing.Table, dispatch Dispatcher, opts Opti
 }
 
 // Publish stores the events, all or none, and returns a receipt for each. It
-// gives them their ids and times. A [postrider.KeyTakenError] names the event
+// sets their ids and times. A [postrider.KeyTakenError] names the event
 // whose idempotency key stands for other content; a [postrider.OverloadError]
-// means that too many wait already. When ctx ends first, the error wraps its
-// cause. Events that no commit has taken yet are not stored then; others may be,
-// and only the same publish again, with its idempotency keys, tells.
+// means that too many events wait already, and says when to try again. When ctx ends
+// first, the error wraps its cause. If the commit had not begun, nothing is stored, and
+// the error says so. Otherwise the events may be stored; publishing them again with the
+// same idempotency keys shows it.
 func (in *Ingest) Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error) {
 	return in.publish(ctx, &publish{events: events})
 }
@@ -163,7 +175,7 @@ func (in *Ingest) publish(ctx context.Context, p *publish) ([]postrider.Receipt,
 	return receipts, nil
 }
 
-// acceptedOf returns what observers hear of a publish.
+// acceptedOf returns a publish as observers get it.
 func acceptedOf(receipts []postrider.Receipt, bytes int) observe.Accepted {
 	a := observe.Accepted{Events: len(receipts), Bytes: bytes}
 	for i := range receipts {
@@ -197,9 +209,9 @@ func (in *Ingest) wait(ctx context.Context, p *publish) ([]postrider.Receipt, er
 	return nil, fmt.Errorf("publish: wait for the commit: %w", context.Cause(ctx))
 }
 
-// withdraw removes a publish that no group has taken yet, and reports whether it
-// did. Callers that give up are mostly those that have waited longest, and so are
-// in front.
+// withdraw removes a publish that is in no group yet, and reports whether it did. The
+// search is short: callers that give up have mostly waited longest, and their
+// publishes are in front.
 func (in *Ingest) withdraw(p *publish) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -213,6 +225,11 @@ func (in *Ingest) withdraw(p *publish) bool {
 	return true
 }
 
+// enqueue appends a publish to the queue, or refuses it:
+//
+//   - because deliveries lag by more than MaxLag, for as long as the lag;
+//   - because MaxWaiting events or MaxWaitingBytes of data would wait, for a second. A
+//     queue that is empty accepts a batch of any size.
 func (in *Ingest) enqueue(p *publish) error {
 	lag := in.dispatch.Lag()
 	in.mu.Lock()
@@ -232,10 +249,9 @@ func (in *Ingest) enqueue(p *publish) error {
 	return nil
 }
 
-// Run commits what is published until ctx is cancelled and what was enqueued
-// by then is committed. It is called once. Two goroutines work for it: one commits
-// groups of publishes, the other runs fan-out jobs, which wait for each other only in
-// the store.
+// Run commits publishes until ctx is cancelled and those that were enqueued by then are
+// committed; later ones are refused. It is called once and returns nil. One goroutine
+// commits groups of publishes, another runs fan-out jobs; a slow job delays no publish.
 func (in *Ingest) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { in.runFanOuts(ctx) })
@@ -244,13 +260,21 @@ func (in *Ingest) Run(ctx context.Context) error {
 	return nil
 }
 
-// runCommits commits publishes in groups: what waits is committed at once, and
-// what is enqueued meanwhile is the next group. While many publish at once, a
-// group that is smaller than the last one waits for more.
+// runCommits commits publishes in groups: those that wait are committed at once, and
+// those that are enqueued meanwhile are the next group. While many publish at once, a
+// group that is smaller than the last one waits for more:
+//
+//	32 producers, each of which publishes again when it gets its receipt
+//	0 ms    a group of 32 is committed; all get their receipts
+//	0.1 ms  the first 5 have published again. Committed alone, they would make the
+//	        other 27 wait for a second commit, and the halves would alternate for ever
+//	2 ms    (batchWindow) all 32 are there, and are the next group
+//
+// One producer alone never waits.
 func (in *Ingest) runCommits(ctx context.Context) {
 	work := context.WithoutCancel(ctx) // a commit is not cut in the middle
-	var last time.Time                 // when a group was committed,
-	usual := 1                         // and how many publishes it had
+	var last time.Time                 // when the last group was committed
+	usual := 1                         // how many publishes it had
 	for {
 		select {
 		case <-in.ready:
@@ -274,10 +298,13 @@ func (in *Ingest) runCommits(ctx context.Context) {
 	}
 }
 
-// waitForDeliveries slows publishers down while deliveries do not keep up, by a
-// twentieth of the lag over 50 ms, and at most 100 ms. A delivery that is not
-// admitted has to be claimed, which costs more; so a node that lags would not
-// catch up by itself.
+// waitForDeliveries delays a commit while deliveries do not keep up, by a
+// twentieth of the lag over 50 ms, and at most 100 ms. All publishers of this node are
+// slowed down alike, since they wait for commits. A delivery that is not admitted has
+// to be claimed, which costs the store twice as much, so a node that lags would not
+// catch up by itself. The lag itself is measured by schedule (backpressure.go). At 1 s
+// of lag each commit waits for 47 ms; the rate of publishes falls with it, because a
+// producer waits for its receipt.
 func (in *Ingest) waitForDeliveries(ctx context.Context) {
 	hold := min((in.dispatch.Lag()-50*time.Millisecond)/20, 100*time.Millisecond)
 	if hold > 0 {
@@ -301,13 +328,15 @@ func (in *Ingest) size() int {
 	return len(in.waiting)
 }
 
-// The size at which a group is closed.
+// The size at which a group is closed, so that a commit takes milliseconds and its
+// producers do not wait for a much larger group than their own publish.
 const (
 	groupEvents = 500
 	groupBytes  = 8 << 20
 )
 
-// next takes the publishes that make the next group.
+// next removes the publishes of the next group from the queue: the oldest ones, up to
+// groupEvents and groupBytes, but at least one.
 func (in *Ingest) next() []*publish {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -10,15 +10,18 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// assessor is the chore that assesses the health of endpoints, Options.Chunk of
-// them at a time.
+// assessor is the chore that assesses endpoints whose health may have to change
+// ([store.Upkeep].HealthInputs), in the order of their ids, Options.Chunk of them at a
+// time. After an error it goes on with the endpoint that failed, so that one that cannot
+// be read does not keep the round from ever getting further than the first chunk.
 type assessor struct {
 	*Janitor
 
-	after postrider.EndpointID // the last endpoint of the chunk before; zero: the round begins
+	after postrider.EndpointID // the last endpoint that was assessed; zero: the round begins
 }
 
-// chunk assesses the next endpoints and reports whether there may be more.
+// chunk assesses the next endpoints and reports whether there may be more. An endpoint
+// that somebody changed meanwhile is left to the next round.
 func (a *assessor) chunk(ctx context.Context) (more bool, err error) {
 	inputs, err := a.store.HealthInputs(ctx, a.after, a.opts.Chunk)
 	if err != nil {
@@ -44,8 +47,10 @@ func (a *assessor) chunk(ctx context.Context) (more bool, err error) {
 	return true, nil
 }
 
-// record stores a changed health, logs it, and tells the observer. This is the only
-// place that does, whether the change comes from an assessment or from a 410.
+// record stores a changed health, logs it, and calls the hook, in this order: a change that
+// could not be stored is neither logged nor reported. This is the only place that does so,
+// whether the change comes from an assessment or from a 410. The store disables the
+// endpoint in the same transaction if the health says so.
 func (j *Janitor) record(ctx context.Context, health postrider.EndpointHealth) error {
 	if err := j.store.PutHealth(ctx, health); err != nil {
 		return err
@@ -60,17 +65,20 @@ func (j *Janitor) record(ctx context.Context, health postrider.EndpointHealth) e
 	return nil
 }
 
-// overtaken reports whether another node, or a person, changed or deleted the
-// endpoint first.
+// overtaken reports whether another node or a person changed or deleted the endpoint
+// after its health was read.
 func overtaken(err error) bool {
 	return errors.Is(err, postrider.ErrConflict) || errors.Is(err, postrider.ErrNotFound)
 }
 
-// disableTries bounds how often Disable begins again because the endpoint changed.
+// disableTries bounds how often Disable begins again because the endpoint changed
+// between the read and the write.
 const disableTries = 10
 
 // Disable disables an endpoint at once for the reason, such as
-// [postrider.ReasonGone] after a 410. It does nothing if the endpoint is deleted or not enabled.
+// [postrider.ReasonGone] after a 410. It does nothing if the endpoint is deleted or not
+// enabled: a person has paused or disabled it, or another node has disabled it for
+// its own 410.
 func (j *Janitor) Disable(ctx context.Context, id postrider.EndpointID, reason string) error {
 	for range disableTries {
 		health, enabled, err := j.current(ctx, id)

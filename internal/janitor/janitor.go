@@ -1,20 +1,26 @@
-// Package janitor keeps a store in shape while the rest of the program works:
-// pending deliveries whose time is over become dead letters, endpoints of
-// deleted accounts are deleted, the backlog of deleted endpoints is cancelled, old idempotency keys are forgotten, the
-// partitions of the coming days are made ahead, and endpoints that fail for
-// long are warned about and disabled.
+// Package janitor does the chores of a store while the rest of the program works:
 //
-// A [Janitor] has one method, [Janitor.Run]. Whatever happens:
+//   - pending deliveries that have expired become dead letters;
+//   - endpoints of deleted accounts are deleted, and the pending deliveries of
+//     deleted endpoints are cancelled;
+//   - idempotency keys that are old enough are forgotten;
+//   - the partitions of the coming days are made ahead;
+//   - the owners of endpoints that fail for long are warned, and the endpoints are
+//     disabled in the end.
 //
-//   - A round does its work in chunks of Options.Chunk, each its own short
-//     transaction, until nothing is left of it.
-//   - One chore's failure stops neither the others nor the janitor: it is
-//     logged, and tried again after a wait that grows to Options.Every.
-//   - Any number of janitors may work on one store. What one did, the others
-//     do not find: one of them records a change of health.
+// [Janitor.Run] repeats all chores. [Janitor.CancelDeleted] begins one of them at once,
+// and [Janitor.Disable] disables an endpoint after a 410. Whatever happens:
 //
-// It decides nothing: the store knows by its own clock what is due, and
-// [postrider.HealthInput.Assess] decides on an endpoint's health.
+//   - A round of a chore works in chunks of Options.Chunk, each in a short
+//     transaction of its own, until nothing is left to do.
+//   - The failure of one chore stops neither the others nor the janitor: it is
+//     logged, and the chore is tried again after a wait that doubles from 1 s to
+//     Options.Every.
+//   - Any number of janitors may work on one store. A row that one has done, the others
+//     do not find; of several that assess an endpoint, one records the change.
+//
+// It decides nothing: the store knows by its own clock what has expired, and
+// [postrider.HealthInput.Assess] decides about an endpoint's health.
 package janitor
 
 import (
@@ -32,9 +38,9 @@ import (
 
 // Options tunes a [Janitor]. The zero value is the production default.
 type Options struct {
-	Every   time.Duration // from the end of a round to the next; default 1 minute
+	Every   time.Duration // from the end of a chore's round to the next; default 1 minute
 	KeysAge time.Duration // how long idempotency keys are remembered; default 7 days
-	Chunk   int           // rows a transaction; default 500
+	Chunk   int           // rows a transaction, so that it holds its locks for milliseconds; default 500
 	Log     *slog.Logger  // default: discard
 
 	// Limits say when an endpoint is warned about and disabled; nil: the default.
@@ -65,11 +71,11 @@ type Store interface {
 	HealthHistory(ctx context.Context, q store.HealthQuery) (store.Page[postrider.EndpointHealth], error)
 }
 
-// Janitor does a store's chores.
+// Janitor does a store's chores. Its methods may be called from any goroutine.
 type Janitor struct {
 	store  Store
 	opts   Options
-	cancel batch.Signal // deliveries of deleted endpoints are to be cancelled now
+	cancel batch.Signal // set by CancelDeleted: its chore is not to wait for the next round
 }
 
 // New returns a janitor of the store.
@@ -77,21 +83,22 @@ func New(s Store, opts Options) *Janitor {
 	return &Janitor{store: s, opts: opts.withDefaults(), cancel: batch.NewSignal()}
 }
 
-// CancelDeleted begins to delete the endpoints of deleted accounts, and to
-// cancel the deliveries of deleted endpoints, now, where
-// Run is under way, instead of in the next round. It does not block.
+// CancelDeleted has the endpoints of deleted accounts deleted, and the deliveries of
+// deleted endpoints cancelled, at once instead of in the next round. A person who
+// deleted an endpoint with a million pending deliveries should not see them for another
+// minute. It does not block, and does nothing while Run is not running.
 func (j *Janitor) CancelDeleted() { j.cancel.Set() }
 
-// chore is one kind of work. do does a chunk of it and says whether there may
-// be more. now, where it is not nil, ends the wait for the next round.
+// chore is one kind of work that is repeated.
 type chore struct {
-	name string
-	do   func(ctx context.Context) (more bool, err error)
-	now  <-chan struct{}
+	name string                                           // what it does, for the log and for observers
+	do   func(ctx context.Context) (more bool, err error) // does one chunk; more: there may be another
+	now  <-chan struct{}                                  // ends the wait for the next round; nil: nothing does
 }
 
-// Run does every chore at once and then every Options.Every, until ctx ends.
-// It always returns nil.
+// Run does every chore at once and then again Options.Every after it was done, until
+// ctx ends. Each chore has a goroutine, so that a slow one delays no other. Run always
+// returns nil: a chore that fails is tried again.
 func (j *Janitor) Run(ctx context.Context) error {
 	var chores sync.WaitGroup
 	for _, c := range j.chores() {
@@ -101,6 +108,8 @@ func (j *Janitor) Run(ctx context.Context) error {
 	return nil
 }
 
+// chores returns the chores. One that counts the rows it changed may have more to do if a
+// chunk was full.
 func (j *Janitor) chores() []chore {
 	counted := func(do func(ctx context.Context) (int, error)) func(context.Context) (bool, error) {
 		return func(ctx context.Context) (bool, error) {
@@ -130,10 +139,12 @@ func (j *Janitor) chores() []chore {
 	}
 }
 
-// repeat does a chore until ctx ends. A chunk that left more is followed by
-// the next after a breath, which leaves the store to others in between.
+// repeat does a chore until ctx ends. A chunk that left more is followed by the next
+// one after a pause, in which the store has time for publishes and settlements: to
+// expire 100,000 deliveries takes 200 chunks and 2 s of pauses. Observers get a round
+// as a whole, with its last error.
 func (j *Janitor) repeat(ctx context.Context, c chore) {
-	const breath, firstRetry = 10 * time.Millisecond, time.Second
+	const pause, firstRetry = 10 * time.Millisecond, time.Second
 	begun := time.Now()
 	for retry := firstRetry; ; {
 		wait := j.opts.Every
@@ -146,7 +157,7 @@ func (j *Janitor) repeat(ctx context.Context, c chore) {
 			j.opts.Log.WarnContext(ctx, "chore failed", "chore", c.name, "error", err, "retry_in", retry.String())
 			wait, retry = retry, min(2*retry, j.opts.Every)
 		case more:
-			wait, retry = breath, firstRetry
+			wait, retry = pause, firstRetry
 		default:
 			retry = firstRetry
 		}

@@ -115,7 +115,8 @@ func (x *Table) Subscribe(f func(Change)) {
 func (x *Table) Notify(endpoint postrider.EndpointID) { x.notified.Add(endpoint) }
 
 // Run applies changes until ctx is cancelled: those that Notify reports at once,
-// and those of other nodes once every Options.Poll.
+// and those of other nodes once every Options.Poll. The subscriber hears of a notified
+// endpoint after the refresh, once however often Notify named it.
 func (x *Table) Run(ctx context.Context) error {
 	tick := time.NewTicker(x.opts.Poll)
 	defer tick.Stop()

@@ -82,15 +82,15 @@ var settleRows = []settleRow{
 	{"a 429 is retried under strict client errors", firstStep, answered(429, 0), strict, pendingAt(1, time.Minute)},
 	{"a 5xx is retried under strict client errors", firstStep, answered(500, 0), strict, pendingAt(1, time.Minute)},
 	{
-		"a 429 with a longer Retry-After waits that long and paces the endpoint", firstStep,
+		"a 429 with a Retry-After longer than the step waits that long and paces the endpoint", firstStep,
 		answered(429, time.Hour), retrying, paced(1, time.Hour, time.Hour),
 	},
 	{
-		"a 429 with a shorter Retry-After waits as the schedule says", firstStep,
+		"a 429 with a Retry-After shorter than the step waits as the schedule says", firstStep,
 		answered(429, time.Second), retrying, paced(1, time.Minute, time.Second),
 	},
 	{
-		"a 503 with Retry-After paces the endpoint likewise", firstStep,
+		"a 503 with Retry-After paces the endpoint", firstStep,
 		answered(503, time.Hour), retrying, paced(1, time.Hour, time.Hour),
 	},
 	{
@@ -98,11 +98,11 @@ var settleRows = []settleRow{
 		answered(429, 72*time.Hour), retrying, paced(1, postrider.MaxRetryAfter, postrider.MaxRetryAfter),
 	},
 	{
-		"so does every other 5xx", firstStep,
+		"a 500 with Retry-After paces the endpoint", firstStep,
 		answered(500, time.Hour), retrying, paced(1, time.Hour, time.Hour),
 	},
 	{
-		"a Retry-After that comes with other codes is not honoured", firstStep,
+		"a Retry-After with any other status is ignored", firstStep,
 		answered(408, time.Hour), retrying, pendingAt(1, time.Minute),
 	},
 	{

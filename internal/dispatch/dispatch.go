@@ -102,7 +102,7 @@ type Cluster struct {
 	Incarnation uint32        // of this node, in every token; default random; two nodes must not share one
 	TTL         time.Duration // how long a heartbeat renews the ownership of shards; default 5 s
 	Heartbeat   time.Duration // between two heartbeats; default 1 s, so that four may be lost
-	Poll        time.Duration // between two polls for what others published; default 1 s
+	Poll        time.Duration // between two polls for deliveries that others committed; default 1 s
 	PollOnly    bool          // wake-ups are neither sent nor received
 }
 
@@ -125,7 +125,7 @@ func (o Options) core() schedule.Options {
 	}
 }
 
-// Dispatcher delivers what is due. Its methods may be called from any
+// Dispatcher delivers due deliveries. Its methods may be called from any
 // goroutine, and do nothing while Run is not running.
 //
 // Everything goes through two places. Inputs go to the loop through one channel,
@@ -204,8 +204,8 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 //	        more is given up with the next heartbeat, ten of which are sent a second.
 //	35 s    (Options.Drain) attempts that are still in flight are cut, and their
 //	        results are settled. They say nothing about their endpoints.
-//	40 s    commits that are still under way are given up: the loop returns, and what
-//	        is not settled is left to its leases.
+//	40 s    commits that are still under way are given up: the loop returns, and
+//	        attempts that are not settled are left to their leases.
 //
 // As a rule the loop returns much earlier, when the core has drained. Then:
 //
@@ -215,7 +215,7 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 //  3. The node leaves the cluster, unless it left attempts: those must be reclaimed,
 //     and nobody reclaims from a node that left.
 //  4. The node's lock is freed. Until then other nodes know that it is alive and do not
-//     take over what it is still settling.
+//     take over deliveries that it is still settling.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	send, commit, stop := d.drainContexts(ctx)
 	defer stop()

@@ -190,7 +190,7 @@ func (d *Dispatcher) send(in input) bool {
 // that a call that hangs is given up before the leases that it is about end.
 const callTimeout = 10 * time.Second
 
-var errCallTimeout = fmt.Errorf("the store has not answered for %v", callTimeout)
+var errCallTimeout = fmt.Errorf("the store has not responded for %v", callTimeout)
 
 // retryWhileBusy repeats a call of the store, each time with callTimeout, until it
 // succeeds, fails for another reason than a busy or unreachable store, or ctx ends. A

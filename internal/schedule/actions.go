@@ -7,14 +7,15 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Actions are what the dispatcher is to carry out.
+// Actions are for the dispatcher to carry out. Every action that the core waits for is
+// followed by an input, also if it failed.
 type Actions struct {
-	Send     []*Delivery            // to start an attempt for
+	Send     []*Delivery            // to start an attempt for; [Attempted] follows each
 	Settle   []store.Settlement     // to commit; [SettlementsCommitted] follows
 	Release  []Release              // leases to give back; [LeasesReleased] follows
 	Claim    *store.Claim           // to make; [ClaimReturned] follows; nil: none
 	Circuits []CircuitChange        // to store, in this order for each endpoint; [CircuitStored] follows each
-	Disable  []postrider.EndpointID // they answered 410; [NotDisabled] follows where that fails
+	Disable  []postrider.EndpointID // they responded with 410; [EndpointChanged] follows, or [NotDisabled] if it failed
 
 	Notify []store.DueLane        // lanes of other nodes' endpoints that got new deliveries here
 	LookAt []postrider.EndpointID // endpoints of other nodes that have something due
@@ -22,10 +23,11 @@ type Actions struct {
 	Lag         time.Duration // how long the node needs for the backlog that is its own fault
 	BulkWaiting int           // endpoints whose bulk waits for the rate, or leased bulk deliveries, whichever are more
 	WakeAt      time.Time     // when to call Decide at the latest; zero: when there is an input
-	Progress    bool          // something started, was answered or committed, or nothing is due
+	Progress    bool          // something started, got a response or was committed, or nothing is due
 }
 
-// Delivery is a delivery under a lease of this node.
+// Delivery is a delivery under a lease of this node. The core owns it, except from
+// Actions.Send until [Attempted]: then the goroutine of its attempt does.
 type Delivery struct {
 	postrider.Claimed
 
@@ -59,7 +61,7 @@ type Input interface {
 }
 
 type (
-	// ClaimReturned says that a claim came back.
+	// ClaimReturned says that the claim of Actions.Claim is over.
 	ClaimReturned struct {
 		Claim   *store.Claim
 		Got     store.Claims
@@ -84,14 +86,15 @@ type (
 	// are introduced before.
 	LanesDue struct {
 		Lanes []store.DueLane
-		New   bool // only new deliveries were looked for: a claim need not begin at the oldest
+		New   bool // the scan was for new deliveries alone: a claim need not begin at the oldest
 	}
 
 	// CircuitsLoaded are stored circuits of endpoints that this node serves.
 	CircuitsLoaded struct{ Circuits []postrider.Circuit }
 
-	// CircuitStored says that a change of a circuit is stored. With
-	// [postrider.ErrConflict] somebody else was faster, and Circuit is theirs.
+	// CircuitStored says that a change of a circuit is stored, and its version. With
+	// [postrider.ErrConflict] another node or a person changed it first, and Circuit is
+	// theirs.
 	CircuitStored struct {
 		Circuit postrider.Circuit
 		Err     error
@@ -101,7 +104,7 @@ type (
 	ShardsAssigned struct {
 		Shards   []uint8             // sorted
 		Surplus  int                 // how many of them are more than this node's share
-		Until    time.Time           // the ownership ends then, unless a later heartbeat renews it
+		Until    time.Time           // the ownership ends then, unless a later heartbeat renews it; zero: it has ended
 		Circuits []postrider.Circuit // of shards that are new
 	}
 
@@ -117,16 +120,17 @@ type (
 	EndpointChanged struct {
 		Endpoint postrider.EndpointID
 		Settings *store.EndpointSnapshot // as of now; nil: it is deleted or unknown
-		Due      bool                    // deliveries may be due for it, on whatever node
+		Due      bool                    // deliveries may be due for it, also if another node owns it
 	}
 
 	// Load says how goroutines wait for a processor.
 	Load struct {
-		Saturated bool // one in ten for over a millisecond: a backlog is the node's own fault
-		Crowded   bool // one in sixteen for over a tenth of that: urgent deliveries wait
+		Saturated bool // one in ten waits over 1 ms: a backlog is the node's own fault
+		Crowded   bool // one in sixteen waits over 0.1 ms: urgent deliveries begin to wait
 	}
 
-	// Drain says that the node ends: it gives back what has not started.
+	// Drain says that the node ends: it starts nothing more and gives back leases that
+	// have not started.
 	Drain struct{}
 )
 

@@ -64,8 +64,8 @@ func (a *admissions) nextToken() postrider.Token {
 //
 //	Admit                  one credit is reserved for each delivery that gets a lease
 //	the commit             ingest stores the rows, those with a lease under it
-//	[DeliveriesCommitted]  all credit of the grant is freed, and reserved again for what
-//	                       was committed, which is prefetched and starts like a claimed one
+//	[DeliveriesCommitted]  all credit of the grant is freed, and reserved again for the
+//	                       deliveries that were committed, which start like claimed ones
 //
 // In between, the core cannot drain and the shards of the endpoints are busy. The
 // leases are counted from Admit on, though they begin with the commit: a node that
@@ -88,7 +88,7 @@ func (c *Core) Admit(now time.Time, ask []Admission) Grant {
 		if c.slots.prefetchFree() <= 0 || c.commits.unsettled >= c.opts.MaxUnsettled {
 			break
 		}
-		ep, l := c.mine(a.Endpoint), laneIndex(a.Lane)
+		ep, l := c.owned(a.Endpoint), laneIndex(a.Lane)
 		if ep == nil || !c.mayAdmit(now, ep, l) {
 			continue
 		}
@@ -151,7 +151,7 @@ func (in DeliveriesCommitted) apply(c *Core, now time.Time) {
 		}
 	}
 	for _, d := range in.Waiting {
-		ep := c.mine(d.Endpoint)
+		ep := c.owned(d.Endpoint)
 		if ep == nil {
 			if d.In < c.opts.Poll { // otherwise its node will have polled
 				c.actions.Notify = append(c.actions.Notify, d)
@@ -161,35 +161,35 @@ func (in DeliveriesCommitted) apply(c *Core, now time.Time) {
 		if d.In <= 0 && d.Lane == postrider.LaneFirst && !c.shards.gated(now, ep) {
 			ep.backlog++ // bulk has a rate limit instead
 		}
-		c.found(now, d)
+		c.noteLane(now, d)
 	}
 }
 
-// found notes that a row of a lane is due, or will be.
-func (c *Core) found(now time.Time, d store.DueLane) {
-	if ep := c.mine(d.Endpoint); ep != nil {
-		c.expect(ep, laneIndex(d.Lane), now.Add(d.In))
+// noteLane notes that a row of a lane is due, or will be, and reviews its endpoint.
+func (c *Core) noteLane(now time.Time, d store.DueLane) {
+	if ep := c.owned(d.Endpoint); ep != nil {
+		c.noteDue(ep, laneIndex(d.Lane), now.Add(d.In))
 		c.review(now, ep)
 	}
 }
 
 // apply notes the lanes of this node's endpoints. A scan of the whole queue (not New) also
 // resets where claims begin: it may have found a row that is older than those
-// claimed last, such as one whose lease ended. A suspect that nothing was known of
+// claimed last, such as one whose lease ended. A suspect that was not known before
 // comes from a node that died, so the rounds begin again.
 func (in LanesDue) apply(c *Core, now time.Time) {
 	for _, d := range in.Lanes {
-		ep := c.mine(d.Endpoint)
+		ep := c.owned(d.Endpoint)
 		if ep == nil {
 			continue
 		}
 		l := laneIndex(d.Lane)
 		if !in.New {
-			ep.lanes[l].low = time.Time{} // the row may be older than what was claimed
+			ep.lanes[l].low = time.Time{} // the row may be older than those that were claimed
 		}
 		if l == suspectLane && d.In <= 0 && ep.settings != nil && !ep.lanes[l].waiting && ep.asked[l] == 0 {
-			c.suspects.restart() // nothing was known of it: its node died with it
+			c.suspects.restart()
 		}
-		c.found(now, d)
+		c.noteLane(now, d)
 	}
 }

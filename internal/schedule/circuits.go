@@ -26,7 +26,7 @@ const (
 )
 
 // circuits stores changes of circuits, one after the other for each endpoint, and
-// hands out the right to probe.
+// grants the right to probe.
 //
 // The core decides on its own copy of a circuit and does not wait for the store: an
 // endpoint that fails gets nothing more at once. Only a probe waits until its
@@ -150,8 +150,8 @@ func shift(circuit postrider.Circuit, by time.Duration) postrider.Circuit {
 //
 //   - Stored. A probe that was asked for is granted. A change that came meanwhile
 //     is stored now.
-//   - Conflict, and what is stored is closed, while this node's circuit opened: what is
-//     stored is older than what was learned since. This node's is stored over it.
+//   - Conflict, and the stored circuit is closed, while this node's circuit opened: the
+//     stored one is older than the failures since. This node's is stored over it.
 //   - Any other conflict: another node or a person was faster, and theirs counts. Only
 //     the times that the endpoint itself asked for are kept, where they are later.
 //   - Another error: a probe that was asked for is not granted; it is asked for

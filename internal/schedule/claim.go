@@ -19,8 +19,8 @@ import (
 //
 //	 0 ms  a claim for 40 endpoints is sent
 //	 4 ms  it returns; 12 endpoints have something due by now
-//	16 ms  batchUntil (3 × 4 ms later): the next claim asks for these and for what
-//	       became due since. With 128 endpoints waiting it would not have waited
+//	16 ms  batchUntil (3 × 4 ms later): the next claim asks for these, and for those
+//	       that joined them. With 128 endpoints waiting it would have been sent at 4 ms
 type claims struct {
 	core       *Core
 	waiting    queue     // endpoints with something due and free credit
@@ -38,9 +38,9 @@ const maxWants = 256
 // claim stays short.
 const maxAsked = 160
 
-// BatchDelay returns how long to wait after a claim or a group of settlements that
-// took so long, before the next: the cost for the store is about the same whatever
-// the size, so a store that is busy gets fewer and larger ones.
+// BatchDelay returns how long to wait between a claim or a group of settlements that
+// took so long and the next one. A large one costs the store little more than a small
+// one, so a busy store gets fewer and larger ones.
 func BatchDelay(took time.Duration) time.Duration { return min(3*took, MaxBatchDelay) }
 
 // MaxBatchDelay is the most that [BatchDelay] returns.
@@ -202,19 +202,19 @@ func (in ClaimReturned) apply(c *Core, now time.Time) {
 			c.suspects.notClaimed(missing)
 		}
 		if in.Err != nil {
-			c.expect(ep, l, now)
+			c.noteDue(ep, l, now)
 			continue
 		}
 		if state.Suspects > 0 {
 			c.suspects.restart()
-			c.expect(ep, suspectLane, now)
+			c.noteDue(ep, suspectLane, now)
 		}
 		if ep.lanes[l].low.Equal(w.After) { // otherwise a scan asked for all of the lane meanwhile
 			ep.lanes[l].low = state.Low
 		}
 		ep.reduceBacklog(l, state)
 		if state.Waiting {
-			c.expect(ep, l, now.Add(state.In))
+			c.noteDue(ep, l, now.Add(state.In))
 		}
 	}
 	for _, cl := range in.Got.Items {

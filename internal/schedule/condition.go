@@ -98,8 +98,8 @@ func (ep *endpoint) noteLatency(took time.Duration) {
 	ep.latency += (took - ep.latency) / 8
 }
 
-// recordAttempt takes up what an attempt showed of its endpoint, and for how long the
-// endpoint asked to be left alone (pace):
+// recordAttempt applies the result of an attempt to the endpoint's condition, and its
+// Retry-After (pace; zero: none):
 //
 //   - the circuit counts successes and failures, and opens or closes;
 //   - the concurrency window widens by acceptance and narrows by throttling; a circuit
@@ -108,7 +108,7 @@ func (ep *endpoint) noteLatency(took time.Duration) {
 //   - an endpoint without a response is unresponsive until an attempt succeeds, and
 //     gets one slot;
 //   - a Retry-After blocks the endpoint until its time; it is stored if it is at
-//     least a second later than what is stored, so that the next owner honours
+//     least a second later than the stored one, so that the next owner honours
 //     it.
 //
 // While this node drains, an attempt without a response says nothing: the node may

@@ -8,8 +8,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// endpoint is what the core knows of an endpoint that has deliveries in hand or
-// waiting, or that is not healthy.
+// endpoint is the state of an endpoint that has deliveries leased, in flight or waiting, or
+// whose condition is worth remembering. It is in memory from the first input that names it
+// (Introduce) until two inspections in a row found nothing to remember (forget); then
+// at most its circuit's version is left (remembered).
 type endpoint struct {
 	id       postrider.EndpointID
 	shard    uint8
@@ -17,32 +19,33 @@ type endpoint struct {
 	settings *store.EndpointSnapshot // as of the last EndpointChanged; nil: it is deleted, or not known yet
 	policy   *postrider.Policy       // of the settings; never nil
 	limit    int                     // attempts in flight that the policy allows; at least 1
-	enabled  bool                    // the settings say so, their policy can be read, and it has not answered 410
-	gone     bool                    // it answered 410; cleared when it is disabled, or could not be
+	enabled  bool                    // the settings say so, their policy can be read, and it is not gone
+	gone     bool                    // it responded with 410; cleared when it is disabled, or could not be
 	condition
 
 	lanes      [laneCount]lane
 	prefetched [laneCount][]*Delivery // leased and not started, oldest first
 	credit     int                    // see slots
 	inFlight   int                    // attempts whose response is not read yet
-	asked      [laneCount]int         // by the claim under way
+	asked      [laneCount]int         // deliveries that the claim under way asks for
 	unsettled  int                    // attempts over and not committed
-	stuck      int                    // of the credit, counted in prefetch as what cannot start
-	lease      time.Duration          // the shortest lease given since credit was 0
-	starts     int                    // counts starts, to share them among the lanes
+	stuck      int                    // the part of the credit that prefetch counts as stuck
+	lease      time.Duration          // the shortest lease that was asked for since credit was 0
+	starts     int                    // attempts started; selects the row of laneOrder
 	backlog    int                    // about how many first attempts were committed without a lease while they could be sent, and not claimed since
 	latency    time.Duration          // of responses, smoothed; 0: there was none
 
 	queued queueKinds
-	idle   bool      // there was nothing to know of it at the last look
+	idle   bool      // the last inspection found nothing to remember; cleared by inputs that name it
 	timer  int       // its place in the heap plus one; 0: none
 	wakeAt time.Time // of its timer
 }
 
-// remembered is what the core knows of an endpoint that is not in memory.
+// remembered is what the core keeps of an endpoint that is not in memory: a few bytes, so
+// that its next change of the circuit is stored at the first try.
 type remembered struct {
 	version int64              // of its circuit; 0: it never changed
-	circuit *postrider.Circuit // what is stored, by the store's clock; nil: it has no effect any more
+	circuit *postrider.Circuit // as it is stored, by the store's clock; nil: it has no effect any more
 	vouched bool               // its last attempt was accepted; see [postrider.Breaker.Vouch]
 }
 
@@ -77,8 +80,9 @@ func (c *Core) Introduce(id postrider.EndpointID, settings *store.EndpointSnapsh
 	c.updateDegraded(ep)
 }
 
-// mine returns an endpoint of this node, in memory; nil: it is another node's.
-func (c *Core) mine(id postrider.EndpointID) *endpoint {
+// owned returns an endpoint of this node, which it brings into memory; nil: it is
+// another node's.
+func (c *Core) owned(id postrider.EndpointID) *endpoint {
 	if !c.shards.owns(store.Shard(id)) {
 		return nil
 	}
@@ -88,10 +92,11 @@ func (c *Core) mine(id postrider.EndpointID) *endpoint {
 	return ep
 }
 
-// configure takes over the settings. One endpoint gets at most 32 of the node's
-// slots, or a quarter of them if that is more. An endpoint without settings is not sent to, and the
-// core forgets what may wait for it: an EndpointChanged or a scan names it again. One whose policy
-// cannot be read is treated as if it were paused: nothing starts, and what waits is remembered.
+// configure applies the settings. One endpoint gets at most 32 of the node's slots, or a
+// quarter of them if that is more. Nothing is sent to an endpoint without settings, and
+// the core forgets which lanes may wait: an EndpointChanged or a scan names them again. An
+// endpoint whose policy cannot be read is treated as if it were paused: nothing starts,
+// and its lanes are remembered.
 func (c *Core) configure(ep *endpoint, settings *store.EndpointSnapshot) {
 	ep.settings = settings
 	if settings == nil {
@@ -104,7 +109,7 @@ func (c *Core) configure(ep *endpoint, settings *store.EndpointSnapshot) {
 	ep.enabled = enabled && !ep.gone
 	c.hosts.move(ep, hostOf(settings.Endpoint.URL))
 	if settings.Endpoint.PolicyError != "" && ep.policy != nil {
-		return // what is in flight ends by the policy that it started with
+		return // attempts in flight end by the policy that they started with
 	}
 	if ep.policy != nil && ep.policy != &c.unknown && ep.policy.Rate != settings.Endpoint.Policy.Rate {
 		ep.bucket, ep.metered, ep.rateBlockedUntil = postrider.Bucket{}, false, time.Time{}
@@ -117,6 +122,9 @@ func (c *Core) configure(ep *endpoint, settings *store.EndpointSnapshot) {
 	ep.limit = max(1, min(ep.policy.Concurrency, max(32, c.opts.Concurrency/4)))
 }
 
+// apply configures the endpoint if it is in memory, and adopts a newer circuit. If
+// deliveries may be due, this node looks for them in all lanes, or names the endpoint to
+// the node that owns it.
 func (in EndpointChanged) apply(c *Core, now time.Time) {
 	id := in.Endpoint
 	if ep := c.endpoints[id]; ep != nil {
@@ -142,16 +150,16 @@ func (in EndpointChanged) apply(c *Core, now time.Time) {
 		return
 	}
 	c.Introduce(id, in.Settings)
-	ep := c.mine(id)
+	ep := c.owned(id)
 	for l := range ep.lanes {
 		ep.lanes[l].low = time.Time{}
-		c.expect(ep, l, now)
+		c.noteDue(ep, l, now)
 	}
 	c.review(now, ep)
 }
 
-// forget drops an endpoint if there was nothing to know of it now and at the look
-// before.
+// forget drops an endpoint if there is nothing to remember of it now, and was nothing at
+// the last inspection: an endpoint that gets a delivery now and then stays in memory.
 func (c *Core) forget(now time.Time, ep *endpoint) {
 	owned := c.shards.owns(ep.shard)
 	idle := ep.credit+ep.unsettled == 0 && ep.queued == 0 && !ep.gone &&
@@ -168,8 +176,9 @@ func (c *Core) forget(now time.Time, ep *endpoint) {
 	ep.idle = idle
 }
 
-// expect notes that a row of the lane is due at the time, or earlier.
-func (c *Core) expect(ep *endpoint, l int, at time.Time) {
+// noteDue notes that a row of the lane is due at the time, if none was known to be due
+// earlier.
+func (c *Core) noteDue(ep *endpoint, l int, at time.Time) {
 	if ep.settings == nil || !c.shards.owns(ep.shard) {
 		return
 	}

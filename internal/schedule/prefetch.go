@@ -2,8 +2,8 @@ package schedule
 
 import "time"
 
-// prefetch bounds the deliveries that are leased and not started by what keeps
-// them from starting. Endpoints that cannot start what they lease, because they
+// prefetch counts the deliveries that are leased, or asked for, and have not started, and
+// bounds those that cannot start. Endpoints that cannot start what they lease, because they
 // are degraded, their host is full or their rate is used up, are stuck. They share a
 // quarter of what the node may prefetch ([slots.prefetchFree]). Without that bound they
 // would take all of it, and healthy endpoints would wait for them.
@@ -18,7 +18,7 @@ type prefetch struct {
 	waiting queue // endpoints with something due that would be stuck
 }
 
-// maxStuck is the share of the stuck endpoints.
+// maxStuck is how many leases stuck endpoints may have together.
 func (p *prefetch) maxStuck() int { return max(1, p.slots.limit/4) }
 
 // isStuck reports whether the endpoint's leases wait for something else than its
@@ -96,8 +96,8 @@ func (p *prefetch) clear(count *int) {
 	*count = 0
 }
 
-// recount counts all stuck leases anew, four times a second, and releases what is
-// more than their share. It reviews all endpoints in waiting: some may not be
+// recount counts all stuck leases anew, four times a second, and releases those above
+// their limit. It reviews all endpoints in waiting: some may not be
 // stuck any more.
 func (c *Core) recount(now time.Time) {
 	p := &c.prefetch

@@ -15,10 +15,10 @@ const (
 	inClaims                          // it has something to claim
 	inBulk                            // it waits for the bulk rate
 	inProbes                          // it waits for a slot for a probe
-	inUnproven                        // it has to answer before it gets another slot
+	inUnproven                        // it has to respond before it gets another slot
 	inLeases                          // it is degraded and waits until its class may lease more
 	inSuspects                        // it waits for a round of suspects
-	inStuck                           // it waits until what cannot start may be leased
+	inStuck                           // it is stuck and waits until stuck endpoints may lease more
 )
 
 // queue is a FIFO of endpoints that reuses its memory.

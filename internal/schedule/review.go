@@ -130,7 +130,7 @@ func (c *Core) giveBack(now time.Time, ep *endpoint) {
 	for l, deliveries := range ep.prefetched {
 		for _, d := range deliveries {
 			c.release(ep, d)
-			c.expect(ep, l, now)
+			c.noteDue(ep, l, now)
 		}
 		ep.prefetched[l] = nil
 	}
@@ -142,7 +142,7 @@ func (c *Core) dropUncovered(now time.Time, ep *endpoint) {
 	for l, deliveries := range ep.prefetched {
 		for len(deliveries) > 0 && deliveries[0].leasedUntil.Before(now.Add(ep.policy.Timeout)) {
 			c.release(ep, deliveries[0])
-			c.expect(ep, l, now)
+			c.noteDue(ep, l, now)
 			deliveries = deliveries[1:]
 		}
 		ep.prefetched[l] = deliveries
@@ -177,7 +177,7 @@ func (c *Core) keep(now time.Time, ep *endpoint, d *Delivery) {
 	l := laneIndex(d.Lane)
 	if c.draining || !ep.enabled {
 		c.release(ep, d)
-		c.expect(ep, l, now)
+		c.noteDue(ep, l, now)
 		return
 	}
 	ep.prefetched[l] = append(ep.prefetched[l], d)

@@ -2,8 +2,8 @@
 // admitted, claimed, started, settled and released, and how much each endpoint
 // may be sent.
 //
-// A [Core] is a state machine. The dispatcher's loop applies what happened
-// ([Core.Apply], [Core.Admit]) and asks what is to be done ([Core.Decide]):
+// A [Core] is a state machine. The dispatcher's loop applies inputs ([Core.Apply],
+// [Core.Admit]) and asks for actions ([Core.Decide]):
 //
 //	for in := range inputs {
 //		core.Apply(time.Now(), in)
@@ -60,7 +60,7 @@ type Options struct {
 	HostConcurrency int           // attempts in flight to one host; default a quarter of Concurrency, at least 64
 	CreditFactor    int           // an endpoint's credit, in multiples of its limit; default 2
 	MaxUnsettled    int           // attempts started and not committed; default 4,096
-	LeaseMargin     time.Duration // a lease is the endpoint's timeout and this; default 15 s
+	LeaseMargin     time.Duration // how much longer a lease is than the endpoint's timeout; default 15 s
 	Shared          bool          // other nodes share the store: the core owns nothing until [ShardsAssigned] says so
 	Incarnation     uint32        // of this node; the upper half of every token
 	Poll            time.Duration // how often other nodes poll for new deliveries; default 1 s
@@ -80,10 +80,10 @@ func (o Options) withDefaults() Options {
 // goroutine.
 type Core struct {
 	opts        Options
-	ahead, wall time.Duration // the store's Now and Wall are ahead of this node's clock; see SetClock
+	ahead, wall time.Duration // by how much the store's Now and Wall are ahead of this node's clock; see SetClock
 
-	endpoints  map[postrider.EndpointID]*endpoint  // those with something to do or to remember
-	remembered map[postrider.EndpointID]remembered // what is known of others
+	endpoints  map[postrider.EndpointID]*endpoint  // in memory: those with something to do or to remember
+	remembered map[postrider.EndpointID]remembered // other endpoints whose circuit ever changed, or that accepted their last delivery
 	unknown    postrider.Policy                    // of endpoints without settings
 
 	slots      slots
@@ -104,7 +104,7 @@ type Core struct {
 
 	load     Load
 	draining bool    // set by Drain: nothing is claimed, admitted or started any more
-	moved    bool    // a response was read or a settlement committed since the last Decide
+	moved    bool    // a response was read or a settlement committed since the last Decide; part of Actions.Progress
 	actions  Actions // collected until the next Decide
 }
 
@@ -145,8 +145,7 @@ func (c *Core) SetClock(ahead, wall time.Duration) { c.ahead, c.wall = ahead, wa
 // that many inputs may be applied before.
 func (c *Core) Apply(now time.Time, in Input) { in.apply(c, now) }
 
-// Decide decides what is to be done now. The Send slice is valid until the next
-// call.
+// Decide returns the actions of now. The Send slice is valid until the next call.
 //
 // The order of the steps matters. Endpoints are reviewed first, because their time has
 // come or there is capacity for them again: that fills the ready queues. Starts come before
@@ -225,8 +224,8 @@ func (c *Core) Drained() bool {
 // Unfinished returns how many attempts have started and are not settled.
 func (c *Core) Unfinished() int { return c.slots.inFlight + c.commits.unsettled }
 
-// SurplusShards returns the shards that this node is to give up and of which it
-// has nothing in hand any more.
+// SurplusShards returns the shards that this node is to give up and that are not busy any
+// more: nothing of them is leased, unsettled or being released.
 func (c *Core) SurplusShards() []uint8 { return c.shards.surplus() }
 
 // sortedByID returns endpoints in the order of their ids: decisions must not depend on

@@ -43,7 +43,7 @@ func (cs *commits) remove(n int) {
 
 // late reports whether an attempt waits for its commit for longer than limit, so
 // that its lease may end before. Until it is committed nothing is claimed: this
-// node would take over from itself, and send again what was accepted.
+// node would take over from itself, and send accepted deliveries again.
 func (cs *commits) late(now time.Time, limit time.Duration) bool {
 	return len(cs.groups) > 0 && now.Sub(cs.groups[0].at) > limit
 }
@@ -70,6 +70,7 @@ func (in Attempted) apply(c *Core, now time.Time) {
 	c.reviewHost(now, ep.host)
 }
 
+// settle has the attempt and its effect on the delivery committed.
 func (c *Core) settle(now time.Time, ep *endpoint, d *Delivery, t postrider.Transition) {
 	a := &d.Result
 	a.Delivery, a.Event, a.Endpoint, a.Number = d.ID, d.Event.ID, d.Endpoint, d.Attempt
@@ -79,7 +80,8 @@ func (c *Core) settle(now time.Time, ep *endpoint, d *Delivery, t postrider.Tran
 	c.actions.Settle = append(c.actions.Settle, store.Settlement{Claimed: d.Claimed, Attempt: *a, Transition: t})
 }
 
-// apply notes when the deliveries that go on are due again.
+// apply notes when deliveries that are retried are due again, and the next delivery of
+// an ordering key.
 func (in SettlementsCommitted) apply(c *Core, now time.Time) {
 	c.pressure.settled += len(in.Settlements)
 	c.commits.remove(len(in.Settlements))
@@ -93,25 +95,25 @@ func (in SettlementsCommitted) apply(c *Core, now time.Time) {
 		result := in.Results[i]
 		switch {
 		case result.Next != "":
-			c.found(now, store.DueLane{Endpoint: ep.id, Lane: result.Next})
+			c.noteLane(now, store.DueLane{Endpoint: ep.id, Lane: result.Next})
 		case s.Transition.To == postrider.Pending && !result.Stale:
 			l := postrider.LaneRetry
 			if s.Claimed.Lane == postrider.LaneBulk {
 				l = postrider.LaneBulk
 			}
 			// The commit is over, so the store's now plus the wait is not later.
-			c.found(now, store.DueLane{Endpoint: ep.id, Lane: l, In: s.Transition.After})
+			c.noteLane(now, store.DueLane{Endpoint: ep.id, Lane: l, In: s.Transition.After})
 		}
 	}
 }
 
-// apply notes that leases were given back. A claim that was under way did not find
+// apply notes that leases were given back. A claim that was made meanwhile did not find
 // their rows, so their lanes are due again.
 func (in LeasesReleased) apply(c *Core, now time.Time) {
 	for _, r := range in.Releases {
 		c.shards.busy[r.shard]--
 		if ep := c.endpoints[r.endpoint]; ep != nil {
-			c.expect(ep, r.lane, now)
+			c.noteDue(ep, r.lane, now)
 			c.review(now, ep)
 		}
 	}

@@ -19,7 +19,7 @@ type ShardSet [store.Shards]bool
 //
 //	A's heartbeat   the reply says that A has 128 shards too many (Surplus)
 //	A               marks 128 shards as leaving: starts nothing more for them, gives
-//	                back what has not started, and waits for what is in flight
+//	                back leases that have not started, and waits for attempts in flight
 //	A's heartbeats  give up each leaving shard once nothing of it is busy
 //	B's heartbeat   the reply has the shard; B loads its circuits, owns it, and scans
 //
@@ -29,7 +29,7 @@ type ShardSet [store.Shards]bool
 type shards struct {
 	alone    bool                    // there is one node, and it owns all; constant
 	owned    ShardSet                // as of the last Membership of the store
-	leaving  ShardSet                // owned, and to be given up once nothing of it is in hand
+	leaving  ShardSet                // owned, and to be given up once they are not busy
 	until    time.Time               // the ownership ends then, unless a ShardsAssigned renews it
 	busy     [store.Shards]int       // credit, unsettled attempts and releases under way
 	gainedAt [store.Shards]time.Time // when this node got them; kept when it loses them
@@ -98,7 +98,7 @@ func (in ShardsAssigned) apply(c *Core, now time.Time) {
 	for _, ep := range sortedByID(c.endpoints) {
 		switch {
 		case before[ep.shard] && !c.shards.owned[ep.shard]:
-			c.lose(now, ep)
+			c.disown(now, ep)
 		case leaving[ep.shard] != c.shards.leaving[ep.shard]:
 			c.review(now, ep)
 		}
@@ -110,9 +110,9 @@ func (in ShardsAssigned) apply(c *Core, now time.Time) {
 	}
 }
 
-// lose forgets what was known of an endpoint that is another node's now. Its attempts in
+// disown forgets what was known of an endpoint that is another node's now. Its attempts in
 // flight go on: their tokens tell the store whether their settlements count.
-func (c *Core) lose(now time.Time, ep *endpoint) {
+func (c *Core) disown(now time.Time, ep *endpoint) {
 	c.circuits.setProbe(ep, noProbe)
 	was := ep.class
 	c.slots.reclass(ep, healthy)

@@ -21,7 +21,7 @@ const (
 // degraded reports whether the class has a share of the slots of its own.
 func (of class) degraded() bool { return of == failedOnce || of == unreliable }
 
-// slots counts what is in use of the node's capacity.
+// slots counts the node's capacity in use.
 //
 // Credit is the unit of it: one credit for each delivery that is asked for by the
 // claim under way, admitted but not committed, prefetched (leased and not
@@ -64,7 +64,7 @@ func (s *slots) reclass(ep *endpoint, to class) {
 	ep.class = to
 }
 
-// classLimit is how many slots a degraded class may use.
+// classLimit is how many slots a degraded class may use: a tenth of the node's.
 func (s *slots) classLimit() int { return max(1, s.limit/10) }
 
 // hasSlot reports whether the class may have one more attempt in flight.

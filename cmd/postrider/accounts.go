@@ -7,6 +7,8 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
+// accountsCmd is the group of commands for accounts, the customers of the platform.
+// All of them need an admin key.
 type accountsCmd struct {
 	List   accountsListCmd   `cmd:"" help:"List accounts, newest first."`
 	Create accountsCreateCmd `cmd:"" help:"Make an account."`
@@ -87,7 +89,9 @@ func (c *accountsUpdateCmd) Run(ctx context.Context, t terminal) error {
 
 type accountsDeleteCmd struct{ oneAccount }
 
-// Run deletes the account.
+// Run deletes the account. The server revokes its keys at once and deletes its
+// endpoints in the background, so the command returns before all deliveries are
+// cancelled.
 func (c *accountsDeleteCmd) Run(ctx context.Context, t terminal) error {
 	return change(t, c.target, c.Account+" is deleted", func(api *client.Client) error {
 		return api.DeleteAccount(ctx, c.Account)

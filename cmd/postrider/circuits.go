@@ -10,7 +10,8 @@ import (
 )
 
 // endpointsCircuitCmd is the command endpoints circuit. Without --set it only
-// reads.
+// reads. With --set it overrides the server's own decision until the next failure or
+// success changes the circuit again.
 type endpointsCircuitCmd struct {
 	oneEndpoint
 
@@ -55,7 +56,8 @@ func (c *endpointsOrderingKeysCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// healthTable shows the changes of an endpoint's health.
+// healthTable shows the changes of an endpoint's health. WARNINGS counts those since
+// the endpoint was last healthy.
 var healthTable = tableOf[apitypes.EndpointHealth]{
 	[]string{"NUMBER", "SINCE", "STATUS", "REASON", "WARNINGS"},
 	func(s apitypes.EndpointHealth) []string {

@@ -88,7 +88,14 @@ func (c *completeCmd) Run(t terminal, k *kong.Kong) error {
 // candidates returns the completions of the last word, below a node of the command
 // line. It walks the complete words first: a command descends, a flag with a value
 // waits for it, and any other word is an argument. Enums offer their values; files
-// and free values offer none.
+// and free values offer none. For example:
+//
+//	postrider endp│                        endpoints
+//	postrider endpoints list --st│         --status
+//	postrider endpoints list --status │    enabled, paused, disabled
+//
+// kong cannot do this itself: it parses whole command lines, and this one is not
+// finished. Its model of the commands has everything that is needed.
 func candidates(node *kong.Node, words []string) (found []string) {
 	flags, positions := node.Flags, 0
 	var waiting *kong.Flag // the last flag, while its value is missing

@@ -27,8 +27,9 @@ func (f *policyFlags) checkStdin(others []string) error {
 // endpoint. Without a header flag, the option is left out and the endpoint keeps
 // its headers; --no-headers removes them.
 //
-// A secret header without a file has no value; the server keeps the value that it
-// has. Plain headers come first: words.of counts on that order.
+// A secret header without a file has no value; the server keeps its stored value.
+// Plain headers come first: flagNames.of relies on that order when it translates
+// headers[2] of a fault into the flag that the header came from.
 func (f *policyFlags) headers(t terminal) (none apitypes.Optional[[]apitypes.Header], _ error) {
 	if f.NoHeaders {
 		if len(f.Header)+len(f.SecretHeader) > 0 {
@@ -70,7 +71,8 @@ func (f *policyFlags) auth(t terminal) (none apitypes.Optional[apitypes.Auth], _
 		Type: postrider.AuthKind(f.Auth), Username: f.AuthUser, Header: f.AuthHeader, TokenURL: f.AuthTokenURL,
 		ClientID: f.AuthClientID, Scopes: f.AuthScopes, Audience: f.AuthAudience,
 	}
-	// A part without a type is refused: the type of the endpoint is not known here.
+	// A part without a type is refused. The endpoint's type is not known here, and a
+	// guess could send a password as a token.
 	detail, needs := f.authDetail()
 	switch a.Type {
 	case "":
@@ -96,7 +98,9 @@ func (f *policyFlags) auth(t terminal) (none apitypes.Optional[apitypes.Auth], _
 }
 
 // authDetail returns the first flag for a part of the authentication, and the type
-// that has this part. Both are empty if no such flag is given.
+// that has this part, for an error such as "--auth-user needs --auth basic". Both are
+// empty if no such flag is given. Whether a part fits to the given type is checked by
+// the server.
 func (f *policyFlags) authDetail() (flag string, needs postrider.AuthKind) {
 	switch {
 	case f.AuthUser != "":
@@ -186,8 +190,9 @@ func keepParts(p *apitypes.Policy, stored apitypes.Policy) {
 	}
 }
 
-// readSecretFile returns the contents of a file without the line break at its end.
-// It returns the empty text for no file, and an error for an empty file.
+// readSecretFile returns the contents of a file without the line break at its end,
+// which editors add and no secret has. It returns the empty text for no file, and an
+// error for an empty file: an empty secret would be sent as "keep the stored one".
 func readSecretFile(t terminal, file string) (string, error) {
 	if file == "" {
 		return "", nil

@@ -9,6 +9,8 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
+// deadLettersCmd is the group of commands for dead letters: deliveries that get no
+// further attempt by themselves. A person replays or discards each.
 type deadLettersCmd struct {
 	List    deadLettersListCmd    `cmd:"" help:"List unresolved dead letters, newest first."`
 	Get     deadLettersGetCmd     `cmd:"" help:"Show one dead letter."`

@@ -10,6 +10,8 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
+// deliveriesCmd is the group of commands for deliveries. The command replay makes a
+// new delivery from an old one.
 type deliveriesCmd struct {
 	List     deliveriesListCmd     `cmd:"" help:"List deliveries, newest first."`
 	Get      deliveriesGetCmd      `cmd:"" help:"Show one delivery."`
@@ -41,7 +43,8 @@ var attemptTable = tableOf[apitypes.Attempt]{
 }
 
 // last returns the result of the last attempt for a table: the status code, or else
-// the error. It is empty before the first attempt.
+// the error. A status code tells more than its error "http_status: …". It is empty
+// before the first attempt.
 func last(code *int, failure *string) string {
 	if optional(code) != 0 {
 		return strconv.Itoa(*code)
@@ -93,14 +96,16 @@ func (c *deliveriesGetCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// Run cancels the delivery and prints it.
+// Run cancels the delivery and prints it. An attempt in flight is not stopped; its
+// result is recorded and changes nothing.
 func (c *deliveriesCancelCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, deliveryTable.one, func(api *client.Client) (apitypes.Delivery, error) {
 		return api.CancelDelivery(ctx, c.ID)
 	})
 }
 
-// Run releases the parked delivery and prints it.
+// Run releases the parked delivery and prints it. The server then sends it apart from
+// others, because it may end the next node, too.
 func (c *deliveriesReleaseCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, deliveryTable.one, func(api *client.Client) (apitypes.Delivery, error) {
 		return api.ReleaseDelivery(ctx, c.ID)
@@ -119,8 +124,9 @@ func (c *deliveriesAttemptsCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// replayCmd is the command replay. The prefix of the id decides whether it replays
-// a delivery or an event.
+// replayCmd is the command replay. Ids have a prefix for their type, so the id alone
+// decides whether it replays a delivery or an event. It stands at the top level
+// because it is what people look for after an outage.
 type replayCmd struct {
 	target `embed:""`
 
@@ -150,7 +156,8 @@ func (c *replayCmd) Run(ctx context.Context, t terminal) error {
 }
 
 // replayEvent replays an event to the endpoints that the filter selects, and prints
-// the new deliveries. The list is empty if no endpoint matches.
+// the new deliveries. The list is empty if no endpoint matches. One request replays
+// at most 5,000 deliveries; the client repeats it until none is left.
 func (t target) replayEvent(ctx context.Context, to terminal, event postrider.EventID, only apitypes.EventReplay) error {
 	return ask(to, t, deliveryTable.all, func(api *client.Client) ([]apitypes.Delivery, error) {
 		return api.ReplayEvent(ctx, event, only)

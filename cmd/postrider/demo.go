@@ -39,7 +39,8 @@ func (demoCmd) Help() string {
 		"one is dead, and one is gone (410). All data is in a temporary folder, which is removed at the end."
 }
 
-// demo is a running demonstration. Only the goroutine of show changes its fields.
+// demo is a running demonstration. Only the goroutine of show changes its fields,
+// after Run has set the first ones.
 type demo struct {
 	cmd  *demoCmd
 	term terminal
@@ -167,8 +168,8 @@ func (d *demo) show(ctx context.Context) error {
 	}
 }
 
-// stoppedBy returns err, or nil if ctx has ended: an interrupted call is no failure
-// of the demonstration.
+// stoppedBy returns err, or nil if ctx has ended. A person who presses Ctrl-C during a
+// call of the client must not see its error.
 func stoppedBy(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -219,7 +220,9 @@ The API is at %[1]s/v1/webhooks. From another terminal:
 }
 
 // publish publishes the order n and tells the receivers to expect it. The
-// idempotency key makes a retry of the client harmless.
+// idempotency key makes a repetition of the request harmless. An event counts as
+// published only after the server has confirmed it: that is what the server promises
+// to deliver.
 func (d *demo) publish(ctx context.Context, n int) error {
 	data, err := json.Marshal(map[string]any{"order_id": n, "total": fmt.Sprintf("%d.%02d", n%90+9, n*7%100)})
 	if err != nil {
@@ -294,7 +297,8 @@ func (d *demo) skipped(ctx context.Context, r *receiver) (string, error) {
 	return count(page), nil
 }
 
-// deadLetters returns the number of an endpoint's dead letters, as count does.
+// deadLetters returns the number of an endpoint's dead letters, as count does. A
+// receiver cannot count them itself: it sees only requests.
 func (d *demo) deadLetters(ctx context.Context, r *receiver) (string, error) {
 	page, err := d.api.DeadLetters(ctx, client.DeadLetterFilter{
 		Endpoint: r.endpoint, Paging: client.Paging{Limit: 250},
@@ -306,7 +310,8 @@ func (d *demo) deadLetters(ctx context.Context, r *receiver) (string, error) {
 }
 
 // count returns the number of items on the page, with a plus sign if there are more
-// pages. The demonstration does not read them.
+// pages. The API has no totals, and reading all pages each second would be load that
+// is not part of the story.
 func count[T any](page apitypes.Page[T]) string {
 	if page.NextCursor != nil {
 		return fmt.Sprint(len(page.Data)) + "+"

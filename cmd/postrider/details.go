@@ -21,9 +21,13 @@ func printDetails[T any](t terminal, asJSON bool, item T) error {
 }
 
 // detailsOf returns a row for each field of a type of the API: its name, and its
-// value as flags take it. A new field needs no change here, unless its type is new.
-// The names lose the units _ms and _at, which the values show. What the server left
-// out has no row: a policy that cannot be read is not shown as one without options.
+// value in the form of its flag, so that people can copy it into a command. For
+// example, timeout_ms: 30000 is printed as timeout: 30s.
+//
+// It walks the struct with its json tags. A new field so appears without a change
+// here, unless its type is new. The names lose the units _ms and _at, which the
+// values show. A field that the server left out has no row: a policy that cannot be
+// read must not look like one without options.
 func detailsOf(shape any) (rows [][]string) {
 	for _, field := range reflect.VisibleFields(reflect.TypeOf(shape)) {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -43,7 +47,8 @@ func detailsOf(shape any) (rows [][]string) {
 }
 
 // textOf returns the text of a field's value. A null field has the text of its zero
-// value: empty, but for the rate ("unlimited") and the authentication ("none").
+// value: empty, except for the rate ("unlimited") and the authentication ("none").
+// The cases are the types whose text is not what package fmt prints.
 func textOf(value any) string {
 	switch v := value.(type) {
 	case apitypes.Time:
@@ -118,8 +123,9 @@ func compact(value any) string {
 	return string(text)
 }
 
-// withoutZeros returns the policy without its zero numbers, which switch nothing
-// on.
+// withoutZeros returns the policy without its zero numbers. The API returns every
+// number of a circuit; a zero means that its condition never opens the circuit. The
+// text is to be read, and to be given to --circuit again.
 func withoutZeros(c apitypes.CircuitPolicy) apitypes.CircuitPolicy {
 	for _, n := range []**int{&c.Failures, &c.Percent, &c.Attempts} {
 		if optional(*n) == 0 {

@@ -12,6 +12,8 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
+// endpointsCmd is the group of commands for endpoints. create and update share their
+// flags; see policyFlags.
 type endpointsCmd struct {
 	List    endpointsListCmd    `cmd:"" help:"List endpoints, newest first."`
 	Create  endpointsCreateCmd  `cmd:"" help:"Make an endpoint and print its secret."`
@@ -34,7 +36,7 @@ type endpointsCmd struct {
 }
 
 // endpointTable shows endpoints, as lists and actions print them. get and update
-// print all fields instead.
+// print all fields instead, because they are used to look at the options.
 var endpointTable = tableOf[apitypes.Endpoint]{
 	[]string{"ID", "STATUS", "EVENT TYPES", "URL"},
 	func(e apitypes.Endpoint) []string {
@@ -105,7 +107,8 @@ func (c *endpointsGetCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// Run publishes a test event to the endpoint and prints the receipt.
+// Run publishes a test event to the endpoint and prints the receipt. The endpoint's
+// event types do not matter. deliveries list shows what became of it.
 func (c *endpointsTestCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, printReceipt, func(api *client.Client) (apitypes.Receipt, error) {
 		return api.TestEndpoint(ctx, c.ID)
@@ -130,7 +133,7 @@ func (c *endpointsResumeCmd) Run(ctx context.Context, t terminal) error {
 	return c.show(ctx, t, (*client.Client).ResumeEndpoint)
 }
 
-// Run enables the endpoint.
+// Run enables the endpoint, and closes its circuit.
 func (c *endpointsEnableCmd) Run(ctx context.Context, t terminal) error {
 	return c.show(ctx, t, (*client.Client).EnableEndpoint)
 }
@@ -141,7 +144,8 @@ type endpointsDisableCmd struct {
 	Reason string `placeholder:"TEXT" help:"The reason, which is shown with the endpoint."`
 }
 
-// Run disables the endpoint.
+// Run disables the endpoint. Unlike a pause, events that are published meanwhile are
+// skipped and not queued.
 func (c *endpointsDisableCmd) Run(ctx context.Context, t terminal) error {
 	return c.show(ctx, t, func(api *client.Client, ctx context.Context, id postrider.EndpointID) (apitypes.Endpoint, error) {
 		return api.DisableEndpoint(ctx, id, c.Reason)
@@ -155,7 +159,9 @@ func (c *endpointsDeleteCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// Run prints the endpoint's secrets, their texts included.
+// Run prints the endpoint's secrets with their texts, so that a receiver can be
+// configured again. Of an ed25519 key it prints the public half; the private half
+// never leaves the server.
 func (c *endpointsSecretsCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, secretTable.all, func(api *client.Client) ([]apitypes.Secret, error) {
 		return api.Secrets(ctx, c.ID)
@@ -172,7 +178,8 @@ type endpointsRotateCmd struct {
 }
 
 // secretFlags holds the flags for the secret of a new endpoint or of a rotation.
-// Without them the server makes a secret.
+// Without them the server makes a secret. A secret of one's own is for endpoints that
+// move here from another sender and keep their receivers unchanged.
 type secretFlags struct {
 	KeyType    string `enum:",hmac,ed25519" default:"" placeholder:"hmac|ed25519" help:"The kind of secret that the server makes: hmac or ed25519. Default: hmac."`
 	SecretFile string `placeholder:"FILE" help:"File with a secret of your own; - reads stdin. Default: the server makes one."`
@@ -277,7 +284,8 @@ func (endpointsUpdateCmd) Help() string {
 }
 
 // Run changes the endpoint and prints it. Options without a flag are left out of
-// the request and stay.
+// the request and stay. A call without any flag would change nothing and look like a
+// success, so it is refused.
 func (c *endpointsUpdateCmd) Run(ctx context.Context, t terminal) error {
 	policy, err := c.policy(t)
 	if err != nil {

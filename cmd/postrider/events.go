@@ -14,6 +14,7 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
+// eventsCmd is the group of commands for events. The command send publishes one.
 type eventsCmd struct {
 	List       eventsListCmd       `cmd:"" help:"List events, newest first."`
 	Get        eventsGetCmd        `cmd:"" help:"Show one event with its data."`
@@ -106,7 +107,8 @@ type eventsReplayCmd struct {
 	Status   postrider.Status     `enum:",delivered,dead,cancelled,skipped" default:"" placeholder:"STATUS" help:"Only to endpoints whose last delivery of the event has this status: delivered, dead, cancelled or skipped."`
 }
 
-// Run makes the new deliveries and prints them.
+// Run makes the new deliveries and prints them. It is the same as the command replay
+// with an event's id, beside the other commands for events.
 func (c *eventsReplayCmd) Run(ctx context.Context, t terminal) error {
 	return c.replayEvent(ctx, t, c.ID, apitypes.EventReplay{Endpoint: idText(c.Endpoint), Status: c.Status})
 }
@@ -124,7 +126,10 @@ func (eventsPublishCmd) Help() string {
 }
 
 // Run publishes the events of the file in one request, all or none, and prints a
-// receipt for each. An error names the event by its number, counted from 1.
+// receipt for each. It parses the whole file first, so that a faulty line publishes
+// nothing. An error names the event by its number, counted from 1. The server checks
+// the values; this command checks only what would get lost on the way, such as a
+// misspelt field.
 func (c *eventsPublishCmd) Run(ctx context.Context, t terminal) error {
 	text, err := readSource(t, c.File)
 	if err != nil {

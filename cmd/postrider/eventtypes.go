@@ -9,6 +9,8 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
+// eventTypesCmd is the group of commands for the catalogue of event types. The
+// catalogue is documentation for customers: a type can be published without an entry.
 type eventTypesCmd struct {
 	List   eventTypesListCmd   `cmd:"" help:"List the catalogue of event types, by name."`
 	Get    eventTypesGetCmd    `cmd:"" help:"Show one event type."`
@@ -67,8 +69,10 @@ type eventTypesPutCmd struct {
 }
 
 // Run changes the description of the event type, or adds the type if the catalogue
-// lacks it. It checks the name before it calls the server, so that a mistake exits
-// with 2.
+// lacks it. So a deployment script can run it each time. The API has two operations
+// for this; the change comes first, because it is the usual case when a script runs
+// again. It checks the name before it calls the server, so that a mistake exits with
+// 2.
 func (c *eventTypesPutCmd) Run(ctx context.Context, t terminal) error {
 	if err := postrider.CheckType("NAME", c.Name); err != nil {
 		return misused("%v", err)

@@ -59,9 +59,11 @@ func (w flagNames) faults(fields []apitypes.Fault) string {
 }
 
 // fault returns the text of one fault. It names a flag or argument if the command
-// has one for the field, and the field itself if not. Milliseconds become
-// durations, as the flag takes them. In a batch from a file it names the event by
-// its number, counted from 1.
+// has one for the field, and the field itself if not. Milliseconds become durations,
+// which is what the flag accepts. In a batch from a file it names the event by its
+// number, counted from 1:
+//
+//	events[3].type must …  →  FILE: event 4: type must …
 func (w flagNames) fault(f apitypes.Fault) string {
 	name, part := w.of(f.Field)
 	if event, ok := strings.CutPrefix(f.Field, "events["); ok && w.arguments["file"] {
@@ -99,8 +101,10 @@ func asSpan(ms string) string {
 	return span(n)
 }
 
-// flagOf maps fields to flags with another name. For a field without an entry and
-// without a flag of its name, the flag of the field above it is used.
+// flagOf maps fields to flags with another name. Fields whose flag has the same name
+// need no entry: timeout_ms is --timeout, auth.token_url is --auth-token-url. For a
+// field without an entry and without a flag of its name, the flag of the field above
+// it is used.
 var flagOf = map[string]string{
 	"url": "endpoint-url", "headers": "header", "secret": "secret-file", "secrets": "secret-file",
 	"auth.username": "auth-user", "auth.password": "auth-secret-file", "auth.token": "auth-secret-file",

@@ -15,6 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/app"
 )
 
+// keysCmd is the group of commands for API keys. They work without a server and
+// without a key, on the store itself: access to the store is the permission.
 type keysCmd struct {
 	Create keysCreateCmd `cmd:"" help:"Make an API key and print it. It cannot be shown again."`
 	List   keysListCmd   `cmd:"" help:"List API keys, newest first."`
@@ -75,7 +77,9 @@ type keysCreateCmd struct {
 	JSON    bool              `name:"json" help:"Print JSON."`
 }
 
-// madeKey is the output of keys create. No other output contains the text of a key.
+// madeKey is the output of keys create. No other output contains the text of a key:
+// the store has only its hash. It is the same whether the key was made in the store or
+// by a server, so that a script need not know.
 type madeKey struct {
 	ID  postrider.KeyID `json:"id"`
 	Key string          `json:"key"`
@@ -167,7 +171,8 @@ type keysGetCmd struct {
 	JSON bool            `name:"json" help:"Print JSON."`
 }
 
-// Run prints one key. It searches the list of all keys.
+// Run prints one key. It searches the list of all keys, which is short: one for each
+// program that calls the API.
 func (c *keysGetCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
@@ -184,7 +189,8 @@ func (c *keysGetCmd) Run(ctx context.Context, t terminal, sources *app.Sources) 
 	return fmt.Errorf("%s: %w", c.ID, postrider.ErrNotFound)
 }
 
-// allKeys reads all pages of the server's keys.
+// allKeys reads all pages of the server's keys. The commands for keys have no paging
+// flags, because the store can list all keys at once.
 func allKeys(ctx context.Context, api *client.Client) (all apitypes.Page[apitypes.Key], err error) {
 	for cursor := ""; ; {
 		page, err := api.Keys(ctx, client.Paging{Limit: 250, Cursor: cursor})
@@ -198,8 +204,9 @@ func allKeys(ctx context.Context, api *client.Client) (all apitypes.Page[apitype
 	}
 }
 
-// keyOf returns a key of the store in the type of the API, so that both ways print
-// the same. A zero time becomes null.
+// keyOf returns a key of the store in the type of the API, so that a command prints
+// the same whether it worked on the store or through a server. A zero time becomes
+// null.
 func keyOf(k postrider.APIKey) apitypes.Key {
 	instant := func(at time.Time) *apitypes.Time {
 		if at.IsZero() {
@@ -236,8 +243,9 @@ var keyTable = tableOf[apitypes.Key]{
 	},
 }
 
-// keyState returns the state of a key in a word or two. Revoked goes before
-// expired.
+// keyState returns the state of a key in a word or two. Revoked comes before expired,
+// because a person did it. It compares with this machine's clock; the server uses the
+// store's.
 func keyState(k apitypes.Key, now time.Time) string {
 	switch {
 	case k.RevokedAt != nil:
@@ -256,7 +264,8 @@ type keysRevokeCmd struct {
 	ID postrider.KeyID `arg:"" help:"The key's id, key_…"`
 }
 
-// Run revokes the key.
+// Run revokes the key. Through a server it stops working there at once; on every
+// other node, and if the store is changed directly, within five seconds.
 func (c *keysRevokeCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err

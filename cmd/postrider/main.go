@@ -20,6 +20,15 @@
 // fills, and its method Run carries it out. Most commands turn their flags into a
 // request of package client and print the response; see ask. The commands that run
 // a server or open a store use package app.
+//
+// What a command that calls a server passes through:
+//
+//   - main.go parses the command line and turns errors into texts and exit codes.
+//   - target.go finds the server and the key, makes the call and prints lists.
+//   - policy.go and connection.go map flags to the options of an endpoint, and
+//     details.go maps the options back to text, in the form of the flags.
+//   - faults.go translates the faults that the server finds into the flags.
+//   - One file for each group of commands has the rest.
 package main
 
 import (
@@ -74,7 +83,8 @@ type terminal struct {
 	out, err io.Writer
 }
 
-// live reports whether the output is a terminal, and not a file or a pipe.
+// live reports whether the output is a terminal, and not a file or a pipe. Only on a
+// terminal may a command move the cursor.
 func (t terminal) live() bool {
 	file, ok := t.out.(*os.File)
 	if !ok {
@@ -148,8 +158,8 @@ func readsNoSetting(parsed *kong.Context) bool {
 
 func (noSettings) hasNoSettings() {}
 
-// usageError says that a command line is wrong although kong could parse it. The
-// program exits with 2.
+// usageError says that a command line is wrong although kong could parse it, such as
+// two flags that contradict each other. The program exits with 2.
 type usageError struct{ reason string }
 
 func (e *usageError) Error() string { return e.reason }
@@ -160,7 +170,9 @@ func misused(format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...)}
 }
 
-// exitCode returns the exit code for an error. No other place decides it.
+// exitCode returns the exit code for an error. No other place decides it. Scripts
+// rely on the difference: after 2 a repetition is useless until the command line is
+// corrected, after 1 it may succeed.
 func exitCode(err error) int {
 	var (
 		parse *kong.ParseError
@@ -187,7 +199,9 @@ func explain(err error, command flagNames) string {
 		fault   *app.Fault
 		problem *client.Error
 	)
-	// The first case that fits decides, so special cases stand before general ones.
+	// The first case that fits decides, so special cases stand before general ones. A
+	// command without --key-file, such as keys create, calls a server only if the
+	// server has the store open; its key comes from elsewhere, and so does its advice.
 	switch text := err.Error(); {
 	case errors.As(err, &parse):
 		return choices.Replace(text) + "\n" + helpHint(parse)

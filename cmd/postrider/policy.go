@@ -27,6 +27,9 @@ import (
 // A flag therefore has no default of kong: it would set the option at each update.
 // The help names the default that the server applies.
 type policyFlags struct {
+	// When and how often attempts are made, and how they are signed. --retry and
+	// --circuit take a preset or the JSON of the API, because their numbers are too many
+	// for flags.
 	Retry           string         `placeholder:"PRESET|JSON" help:"When a failed delivery is attempted again: a preset, for example seven-step, or JSON with the delays in milliseconds. Default: the preset default."`
 	Timeout         *time.Duration `placeholder:"DURATION" help:"Time limit of one attempt, from the connection to the end of the response, 1s to 30s. Default: 10s."`
 	ClientErrors    string         `enum:",retry,dead_letter" default:"" placeholder:"retry|dead_letter" help:"What a 4xx response does: retry the delivery, or make it a dead letter at once (dead_letter). Default: retry."`
@@ -40,8 +43,10 @@ type policyFlags struct {
 	Order           string         `enum:",none,by_key" default:"" placeholder:"none|by_key" help:"In which order events are sent: none, or by_key for one event of an ordering key at a time, as they were published. Default: none."`
 	OnDead          string         `enum:",skip,pause" default:"" placeholder:"skip|pause" help:"What a dead letter does to its ordering key, with --order by_key: skip continues with the next event, pause waits until a person replays or discards it. Default: skip."`
 
-	// Secrets come from files or stdin, because every user of the machine can see a
-	// command line.
+	// The connection: headers, authentication, TLS, redirects. Secrets come from files
+	// or stdin, because every user of the machine can see a command line. The parts of
+	// the authentication and of TLS are single flags here and one object in the API;
+	// see keepParts.
 	Header       []string `sep:"none" placeholder:"NAME=VALUE" help:"A header that requests carry. Can be repeated. The headers replace all headers of the endpoint."`
 	SecretHeader []string `sep:"none" placeholder:"NAME=FILE" help:"A header with a secret value, which is read from a file (- is stdin). Can be repeated. NAME without a file keeps the stored value."`
 	NoHeaders    bool     `help:"Remove all headers of the endpoint."`
@@ -78,6 +83,7 @@ func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, e
 	if err := f.checkStdin(others); err != nil {
 		return p, err
 	}
+	// Each helper returns an option that is left out if its flag is not given.
 	p = apitypes.Policy{
 		TimeoutMS:       milliseconds(f.Timeout),
 		ClientErrors:    named[postrider.ClientErrors](f.ClientErrors),
@@ -91,6 +97,8 @@ func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, e
 		MaxRedirects:    apitypes.OfPointer(f.MaxRedirects),
 		Compression:     named[postrider.Compression](f.Compression),
 	}
+	// The flags below have a form of their own. The first fault ends the command,
+	// while the server reports all faults of a request together.
 	if p.Retry, err = f.retry(); err != nil {
 		return p, err
 	}
@@ -167,8 +175,8 @@ func (f *policyFlags) circuit() (c apitypes.Optional[apitypes.CircuitPolicy], er
 }
 
 // signatureOf parses signature schemes: a name, and after colons an optional header
-// and prefix, for example github:X-Acme-Signature:sha256=. The server checks the
-// names.
+// and prefix, for example github:X-Acme-Signature:sha256=. No header name contains a
+// colon, and a prefix may contain more of them. The server checks the names.
 func signatureOf(texts []string) apitypes.Optional[apitypes.Signature] {
 	if len(texts) == 0 {
 		return apitypes.Optional[apitypes.Signature]{}
@@ -183,7 +191,8 @@ func signatureOf(texts []string) apitypes.Optional[apitypes.Signature] {
 }
 
 // decode parses the JSON of a flag into to. It reports whether the text is exactly
-// one value without unknown fields: a misspelt field must not be ignored.
+// one value without unknown fields: a misspelt field must not be ignored. Text after
+// the value is a mistake, too, for example a shell quote in the wrong place.
 func decode[T any](text string, to *apitypes.Optional[T]) bool {
 	var value T
 	d := json.NewDecoder(strings.NewReader(text))
@@ -196,7 +205,8 @@ func decode[T any](text string, to *apitypes.Optional[T]) bool {
 	return errors.Is(err, io.EOF)
 }
 
-// unlimited is the text of a null rate, in the flag and in the output.
+// unlimited is the text of a null rate, in the flag and in the output. A rate needs a
+// word for null: --rate without a value would be a missing argument.
 const unlimited = "unlimited"
 
 // parseRate parses a rate: attempts per duration with an optional burst, for

@@ -12,7 +12,8 @@ import (
 )
 
 // printTable prints rows in aligned columns. An empty cell is printed as a dash, so
-// that scripts that split a row at blanks count its columns right.
+// that scripts that split a row at blanks count its columns right. Scripts that need
+// more than a column should use --json.
 func printTable(w io.Writer, head []string, rows [][]string) error {
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, row := range append([][]string{head}, rows...) {
@@ -53,7 +54,7 @@ func printJSON(w io.Writer, value any) error {
 }
 
 // moment returns a time in UTC as tables show it, to the second. It is empty for
-// nil and for the zero time.
+// nil and for the zero time. The form is one that --from and --to accept.
 func moment(at *apitypes.Time) string {
 	if at == nil || at.IsZero() {
 		return ""
@@ -70,8 +71,8 @@ func optional[T any](p *T) T {
 	return *p
 }
 
-// idText returns the text of an endpoint's id, and the empty text for the zero id,
-// as optional fields of the API expect.
+// idText returns the text of an endpoint's id, and the empty text for the zero id: a
+// filter that is not given must be left out of the request, not sent as ep_000….
 func idText(id postrider.EndpointID) string {
 	if id.IsZero() {
 		return ""

@@ -28,8 +28,9 @@ type receivers struct {
 }
 
 // receiver is the other side of one endpoint. It verifies signatures with the
-// secret of its endpoint, and keeps a ledger of its own, so that the verdict does
-// not depend on the server's records.
+// secret of its endpoint, and keeps a ledger of its own. The verdict compares these
+// ledgers with the events that were published; it does not ask the server, whose
+// records are what the demonstration checks.
 type receiver struct {
 	name, behaviour string  // the path and the description of its behaviour
 	accepts         bool    // whether it accepts every event in the end
@@ -55,7 +56,8 @@ type receiver struct {
 type totals struct{ requests, events, accepted int }
 
 // newReceivers returns the five receivers of the story. Their retries are short, so
-// that a delivery ends within seconds.
+// that a delivery ends within seconds. The flaky one needs four attempts and 1.2 s;
+// that is why the demonstration stops publishing some seconds before its end.
 func newReceivers() *receivers {
 	always := func(code int) func(*http.Request, int) int {
 		return func(*http.Request, int) int { return code }
@@ -118,7 +120,8 @@ func (rs *receivers) url(r *receiver) string {
 }
 
 // expect notes the id of a published event. A receiver may get the event before
-// that: only the verdict compares the two.
+// that, because delivery starts before the publisher has read its response. Only the
+// verdict compares the two.
 func (rs *receivers) expect(event string) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -174,7 +177,7 @@ func (r *receiver) enrol(e apitypes.Endpoint) error {
 	return nil
 }
 
-// ServeHTTP handles a webhook as a careful receiver does: it bounds the body,
+// ServeHTTP handles a webhook as a careful receiver does: it limits the body,
 // verifies the signature, and only then responds with its own behaviour.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, 1<<20))
@@ -203,7 +206,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 func (r *receiver) record(header http.Header, body []byte) (event string, times int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// Requests that are forged count, too: the summary shows all that arrived.
+	// Forged requests count, too: the summary shows everything that arrived.
 	r.requests++
 	verifier := signature.Verifier{Keys: r.keys}
 	if err := verifier.Verify(header, body, time.Now()); err != nil {
@@ -215,7 +218,8 @@ func (r *receiver) record(header http.Header, body []byte) (event string, times 
 	return event, r.times[event], nil
 }
 
-// seen returns the totals of the ledger.
+// seen returns the totals of the ledger. Requests minus events is the number of
+// retries.
 func (r *receiver) seen() totals {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,6 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/secrets"
 )
 
+// secretsCmd is the group of commands for the keys that encrypt secrets in the store.
+// The secrets that sign requests belong to endpoints; see endpoints rotate.
 type secretsCmd struct {
 	RotateKey  secretsRotateCmd `cmd:"" help:"Encrypt the stored secrets with a new key. Servers can run meanwhile."`
 	NewKey     secretsNewCmd    `cmd:"" help:"Write a new encryption key into a file, for --secrets-key-file."`
@@ -64,6 +66,8 @@ func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *app.Sou
 		done, err = app.RotateKey(ctx, c.StoreConfig, rotation)
 		return err
 	}, func(api *client.Client) (err error) {
+		// One call encrypts values for some seconds; the rotation repeats it until
+		// the server says that it is done.
 		rotation.Reencrypt = func(ctx context.Context) (secrets.Reencrypted, error) {
 			r, err := api.Reencrypt(ctx)
 			return secrets.Reencrypted(r), err
@@ -106,7 +110,8 @@ func printRotated(t terminal, done secrets.Rotated) error {
 	return nil
 }
 
-// secretsNewCmd is the command secrets new-key. It needs no store and no settings.
+// secretsNewCmd is the command secrets new-key. It needs no store and no settings, so
+// that the key can be made on another machine than the server's.
 type secretsNewCmd struct {
 	File string `arg:"" help:"The file to create. Only its owner can read it."`
 }
@@ -126,7 +131,8 @@ type secretsExportCmd struct {
 	File string `arg:"" help:"The file to create. Only its owner can read it."`
 }
 
-// Run writes the file. It fails if a file with this name exists.
+// Run writes the file. It fails if a file with this name exists: that could be the
+// only copy of other keys.
 func (c *secretsExportCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err

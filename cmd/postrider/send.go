@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
+// sendCmd is the command send. It publishes one event; events publish sends many.
 type sendCmd struct {
 	target `embed:""`
 
@@ -50,7 +51,8 @@ func printReceipt(t terminal, asJSON bool, receipt apitypes.Receipt) error {
 }
 
 // data returns the data of the event: the argument itself, the file after an @, or
-// stdin for "-". It must be JSON.
+// stdin for "-". It must be JSON, and is sent unchanged, white space included, because
+// receivers verify a signature over these bytes.
 func (c *sendCmd) data(t terminal) (json.RawMessage, error) {
 	text := []byte(c.Data)
 	if file, ok := strings.CutPrefix(c.Data, "@"); ok || c.Data == "-" {

@@ -21,7 +21,8 @@ func (serveCmd) Help() string {
 }
 
 // Run serves until the first SIGTERM or SIGINT, and then drains. It checks the
-// configuration before it binds a port, so that a wrong setting exits with 2.
+// configuration before it binds a port, so that a wrong setting exits with 2 and a
+// supervisor does not try again for ever.
 func (c *serveCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
@@ -61,7 +62,8 @@ func printFirstKey(t terminal, key app.FirstKey) {
 }
 
 // migrateCmd is the command migrate, for deployments that upgrade the database
-// before they start new servers.
+// before they start new servers, for example because the servers' own user may not
+// create tables.
 type migrateCmd struct {
 	app.StoreConfig `embed:""`
 }
@@ -78,8 +80,8 @@ func (c *migrateCmd) Run(ctx context.Context, t terminal, sources *app.Sources) 
 	return nil
 }
 
-// configCmd is the command config. Its commands read all settings, but open no
-// store and bind no port.
+// configCmd is the command config. Its commands read all settings as serve does, but
+// open no store and bind no port, so they can run beside a server.
 type configCmd struct {
 	Check configCheckCmd `cmd:"" help:"Print the effective settings, where each comes from, and every fault in them."`
 	Print configPrintCmd `cmd:"" help:"Print the effective settings as a YAML file, with secrets masked."`
@@ -90,7 +92,8 @@ type configCheckCmd struct {
 }
 
 // Run prints the settings first and the faults afterwards, so that an operator sees
-// the origin of a wrong value.
+// the origin of a wrong value. A value that could not be parsed is in the faults, and
+// the table has the default in its place.
 func (c *configCheckCmd) Run(t terminal, sources *app.Sources) error {
 	rows := [][]string{}
 	for _, s := range c.Settings() {

@@ -86,8 +86,9 @@ func (t target) key() (string, error) {
 var errNoKey = errors.New("no API key")
 
 // findKey returns the API key. It looks into the file that the caller named, then
-// into POSTRIDER_API_KEY, and then into the file of the first admin key. A named
-// file that is missing is an error: another key could have other rights.
+// into POSTRIDER_API_KEY, and then into the file of the first admin key, so that a
+// first try on one machine needs no set-up at all. A named file that is missing is an
+// error: another key could have other rights.
 func findKey(named, first string) (string, error) {
 	if named != "" {
 		return readKey(named)
@@ -102,8 +103,9 @@ func findKey(named, first string) (string, error) {
 	return key, err
 }
 
-// readKey returns the API key in a file. A text with blanks inside is no key, and
-// so probably the wrong file. The error does not quote it.
+// readKey returns the API key in a file. A text with blanks inside is no key, so the
+// name is probably that of another file. The error does not quote the text, which
+// could be a secret.
 func readKey(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -116,7 +118,9 @@ func readKey(path string) (string, error) {
 	return key, nil
 }
 
-// paging holds the flags of every command that lists one page.
+// paging holds the flags of every command that lists one page. The commands do not
+// follow the pages themselves: a list of millions would never end, and a person wants
+// the first page.
 type paging struct {
 	Limit  int    `help:"Number of entries on the page, 1 to 250. Default: 50."`
 	Cursor string `help:"Continue a list: the cursor that the page before printed. Default: the first page."`

@@ -12,7 +12,9 @@ import (
 )
 
 // verifyCmd is the command verify. It checks a webhook on this machine, without a
-// server, as package signature does in a receiver.
+// server, as package signature does in a receiver. It is a tool for the question why
+// a receiver refuses a request: with the headers and the body in files, it shows
+// whether the secret, the timestamp or the bytes are wrong.
 type verifyCmd struct {
 	Body       string        `arg:"" default:"-" help:"File with the unchanged bytes of the body; - reads stdin."`
 	Header     []string      `short:"H" sep:"none" placeholder:"NAME: VALUE" help:"A header of the request, for example -H 'Webhook-Id: evt_1'. Can be repeated."`
@@ -71,7 +73,8 @@ func (c *verifyCmd) Run(t terminal) error {
 }
 
 // keys returns the keys to verify with: one for each word of the secret file, or
-// else of POSTRIDER_SECRET. There are several during a rotation.
+// else of POSTRIDER_SECRET. There are several during a rotation, and one of them is
+// enough.
 func (c *verifyCmd) keys(t terminal) ([]signature.Key, error) {
 	text := os.Getenv("POSTRIDER_SECRET")
 	if c.SecretFile != "" {
@@ -111,8 +114,8 @@ func readSecret(text string) (signature.Secret, error) {
 }
 
 // headers returns the headers of the flags and of the header file. It skips blank
-// lines and a request or status line, so that a copied request can be used as it
-// is.
+// lines and a request or status line, so that a copied request can be used
+// unchanged, for example the output of curl -i or a line of a debugging proxy.
 func (c *verifyCmd) headers() (http.Header, error) {
 	lines := c.Header
 	if c.HeaderFile != "" {

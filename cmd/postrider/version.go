@@ -15,7 +15,8 @@ type versionCmd struct {
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
-// versionFlag is the flag --version, which does what the command version does.
+// versionFlag is the flag --version, which does what the command version does. It
+// exists because people try it first.
 type versionFlag bool
 
 // BeforeReset prints the version and exits. kong calls it before it checks the rest

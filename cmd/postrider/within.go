@@ -26,8 +26,9 @@ type oldestFirst struct {
 // given.
 type instant struct{ time.Time }
 
-// Decode reads the time. It pops the token itself, because kong would take a value
-// that begins with a hyphen, such as -1h, for a flag.
+// Decode reads the time. It pops the token itself, because kong would parse a value
+// that begins with a hyphen, such as -1h, as a flag. It counts a relative time from
+// this machine's clock; the server compares the result with its own records.
 func (i *instant) Decode(ctx *kong.DecodeContext) (err error) {
 	token := ctx.Scan.Pop()
 	if token.IsEOL() {
@@ -41,7 +42,8 @@ func (i *instant) Decode(ctx *kong.DecodeContext) (err error) {
 var errInstant = errors.New("must be a time like 2026-05-04T12:00:00Z, a date like 2026-05-04, or how long ago, as in -1h or -7d")
 
 // parseInstant returns the time that the text names. A duration, with or without a
-// hyphen, counts back from now; days are calendar days.
+// hyphen, counts back from now. Days are calendar days: -1d is the same time of day
+// yesterday, also after a change to summer time.
 func parseInstant(text string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if at, err := time.Parse(layout, text); err == nil {

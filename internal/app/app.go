@@ -225,7 +225,7 @@ func (a *App) Run(ctx context.Context) error {
 		{"ops", a.ops.Run},
 	})
 	if err != nil {
-		a.log.ErrorContext(ctx, "postrider has stopped, not all in order", "error", err)
+		a.log.ErrorContext(ctx, "postrider has stopped with an error", "error", err)
 		return err
 	}
 	a.log.InfoContext(ctx, "postrider has stopped")

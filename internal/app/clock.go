@@ -43,7 +43,7 @@ func (c *clock) measure(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clockPatience)
 	defer cancel()
 	if _, err := c.store.Now(ctx); err != nil {
-		return fmt.Errorf("ask the store for the time: %w", err)
+		return fmt.Errorf("read the clock of the store: %w", err)
 	}
 	c.watch(ctx, c.store.Clock().Offset())
 	return nil
@@ -93,7 +93,7 @@ func (c *clock) Run(ctx context.Context) error {
 		}
 		err := c.measure(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			c.log.WarnContext(ctx, "time not measured", "error", err)
+			c.log.WarnContext(ctx, "the clock of the store could not be read", "error", err)
 		}
 		failing = err != nil
 	}

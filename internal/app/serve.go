@@ -31,7 +31,7 @@ type ending struct {
 	cut func()
 	// How long the requests in flight may take after the end began. Then their
 	// connections are closed.
-	within time.Duration // until the requests at hand must be answered
+	within time.Duration
 }
 
 // bodyGrace is how long request bodies may go on arriving after the end began.
@@ -86,7 +86,7 @@ func (s *server) Run(ctx context.Context) error {
 		defer cut.Stop()
 	}
 	if !s.shutdown(context.WithoutCancel(ctx)) {
-		s.log.WarnContext(ctx, "requests cut at the end", "after", s.ending.within)
+		s.log.WarnContext(ctx, "requests were cut at the shutdown", "after", s.ending.within)
 		err = errors.Join(err, s.http.Close())
 	}
 	serving.Wait()
@@ -157,7 +157,7 @@ func (r *readiness) opened(a *App) {
 	r.checks = []check{
 		func(ctx context.Context) error {
 			if _, err := a.store.Now(ctx); err != nil {
-				return errors.New("the store does not answer")
+				return errors.New("the store does not respond")
 			}
 			return nil
 		},
@@ -219,11 +219,11 @@ func (r *readiness) report(ctx context.Context) (int, map[string]any) {
 func opsHandler(ready *readiness) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, map[string]any{"status": "alive"})
+		respond(w, http.StatusOK, map[string]any{"status": "alive"})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		status, report := ready.report(r.Context())
-		answer(w, status, report)
+		respond(w, status, report)
 	})
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -233,8 +233,8 @@ func opsHandler(ready *readiness) http.Handler {
 	return mux
 }
 
-// answer writes a JSON answer that no proxy may cache.
-func answer(w http.ResponseWriter, status int, body any) {
+// respond writes a JSON response that no proxy may cache.
+func respond(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

@@ -18,8 +18,20 @@ import (
 // POSTRIDER_* environment variables, and then from the file of --config. It is the
 // [kong.Resolver] of one parse.
 //
-// It collects the faults that it meets for [Sources.Check], so that an operator
-// sees all of them at once.
+// A setting has one name in all layers; the first layer that has it decides:
+//
+//	layer         form                          read by
+//	command line  --drain-timeout 20s           kong, before Sources
+//	environment   POSTRIDER_DRAIN_TIMEOUT=20s   find, in the environment
+//	file          drain-timeout: 20s            find, in the entries of readFile
+//	default       the tag default:"35s"         kong, after Sources
+//
+// In the file, nested keys are joined: drain: {timeout: 20s} is the same setting.
+//
+// kong has tags for variables and a resolver for files of its own. They end at the
+// first fault, and take a misspelt key or variable for nothing. Sources collects all
+// faults for [Sources.Check], and remembers where each setting comes from, so that an
+// operator sees all faults at once, each named as it was typed.
 type Sources struct {
 	// Variables by name, those of other programs included.
 	environ map[string]string
@@ -55,8 +67,10 @@ func (s *Sources) Validate(*kong.Application) error { return nil }
 // Resolve returns the text of a setting, or nil if no source has it. kong calls it
 // for each flag that the command line does not set.
 //
-// It decodes the text into a scratch value first. If that fails, it notes a fault
-// and returns nil, because an error would end the parse at the first one.
+// It decodes the text into a value that is thrown away, only to see whether kong can.
+// If not, it notes a fault and returns nil: an error here would end the parse, and the
+// operator would see one fault at a time. The setting then has its default, but
+// nothing starts, because the command calls Check first.
 func (s *Sources) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	if !isSetting(flag) {
 		return nil, nil
@@ -91,7 +105,7 @@ func (s *Sources) CheckVariables() error {
 	if s.entries != nil {
 		return nil
 	}
-	return errors.Join(s.strangers()...)
+	return errors.Join(s.unknownVariables()...)
 }
 
 // Origin returns how the operator typed a setting: a flag, a variable or a key of
@@ -129,7 +143,7 @@ func (s *Sources) begin(ctx *kong.Context) {
 	if path == "" {
 		path = s.environ[variable("config")]
 	}
-	s.faults = append(s.faults, s.strangers()...)
+	s.faults = append(s.faults, s.unknownVariables()...)
 	if path == "" {
 		return
 	}
@@ -162,18 +176,18 @@ func (s *Sources) find(setting string) (entry, bool) {
 // for those commands, because both often read one env file.
 var ofCommands = []string{"url", "api-key", "key-file", "secret"}
 
-// strangers returns a fault for each POSTRIDER_* variable that no setting or
+// unknownVariables returns a fault for each POSTRIDER_* variable that no setting or
 // command reads. A misspelt variable would otherwise have no effect and no message.
-func (s *Sources) strangers() (faults []error) {
+func (s *Sources) unknownVariables() (faults []error) {
 	names := slices.Concat(settingNames(), ofCommands)
 	for _, name := range slices.Sorted(maps.Keys(s.environ)) {
-		rest, ours := strings.CutPrefix(name, variable(""))
+		suffix, ours := strings.CutPrefix(name, variable(""))
 		known := slices.ContainsFunc(names, func(n string) bool { return variable(n) == name })
 		if !ours || known || s.environ[name] == "" || ofCluster(name, s.environ[name]) {
 			continue
 		}
 		reason := "is no setting"
-		if like := closest(rest, names); like != "" {
+		if like := closest(suffix, names); like != "" {
 			reason += "; is " + variable(like) + " meant?"
 		}
 		faults = append(faults, &Fault{Key: name, Reason: reason})
@@ -271,7 +285,8 @@ func suggestion(unknown string) string {
 }
 
 // closest returns the name that has the longest common beginning with the unknown
-// one. Empty: no name shares more than three letters.
+// one. Empty: no name shares more than three letters. Mistakes are mostly in the last
+// word of a name: drain-timout, egress-port.
 func closest(unknown string, names []string) string {
 	unknown = strings.ToLower(strings.ReplaceAll(unknown, "_", "-"))
 	best, same := "", 3 // three letters or fewer are chance

@@ -52,7 +52,7 @@ type writes struct {
 	probed  time.Time
 	refused error
 	// Closed when the probe in progress ends. Nil: none is in progress. known makes
-	// it, answer closes it.
+	// it, finishProbe closes it.
 	probing chan struct{}
 }
 
@@ -102,7 +102,7 @@ func (w *writes) end(err error) {
 }
 
 // unwritable reports whether err shows that the store cannot write. The listed
-// errors are answers to the request, or the caller gave up.
+// errors refuse the request, or mean that the caller has given up.
 func unwritable(err error) bool {
 	for _, other := range []error{
 		store.ErrMoved, postrider.ErrInvalid, postrider.ErrConflict, postrider.ErrNotFound,
@@ -175,12 +175,12 @@ func (w *writes) Run(ctx context.Context) error {
 		bounded, cancel := context.WithTimeout(ctx, probeTime)
 		err := w.ProbeWrite(bounded)
 		cancel()
-		w.answer(err)
+		w.finishProbe(err)
 	}
 }
 
-// answer notes the result of a probe and wakes everybody who waits for it.
-func (w *writes) answer(err error) {
+// finishProbe records the result of a probe and wakes the requests that wait for it.
+func (w *writes) finishProbe(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.probed, w.refused = time.Now(), err

@@ -89,7 +89,7 @@ func (s *Secrets) warnOfKeysInDatabase(ctx context.Context) error {
 	}
 	keptKeyring, err := markExternal(ctx, s.values)
 	if keptKeyring {
-		s.log.WarnContext(ctx, "encryption keys are given from outside, but older ones are still kept in the database",
+		s.log.WarnContext(ctx, "encryption keys come from a setting, but older keys are still in the database",
 			"command", "postrider secrets rotate-key --drop-old")
 	}
 	return err

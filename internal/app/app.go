@@ -104,7 +104,9 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 // open opens the store and makes the services around it. After an error nothing is
 // open, so that the caller can try again.
 func (a *App) open(ctx context.Context) error {
-	opened, err := openStore(ctx, a.config.StoreConfig, openOptions{log: a.log, onFatal: func(err error) { a.fatal <- err }})
+	opened, err := openStore(ctx, a.config.StoreConfig, openOptions{
+		log: a.log, onFatal: func(err error) { a.fatal <- err }, onLost: a.observer.AttemptsLost,
+	})
 	if err != nil {
 		return err
 	}

@@ -15,10 +15,11 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlite"
 )
 
-// openOptions say how a store is opened. Both fields are required.
+// openOptions say how a store is opened. The log and onFatal are required.
 type openOptions struct {
 	log     *slog.Logger
 	onFatal func(error) // called once, when the store can no longer write
+	onLost  func(int)   // called with how many attempts of a dead process SQLite recorded as lost; nil: nobody wants to know
 }
 
 // commandOptions returns the options for a command that opens the store for one
@@ -42,7 +43,7 @@ func openStore(ctx context.Context, c StoreConfig, o openOptions) (store.Store, 
 		o.log.InfoContext(ctx, "store is open", "kind", "postgres", "url", maskURL(dsn))
 		return opened, nil
 	}
-	opened, err := sqlite.Open(ctx, c.DataDir, sqlite.Options{Log: o.log, OnFatal: o.onFatal})
+	opened, err := sqlite.Open(ctx, c.DataDir, sqlite.Options{Log: o.log, OnFatal: o.onFatal, OnLost: o.onLost})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the folder
 	}

@@ -34,10 +34,21 @@ func (d *Dispatcher) runClaimer(ctx context.Context) {
 			}
 			d.post(schedule.ClaimReturned{Claim: c, Got: got, Err: err, AskedAt: asked})
 			d.opts.Hooks.Claimed.Call(claimOf(c, got, time.Since(asked), err))
+			if n := lostIn(got); n > 0 {
+				d.opts.Hooks.AttemptsLost.Call(n)
+			}
 		case <-d.done:
 			return
 		}
 	}
+}
+
+// lostIn returns how many attempts of dead nodes a claim recorded as lost.
+func lostIn(got store.Claims) (n int) {
+	for _, lane := range got.Lanes {
+		n += lane.Lost
+	}
+	return n
 }
 
 // claimOf returns a claim as observers get it: counts, without the deliveries.

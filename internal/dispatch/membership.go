@@ -36,6 +36,7 @@ type cluster struct {
 	instance [16]byte // drawn at start; tells two nodes of one incarnation apart
 	lock     nodeLock
 	wakeUps  *wakeUps
+	lost     observe.Hook[int] // attempts of dead nodes; see [observe.Hooks]
 
 	others       atomic.Bool                       // there are other nodes; set by each heartbeat
 	owned        atomic.Pointer[schedule.ShardSet] // as of the last heartbeat; nil: there was none
@@ -49,7 +50,7 @@ type cluster struct {
 
 func newCluster(opts Options) *cluster {
 	c := &cluster{
-		opts: opts.Cluster, log: opts.Log, wakeUps: newWakeUps(),
+		opts: opts.Cluster, log: opts.Log, wakeUps: newWakeUps(), lost: opts.Hooks.AttemptsLost,
 		heartbeatNow: batch.NewSignal(), gained: batch.NewSignal(), missed: batch.NewSignal(), dead: make(chan []uint32, 1),
 	}
 	c.lock.tried, c.lock.since = make(chan struct{}), time.Now()
@@ -276,6 +277,9 @@ func (c *cluster) reclaim(ctx context.Context, dead []uint32) bool {
 				break
 			}
 			c.log.WarnContext(ctx, "dead node reclaimed", "incarnation", incarnation, "deliveries", n)
+			if n > 0 { // each had an attempt
+				c.lost.Call(n)
+			}
 			if n < limit {
 				break
 			}

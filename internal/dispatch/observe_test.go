@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/dispatch"
 	"github.com/postrider/postrider/internal/observe"
+	"github.com/postrider/postrider/internal/store"
 )
 
 func TestObserversHearWhatTheDispatcherDoes(t *testing.T) {
@@ -58,6 +60,44 @@ func TestObserversHearWhatTheDispatcherDoes(t *testing.T) {
 		}
 		if heard["shards"] == 0 || observer.Panics() != 5 {
 			t.Errorf("membership: %d shards; %d panics, want some and 5", heard["shards"], observer.Panics())
+		}
+	})
+}
+
+// TestLostAttemptsAreReported lets a lease end that nobody settles, and then a node
+// that has leased three deliveries.
+func TestLostAttemptsAreReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var lost atomic.Int64
+		h := newHarness(t)
+		n := h.node(1, dispatch.Options{Hooks: observe.Hooks{AttemptsLost: func(n int) { lost.Add(int64(n)) }}})
+		lease := func(id postrider.EndpointID, deliveries int, token postrider.Token, span time.Duration) {
+			h.commit(id, deliveries, "")
+			if _, err := h.store.Claim(t.Context(), store.Claim{Token: token, Wants: []store.Want{
+				{Endpoint: id, Lane: postrider.LaneFirst, N: deliveries, Lease: span},
+			}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		lease(h.endpoint(nil), 1, 2<<32|1, time.Second)
+		time.Sleep(time.Minute)
+		if got := lost.Load(); got != 1 {
+			t.Errorf("%d lost attempts were reported after a lease ended, want 1", got)
+		}
+
+		if _, err := h.store.Heartbeat(t.Context(), store.Heartbeat{Incarnation: 3, Instance: [16]byte{3}, TTL: 5 * time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		lease(h.endpoint(nil), 3, 3<<32|1, time.Hour)
+		time.Sleep(time.Minute)
+		if got := lost.Load(); got != 1+3 {
+			t.Errorf("%d lost attempts were reported after a node died, want 3 more", got)
+		}
+		end(t, n)
+		if sent := len(h.requests()); sent != 4 {
+			t.Errorf("%d requests left, want 4", sent)
 		}
 	})
 }

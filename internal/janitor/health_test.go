@@ -89,7 +89,7 @@ func (w *harness) deadLetters(e postrider.Endpoint, n int) {
 	}
 	_, err = w.Publish(w.Context(), store.Publish{Version: changes.Version, Batches: []store.Batch{batch}})
 	w.ok(err)
-	expired, err := w.Expire(w.Context(), n)
+	expired, _, err := w.Expire(w.Context(), n)
 	w.ok(err)
 	if expired != n {
 		w.Fatalf("%d of %d deliveries are dead letters", expired, n)

@@ -122,7 +122,11 @@ func (j *Janitor) chores() []chore {
 			return false, j.store.MakePartitions(ctx)
 		}},
 		{name: "expire deliveries", do: counted(func(ctx context.Context) (int, error) {
-			return j.store.Expire(ctx, j.opts.Chunk)
+			expired, lost, err := j.store.Expire(ctx, j.opts.Chunk)
+			if lost > 0 {
+				j.opts.Hooks.AttemptsLost.Call(lost)
+			}
+			return expired, err
 		})},
 		{name: "cancel deliveries of deleted endpoints", now: j.cancel, do: counted(func(ctx context.Context) (int, error) {
 			deleted, err := j.store.DeleteEndpoints(ctx, j.opts.Chunk)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/janitor"
+	"github.com/postrider/postrider/internal/observe"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,6 +28,7 @@ type upkeep struct {
 
 	mu      sync.Mutex
 	expired []int // rows that each call of Expire finds; afterwards none
+	lost    int   // attempts, as reported; each call of Expire that finds rows has one
 	broken  int   // how many calls of CancelDeleted fail first
 	calls   map[string][]float64
 	keysAge time.Duration
@@ -38,16 +40,16 @@ func (u *upkeep) note(chore string) {
 	u.calls[chore] = append(u.calls[chore], time.Since(u.start).Seconds())
 }
 
-func (u *upkeep) Expire(_ context.Context, limit int) (int, error) {
+func (u *upkeep) Expire(_ context.Context, limit int) (n, lost int, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.note("expire")
 	if len(u.expired) == 0 {
-		return 0, nil
+		return 0, 0, nil
 	}
-	n := min(u.expired[0], limit)
+	n = min(u.expired[0], limit)
 	u.expired = u.expired[1:]
-	return n, nil
+	return n, 1, nil
 }
 
 func (u *upkeep) DeleteEndpoints(context.Context, int) (int, error) { return 0, nil }
@@ -96,7 +98,8 @@ func work(t *testing.T, u *upkeep, d time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
-	if err := janitor.New(u, janitor.Options{}).Run(ctx); err != nil {
+	hooks := observe.Hooks{AttemptsLost: func(n int) { u.lost += n }}
+	if err := janitor.New(u, janitor.Options{Hooks: hooks}).Run(ctx); err != nil {
 		t.Errorf("Run = %v, want nil", err)
 	}
 }
@@ -125,6 +128,9 @@ func TestAChunkThatIsFullIsFollowedByTheNext(t *testing.T) {
 		u.expired = []int{500, 500, 499}
 		work(t, u, 30*time.Second)
 
+		if u.lost != 3 {
+			t.Errorf("%d lost attempts were reported, want 3", u.lost)
+		}
 		if want := []float64{0, 0.01, 0.02}; !slices.Equal(u.calls["expire"], want) {
 			t.Errorf("Expire was called at %v s, want %v", u.calls["expire"], want)
 		}

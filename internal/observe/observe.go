@@ -56,6 +56,7 @@ type Hooks struct {
 	AttemptFinished Hook[AttemptFinished]          // a request is over; it is not settled yet
 	Settled         Hook[Settled]                  // an attempt is on record and its delivery has moved
 	DeadLetter      Hook[Settled]                  // likewise, and the delivery is dead; after Settled
+	AttemptsLost    Hook[int]                      // so many attempts of nodes that died are on record as lost; a stale settlement may replace one
 	CircuitChanged  Hook[postrider.Circuit]        // a node or a person opened, probed or closed a circuit, and it is stored; once, by the node that stored it
 	HealthChanged   Hook[postrider.EndpointHealth] // an endpoint was warned about, disabled (a 410 included) or is healthy again
 	Lag             Hook[time.Duration]            // how far this node lags behind; four times a second
@@ -141,6 +142,7 @@ func New(hooks Hooks, log *slog.Logger) *Observer {
 		AttemptFinished: guard(o, hooks.AttemptFinished),
 		Settled:         guard(o, hooks.Settled),
 		DeadLetter:      guard(o, hooks.DeadLetter),
+		AttemptsLost:    guard(o, hooks.AttemptsLost),
 		CircuitChanged:  guard(o, hooks.CircuitChanged),
 		HealthChanged:   guard(o, hooks.HealthChanged),
 		Lag:             guard(o, hooks.Lag),

@@ -275,6 +275,7 @@ type Claims struct {
 type LaneState struct {
 	Claimed  int           // deliveries that this claim leased
 	Suspects int           // deliveries that this claim moved to the suspect lane
+	Lost     int           // attempts that this claim recorded as lost
 	Waiting  bool          // whether a delivery is left, due now or later
 	In       time.Duration // if Waiting: until the next one is due; 0 or less: it is due
 	Low      time.Time     // for the After of the lane's next [Want]
@@ -482,8 +483,9 @@ type EventTypeQuery struct {
 type Upkeep interface {
 	// Expire turns up to limit pending deliveries whose time is over, and that
 	// no worker holds, into dead letters with the reason expired, and returns
-	// how many.
-	Expire(ctx context.Context, limit int) (int, error)
+	// how many, and how many of their attempts it recorded as lost, because
+	// their leases had ended.
+	Expire(ctx context.Context, limit int) (expired, lost int, err error)
 
 	// DeleteEndpoints deletes up to limit endpoints of deleted accounts, each as
 	// PutEndpoint would, and returns how many.

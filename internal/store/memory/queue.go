@@ -116,9 +116,15 @@ func (s *Store) Claim(_ context.Context, c store.Claim) (store.Claims, error) {
 			l = &lane{}
 		}
 		due := l.popDue(want, now)
+		lost := 0
+		for _, d := range due {
+			if d.token != 0 {
+				lost++
+			}
+		}
 		suspects := s.suspectLocked(due, now)
 		due = slices.DeleteFunc(due, func(d *delivery) bool { return slices.Contains(suspects, d) })
-		state := store.LaneState{Claimed: len(due), Suspects: len(suspects), Low: now}
+		state := store.LaneState{Claimed: len(due), Suspects: len(suspects), Lost: lost, Low: now}
 		if len(*l) > 0 {
 			first := (*l)[0].due
 			state.Waiting, state.In = true, first.Sub(now)

@@ -34,7 +34,7 @@ func (s *Store) queuedLocked(limit int, matches func(*delivery) bool) (found []*
 }
 
 // Expire implements [store.Upkeep].
-func (s *Store) Expire(_ context.Context, limit int) (int, error) {
+func (s *Store) Expire(_ context.Context, limit int) (n, lost int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -45,12 +45,13 @@ func (s *Store) Expire(_ context.Context, limit int) (int, error) {
 	for _, d := range expired {
 		if d.token != 0 {
 			d.lose(now)
+			lost++
 		}
 		s.endLocked(d)
 		d.die(postrider.ReasonExpired, now)
 		s.advanceLocked(d, now)
 	}
-	return len(expired), nil
+	return len(expired), lost, nil
 }
 
 // DeleteEndpoints implements [store.Upkeep].

@@ -86,10 +86,10 @@ const claimSQL = `
 			losses = q.losses + (due.token is not null)::int
 		from due
 		where q.ctid = due.at
-		returning due.suspect, due.place, due.due_at, q.id, q.event, q.endpoint, q.account, q.type, q.lane, q.claims, q.step, q.losses,
+		returning due.token is not null as lost, due.suspect, due.place, due.due_at, q.id, q.event, q.endpoint, q.account, q.type, q.lane, q.claims, q.step, q.losses,
 			q.expires_at, q.replayed_from, q.ordering_key, q.sequence
 	)
-	select c.suspect, c.place, c.due_at, c.id, c.event, c.endpoint, c.account, c.type, c.lane, c.claims, c.step, c.losses,
+	select c.lost, c.suspect, c.place, c.due_at, c.id, c.event, c.endpoint, c.account, c.type, c.lane, c.claims, c.step, c.losses,
 		c.expires_at, c.replayed_from,
 		e.data, coalesce(e.api_version, ''), coalesce(e.ordering_key, c.ordering_key, ''), coalesce(e.sequence, c.sequence, 0),
 		coalesce(e.hops, 0), coalesce(e.idempotency_key, '')
@@ -202,20 +202,23 @@ func claimColumns(c store.Claim) pgx.NamedArgs {
 // Deliveries of one event share one copy of it: an event for 200 endpoints has its bytes
 // in memory once.
 func collectClaimed(rows pgx.Rows, t postrider.Token, claims *store.Claims) error {
-	var suspect bool
+	var lost, suspect bool
 	var place int
 	var due time.Time
 	var event postrider.Event
 	var c postrider.Claimed
 	events := map[postrider.EventID]*postrider.Event{}
 	_, err := pgx.ForEachRow(rows, []any{
-		&suspect, &place, toTime(&due), toID(&c.ID), toID(&event.ID), toID(&c.Endpoint), toID(&event.Account), &event.Type,
+		&lost, &suspect, &place, toTime(&due), toID(&c.ID), toID(&event.ID), toID(&c.Endpoint), toID(&event.Account), &event.Type,
 		toLane(&c.Lane), &c.Attempt, &c.Step, &c.Losses, toTime(&c.ExpiresAt), toID(&c.ReplayedFrom),
 		&event.Data, &event.APIVersion, &event.OrderingKey, &event.Sequence, &event.Hops, &event.IdempotencyKey,
 	}, func() error {
 		lane := &claims.Lanes[place-1]
 		if lane.Claimed+lane.Suspects == 0 {
 			lane.Low = due.Add(-claimSlack)
+		}
+		if lost {
+			lane.Lost++
 		}
 		if suspect {
 			lane.Suspects++

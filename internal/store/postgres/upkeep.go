@@ -29,7 +29,7 @@ const expireSQL = `
 		limit @limit
 		for update skip locked
 	)` + expiredDeadLettersSQL + `
-	select count(*) from expired`
+	select count(*), count(token) from expired`
 
 // The common part of both ways to expire: delete the rows, record lost attempts, and write
 // the dead letters with what their last attempts show (see insertDeadLetterSQL).
@@ -91,35 +91,40 @@ var expireOrdered = ending{
 			limit 1
 		) q
 	)` + expiredDeadLettersSQL + `
-	select id from expired`,
+	select id, token is not null from expired`,
 	dead: true,
 }
 
 // Expire turns deliveries whose time is over into dead letters, those without an order
 // first. Each of the two kinds is one transaction.
-func (s *Store) Expire(ctx context.Context, limit int) (int, error) {
-	n, err := s.upkeep(ctx, "expire deliveries", expireSQL, pgx.NamedArgs{"limit": limit, "now": s.clock.Now()})
-	if err != nil || n >= limit {
-		return n, err
-	}
-	ordered, err := s.endOrdered(ctx, expireOrdered, limit-n)
+func (s *Store) Expire(ctx context.Context, limit int) (expired, lost int, err error) {
+	err = s.repeat(ctx, func(bool) error {
+		return s.pool.QueryRow(ctx, expireSQL, pgx.NamedArgs{"limit": limit, "now": s.clock.Now()}).Scan(&expired, &lost)
+	})
 	if err != nil {
-		return 0, fmt.Errorf("expire ordered deliveries: %w", err)
+		return 0, 0, fmt.Errorf("expire deliveries: %w", err)
 	}
-	return n + ordered, nil
+	if expired >= limit {
+		return expired, lost, nil
+	}
+	ordered, lostOrdered, err := s.endOrdered(ctx, expireOrdered, limit-expired)
+	if err != nil {
+		return expired, lost, fmt.Errorf("expire ordered deliveries: %w", err)
+	}
+	return expired + ordered, lost + lostOrdered, nil
 }
 
 // ending says how ordered deliveries end that nobody settles: they expire, or their
 // endpoint is deleted.
 type ending struct {
 	find string // selects the ids of at most @limit deliveries, without a lock
-	end  string // ends those of @ids that may still end, and returns their ids
+	end  string // ends those of @ids that may still end, and returns their ids and whether it recorded an attempt as lost
 	dead bool   // whether they become dead letters, which can pause their keys
 }
 
 // endOrdered finds up to limit deliveries and ends them in one transaction. It is not
 // repeated when its reply is lost: the janitor calls again anyway.
-func (s *Store) endOrdered(ctx context.Context, e ending, limit int) (n int, err error) {
+func (s *Store) endOrdered(ctx context.Context, e ending, limit int) (n, lost int, err error) {
 	err = s.once(ctx, func() error {
 		return s.withConn(ctx, func(conn *pgxpool.Conn) error {
 			rows, _ := conn.Query(ctx, e.find, pgx.NamedArgs{"limit": limit, "now": s.clock.Now()})
@@ -127,25 +132,33 @@ func (s *Store) endOrdered(ctx context.Context, e ending, limit int) (n int, err
 			if err != nil || len(ids) == 0 {
 				return err
 			}
-			n, err = s.endDeliveries(ctx, conn, e, ids)
+			n, lost, err = s.endDeliveries(ctx, conn, e, ids)
 			return err
 		})
 	})
-	return n, err
+	return n, lost, err
 }
 
 // endDeliveries locks the keys of the deliveries, ends those that may still end, and
 // advances their keys. A delivery that was settled while the keys were waited for is not
 // among ended.
-func (s *Store) endDeliveries(ctx context.Context, conn *pgxpool.Conn, e ending, ids uuids) (int, error) {
+func (s *Store) endDeliveries(ctx context.Context, conn *pgxpool.Conn, e ending, ids uuids) (n, lost int, err error) {
 	positions, err := lockPositions(ctx, conn, ids, nil)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	rows, _ := conn.Query(ctx, e.end, pgx.NamedArgs{"ids": ids, "now": s.clock.Now()})
-	ended, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
+	var id pgtype.UUID
+	var isLost bool
+	ended := uuids{}
+	_, err = pgx.ForEachRow(rows, []any{&id, &isLost}, func() error {
+		if ended = append(ended, id); isLost {
+			lost++
+		}
+		return nil
+	})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	positions = slices.DeleteFunc(positions, func(p position) bool { return !slices.Contains(ended, someUUID(p.delivery)) })
 	var dead []position
@@ -155,7 +168,7 @@ func (s *Store) endDeliveries(ctx context.Context, conn *pgxpool.Conn, e ending,
 	b := &pgx.Batch{}
 	s.queueAdvance(b, positions, dead)
 	b.Queue(commitSQL)
-	return len(ended), conn.SendBatch(ctx, b).Close()
+	return len(ended), lost, conn.SendBatch(ctx, b).Close()
 }
 
 // Finds endpoints of deleted accounts. Walks accounts_deleted, and for each account
@@ -295,7 +308,7 @@ var cancelOrdered = ending{
 			limit 1
 		) q
 	)` + cancelGoneSQL + `
-	select id from gone`,
+	select id, false from gone`,
 }
 
 // CancelDeleted cancels pending deliveries of deleted endpoints, those without an order
@@ -305,7 +318,7 @@ func (s *Store) CancelDeleted(ctx context.Context, limit int) (int, error) {
 	if err != nil || n >= limit {
 		return n, err
 	}
-	ordered, err := s.endOrdered(ctx, cancelOrdered, limit-n)
+	ordered, _, err := s.endOrdered(ctx, cancelOrdered, limit-n)
 	if err != nil {
 		return 0, fmt.Errorf("cancel ordered deliveries of deleted endpoints: %w", err)
 	}

@@ -121,7 +121,8 @@ func TestLeasesOfADeadProcessAreTakenOverAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	_, deliveries := killed(t, dir)
-	s := open(t, dir, sqlite.Options{})
+	lost := 0
+	s := open(t, dir, sqlite.Options{OnLost: func(n int) { lost += n }})
 	page, err := s.Deliveries(t.Context(), store.DeliveryQuery{ID: deliveries[0]})
 	if err != nil || len(page.Items) != 1 {
 		t.Fatalf("the first delivery is %+v, %v", page.Items, err)
@@ -131,6 +132,9 @@ func TestLeasesOfADeadProcessAreTakenOverAtOnce(t *testing.T) {
 	}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if lost != len(claims.Items) {
+		t.Errorf("%d lost attempts were reported, want one for each of %d leases", lost, len(claims.Items))
 	}
 	claimed := map[postrider.DeliveryID]postrider.Claimed{}
 	for _, c := range claims.Items {

@@ -124,12 +124,14 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 			if err != nil {
 				return store.Claims{}, err
 			}
+			losses := len(suspects)
 			for _, p := range suspects {
 				lost = appendAttempt(lost, p.lost())
 			}
 			for _, p := range rows {
 				if p.token != 0 {
 					lost = appendAttempt(lost, p.lost())
+					losses++
 					p.losses++
 				}
 				claims.Items = append(claims.Items, postrider.Claimed{
@@ -142,7 +144,7 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 			if err != nil {
 				return store.Claims{}, err
 			}
-			state.Claimed, state.Suspects = len(rows), len(suspects)
+			state.Claimed, state.Suspects, state.Lost = len(rows), len(suspects), losses
 			claims.Lanes = append(claims.Lanes, state)
 		}
 		err := tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, lost)

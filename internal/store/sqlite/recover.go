@@ -47,7 +47,7 @@ const recoverChunk = 2000
 // one row of that lane was leased, it was the only suspect in flight: after ParkedAfter
 // such deaths it is parked, so that a delivery that kills its process does not do it
 // forever.
-func recoverLeases(ctx context.Context, db *sql.DB, clock *store.Clock) error {
+func recoverLeases(ctx context.Context, db *sql.DB, clock *store.Clock, onLost func(int)) error {
 	suspects, others, err := leftLeased(ctx, db)
 	if err != nil {
 		return fmt.Errorf("find the leases of a process that died: %w", err)
@@ -62,12 +62,12 @@ func recoverLeases(ctx context.Context, db *sql.DB, clock *store.Clock) error {
 	// All suspects are in one transaction, the first one. If the process died between two of
 	// them, the next one would find fewer, perhaps one, and take it for the only suspect.
 	if len(suspects) > 0 {
-		if err := (recovery{clock, suspects, alone}).run(ctx, db); err != nil {
+		if err := (recovery{clock, suspects, alone, onLost}).run(ctx, db); err != nil {
 			return err
 		}
 	}
 	for chunk := range slices.Chunk(others, recoverChunk) {
-		if err := (recovery{clock, chunk, 0}).run(ctx, db); err != nil {
+		if err := (recovery{clock, chunk, 0, onLost}).run(ctx, db); err != nil {
 			return err
 		}
 	}
@@ -101,6 +101,8 @@ type recovery struct {
 	clock *store.Clock
 	ids   []postrider.DeliveryID
 	alone int // 1: ids has one delivery, the only suspect that was leased; otherwise 0
+
+	onLost func(int) // see [Options]
 }
 
 func (r recovery) run(ctx context.Context, db *sql.DB) error {
@@ -115,6 +117,7 @@ func (r recovery) run(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return fmt.Errorf("recover the leases of a process that died: %w", err)
 	}
+	r.onLost(len(r.ids))
 	return nil
 }
 

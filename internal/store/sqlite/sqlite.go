@@ -68,6 +68,10 @@ type Options struct {
 	// store then writes nothing any more, and only a restart tells what the file holds.
 	// OnFatal must not call the store. Default: it is logged.
 	OnFatal func(error)
+
+	// OnLost is called by Open, after each commit, with how many attempts of a process
+	// that died it recorded as lost. Default: nothing is called.
+	OnLost func(int)
 }
 
 func (o Options) withDefaults() Options {
@@ -76,6 +80,9 @@ func (o Options) withDefaults() Options {
 	if o.OnFatal == nil {
 		log := o.Log
 		o.OnFatal = func(err error) { log.Error("the store writes no more", "error", err) }
+	}
+	if o.OnLost == nil {
+		o.OnLost = func(int) {}
 	}
 	return o
 }
@@ -186,7 +193,7 @@ func (s *Store) open(ctx context.Context, file string, opts Options) (err error)
 	if err := migrate(ctx, s.writes, opts.Log); err != nil {
 		return err
 	}
-	if err := recoverLeases(ctx, s.writes, s.clock); err != nil {
+	if err := recoverLeases(ctx, s.writes, s.clock, opts.OnLost); err != nil {
 		return err
 	}
 	s.reads, err = sql.Open("sqlite", source(file, reading))

@@ -35,17 +35,19 @@ const expireSQL = `
 
 // Expire turns pending deliveries whose time is over into dead letters; see
 // [store.Upkeep].
-func (s *Store) Expire(ctx context.Context, limit int) (int, error) {
+func (s *Store) Expire(ctx context.Context, limit int) (expired, lost int, err error) {
 	now := s.now()
 	ids, err := list(ctx, s, query{expiredSQL, []any{
 		sql.Named("now", micros(now)), sql.Named("limit", limit),
 	}}, scanDeliveryID)
 	if err != nil || len(ids) == 0 {
-		return 0, s.explain("expire deliveries", err)
+		return 0, 0, s.explain("expire deliveries", err)
 	}
-	return write(ctx, s, "expire deliveries", func(ctx context.Context, tx *tx) (int, error) {
-		return countEach(ids, func(id postrider.DeliveryID) (bool, error) { return expire(ctx, tx, id) })
+	expired, err = write(ctx, s, "expire deliveries", func(ctx context.Context, tx *tx) (int, error) {
+		lost = 0
+		return countEach(ids, func(id postrider.DeliveryID) (bool, error) { return expire(ctx, tx, id, &lost) })
 	})
+	return expired, lost, err
 }
 
 func scanDeliveryID(rows *sql.Rows, id *postrider.DeliveryID) error { return rows.Scan(toID(id)) }
@@ -66,7 +68,7 @@ func countEach(ids []postrider.DeliveryID, do func(postrider.DeliveryID) (bool, 
 
 // expire makes one delivery a dead letter, if it still should be. If a lease has ended
 // without a settlement, its attempt is recorded as lost, as when it is taken over.
-func expire(ctx context.Context, tx *tx, id postrider.DeliveryID) (bool, error) {
+func expire(ctx context.Context, tx *tx, id postrider.DeliveryID, lost *int) (bool, error) {
 	rows, err := tx.query(ctx, expireSQL, sql.Named("id", blob(id)), sql.Named("now", micros(tx.now)))
 	if err != nil {
 		return false, err
@@ -81,6 +83,7 @@ func expire(ctx context.Context, tx *tx, id postrider.DeliveryID) (bool, error) 
 		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom,
 	}
 	if p.token != 0 {
+		*lost++
 		if err := tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, p.lost())); err != nil {
 			return false, err
 		}

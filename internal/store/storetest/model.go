@@ -270,7 +270,10 @@ func (h *history) reencrypt() {
 // left some in the store under test, so the counts are not compared.
 func (h *history) keepUp() {
 	work := pick(h, "work",
-		func(s store.Store) (int, error) { return s.Expire(h.Context(), 100) },
+		func(s store.Store) (int, error) {
+			n, _, err := s.Expire(h.Context(), 100)
+			return n, err
+		},
 		func(s store.Store) (int, error) { return s.CancelDeleted(h.Context(), 100) },
 		func(s store.Store) (int, error) {
 			h.published = nil // a repeat after its keys are gone may be told apart

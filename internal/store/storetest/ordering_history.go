@@ -175,7 +175,7 @@ func (o *orders) settle() {
 
 func (o *orders) expire() {
 	o.Helper()
-	_, err := o.tested.Expire(o.Context(), 100)
+	_, _, err := o.tested.Expire(o.Context(), 100)
 	o.ok(err)
 }
 

@@ -27,6 +27,7 @@ var queue = []verb{
 		{"a lease that ended at publish is taken over", claimTakesOverPublished},
 		{"an attempt that is taken over is recorded as lost, with the error node_died", claimRecordsLost},
 		{"losses in a row are counted", claimCountsLosses},
+		{"Lost of a lane is how many attempts the claim recorded as lost", claimReportsLost},
 		{"a delivery whose Losses reach SuspectedAfter is not returned, and due in the suspect lane", claimSuspects},
 		{"a lease that ended in the suspect lane is taken over like any other", claimTakesOverSuspect},
 		{"of parallel claimers exactly one takes a lease over", claimTakesOverOnce},
@@ -288,6 +289,25 @@ func claimCountsLosses(w *world) {
 	}
 }
 
+// claimReportsLost lets two leases of three end, and claims with a delivery that was
+// never leased, and from another lane.
+func claimReportsLost(w *world) {
+	e, other := w.endpoint(), w.endpoint()
+	w.pending(e, 3)
+	w.pending(other, 1)
+	w.take(store.Want{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 1, Lease: long})
+	w.take(store.Want{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 2, Lease: brief})
+	w.pending(e, 1)
+	w.passed(brief)
+	claims, err := w.Claim(w.Context(), store.Claim{Token: w.token(), Wants: []store.Want{
+		{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 10, Lease: long}, {Endpoint: other.ID, Lane: postrider.LaneFirst, N: 10, Lease: long},
+	}})
+	w.ok(err)
+	if len(claims.Items) != 4 || claims.Lanes[0].Lost != 2 || claims.Lanes[1].Lost != 0 {
+		w.Errorf("claimed %d, lanes %+v; want 4, and 2 lost attempts in the first lane", len(claims.Items), claims.Lanes)
+	}
+}
+
 // suspected publishes a delivery and lets its leases end until the claim that
 // finds the last of them moves it to the suspect lane.
 func (w *world) suspected() (e postrider.Endpoint, id postrider.DeliveryID) {
@@ -302,7 +322,7 @@ func (w *world) suspected() (e postrider.Endpoint, id postrider.DeliveryID) {
 	w.passed(brief)
 	claims, err := w.Claim(w.Context(), store.Claim{Wants: []store.Want{want}, Token: w.token()})
 	w.ok(err)
-	if len(claims.Items) != 0 || claims.Lanes[0].Claimed != 0 || claims.Lanes[0].Suspects != 1 {
+	if len(claims.Items) != 0 || claims.Lanes[0].Claimed != 0 || claims.Lanes[0].Suspects != 1 || claims.Lanes[0].Lost != 1 {
 		w.Fatalf("claimed %+v, want one that became a suspect", claims)
 	}
 	return e, id

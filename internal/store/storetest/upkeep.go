@@ -16,6 +16,7 @@ var upkeep = []verb{
 		{"at most limit of them, and it returns how many", expireLimit},
 		{"one that a worker holds is left alone until its lease has ended", expireHeld},
 		{"the settlement of one that has expired is stale", expireStale},
+		{"it returns how many attempts it recorded as lost", expireReportsLost},
 	}, expireOrderSentences)},
 	{"DeleteEndpoints", []sentence{
 		{"endpoints of deleted accounts are deleted, up to limit, and no others", deleteEndpointsDeletes},
@@ -61,7 +62,7 @@ func (w *world) expiring(e postrider.Endpoint, n int, after time.Duration) (ids 
 
 func (w *world) expire(limit int) int {
 	w.Helper()
-	n, err := w.Expire(w.Context(), limit)
+	n, _, err := w.Expire(w.Context(), limit)
 	w.ok(err)
 	return n
 }
@@ -125,6 +126,28 @@ func expireStale(w *world) {
 	w.same("Settle", w.settle(delivered(c)), []store.Settled{{Stale: true}})
 	if got := w.delivery(c.ID).Status; got != postrider.Dead {
 		w.Errorf("the delivery is %s, want dead", got)
+	}
+}
+
+// expireReportsLost lets two deliveries expire whose leases ended, one of them
+// ordered, and two that were never leased.
+func expireReportsLost(w *world) {
+	e := w.endpoint()
+	w.expiring(e, 1, 0)
+	ordered := w.orderedEvent(e, "k", postrider.SkipDead)
+	ordered.Deliveries[0].Expiry = 0
+	w.publish(store.Batch{ordered})
+	w.take(store.Want{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 2, Lease: brief})
+	w.expiring(e, 2, 0)
+	expired, lost := 0, 0
+	w.eventually("all expire", func() bool {
+		n, l, err := w.Expire(w.Context(), 10)
+		w.ok(err)
+		expired, lost = expired+n, lost+l
+		return expired >= 4
+	})
+	if expired != 4 || lost != 2 {
+		w.Errorf("%d expired, and %d attempts were lost; want 4 and 2", expired, lost)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestACallerThatGivesUpBeforeItsCommitStoresNothing(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(5 * time.Second) // the time of all is over
 		synctest.Wait()
-		publish(t.Context(), "later", nil) // for which there is room again
+		publish(t.Context(), "later", nil) // for which there is capacity again
 		synctest.Wait()
 		close(release)
 		waiting.Wait()

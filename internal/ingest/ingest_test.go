@@ -22,8 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// harness is an ingest over the model store, with a dispatcher that keeps what it
-// is told.
+// harness is an ingest over the model store, with a dispatcher that records its calls.
 type harness struct {
 	*testing.T
 	store   *memory.Store
@@ -259,7 +258,7 @@ func TestAnEndpointCreatedBeforeIsNeverMissed(t *testing.T) {
 	t.Parallel()
 	r := newHarness(t, ingest.Options{})
 	defer r.run()()
-	for i := range 20 { // the index is never told: the commit finds out
+	for i := range 20 { // nobody notifies the table: the commit finds out
 		r.endpoints(1, postrider.EndpointEnabled)
 		if got := r.publish(r.event("", `1`))[0]; got.Deliveries != i+1 {
 			t.Fatalf("%d deliveries after %d endpoints were created", got.Deliveries, i+1)

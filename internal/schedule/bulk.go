@@ -3,8 +3,17 @@ package schedule
 import "time"
 
 // bulkLimiter limits how fast the node starts deliveries of the bulk lanes, so
-// that a large fan-out or replay does not delay the events of the moment. It is a
-// token bucket whose rate follows the load of the processors.
+// that a large fan-out or replay does not delay other events. It is a token bucket
+// whose rate follows the load of the processors, four times a second:
+//
+//	goroutines wait over 1 ms            two fifths less
+//	they wait over 0.1 ms, and urgent
+//	deliveries started within a second   15 % less
+//	the rate was used up                 10 % more
+//	it was not                           back towards 1,500 a second
+//
+// Example: a fan-out to 100,000 endpoints begins at 1,500 a second. On an idle machine the
+// rate doubles every 2 s; beside urgent deliveries it settles where these begin to wait.
 type bulkLimiter struct {
 	slots        *slots
 	creditFactor int     // see Options
@@ -44,10 +53,8 @@ func (b *bulkLimiter) allows(now time.Time) bool {
 	return b.tokens >= 1
 }
 
-// adjust is called four times a second. The rate grows while the processors keep
-// up. It falls at once when they do not, and already when they are crowded while
-// urgent deliveries start. An unused rate returns to its initial value: the next
-// burst must not begin with what the last one reached.
+// adjust sets the rate, four times a second. An unused rate returns to its initial value:
+// the next burst must not begin with the rate that the last one reached.
 func (b *bulkLimiter) adjust(now time.Time, l Load) {
 	switch {
 	case l.Saturated:

@@ -41,20 +41,20 @@ func TestTheBulkRateFollowsTheProcessors(t *testing.T) {
 		p.short = true
 		p.adjust(now, tt.load)
 		if p.rate < first != (tt.want < first) {
-			t.Errorf("%+v, urgent %v ago: a pace of %v after %v, want it to change at once", tt.load, tt.urgent, p.rate, first)
+			t.Errorf("%+v, urgent %v ago: a rate of %v after %v, want it to change at once", tt.load, tt.urgent, p.rate, first)
 		}
 		for range 100 {
 			p.short = true
 			p.adjust(now, tt.load)
 		}
 		if p.rate != tt.want {
-			t.Errorf("%+v, urgent %v ago: a pace of %v in the end, want %v", tt.load, tt.urgent, p.rate, tt.want)
+			t.Errorf("%+v, urgent %v ago: a rate of %v in the end, want %v", tt.load, tt.urgent, p.rate, tt.want)
 		}
 		for range 100 {
 			p.adjust(now, Load{})
 		}
 		if p.rate != initialBulkRate {
-			t.Errorf("a pace of %v after it was not used for long, want %v", p.rate, initialBulkRate)
+			t.Errorf("a rate of %v after it was not used for long, want %v", p.rate, initialBulkRate)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestBulkWaitsForItsRateAndNothingElseDoes(t *testing.T) {
 		h.wait(time.Second)
 		h.publish(ids[i], 1)
 		if !slices.ContainsFunc(h.sent, func(f request) bool { return f.Lane == postrider.LaneFirst && f.left.Equal(h.now) }) {
-			t.Error("a first attempt waits for the pace of bulk")
+			t.Error("a first attempt waits for the bulk rate")
 		}
 	}
 	slow, each := len(h.sent)-10, map[postrider.EndpointID]int{}

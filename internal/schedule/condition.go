@@ -6,47 +6,51 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// condition is what the core remembers of how an endpoint responds, and how much it
-// may be sent because of that.
+// condition is how an endpoint has responded, and how much it may be sent because of that.
+// All of it is in memory alone, except for the circuit (breaker). It is not the
+// endpoint's health, which the janitor assesses from what is stored, and which its owner
+// hears about.
 type condition struct {
 	breaker postrider.Breaker // by this node's clock
 	storing bool              // a change of the circuit is being stored
 	again   bool              // the circuit changed again meanwhile, and is stored once more; valid while storing
-	logged  logged            // what the log last said of the circuit
-	probe   probeStage
+	logged  logged            // the state of the circuit that was logged last
+	probe   probeStage        // set by circuits.setProbe
 
-	window  postrider.ConcurrencyWindow // how many attempts at once it has shown to take
-	timeout postrider.AdaptiveTimeout   // zero: all of the policy's timeout
-	bucket  postrider.Bucket            // of its rate
+	window  postrider.ConcurrencyWindow // how many attempts at once it has shown to handle
+	timeout postrider.AdaptiveTimeout   // shortens the policy's timeout; zero: it does not
+	bucket  postrider.Bucket            // of its rate; valid while metered
 	metered bool                        // bucket is known; false until the first attempt after the endpoint came into memory or its rate changed
 
-	rateBlockedUntil time.Time // nothing starts before: its rate is used up, or it throttled its only slot
-	respondedAt      time.Time // when its last response was read
+	rateBlockedUntil time.Time // nothing starts before, because its rate is used up or it throttled its only slot; zero: it may
+	respondedAt      time.Time // when its last response was read; zero: there was none
 	unresponsive     bool      // an attempt of the current streak of failures got no response
 	class            class     // which slots it may use; set by updateDegraded
 }
 
-// isOpen reports whether the circuit lets nothing through but a probe.
-func (h *condition) isOpen() bool { return !h.breaker.Closed() }
+// isOpen reports whether the circuit is open or half open, so that only a probe is sent.
+func (cd *condition) isOpen() bool { return !cd.breaker.Closed() }
 
-func (h *condition) probing() bool { return h.probe == probeGranted || h.probe == probeInFlight }
+// probing reports whether the next attempt, or the one in flight, is the probe.
+func (cd *condition) probing() bool { return cd.probe == probeGranted || cd.probe == probeInFlight }
 
-// isQuiet reports whether the endpoint is in the condition of one that the core does not
-// know, so that it may be forgotten. A rate that another node
-// has used up counts from the start, before the first attempt fills the bucket.
-func (h *condition) isQuiet(now time.Time) bool {
-	return h.breaker.Quiet() && !h.storing && h.window.Open() && h.timeout == postrider.AdaptiveTimeout{} &&
-		!h.breaker.PacedUntil.After(now) && !h.breaker.RateFullAt.After(now) &&
-		!h.rateBlockedUntil.After(now) && !h.bucket.FullAt.After(now)
+// isQuiet reports whether the condition is that of an endpoint that the core does not
+// know, so that it may be forgotten. A rate that another node has used up
+// (RateFullAt) counts before the first attempt here has filled the bucket.
+func (cd *condition) isQuiet(now time.Time) bool {
+	return cd.breaker.Quiet() && !cd.storing && cd.window.Open() && cd.timeout == postrider.AdaptiveTimeout{} &&
+		!cd.breaker.PacedUntil.After(now) && !cd.breaker.RateFullAt.After(now) &&
+		!cd.rateBlockedUntil.After(now) && !cd.bucket.FullAt.After(now)
 }
 
-// rateBlocks reports whether nothing may start for the endpoint for so long that
-// leases are not taken ahead.
-func (h *condition) rateBlocks(now time.Time) bool { return h.rateBlockedUntil.Sub(now) > time.Second }
+// rateBlocks reports whether the rate blocks the endpoint for more than a second. Then
+// nothing is leased ahead: the lease would block capacity that others can use.
+func (cd *condition) rateBlocks(now time.Time) bool {
+	return cd.rateBlockedUntil.Sub(now) > time.Second
+}
 
-// maxInFlight returns how many attempts may be in flight: one for a probe, one to find
-// out about an endpoint that did not respond, and otherwise as many as it has shown
-// to take.
+// maxInFlight returns how many attempts may be in flight: one for a probe, one for an
+// endpoint that did not respond last, and otherwise as many as its concurrency window has.
 func (ep *endpoint) maxInFlight() int {
 	switch {
 	case ep.probe == probeGranted:
@@ -59,11 +63,15 @@ func (ep *endpoint) maxInFlight() int {
 	return ep.window.Slots(ep.limit)
 }
 
-// creditLimit returns how much credit the endpoint may have taken: factor times
-// its slots, and where it responds fast, what it takes in half a second. That is
-// more than it has slots, so that none waits for a claim, and no more than it can
-// use before the leases end. Once it is used up, new deliveries have to be
-// claimed, at twice the cost, until nothing older waits.
+// creditLimit returns how much credit the endpoint may use: factor times maxInFlight, or
+// as much as it uses up in half a second if it responds fast. That is more than it can
+// have in flight, so that no slot of it waits for a claim, and no more than it can
+// use before the leases end. It is less where that would only keep leases from others:
+// for a degraded or slow endpoint, at a full host, and with a rate.
+//
+// Once it is used up, new deliveries have to be claimed, at twice the cost, until no
+// older one waits. Example: with a limit of 10 and a latency of 50 ms, the credit limit
+// is 100; with 300 ms, it is 20.
 func (ep *endpoint) creditLimit(factor int) int {
 	if ep.class != healthy {
 		return ep.maxInFlight()
@@ -84,7 +92,8 @@ func (ep *endpoint) creditLimit(factor int) int {
 	return n
 }
 
-// maxCreditFactor is the most that an endpoint's credit may be, in multiples of its slots.
+// maxCreditFactor bounds the credit of an endpoint that responds fast, in multiples of
+// maxInFlight.
 const maxCreditFactor = 16
 
 // noteLatency smooths the latency of responses. The first one counts fully: an average
@@ -102,12 +111,12 @@ func (ep *endpoint) noteLatency(took time.Duration) {
 // Retry-After (pace; zero: none):
 //
 //   - the circuit counts successes and failures, and opens or closes;
-//   - the concurrency window widens by acceptance and narrows by throttling; a circuit
-//     that closes restarts it at one attempt;
+//   - the concurrency window grows with accepted attempts and shrinks with throttled
+//     ones; a circuit that closes restarts it at one attempt;
 //   - the adaptive timeout is halved by time-outs in a row;
-//   - an endpoint without a response is unresponsive until an attempt succeeds, and
-//     gets one slot;
-//   - a Retry-After blocks the endpoint until its time; it is stored if it is at
+//   - an endpoint that did not respond is unresponsive until an attempt succeeds, and
+//     has one attempt in flight;
+//   - a Retry-After blocks the endpoint until it has passed; it is stored if it is at
 //     least a second later than the stored one, so that the next owner honours
 //     it.
 //
@@ -145,8 +154,9 @@ func (c *Core) recordAttempt(now time.Time, ep *endpoint, d *Delivery, pace time
 	c.updateDegraded(ep)
 }
 
-// adjustWindow widens or narrows how many attempts the endpoint gets at once. Only
-// acceptance and throttling say something about that.
+// adjustWindow changes how many attempts the endpoint may have in flight. Only accepted and
+// throttled ones say something about that: a 500 may have any cause. An endpoint that
+// throttles its only slot and sends no Retry-After is paused instead.
 func (ep *endpoint) adjustWindow(now time.Time, a *postrider.Attempt) {
 	switch a.Outcome {
 	case postrider.OutcomeAccepted:
@@ -165,10 +175,14 @@ func isResponse(o postrider.Outcome) bool {
 		o == postrider.OutcomeThrottled || o == postrider.OutcomeGone
 }
 
-// updateDegraded puts an endpoint into its class. It is called after each attempt
-// and each change of the circuit. An endpoint whose class improves moves to the
-// queue of the better class at once; one that gets worse stays where it waits
-// until its turn, since start checks the class again.
+// updateDegraded sets the class of an endpoint, after each attempt and each change of its
+// circuit. An endpoint whose class improves moves to the queue of the better class at
+// once. One whose class gets worse stays in its queue until start removes it from there,
+// and checks its class again.
+//
+// Example: an endpoint times out once and is failedOnce; it times out again and is
+// unreliable; after the fifth failure its circuit opens. The probe succeeds, so that it is
+// unreliable while the circuit is on probation (Cooldown), and then healthy.
 func (c *Core) updateDegraded(ep *endpoint) {
 	is := healthy
 	switch {
@@ -190,8 +204,8 @@ func (c *Core) updateDegraded(ep *endpoint) {
 }
 
 // slowRate is the interval between two attempts from which on the state of a rate
-// is stored after each of them, and outlives the node. A faster rate is assumed
-// to be used up where another node may have used it, which costs one interval.
+// is stored with the circuit after each attempt, and outlives the node. A faster rate is
+// assumed to be used up if another node may have used it, which costs one interval.
 const slowRate = time.Second
 
 // reserveRate reports whether the endpoint's rate allows an attempt now, and

@@ -94,7 +94,7 @@ func TestNothingGrows(t *testing.T) {
 		"patient": &c.bulk.waiting, "claimable": &c.claims.waiting,
 	} {
 		if r.len() > 0 || cap(r.eps) > 8192 {
-			t.Errorf("%d endpoints and room for %d are left among the %s", r.len(), cap(r.eps), name)
+			t.Errorf("%d endpoints and capacity for %d are left among the %s", r.len(), cap(r.eps), name)
 		}
 	}
 	if c.shards.busy != [store.Shards]int{} {

@@ -81,7 +81,7 @@ func (h *harness) endpoint(host string, change func(*postrider.Policy)) postride
 	return id
 }
 
-// alter gives the endpoint other properties, of which the core is told.
+// alter gives the endpoint other properties, and has the core get them.
 func (h *harness) alter(id postrider.EndpointID, change func(*store.EndpointSnapshot)) {
 	to := *h.routed[id]
 	change(&to)

@@ -7,14 +7,14 @@ import "strings"
 // direct all of the node's requests at one host.
 type host struct {
 	name      string
-	endpoints int   // that are in memory
-	inFlight  int   // attempts
+	endpoints int   // of those in memory, how many are at this host
+	inFlight  int   // attempts of all of them
 	full      bool  // set when an endpoint had to wait for a slot of the host; cleared once none waits
 	stuck     int   // leases of its endpoints that are counted in prefetch as stuck because the host is full
 	waiting   queue // endpoints that could start a delivery and wait for a slot of the host
 }
 
-// hosts are those of the endpoints in memory, by name.
+// hosts are the hosts of the endpoints in memory.
 type hosts struct {
 	prefetch *prefetch
 	byName   map[string]*host
@@ -32,7 +32,7 @@ func hostOf(url string) string {
 	return rest
 }
 
-// move makes the endpoint one of the named host.
+// move makes the endpoint one of the named host, with its attempts in flight.
 func (hs *hosts) move(ep *endpoint, name string) {
 	if ep.host != nil && ep.host.name == name {
 		return
@@ -64,8 +64,8 @@ func (hs *hosts) leave(ep *endpoint) {
 	ep.host = nil
 }
 
-// notFull notes that no endpoint waits for the host any more. What its endpoints
-// lease can start again.
+// notFull notes that the host is not full any more, if no endpoint waits for it. The
+// leases of its endpoints are not stuck then.
 func (hs *hosts) notFull(h *host) {
 	if h.full && h.waiting.len() == 0 {
 		h.full = false

@@ -43,14 +43,14 @@ func TestTheLimitOfAHostHoldsForAllAccountsTogether(t *testing.T) {
 func TestASlotOfAHostGoesToTheFirstEndpointThatCanUseIt(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, Options{HostConcurrency: 1})
-	one, paused, paced, last := h.endpoint("a.example", nil), h.endpoint("a.example", nil), h.endpoint("a.example", nil), h.endpoint("a.example", nil)
-	for _, id := range []postrider.EndpointID{one, paused, paced, last} {
+	one, paused, throttled, last := h.endpoint("a.example", nil), h.endpoint("a.example", nil), h.endpoint("a.example", nil), h.endpoint("a.example", nil)
+	for _, id := range []postrider.EndpointID{one, paused, throttled, last} {
 		h.publish(id, 1)
 	}
 	h.pause(paused)
-	h.c.endpoints[paced].breaker.PacedUntil = h.now.Add(time.Hour)
+	h.c.endpoints[throttled].breaker.PacedUntil = h.now.Add(time.Hour)
 	h.over(one, a200)
-	h.expect(last, 1, "the host is free, and those before it in line may not start")
+	h.expect(last, 1, "the host is free, and those that wait before it may not start")
 }
 
 func TestAnEndpointThatMovesToAnotherHostTakesItsAttemptsAlong(t *testing.T) {

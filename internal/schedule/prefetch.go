@@ -8,10 +8,10 @@ import "time"
 // quarter of what the node may prefetch ([slots.prefetchFree]). Without that bound they
 // would take all of it, and healthy endpoints would wait for them.
 //
-// The count of stuck leases is kept as leases come and go, so that endpoints in
-// waiting can go on within milliseconds after a host has a slot again. It is an
-// approximation between two recounts, four times a second: an endpoint becomes stuck
-// or free as time passes, after its leases were counted.
+// The count of stuck leases changes with each lease, so that waiting endpoints can go
+// on within milliseconds after a host has a slot again. It is an approximation until
+// recount, four times a second, makes it exact: an endpoint becomes stuck or free as time
+// passes, after its leases were counted.
 type prefetch struct {
 	slots   *slots
 	stuck   int   // the sum of the counts of all endpoints and hosts

@@ -25,8 +25,11 @@ func (of class) degraded() bool { return of == failedOnce || of == unreliable }
 //
 // Credit is the unit of it: one credit for each delivery that is asked for by the
 // claim under way, admitted but not committed, prefetched (leased and not
-// started) or in flight. A credit is taken by Admit or by a claim, moves along with the
-// delivery, and is returned when the attempt is over or the lease is released.
+// started) or in flight. Admit or a claim reserves it; it stays with the delivery, and is
+// free again when the attempt is over or the lease is released. So
+//
+//	credit - inFlight  deliveries are leased and have not started, at most limit
+//	credit             leases of this node end as lost attempts if it dies now
 type slots struct {
 	shards    *shards
 	limit     int // attempts in flight
@@ -83,8 +86,8 @@ func (s *slots) prefetchFree() int { return s.limit - (s.credit - s.inFlight) }
 
 // unproven reports whether an endpoint has to respond before it gets another
 // slot: more than half of the slots, the node's or its host's, are in use, it has
-// some of them, and has not responded for a second. It bounds what endpoints that
-// begin to hang take before their first timeout shows it.
+// some of them, and has not responded for a second. It bounds how many slots endpoints that
+// begin to hang use before their first timeout shows it.
 func (s *slots) unproven(now time.Time, ep *endpoint) bool {
 	scarce := s.inFlight > s.limit/2 || ep.host.inFlight > s.hostLimit/2
 	return scarce && ep.inFlight > 0 && now.Sub(ep.respondedAt) > time.Second
@@ -107,8 +110,9 @@ func (r *ready) enqueue(ep *endpoint) {
 	r.queues[ep.class].push(ep)
 }
 
-// next removes and returns the endpoint whose turn it is; nil: none can start.
-// Degraded classes come first while they use less than their share: it is small.
+// next removes and returns the endpoint that starts next; nil: none can. Degraded classes
+// come first while they use less than their share. It is small, so that the healthy ones
+// hardly notice it, and behind them a degraded class would never start on a busy node.
 func (r *ready) next() *endpoint {
 	for _, of := range [...]class{failedOnce, unreliable, circuitOpen, healthy} {
 		if !r.slots.hasSlot(of) {

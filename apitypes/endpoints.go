@@ -54,7 +54,8 @@ type EndpointVerification struct {
 }
 
 // Circuit is an endpoint's circuit breaker. While it is not closed, no attempt
-// is made but a probe now and then.
+// is made except a probe now and then. The fields are those that the store has: the
+// server that sends to the endpoint knows more recent numbers.
 type Circuit struct {
 	Status        postrider.CircuitStatus `json:"status" enum:"closed,open,half_open" doc:"closed: attempts are made. open: no attempt is made before probe_at. half_open: one attempt, the probe, is under way."`
 	Reason        *string                 `json:"reason" enum:"failures_in_row,failure_ratio,probe_failed,manual" doc:"Why the circuit opened the last time. Null: it never opened."`
@@ -86,8 +87,8 @@ type OrderedKey struct {
 	PausedBy *postrider.DeliveryID `json:"paused_by" nullable:"true" doc:"Id of the dead letter that pauses the key. Null: it is not paused."`
 }
 
-// EndpointHealth is one change of an endpoint's health: how it has done over hours
-// and days.
+// EndpointHealth is one change of an endpoint's health, which is decided by its
+// failures over hours and days. The circuit decides by the last attempts.
 type EndpointHealth struct {
 	Number   int64                  `json:"number" doc:"Number of the change, from 1."`
 	Status   postrider.HealthStatus `json:"status" enum:"healthy,warned,disabled" doc:"healthy: attempts succeed. warned: it has failed for hours. disabled: it was disabled for its failures, until a person enables it."`

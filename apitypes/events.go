@@ -25,7 +25,8 @@ type EventBatch struct {
 	Events []EventCreate `json:"events" nullable:"false" minItems:"1" maxItems:"1000"`
 }
 
-// Receipt says that an event is stored.
+// Receipt says that an event is stored durably. It is sent after the commit, so the
+// producer need not publish the event again.
 type Receipt struct {
 	ID         postrider.EventID `json:"id" example:"evt_01h455vb4pex5vsknk084sn02q"`
 	Duplicate  bool              `json:"duplicate,omitempty" doc:"True: the event was published before, and this request published nothing."`
@@ -60,7 +61,8 @@ type EventReplay struct {
 	MadeBefore *Time            `json:"made_before,omitempty" format:"date-time" doc:"Only where the last delivery was made before this time; default: the time of the request."`
 }
 
-// EventReplays is what one request replayed.
+// EventReplays has the deliveries that one request has made. A large event needs
+// several requests; see MadeBefore.
 type EventReplays struct {
 	Data       []Delivery `json:"data" nullable:"false" doc:"The new deliveries."`
 	MadeBefore *Time      `json:"made_before" format:"date-time" doc:"Not null: there is more to replay. Repeat the request with this made_before."`

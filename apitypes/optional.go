@@ -7,6 +7,9 @@ import (
 
 // Optional is a field that is left out, null, or has a value. Its zero value is
 // left out, if its json tag has omitzero. [Of] and [Null] make the other two.
+//
+// A pointer could not tell "left out" from null, which mean different things in a
+// change: {} keeps the rate of an endpoint, {"rate": null} removes it.
 type Optional[T any] struct {
 	state optionalState
 	value T // zero unless the state is hasValue

@@ -6,8 +6,10 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Policy has the fields of an endpoint that say how it is treated. A request
-// has some of them, a response has all.
+// Policy has the options of an endpoint: how its requests look and when they are
+// sent. A request has some of them, a response has all. It is embedded in
+// [EndpointCreate], [EndpointUpdate] and [Endpoint], so that an option is declared
+// once for all three, and in package client as well.
 type Policy struct {
 	Retry        Optional[Retry]                  `json:"retry,omitzero" doc:"When failed deliveries are attempted again; default: the preset default."`
 	TimeoutMS    Optional[int64]                  `json:"timeout_ms,omitzero" doc:"Timeout of a whole attempt, 1000 to 30000; default 10000."`
@@ -43,7 +45,8 @@ type Retry struct {
 	Jitter      postrider.Jitter `json:"jitter,omitempty" doc:"Random part of the delays: none, full, equal, or a percentage like 10%."`
 }
 
-// Signature says how an endpoint's requests are signed.
+// Signature says how an endpoint's requests are signed. Each request has the
+// signatures of all schemes, so that a receiver can move from one to another.
 type Signature struct {
 	Schemes []Scheme `json:"schemes" nullable:"false" doc:"Signature schemes; each request has the signatures of all. An object gives a scheme another header."`
 }
@@ -81,7 +84,7 @@ func (s *Scheme) UnmarshalJSON(text []byte) error {
 // CircuitPolicy says when an endpoint's circuit opens: the name of a preset, or
 // numbers. A response has the numbers, and the name where there is one for them.
 type CircuitPolicy struct {
-	Preset        string `json:"preset,omitempty" enum:"default,strict,windowed,never" doc:"Name of a set of numbers. Where numbers are sent too, they must be those of the preset."`
+	Preset        string `json:"preset,omitempty" enum:"default,strict,windowed,never" doc:"Name of a set of numbers. If the request has numbers too, they must equal the numbers of the preset."`
 	Failures      *int   `json:"failures,omitempty" minimum:"0" maximum:"1000" doc:"Number of consecutive failures that opens the circuit. Default 0: consecutive failures do not open it."`
 	Percent       *int   `json:"percent,omitempty" minimum:"0" maximum:"100" doc:"Percentage of failures in the window that opens the circuit. It needs attempts or window_ms. Default 0: the percentage does not open it."`
 	Attempts      *int   `json:"attempts,omitempty" doc:"Size of the window in attempts, 10 to 60. Default 0: no such window."`
@@ -90,14 +93,17 @@ type CircuitPolicy struct {
 	MaxCooldownMS *int64 `json:"max_cooldown_ms,omitempty" doc:"Longest cooldown, at most 86400000; default 1800000. Each failed probe doubles the cooldown."`
 }
 
-// Rate is how many attempts may start in a period.
+// Rate limits how many attempts may start in a period. It is a token bucket: a token
+// is added every PerMS / Attempts, an attempt takes one, and the bucket holds Burst.
 type Rate struct {
 	Attempts int   `json:"attempts" doc:"Number of attempts in the period, 1 to 100000."`
 	PerMS    int64 `json:"per_ms" doc:"Length of the period, 1000 to 3600000."`
 	Burst    int   `json:"burst,omitempty" doc:"Number of attempts that may start at once after a pause, 1 to attempts; default: a tenth of attempts, at least 1."`
 }
 
-// Header is an extra header of an endpoint's requests.
+// Header is an extra header of an endpoint's requests. A sensitive value is
+// write-only: a response has null in its place, and a change that leaves it out keeps
+// the stored value.
 type Header struct {
 	Name      string           `json:"name" example:"X-Tenant"`
 	Value     Optional[string] `json:"value,omitzero" doc:"In a response, null for a sensitive header. In a request, null or left out keeps the value of a sensitive header."`
@@ -114,7 +120,9 @@ func (h Header) MarshalJSON() ([]byte, error) {
 	}(h))
 }
 
-// Auth is how requests authenticate. A response has no secrets.
+// Auth says how requests authenticate to the receiver. Type decides which of the other
+// fields are needed. A response has no secrets. A change replaces all fields; a secret
+// that it leaves out is kept if type and host stay the same.
 type Auth struct {
 	Type         postrider.AuthKind `json:"type" enum:"basic,bearer,api_key,oauth2"`
 	Username     string             `json:"username,omitempty" doc:"With basic."`
@@ -129,14 +137,15 @@ type Auth struct {
 	Audience     string             `json:"audience,omitempty" doc:"With oauth2."`
 }
 
-// String keeps the secrets out of every text.
+// String keeps the secrets out of every text, such as a log line or an error that
+// prints the whole struct.
 func (a Auth) String() string { return "auth " + string(a.Type) }
 
 // GoString keeps the secrets out of %#v.
 func (a Auth) GoString() string { return a.String() }
 
-// TLS is what connections to an endpoint have of their own, in PEM. A response
-// has no key.
+// TLS has the client certificate and the certificate authorities for connections to
+// one endpoint, in PEM. A response has no key.
 type TLS struct {
 	Certificate string `json:"certificate,omitempty" doc:"Client certificate chain, the leaf first, in PEM."`
 	Key         string `json:"key,omitempty" minLength:"1" writeOnly:"true" doc:"Private key of the certificate, in PEM."`

@@ -93,7 +93,7 @@ func (c *Client) EventAttempts(ctx context.Context, id postrider.EventID, p Pagi
 }
 
 // ReplayEvent replays the deliveries of an event, in as many requests as
-// necessary, and returns the new deliveries. With an error it returns those of
+// necessary, and returns the new deliveries. With an error it returns the deliveries of
 // the earlier requests. The zero filter selects all endpoints of the event.
 func (c *Client) ReplayEvent(ctx context.Context, id postrider.EventID, f apitypes.EventReplay) ([]apitypes.Delivery, error) {
 	var all []apitypes.Delivery

@@ -3,7 +3,7 @@
 //
 //	store := receiver.NewMemory(receiver.MemoryOptions{}) // or NewSQL, which outlives the process
 //	hooks, err := receiver.New(verifiers, store, func(ctx context.Context, e receiver.Event) error {
-//		return fulfil(ctx, e.Body) // nil: processed, the sender is told so
+//		return fulfil(ctx, e.Body) // nil: processed, the sender gets a 2xx
 //	}, receiver.Options{})
 //	mux.Handle("/webhooks", hooks)
 //
@@ -50,7 +50,7 @@ import (
 // by [Permanent].
 //
 // Its context ends with the lease of the event's claim, and not when the sender
-// hangs up: what has begun is finished, and the sender's next attempt is told so.
+// hangs up: the event is processed to its end, and the sender's next attempt gets the result.
 // It may be called from any goroutine.
 type Handler func(ctx context.Context, e Event) error
 
@@ -262,7 +262,7 @@ var (
 )
 
 // answer sends a status and, unless all is well, its words. They say nothing of
-// the reason: whoever sent a bad request is not told how to make a better one.
+// the reason: the sender of a forged request does not learn how to make a better one.
 func answer(w http.ResponseWriter, status int) {
 	if status == http.StatusConflict || status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))

@@ -128,7 +128,7 @@ type Message struct {
 
 // Key is a secret and its name. [Standard] and [Svix] sign with the decoded
 // bytes of a whsec_ secret; the other schemes with its text, whsec_ included,
-// as a receiver without this package would take it: from its configuration,
+// because a receiver without this package uses the text of its configuration
 // undecoded.
 type Key struct {
 	ID     string // public name, which Timestamped puts into the header; may be empty

@@ -20,7 +20,8 @@ var listForms = map[Scheme]listForm{
 	Svix:     {"Svix-Id", "Svix-Timestamp", "Svix-Signature"},
 }
 
-// The versions of a signature in a list.
+// The versions of a signature in a list. The comma belongs to the version, so that v1
+// is not found in v1a.
 const (
 	versionMAC     = "v1,"
 	versionEd25519 = "v1a,"

@@ -8,7 +8,9 @@ import (
 	"time"
 )
 
-// The schemes that sign a timestamp and the body: Stripe, Slack, Timestamped.
+// The schemes that sign a timestamp and the body: Stripe, Slack, Timestamped. A
+// recorded request of theirs expires with its timestamp. Their id is not signed, so a
+// receiver that wants each event once must find an id in the body.
 const (
 	headerStripe         = "Stripe-Signature"
 	headerSlack          = "X-Slack-Signature"

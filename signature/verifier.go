@@ -19,7 +19,7 @@ const maxListed = 64
 // Verifier decides whether a request is authentic. It has no state: a Verifier can be
 // copied, and shared by goroutines.
 type Verifier struct {
-	Format    Format        // the zero Format is that of [Standard]
+	Format    Format        // the zero Format is [Standard]
 	Keys      []Key         // any of them will do; during a rotation the old one and the new one
 	Tolerance time.Duration // of the timestamp, both ways; 0: [DefaultTolerance]
 }

@@ -62,8 +62,8 @@ func (c *completionCmd) Run(t terminal) error {
 	return err
 }
 
-// completeCmd is the hidden command __complete. Its words are those of the command
-// line up to the cursor; the last one is unfinished and may be empty.
+// completeCmd is the hidden command __complete. Its words are the words of the
+// command line up to the cursor. The last one is unfinished and may be empty.
 type completeCmd struct {
 	noSettings
 

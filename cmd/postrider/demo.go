@@ -108,7 +108,7 @@ func (c *demoCmd) Run(ctx context.Context, t terminal) (err error) {
 	return group.Wait()
 }
 
-// config returns the settings of the server: those of serve --dev with smaller
+// config returns the settings of the server: the settings of serve --dev with smaller
 // limits, in a folder of its own. It names every setting that must not be zero,
 // because kong fills no defaults here.
 func (c *demoCmd) config(dir string) app.Config {
@@ -152,7 +152,7 @@ func (d *demo) show(ctx context.Context) error {
 			return nil
 		case <-end:
 			return d.finish(ctx)
-		// The summaries go on, so that a person sees the last deliveries arrive.
+		// The summaries continue, so that a person sees the last deliveries arrive.
 		case <-last:
 			publishing.Stop()
 		case <-summary.C:
@@ -240,7 +240,7 @@ func (d *demo) publish(ctx context.Context, n int) error {
 
 // summarize prints the numbers of each receiver: its requests, the events that it
 // accepted, the retries, the dead letters and the skipped deliveries. It prints
-// nothing if the numbers are those of the last summary.
+// nothing if the numbers have not changed since the last summary.
 func (d *demo) summarize(ctx context.Context) error {
 	rows := make([][]string, 0, len(d.receivers.all))
 	for _, r := range d.receivers.all {
@@ -326,7 +326,7 @@ func (d *demo) finish(ctx context.Context) error {
 	if err := d.summarize(ctx); err != nil {
 		return stoppedBy(ctx, err)
 	}
-	// A wrong signature goes first: the receiver refused that request, so events
+	// A wrong signature is reported first: the receiver refused that request, so events
 	// may be missing because of it.
 	missing, forged := d.receivers.verdict()
 	if forged > 0 {

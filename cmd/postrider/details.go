@@ -105,7 +105,7 @@ func spanText(value any) string {
 // span returns a number of milliseconds as flags take durations, for example 1m30s.
 func span(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
 
-// presetText returns a policy as --retry and --circuit take it: its preset, or
+// presetText returns a policy in the form of --retry and --circuit: its preset, or
 // JSON.
 func presetText(preset string, policy any) string {
 	if preset != "" {
@@ -138,7 +138,7 @@ func withoutZeros(c apitypes.CircuitPolicy) apitypes.CircuitPolicy {
 	return c
 }
 
-// rateText returns a rate as --rate takes it.
+// rateText returns a rate in the form of --rate.
 func rateText(r apitypes.Rate) string {
 	if r == (apitypes.Rate{}) {
 		return unlimited
@@ -150,7 +150,7 @@ func rateText(r apitypes.Rate) string {
 	return text
 }
 
-// signatureText returns the schemes as --signature takes them.
+// signatureText returns the schemes in the form of --signature.
 func signatureText(s apitypes.Signature) string {
 	var texts []string
 	for _, scheme := range s.Schemes {
@@ -166,7 +166,7 @@ func signatureText(s apitypes.Signature) string {
 	return strings.Join(texts, ",")
 }
 
-// headersText returns the headers as --header takes them. Secret values are masked;
+// headersText returns the headers in the form of --header. Secret values are masked;
 // the API does not return them.
 func headersText(headers []apitypes.Header) string {
 	var texts []string

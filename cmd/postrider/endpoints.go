@@ -81,7 +81,7 @@ type oneEndpoint struct {
 	ID postrider.EndpointID `arg:"" help:"The endpoint's id, ep_…"`
 }
 
-// show makes one call for the endpoint and prints the endpoint of the answer.
+// show makes one call for the endpoint and prints the endpoint of the response.
 func (c *oneEndpoint) show(ctx context.Context, t terminal, call endpointCall) error {
 	return ask(t, c.target, endpointTable.one, func(api *client.Client) (apitypes.Endpoint, error) {
 		return call(api, ctx, c.ID)

@@ -24,8 +24,8 @@ type flagNames struct {
 	// The flags and arguments of the command by name, whether given or not.
 	flags     map[string]bool
 	arguments map[string]bool
-	// Number of headers from --header. In the request, those of --secret-header
-	// follow.
+	// Number of headers from --header. In the request, the headers from
+	// --secret-header follow.
 	headers int
 }
 
@@ -76,7 +76,7 @@ func (w flagNames) fault(f apitypes.Fault) string {
 		return f.Field + " " + f.Reason
 	}
 	reason := f.Reason
-	// Flags that take JSON use the names and units of the API.
+	// Flags with JSON use the names and units of the API.
 	if name != "--retry" && name != "--circuit" {
 		if plain, isTime := strings.CutSuffix(part, "_ms"); isTime || strings.HasSuffix(f.Field, "_ms") {
 			part, reason = plain, number.ReplaceAllStringFunc(reason, asSpan)
@@ -128,7 +128,7 @@ func (w flagNames) of(field string) (name, part string) {
 		_, part, _ = strings.Cut(field, "].")
 		return "--secret-header", part
 	}
-	// A flag of its own goes before the flag of the field above: auth.username is
+	// A flag of its own comes before the flag of the field above: auth.username is
 	// --auth-user and not --auth.
 	for whole := field; whole != ""; whole = above(whole) {
 		bare := index.ReplaceAllString(whole, "")

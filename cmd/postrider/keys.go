@@ -98,7 +98,7 @@ func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *app.Source
 		made = madeKey{key.ID, text}
 		return err
 	}, func(api *client.Client) error {
-		// The API takes a time and not a duration, so this machine's clock sets the
+		// The API accepts a time and not a duration, so this machine's clock sets the
 		// expiry. On the store itself, the store's clock does.
 		wanted := apitypes.KeyCreate{Name: c.Name, Scopes: c.Scope, Account: c.Account}
 		if c.Expires != nil {

@@ -28,7 +28,7 @@ import (
 // The help names the default that the server applies.
 type policyFlags struct {
 	// When and how often attempts are made, and how they are signed. --retry and
-	// --circuit take a preset or the JSON of the API, because their numbers are too many
+	// --circuit accept a preset or the JSON of the API, because their numbers are too many
 	// for flags.
 	Retry           string         `placeholder:"PRESET|JSON" help:"When a failed delivery is attempted again: a preset, for example seven-step, or JSON with the delays in milliseconds. Default: the preset default."`
 	Timeout         *time.Duration `placeholder:"DURATION" help:"Time limit of one attempt, from the connection to the end of the response, 1s to 30s. Default: 10s."`
@@ -119,7 +119,7 @@ func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, e
 }
 
 // checkDurations refuses durations below a millisecond. In the request, whose unit
-// is the millisecond, they would become zero, which the server may take for "off".
+// is the millisecond, they would become zero, which may mean "off" to the server.
 func (f *policyFlags) checkDurations() error {
 	if f.Timeout != nil && *f.Timeout < time.Millisecond {
 		return misused("--timeout: must be 1s to 30s")

@@ -18,7 +18,7 @@ import (
 // receivers are the receivers of the demonstration: one local HTTP server with a
 // path for each of them.
 type receivers struct {
-	// Set by newReceivers; the order is that of the summary.
+	// Set by newReceivers; in the order of the summary.
 	all      []*receiver
 	server   *http.Server
 	listener net.Listener // set by listen

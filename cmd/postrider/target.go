@@ -104,7 +104,7 @@ func findKey(named, first string) (string, error) {
 }
 
 // readKey returns the API key in a file. A text with blanks inside is no key, so the
-// name is probably that of another file. The error does not quote the text, which
+// flag probably names another file. The error does not quote the text, which
 // could be a secret.
 func readKey(path string) (string, error) {
 	text, err := os.ReadFile(path)

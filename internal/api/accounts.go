@@ -89,7 +89,7 @@ func (s *server) listAccounts(ctx context.Context, in *struct {
 	return respondPage(viewAccount)(s.Store.Accounts(ctx, store.AccountQuery{UID: in.UID, Paging: in.Paging.of()}))
 }
 
-// getAccount answers for a deleted account too, if it is named by its id.
+// getAccount returns a deleted account too, if it is named by its id.
 func (s *server) getAccount(ctx context.Context, in *accountPath) (*reply[apitypes.Account], error) {
 	return respondWith(viewAccount)(s.findAccount(ctx, in.Account))
 }
@@ -113,7 +113,7 @@ func (s *server) changeAccount(ctx context.Context, in *accountPath) (*reply[api
 	return s.putAccount(ctx, account)
 }
 
-// deleteAccount marks the account as deleted and answers. The endpoints, which
+// deleteAccount marks the account as deleted and responds. The endpoints, which
 // may be many, are deleted in the background. Both caches are emptied, because
 // the account's name is free and its keys are revoked.
 func (s *server) deleteAccount(ctx context.Context, in *accountPath) (*none, error) {
@@ -130,7 +130,7 @@ func (s *server) deleteAccount(ctx context.Context, in *accountPath) (*none, err
 	return nil, nil // 204
 }
 
-// putAccount validates and stores an account, and answers with the stored
+// putAccount validates and stores an account, and returns the stored
 // state. It empties the cache of names, because a uid may have changed its
 // owner.
 func (s *server) putAccount(ctx context.Context, a postrider.Account) (*reply[apitypes.Account], error) {

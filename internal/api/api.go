@@ -9,17 +9,17 @@
 //
 //   - The API key is checked before a byte of the body is read.
 //   - A key that is bound to an account sees only this account. Resources of
-//     other accounts answer 404, in paths, bodies and filters alike.
+//     other accounts are a 404, in paths, bodies and filters alike.
 //   - A body is read once and decoded strictly, by [jsonx.Decode], within
 //     limits of size and time. The response names all faults of the body at
 //     once. The bodies in memory have at most Options.BodyBudget bytes
 //     together, and those of one key at most a quarter of it.
-//   - If the store does not answer within Options.AnswerTime, the response is a
+//   - If the store does not respond within Options.AnswerTime, the response is a
 //     503.
 //   - The bytes of an event's data are stored and delivered unchanged.
 //   - No response contains the text of an internal error. The log has it, under
 //     the request id that the response carries.
-//   - A panic is answered with 500 and ends only its own request.
+//   - A panic causes a 500 and ends only its own request.
 //
 // A revoked key stops working at once on the node that revoked it, and within
 // five seconds on the other nodes.
@@ -112,7 +112,7 @@ type Vault interface {
 	DecryptCredentials(ctx context.Context, e postrider.Endpoint) (postrider.Credentials, error)
 }
 
-// Notifier is told which endpoints changed.
+// Notifier learns which endpoints changed.
 type Notifier interface {
 	// Notify is called after an endpoint or its circuit changed, and after
 	// deliveries may have become due for it. It must not block.
@@ -147,7 +147,7 @@ type Options struct {
 	// MaxBatch is the largest body of a batch, in bytes. Default 8 MiB.
 	MaxBatch int64
 	// BodyBudget is the limit for the bytes of all bodies in memory. A body
-	// counts until its request is answered. One key may use at most a quarter.
+	// counts until the response to its request. One key may use at most a quarter.
 	// Default 48 MiB.
 	BodyBudget int64
 	// AnswerTime is the time limit of the store for one request. It starts when
@@ -181,7 +181,7 @@ type Handler struct {
 }
 
 // EndBodies aborts the read of every body that has not arrived, and of the
-// bodies of later requests. These requests are answered with 503 and their
+// bodies of later requests. These requests get a 503 and their
 // connections are closed. Call it when the server shuts down.
 func (h *Handler) EndBodies() { h.bodies.end() }
 
@@ -201,7 +201,7 @@ func New(deps Deps, opts Options) *Handler {
 }
 
 // Starting returns the handler of a server whose store is not open yet. It
-// answers every request with 503 and Retry-After.
+// responds to every request with 503 and Retry-After.
 func Starting(log *slog.Logger) http.Handler {
 	return &requestLogger{log: log, next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.(*responseWriter).refuse(errStarting) //nolint:errcheck // requestLogger passes one

@@ -192,7 +192,7 @@ func (b *bodies) release(in *intake) {
 }
 
 // end aborts every body that is being read, and makes begin refuse later ones.
-// Bodies that have been read are not affected: their requests are answered.
+// Bodies that have been read are not affected: their requests get a response.
 func (b *bodies) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,7 +17,7 @@ const cacheSize = 4096
 // returns an epoch, and put ignores a value with an older epoch.
 type ttlCache[K comparable, V any] struct {
 	// ttl is how long an entry is used after it was read from the store. It is
-	// also the longest time for which another node's change goes unseen.
+	// also the longest time for which another node's change is not seen.
 	ttl time.Duration
 
 	// mu guards the fields below. No call holds it during a read of the store.

@@ -42,7 +42,7 @@ func (rt *router) circuits() {
 	}, rt.setCircuit)
 }
 
-// getCircuit answers with the circuit of an endpoint that is not deleted.
+// getCircuit returns the circuit of an endpoint that is not deleted.
 func (s *server) getCircuit(ctx context.Context, in *EndpointPath) (*reply[apitypes.Circuit], error) {
 	e, err := s.findLive(ctx, in.Endpoint)
 	if err != nil {
@@ -80,8 +80,10 @@ func (s *server) setCircuit(ctx context.Context, in *EndpointPath) (*reply[apity
 }
 
 // putCircuit sets the status of an endpoint's circuit. The store detects a
-// concurrent change by the generation. After one, putCircuit reads the circuit
-// and tries again, up to circuitTries times.
+// concurrent change by the generation: the node that sends to the endpoint stores the
+// circuit, too, whenever an attempt changes it. After such a change, putCircuit reads
+// the circuit and tries again, up to circuitTries times. The person's wish is absolute,
+// so it is applied to whatever the circuit has become.
 func (s *server) putCircuit(ctx context.Context, e postrider.Endpoint, to postrider.CircuitStatus) (postrider.Circuit, error) {
 	for range circuitTries {
 		c, err := s.circuit(ctx, e.ID)

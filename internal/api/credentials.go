@@ -46,7 +46,8 @@ func applyHeaders(p *postrider.Policy, c *postrider.Credentials, to apitypes.Opt
 		value, given := h.Value.Get()
 		switch {
 		case !h.Sensitive && !given:
-			// Else a secret header made plain would reveal its stored value.
+			// Keeping the stored value here would reveal it: the header was sensitive
+			// and would be readable now.
 			faults = append(faults, invalid(fmt.Sprintf("headers[%d].value", i), "is required"))
 		case !h.Sensitive:
 			header.Value = value
@@ -93,8 +94,9 @@ func applyAuth(p *postrider.Policy, c *postrider.Credentials, to apitypes.Option
 	return moveAuthSecret(a, c)
 }
 
-// moveAuthSecret stores the secret of the request in c. A secret in the field
-// of another type is a fault.
+// moveAuthSecret stores the secret of the request in c. The API has a field for the
+// secret of each type, so that a client cannot send a password as a token; the domain
+// has one secret. A secret in the field of another type is a fault.
 func moveAuthSecret(a apitypes.Auth, c *postrider.Credentials) error {
 	var faults []error
 	for _, field := range []struct{ name, secret string }{

@@ -127,6 +127,6 @@ func (s *server) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*repl
 	if err != nil {
 		return nil, err
 	}
-	s.Notifier.Notify(letter.Endpoint) // its ordering key may go on
+	s.Notifier.Notify(letter.Endpoint) // its ordering key may continue
 	return respond(viewDeadLetter(letter)), nil
 }

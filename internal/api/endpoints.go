@@ -300,7 +300,7 @@ func (s *server) listEndpoints(ctx context.Context, in *struct {
 	return respondPage(view)(endpoints, nil)
 }
 
-// getEndpoint answers for a deleted endpoint too, because its history remains.
+// getEndpoint returns a deleted endpoint too, because its history remains.
 func (s *server) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
 	e, err := s.findEndpoint(ctx, in.Endpoint)
 	if err != nil {
@@ -538,7 +538,7 @@ func (s *server) circuitToClose(ctx context.Context, p store.PutEndpoint) (close
 }
 
 // putEndpoint stores an endpoint and notifies the dispatcher. A conflict gets
-// the text for a uid that is taken. The caller that retries replaces the text,
+// the text for a uid that is in use. The caller that retries replaces the text,
 // since the store does not tell the two conflicts apart.
 func (s *server) putEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error) {
 	e, err := s.Store.PutEndpoint(ctx, p)

@@ -91,7 +91,7 @@ func (s *server) listEvents(ctx context.Context, in *struct {
 	}))
 }
 
-// getEvent answers with one event and its data.
+// getEvent returns one event and its data.
 func (s *server) getEvent(ctx context.Context, in *EventPath) (*reply[apitypes.Event], error) {
 	return respondWith(viewEvent)(s.findEvent(ctx, in.Event))
 }
@@ -137,6 +137,13 @@ func (s *server) listEventAttempts(ctx context.Context, in *struct {
 // that cannot be replayed, because another replay was faster or its endpoint
 // was deleted. If none can be replayed, the response is the error of one of
 // them. MadeBefore is set if deliveries are left for another request.
+//
+// An event may have a delivery for each of a hundred thousand endpoints, more than
+// one request can replay in time. So a request replays some of them and returns a
+// time, and the client repeats the request with that time. A replay makes a delivery
+// that is younger than the time, and an endpoint with a younger delivery is left out.
+// The time thus separates what is done from what is left, without any state in the
+// server, and a request that was repeated after an error replays nothing twice.
 func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[apitypes.EventReplays], error) {
 	var body apitypes.EventReplay
 	if err := decodeIfAny(ctx, &body); err != nil {

@@ -106,7 +106,7 @@ func (s *server) deleteEventType(ctx context.Context, in *eventTypePath) (*none,
 	return nil, s.Store.DeleteEventType(ctx, in.Name)
 }
 
-// putEventType validates and stores an event type, and answers with the stored
+// putEventType validates and stores an event type, and returns the stored
 // state.
 func (s *server) putEventType(ctx context.Context, t postrider.EventType) (*reply[apitypes.EventType], error) {
 	if err := checkText("description", t.Description, maxDescription); err != nil {

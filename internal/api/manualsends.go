@@ -34,7 +34,8 @@ func newManualSendLimiter() *manualSendLimiter {
 }
 
 // allow records a send to the endpoint, or returns a 429 with the wait if the
-// limit is reached. A refused send does not count.
+// limit is reached. A refused send does not count, so a client that keeps asking is
+// not refused for ever.
 func (p *manualSendLimiter) allow(endpoint postrider.EndpointID) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,9 +46,9 @@ func (p *manualSendLimiter) allow(endpoint postrider.EndpointID) error {
 		limiter = rate.NewLimiter(rate.Every(manualSendInterval), manualSendBurst)
 		p.limiters[endpoint] = limiter
 	}
-	turn := limiter.Reserve()
-	if wait := turn.Delay(); wait > 0 {
-		turn.Cancel()
+	send := limiter.Reserve()
+	if wait := send.Delay(); wait > 0 {
+		send.Cancel()
 		return &apiError{class: errTooOften, after: wait}
 	}
 	return nil

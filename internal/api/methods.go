@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// methods knows the methods of each path, and answers the others with 405.
+// methods knows the methods of each path, and responds to the others with 405.
 // [http.ServeMux] alone is wrong for overlapping paths: for DELETE
 // /events/batch it would also list the methods of /events/{event}. It would
 // serve GET /events/batch as an event with the id "batch".
@@ -66,7 +66,7 @@ func covers(pattern, path string) bool {
 	return slices.EqualFunc(wide, narrow, func(w, n string) bool { return w == n || strings.HasPrefix(w, "{") })
 }
 
-// ServeHTTP serves the request. If the mux answers 405, it replaces the Allow
+// ServeHTTP serves the request. If the mux responds with 405, it replaces the Allow
 // header by the methods of the request's own path.
 func (m *methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mux.ServeHTTP(w, r)
@@ -75,7 +75,7 @@ func (m *methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse answers 405 on a route that close registered.
+// refuse responds with 405 on a route that close registered.
 func (m *methods) refuse(w http.ResponseWriter, r *http.Request) {
 	m.allow(w, r)
 	w.(*responseWriter).refuse(errNoMethod) //nolint:errcheck // requestLogger passes one

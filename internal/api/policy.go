@@ -53,7 +53,8 @@ func setMillis(field *time.Duration, to apitypes.Optional[int64], standard time.
 
 // setBy is set for a field that has another type in the domain. If the
 // conversion fails, the field is unchanged and the error is a fault of the
-// request.
+// request. The other fields are still applied, so that the response can name the
+// faults of all of them.
 func setBy[T, J any](field *T, to apitypes.Optional[J], standard T, convert func(J) (T, error)) error {
 	shape, ok := to.Get()
 	if !ok {

@@ -172,7 +172,7 @@ func problemOf(ctx context.Context, err error) *problem {
 		Type: "about:blank", Title: http.StatusText(k.status), Status: k.status,
 		Detail: k.detail, Code: k.code, RequestID: c.id,
 	}}
-	// These states pass soon, so the client is told to repeat the request in a
+	// These states pass soon, so Retry-After asks the client to repeat the request in a
 	// second.
 	if k.status == http.StatusServiceUnavailable || k.err == errOverBudget { //nolint:errorlint // the table's own
 		p.retryAfter = time.Second

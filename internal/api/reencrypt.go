@@ -26,7 +26,7 @@ func (rt *router) encryption() {
 	}, rt.reencrypt)
 }
 
-// reencrypt performs one step and answers with the progress.
+// reencrypt performs one step and returns the progress.
 func (s *server) reencrypt(ctx context.Context, _ *none) (*reply[apitypes.Reencrypted], error) {
 	done, err := s.Reencrypter.Reencrypt(ctx)
 	if err != nil {

@@ -108,7 +108,7 @@ func (b *requestLogger) serve(a *responseWriter) {
 	}
 }
 
-// recovered logs a panic with its stack and answers 500.
+// recovered logs a panic with its stack and responds with 500.
 func (b *requestLogger) recovered(a *responseWriter, cause any) {
 	err := fmt.Errorf("panic: %v", cause)
 	b.log.ErrorContext(a.request.Context(), "handler panicked", "request", a.info.id, "error", err, "stack", string(debug.Stack()))
@@ -234,7 +234,7 @@ func (a *responseWriter) sends(n int) {
 	_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(a.began.Add(within))
 }
 
-// refuse answers with the problem of the error. If the server stops while the
+// refuse responds with the problem of the error. If the server stops while the
 // body is arriving, it also closes the connection at once. Otherwise net/http
 // would keep the connection for half a second when much of the body is unread,
 // and delay the shutdown.

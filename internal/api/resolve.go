@@ -113,7 +113,8 @@ func parseID[I comparable, P interface {
 }
 
 // filtered parses an id from a query parameter. Empty text is no filter and
-// gives the zero id.
+// gives the zero id. An id that is invalid is a 404 that names the parameter, and not
+// an empty list: a filter with a typing error must not look like "nothing found".
 func filtered[I comparable, P interface {
 	*I
 	UnmarshalText(text []byte) error

@@ -89,7 +89,7 @@ type router struct {
 	*server
 	// mux serves the routes of both kinds.
 	mux *http.ServeMux
-	// methods answers 405 for the methods that a path does not have.
+	// methods responds with 405 for the methods that a path does not have.
 	methods *methods
 	// api registers an operation with mux and with the document.
 	api huma.API

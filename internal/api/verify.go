@@ -37,7 +37,7 @@ func (s *server) requireVerified(e postrider.Endpoint, to postrider.EndpointStat
 	}
 }
 
-// handshakeTime is the time limit for the receiver's answer to a handshake.
+// handshakeTime is the time limit for the receiver's response to a handshake.
 const handshakeTime = 10 * time.Second
 
 // verifyEndpoint performs the handshake and stores that the receiver agreed. If

@@ -15,7 +15,7 @@ import (
 // Receivers read it without an API key. So it is not in the OpenAPI document.
 const wellKnownKeys = "/.well-known/webhook-keys"
 
-// servePublicKeys answers with a page of public keys. Caches may keep it for
+// servePublicKeys responds with a page of public keys. Caches may keep it for
 // five minutes.
 func (s *server) servePublicKeys(w http.ResponseWriter, r *http.Request) {
 	a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one

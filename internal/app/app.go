@@ -8,12 +8,12 @@
 // It promises:
 //
 //   - After New, both listeners are bound. Run opens the store. While opening fails
-//     for a temporary reason, Run waits and tries again: /livez answers, and
-//     /readyz answers 503 with the reason. Any other error ends Run at once.
+//     for a temporary reason, Run waits and tries again: /livez returns
+//     200, and /readyz 503 with the reason. Any other error ends Run at once.
 //   - The server is not ready while its writes to the store fail or hang.
 //   - Once the store is open, it has at least one API key.
-//   - When the context of Run ends, /readyz answers 503 first. The server then
-//     answers the publishes that it has received, gives attempts in flight
+//   - When the context of Run ends, /readyz returns 503 first. The server
+//     then responds to the publishes that it has received, gives attempts in flight
 //     DrainTimeout to finish, and closes the store last.
 //   - When Run returns, no goroutine, socket or lock on the data folder is left.
 //   - If a service fails, the server stops in the same order. It never continues
@@ -212,10 +212,10 @@ func (a *App) Addr() net.Addr { return a.api.Addr() }
 func (a *App) OpsAddr() net.Addr { return a.ops.Addr() }
 
 // Run serves until ctx ends or a service fails, then drains and closes the store.
-// Until the store is open, the API answers 503. Run may be called once.
+// Until the store is open, the API responds with 503. Run may be called once.
 //
 // The order of the services is the order of the end: the API stops accepting
-// requests, the services of the store drain, and /readyz answers until the last
+// requests, the services of the store drain, and /readyz responds until the last
 // moment.
 func (a *App) Run(ctx context.Context) error {
 	err := runServices(ctx, func() {
@@ -273,7 +273,7 @@ func (a *App) serve(ctx context.Context) (err error) {
 }
 
 const (
-	// handshakeTime is added to the answer time-out at the end of the server. A
+	// handshakeTime is added to AnswerTimeout at the end of the server. A
 	// request that verifies an endpoint waits for the receiver, and so takes longer
 	// than others.
 	handshakeTime = 11 * time.Second

@@ -69,7 +69,7 @@ type Config struct {
 }
 
 // StoreConfig says where the store and its encryption keys are. Commands that work
-// on the store without a server take these settings alone.
+// on the store without a server have only these settings.
 //
 // Without a database URL the store is SQLite in DataDir.
 type StoreConfig struct {
@@ -248,7 +248,7 @@ func (c Config) allowed() []netip.Prefix {
 }
 
 // effective returns the settings with everything that dev mode allows written out.
-// It is for the log; the services take the single settings.
+// It is for the log; the services use the single settings.
 func (c Config) effective() Config {
 	c.EgressAllow = c.allowed()
 	if c.Dev {
@@ -391,7 +391,7 @@ func maskURL(dsn string) string {
 	return u.Redacted()
 }
 
-// Text returns the value as a flag takes it: lists with commas.
+// Text returns the value in the form of a flag: lists with commas.
 func (s Setting) Text() string {
 	if list, ok := s.Value.([]string); ok {
 		return strings.Join(list, ",")

@@ -9,7 +9,7 @@ import (
 )
 
 // endpoints gives the dispatcher the endpoints of the routing table. It adds
-// Disable, which the dispatcher calls for an endpoint that answered 410.
+// Disable, which the dispatcher calls for an endpoint whose response was 410.
 type endpoints struct {
 	*routing.Table
 

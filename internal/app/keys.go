@@ -42,7 +42,7 @@ func (c StoreConfig) Running() (url string, err error) {
 }
 
 // CreateKey makes an API key in the store, without a server. It returns the key's
-// text, too. The store has only a hash of the text, so nobody can read it again.
+// text, too. The store has only a hash of the text, so it cannot be read again.
 func CreateKey(ctx context.Context, c StoreConfig, n NewKey) (postrider.APIKey, string, error) {
 	opened, err := openStore(ctx, c, commandOptions())
 	if err != nil {

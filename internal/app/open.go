@@ -25,7 +25,7 @@ const (
 // A server that is started together with its database would otherwise end and
 // depend on its supervisor for a restart.
 func (a *App) openWhenItCan(ctx context.Context) error {
-	var told time.Time
+	var logged time.Time
 	var reason string
 	for rest := openAgainLeast; ; rest = min(2*rest, openAgainMost) {
 		err := a.open(ctx)
@@ -38,9 +38,9 @@ func (a *App) openWhenItCan(ctx context.Context) error {
 			return err
 		}
 		a.readiness.wait(err)
-		if text := err.Error(); text != reason || time.Since(told) > openLogged {
+		if text := err.Error(); text != reason || time.Since(logged) > openLogged {
 			a.log.WarnContext(ctx, "the store cannot be opened yet, trying again", "error", err)
-			told, reason = time.Now(), text
+			logged, reason = time.Now(), text
 		}
 		if !batch.Sleep(ctx, rest) {
 			return nil

@@ -27,16 +27,16 @@ type server struct {
 // ending says how a server ends.
 type ending struct {
 	// Called bodyGrace after the end began. It gives up the bodies that are still
-	// being read. Nil: they may take until within has passed.
+	// being read. Nil: they have until within has passed.
 	cut func()
 	// How long the requests in flight may take after the end began. Then their
 	// connections are closed.
 	within time.Duration
 }
 
-// bodyGrace is how long request bodies may go on arriving after the end began.
+// bodyGrace is how long request bodies may continue to arrive after the end began.
 // After a body is cut, net/http keeps its connection for half a second, so that the
-// client can read the answer. Together the end takes less than a second.
+// client can read the response. Together the end takes less than a second.
 const bodyGrace = 100 * time.Millisecond
 
 // listen binds address. The log must carry the server's name.
@@ -50,7 +50,7 @@ func listen(ctx context.Context, address string, handler http.Handler, log *slog
 		ReadHeaderTimeout: 5 * time.Second,
 		// When ReadTimeout passes, net/http cancels the handler. It is longer than
 		// any pprof profile takes. WriteTimeout is longer than the slowest body and
-		// its answer.
+		// its response.
 		ReadTimeout:    3 * time.Minute,
 		WriteTimeout:   3 * time.Minute,
 		IdleTimeout:    2 * time.Minute,
@@ -94,7 +94,7 @@ func (s *server) Run(ctx context.Context) error {
 }
 
 // shutdown closes the listener and waits for the requests in flight. It reports
-// whether all of them were answered in time.
+// whether all of them got their responses in time.
 //
 // It calls Shutdown anew every 100 ms: one call polls the connections after a
 // millisecond and then at growing intervals, which would lengthen the end.
@@ -113,14 +113,14 @@ func (s *server) shutdown(ctx context.Context) bool {
 }
 
 // gate is the handler of the API listener. It passes requests to the handler of the
-// start, which answers 503, and to the real one once the store is open.
+// start, which responds with 503, and to the real one once the store is open.
 type gate struct{ now atomic.Pointer[http.Handler] }
 
 // set replaces the handler. Requests in flight finish with the one that they began
 // with.
 func (g *gate) set(h http.Handler) { g.now.Store(&h) }
 
-// ServeHTTP answers a request with the current handler.
+// ServeHTTP serves a request with the current handler.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*g.now.Load()).ServeHTTP(w, r) }
 
 // endBodies gives up the request bodies that are being read. The handler of the
@@ -144,11 +144,11 @@ type readiness struct {
 }
 
 // check returns why the server is not ready, or nil. All checks of one request
-// share a time-out of one second, so that a probe of the orchestrator gets its
-// answer.
+// share a time limit of one second, so that a probe of the orchestrator gets its
+// response.
 type check func(ctx context.Context) error
 
-// opened sets the checks, which need the open store: the store answers, its writes
+// opened sets the checks, which need the open store: the store responds, its writes
 // succeed, deliveries make progress, and this machine's clock is right.
 func (r *readiness) opened(a *App) {
 	r.mu.Lock()
@@ -214,7 +214,7 @@ func (r *readiness) report(ctx context.Context) (int, map[string]any) {
 }
 
 // opsHandler serves /livez, /readyz and pprof. It has no authentication: its
-// listener must not be public. /livez answers 200 as long as the process serves
+// listener must not be public. /livez returns 200 as long as the process serves
 // HTTP, so that a database that is away restarts no server.
 func opsHandler(ready *readiness) http.Handler {
 	mux := http.NewServeMux()

@@ -29,11 +29,11 @@ import (
 // In the file, nested keys are joined: drain: {timeout: 20s} is the same setting.
 //
 // kong has tags for variables and a resolver for files of its own. They end at the
-// first fault, and take a misspelt key or variable for nothing. Sources collects all
+// first fault, and ignore a misspelt key or variable. Sources collects all
 // faults for [Sources.Check], and remembers where each setting comes from, so that an
 // operator sees all faults at once, each named as it was typed.
 type Sources struct {
-	// Variables by name, those of other programs included.
+	// Variables by name, including the variables of other programs.
 	environ map[string]string
 	// How the operator typed a setting, by the setting's name. A setting without an
 	// entry has its default.
@@ -92,7 +92,7 @@ func (s *Sources) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any
 	return found.text, nil
 }
 
-// Check returns every fault of the settings: those of the sources, and those that
+// Check returns every fault of the settings: the faults of the sources, and the faults that
 // validate returns. Validate is the Validate method of [Config] or [StoreConfig].
 func (s *Sources) Check(validate func(named func(string) string) error) error {
 	return errors.Join(append(slices.Clone(s.faults), validate(s.named))...)
@@ -263,7 +263,7 @@ func (s *Sources) refuseEntry(setting string, value *yaml.Node) string {
 	return ""
 }
 
-// textOf returns a value of the file as a flag takes it: lists with commas.
+// textOf returns a value of the file in the form of a flag: lists with commas.
 func textOf(value *yaml.Node) string {
 	if value.Kind == yaml.ScalarNode {
 		return value.Value

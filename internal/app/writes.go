@@ -163,7 +163,7 @@ func cannot(err error) error {
 }
 
 // Run makes the probes that check asks for, until ctx ends. The probe has a
-// time-out of its own: it goes on when the request to /readyz has ended, so that
+// time limit of its own: it continues when the request to /readyz has ended, so that
 // the next one finds its result.
 func (w *writes) Run(ctx context.Context) error {
 	for {

@@ -19,7 +19,7 @@ type conn struct {
 	interrupt func()    // ends every current and later read and write, until the deadline is set again
 
 	socket net.Conn
-	layers []tlsLayer // lowest first: that of a proxy on the way, and the server's
+	layers []tlsLayer // lowest first: TLS to a proxy on the way, and TLS to the server
 	raw    syscall.RawConn
 	peek   func(fd uintptr) bool // peekSocket, bound once so that it is not allocated at each use
 	peeked [1]byte
@@ -41,7 +41,7 @@ func newConn(socket net.Conn) (*conn, error) {
 		return nil, errors.Join(fmt.Errorf("reach socket: %w", err), socket.Close())
 	}
 	c := &conn{Conn: socket, socket: socket, raw: raw}
-	// The deadline of the socket, not that of c: a layer of TLS may be added to
+	// The deadline of the socket and not of c: a layer of TLS may be added to
 	// c at the same time.
 	c.interrupt = func() { socket.SetDeadline(past) }
 	c.peek = c.peekSocket

@@ -24,8 +24,8 @@ func FailureOf(err error, sent bool) postrider.Failure {
 	switch {
 	case !sent:
 		return connectFailure(err)
-	// From here on the server may have the event. What is told apart is only
-	// what the owner of an endpoint can act on.
+	// From here on the server may have the event. Only the kinds of failure
+	// that the owner of an endpoint can act on are told apart.
 	case errors.Is(err, errMalformed):
 		return postrider.FailureBadResponse
 	case isAlert(err):
@@ -34,8 +34,8 @@ func FailureOf(err error, sent bool) postrider.Failure {
 	return postrider.FailureCut
 }
 
-// TimedOut reports whether the error says that a time has passed: that of the
-// context, the share of one address, or a limit of the operating system.
+// TimedOut reports whether the error says that a time limit has passed: of the
+// context, of one address, or of the operating system.
 func TimedOut(err error) bool {
 	var timeout net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()

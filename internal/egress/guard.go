@@ -94,7 +94,7 @@ func split(prefixes []netip.Prefix) (v4, v6 []netip.Prefix) {
 	return v4, v6
 }
 
-// PrivatePrefixes returns the loopback addresses and those of private networks,
+// PrivatePrefixes returns the loopback addresses and the private networks,
 // for [Reach].Allow during development.
 func PrivatePrefixes() []netip.Prefix {
 	return []netip.Prefix{

@@ -72,7 +72,7 @@ func parseTLS(own postrider.TLS, key string, now time.Time) (tlsParts, error) {
 }
 
 // parseCertificates reads PEM that holds nothing but certificates. Its errors,
-// and those of the functions below, are the reasons of an InvalidError.
+// and the errors of the functions below, are the reasons of an InvalidError.
 func parseCertificates(text string, most int, now time.Time) ([]*x509.Certificate, error) {
 	if len(text) > maxPEM {
 		return nil, errors.New("must be at most 64 KiB")

@@ -14,7 +14,7 @@ import (
 // holds about 5 KiB.
 type Exchange struct {
 	Request  Request
-	Deadline time.Time // of round trips, besides that of their context; zero: none. Set by the caller
+	Deadline time.Time // of round trips, in addition to the deadline of their context; zero: none. Set by the caller
 
 	Sent    bool // set by RoundTrip: a byte of some request was written since Reset
 	Written bool // set by RoundTrip: a byte of the last request was written
@@ -76,8 +76,8 @@ func (q *Request) Buffer() []byte {
 	return (*q.buffer)[:0]
 }
 
-// Set makes the bytes of buffer from start on the request. The buffer is that of
-// Buffer, appended to: what is before start was only needed to build the rest.
+// Set makes the bytes of buffer from start on the request. The buffer comes from
+// Buffer. The bytes before start were only needed to build the request.
 func (q *Request) Set(buffer []byte, start int) {
 	if q.buffer != nil {
 		*q.buffer = buffer

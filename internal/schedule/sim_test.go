@@ -188,12 +188,14 @@ func (w *simulation) url() string { return "https://" + string(rune('a'+w.rng.In
 func (w *simulation) alter() {
 	id := w.order[w.rng.IntN(len(w.order))]
 	to := w.routed[id]
-	switch w.rng.IntN(4) {
+	switch w.rng.IntN(5) {
 	case 0:
 		to.Endpoint.Status = postrider.EndpointPaused
 	case 1:
-		to.Endpoint.Status = postrider.EndpointEnabled
+		to.Endpoint.PolicyError = "a row that cannot be read"
 	case 2:
+		to.Endpoint.Status, to.Endpoint.PolicyError = postrider.EndpointEnabled, ""
+	case 3:
 		to.Endpoint.URL = w.url()
 	default:
 		to.Endpoint.Policy.Timeout = time.Duration(1+w.rng.IntN(30)) * time.Second
@@ -208,7 +210,7 @@ func (w *simulation) heal() {
 	w.healed = true
 	for _, id := range w.order {
 		to := w.routed[id]
-		to.Endpoint.Status = postrider.EndpointEnabled
+		to.Endpoint.Status, to.Endpoint.PolicyError = postrider.EndpointEnabled, ""
 		w.routed[id] = to
 		for _, n := range w.nodes {
 			w.later(n, w.randomDelay(), func() { w.step(n, changed{id}) })

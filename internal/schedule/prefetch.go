@@ -27,46 +27,45 @@ func (ep *endpoint) isStuck(now time.Time) bool {
 	return ep.class.degraded() || ep.host != nil && ep.host.full || now.Before(ep.rateBlockedUntil)
 }
 
-// allows reports whether the endpoint may lease more than it starts. What a
-// degraded one may lease is bounded by its class.
+// allows reports whether the endpoint may lease more than it can start now. A degraded one
+// is not bounded here, but by the share of its class (slots.mayLease).
 func (p *prefetch) allows(now time.Time, ep *endpoint) bool {
 	return p.stuck < p.maxStuck() || !ep.isStuck(now) || ep.class.degraded()
 }
 
-// claimLimit returns how many deliveries a claim may ask for at the endpoint. The free
-// capacity is divided equally among the endpoints that want to claim, others of
-// which still wait. One endpoint gets at most half of it, so that new deliveries
-// can still be admitted.
+// claimLimit returns how many deliveries a claim may ask for at the endpoint. The capacity
+// that is left to prefetch is divided equally among it and the others that wait for a
+// claim. One endpoint gets at most half, so that new deliveries can still be admitted.
 func (p *prefetch) claimLimit(ep *endpoint, others int) int {
 	free := p.slots.prefetchFree()
 	half := (free - (ep.credit - ep.inFlight) + 1) / 2
 	return min(free, max(1, min(half, free/(1+others))))
 }
 
-// reserve takes credit for n deliveries of a lane, which are asked for, admitted or
-// leased.
+// reserve uses credit for n deliveries of a lane: a claim asks for them, they are
+// admitted, or they were committed under a lease.
 func (p *prefetch) reserve(now time.Time, ep *endpoint, l, n int) {
 	p.slots.addCredit(ep, n)
 	p.slots.leased[l] += n
 	p.addStuck(now, ep, n)
 }
 
-// free returns the credit of n deliveries that will not start.
+// free makes the credit of n deliveries free that will not start: a claim did not bring
+// them, their commit failed, or their leases are given back.
 func (p *prefetch) free(ep *endpoint, l, n int) {
 	p.slots.addCredit(ep, -n)
 	p.started(ep, l, n)
 }
 
-// started notes that n deliveries of a lane are not waiting for their start any more.
-// Their credit stays with their attempts.
+// started notes that n deliveries of a lane have started. They keep their credit until
+// their attempts are over.
 func (p *prefetch) started(ep *endpoint, l, n int) {
 	p.slots.leased[l] -= n
 	p.removeStuck(ep, n)
 }
 
-// addStuck counts n more leases of an endpoint, if it is stuck. What a full host keeps
-// from starting is counted at the host: all of it can start when the host has
-// slots again.
+// addStuck counts n more leases of an endpoint, if it is stuck. Leases that wait for a
+// full host are counted at the host: all of them can start when it has slots again.
 func (p *prefetch) addStuck(now time.Time, ep *endpoint, n int) {
 	if !ep.isStuck(now) {
 		return
@@ -79,7 +78,7 @@ func (p *prefetch) addStuck(now time.Time, ep *endpoint, n int) {
 	p.stuck += n
 }
 
-// removeStuck counts n leases less: they start, or are given up.
+// removeStuck counts n leases less, where they were counted.
 func (p *prefetch) removeStuck(ep *endpoint, n int) {
 	count := &ep.stuck
 	if ep.stuck == 0 && ep.host != nil {

@@ -8,14 +8,13 @@ import (
 
 // start gives slots to ready endpoints, one each in turn, while there are any. So
 // an endpoint with 10,000 deliveries and one with a single delivery get the same
-// share. What was true when an endpoint was enqueued may not be any more, so all
-// of it is checked again: an endpoint that cannot start is reviewed, which puts
-// it into the queue that it belongs in now.
+// share. Every condition of review is checked again, since it may have changed while the
+// endpoint waited: an endpoint that cannot start is reviewed, which puts it into the
+// queue that it belongs in now.
 //
-// An endpoint whose host has no slot waits at the host, in the order in which it
-// came, and does not come back to the ready queues before the host has one:
-// otherwise 1,000 endpoints of a slow host would be looked at for each start of
-// another.
+// An endpoint whose host has no slot waits at the host, first come first served, and does
+// not come back to the ready queues before the host has a slot: otherwise 1,000
+// endpoints of a slow host would be checked for each start of another endpoint.
 func (c *Core) start(now time.Time) {
 	if c.shards.lapsed(now) {
 		return
@@ -43,7 +42,7 @@ func (c *Core) start(now time.Time) {
 }
 
 // reviewHost makes the endpoint ready that has waited longest for a slot of the
-// host, if one is free. Endpoints that cannot use it any more are passed over.
+// host, if the host has one. Endpoints that cannot use it any more leave the queue.
 func (c *Core) reviewHost(now time.Time, h *host) {
 	for h != nil && h.inFlight < c.slots.hostLimit {
 		next := h.waiting.pop()

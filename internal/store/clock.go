@@ -7,28 +7,32 @@ import (
 
 // Clock is the time of a store, as this process knows it.
 //
-// It shows two times. Now decides what is due, leased or over; while a process
-// lives it goes on by the machine's monotonic clock, whatever happens to the
-// clocks of the machine and of the database. Wall is the database's time of
+// It has two times. Now decides what is due, leased or expired. While a process lives,
+// Now follows the machine's monotonic clock, whatever happens to the clocks of the
+// machine and of the database. Wall is the database's time of
 // day, for ids, signatures and everything that people see; it follows the
 // database's clock when that is stepped.
 //
 // Nodes of one database agree on Now: they keep one adjustment in the database,
 // by which Now is ahead of Wall. The node that first sees the database's clock
-// stepped stores another adjustment, so that Now goes on; the others adopt it.
+// stepped stores another adjustment, so that Now does not jump; the others adopt it.
+//
+// Example: Now and Wall are 12:00:00, and the database's clock is set back by an hour. The
+// next reading says 11:00:01. Wall follows; the stored adjustment becomes +1h, so Now is
+// 12:00:01, and leases that end at 12:00:30 still last 29 s.
 //
 // Its methods may be called from any goroutine.
 type Clock struct {
-	machine func() time.Time
+	machine func() time.Time // this machine's clock, with its monotonic reading
 
 	mu      sync.Mutex
-	known   bool      // there was a reading
-	asOf    time.Time // by the machine's clock
-	at      time.Time // Now at asOf
-	shown   time.Time // the last Now: it does not move back
-	ahead   time.Duration
-	version int64
-	steps   time.Time // when Wall was last stepped, by the machine's clock; zero: never
+	known   bool          // whether Follow had a reading
+	asOf    time.Time     // when at was set, by the machine's clock
+	at      time.Time     // Now at asOf
+	shown   time.Time     // the last Now that was returned: it does not move back
+	ahead   time.Duration // the adjustment: Now is ahead of Wall by it
+	version int64         // of the adjustment
+	steps   time.Time     // when Wall was last stepped, by the machine's clock; zero: never
 }
 
 // Reading is what a store answered when it was asked for the time.
@@ -112,16 +116,15 @@ func (c *Clock) SteppedWithin(span time.Duration) bool {
 	return !c.steps.IsZero() && c.machine().Sub(c.steps) < span
 }
 
-// Follow takes a reading in. It returns by how much the store's time of day was
-// stepped, and 0 where it was not. After a step the caller stores the
+// Follow corrects the clock by a reading. It returns by how much the store's time of
+// day was stepped; 0: it was not. After a step the caller stores the
 // adjustment Ahead less the step under the next version, unless the version has
 // changed meanwhile, and reads again: Now stays as it is until then.
 //
 // A reading that took over a second is ignored. A difference of up to a second
 // is drift, and followed slowly. An adjustment that another node made is
-// adopted. Where a heartbeat of another node agrees with the store and not with
-// this clock, it is this machine's monotonic clock that stood still: the store's
-// time is adopted.
+// adopted. If a heartbeat of another node agrees with the store and not with this
+// clock, this machine's monotonic clock stood still, and the store's time is adopted.
 func (c *Clock) Follow(r Reading) (step time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

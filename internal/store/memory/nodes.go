@@ -153,15 +153,15 @@ func (s *Store) Reclaim(_ context.Context, incarnation uint32, limit int) (int, 
 	if len(suspects) == 1 {
 		suspects[0].alone++
 	}
-	held := slices.Concat(suspects, others[:min(len(others), limit)])
-	for _, d := range held {
+	leased := slices.Concat(suspects, others[:min(len(others), limit)])
+	for _, d := range leased {
 		d.lose(now)
 		s.reclaimLocked(d, now)
 	}
-	if len(held) < limit {
+	if len(leased) < limit {
 		s.forgetLocked(incarnation)
 	}
-	return len(held), nil
+	return len(leased), nil
 }
 
 // reclaimLocked makes a delivery due whose node died, in the lane where it

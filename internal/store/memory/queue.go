@@ -93,8 +93,8 @@ func (s *Store) requeueLocked(d *delivery, change func()) {
 	s.laneOf(d).push(d)
 }
 
-// endLocked takes a queued delivery out of its lane. Where it had its turn,
-// advanceLocked follows when its status is known.
+// endLocked removes a delivery from its lane and ends its lease. The caller then sets
+// its status and calls advanceLocked, which needs the status.
 func (s *Store) endLocked(d *delivery) {
 	if d.at >= 0 {
 		s.laneOf(d).remove(d)

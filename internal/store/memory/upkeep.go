@@ -39,8 +39,8 @@ func (s *Store) Expire(_ context.Context, limit int) (n, lost int, err error) {
 	defer s.mu.Unlock()
 	now := s.now()
 	expired := s.queuedLocked(limit, func(d *delivery) bool {
-		held := d.token != 0 && d.due.After(now)
-		return !held && !d.expires.After(now)
+		leased := d.token != 0 && d.due.After(now)
+		return !leased && !d.expires.After(now)
 	})
 	for _, d := range expired {
 		if d.token != 0 {

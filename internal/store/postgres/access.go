@@ -65,8 +65,6 @@ func (s *Store) DeleteAccount(ctx context.Context, account postrider.AccountID) 
 func (s *Store) write(ctx context.Context, statement string, args pgx.NamedArgs) error {
 	return s.repeat(ctx, func(bool) error {
 		switch tag, err := s.pool.Exec(ctx, statement, args); {
-		case isCode(err, codeUnique):
-			return postrider.ErrConflict
 		case err != nil:
 			return err
 		case tag.RowsAffected() == 0:
@@ -112,21 +110,14 @@ const putKeySQL = `
 
 // PutKey creates an API key.
 func (s *Store) PutKey(ctx context.Context, k postrider.APIKey) error {
-	scopes := make([]string, len(k.Scopes))
-	for i, scope := range k.Scopes {
-		scopes[i] = string(scope)
-	}
 	err := s.once(ctx, func() error {
 		_, err := s.pool.Exec(ctx, putKeySQL, pgx.NamedArgs{
-			"id": someUUID(k.ID), "name": k.Name, "hash": k.Hash[:], "scopes": scopes, "account": uuid(k.Account),
+			"id": someUUID(k.ID), "name": k.Name, "hash": k.Hash[:], "scopes": append([]postrider.Scope{}, k.Scopes...), "account": uuid(k.Account),
 			"created_at": k.ID.Time(), "expires_at": instant(k.ExpiresAt), "revoked_at": instant(k.RevokedAt),
 			"last_used_at": instant(k.LastUsedAt),
 		})
 		return err
 	})
-	if isCode(err, codeUnique) {
-		err = postrider.ErrConflict
-	}
 	if err != nil {
 		return fmt.Errorf("put key %s: %w", k.ID, err)
 	}
@@ -164,16 +155,12 @@ func (s *Store) Keys(ctx context.Context, q store.KeyQuery) (store.Page[postride
 
 func scanKey(row pgx.CollectableRow) (k postrider.APIKey, err error) {
 	var hash []byte
-	var scopes []string
-	err = row.Scan(toID(&k.ID), &k.Name, &hash, &scopes, toID(&k.Account), toTime(&k.CreatedAt), toTime(&k.ExpiresAt),
+	err = row.Scan(toID(&k.ID), &k.Name, &hash, &k.Scopes, toID(&k.Account), toTime(&k.CreatedAt), toTime(&k.ExpiresAt),
 		toTime(&k.RevokedAt), toTime(&k.LastUsedAt))
 	if err != nil {
 		return k, err
 	}
 	k.Hash = [32]byte(hash)
-	for _, scope := range scopes {
-		k.Scopes = append(k.Scopes, postrider.Scope(scope))
-	}
 	return k, nil
 }
 

@@ -65,6 +65,8 @@ func (s *Store) PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.C
 	return c, nil
 }
 
+// circuitArgs returns the arguments of both statements that store a circuit. A zero status
+// means closed.
 func circuitArgs(c postrider.Circuit) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"endpoint": someUUID(c.Endpoint), "status": string(cmp.Or(c.Status, postrider.CircuitClosed)), "reason": c.Reason,

@@ -77,9 +77,6 @@ func (s *Store) Replay(ctx context.Context, r store.Replay) (postrider.Delivery,
 		}
 		return s.tx(ctx, func(tx pgx.Tx) error { return s.replay(ctx, tx, r) })
 	})
-	if isCode(err, codeUnique) {
-		err = postrider.ErrConflict
-	}
 	if err != nil {
 		return postrider.Delivery{}, fmt.Errorf("replay %s: %w", r.Delivery, err)
 	}

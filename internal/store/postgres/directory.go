@@ -56,7 +56,7 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 	e.VerifiedAt = e.VerifiedAt.UTC().Truncate(time.Microsecond)
 	args := pgx.NamedArgs{
 		"id": someUUID(e.ID), "account": someUUID(e.Account), "uid": text(e.UID), "url": e.URL, "description": e.Description,
-		"event_types": patterns(e.EventTypes), "status": string(e.Status), "status_reason": e.StatusReason,
+		"event_types": append([]postrider.Pattern{}, e.EventTypes...), "status": string(e.Status), "status_reason": e.StatusReason,
 		"policy": text(string(policy)), "credentials": bytesOrNull(e.Credentials), "verified_at": instant(e.VerifiedAt),
 		"revision": e.Revision, "created_at": e.ID.Time(),
 	}
@@ -73,9 +73,6 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 			return insertSecrets(ctx, tx, e.ID, p.Secrets)
 		})
 	})
-	if isCode(err, codeUnique) {
-		err = postrider.ErrConflict
-	}
 	if err != nil {
 		return postrider.Endpoint{}, fmt.Errorf("put endpoint %s: %w", e.ID, err)
 	}
@@ -137,11 +134,14 @@ func touchEndpoint(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 	return nil
 }
 
+// The columns of scanEndpointAnd, in its order.
+const endpointColumns = `e.id, e.account, coalesce(e.uid, ''), e.url, e.description, e.event_types, e.status, e.status_reason,
+		e.policy, e.credentials, e.verified_at, e.revision, e.created_at, e.updated_at`
+
 // Walks endpoints_pkey by id, endpoints_uid by uid, endpoints_account by
 // account, and endpoints_pkey backwards for all.
 const endpointsSQL = `
-	select e.id, e.account, coalesce(e.uid, ''), e.url, e.description, e.event_types, e.status, e.status_reason,
-		e.policy, e.credentials, e.verified_at, e.revision, e.created_at, e.updated_at
+	select ` + endpointColumns + `
 	from endpoints e
 	where e.id < @before
 		and (@id::uuid is null or e.id = @id)
@@ -169,38 +169,31 @@ func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.Pag
 }
 
 func scanEndpoint(row pgx.CollectableRow) (e postrider.Endpoint, err error) {
-	var policy []byte
-	var types []string
-	err = row.Scan(toID(&e.ID), toID(&e.Account), &e.UID, &e.URL, &e.Description, &types, &e.Status, &e.StatusReason,
-		&policy, &e.Credentials, toTime(&e.VerifiedAt), &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt))
-	if err != nil {
-		return e, err
-	}
-	for _, t := range types {
-		e.EventTypes = append(e.EventTypes, postrider.Pattern(t))
-	}
-	store.SetPolicy(&e, policy)
-	return e, nil
+	err = scanEndpointAnd(row, &e)
+	return e, err
 }
 
-// patterns returns the patterns as a parameter.
-func patterns(ps []postrider.Pattern) []string {
-	texts := make([]string, len(ps))
-	for i, p := range ps {
-		texts[i] = string(p)
+// scanEndpointAnd reads the columns of an endpoint and the columns after them.
+func scanEndpointAnd(row pgx.CollectableRow, e *postrider.Endpoint, more ...any) error {
+	var policy []byte
+	err := row.Scan(append([]any{
+		toID(&e.ID), toID(&e.Account), &e.UID, &e.URL, &e.Description, &e.EventTypes, &e.Status, &e.StatusReason,
+		&policy, &e.Credentials, toTime(&e.VerifiedAt), &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt),
+	}, more...)...)
+	if err == nil {
+		store.SetPolicy(e, policy)
 	}
-	return texts
+	return err
 }
 
 // Lists the endpoints that changed after a version, with their circuits. Versions commit
 // in their order (raiseVersionSQL), so no lower version can appear later. Walks
 // endpoints_version and circuits_pkey.
 const changesSQL = `
-	select e.version, e.id, e.account, coalesce(e.uid, ''), e.url, e.description, e.event_types, e.status,
-		e.status_reason, e.policy, e.credentials, e.verified_at, e.revision, e.created_at, e.updated_at,
+	select ` + endpointColumns + `,
 		c.endpoint, coalesce(c.status, ''), coalesce(c.reason, ''), c.opened_at, c.probe_at, coalesce(c.cooldown, 0),
 		c.failing_since, c.paced_until, c.rate_full_at, coalesce(c.failures, 0), c.last_attempt_at,
-		coalesce(c.last_outcome, ''), coalesce(c.generation, 0)
+		coalesce(c.last_outcome, ''), coalesce(c.generation, 0), e.version
 	from endpoints e
 	left join circuits c on c.endpoint = e.id
 	where e.version > @since
@@ -269,20 +262,10 @@ func (s *Store) changes(ctx context.Context, since int64, limit int) (store.Chan
 
 // scanChange reads one row of changesSQL; version is a column that the snapshot does not
 // have.
-func scanChange(row pgx.CollectableRow, version *int64) (store.EndpointSnapshot, error) {
-	var r store.EndpointSnapshot
-	e, c, policy, types := &r.Endpoint, &r.Circuit, []byte(nil), []string(nil)
-	err := row.Scan(version, toID(&e.ID), toID(&e.Account), &e.UID, &e.URL, &e.Description, &types, &e.Status,
-		&e.StatusReason, &policy, &e.Credentials, toTime(&e.VerifiedAt), &e.Revision, toTime(&e.CreatedAt),
-		toTime(&e.UpdatedAt), toID(&c.Endpoint), &c.Status, &c.Reason, toTime(&c.OpenedAt), toTime(&c.ProbeAt),
+func scanChange(row pgx.CollectableRow, version *int64) (s store.EndpointSnapshot, err error) {
+	c := &s.Circuit
+	err = scanEndpointAnd(row, &s.Endpoint, toID(&c.Endpoint), &c.Status, &c.Reason, toTime(&c.OpenedAt), toTime(&c.ProbeAt),
 		toWait(&c.Cooldown), toTime(&c.FailingSince), toTime(&c.PacedUntil), toTime(&c.RateFullAt), &c.Failures,
-		toTime(&c.LastAttemptAt), &c.LastOutcome, &c.Generation)
-	if err != nil {
-		return r, err
-	}
-	for _, t := range types {
-		e.EventTypes = append(e.EventTypes, postrider.Pattern(t))
-	}
-	store.SetPolicy(e, policy)
-	return r, nil
+		toTime(&c.LastAttemptAt), &c.LastOutcome, &c.Generation, version)
+	return s, err
 }

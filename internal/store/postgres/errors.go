@@ -27,12 +27,13 @@ const (
 type class int
 
 const (
-	classOther   class = iota // our own fault
-	classInvalid              // the text can never be stored
-	classRetry                // nothing was stored; the same transaction may pass now
-	classUnsent               // the connection was gone before anything was sent
-	classUnknown              // the connection broke while we waited: stored or not
-	classBusy                 // the server will not take it now; nothing was stored
+	classOther    class = iota // our own fault
+	classInvalid               // the text can never be stored
+	classConflict              // a unique index refuses the row; nothing was stored
+	classRetry                 // nothing was stored; the same transaction may pass now
+	classUnsent                // the connection was gone before anything was sent
+	classUnknown               // the connection broke while we waited: stored or not
+	classBusy                  // the server will not take it now; nothing was stored
 )
 
 // codes maps SQLSTATEs, or the first two characters of them, to classes.
@@ -51,6 +52,8 @@ var codes = map[string]class{
 	"58030": classBusy,    // I/O error
 	"22021": classInvalid,
 	"22P05": classInvalid,
+
+	codeUnique: classConflict,
 }
 
 // classify returns the class of an error. A connection that could not be made has sent
@@ -85,7 +88,7 @@ func Temporary(err error) bool {
 		switch classify(pgErr) {
 		case classRetry, classUnknown, classBusy:
 			return true
-		case classOther, classInvalid, classUnsent:
+		case classOther, classInvalid, classConflict, classUnsent:
 		}
 		return false
 	}
@@ -102,6 +105,8 @@ func fault(err error) error {
 	switch classify(err) {
 	case classInvalid:
 		return fmt.Errorf("%w: %w", &postrider.InvalidError{Field: "text", Reason: "must be UTF-8 without NUL"}, err)
+	case classConflict:
+		return fmt.Errorf("%w: %w", postrider.ErrConflict, err)
 	case classRetry, classUnsent, classUnknown, classBusy:
 		return fmt.Errorf("%w: %w", postrider.ErrBusy, err)
 	case classOther:

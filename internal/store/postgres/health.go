@@ -86,9 +86,6 @@ func (s *Store) PutHealth(ctx context.Context, health postrider.EndpointHealth) 
 			err = postrider.ErrNotFound
 		}
 	}
-	if isCode(err, codeUnique) {
-		err = postrider.ErrConflict
-	}
 	if err != nil {
 		return fmt.Errorf("put health of endpoint %s: %w", health.Endpoint, err)
 	}

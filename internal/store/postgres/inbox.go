@@ -323,6 +323,7 @@ func orderingKeyOf(e *store.NewEvent) store.Key {
 	return store.Key{Account: e.Event.Account, Key: e.Event.OrderingKey}
 }
 
+// sortedKeys returns the ordering keys in the order in which every transaction locks them.
 func sortedKeys(counts map[store.Key]int64) []store.Key {
 	keys := make([]store.Key, 0, len(counts))
 	for key := range counts {

@@ -112,6 +112,7 @@ type position struct {
 	pauses   bool // whether it pauses its key if it becomes a dead letter
 }
 
+// collectPositions reads the rows of orderedSQL.
 func collectPositions(into *[]position) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {
 		*into, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p position, err error) {

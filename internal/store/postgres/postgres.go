@@ -1,27 +1,44 @@
-// Package postgres keeps events and deliveries in PostgreSQL, for a cluster of
-// several nodes.
+// Package postgres stores events and deliveries in PostgreSQL, for a cluster of several
+// nodes.
 //
-// [Open] refuses a server that could forget what it acknowledged, applies the
-// migrations and returns a [Store]. The files are named after the roles of
-// package store, as those of package sqlite are; each statement stands above
-// the one method that runs it and says which index it walks.
+// [Open] refuses a server that could forget what it acknowledged, applies the migrations
+// and returns a [Store]. The files are named after the roles of package store, as those of
+// package sqlite are. Each statement stands above the one method that runs it. Its comment
+// says why it has its shape, and which index it walks.
 //
 // Whatever happens, this holds:
 //
-//   - A method is one transaction, nearly always one round trip: a pipeline
-//     that ends in one Sync is a transaction by itself, so that no begin and no
-//     commit is sent, and an error in it leaves nothing behind.
-//   - What is due, leased or over is decided by the time of [store.Clock], which
-//     statements get as @now: it goes on steadily when the database's clock is
-//     stepped. What people see follows the database's clock: now().
-//   - Deadlocks and serialization failures are tried again. When the reply to
-//     a commit is lost, what is safe to repeat is repeated under the same ids;
-//     all else is postrider.ErrBusy.
-//   - The shape of the hot statements does not follow statistics, which always
-//     lag behind a queue that swings between nothing and millions. Golden plans
-//     in testdata hold them to it.
+//   - A method is one transaction and nearly always one round trip: a pipeline that ends
+//     in one Sync is a transaction by itself, so that no begin and no commit is sent,
+//     and an error in it leaves nothing behind.
+//   - The time of [store.Clock] decides what is due, leased or expired. Statements get
+//     it as @now. It goes on steadily when the database's clock is stepped. What people
+//     see follows the database's clock: now().
+//   - Deadlocks and serialization failures are tried again. If the reply to a commit is
+//     lost, a transaction that is safe to repeat is repeated under the same ids; every
+//     other one is postrider.ErrBusy.
+//   - The plans of the hot statements do not depend on statistics, which always lag
+//     behind a queue that swings between nothing and millions of rows. Golden plans in
+//     testdata show it.
 //
-// It does not delete history.
+// A pending delivery is one row of queue. Token and due_at say in which state it is:
+//
+//   - It waits: no token; due_at is when it is due. Publish, a retry and Release put it
+//     there.
+//   - It is leased: a token; due_at is the end of the lease. Claim puts it there, or
+//     Publish by admission. Settle ends the lease; after due_at, Claim takes it over; if
+//     the node is known to be dead, Reclaim ends it at once.
+//   - It is blocked: no token; due_at is infinity. It has an ordering key and is not its
+//     head, or the key is paused. The end of the head, or of the pause, makes it due
+//     (order.go).
+//   - It is parked: no token; due_at is infinity, parked is true. Reclaim puts it there
+//     after several nodes died with it. Unpark makes it due.
+//
+// Settle deletes a leased row whose delivery has ended. Cancel and CancelDeleted can
+// delete a row in every state; Expire too, except a row under a valid lease. A token has
+// the incarnation of its node in its upper 32 bits.
+//
+// The package does not delete history.
 package postgres
 
 import (

@@ -88,6 +88,7 @@ const insertEventsSQL = `
 		@created_at::timestamptz[])
 		as n (id, account, type, first, length, api_version, ordering_key, hops, sequence, idempotency_key, created_at)`
 
+// eventColumns are the columns of insertEventsSQL, one element for each event.
 type eventColumns struct {
 	ids, accounts                    uuids
 	types, apiVersions, orderingKeys texts
@@ -131,6 +132,9 @@ const insertQueueSQL = `
 		@waits::bigint[], @tokens::bigint[], @expiries::bigint[])
 		as n (id, event, endpoint, account, type, lane, wait, token, expiry)`
 
+// queueColumns are the columns of insertQueueSQL, one element for each delivery. waits and
+// expiries are microseconds from now; the statement adds them to its own time. token null:
+// it is not leased.
 type queueColumns struct {
 	ids, events, endpoints, accounts uuids
 	types                            texts
@@ -210,6 +214,8 @@ const insertSkippedSQL = `
 	from unnest(@ids::uuid[], @events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[], @reasons::text[])
 		as n (id, event, endpoint, account, type, reason)`
 
+// skippedColumns are the columns of insertSkippedSQL; reasons says why a delivery is
+// skipped.
 type skippedColumns struct {
 	ids, events, endpoints, accounts uuids
 	types, reasons                   []string
@@ -234,6 +240,7 @@ const insertFanoutsSQL = `
 	select n.event, n.account, n.type, n.up_to, '00000000-0000-0000-0000-000000000000', @now::timestamptz, now()
 	from unnest(@events::uuid[], @accounts::uuid[], @types::text[], @up_to::uuid[]) as n (event, account, type, up_to)`
 
+// fanoutColumns are the columns of insertFanoutsSQL; upTo is the last endpoint of the job.
 type fanoutColumns struct {
 	events, accounts, upTo uuids
 	types                  []string

@@ -81,9 +81,6 @@ func (s *Store) RotateSecret(ctx context.Context, r store.RotateSecret) error {
 	err := s.once(ctx, func() error {
 		return s.tx(ctx, func(tx pgx.Tx) error { return rotate(ctx, tx, r.Secret, args) })
 	})
-	if isCode(err, codeUnique) {
-		err = postrider.ErrConflict
-	}
 	if err != nil {
 		return fmt.Errorf("rotate the secret of %s: %w", r.Secret.Endpoint, err)
 	}

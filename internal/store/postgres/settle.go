@@ -74,35 +74,41 @@ const fenceSQL = `
 				retry_after, started_at, duration, status, reason, after, replayed_from, response_start, final_url, place)
 	)`
 
+// The last status code and the last error that the attempts of a dying delivery d have
+// shown. They are looked up in every partition of attempts, because the day of an attempt
+// is not known. account and endpoint are named although the delivery is enough: without
+// them another index would look as cheap on an empty partition. Both walk attempts_pkey
+// backwards.
+const (
+	lastStatusCodeSQL = `coalesce((
+				select a.status_code
+				from attempts a
+				where a.delivery = d.id and a.account = d.account and a.endpoint = d.endpoint and a.status_code <> 0
+				order by a.number desc
+				limit 1), 0)`
+	lastErrorSQL = `coalesce((
+				select a.error
+				from attempts a
+				where a.delivery = d.id and a.account = d.account and a.endpoint = d.endpoint and a.outcome <> 'none'
+				order by a.number desc
+				limit 1), '')`
+)
+
 // Writes the dead letters of the group. A dead letter shows the last status code and the
 // last error. Often the last attempt has no status code (a timeout), or there was no last
-// attempt (the delivery expired); then the value comes from the attempts before it.
+// attempt (the delivery expired); then the attempts before it are asked.
 //
-// Those subselects look into every partition of attempts, because the day of an earlier
-// attempt is not known. Planning them for execution costs 3 µs for each settlement of a
-// group, run or not. So they are in the statement only if somebody died.
-//
-// It is attempts_pkey that is walked: account and endpoint are named although the delivery
-// is enough, because another index would look as cheap on an empty partition.
+// That costs 3 µs of planning for each settlement of a group, whether somebody died or
+// not. So this part is in the statement only if somebody did.
 const insertDeadLetterSQL = `, dead_letter as (
 		insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code,
 			last_error, replayed_from, died_at)
-		select j.id, j.event, j.endpoint, j.account, j.type, j.reason, j.number - (j.outcome = 'none')::int,
-			case when j.status_code <> 0 then j.status_code else coalesce((
-				select a.status_code
-				from attempts a
-				where a.delivery = j.id and a.account = j.account and a.endpoint = j.endpoint and a.status_code <> 0
-				order by a.number desc
-				limit 1), 0) end,
-			case when j.outcome <> 'none' then j.error else coalesce((
-				select a.error
-				from attempts a
-				where a.delivery = j.id and a.account = j.account and a.endpoint = j.endpoint and a.outcome <> 'none'
-				order by a.number desc
-				limit 1), '') end,
-			j.replayed_from, now()
-		from checked j
-		where j.status = 'dead' and not j.stale
+		select d.id, d.event, d.endpoint, d.account, d.type, d.reason, d.number - (d.outcome = 'none')::int,
+			case when d.status_code <> 0 then d.status_code else ` + lastStatusCodeSQL + ` end,
+			case when d.outcome <> 'none' then d.error else ` + lastErrorSQL + ` end,
+			d.replayed_from, now()
+		from checked d
+		where d.status = 'dead' and not d.stale
 		on conflict (delivery) do nothing
 	)`
 
@@ -120,11 +126,11 @@ const recordSQL = `, recorded as (
 		insert into attempts as a (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, next_at, replayed_from, response_start,
 			final_url)
-		select j.id, j.number, j.event, j.endpoint, j.account, j.type, j.outcome, j.status_code, j.error,
-			j.retry_after, j.started_at, j.duration, j.stale, j.status,
-			case when j.status = 'pending' and not j.stale then now() + j.after * interval '1 microsecond' end,
-			j.replayed_from, j.response_start, j.final_url
-		from checked j
+		select c.id, c.number, c.event, c.endpoint, c.account, c.type, c.outcome, c.status_code, c.error,
+			c.retry_after, c.started_at, c.duration, c.stale, c.status,
+			case when c.status = 'pending' and not c.stale then now() + c.after * interval '1 microsecond' end,
+			c.replayed_from, c.response_start, c.final_url
+		from checked c
 		on conflict (delivery, number) do update
 		set outcome = excluded.outcome, status_code = excluded.status_code, error = excluded.error,
 			retry_after = excluded.retry_after, started_at = excluded.started_at, duration = excluded.duration,
@@ -132,9 +138,9 @@ const recordSQL = `, recorded as (
 			response_start = excluded.response_start, final_url = excluded.final_url
 		where (a.outcome = 'lost' and excluded.outcome <> 'lost') or (a.stale and not excluded.stale)
 	)
-	select j.stale
-	from checked j
-	order by j.place`
+	select c.stale
+	from checked c
+	order by c.place`
 
 // Finds those of the stale settlements that were settled before by the same settlement:
 // their record exists and is neither stale nor lost. This happens when the reply to Settle
@@ -224,6 +230,8 @@ type endedKeys struct {
 	dead   []bool // whether the delivery becomes a dead letter
 }
 
+// endedKeys returns the settlements that may need the lock of an ordering key. A retry
+// needs none: its row stays the head.
 func (c *settlementColumns) endedKeys(settlements []store.Settlement) (ended endedKeys) {
 	for i := range settlements {
 		s := &settlements[i]

@@ -47,21 +47,10 @@ const expiredDeadLettersSQL = `, ended as (
 	), dead_letter as (
 		insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code,
 			last_error, replayed_from, died_at)
-		select o.id, o.event, o.endpoint, o.account, o.type, 'expired', o.claims,
-			coalesce((
-				select a.status_code
-				from attempts a
-				where a.delivery = o.id and a.account = o.account and a.endpoint = o.endpoint and a.status_code <> 0
-				order by a.number desc
-				limit 1), 0),
-			case when o.token is not null then 'node_died' else coalesce((
-				select a.error
-				from attempts a
-				where a.delivery = o.id and a.account = o.account and a.endpoint = o.endpoint and a.outcome <> 'none'
-				order by a.number desc
-				limit 1), '') end,
-			o.replayed_from, now()
-		from expired o
+		select d.id, d.event, d.endpoint, d.account, d.type, 'expired', d.claims, ` + lastStatusCodeSQL + `,
+			case when d.token is not null then 'node_died' else ` + lastErrorSQL + ` end,
+			d.replayed_from, now()
+		from expired d
 		on conflict (delivery) do nothing
 	)`
 

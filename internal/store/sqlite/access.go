@@ -24,7 +24,8 @@ func (s *Store) PutAccount(ctx context.Context, a postrider.Account) error {
 	})
 }
 
-// By the key of accounts, and by api_keys_account.
+// The account's keys are revoked in the same job, so that none of them works for a
+// deleted account. By the key of accounts, and by api_keys_account.
 const (
 	deleteAccountSQL = `update accounts set deleted_at = @now where id = @id and deleted_at is null`
 	revokeKeysSQL    = `update api_keys set revoked_at = @now where account = @id and revoked_at is null`
@@ -116,6 +117,7 @@ func (s *Store) Keys(ctx context.Context, q store.KeyQuery) (store.Page[postride
 	return store.Cut(keys, q.Paging, func(k postrider.APIKey) string { return key(k.ID) }), s.explain("list keys", err)
 }
 
+// scanKey reads an API key. Its scopes are stored as a JSON array.
 func scanKey(rows *sql.Rows, k *postrider.APIKey) error {
 	var hash []byte
 	var scopes string
@@ -131,7 +133,8 @@ func scanKey(rows *sql.Rows, k *postrider.APIKey) error {
 	return nil
 }
 
-// Both by the key of api_keys.
+// A key keeps the time of its first revocation, and its last use never moves back. Both
+// by the key of api_keys.
 const (
 	revokeKeySQL = `update api_keys set revoked_at = coalesce(revoked_at, @now) where id = @id`
 	touchKeySQL  = `update api_keys set last_used_at = max(coalesce(last_used_at, @at), @at) where id = @id`

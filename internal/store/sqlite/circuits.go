@@ -52,7 +52,7 @@ func (s *Store) PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.C
 		return circuitOf(ctx, tx, c.Endpoint)
 	})
 	if errors.Is(err, postrider.ErrConflict) {
-		return was, err
+		return was, err // write returns nothing with an error, but the caller needs the stored circuit
 	}
 	return stored, err
 }

@@ -39,7 +39,9 @@ const resolveSQL = `
 	set resolved_at = @now, resolution = @resolution, resolved_by = @by, note = coalesce(@note, note), replay = coalesce(@replay, replay)
 	where delivery = @delivery`
 
-// Replay makes a delivery again; see [store.Ledger].
+// Replay makes a new delivery of an ended one; see [store.Ledger]. If a dead letter pauses
+// its ordering key, the pause ends and the replay gets its position: it has the lowest
+// sequence, and is due at once.
 func (s *Store) Replay(ctx context.Context, r store.Replay) (postrider.Delivery, error) {
 	return write(ctx, s, "replay delivery", func(ctx context.Context, tx *tx) (postrider.Delivery, error) {
 		d, err := delivery(ctx, tx, r.Account, r.Delivery)
@@ -145,7 +147,8 @@ func cancel(ctx context.Context, tx *tx, id postrider.DeliveryID, reason string)
 	return true, err
 }
 
-// Discard resolves a dead letter; see [store.Ledger].
+// Discard resolves a dead letter without a replay; see [store.Ledger]. If it pauses its
+// ordering key, the head of the key is due at once.
 func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLetter, error) {
 	return write(ctx, s, "discard dead letter", func(ctx context.Context, tx *tx) (postrider.DeadLetter, error) {
 		ask := sql.Named("delivery", blob(d.Delivery))

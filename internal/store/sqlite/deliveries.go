@@ -137,7 +137,7 @@ const (
 // decided selects the deliveries that ended as @status without a request.
 const decided = `outcome = 'none' and status_after = @status`
 
-// Deliveries lists deliveries; see [store.Ledger].
+// Deliveries lists deliveries of every status; see [store.Ledger].
 func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error) {
 	ask, err := deliveriesQuery(q)
 	if err != nil {

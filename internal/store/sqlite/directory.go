@@ -27,7 +27,9 @@ const (
 	where id = @id`
 )
 
-// PutEndpoint creates or changes an endpoint; see [store.Directory].
+// PutEndpoint creates or changes an endpoint; see [store.Directory]. Its checks, the new
+// version, the secrets and the circuit are one job. A refused endpoint raises no version,
+// because the job is undone.
 func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error) {
 	policy, err := store.PolicyDocument(p.Endpoint)
 	if err != nil {
@@ -170,7 +172,8 @@ func scanEndpointAnd(rows *sql.Rows, e *postrider.Endpoint, more ...any) error {
 // By the key of endpoints.
 const touchEndpointSQL = `update endpoints set version = @version where id = @id and status <> 'deleted'`
 
-// touchEndpoint makes an endpoint one of the [store.Changes].
+// touchEndpoint gives an endpoint the next version without changing it, so that it is one
+// of the [store.Changes]: its secrets or its circuit have changed.
 func touchEndpoint(ctx context.Context, tx *tx, id postrider.EndpointID) error {
 	version, err := raiseVersion(ctx, tx)
 	if err != nil {
@@ -186,7 +189,8 @@ const changesSQL = `
 	where version > @since and (@since > 0 or endpoints.status <> 'deleted')
 	order by version limit @limit`
 
-// changed is an endpoint with the version of its last change, and its circuit.
+// changed is a row of changesSQL: an endpoint, the version of its last change, and its
+// circuit.
 type changed struct {
 	endpoint postrider.Endpoint
 	version  int64
@@ -200,6 +204,9 @@ func (s *Store) Changes(ctx context.Context, since int64, limit int) (store.Chan
 	return changes, s.explain("list changes", err)
 }
 
+// changes reads one snapshot: the version, the endpoints that changed after since, and
+// their secrets. If the page is full, it is complete only up to the version of its last
+// endpoint, which it then returns.
 func (s *Store) changes(ctx context.Context, since int64, limit int) (store.Changes, error) {
 	now := s.wall()
 	snapshot, err := s.snapshot(ctx, versionSQL, changesSQL, secretsSQL)

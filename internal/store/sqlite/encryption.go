@@ -70,7 +70,7 @@ const (
 	update endpoints set credentials = @new where id = @endpoint and credentials = @old`
 )
 
-// Reencrypt replaces encrypted values; see [store.Encryption].
+// Reencrypt replaces encrypted values that are still the old ones; see [store.Encryption].
 func (s *Store) Reencrypt(ctx context.Context, list []store.Reencryption) (int, error) {
 	return write(ctx, s, "reencrypt values", func(ctx context.Context, tx *tx) (replaced int, err error) {
 		for _, r := range list {

@@ -17,7 +17,7 @@ type class int
 const (
 	classOther    class = iota // our fault, or the caller's context
 	classBusy                  // not now: nothing was stored
-	classConflict              // a unique key is taken
+	classConflict              // a unique index refuses the row: nothing was stored
 	classFatal                 // the file can no longer be trusted: nothing may be written any more
 )
 
@@ -59,8 +59,9 @@ func classOf(err error) class {
 	return classes[e.Code()&0xff]
 }
 
-// Temporary reports whether an error of [Open] may pass by itself: the disk is
-// full, or another process, a backup for instance, holds the database's lock.
+// Temporary reports whether an error of [Open] may pass by itself: the disk is full, or
+// another process, such as a backup, has the database's lock. The caller then tries again;
+// any other error needs a person.
 func Temporary(err error) bool {
 	return classOf(err) == classBusy || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

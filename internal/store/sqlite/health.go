@@ -219,6 +219,7 @@ func scanHealthInput(rows *sql.Rows, r *postrider.HealthInput) error {
 // before the endpoint was last recorded as healthy do not count: a person who enables it
 // gives it a fresh start.
 func (v snapshot) count(ctx context.Context, r *postrider.HealthInput, span time.Time) error {
+	// Ended within the span, but perhaps created long before it: retries take days.
 	reach := span.Add(postrider.HealthSpan - postrider.HealthReach)
 	since := span
 	if st := r.Health; st.Status == postrider.Healthy && st.Since.After(since) {

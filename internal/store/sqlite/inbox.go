@@ -56,6 +56,7 @@ func publish(ctx context.Context, tx *tx, batches []store.Batch) ([]store.Publis
 			return nil, err
 		}
 	}
+	// A repeat owns its keys already; only the others are inserted.
 	for _, key := range keys {
 		if owner, ok := deduped.NewKeys[key]; ok && stored[key] != owner {
 			rows.keys = append(rows.keys, blob(key.Account), key.Key, blob(owner.Event), owner.Hash[:], micros(tx.wall))
@@ -155,7 +156,7 @@ const sequenceSQL = `select sequence from events where id = ?`
 // new or that an earlier try has stored.
 type publishedBatches struct {
 	batches   []store.Batch
-	sequences map[postrider.EventID]int64
+	sequences map[postrider.EventID]int64 // 0: the event has no ordering key
 }
 
 // fillSequences writes the sequences of the events into the result. A duplicate
@@ -183,7 +184,8 @@ func (p publishedBatches) fillSequences(ctx context.Context, tx *tx, published [
 // newRows gathers the rows of a publish or of a chunk of a fan-out, as the arguments of
 // bulk inserts: one slice for each table, one row behind the other.
 type newRows struct {
-	events, queue, skipped, fanOuts, keys []any
+	events, queue, skipped, fanOuts []any // added by event and deliveries
+	keys                            []any // idempotency keys, added by publish
 
 	blocked map[orderedKey]bool // the keys that have a row already, stored or in queue
 }
@@ -218,7 +220,7 @@ func (r *newRows) deliveries(ctx context.Context, tx *tx, event postrider.Event,
 			continue
 		}
 		due, claims := micros(tx.now.Add(d.Wait)), 0
-		if d.Token != 0 {
+		if d.Token != 0 { // admitted: due is the end of the lease, and attempt 1 is under way
 			due, claims = micros(tx.now.Add(d.Lease)), 1
 		}
 		var key, sequence, pauses any

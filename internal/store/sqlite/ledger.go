@@ -90,7 +90,7 @@ func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (store.Page[
 	case !q.Delivery.IsZero():
 		statement = attemptsOfDeliverySQL
 	case q.Event.IsZero():
-		return store.Page[postrider.Attempt]{}, &postrider.InvalidError{Field: "delivery", Reason: "or event must be given"}
+		return store.Page[postrider.Attempt]{}, &postrider.InvalidError{Field: "delivery", Reason: "or event must be set"}
 	}
 	attempts, err := list(ctx, s, query{statement, []any{
 		sql.Named("account", blobOrNull(q.Account)), sql.Named("delivery", blob(q.Delivery)), sql.Named("event", blobOrNull(q.Event)),
@@ -157,8 +157,8 @@ func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store
 	args = append(args, sql.Named("delivery", blob(q.Delivery)), sql.Named("endpoint", blobOrNull(q.Endpoint)),
 		sql.Named("account", blobOrNull(q.Account)), sql.Named("type", q.EventType), sql.Named("reason", q.Reason),
 		sql.Named("resolved", q.Resolved))
-	letters, err := list(ctx, s, inOrder(query{statement, args}, q.Paging), scanDeadLetter)
-	return store.Cut(letters, q.Paging, func(l postrider.DeadLetter) string { return key(l.Delivery) }), s.explain("list dead letters", err)
+	deadLetters, err := list(ctx, s, inOrder(query{statement, args}, q.Paging), scanDeadLetter)
+	return store.Cut(deadLetters, q.Paging, func(l postrider.DeadLetter) string { return key(l.Delivery) }), s.explain("list dead letters", err)
 }
 
 func scanDeadLetter(rows *sql.Rows, l *postrider.DeadLetter) error {

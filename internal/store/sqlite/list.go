@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// query is a statement that reads, with its arguments.
+// query is a statement that reads, with its named arguments.
 type query struct {
 	text string
 	args []any
@@ -36,7 +36,7 @@ func list[T any](ctx context.Context, s *Store, q query, scan func(*sql.Rows, *T
 // different commits: counts that are compared must come from one.
 type snapshot struct {
 	store *Store
-	tx    *sql.Tx
+	tx    *sql.Tx // has one connection of reads until end
 }
 
 // snapshot begins a snapshot for the statements.
@@ -143,6 +143,8 @@ func window[I ~[16]byte](span store.Span, p store.Paging) ([]any, error) {
 	if !span.From.IsZero() {
 		from = firstID[I](span.From)
 	}
+	// The cursor is the last id of the page before: the page goes on behind it, in its own
+	// order.
 	switch {
 	case ok && p.OldestFirst:
 		from = store.Later(from, store.NextID(cursor))

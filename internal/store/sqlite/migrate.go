@@ -14,9 +14,9 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate brings the tables to what this program knows, each step in its own
-// transaction. It refuses a database that a newer program has changed: that
-// program's rows may mean something that this one does not know.
+// migrate brings the tables to what this program knows, each step in its own transaction.
+// It refuses a database that a newer program has changed: that program's rows may mean
+// something that this one does not know.
 func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	steps, err := fs.Sub(migrations, "migrations")
 	if err != nil {

@@ -99,8 +99,9 @@ func (p position) advance(ctx context.Context, tx *tx, dead postrider.DeliveryID
 	return releaseHead(ctx, tx, p.orderedKey)
 }
 
-// unpause ends the pause that a dead letter has caused, and returns the ordering
-// key; the zero key: the dead letter pauses none.
+// unpause ends the pause that a dead letter has caused, and returns the ordering key; the
+// zero key: the dead letter pauses none. The caller makes the next head due, or inserts a
+// replay that is the head.
 func unpause(ctx context.Context, tx *tx, dead postrider.DeliveryID) (k orderedKey, err error) {
 	err = tx.row(ctx, unpauseSQL, blob(dead)).Scan(toID(&k.endpoint), &k.key)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -157,6 +158,8 @@ func (s *Store) OrderedKeys(ctx context.Context, q store.OrderedKeyQuery) (store
 	return store.Cut(keys, q.Paging, func(k store.OrderedKey) string { return k.Key }), s.explain("list ordering keys", err)
 }
 
+// scanOrderedKey reads a row of orderedKeysSQL. Since is the time of the pause, or when
+// the head was created.
 func scanOrderedKey(rows *sql.Rows, k *store.OrderedKey) error {
 	var paused time.Time
 	err := rows.Scan(&k.Key, &k.Waiting, toID(&k.Head), &k.Sequence, toTime(&paused), toID(&k.PausedBy))

@@ -75,6 +75,7 @@ type pending struct {
 	replayedFrom postrider.DeliveryID
 }
 
+// scanPending reads the columns of claimSQL.
 func scanPending(rows *sql.Rows, p *pending) error {
 	return rows.Scan(toID(&p.id), toID(&p.event), toID(&p.endpoint), toID(&p.account), &p.eventType, &p.claims, &p.step,
 		&p.losses, toToken(&p.token), toTime(&p.dueAt), toTime(&p.expiresAt), toID(&p.replayedFrom))
@@ -129,7 +130,7 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 				lost = appendAttempt(lost, p.lost())
 			}
 			for _, p := range rows {
-				if p.token != 0 {
+				if p.token != 0 { // the lease that it had has ended; p is the row as it was
 					lost = appendAttempt(lost, p.lost())
 					losses++
 					p.losses++
@@ -196,7 +197,7 @@ func laneState(ctx context.Context, tx *tx, want store.Want) (store.LaneState, e
 	err := tx.row(ctx, waitingSQL, sql.Named("endpoint", blob(want.Endpoint)), sql.Named("lane", laneNumber(want.Lane)),
 		sql.Named("now", micros(tx.now))).Scan(toTime(&next))
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
+	case errors.Is(err, sql.ErrNoRows): // the lane is empty, or everything in it is leased
 		return store.LaneState{Low: tx.now}, nil
 	case err != nil:
 		return store.LaneState{}, err

@@ -60,9 +60,9 @@ func appendBody(args []any, r record) []any {
 // deadLetter is a dead letter to be written. attempts counts the requests of the delivery,
 // so a decision without a request does not count.
 type deadLetter struct {
-	record
-	reason   string
-	attempts int
+	record          // its last attempt, or the decision that ended it
+	reason   string // why it died
+	attempts int    // requests that were made
 }
 
 // By the key of attempts, from the newest back.

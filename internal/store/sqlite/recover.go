@@ -52,6 +52,7 @@ func recoverLeases(ctx context.Context, db *sql.DB, clock *store.Clock, onLost f
 	if err != nil {
 		return fmt.Errorf("find the leases of a process that died: %w", err)
 	}
+	// Fan-out jobs have no attempts: their leases just end.
 	if _, err := db.ExecContext(ctx, releaseFanOutsSQL, sql.Named("now", micros(clock.Now()))); err != nil {
 		return fmt.Errorf("release fan-out jobs: %w", err)
 	}
@@ -105,6 +106,7 @@ type recovery struct {
 	onLost func(int) // see [Options]
 }
 
+// run makes the transaction. It does not use the writer, which does not run yet.
 func (r recovery) run(ctx context.Context, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err == nil {
@@ -121,6 +123,7 @@ func (r recovery) run(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
+// rows records the lost attempt of each delivery and ends its lease.
 func (r recovery) rows(ctx context.Context, tx *sql.Tx) error {
 	now, wall := sql.Named("now", micros(r.clock.Now())), sql.Named("wall", micros(r.clock.Wall()))
 	for _, id := range r.ids {

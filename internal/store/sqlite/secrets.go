@@ -56,8 +56,8 @@ const expireSecretsSQL = `
 	update endpoint_secrets set expires_at = @until
 	where endpoint = @endpoint and id <> @secret and (expires_at is null or expires_at > @until)`
 
-// RotateSecret adds a secret and lets the others expire; see
-// [store.Directory].
+// RotateSecret adds a secret and lets the others expire; see [store.Directory]. The
+// endpoint gets the next version, so that all nodes read the new secret.
 func (s *Store) RotateSecret(ctx context.Context, r store.RotateSecret) error {
 	return change(ctx, s, "rotate secret", func(ctx context.Context, tx *tx) error {
 		if err := touchEndpoint(ctx, tx, r.Secret.Endpoint); err != nil {
@@ -81,7 +81,9 @@ const (
 	revokeSecretSQL = `update endpoint_secrets set expires_at = @now where id = @secret`
 )
 
-// RevokeSecret lets a secret expire; see [store.Directory].
+// RevokeSecret lets a secret expire now, unless no other one would last; see
+// [store.Directory]. The count and the update are one job, so two calls cannot each revoke
+// the secret that the other one relied on.
 func (s *Store) RevokeSecret(ctx context.Context, r store.RevokeSecret) error {
 	return change(ctx, s, "revoke secret", func(ctx context.Context, tx *tx) error {
 		if err := touchEndpoint(ctx, tx, r.Endpoint); err != nil {

@@ -23,7 +23,7 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]s
 		if err != nil {
 			return nil, err
 		}
-		answers := make([]store.Settled, len(settlements))
+		settled := make([]store.Settled, len(settlements))
 		var batch settleBatch
 		var late []int
 		for i, s := range settlements {
@@ -32,7 +32,7 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]s
 				late = append(late, i)
 				continue
 			}
-			delete(leased, s.Claimed.ID) // once in a call
+			delete(leased, s.Claimed.ID) // a second settlement of the delivery in this call is late
 			l.at = i
 			batch.settle(tx, s, l)
 		}
@@ -40,16 +40,16 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]s
 			return nil, err
 		}
 		for _, end := range batch.endings {
-			if answers[end.at].Next, err = end.advance(ctx, tx, end.dead); err != nil {
+			if settled[end.at].Next, err = end.advance(ctx, tx, end.dead); err != nil {
 				return nil, err
 			}
 		}
 		for _, i := range late {
-			if answers[i], err = settleLate(ctx, tx, settlements[i]); err != nil {
+			if settled[i], err = settleLate(ctx, tx, settlements[i]); err != nil {
 				return nil, err
 			}
 		}
-		return answers, nil
+		return settled, nil
 	})
 }
 
@@ -87,10 +87,14 @@ func findLeased(ctx context.Context, tx *tx, settlements []store.Settlement) (ma
 // settleBatch gathers the changes of the settlements that count, as the arguments of bulk
 // statements.
 type settleBatch struct {
-	attempts, bodies, ended []any
-	moved                   [][]any
-	deadLetters             []deadLetter
-	endings                 []ending
+	// Arguments of bulk statements.
+	attempts []any // rows of attempts, one for each settlement
+	bodies   []any // rows of attempt_bodies, for the attempts that have more to keep
+	ended    []any // ids of the rows of queue to delete
+
+	moved       [][]any      // arguments of moveSQL, for each delivery that stays pending
+	deadLetters []deadLetter // inserted after attempts, which they read
+	endings     []ending     // of ordered deliveries; Settle advances their keys after store
 }
 
 // ending is the end of an ordered delivery.
@@ -188,7 +192,7 @@ const recordedSQL = `select outcome, stale from attempts where delivery = ? and 
 // settleLate settles an attempt whose lease is gone. Two cases:
 //
 //   - The same settlement was stored before, and its reply was lost. Its record is
-//     there, and is not lost: nothing changes, and the answer is the first one's.
+//     there, and is not lost: nothing changes, and the result is the first one's.
 //   - The lease ended and was taken over, or the delivery was cancelled. The attempt is
 //     recorded as stale. If its record is lost, it takes the place of that record,
 //     because it says what happened after all.

@@ -1,27 +1,42 @@
-// Package sqlite keeps events and deliveries in one SQLite file, for a server
-// that is alone.
+// Package sqlite stores events and deliveries in one SQLite file, for a server that is
+// alone.
 //
-// [Open] takes a data directory for this process, brings its database up to
-// date and returns a [Store]. The files are named after the roles of package
-// store, as those of package postgres are; each statement stands above the one
-// method that runs it and says which index it walks.
+// [Open] locks a data directory for this process, brings its database up to date and
+// returns a [Store]. The files are named after the roles of package store, as those of
+// package postgres are. Each statement stands above the one method that runs it, with the
+// index that it walks.
 //
 // Whatever happens, this holds:
 //
-//   - A method that answered without an error is on disk: the log is written
-//     ahead and synced at every commit (journal_mode=wal, synchronous=full).
-//   - All that changes is done by one goroutine, the writer. It runs the calls
-//     at hand in one transaction, each under a savepoint, so that they share
-//     one sync and one that fails takes no other with it.
-//   - What a decision rests on is read inside the transaction that carries it
-//     out. Lists are read beside it, on connections that cannot write.
-//   - A directory belongs to one process. What a process that died had leased
-//     is due as soon as the next one opens the directory, its attempts recorded
-//     as lost.
-//   - After an error that leaves it open what is on the disk, nothing is
-//     written any more; Options.OnFatal hears of it.
+//   - A method that returned without an error is on disk: the log is written ahead and
+//     synced at every commit (journal_mode=wal, synchronous=full).
+//   - One goroutine, the writer, makes all changes. It runs the calls that wait in one
+//     transaction, each under a savepoint, so that they share one sync and a call that
+//     fails undoes itself alone.
+//   - A decision is made from what is read inside the transaction that carries it out.
+//     Lists are read beside the writer, on connections that cannot write.
+//   - A directory belongs to one process. If a process dies, the next one that opens the
+//     directory makes its leases due at once, and records their attempts as lost.
+//   - After an error that leaves it open what is on disk, nothing is written any more,
+//     and Options.OnFatal is called.
 //
-// It needs a local disk. It does not delete history.
+// A pending delivery is one row of queue. Token and due_at say in which state it is:
+//
+//   - It waits: no token; due_at is when it is due. Publish, a retry and Release put it
+//     there.
+//   - It is leased: a token; due_at is the end of the lease. Claim puts it there, or
+//     Publish by admission. Settle ends the lease; after due_at, Claim takes it over;
+//     the next start ends it, because the process that had it is dead.
+//   - It is blocked: no token; due_at is never (order.go). It has an ordering key and is
+//     not its head, or the key is paused. The end of the head, or of the pause, makes it
+//     due.
+//   - It is parked: no token; due_at is never, parked is 1. Starts put it there after
+//     several processes died with it. Unpark makes it due.
+//
+// Settle deletes a leased row whose delivery has ended. Cancel and CancelDeleted can
+// delete a row in every state; Expire too, except a row under a valid lease.
+//
+// The package needs a local disk. It does not delete history.
 package sqlite
 
 import (
@@ -101,11 +116,11 @@ func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	file, held, err := claimDirectory(dir)
+	file, dirLock, err := claimDirectory(dir)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{lock: held, clock: store.NewClock(opts.Now), log: opts.Log}
+	s := &Store{lock: dirLock, clock: store.NewClock(opts.Now), log: opts.Log}
 	s.close = sync.OnceValue(s.end)
 	if err := s.open(ctx, file, opts); err != nil {
 		return nil, errors.Join(explained(err), s.abandon())
@@ -138,14 +153,14 @@ func (s *Store) MakePartitions(context.Context) error { return nil }
 
 // claimDirectory makes dir the data directory of this process, and returns the path of its
 // database. The lock comes before the database is touched.
-func claimDirectory(dir string) (file string, held *fileLock, err error) {
+func claimDirectory(dir string) (file string, dirLock *fileLock, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, err
 	}
 	if err := checkDirectory(dir); err != nil {
 		return "", nil, err
 	}
-	held, err = lock(dir)
+	dirLock, err = lock(dir)
 	if err != nil {
 		return "", nil, err
 	}
@@ -153,9 +168,9 @@ func claimDirectory(dir string) (file string, held *fileLock, err error) {
 	file = filepath.Join(dir, "postrider.db")
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return "", nil, errors.Join(err, held.release(!held.unclean))
+		return "", nil, errors.Join(err, dirLock.release(!dirLock.unclean))
 	}
-	return file, held, errors.Join(f.Close(), syncDirectory(dir), syncDirectory(filepath.Dir(dir)))
+	return file, dirLock, errors.Join(f.Close(), syncDirectory(dir), syncDirectory(filepath.Dir(dir)))
 }
 
 // syncDirectory makes the names of new files in dir outlast a power cut: syncing a file
@@ -179,12 +194,12 @@ func (s *Store) open(ctx context.Context, file string, opts Options) (err error)
 	if err != nil {
 		return err
 	}
-	s.writes.SetMaxOpenConns(1)
+	s.writes.SetMaxOpenConns(1) // SQLite has one writer; a second connection would only wait for it
 	s.writes.SetConnMaxIdleTime(0)
 	if err := inspect(ctx, s.writes); err != nil {
 		return err
 	}
-	if s.lock.unclean {
+	if s.lock.unclean { // the process before this one died; a power cut may have damaged the file
 		opts.Log.WarnContext(ctx, "the store was not closed, checking it", "file", file)
 		if err := check(ctx, s.writes); err != nil {
 			return err
@@ -235,6 +250,7 @@ func (s *Store) abandon() error {
 	return errors.Join(err, s.lock.release(!s.lock.unclean))
 }
 
+// pageSize is the size of a page of the file, in bytes: the default of SQLite.
 const pageSize = 4096
 
 // writing returns the settings of the connection that writes.

@@ -23,7 +23,7 @@ type tx struct {
 // number of rows that it was prepared for.
 type statement struct {
 	bulk
-	rows int
+	rows int // 0: the statement is not a bulk statement, and its text is head
 }
 
 // bulk is a statement about any number of rows. Between head and tail stand the
@@ -32,7 +32,7 @@ type statement struct {
 // (?),(?))". One call of the driver with many rows is cheaper than many calls with one.
 type bulk struct {
 	head, tail string
-	columns    int
+	columns    int // placeholders of a row
 }
 
 // lockTries is how often the file's lock is asked for when another process, such as a
@@ -177,8 +177,8 @@ func queryAll[T any](ctx context.Context, t *tx, q bulkQuery[T]) ([]T, error) {
 // bulkQuery is a bulk statement with its arguments, and scan, which reads one of its rows.
 type bulkQuery[T any] struct {
 	bulk
-	args []any
-	scan func(*sql.Rows, *T) error
+	args []any                     // columns values for each row
+	scan func(*sql.Rows, *T) error // reads one row of the result
 }
 
 // collect reads all rows and closes them. Rows that stay open would keep their statement
@@ -202,7 +202,7 @@ func (t *tx) prepare(ctx context.Context, s statement) (*sql.Stmt, error) {
 		return prepared, nil
 	}
 	text := s.head
-	if s.rows > 0 {
+	if s.rows > 0 { // a bulk statement
 		text += tuples(s.rows, s.columns) + s.tail
 	}
 	prepared, err := t.conn.PrepareContext(ctx, text)

@@ -33,8 +33,8 @@ const expireSQL = `
 	where id = @id and expires_at <= @now and (token is null or due_at <= @now)
 	returning ` + removedColumns
 
-// Expire turns pending deliveries whose time is over into dead letters; see
-// [store.Upkeep].
+// Expire turns pending deliveries that have expired into dead letters; see [store.Upkeep].
+// An ordered one that was the head advances its key, or pauses it.
 func (s *Store) Expire(ctx context.Context, limit int) (expired, lost int, err error) {
 	now := s.now()
 	ids, err := list(ctx, s, query{expiredSQL, []any{
@@ -109,7 +109,9 @@ const (
 	where id = @id and status <> 'deleted'`
 )
 
-// DeleteEndpoints deletes endpoints of deleted accounts; see [store.Upkeep].
+// DeleteEndpoints deletes endpoints of deleted accounts; see [store.Upkeep]. Each gets a
+// version of its own: versions are unique, and a page of changes may end between two of
+// them.
 func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (int, error) {
 	const doing = "delete endpoints of deleted accounts"
 	ids, err := list(ctx, s, query{orphanedSQL, []any{sql.Named("limit", limit)}},
@@ -182,7 +184,8 @@ const forgetKeysSQL = `
 		order by created_at limit @limit)
 	delete from idempotency_keys where (account, key) in (select account, key from old)`
 
-// ForgetKeys deletes old idempotency keys; see [store.Upkeep].
+// ForgetKeys deletes old idempotency keys; see [store.Upkeep]. A publish with such a key
+// is a new event afterwards.
 func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
 	return write(ctx, s, "forget keys", func(ctx context.Context, tx *tx) (int, error) {
 		n, err := tx.count(ctx, forgetKeysSQL, sql.Named("before", micros(tx.wall.Add(-age))), sql.Named("limit", limit))

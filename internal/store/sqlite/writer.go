@@ -53,6 +53,7 @@ type job struct {
 	done    chan error  // gets the result, after the commit
 }
 
+// newWriter returns a writer for the connection, which belongs to it from then on.
 func newWriter(conn *sql.Conn, clock *store.Clock, onFatal func(error)) *writer {
 	return &writer{
 		tx:      &tx{conn: conn, clock: clock, statements: map[statement]*sql.Stmt{}},
@@ -121,9 +122,9 @@ func (w *writer) do(ctx context.Context, run func(context.Context, *tx) error) e
 	case <-ctx.Done():
 	}
 	if j.decided.CompareAndSwap(false, true) {
-		return context.Cause(ctx)
+		return context.Cause(ctx) // loop drops the job
 	}
-	return <-j.done
+	return <-j.done // it has started, so the result comes
 }
 
 // loop commits groups of jobs until the queue is closed and empty. Jobs that their callers
@@ -152,7 +153,7 @@ func (w *writer) commit(ctx context.Context, group []*job) {
 		return
 	}
 	for i, j := range group {
-		if len(group) > 1 {
+		if len(group) > 1 { // otherwise the result is known already
 			errs, err = w.commitTogether(ctx, group[i:i+1])
 		}
 		if err != nil {
@@ -215,7 +216,7 @@ func (w *writer) runGroup(ctx context.Context, group []*job) ([]error, error) {
 			return nil, errors.Join(err, w.tx.rollback(ctx))
 		}
 	}
-	if len(group) == 1 && errs[0] != nil {
+	if len(group) == 1 && errs[0] != nil { // it had no savepoint
 		return errs, w.tx.rollback(ctx)
 	}
 	if err := w.tx.exec(ctx, "commit"); err != nil {

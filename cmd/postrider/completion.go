@@ -23,8 +23,9 @@ func (completionCmd) Help() string {
   fish:  postrider completion fish | source        in ~/.config/fish/config.fish`
 }
 
-// The scripts call the hidden command __complete for the words that may come next,
-// so that they never go out of date. If it prints nothing, as for files and free
+// The scripts call the hidden command __complete for the words that may come next.
+// They contain no command or flag themselves, so a script in a start file stays right
+// when the program is upgraded. If __complete prints nothing, as for files and free
 // values, the shell offers files.
 var completionScripts = map[string]string{
 	"bash": `_postrider() {
@@ -156,7 +157,8 @@ func candidates(node *kong.Node, words []string) (found []string) {
 	return found
 }
 
-// valued returns the flag with this name if it takes a value, else nil.
+// valued returns the flag with this name if it needs a value, else nil. A boolean flag
+// needs none, so the word after it is not its value.
 func valued(flags []*kong.Flag, name string) *kong.Flag {
 	i := slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == name })
 	if i < 0 || flags[i].IsBool() {

@@ -88,7 +88,8 @@ func (c *demoCmd) Run(ctx context.Context, t terminal) (err error) {
 		cmd: c, term: t, url: "http://" + server.Addr().String(), receivers: receivers,
 	}
 
-	// The first of the three that fails ends the other two; Run returns its error.
+	// Three goroutines: the server, the receivers, and the demonstration itself. The
+	// first that fails ends the other two, and Run returns its error.
 	group, ctx := errgroup.WithContext(ctx)
 	ctx, end := context.WithCancel(ctx)
 	group.Go(func() error { return server.Run(ctx) })
@@ -177,8 +178,8 @@ func stoppedBy(ctx context.Context, err error) error {
 	return nil
 }
 
-// prepare makes an account and an endpoint for each receiver. Each receiver learns
-// the secret of its endpoint, as a customer would.
+// prepare makes an account and an endpoint for each receiver. Each receiver gets the
+// secret of its endpoint from the response that creates it, as a customer would.
 func (d *demo) prepare(ctx context.Context) error {
 	if _, err := d.api.CreateAccount(ctx, apitypes.AccountCreate{UID: "demo", Name: "Demonstration"}); err != nil {
 		return err

@@ -157,8 +157,9 @@ var receiptTable = tableOf[apitypes.BatchReceipt]{
 	},
 }
 
-// parseEvents reads JSON objects, one after the other, in the form of the API. An
-// unknown field is an error: a misspelt optional field would otherwise be lost.
+// parseEvents reads JSON objects, one after the other, in the form of the API. They
+// may be one per line or spread over lines; only their order counts. An unknown field
+// is an error: a misspelt optional field would otherwise be lost.
 func parseEvents(text []byte) ([]apitypes.EventCreate, error) {
 	var events []apitypes.EventCreate
 	d := json.NewDecoder(bytes.NewReader(text))

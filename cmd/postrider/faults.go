@@ -122,8 +122,8 @@ var index = regexp.MustCompile(`\[\d+\]`)
 // it. The name is empty if the command has none.
 func (w flagNames) of(field string) (name, part string) {
 	var header int
-	// The request has the headers of both flags in one list; the position tells
-	// them apart.
+	// The request has the headers of both flags in one list, --header first, so the
+	// position tells which flag a header came from.
 	if n, err := fmt.Sscanf(field, "headers[%d]", &header); n == 1 && err == nil && header >= w.headers {
 		_, part, _ = strings.Cut(field, "].")
 		return "--secret-header", part

@@ -38,14 +38,17 @@ func (onStore) Help() string {
 		"or else from admin.key in the data folder."
 }
 
-// storeOrServer calls onStore, which opens the store. If another process has the
+// storeOrServer checks the settings and calls onStore, which opens the store. If another process has the
 // SQLite store open, it calls onServer with a client of that server instead.
 //
 // It tries the store first and does not look for a server: the lock of the store is
 // the only sure sign that a server runs, while the file with a server's URL can
 // outlive it. The URL comes from that file in the data folder, the key from the
 // environment or from admin.key in that folder.
-func (c onStore) storeOrServer(onStore func() error, onServer func(*client.Client) error) error {
+func (c onStore) storeOrServer(sources *app.Sources, onStore func() error, onServer func(*client.Client) error) error {
+	if err := sources.Check(c.Validate); err != nil {
+		return err
+	}
 	err := onStore()
 	if !app.InUse(err) {
 		return err
@@ -85,13 +88,15 @@ type madeKey struct {
 	Key string          `json:"key"`
 }
 
-// Run makes the key and prints its id and its text.
+// Run makes the key and prints its id and its text. The text is on a line of its own,
+// so that a script can read it with tail -n 1. If the command ends after the key is
+// stored and before it is printed, nobody has its text; it can be revoked.
 func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
 	if err := errors.Join(sources.Check(c.Validate), c.check()); err != nil {
 		return err
 	}
 	var made madeKey
-	err := c.storeOrServer(func() error {
+	err := c.storeOrServer(sources, func() error {
 		key, text, err := app.CreateKey(ctx, c.StoreConfig, app.NewKey{
 			Name: c.Name, Scopes: c.Scope, Account: c.Account, Expires: optional(c.Expires),
 		})
@@ -119,7 +124,8 @@ func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *app.Source
 }
 
 // check returns the faults that the server finds, too. If the command works on the
-// store itself, no server checks them.
+// store itself, no server checks them. The name and the scopes are checked by kong,
+// the account when it is looked up.
 func (c *keysCreateCmd) check() error {
 	switch {
 	case c.Expires != nil && *c.Expires <= 0:
@@ -139,10 +145,7 @@ type keysListCmd struct {
 
 // Run lists the keys.
 func (c *keysListCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
-	if err := sources.Check(c.Validate); err != nil {
-		return err
-	}
-	page, err := c.keys(ctx)
+	page, err := c.keys(ctx, sources)
 	if err != nil {
 		return err
 	}
@@ -150,8 +153,8 @@ func (c *keysListCmd) Run(ctx context.Context, t terminal, sources *app.Sources)
 }
 
 // keys returns all keys, from the store or from the server.
-func (c onStore) keys(ctx context.Context) (page apitypes.Page[apitypes.Key], err error) {
-	err = c.storeOrServer(func() error {
+func (c onStore) keys(ctx context.Context, sources *app.Sources) (page apitypes.Page[apitypes.Key], err error) {
+	err = c.storeOrServer(sources, func() error {
 		keys, err := app.Keys(ctx, c.StoreConfig)
 		for _, k := range keys {
 			page.Data = append(page.Data, keyOf(k))
@@ -174,10 +177,7 @@ type keysGetCmd struct {
 // Run prints one key. It searches the list of all keys, which is short: one for each
 // program that calls the API.
 func (c *keysGetCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
-	if err := sources.Check(c.Validate); err != nil {
-		return err
-	}
-	page, err := c.keys(ctx)
+	page, err := c.keys(ctx, sources)
 	if err != nil {
 		return err
 	}
@@ -267,10 +267,7 @@ type keysRevokeCmd struct {
 // Run revokes the key. Through a server it stops working there at once; on every
 // other node, and if the store is changed directly, within five seconds.
 func (c *keysRevokeCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
-	if err := sources.Check(c.Validate); err != nil {
-		return err
-	}
-	err := c.storeOrServer(
+	err := c.storeOrServer(sources,
 		func() error { return app.RevokeKey(ctx, c.StoreConfig, c.ID) },
 		func(api *client.Client) error { return api.RevokeKey(ctx, c.ID) })
 	if err != nil {

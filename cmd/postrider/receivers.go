@@ -162,7 +162,8 @@ func (rs *receivers) accepting() (names []string) {
 	return names
 }
 
-// enrol gives the receiver the id and the secrets of its endpoint.
+// enrol gives the receiver the id and the secrets of its endpoint. It comes before the
+// first event: a request without a known secret counts as forged.
 func (r *receiver) enrol(e apitypes.Endpoint) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,7 +228,8 @@ func (r *receiver) seen() totals {
 }
 
 // check returns how many of the expected events the receiver has not accepted, and
-// how many of its requests were forged.
+// how many of its requests were forged. An event counts as accepted with the first 2xx;
+// later requests with it are duplicates, which the server may send after a crash.
 func (r *receiver) check(expected map[string]bool) (missing, forged int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -33,8 +33,9 @@ type secretsRotateCmd struct {
 	JSON    bool          `name:"json" help:"Print JSON."`
 }
 
-// rotatedKey is the JSON output of secrets rotate-key. The counts are those of
-// [secrets.Reencrypted]; Dropped and Set are empty lists, never null.
+// rotatedKey is the JSON output of secrets rotate-key. [secrets.Reencrypted] explains
+// the counts. Dropped and Set are empty lists, never null. Set contains keys, so the
+// output belongs into no log.
 type rotatedKey struct {
 	Key         string   `json:"key"`
 	Source      string   `json:"source"`
@@ -50,9 +51,6 @@ type rotatedKey struct {
 // again, because only the server can write the store then. The server reads the key
 // file again when it meets a key that it does not know.
 func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
-	if err := sources.Check(c.Validate); err != nil {
-		return err
-	}
 	if c.Grace < 0 {
 		return misused("--grace: must not be less than 0s")
 	}
@@ -62,7 +60,7 @@ func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *app.Sou
 		DropOld: c.DropOld, Grace: max(c.Grace, 1), Log: slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelError})),
 	}
 	var done secrets.Rotated
-	err := c.storeOrServer(func() (err error) {
+	err := c.storeOrServer(sources, func() (err error) {
 		done, err = app.RotateKey(ctx, c.StoreConfig, rotation)
 		return err
 	}, func(api *client.Client) (err error) {

@@ -110,7 +110,8 @@ type configPrintCmd struct {
 }
 
 // Run prints the settings as a file for --config. It prints nothing if a setting is
-// wrong.
+// wrong: a file with a fault in it would only move the fault. Masked secrets must be
+// filled in by hand.
 func (c *configPrintCmd) Run(t terminal, sources *app.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err

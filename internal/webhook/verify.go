@@ -33,31 +33,29 @@ const (
 const verifyTimeout = 10 * time.Second
 
 // UnverifiedError is a [postrider.ErrConflict]: a receiver did not agree to get
-// events. Its reason says no more than the endpoint's owner may see.
-type UnverifiedError struct{ Reason string }
+// events, or could not be asked. Its texts say no more than the endpoint's owner may
+// see.
+type UnverifiedError struct {
+	Unasked bool   // no secret can sign a challenge, so nothing was sent
+	Reason  string // what the receiver did instead, or why it was not asked
+}
 
-// Error returns what the receiver did instead.
-func (e *UnverifiedError) Error() string { return "the receiver did not agree: " + e.Reason }
+// Error returns whether the receiver was asked, and the reason.
+func (e *UnverifiedError) Error() string {
+	if e.Unasked {
+		return "the receiver was not asked: " + e.Reason
+	}
+	return "the receiver did not agree: " + e.Reason
+}
 
 // Unwrap returns [postrider.ErrConflict].
 func (e *UnverifiedError) Unwrap() error { return postrider.ErrConflict }
 
-// UnsignedError is a [postrider.ErrConflict]: there is no secret to sign a
-// challenge with. Its reason is for the endpoint's owner.
-type UnsignedError struct{ Reason string }
-
-// Error returns why the receiver was not asked.
-func (e *UnsignedError) Error() string { return "the receiver was not asked: " + e.Reason }
-
-// Unwrap returns [postrider.ErrConflict].
-func (e *UnsignedError) Unwrap() error { return postrider.ErrConflict }
-
 // Verify asks the endpoint's receiver whether it wants events, by one of the
 // methods, within ten seconds and the context. It follows no redirect. A
-// receiver that does not agree, or cannot be reached, is an [*UnverifiedError]; a
-// challenge that the endpoint's schemes and secrets cannot sign is an
-// [*UnsignedError]; any other method is a [*postrider.InvalidError]. Any other
-// error is a fault on our side.
+// receiver that does not agree or cannot be reached, and a challenge that the
+// endpoint's schemes and secrets cannot sign, are an [*UnverifiedError]; any other
+// method is a [*postrider.InvalidError]. Any other error is a fault on our side.
 func (s *Sender) Verify(ctx context.Context, to store.EndpointSnapshot, method string) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
@@ -101,7 +99,7 @@ func (s *Sender) challenge(ctx context.Context, to *store.EndpointSnapshot) erro
 	// The challenge is a secret until the receiver has read it: the comparison must
 	// not show by its time how much of a guess is right.
 	if subtle.ConstantTimeCompare([]byte(repeated(response.Body)), []byte(challenge)) != 1 {
-		return &UnverifiedError{"its response is not the challenge"}
+		return &UnverifiedError{Reason: "its response is not the challenge"}
 	}
 	return nil
 }
@@ -140,7 +138,7 @@ func (s *Sender) handshake(ctx context.Context, to *store.EndpointSnapshot) erro
 		return err
 	}
 	if allowed := response.Field("WebHook-Allowed-Origin"); allowed != "*" && !strings.EqualFold(allowed, s.origin) {
-		return &UnverifiedError{"its response has no WebHook-Allowed-Origin that allows " + s.origin}
+		return &UnverifiedError{Reason: "its response has no WebHook-Allowed-Origin that allows " + s.origin}
 	}
 	return nil
 }
@@ -161,7 +159,7 @@ func (s *Sender) ask(ctx context.Context, t *target, build func(token string, q 
 		return egress.Response{}, verifyError(ctx, err, x.Sent)
 	}
 	if response.Status < 200 || response.Status > 299 {
-		return egress.Response{}, &UnverifiedError{statusError(response.Status)}
+		return egress.Response{}, &UnverifiedError{Reason: statusError(response.Status)}
 	}
 	return response, nil
 }
@@ -170,7 +168,7 @@ func (s *Sender) ask(ctx context.Context, t *target, build func(token string, q 
 func verifyError(ctx context.Context, err error, sent bool) error {
 	if e, ok := errors.AsType[*postrider.FailureError](err); ok {
 		if e.Failure == postrider.FailureUnsigned || e.Failure == postrider.FailureNoKey {
-			return &UnsignedError{e.Error()}
+			return &UnverifiedError{Unasked: true, Reason: e.Error()}
 		}
 		if e.Failure == postrider.FailureSecrets || e.Failure == postrider.FailureHeaders {
 			return fmt.Errorf("verify endpoint: %w", err)
@@ -180,5 +178,5 @@ func verifyError(ctx context.Context, err error, sent bool) error {
 		return fmt.Errorf("verify endpoint: %w", err)
 	}
 	_, f := classifyFailure(ctx, err, sent)
-	return &UnverifiedError{string(f)}
+	return &UnverifiedError{Reason: string(f)}
 }

@@ -162,9 +162,9 @@ func TestVerifyWithoutAKey(t *testing.T) {
 			t.Parallel()
 			r := testkit.NewReceiver(t, func(w http.ResponseWriter, _ testkit.Request) { w.Header().Set("WebHook-Allowed-Origin", "*") })
 			e, to := open(t, laptop()), routed(r.URL, following(0), tt.change)
-			var unsigned *webhook.UnsignedError
+			var unasked *webhook.UnverifiedError
 			err := e.Verify(t.Context(), to, webhook.VerifyChallenge)
-			if !errors.As(err, &unsigned) || !errors.Is(err, postrider.ErrConflict) || len(r.Requests()) != 0 ||
+			if !errors.As(err, &unasked) || !unasked.Unasked || !errors.Is(err, postrider.ErrConflict) || len(r.Requests()) != 0 ||
 				!strings.HasPrefix(err.Error(), "the receiver was not asked: "+tt.class) {
 				t.Errorf("challenge: %v, %d requests", err, len(r.Requests()))
 			}

@@ -18,7 +18,9 @@ type completionCmd struct {
 
 // Help returns the text above the flags in the help of the command.
 func (completionCmd) Help() string {
-	return `  bash:  source <(postrider completion bash)       in ~/.bashrc
+	return `Put the line of your shell into its start file:
+
+  bash:  source <(postrider completion bash)       in ~/.bashrc
   zsh:   source <(postrider completion zsh)        in ~/.zshrc, after compinit
   fish:  postrider completion fish | source        in ~/.config/fish/config.fish`
 }

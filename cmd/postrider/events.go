@@ -121,8 +121,9 @@ type eventsPublishCmd struct {
 
 // Help returns the text above the flags in the help of the command.
 func (eventsPublishCmd) Help() string {
-	return `An event is an object with the fields of POST /v1/webhooks/events, as in
-{"account": "acme", "type": "order.created", "data": {"order_id": 1}, "idempotency_key": "order-1"}`
+	return `An event is an object with the fields of POST /v1/webhooks/events, for example:
+
+  {"account": "acme", "type": "order.created", "data": {"order_id": 1}, "idempotency_key": "order-1"}`
 }
 
 // Run publishes the events of the file in one request, all or none, and prints a

@@ -77,7 +77,7 @@ type keysCreateCmd struct {
 	Scope   []postrider.Scope `required:"" enum:"events:write,webhooks:read,webhooks:write,admin" help:"What the key may do: ${enum}. Can be repeated."`
 	Account string            `help:"Restrict the key to one account, by id or uid. Default: all accounts."`
 	Expires *time.Duration    `help:"How long the key is valid, for example 720h. Default: until it is revoked."`
-	JSON    bool              `name:"json" help:"Print JSON."`
+	JSON    bool              `name:"json" help:"Print the result as JSON."`
 }
 
 // madeKey is the output of keys create. No other output contains the text of a key:
@@ -140,7 +140,7 @@ func (c *keysCreateCmd) check() error {
 type keysListCmd struct {
 	onStore
 
-	JSON bool `name:"json" help:"Print JSON."`
+	JSON bool `name:"json" help:"Print the result as JSON."`
 }
 
 // Run lists the keys.
@@ -171,7 +171,7 @@ type keysGetCmd struct {
 	onStore
 
 	ID   postrider.KeyID `arg:"" help:"The key's id, key_…"`
-	JSON bool            `name:"json" help:"Print JSON."`
+	JSON bool            `name:"json" help:"Print the result as JSON."`
 }
 
 // Run prints one key. It searches the list of all keys, which is short: one for each

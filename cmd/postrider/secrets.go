@@ -30,7 +30,7 @@ type secretsRotateCmd struct {
 
 	DropOld bool          `help:"Remove the old keys afterwards. Older backups cannot be read without them."`
 	Grace   time.Duration `default:"1m" help:"With --drop-old: the time to wait for servers that still store values under an old key, for example 1m."`
-	JSON    bool          `name:"json" help:"Print JSON."`
+	JSON    bool          `name:"json" help:"Print the result as JSON."`
 }
 
 // rotatedKey is the JSON output of secrets rotate-key. [secrets.Reencrypted] explains

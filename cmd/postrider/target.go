@@ -17,7 +17,7 @@ import (
 type target struct {
 	URL     string `name:"url" group:"Server" env:"POSTRIDER_URL" default:"http://127.0.0.1:8080" help:"URL of the server."`
 	KeyFile string `name:"key-file" group:"Server" env:"POSTRIDER_KEY_FILE" placeholder:"FILE" help:"File with the API key. Default: the variable POSTRIDER_API_KEY, or else the file ./postrider-data/admin.key."`
-	JSON    bool   `name:"json" help:"Print JSON."`
+	JSON    bool   `name:"json" help:"Print the result as JSON."`
 }
 
 // defaultKeyFile is where a server with the default data folder writes the first

@@ -12,7 +12,7 @@ import (
 type versionCmd struct {
 	noSettings
 
-	JSON bool `name:"json" help:"Print JSON."`
+	JSON bool `name:"json" help:"Print the result as JSON."`
 }
 
 // versionFlag is the flag --version, which does what the command version does. It

@@ -42,16 +42,16 @@ type Config struct {
 	// Concurrency; the dispatcher computes it.
 	Concurrency     int           `name:"concurrency" setting:"" group:"Delivery" default:"1024" help:"Attempts in flight on this node, 1 to 100000. Each endpoint has its own limit, too."`
 	HostConcurrency int           `name:"host-concurrency" setting:"" group:"Delivery" placeholder:"N" help:"Attempts in flight to one host, for all endpoints of that host together. Default: a quarter of --concurrency, at least 64."`
-	PollOnly        bool          `name:"poll-only" setting:"" group:"Delivery" help:"Use no LISTEN/NOTIFY between nodes, for connection poolers that do not support it. Deliveries that another node accepted then start up to a second later."`
+	PollOnly        bool          `name:"poll-only" setting:"" group:"Delivery" help:"Use no LISTEN and NOTIFY between nodes, for connections that do not support them. Deliveries that another node accepted then start up to a second later."`
 	DrainTimeout    time.Duration `name:"drain-timeout" setting:"" group:"Delivery" default:"35s" help:"Time for attempts in flight to finish when the server stops, 1s to 10m."`
 	MaxData         int           `name:"max-data" setting:"" group:"Delivery" default:"262144" help:"Largest data of an event in bytes, 1024 to 1048576."`
 	IdempotencyTTL  time.Duration `name:"idempotency-ttl" setting:"" group:"Delivery" default:"168h" help:"How long an idempotency key detects duplicates, 1m to 2160h."`
 
 	// Limits of endpoint health; see healthLimits. DisableAfter 0 disables no
 	// endpoint for accepting nothing.
-	DisableAfter       time.Duration `name:"disable-after" setting:"" group:"Delivery" default:"120h" help:"How long an endpoint may fail without accepting anything before it is disabled, 1h to 2160h. Its owner is warned after a twentieth, a fifth and three fifths of that. 0 disables none."`
-	WarnDeadPercent    int           `name:"warn-dead-percent" setting:"" group:"Delivery" default:"25" help:"Percentage of dead letters among a day's deliveries, if there are 20 or more, at which an endpoint's owner is warned, 1 to 100. 100 warns never."`
-	DisableDeadPercent int           `name:"disable-dead-percent" setting:"" group:"Delivery" default:"50" help:"Percentage of dead letters among a day's deliveries at which an endpoint is disabled, from --warn-dead-percent to 100, at the earliest an hour after its warning."`
+	DisableAfter       time.Duration `name:"disable-after" setting:"" group:"Delivery" default:"120h" help:"How long an endpoint may fail without accepting anything before it is disabled, 1h to 2160h. It is warned, in its health and in the log, after a twentieth, a fifth and three fifths of that. 0 disables none."`
+	WarnDeadPercent    int           `name:"warn-dead-percent" setting:"" group:"Delivery" default:"25" help:"Percentage of dead letters among a day's deliveries, if there are 20 or more, above which an endpoint is warned, 1 to 100. 100 warns none."`
+	DisableDeadPercent int           `name:"disable-dead-percent" setting:"" group:"Delivery" default:"50" help:"Percentage of dead letters among a day's deliveries, if there are 20 or more, above which an endpoint is disabled, from --warn-dead-percent to 100. It is warned at least an hour before. 100 disables none."`
 
 	// Where requests to receivers may go. Code must read the networks with allowed
 	// and the ports with ports, which add what dev mode allows or parse the text.

@@ -208,7 +208,7 @@ func (s *Store) revokeLocked(r store.RevokeSecret, now time.Time) error {
 	case at < 0:
 		return postrider.ErrNotFound
 	case !slices.ContainsFunc(e.secrets, func(s postrider.Secret) bool { return s.ID != r.Secret && s.ExpiresAt.IsZero() }):
-		return fmt.Errorf("no other one lasts: %w", postrider.ErrConflict)
+		return fmt.Errorf("every other secret expires: %w", postrider.ErrConflict)
 	}
 	e.secrets[at].ExpiresAt = now
 	s.changeLocked(e)

@@ -16,8 +16,8 @@ import (
 // Takes the next version of the subscriptions. Everything that changes an endpoint runs
 // this first. The lock on the one row is held until the commit, so changes commit one
 // after the other, in the order of their versions. A reader that sees version 7 therefore
-// sees everything up to 7; without the lock, 8 could become visible before 7, and whoever
-// asks for the changes after 8 would never get 7.
+// sees everything up to 7; without the lock, 8 could become visible before 7, and a
+// reader that asks for the changes after 8 would never get 7.
 const raiseVersionSQL = `update subscriptions set version = version + 1 returning version`
 
 // An id that exists already inserts nothing, which is a conflict.
@@ -173,7 +173,9 @@ func scanEndpoint(row pgx.CollectableRow) (e postrider.Endpoint, err error) {
 	return e, err
 }
 
-// scanEndpointAnd reads the columns of an endpoint and the columns after them.
+// scanEndpointAnd reads the columns of an endpoint and the columns after them. A policy
+// that cannot be read sets the endpoint aside and is no error of the list (see
+// store.SetPolicy).
 func scanEndpointAnd(row pgx.CollectableRow, e *postrider.Endpoint, more ...any) error {
 	var policy []byte
 	err := row.Scan(append([]any{
@@ -213,7 +215,7 @@ func (s *Store) Changes(ctx context.Context, since int64, limit int) (store.Chan
 	}
 	c, err := s.changes(ctx, since, limit)
 	if err != nil {
-		return store.Changes{}, fmt.Errorf("changes after %d: %w", since, err)
+		return store.Changes{}, fmt.Errorf("list changes after version %d: %w", since, err)
 	}
 	ids, place := uuids{}, map[postrider.EndpointID]*store.EndpointSnapshot{}
 	for i := range c.Endpoints {
@@ -223,7 +225,7 @@ func (s *Store) Changes(ctx context.Context, since int64, limit int) (store.Chan
 	// Read afterwards: a secret that is newer than Version only comes early.
 	secrets, err := s.secrets(ctx, ids)
 	if err != nil {
-		return store.Changes{}, fmt.Errorf("secrets of what changed after %d: %w", since, err)
+		return store.Changes{}, fmt.Errorf("list secrets of changes after version %d: %w", since, err)
 	}
 	for _, secret := range secrets {
 		place[secret.Endpoint].Secrets = append(place[secret.Endpoint].Secrets, secret)

@@ -94,7 +94,7 @@ func (s *Store) PutHealth(ctx context.Context, health postrider.EndpointHealth) 
 
 // errUnchanged says that a statement with a condition met no row. PutHealth finds the
 // reason.
-var errUnchanged = errors.New("no row is as it was expected")
+var errUnchanged = errors.New("no row met the condition")
 
 // putHealth runs the statements; each must meet its row, or the whole transaction is
 // undone.

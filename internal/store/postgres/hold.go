@@ -209,7 +209,7 @@ const lockSQL = `select pg_advisory_lock(@class::bigint::int, @key)`
 // It notices a proxy by the backend's pid. A server tells each connection the pid of its
 // backend at the start. If pg_backend_pid() is another one, a proxy stands between and may
 // give the backend to others after each transaction. A session lock would then belong to
-// whoever gets the backend next, so none is taken.
+// the next client of that backend, so none is taken.
 func (s *Store) lock(ctx context.Context, conn *pgx.Conn, incarnation uint32, own *session) error {
 	if err := conn.QueryRow(ctx, `select pg_backend_pid()`).Scan(&own.pid); err != nil {
 		return err

@@ -70,7 +70,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) (err error) {
 		return fmt.Errorf("read the schema's version: %w", fault(err))
 	}
 	if has > knows {
-		return fmt.Errorf("the schema has version %d, and this program knows %d: a newer one was here", has, knows)
+		return fmt.Errorf("the schema has version %d, and this program knows %d: a newer program has changed it", has, knows)
 	}
 	if _, err := provider.Up(ctx); err != nil {
 		return fmt.Errorf("apply migrations: %w", fault(err))

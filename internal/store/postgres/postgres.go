@@ -202,7 +202,7 @@ func inspect(ctx context.Context, config *pgx.ConnConfig, log *slog.Logger) erro
 	}
 	switch major := version / majorVersion; {
 	case major < oldestMajor:
-		return fmt.Errorf("the server is PostgreSQL %d; %d is the oldest that will do", major, oldestMajor)
+		return fmt.Errorf("the server is PostgreSQL %d; %d is the oldest supported version", major, oldestMajor)
 	case major != testedMajor:
 		log.WarnContext(ctx, "this major version of postgres is not tested", "version", major, "tested", testedMajor)
 	}

@@ -136,7 +136,7 @@ func revoke(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 	case active == 0:
 		return postrider.ErrNotFound
 	case lasting == 0:
-		return fmt.Errorf("no other one lasts: %w", postrider.ErrConflict)
+		return fmt.Errorf("every other secret expires: %w", postrider.ErrConflict)
 	}
 	_, err := tx.Exec(ctx, revokeSecretSQL, args)
 	return err

@@ -14,7 +14,9 @@ import (
 const circuitColumns = `circuits.endpoint, circuits.status, reason, opened_at, probe_at, cooldown, failing_since,
 	paced_until, rate_full_at, failures, last_attempt_at, last_outcome, generation`
 
-// By the keys of endpoints and circuits.
+// A left join, so that an endpoint whose circuit was never stored gives one row of nulls,
+// and one that does not exist gives none. putCircuitSQL writes the whole row; PutCircuit
+// has compared the generation. By the keys of endpoints and circuits.
 const (
 	circuitSQL = `
 	select ` + circuitColumns + `

@@ -137,7 +137,8 @@ const (
 // decided selects the deliveries that ended as @status without a request.
 const decided = `outcome = 'none' and status_after = @status`
 
-// Deliveries lists deliveries of every status; see [store.Ledger].
+// Deliveries lists deliveries of every status; see [store.Ledger]. A delivery that ends
+// while the list is read is not listed twice: the statement sees one commit.
 func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error) {
 	ask, err := deliveriesQuery(q)
 	if err != nil {

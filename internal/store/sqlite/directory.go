@@ -152,7 +152,9 @@ func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.Pag
 
 func scanEndpoint(rows *sql.Rows, e *postrider.Endpoint) error { return scanEndpointAnd(rows, e) }
 
-// scanEndpointAnd reads the columns of an endpoint and those after them.
+// scanEndpointAnd reads the columns of an endpoint and the columns after them. A policy
+// that cannot be read sets the endpoint aside and is no error of the list (see
+// store.SetPolicy).
 func scanEndpointAnd(rows *sql.Rows, e *postrider.Endpoint, more ...any) error {
 	var types, policy string
 	err := rows.Scan(append([]any{

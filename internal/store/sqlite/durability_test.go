@@ -365,7 +365,7 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 	r.ok(r.Close())
 	_, err := raw(t, dir).ExecContext(t.Context(), `insert into postrider_migrations (version_id, is_applied) values (999, 1)`)
 	r.ok(err)
-	if _, err := sqlite.Open(t.Context(), dir, sqlite.Options{}); err == nil || !strings.Contains(err.Error(), "a newer one was here") {
+	if _, err := sqlite.Open(t.Context(), dir, sqlite.Options{}); err == nil || !strings.Contains(err.Error(), "a newer program") {
 		t.Errorf("Open = %v, want a refusal", err)
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkDirectory refuses a directory of a network file system.
+// checkDirectory refuses a directory of a network file system. Open calls it before
+// anything is written there.
 func checkDirectory(dir string) error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil {

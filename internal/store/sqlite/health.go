@@ -205,6 +205,8 @@ func (s *Store) healthInputs(ctx context.Context, after postrider.EndpointID, li
 	return inputs, nil
 }
 
+// scanHealthInput reads a row of healthInputsSQL. An endpoint without a health has number
+// 0 and keeps the zero health.
 func scanHealthInput(rows *sql.Rows, r *postrider.HealthInput) error {
 	st := &r.Health
 	err := rows.Scan(toID(&r.Endpoint), toID(&r.Account), &r.Enabled, toTime(&r.FailingSince),

@@ -30,7 +30,13 @@ func (s *Store) Publish(ctx context.Context, p store.Publish) ([]store.Published
 }
 
 // publish stores the events that are new. It is safe to repeat: the caller makes the ids,
-// and an event that is stored already is left out and answered as the first time.
+// and an event that is stored already is left out and returned as the first time.
+//
+//   - findOwners and Dedupe decide which events are new, which are duplicates, and which
+//     batches are refused.
+//   - storedSequences finds the events that an earlier try has stored.
+//   - Each event gets the next sequence of its ordering key, and its rows are gathered.
+//   - insert writes all rows by a few bulk statements.
 func publish(ctx context.Context, tx *tx, batches []store.Batch) ([]store.Published, error) {
 	keys := store.Keys(batches)
 	stored, err := findOwners(ctx, tx, keys)
@@ -254,6 +260,8 @@ func (r *newRows) addPosition(ctx context.Context, tx *tx, k orderedKey) (blocke
 	return keyBlocked(ctx, tx, k)
 }
 
+// The columns stand in the order in which event, deliveries and publish append the
+// arguments. Their number is an argument in insert.
 const (
 	insertEventsSQL = `
 	insert into events (id, account, type, data, api_version, ordering_key, sequence, hops, idempotency_key, created_at) values `

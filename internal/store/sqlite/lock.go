@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrInUse says that another process has the data directory.
+// ErrInUse says that another process, or another store of this one, has the data
+// directory.
 var ErrInUse = errors.New("is in use by another process")
 
 // fileLock is the right to be the one process that uses a data directory. The system takes

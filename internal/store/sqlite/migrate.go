@@ -32,7 +32,7 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 		return fmt.Errorf("migrate: read the schema's version: %w", err)
 	}
 	if has > knows {
-		return fmt.Errorf("migrate: the schema has version %d, and this program knows %d: a newer one was here", has, knows)
+		return fmt.Errorf("migrate: the schema has version %d, and this program knows %d: a newer program has changed it", has, knows)
 	}
 	done, err := provider.Up(ctx)
 	if err != nil {

@@ -114,8 +114,13 @@ func (p pending) lost() record {
 }
 
 // Claim leases deliveries; see [store.Queue]. It is one job: what it finds due is what it
-// leases. A lease that ended is taken over in the same job, and its attempt recorded as
-// lost, so a delivery is never lost and leased to nobody.
+// leases, and nothing can change in between.
+//
+// For each want it finds the due rows, leases them or moves them to the suspect lane, and
+// asks when the next row of the lane is due. A lease that ended is taken over in the same
+// job, and its attempt is recorded as lost: there is no moment in which a delivery is lost
+// and leased to nobody. The records of all wants are one bulk insert at the end, and the
+// events are read once for all items.
 func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) {
 	return write(ctx, s, "claim deliveries", func(ctx context.Context, tx *tx) (store.Claims, error) {
 		var claims store.Claims

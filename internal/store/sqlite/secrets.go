@@ -42,6 +42,7 @@ func (s *Store) Secrets(ctx context.Context, endpoints ...postrider.EndpointID) 
 	return all, nil
 }
 
+// secretsOf returns the query for the active secrets of an endpoint.
 func secretsOf(endpoint postrider.EndpointID, now time.Time) query {
 	return query{secretsSQL, []any{sql.Named("endpoint", blob(endpoint)), sql.Named("now", micros(now))}}
 }
@@ -98,7 +99,7 @@ func (s *Store) RevokeSecret(ctx context.Context, r store.RevokeSecret) error {
 		case active == 0:
 			return postrider.ErrNotFound
 		case lasting == 0:
-			return fmt.Errorf("no other one lasts: %w", postrider.ErrConflict)
+			return fmt.Errorf("every other secret expires: %w", postrider.ErrConflict)
 		}
 		return tx.exec(ctx, revokeSecretSQL, sql.Named("secret", blob(r.Secret)), sql.Named("now", micros(tx.wall)))
 	})
@@ -115,8 +116,8 @@ const publicKeysFilter = `
 		and (expires_at is null or expires_at > @now) and status <> 'deleted'
 	order by endpoint_secrets.id desc limit @limit`
 
-// From the end of endpoint_secrets_public, those of an endpoint from that of
-// endpoint_secrets_endpoint.
+// All public keys from the end of endpoint_secrets_public; the keys of an endpoint from
+// the end of endpoint_secrets_endpoint.
 const (
 	publicKeysSQL           = publicKeysSelect + publicKeysFilter
 	publicKeysOfEndpointSQL = publicKeysSelect + ` and endpoint = @endpoint` + publicKeysFilter

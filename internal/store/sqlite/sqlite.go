@@ -102,9 +102,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Open opens the store in the directory dir, which is made when there is none.
-// It refuses a directory that another process uses or that is on a network
-// file system, and a database that is damaged or newer than this program.
+// Open opens the store in the directory dir, which it creates if it does not exist. It
+// refuses a directory that another process uses or that is on a network file system, and a
+// database that is damaged or newer than this program. After a process that died it checks
+// the whole file, about a second for each gigabyte, and makes the leases of that process
+// due.
 func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 	defer func() {
 		if err != nil {

@@ -128,7 +128,8 @@ func (r row) Scan(into ...any) error {
 var sizes = []int{256, 64, 16, 4, 1}
 
 // chunks cuts the arguments of a bulk statement into pieces of the sizes above, the
-// largest first, and calls run with the prepared statement of each.
+// largest first, and calls run with the prepared statement of each. Example: 70 rows of 13
+// columns are 910 arguments; they become calls with 64, 4, 1 and 1 rows.
 func (t *tx) chunks(ctx context.Context, b bulk, args []any, run func(*sql.Stmt, []any) error) error {
 	for len(args) > 0 {
 		rows := 1

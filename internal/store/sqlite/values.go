@@ -85,7 +85,7 @@ func (d intoID[I]) Scan(v any) error {
 	}
 	b, ok := v.([]byte)
 	if !ok || len(b) != len(I{}) {
-		return fmt.Errorf("an id of type %T", v)
+		return fmt.Errorf("scan %T as an id", v)
 	}
 	*d.id = I(b)
 	return nil
@@ -104,7 +104,7 @@ func (d intoTime) Scan(v any) error {
 	case int64:
 		*d.at = time.UnixMicro(v).UTC()
 	default:
-		return fmt.Errorf("a time of type %T", v)
+		return fmt.Errorf("scan %T as a time", v)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func toWait(wait *time.Duration) intoWait { return intoWait{wait} }
 func (d intoWait) Scan(v any) error {
 	n, ok := v.(int64)
 	if !ok && v != nil {
-		return fmt.Errorf("a duration of type %T", v)
+		return fmt.Errorf("scan %T as a duration", v)
 	}
 	*d.wait = time.Duration(n) * time.Microsecond
 	return nil
@@ -133,7 +133,7 @@ func toNumber[N ~int | ~int64](n *N) intoNumber[N] { return intoNumber[N]{n} }
 func (d intoNumber[N]) Scan(v any) error {
 	n, ok := v.(int64)
 	if !ok && v != nil {
-		return fmt.Errorf("a number of type %T", v)
+		return fmt.Errorf("scan %T as a number", v)
 	}
 	*d.n = N(n)
 	return nil
@@ -152,7 +152,7 @@ func (d intoString[S]) Scan(v any) error {
 	case string:
 		*d.s = S(v)
 	default:
-		return fmt.Errorf("a text of type %T", v)
+		return fmt.Errorf("scan %T as a text", v)
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func toFlag(flag *bool) intoFlag { return intoFlag{flag} }
 func (d intoFlag) Scan(v any) error {
 	n, ok := v.(int64)
 	if !ok && v != nil {
-		return fmt.Errorf("a flag of type %T", v)
+		return fmt.Errorf("scan %T as a flag", v)
 	}
 	*d.flag = n != 0
 	return nil
@@ -181,7 +181,7 @@ func toLane(lane *postrider.Lane) intoLane { return intoLane{lane} }
 func (d intoLane) Scan(v any) error {
 	n, ok := v.(int64)
 	if !ok || n < 0 || int(n) >= len(postrider.Lanes) {
-		return fmt.Errorf("a lane of type %T", v)
+		return fmt.Errorf("scan %v as a lane", v)
 	}
 	*d.lane = postrider.Lanes[n]
 	return nil
@@ -196,7 +196,7 @@ func toToken(token *postrider.Token) intoToken { return intoToken{token} }
 func (d intoToken) Scan(v any) error {
 	n, ok := v.(int64)
 	if !ok && v != nil {
-		return fmt.Errorf("a token of type %T", v)
+		return fmt.Errorf("scan %T as a token", v)
 	}
 	*d.token = postrider.Token(n)
 	return nil

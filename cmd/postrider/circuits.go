@@ -49,7 +49,8 @@ type endpointsOrderingKeysCmd struct {
 	paging `embed:""`
 }
 
-// Run lists the endpoint's ordering keys.
+// Run lists the endpoint's ordering keys. A key without pending deliveries is listed
+// only if a dead letter pauses it.
 func (c *endpointsOrderingKeysCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, orderedKeyTable.page, func(api *client.Client) (apitypes.Page[apitypes.OrderedKey], error) {
 		return api.OrderingKeys(ctx, c.ID, c.page())

@@ -13,7 +13,7 @@ import (
 )
 
 // checkStdin refuses more than one secret from stdin, because the first one would
-// read all of it. Others are the other files that the command reads a secret from.
+// read all of it and the others would look like empty files. Others are the other files that the command reads a secret from.
 func (f *policyFlags) checkStdin(others []string) error {
 	sources := slices.Concat([]string{f.AuthSecretFile, f.TLSKey}, f.SecretHeader, others)
 	fromStdin := func(name string) bool { return name == "-" || strings.HasSuffix(name, "=-") }
@@ -122,7 +122,8 @@ func (f *policyFlags) authDetail() (flag string, needs postrider.AuthKind) {
 }
 
 // tls returns the certificates of the request. They replace all certificates of the
-// endpoint; keepParts adds the parts that no flag names.
+// endpoint; keepParts adds the parts that no flag names. The files are sent unchanged:
+// the server checks that they are PEM and that the key belongs to the certificate.
 func (f *policyFlags) tls(t terminal) (none apitypes.Optional[apitypes.TLS], _ error) {
 	if f.TLSCert+f.TLSKey+f.TLSAuthorities == "" {
 		if f.NoTLS {

@@ -105,8 +105,8 @@ func spanText(value any) string {
 // span returns a number of milliseconds as flags take durations, for example 1m30s.
 func span(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
 
-// presetText returns a policy in the form of --retry and --circuit: its preset, or
-// JSON.
+// presetText returns a policy in the form of --retry and --circuit: its preset if it
+// has the numbers of one, or else JSON.
 func presetText(preset string, policy any) string {
 	if preset != "" {
 		return preset
@@ -181,7 +181,7 @@ func headersText(headers []apitypes.Header) string {
 }
 
 // authText returns the type of the authentication and its parts that are not
-// secret.
+// secret. The API returns no secret, so nothing has to be masked here.
 func authText(a apitypes.Auth) string {
 	if a.Type == "" {
 		return string(postrider.AuthNone)
@@ -195,7 +195,8 @@ func authText(a apitypes.Auth) string {
 	return strings.Join(parts, " ")
 }
 
-// tlsText returns which parts of TLS the endpoint has of its own.
+// tlsText returns which parts of TLS the endpoint has. The parts themselves are PEM,
+// which no table can show; --json has the certificates.
 func tlsText(t apitypes.TLS) string {
 	var parts []string
 	if t.Certificate != "" {

@@ -44,8 +44,9 @@ func oneLine(cell string) string {
 	return cell
 }
 
-// printJSON prints a value as indented JSON. It does not escape <, > and &, so that
-// URLs can be copied.
+// printJSON prints a value as indented JSON, in the shape of the API, so that the
+// OpenAPI document describes the output of the commands, too. It does not escape <, >
+// and &, so that URLs can be copied.
 func printJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")

@@ -45,7 +45,8 @@ func timeOrNull(t time.Time) *apitypes.Time {
 }
 
 // orNull returns a pointer to the value; nil, which is null in JSON, for the
-// zero value.
+// zero value. Responses have all their fields, so that a client can tell "none" from
+// "this server does not know the field".
 func orNull[T comparable](v T) *T {
 	var zero T
 	if v == zero {

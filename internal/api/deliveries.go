@@ -21,7 +21,9 @@ func viewWaiting(w postrider.Waiting) *apitypes.Waiting {
 }
 
 // nextAttempt returns the time of the next attempt as far as it is known; zero:
-// it is not. It is in the past only for a delivery that is due.
+// it is not. It is in the past only for a delivery that is due. The stored time alone
+// would mislead: a delivery that is due at an endpoint with an open circuit is sent
+// after the probe, and at a paused endpoint nobody knows when.
 func nextAttempt(d postrider.Delivery) time.Time {
 	if d.Waiting.Reason == postrider.WaitDue {
 		return d.NextAttemptAt
@@ -245,9 +247,10 @@ func (s *server) replayEndpointDelivery(ctx context.Context, in *struct {
 	return respondWith(viewDelivery)(s.replay(ctx, d))
 }
 
-// replay creates a new delivery from an old one. The new delivery expires by
+// replay creates a new delivery from an old one, which stays as it is: its history
+// must not change. The new delivery has its own attempts and schedule, and expires by
 // the endpoint's present policy. The store refuses a second replay while one is
-// pending.
+// pending, so that a person who clicks twice sends once.
 func (s *server) replay(ctx context.Context, d postrider.Delivery) (postrider.Delivery, error) {
 	e, err := first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
 	if err != nil {

@@ -122,7 +122,9 @@ func (rt *router) endpoints() {
 
 // createEndpoint creates an endpoint with its secrets. All faults of the
 // request are reported together, except that the secrets are matched with the
-// signature schemes last. The response shows the texts of the secrets.
+// signature schemes last: whether they fit is only known if both are valid. The
+// endpoint starts with the default policy, and the request is applied to it as a
+// change would be. The response shows the texts of the secrets.
 func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.Endpoint], error) {
 	var body apitypes.EndpointCreate
 	if err := decode(ctx, &body); err != nil {
@@ -490,7 +492,9 @@ func (s *server) modify(ctx context.Context, text string, change func(*postrider
 }
 
 // put is modify for a change that may also close the circuit. It gives up after
-// three conflicts.
+// three conflicts. A conflict has two causes that the store does not tell apart: the
+// endpoint has changed since it was read, which another try resolves, or its new uid
+// is in use, which none does. The text of the last error names both.
 func (s *server) put(ctx context.Context, text string, change func(*store.PutEndpoint) error) (*reply[apitypes.Endpoint], error) {
 	for range 3 {
 		e, err := s.findLive(ctx, text)

@@ -122,7 +122,8 @@ func (s *server) getKey(ctx context.Context, in *keyPath) (*reply[apitypes.Key],
 }
 
 // revokeKey revokes a key and empties this node's key cache, so that the key
-// stops working here before the response.
+// stops working here before the response. Other nodes may accept it for keyFresh; they
+// are not notified, because a bound of five seconds needs no message that can be lost.
 func (s *server) revokeKey(ctx context.Context, in *keyPath) (*none, error) {
 	id, err := parseID[postrider.KeyID](in.Key)
 	if err != nil {

@@ -38,7 +38,8 @@ const (
 	listTime = 30 * time.Second
 )
 
-// router registers all routes and returns their handler.
+// router registers all routes and returns their handler. methods must be closed last,
+// because it compares every path with every other.
 func (s *server) router() http.Handler {
 	mux := http.NewServeMux()
 	registry := newRegistry()

@@ -164,7 +164,8 @@ func readRotation(r apitypes.SecretRotation) (time.Duration, signature.Secret, e
 }
 
 // checkOthers refuses a rotation that would exceed maxValid or repeat a valid
-// secret. It is no exact limit: two concurrent rotations may both pass it.
+// secret. It is no exact limit: two concurrent rotations may both pass it. That is
+// harmless, since the limit only keeps the headers of requests small.
 func (s *server) checkOthers(ctx context.Context, endpoint postrider.EndpointID, overlap time.Duration, key signature.Secret) error {
 	secrets, err := s.Store.Secrets(ctx, endpoint)
 	if err != nil {

@@ -42,7 +42,11 @@ const handshakeTime = 10 * time.Second
 
 // verifyEndpoint performs the handshake and stores that the receiver agreed. If
 // the URL changed during the handshake, the response is a conflict: the
-// agreement was for the old URL.
+// agreement was for the old URL. The handshake may take ten seconds, so no
+// transaction is open meanwhile; the URL is compared again when the result is stored.
+//
+// An agreement enables the endpoint only if it is paused for this reason. An endpoint
+// that a person has paused or disabled stays so.
 func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
 	var body apitypes.EndpointVerification
 	if err := decodeIfAny(ctx, &body); err != nil {

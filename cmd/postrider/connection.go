@@ -13,7 +13,8 @@ import (
 )
 
 // checkStdin refuses more than one secret from stdin, because the first one would
-// read all of it and the others would look like empty files. Others are the other files that the command reads a secret from.
+// read all of it and the others would look like empty files. Others are the other
+// files that the command reads a secret from.
 func (f *policyFlags) checkStdin(others []string) error {
 	sources := slices.Concat([]string{f.AuthSecretFile, f.TLSKey}, f.SecretHeader, others)
 	fromStdin := func(name string) bool { return name == "-" || strings.HasSuffix(name, "=-") }

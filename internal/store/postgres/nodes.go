@@ -301,7 +301,8 @@ func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (int
 	return n, nil
 }
 
-// reclaim reclaims up to limit deliveries, and forgets the node when nothing is left.
+// reclaim reclaims up to limit deliveries, and forgets the node when nothing is left. n can
+// be more than limit: the suspects come without a limit, beside limit others.
 func reclaim(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, limit int) (int, error) {
 	rows, _ := tx.Query(ctx, lockNodeSQL, args)
 	dead, err := pgx.CollectRows(rows, pgx.RowTo[bool])
@@ -312,7 +313,7 @@ func reclaim(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, limit int) (int
 	b := &pgx.Batch{}
 	b.Queue(`set local enable_seqscan = on`)
 	b.Queue(reclaimSQL, args).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
-	if err := tx.SendBatch(ctx, b).Close(); err != nil || n == limit {
+	if err := tx.SendBatch(ctx, b).Close(); err != nil || n >= limit {
 		return n, err
 	}
 	return n, forget(ctx, tx, args)

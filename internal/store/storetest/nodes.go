@@ -42,6 +42,7 @@ var nodes = []verb{
 		{"the settlement of what was reclaimed is stale", reclaimStale},
 		{"the head of an ordering key stays the head", reclaimOrdered},
 		{"what it had leased in the suspect lane is taken in one call, whatever the limit", reclaimSuspectsWhole},
+		{"a node whose suspects and others are more than limit is not forgotten before the rest is reclaimed", reclaimSuspectsBesideLimit},
 	}, deaths)},
 	{"Forget", []sentence{
 		{"the node is not known any more and its shards are nobody's", forgetFrees},
@@ -364,6 +365,24 @@ func reclaimSuspectsWhole(w *world) {
 		if d := w.delivery(id); d.Parked {
 			w.Errorf("the delivery is parked, and never died alone: %+v", d)
 		}
+	}
+}
+
+func reclaimSuspectsBesideLimit(w *world) {
+	e, _ := w.suspects(1)
+	w.pending(e, 6)
+	a, b := w.member(1), w.member(2)
+	a.heartbeats()
+	w.claim(e, postrider.LaneFirst, 10)
+	w.claim(e, postrider.LaneSuspect, 10)
+	a.dies()
+	b.heartbeats()
+	w.same("the first Reclaim", w.reclaim(1, 5), 6)
+	w.same("the membership before the end", b.heartbeats(), store.Membership{Nodes: 1, Silent: []uint32{1}})
+	w.same("the last Reclaim", w.reclaim(1, 5), 1)
+	w.same("the membership after the end", b.heartbeats(), store.Membership{Nodes: 1, Shards: everyShard()})
+	if first, suspect := w.claim(e, postrider.LaneFirst, 10), w.claim(e, postrider.LaneSuspect, 10); len(first) != 6 || len(suspect) != 1 {
+		w.Errorf("%d deliveries and %d suspects are due, want 6 and 1", len(first), len(suspect))
 	}
 }
 

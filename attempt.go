@@ -14,7 +14,7 @@ type Attempt struct {
 	Outcome      Outcome
 	StatusCode   int           // 0: no response
 	RetryAfter   time.Duration // of a 429 or 5xx response; 0: it had none
-	StartedAt    time.Time
+	StartedAt    time.Time     // if lost: when the loss was noticed; if none: when it was decided
 	Duration     time.Duration // from the DNS lookup to the last byte of the response
 	Error        string        // a [Failure], and no more than the endpoint's owner may see; empty: accepted
 	FinalURL     string        // URL that redirects led to, without its query; empty: there were no redirects
@@ -56,7 +56,8 @@ const (
 	OutcomeBlocked Outcome = "blocked"
 	// OutcomeLost: the node died before it recorded the attempt. The node that takes
 	// the lease over writes it. The request may have been sent. It uses up no place
-	// in the retry schedule and says nothing about the endpoint.
+	// in the retry schedule and says nothing about the endpoint. Nobody knows when the
+	// attempt began: StartedAt is when its loss was noticed, and Duration is 0.
 	OutcomeLost Outcome = "lost"
 	// OutcomeNone: a decision without a request, for example that the delivery has
 	// expired.

@@ -34,10 +34,10 @@ type Attempt struct {
 	Event         postrider.EventID    `json:"event"`
 	Endpoint      postrider.EndpointID `json:"endpoint"`
 	Attempt       int                  `json:"attempt" doc:"Number of the attempt, from 1."`
-	Outcome       postrider.Outcome    `json:"outcome" enum:"accepted,rejected,gone,throttled,unreachable,timed_out,broken,blocked,lost,none" doc:"accepted: 2xx. gone: 410. throttled: the response asked for fewer requests. rejected: any other response. unreachable: no connection. broken: the connection was cut. blocked: the address is forbidden. lost: the node died, and it is unknown whether the request left. none: no request was made."`
+	Outcome       postrider.Outcome    `json:"outcome" enum:"accepted,rejected,gone,throttled,unreachable,timed_out,broken,blocked,lost,none" doc:"accepted: 2xx. gone: 410. throttled: the response asked for fewer requests. rejected: any other response. unreachable: no connection. timed_out: the timeout passed, and the receiver may have the request. broken: the connection was cut. blocked: the address is forbidden. lost: the node died, and it is unknown whether the request left. none: no request was made."`
 	StatusCode    *int                 `json:"status_code" doc:"Status code of the response. Null: there was no response."`
 	RetryAfterMS  *int64               `json:"retry_after_ms"`
-	StartedAt     Time                 `json:"started_at" format:"date-time"`
+	StartedAt     Time                 `json:"started_at" format:"date-time" doc:"Time when the attempt began. With the outcome lost it is the time when the loss was noticed: the request may have left long before. With none it is the time of the decision."`
 	DurationMS    int64                `json:"duration_ms"`
 	Error         *string              `json:"error"`
 	FinalURL      *string              `json:"final_url" doc:"URL that the redirects led to, without its query. Null: no redirect was followed."`

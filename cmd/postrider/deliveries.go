@@ -15,7 +15,7 @@ import (
 type deliveriesCmd struct {
 	List     deliveriesListCmd     `cmd:"" help:"List deliveries, newest first."`
 	Get      deliveriesGetCmd      `cmd:"" help:"Show one delivery."`
-	Attempts deliveriesAttemptsCmd `cmd:"" help:"List the attempts of a delivery."`
+	Attempts deliveriesAttemptsCmd `cmd:"" help:"List the attempts of a delivery. A lost attempt STARTED when its loss was noticed; its request may have left long before."`
 	Cancel   deliveriesCancelCmd   `cmd:"" help:"Cancel a pending delivery."`
 	Release  deliveriesReleaseCmd  `cmd:"" help:"Send a parked delivery again. A delivery is parked if five nodes died while sending it."`
 }

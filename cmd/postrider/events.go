@@ -19,7 +19,7 @@ type eventsCmd struct {
 	List       eventsListCmd       `cmd:"" help:"List events, newest first."`
 	Get        eventsGetCmd        `cmd:"" help:"Show one event with its data."`
 	Deliveries eventsDeliveriesCmd `cmd:"" help:"List the deliveries of an event."`
-	Attempts   eventsAttemptsCmd   `cmd:"" help:"List the attempts of all deliveries of an event."`
+	Attempts   eventsAttemptsCmd   `cmd:"" help:"List the attempts of all deliveries of an event. A lost attempt STARTED when its loss was noticed; its request may have left long before."`
 	Replay     eventsReplayCmd     `cmd:"" help:"Deliver an event again to its endpoints, except where it is pending."`
 	Publish    eventsPublishCmd    `cmd:"" help:"Publish the events of a file, at most 1,000, all or none."`
 }

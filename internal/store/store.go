@@ -175,6 +175,8 @@ type Queue interface {
 	// A lease that ended without a settlement is taken over: the old attempt is
 	// recorded as lost, with the Error "node_died" and no NextAt; Losses grows by
 	// one, and so does the attempt's number.
+	// StartedAt of a lost attempt is when the loss was noticed, here as in Reclaim
+	// and Expire, because nobody knows when its request left.
 	// A delivery whose Losses reach postrider.SuspectedAfter by that is not
 	// returned: it is due in the suspect lane, and its old lane's Suspects counts
 	// it. In the suspect lane a lease that ended is taken over like any other.

@@ -102,12 +102,12 @@ func scanRemoved(rows *sql.Rows, r *removed) error {
 }
 
 // lost returns the record of an attempt whose lease ended without a settlement. Nobody
-// knows when the attempt began; it began no later than its lease ended.
-func (p pending) lost() record {
+// knows when the attempt began, so its time is when the loss was noticed: now.
+func (p pending) lost(now time.Time) record {
 	return record{
 		Attempt: postrider.Attempt{
 			Delivery: p.id, Event: p.event, Endpoint: p.endpoint, Number: p.claims, Outcome: postrider.OutcomeLost,
-			Error: "node_died", StartedAt: p.dueAt, StatusAfter: postrider.Pending,
+			Error: "node_died", StartedAt: now, StatusAfter: postrider.Pending,
 		},
 		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom,
 	}
@@ -132,11 +132,11 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 			}
 			losses := len(suspects)
 			for _, p := range suspects {
-				lost = appendAttempt(lost, p.lost())
+				lost = appendAttempt(lost, p.lost(tx.wall))
 			}
 			for _, p := range rows {
 				if p.token != 0 { // the lease that it had has ended; p is the row as it was
-					lost = appendAttempt(lost, p.lost())
+					lost = appendAttempt(lost, p.lost(tx.wall))
 					losses++
 					p.losses++
 				}

@@ -84,7 +84,7 @@ func expire(ctx context.Context, tx *tx, id postrider.DeliveryID, lost *int) (bo
 	}
 	if p.token != 0 {
 		*lost++
-		if err := tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, p.lost())); err != nil {
+		if err := tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, p.lost(tx.wall))); err != nil {
 			return false, err
 		}
 	}

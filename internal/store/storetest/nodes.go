@@ -334,7 +334,7 @@ func reclaimFrees(w *world) {
 	d := w.to(e)
 	d.Token, d.Lease = w.token(), long // a lease from its publish
 	w.publish(store.Batch{w.event(e.Account, d)})
-	w.same("Reclaim", w.reclaim(1, 10), 3)
+	w.noticesLoss(d.ID, func() { w.same("Reclaim", w.reclaim(1, 10), 3) })
 	again := w.claimExactly(e, items[0].ID, items[1].ID, d.ID)
 	for _, c := range again {
 		if c.Attempt != 2 || c.Losses != 1 || c.Step != 0 || c.Lane != postrider.LaneFirst {

@@ -26,6 +26,7 @@ var queue = []verb{
 		{"a lease that ended is taken over as the next attempt", claimTakesOver},
 		{"a lease that ended at publish is taken over", claimTakesOverPublished},
 		{"an attempt that is taken over is recorded as lost, with the error node_died", claimRecordsLost},
+		{"StartedAt of a lost attempt is when the loss was noticed", claimNoticesLoss},
 		{"losses in a row are counted", claimCountsLosses},
 		{"Lost of a lane is how many attempts the claim recorded as lost", claimReportsLost},
 		{"a delivery whose Losses reach SuspectedAfter is not returned, and due in the suspect lane", claimSuspects},
@@ -272,6 +273,38 @@ func claimRecordsLost(w *world) {
 		got.Delivery != taken.ID || got.Event != taken.Event.ID || got.Endpoint != taken.Endpoint {
 		w.Errorf("recorded %+v, want attempt 1 as lost", got)
 	}
+}
+
+// claimNoticesLoss notices a loss long after the lease began, and some time after it
+// ended.
+func claimNoticesLoss(w *world) {
+	e := w.endpoint()
+	w.pending(e, 1)
+	old := w.take(store.Want{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 1, Lease: brief})[0]
+	w.noticesLoss(old.ID, func() { w.claimOne(e, postrider.LaneFirst) })
+}
+
+// noticesLoss waits until the brief lease of a delivery is long over, and checks that
+// its lost attempt has the time of do, which notices the loss. It allows for what the
+// clock of a store may be wrong by.
+func (w *world) noticesLoss(id postrider.DeliveryID, do func()) {
+	w.Helper()
+	w.passed(brief)
+	w.passed(brief)
+	from := w.now().Add(-brief / 2)
+	do()
+	to := w.now().Add(brief / 2)
+	lost := 0
+	for _, a := range w.attempts(w.delivery(id)) {
+		if a.Outcome != postrider.OutcomeLost {
+			continue
+		}
+		lost++
+		if a.StartedAt.Before(from) || a.StartedAt.After(to) || a.Duration != 0 {
+			w.Errorf("recorded %+v, want an attempt whose loss was noticed between %s and %s", a, from, to)
+		}
+	}
+	w.same("how many attempts were lost", lost, 1)
 }
 
 func claimCountsLosses(w *world) {

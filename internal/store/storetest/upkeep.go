@@ -137,14 +137,16 @@ func expireReportsLost(w *world) {
 	ordered := w.orderedEvent(e, "k", postrider.SkipDead)
 	ordered.Deliveries[0].Expiry = 0
 	w.publish(store.Batch{ordered})
-	w.take(store.Want{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 2, Lease: brief})
+	leased := w.take(store.Want{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 2, Lease: brief})
 	w.expiring(e, 2, 0)
 	expired, lost := 0, 0
-	w.eventually("all expire", func() bool {
-		n, l, err := w.Expire(w.Context(), 10)
-		w.ok(err)
-		expired, lost = expired+n, lost+l
-		return expired >= 4
+	w.noticesLoss(leased[0].ID, func() {
+		w.eventually("all expire", func() bool {
+			n, l, err := w.Expire(w.Context(), 10)
+			w.ok(err)
+			expired, lost = expired+n, lost+l
+			return expired >= 4
+		})
 	})
 	if expired != 4 || lost != 2 {
 		w.Errorf("%d expired, and %d attempts were lost; want 4 and 2", expired, lost)

@@ -58,12 +58,12 @@ const (
 
 var columns = []string{generated, brought, rotating, revoked, flipped}
 
-// TestLibrariesVerifyWhatIsSent lets receivers' own libraries judge what a real
+// TestLibrariesVerifyWhatIsSent lets receivers' own libraries verify what a real
 // server sent to a real receiver.
 func TestLibrariesVerifyWhatIsSent(t *testing.T) {
 	t.Parallel()
 	l := &ledger{}
-	s := &stage{server: startServer(t), receiver: startReceiver(t), ledger: l}
+	s := &environment{server: startServer(t), receiver: startReceiver(t), ledger: l}
 	s.server.call(t, "POST /v1/webhooks/accounts", map[string]string{"uid": "compat"}, nil)
 	for _, sender := range senders {
 		made := s.create(t, settings{name: sender.name, schemes: sender.schemes, kinds: sender.kinds, payload: "envelope"})
@@ -72,7 +72,7 @@ func TestLibrariesVerifyWhatIsSent(t *testing.T) {
 			s.runCourse(t, s.create(t, settings{sender.name, sender.schemes, sender.kinds, form, "raw"}), brought)
 		}
 	}
-	l.judge(t)
+	l.verifyAll(t)
 	t.Logf("checks that came out as they must, of all:\n\n%s", l.table(t))
 }
 
@@ -100,8 +100,8 @@ func newSecret(kind, form string) string {
 	return "whsec_" + base64.StdEncoding.EncodeToString(random)
 }
 
-// stage is where an endpoint's course is run.
-type stage struct {
+// environment is where an endpoint's course is run.
+type environment struct {
 	server    *server
 	receiver  *receiver
 	ledger    *ledger
@@ -128,7 +128,7 @@ type endpoint struct {
 // secret is one that a receiver has: the public key of a private one.
 type secret struct{ ID, Type, Text string }
 
-func (s *stage) create(t *testing.T, with settings) *endpoint {
+func (s *environment) create(t *testing.T, with settings) *endpoint {
 	t.Helper()
 	s.endpoints++
 	e := &endpoint{settings: with, path: "/" + strconv.Itoa(s.endpoints), eventType: "compat.n" + strconv.Itoa(s.endpoints)}
@@ -163,7 +163,7 @@ func (s *stage) create(t *testing.T, with settings) *endpoint {
 
 // look reads an endpoint's active secrets. Public keys are read where receivers
 // find them.
-func (s *stage) look(t *testing.T, e *endpoint) {
+func (s *environment) look(t *testing.T, e *endpoint) {
 	t.Helper()
 	var shown struct {
 		Data []struct{ ID, Type, Secret string }
@@ -189,7 +189,7 @@ func (s *stage) look(t *testing.T, e *endpoint) {
 	}
 }
 
-func (s *stage) rotate(t *testing.T, e *endpoint, kind string) {
+func (s *environment) rotate(t *testing.T, e *endpoint, kind string) {
 	t.Helper()
 	body := map[string]any{"overlap_ms": 3_600_000}
 	if e.form == "" {
@@ -203,7 +203,7 @@ func (s *stage) rotate(t *testing.T, e *endpoint, kind string) {
 
 // runCourse sends with an endpoint's first secrets, and then, for each of them,
 // with it and its successor, and without it.
-func (s *stage) runCourse(t *testing.T, e *endpoint, column string) {
+func (s *environment) runCourse(t *testing.T, e *endpoint, column string) {
 	t.Helper()
 	first := e.active
 	s.send(t, e, column, e.active)
@@ -228,7 +228,7 @@ func (s *stage) runCourse(t *testing.T, e *endpoint, column string) {
 
 // send publishes every payload, and notes for each request that arrives what
 // the libraries must say of it when they are asked for each of the secrets.
-func (s *stage) send(t *testing.T, e *endpoint, column string, ask []secret) {
+func (s *environment) send(t *testing.T, e *endpoint, column string, ask []secret) {
 	t.Helper()
 	for _, payload := range payloads {
 		event := map[string]any{"account": "compat", "type": e.eventType, "data": 0}
@@ -324,9 +324,9 @@ func (l *ledger) note(about question, ask []secret) {
 	}
 }
 
-// judge asks the libraries and reports those that answer otherwise than they
+// verifyAll asks the libraries and reports those that answer otherwise than they
 // must.
-func (l *ledger) judge(t *testing.T) {
+func (l *ledger) verifyAll(t *testing.T) {
 	t.Helper()
 	l.right = make([]bool, len(l.questions))
 	var later []int

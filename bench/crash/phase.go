@@ -80,7 +80,7 @@ type phase struct {
 	restart    func(context.Context, *lab.Server) error
 
 	next, acked atomic.Int64
-	calm        atomic.Bool // the restarts are over
+	restarted   atomic.Bool // the restarts are over
 	published   ledger
 }
 
@@ -105,7 +105,7 @@ func (p *phase) run(ctx context.Context, window time.Duration) error {
 	}
 	publishing.Wait()
 	p.receiver.misbehave.Store(false)
-	p.calm.Store(true)
+	p.restarted.Store(true)
 	published := time.Since(began)
 	if err := p.untilEmpty(ctx); err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
@@ -132,7 +132,7 @@ func (p *phase) publish(ctx context.Context) {
 			Data:           json.RawMessage(fmt.Sprintf(`{"n":%d}`, n)),
 			IdempotencyKey: fmt.Sprintf("%s-%d", p.name, n),
 		}
-		receipt, ok := p.insist(ctx, int(n), event)
+		receipt, ok := p.publishUntilAnswered(ctx, int(n), event)
 		if !ok {
 			return
 		}
@@ -147,8 +147,8 @@ func (p *phase) publish(ctx context.Context) {
 	}
 }
 
-// insist publishes an event until it is answered; false: ctx has ended.
-func (p *phase) insist(ctx context.Context, n int, event apitypes.EventCreate) (receipt apitypes.Receipt, ok bool) {
+// publishUntilAnswered publishes an event until it is answered; false: ctx has ended.
+func (p *phase) publishUntilAnswered(ctx context.Context, n int, event apitypes.EventCreate) (receipt apitypes.Receipt, ok bool) {
 	for ctx.Err() == nil {
 		receipt, err := p.servers[n%len(p.servers)].Client().Publish(ctx, event)
 		if err == nil {
@@ -164,9 +164,9 @@ func (p *phase) insist(ctx context.Context, n int, event apitypes.EventCreate) (
 // publishWide publishes events for the endpoints of the fan-out, the next when
 // most of the one before has arrived, until the restarts are over.
 func (p *phase) publishWide(ctx context.Context) {
-	for n := 0; ctx.Err() == nil && !p.calm.Load() && p.acked.Load() < int64(p.events); n++ {
+	for n := 0; ctx.Err() == nil && !p.restarted.Load() && p.acked.Load() < int64(p.events); n++ {
 		before := p.receiver.receivedWide()
-		receipt, ok := p.insist(ctx, n, apitypes.EventCreate{
+		receipt, ok := p.publishUntilAnswered(ctx, n, apitypes.EventCreate{
 			Account: account, Type: wide, Data: json.RawMessage(`{}`), IdempotencyKey: fmt.Sprintf("%s-wide-%d", p.name, n),
 		})
 		if !ok {

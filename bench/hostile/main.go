@@ -12,7 +12,7 @@
 //
 // An attempt that had no answer by its deadline is timed out, whatever the
 // receiver meant to say: on a machine that plays both sides some are. It exits
-// 1 when another attempt was not judged as it must be, or a goal was missed.
+// 1 when another attempt was not classified as it must be, or a goal was missed.
 package main
 
 import (
@@ -68,12 +68,12 @@ func main() {
 
 // measure is the sender.
 func measure(ctx context.Context, o options) (err error) {
-	theirs, err := startTroupe(ctx)
+	process, err := startReceivers(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, theirs.close()) }()
-	s, err := newSender(o, theirs)
+	defer func() { err = errors.Join(err, process.close()) }()
+	s, err := newSender(o, process)
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func (rep report) totals(text *bytes.Buffer) error {
 	fmt.Fprintf(text, "| goroutines before and after | back in 60 s | %d and %d |\n", rep.before.goroutines, rep.after.goroutines)
 	fmt.Fprintf(text, "| files before and after | back in 60 s | %d and %d, after %v |\n", rep.before.files, rep.after.files, rep.back.Round(100*time.Millisecond))
 	fmt.Fprintf(text, "| longest attempt beyond its deadline | 1 s | %v |\n", max(0, beyond).Round(time.Millisecond))
-	fmt.Fprintf(text, "| attempts judged otherwise than they must be | 0 | %d |\n", wrong)
+	fmt.Fprintf(text, "| attempts not classified as they must be | 0 | %d |\n", wrong)
 	fmt.Fprintf(text, "| requests over a connection that was not fit for one | 0 | %d |\n", again)
 	switch {
 	case growth > goalGrowth:

@@ -25,11 +25,11 @@ import (
 
 // sender makes the attempts.
 type sender struct {
-	opts   options
-	theirs *troupe
-	egress *egress.Egress
-	sender *webhook.Sender
-	acts   []*tally
+	opts    options
+	process *receivers
+	egress  *egress.Egress
+	sender  *webhook.Sender
+	tallies []*tally
 }
 
 // plainVault is a vault that never encrypted anything.
@@ -45,27 +45,27 @@ func (plainVault) DecryptCredentials(context.Context, postrider.Endpoint) (postr
 	return postrider.Credentials{}, nil
 }
 
-func newSender(o options, theirs *troupe) (*sender, error) {
+func newSender(o options, process *receivers) (*sender, error) {
 	door := egress.New(egress.Options{
 		Reach: egress.Reach{
 			AllowHTTP: true, AnyPort: true,
 			Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
 		},
-		Resolver: testkit.ResolverAt(theirs.nameserver), RootCAs: theirs.roots,
+		Resolver: testkit.ResolverAt(process.nameserver), RootCAs: process.roots,
 	})
-	s := &sender{opts: o, theirs: theirs, egress: door, sender: webhook.New(door, plainVault{}, webhook.Options{})}
+	s := &sender{opts: o, process: process, egress: door, sender: webhook.New(door, plainVault{}, webhook.Options{})}
 	for _, h := range testkit.Hostiles() {
 		if o.only == "" || h.Group == o.only || strings.Contains(h.Name, o.only) {
-			s.acts = append(s.acts, &tally{hostile: h, scheme: h.Schemes[0], outcomes: map[string]int{}})
+			s.tallies = append(s.tallies, &tally{hostile: h, scheme: h.Schemes[0], outcomes: map[string]int{}})
 		}
 	}
-	if len(s.acts) == 0 {
+	if len(s.tallies) == 0 {
 		return nil, fmt.Errorf("no misbehaviour or group %q", o.only)
 	}
 	return s, nil
 }
 
-func (s *sender) rows() []*tally { return s.acts }
+func (s *sender) rows() []*tally { return s.tallies }
 
 // sendAll plays those that hold on beside those that do not, each kind one
 // after the other.
@@ -73,7 +73,7 @@ func (s *sender) sendAll(ctx context.Context) error {
 	var running sync.WaitGroup
 	var errs [2]error
 	for lane, slow := range []bool{false, true} {
-		mine := slices.DeleteFunc(slices.Clone(s.acts), func(t *tally) bool { return t.hostile.Slow != slow })
+		mine := slices.DeleteFunc(slices.Clone(s.tallies), func(t *tally) bool { return t.hostile.Slow != slow })
 		running.Go(func() { errs[lane] = s.sendLane(ctx, mine, lane) })
 	}
 	running.Wait()
@@ -94,7 +94,7 @@ func (s *sender) sendLane(ctx context.Context, mine []*tally, lane int) error {
 // play sends to all receivers of one misbehaviour, once at least, and starts no
 // more after that long.
 func (s *sender) play(ctx context.Context, t *tally, lane int, most time.Duration) error {
-	cast, err := s.theirs.ask(cue{Name: t.hostile.Name, Scheme: t.scheme, Count: s.opts.receivers})
+	set, err := s.process.ask(request{Name: t.hostile.Name, Scheme: t.scheme, Count: s.opts.receivers})
 	if err != nil {
 		return err
 	}
@@ -108,9 +108,9 @@ func (s *sender) play(ctx context.Context, t *tally, lane int, most time.Duratio
 		slots = s.opts.slots
 	}
 	var running sync.WaitGroup
-	for i, url := range cast.URLs {
-		to := endpoint(lane*len(cast.URLs)+i, url)
-		to.Endpoint.Revision = int64(cast.Cast)
+	for i, url := range set.URLs {
+		to := endpoint(lane*len(set.URLs)+i, url)
+		to.Endpoint.Revision = int64(set.Set)
 		left := new(atomic.Int64)
 		left.Store(int64(s.opts.requests))
 		for range slots {
@@ -128,7 +128,7 @@ func (s *sender) play(ctx context.Context, t *tally, lane int, most time.Duratio
 	if err != nil {
 		return err
 	}
-	over, err := s.theirs.ask(cue{Stop: cast.Cast})
+	over, err := s.process.ask(request{Stop: set.Set})
 	t.again = over.Again
 	return err
 }
@@ -177,7 +177,7 @@ type tally struct {
 func (t *tally) add(a postrider.Attempt, beyond time.Duration) {
 	var err error
 	if a.Outcome != postrider.OutcomeTimedOut || beyond < 0 {
-		err = t.hostile.Judge(a)
+		err = t.hostile.Check(a)
 	}
 	outcome := string(a.Outcome)
 	if a.Error != "" {

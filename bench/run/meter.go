@@ -19,7 +19,7 @@ type meter struct {
 	log      int64 // length of PostgreSQL's
 }
 
-func (w *world) meter(ctx context.Context) (m meter, err error) {
+func (w *environment) meter(ctx context.Context) (m meter, err error) {
 	for _, node := range slices.Concat(w.nodes, w.gone) {
 		used, err := node.Process().Usage()
 		if err != nil {

@@ -14,19 +14,19 @@ import (
 	"github.com/postrider/postrider/bench/internal/lab"
 )
 
-// phase is a time on a stage that is measured.
+// phase is a part of a setup that is measured.
 type phase struct {
 	name    string // unique in its scenario
 	lasts   time.Duration
 	answers map[string]lab.Answer // of the sink, by class, from now on
-	before  act                   // not measured
-	during  act                   // beside the loads
+	before  action                // not measured
+	during  action                // beside the loads
 	loads   []load
 	ignored []string // classes that are not waited for
 }
 
-// act is what happens besides the loads.
-type act func(ctx context.Context, w *world, r *reading) error
+// action is what happens besides the loads.
+type action func(ctx context.Context, w *environment, r *reading) error
 
 // load publishes events for a class.
 type load struct {
@@ -66,14 +66,14 @@ type shown struct {
 	readings map[string]*reading
 }
 
-// measure runs a scenario, each of its stages on an empty store.
+// measure runs a scenario, each of its setups on an empty store.
 func measure(ctx context.Context, l *lab.Lab, c chosen) (shown, error) {
 	s := shown{store: c.store, readings: map[string]*reading{}}
 	if c.profiles != "" {
 		short, _, _ := strings.Cut(c.name, " ")
 		s.profiles = filepath.Join(c.profiles, short+"-"+c.store+"-")
 	}
-	for _, st := range c.stages {
+	for _, st := range c.setups {
 		if err := s.play(ctx, l, st); err != nil {
 			return s, err
 		}
@@ -81,7 +81,7 @@ func measure(ctx context.Context, l *lab.Lab, c chosen) (shown, error) {
 	return s, nil
 }
 
-func (s shown) play(ctx context.Context, l *lab.Lab, st stage) (err error) {
+func (s shown) play(ctx context.Context, l *lab.Lab, st setup) (err error) {
 	w, err := setUp(ctx, l, s.store, st)
 	defer func() { err = errors.Join(err, w.close(ctx)) }()
 	if err != nil {
@@ -104,7 +104,7 @@ func (s shown) play(ctx context.Context, l *lab.Lab, st stage) (err error) {
 }
 
 // warmUp runs the loads of a phase for a while; everything has to arrive.
-func (w *world) warmUp(ctx context.Context, p phase) error {
+func (w *environment) warmUp(ctx context.Context, p phase) error {
 	p.lasts, p.before, p.during = warmUp, nil, nil
 	r, err := w.measure(ctx, p)
 	if err == nil && r.missing > 0 {
@@ -114,7 +114,7 @@ func (w *world) warmUp(ctx context.Context, p phase) error {
 }
 
 // measure runs a phase and reads what came of it.
-func (w *world) measure(ctx context.Context, p phase) (*reading, error) {
+func (w *environment) measure(ctx context.Context, p phase) (*reading, error) {
 	r := &reading{phase: p, loads: map[string]lab.LoadStats{}, sinks: map[string]lab.SinkStats{}}
 	for _, class := range slices.Sorted(maps.Keys(p.answers)) {
 		if err := w.sink.Answer(ctx, class, p.answers[class]); err != nil {
@@ -152,7 +152,7 @@ func (w *world) measure(ctx context.Context, p phase) (*reading, error) {
 
 // publish runs the phase's loads, and what is to happen meanwhile, to their
 // end.
-func (w *world) publish(ctx context.Context, r *reading) error {
+func (w *environment) publish(ctx context.Context, r *reading) error {
 	key, err := w.nodes[0].Key()
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (w *world) publish(ctx context.Context, r *reading) error {
 }
 
 // collect waits until the sink has what was accepted, and reads its numbers.
-func (w *world) collect(ctx context.Context, r *reading) error {
+func (w *environment) collect(ctx context.Context, r *reading) error {
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for _, ld := range r.phase.loads {
@@ -217,7 +217,7 @@ func (w *world) collect(ctx context.Context, r *reading) error {
 
 // arrivals waits until as many of a class have arrived, or ctx ends, and
 // returns how many have.
-func (w *world) arrivals(ctx context.Context, class string, want int64) (int64, error) {
+func (w *environment) arrivals(ctx context.Context, class string, want int64) (int64, error) {
 	var have int64
 	for ctx.Err() == nil {
 		stats, err := w.sink.Count(ctx, class)

@@ -19,7 +19,7 @@ type scenario struct {
 	also     string // another name that it is chosen by
 	onSQLite string // its name there, if it has one of its own
 	only     string // the store that it runs on; empty: any
-	stages   []stage
+	setups   []setup
 	figures  func(shown) []figure
 	goals    goals // on PostgreSQL
 	goalsOn  goals // on SQLite
@@ -92,13 +92,13 @@ func scenarios(e extent) []scenario {
 	return []scenario{
 		{
 			name: "B1 one endpoint", onSQLite: "B9 one endpoint",
-			stages: atFull(e, group{class: good, endpoints: 1, concurrency: 64}), figures: throughput,
+			setups: atFull(e, group{class: good, endpoints: 1, concurrency: 64}), figures: throughput,
 			goals:   goals{perSecond: atLeast(12_000).orElse(ofStd), ofStd: atLeast(0.21).orElse(perSecond), oldestLeft: atMost(2000)},
 			goalsOn: goals{perSecond: atLeast(6_000)},
 		},
 		{
 			name: "B2 100 endpoints, one each", also: "B10",
-			stages: atFull(e, group{class: good, endpoints: 100}), figures: throughput,
+			setups: atFull(e, group{class: good, endpoints: 100}), figures: throughput,
 			goals: goals{
 				perSecond: atLeast(12_000).orElse(ofStd), ofStd: atLeast(0.21).orElse(perSecond), oldestLeft: atMost(2000),
 				costCPU: atMost(130), costDisk: atMost(2200), costWAL: atMost(4000), costRSS: atMost(150),
@@ -106,7 +106,7 @@ func scenarios(e extent) []scenario {
 		},
 		{
 			name: "B3 one event to 100 endpoints",
-			stages: []stage{{
+			setups: []setup{{
 				groups: []group{{class: good, endpoints: 100, fanOut: true}},
 				phases: []phase{{name: "load", lasts: e.full, loads: []load{{class: good, connections: 1}}}},
 			}},
@@ -114,7 +114,7 @@ func scenarios(e extent) []scenario {
 		},
 		{
 			name: "B4 50 events/s", onSQLite: "B9 50 events/s",
-			stages: []stage{{
+			setups: []setup{{
 				groups: []group{{class: good, endpoints: 1}},
 				phases: []phase{{name: "load", lasts: e.full, loads: []load{{class: good, connections: 8, rate: 50}}}},
 			}},
@@ -122,13 +122,13 @@ func scenarios(e extent) []scenario {
 			goals:   goals{latencyP50: atMost(3), latencyP95: atMost(5), latencyP99: atMost(10)},
 			goalsOn: goals{latencyP50: atMost(3)},
 		},
-		oneHangs(e), blackHoles(e), crowd(e), longBacklog(e), threeNodes(e), growth(e),
+		oneHangs(e), blackHoles(e), fanOutToMany(e), longBacklog(e), threeNodes(e), growth(e),
 	}
 }
 
 // atFull is one group that gets events as fast as they are taken.
-func atFull(e extent, g group) []stage {
-	return []stage{{groups: []group{g}, phases: []phase{
+func atFull(e extent, g group) []setup {
+	return []setup{{groups: []group{g}, phases: []phase{
 		{name: "load", lasts: e.full, loads: []load{{class: g.class, connections: 64}}},
 	}}}
 }
@@ -139,7 +139,7 @@ func oneHangs(e extent) scenario {
 	sick := load{class: "sick", connections: 2, rate: 10}
 	return scenario{
 		name: "B5 one of ten hangs", only: postgres,
-		stages: []stage{
+		setups: []setup{
 			{
 				groups: []group{{class: "healthy", endpoints: 9}, {class: "sick", endpoints: 1}},
 				phases: []phase{
@@ -174,7 +174,7 @@ func blackHoles(e extent) scenario {
 	loads := []load{{class: "healthy", connections: 16, rate: 450}, {class: "dead", connections: 4, rate: 50}}
 	return scenario{
 		name: "B6 1,000 black holes among 10,000 endpoints", only: postgres,
-		stages: []stage{{
+		setups: []setup{{
 			// Each black hole is a host of its own: what is measured is not a cap of a host.
 			groups: []group{
 				{class: "healthy", endpoints: e.many(9_000), hosts: 100},
@@ -195,23 +195,23 @@ func blackHoles(e extent) scenario {
 	}
 }
 
-func crowd(e extent) scenario {
+func fanOutToMany(e extent) scenario {
 	lasts := e.lasting(30 * time.Second)
 	others := load{class: "others", connections: 8, rate: 100}
 	return scenario{
 		name: "B7 one event to 100,000 endpoints", only: postgres,
-		stages: []stage{{
+		setups: []setup{{
 			groups: []group{
 				{class: "others", endpoints: 10},
-				{class: "crowd", endpoints: e.many(100_000), hosts: 250, fanOut: true},
+				{class: "many", endpoints: e.many(100_000), hosts: 250, fanOut: true},
 			},
 			phases: []phase{
 				{name: "without", lasts: lasts, loads: []load{others}},
-				{name: "fan-out", lasts: lasts, loads: []load{others, {class: "crowd", connections: 1, count: 1, after: lasts / 10}}},
+				{name: "fan-out", lasts: lasts, loads: []load{others, {class: "many", connections: 1, count: 1, after: lasts / 10}}},
 			},
 		}},
 		figures: func(s shown) []figure {
-			return append(isolation("others", pair{"without", "fan-out"})(s), s.fannedOut("fan-out", "crowd")...)
+			return append(isolation("others", pair{"without", "fan-out"})(s), s.fannedOut("fan-out", "many")...)
 		},
 		goals: goals{"fan-out: p99 ÷ without": atMost(1.25), "publish of the event": atMost(10), "server RSS, growth": atMost(100)},
 	}
@@ -223,7 +223,7 @@ func longBacklog(e extent) scenario {
 	const slow = 20 * time.Millisecond
 	return scenario{
 		name: "B8 a backlog of 1,000,000", only: postgres,
-		stages: []stage{{
+		setups: []setup{{
 			logged: true,
 			groups: []group{{class: "others", endpoints: 10}, {class: "backlog", endpoints: 1, concurrency: 10, paused: true}},
 			phases: []phase{
@@ -261,7 +261,7 @@ func threeNodes(e extent) scenario {
 	lasts := e.lasting(30 * time.Second)
 	return scenario{
 		name: "B11 three nodes", only: postgres,
-		stages: []stage{one, three, {
+		setups: []setup{one, three, {
 			// Answers take a while, so that the dead node leaves attempts behind.
 			nodes: 3, distinct: true, groups: []group{{class: good, endpoints: 30, concurrency: 4}},
 			phases: []phase{{
@@ -283,10 +283,10 @@ func threeNodes(e extent) scenario {
 func growth(e extent) scenario {
 	s := scenario{name: "B12 growth", only: postgres}
 	endpoints, rows := []string{}, []string{}
-	add := func(name string, n int, before act) {
+	add := func(name string, n int, before action) {
 		st := atFull(e, group{class: good, endpoints: n, concurrency: 64})[0]
 		st.phases[0].name, st.phases[0].before = name, before
-		s.stages = append(s.stages, st)
+		s.setups = append(s.setups, st)
 	}
 	for _, n := range []int{1, 10, 100, e.many(1_000), e.many(10_000)} {
 		name := numbered(n, "endpoints")

@@ -67,7 +67,7 @@ func (c copies) SQL() string {
 
 // seedEndpoints makes the endpoints of a group that its first one lacks, while
 // no server runs.
-func (w *world) seedEndpoints(ctx context.Context, place int) error {
+func (w *environment) seedEndpoints(ctx context.Context, place int) error {
 	g := w.groups[place]
 	made := w.first[g.class].ID
 	first := fmt.Sprintf("'%x'", made[:])
@@ -108,7 +108,7 @@ func (w *world) seedEndpoints(ctx context.Context, place int) error {
 // encryptSecrets encrypts the copies of an endpoint's secret again, since an
 // encrypted secret decrypts in its own row alone. The servers were given no keys,
 // so the keyring is in their database.
-func (w *world) encryptSecrets(ctx context.Context, first string) error {
+func (w *environment) encryptSecrets(ctx context.Context, first string) error {
 	digits, err := w.lab.SQL(ctx, w.nodes[0], "select encode(text, 'hex') from keyring")
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func reencrypted(ctx context.Context, v *secrets.Vault, copies []string) (rows [
 
 // tidied brings PostgreSQL into the state that a seeded one is in: after a
 // checkpoint every page that changes goes into the log whole, once.
-func tidied(ctx context.Context, w *world, _ *reading) error {
+func tidied(ctx context.Context, w *environment, _ *reading) error {
 	if _, err := w.lab.SQL(ctx, w.nodes[0], "vacuum (analyze) queue;\ncheckpoint;"); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
@@ -180,8 +180,8 @@ func tidied(ctx context.Context, w *world, _ *reading) error {
 
 // backlog fills the queue of a class that has one, paused endpoint, and
 // resumes it: all the rows are due, first attempts or retries, of one event.
-func backlog(class string, rows int, retries bool) act {
-	return func(ctx context.Context, w *world, _ *reading) error {
+func backlog(class string, rows int, retries bool) action {
+	return func(ctx context.Context, w *environment, _ *reading) error {
 		overrides := map[string]string{
 			"id":     fmt.Sprintf("pg_temp.make_id(%d, i)", time.Now().Add(-time.Minute).UnixMilli()),
 			"due_at": "now() - interval '1 minute' + i * interval '1 microsecond'",
@@ -213,8 +213,8 @@ func backlog(class string, rows int, retries bool) act {
 
 // history fills events and attempts with that many rows, half of each, since
 // yesterday's midnight, of all the endpoints.
-func history(rows int) act {
-	return func(ctx context.Context, w *world, _ *reading) error {
+func history(rows int) action {
+	return func(ctx context.Context, w *environment, _ *reading) error {
 		now := time.Now().UTC()
 		begin := now.Truncate(24 * time.Hour).Add(-24 * time.Hour)
 		step := now.Add(-time.Minute).Sub(begin) / time.Duration(max(1, rows/2))

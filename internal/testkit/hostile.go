@@ -22,10 +22,10 @@ type Hostile struct {
 	Big      bool // shows only when the request is larger than what sockets hold
 	Kept     bool // its connection may be used for another request
 
-	acts   []act
-	start  func() (*spot, error)                // instead of acts: what listens, or does not
+	steps  []step
+	start  func() (*spot, error)                // instead of steps: what listens, or does not
 	config func(*wardrobe) (*tls.Config, error) // nil: in good order
-	raw    bool                                 // the acts begin before TLS
+	raw    bool                                 // the steps begin before TLS
 	name   string                               // a name of the rig's DNS, instead of the address
 	lie    lie                                  // what the DNS says of it
 }
@@ -39,8 +39,8 @@ type Verdict struct {
 // The most that an attempt may keep of a head and of a body.
 const mostKept = 16 << 10
 
-// Judge returns what is wrong with an attempt at such a receiver, or nil.
-func (h Hostile) Judge(a postrider.Attempt) error {
+// Check returns what is wrong with an attempt at such a receiver, or nil.
+func (h Hostile) Check(a postrider.Attempt) error {
 	switch answered := a.Outcome != postrider.OutcomeBroken && a.Outcome != postrider.OutcomeTimedOut &&
 		a.Outcome != postrider.OutcomeUnreachable && a.Outcome != postrider.OutcomeBlocked; {
 	case !h.allows(a):
@@ -72,42 +72,42 @@ func unfit(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`<>"
 // The makers of the table. Each says what the sender must conclude; the methods
 // below add what is particular.
 
-func hostile(name string, outcome postrider.Outcome, err string, acts []act) Hostile {
+func hostile(name string, outcome postrider.Outcome, err string, steps []step) Hostile {
 	return Hostile{
 		Name: name, Schemes: []string{"http", "https"},
-		Verdicts: []Verdict{{outcome, err}}, acts: acts,
+		Verdicts: []Verdict{{outcome, err}}, steps: steps,
 	}
 }
 
-func accepted(name string, acts ...act) Hostile {
-	return hostile(name, postrider.OutcomeAccepted, "", acts)
+func accepted(name string, steps ...step) Hostile {
+	return hostile(name, postrider.OutcomeAccepted, "", steps)
 }
 
-func timedOut(name string, acts ...act) Hostile { return timedOutAt("timeout", name, acts...) }
+func timedOut(name string, steps ...step) Hostile { return timedOutAt("timeout", name, steps...) }
 
 // timedOutAt names the step at which the time is over.
-func timedOutAt(err, name string, acts ...act) Hostile {
-	return hostile(name, postrider.OutcomeTimedOut, err, acts).slow()
+func timedOutAt(err, name string, steps ...step) Hostile {
+	return hostile(name, postrider.OutcomeTimedOut, err, steps).slow()
 }
 
-func cut(name string, acts ...act) Hostile {
-	return hostile(name, postrider.OutcomeBroken, "connection_cut", acts)
+func cut(name string, steps ...step) Hostile {
+	return hostile(name, postrider.OutcomeBroken, "connection_cut", steps)
 }
 
-func alarmed(name string, acts ...act) Hostile {
-	return hostile(name, postrider.OutcomeBroken, "tls_refused", acts)
+func alarmed(name string, steps ...step) Hostile {
+	return hostile(name, postrider.OutcomeBroken, "tls_refused", steps)
 }
 
-func garbled(name string, acts ...act) Hostile {
-	return hostile(name, postrider.OutcomeBroken, "bad_response", acts)
+func garbled(name string, steps ...step) Hostile {
+	return hostile(name, postrider.OutcomeBroken, "bad_response", steps)
 }
 
-func rejected(name, err string, acts ...act) Hostile {
-	return hostile(name, postrider.OutcomeRejected, err, acts)
+func rejected(name, err string, steps ...step) Hostile {
+	return hostile(name, postrider.OutcomeRejected, err, steps)
 }
 
-func unreachable(name, err string, acts ...act) Hostile {
-	return hostile(name, postrider.OutcomeUnreachable, err, acts)
+func unreachable(name, err string, steps ...step) Hostile {
+	return hostile(name, postrider.OutcomeUnreachable, err, steps)
 }
 
 func blocked(name string) Hostile {
@@ -122,7 +122,7 @@ func (h Hostile) slow() Hostile { h.Slow = true; return h }
 
 func (h Hostile) big() Hostile { h.Big = true; return h }
 
-// kept lets the acts begin again on the same connection.
+// kept lets the steps begin again on the same connection.
 func (h Hostile) kept() Hostile { h.Kept = true; return h }
 
 // over names the only scheme that it goes with.

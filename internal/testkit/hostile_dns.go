@@ -41,9 +41,9 @@ type reply struct {
 }
 
 func hostileNames() []Hostile {
-	answer := []act{request, say(ok + "Connection: close\r\nContent-Length: 2\r\n\r\nok")}
+	answer := []step{request, say(ok + "Connection: close\r\nContent-Length: 2\r\n\r\nok")}
 	named := func(h Hostile, name string, z lie) Hostile {
-		h.name, h.lie, h.acts = name, z, answer
+		h.name, h.lie, h.steps = name, z, answer
 		return h.over("http")
 	}
 	lost := func(err, what, name string, z lie) Hostile { return named(unreachable(what, err), name, z) }

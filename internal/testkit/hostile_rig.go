@@ -162,7 +162,7 @@ func (r *HostileReceiver) accept() {
 	}
 }
 
-// play runs the acts until one fails, as every act does once the peer or the
+// play runs the steps until one fails, as every step does once the peer or the
 // test has gone.
 func (r *HostileReceiver) play(tcp *net.TCPConn) {
 	defer tcp.Close()
@@ -195,7 +195,7 @@ func (r *HostileReceiver) play(tcp *net.TCPConn) {
 
 func (r *HostileReceiver) perform(p *peer) {
 	for {
-		for _, a := range r.hostile.acts {
+		for _, a := range r.hostile.steps {
 			if a(p) != nil {
 				return
 			}

@@ -14,7 +14,7 @@ import (
 )
 
 func hostileHandshakes() []Hostile {
-	answer := []act{request, say(ok + "Content-Length: 2\r\n\r\nok"), hold}
+	answer := []step{request, say(ok + "Content-Length: 2\r\n\r\nok"), hold}
 	wearing := func(h Hostile, config func(*wardrobe) (*tls.Config, error)) Hostile {
 		h.config = config
 		return h.over("https")
@@ -206,7 +206,7 @@ func helloWithALPN(p *peer) error {
 }
 
 // beneath writes the text past TLS.
-func beneath(text string) act {
+func beneath(text string) step {
 	return func(p *peer) error {
 		_, err := p.tcp.Write([]byte(text))
 		return err

@@ -132,35 +132,35 @@ func hostileBodies() []Hostile {
 	)
 }
 
-// plainly is an answer without a body.
-func plainly(line, fields string) []act {
-	return []act{request, say("HTTP/1.1 " + line + "\r\nContent-Length: 0\r\n" + fields + "\r\n")}
+// withoutBody is an answer without a body.
+func withoutBody(line, fields string) []step {
+	return []step{request, say("HTTP/1.1 " + line + "\r\nContent-Length: 0\r\n" + fields + "\r\n")}
 }
 
 func hostileAnswers() []Hostile {
 	const page = "<script>alert(1)</script>"
 	status := func(code, fields string) Hostile {
-		return rejected(code, "http_status: "+code[:3], plainly(code, fields)...).kept()
+		return rejected(code, "http_status: "+code[:3], withoutBody(code, fields)...).kept()
 	}
 	slowDown := hostile("429 and a Retry-After that is no time", postrider.OutcomeThrottled, "http_status: 429",
-		plainly("429 Slow Down", "Retry-After: -99999999999999999999\r\n")).rows("T-05").kept()
+		withoutBody("429 Slow Down", "Retry-After: -99999999999999999999\r\n")).rows("T-05").kept()
 	forever := slowDown
 	forever.Name = "429 and a Retry-After of a billion years"
-	forever.acts = plainly("429 Slow Down", "Retry-After: 31556952000000000\r\n")
+	forever.steps = withoutBody("429 Slow Down", "Retry-After: 31556952000000000\r\n")
 	busy := hostile("503 and a Retry-After that is a number of another kind", postrider.OutcomeThrottled, "http_status: 503",
-		plainly("503 Unavailable", "Retry-After: 1e300\r\n")).rows("T-05").kept()
+		withoutBody("503 Unavailable", "Retry-After: 1e300\r\n")).rows("T-05").kept()
 	return in("answer", "T-06",
 		status("401 Unauthorized", "WWW-Authenticate: Negotiate\r\nWWW-Authenticate: Basic realm=\"x\"\r\n").rows("T-08"),
 		status("407 Proxy Authentication Required", "Proxy-Authenticate: Basic\r\n").rows("T-08"),
 		status("413 Too Large", "").rows("T-08"),
-		hostile("503 Unavailable", postrider.OutcomeThrottled, "http_status: 503", plainly("503 Unavailable", "")).rows("T-05").kept(),
+		hostile("503 Unavailable", postrider.OutcomeThrottled, "http_status: 503", withoutBody("503 Unavailable", "")).rows("T-05").kept(),
 		status("999 Denied", ""),
-		rejected("a reason that is a page", "http_status: 500", plainly("500 "+page, "X-Page: "+page+"\r\n")...).rows("T-25").kept(),
-		hostile("410", postrider.OutcomeGone, "http_status: 410", plainly("410 Gone", "")).rows("T-52").kept(),
+		rejected("a reason that is a page", "http_status: 500", withoutBody("500 "+page, "X-Page: "+page+"\r\n")...).rows("T-25").kept(),
+		hostile("410", postrider.OutcomeGone, "http_status: 410", withoutBody("410 Gone", "")).rows("T-52").kept(),
 		slowDown, forever, busy,
-		accepted("Set-Cookie", plainly("200 OK", "Set-Cookie: a=b; Domain=com\r\n")...).rows("T-10").kept(),
-		accepted("Strict-Transport-Security", plainly("200 OK", "Strict-Transport-Security: max-age=63072000\r\n")...).rows("T-10").kept(),
-		accepted("Alt-Svc", plainly("200 OK", "Alt-Svc: h3=\":443\"; ma=86400\r\n")...).rows("S-13").kept(),
+		accepted("Set-Cookie", withoutBody("200 OK", "Set-Cookie: a=b; Domain=com\r\n")...).rows("T-10").kept(),
+		accepted("Strict-Transport-Security", withoutBody("200 OK", "Strict-Transport-Security: max-age=63072000\r\n")...).rows("T-10").kept(),
+		accepted("Alt-Svc", withoutBody("200 OK", "Alt-Svc: h3=\":443\"; ma=86400\r\n")...).rows("S-13").kept(),
 		accepted("an answer at the last moment", request, wait(lastMoment), say(ok+"Content-Length: 0\r\n\r\n")).rows("T-02").kept(),
 	)
 }
@@ -172,7 +172,7 @@ const lastMoment = 600 * time.Millisecond
 func hostileRedirects() []Hostile {
 	redirect := func(status, location string) Hostile {
 		return rejected(status+" to "+location, "redirect",
-			plainly(status+" Moved", "Location: "+location+"\r\n")...).kept()
+			withoutBody(status+" Moved", "Location: "+location+"\r\n")...).kept()
 	}
 	long := redirect("307", "https://"+strings.Repeat("a", 8000)+".example/")
 	long.Name = "307 to a name of 8,000 letters"
@@ -188,6 +188,6 @@ func hostileRedirects() []Hostile {
 		redirect("307", "javascript:alert(1)"),
 		redirect("307", "http://<script>alert(1)</script>/"),
 		long,
-		rejected("300 without a Location", "redirect", plainly("300 Multiple Choices", "")...).kept(),
+		rejected("300 without a Location", "redirect", withoutBody("300 Multiple Choices", "")...).kept(),
 	)
 }

@@ -28,8 +28,8 @@ const (
 	grace = time.Second
 )
 
-// ordeal is two attempts at a hostile receiver.
-type ordeal struct {
+// hostileCase is two attempts at a hostile receiver.
+type hostileCase struct {
 	hostile  testkit.Hostile
 	scheme   string
 	receiver *testkit.HostileReceiver
@@ -55,22 +55,22 @@ func TestPromise6NoAttemptOutlivesItsDeadline(t *testing.T) {
 		undergo(t, e, quick, 8)
 		undergo(t, e, waiting, 16)
 		for _, o := range ordeals {
-			t.Run(o.scheme+" "+o.hostile.Name, o.judge)
+			t.Run(o.scheme+" "+o.hostile.Name, o.check)
 		}
 	})
 	testkit.Eventually(t, "every socket is closed", func() bool { return sockets(t) <= before })
 }
 
-func prepare(t *testing.T, rig *testkit.HostileRig) []*ordeal {
+func prepare(t *testing.T, rig *testkit.HostileRig) []*hostileCase {
 	t.Helper()
-	var all []*ordeal
+	var all []*hostileCase
 	for _, h := range testkit.Hostiles() {
 		for _, scheme := range h.Schemes {
 			r, err := rig.Start(h, scheme)
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := &ordeal{hostile: h, scheme: scheme, receiver: r, within: testkit.Patience}
+			o := &hostileCase{hostile: h, scheme: scheme, receiver: r, within: testkit.Patience}
 			if h.Slow {
 				o.within = 2 * slow
 			}
@@ -82,7 +82,7 @@ func prepare(t *testing.T, rig *testkit.HostileRig) []*ordeal {
 
 // parted returns those that end by themselves, which take CPU, and those that
 // take time.
-func parted(all []*ordeal) (quick, waiting []*ordeal) {
+func parted(all []*hostileCase) (quick, waiting []*hostileCase) {
 	for _, o := range all {
 		if o.hostile.Slow {
 			waiting = append(waiting, o)
@@ -95,7 +95,7 @@ func parted(all []*ordeal) (quick, waiting []*ordeal) {
 
 // undergo makes the attempts, so many ordeals at a time. The second attempt of
 // each could take the connection of the first.
-func undergo(t *testing.T, e *door, all []*ordeal, atOnce int) {
+func undergo(t *testing.T, e *door, all []*hostileCase, atOnce int) {
 	t.Helper()
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -111,9 +111,9 @@ func undergo(t *testing.T, e *door, all []*ordeal, atOnce int) {
 	}
 }
 
-func (o *ordeal) judge(t *testing.T) {
+func (o *hostileCase) check(t *testing.T) {
 	for _, a := range o.attempts {
-		if err := o.hostile.Judge(a); err != nil {
+		if err := o.hostile.Check(a); err != nil {
 			t.Error(err)
 		}
 		if a.Duration > o.within+grace {

@@ -15,8 +15,8 @@ const slots = 1024
 
 // sampleSlots notes, between two times of the phase, what share of the slots is
 // held by requests of a class that the sink does not answer.
-func sampleSlots(class string, from, to time.Duration) act {
-	return func(ctx context.Context, w *world, r *reading) error {
+func sampleSlots(class string, from, to time.Duration) action {
+	return func(ctx context.Context, w *environment, r *reading) error {
 		began := time.Now()
 		pause(ctx, from)
 		for time.Since(began) < to && ctx.Err() == nil {
@@ -32,8 +32,8 @@ func sampleSlots(class string, from, to time.Duration) act {
 }
 
 // killAfter kills the last node when the phase is that old.
-func killAfter(age time.Duration) act {
-	return func(ctx context.Context, w *world, _ *reading) error {
+func killAfter(age time.Duration) action {
+	return func(ctx context.Context, w *environment, _ *reading) error {
 		pause(ctx, age)
 		return w.kill(len(w.nodes) - 1)
 	}
@@ -41,8 +41,8 @@ func killAfter(age time.Duration) act {
 
 // profiled does what first does, if anything, and beside it writes profiles of
 // the first node to prefix.cpu.pprof and prefix.allocs.pprof.
-func profiled(prefix string, first act) act {
-	return func(ctx context.Context, w *world, r *reading) error {
+func profiled(prefix string, first action) action {
+	return func(ctx context.Context, w *environment, r *reading) error {
 		var errs [2]error
 		var running sync.WaitGroup
 		if first != nil {
@@ -54,7 +54,7 @@ func profiled(prefix string, first act) act {
 	}
 }
 
-func writeProfiles(ctx context.Context, w *world, prefix string, lasts time.Duration) error {
+func writeProfiles(ctx context.Context, w *environment, prefix string, lasts time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, lasts+30*time.Second)
 	defer cancel()
 	node := w.nodes[0]

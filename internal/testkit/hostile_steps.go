@@ -24,8 +24,8 @@ type peer struct {
 	stop  <-chan struct{}
 }
 
-// act is a step of a misbehaviour. It fails once the peer or the test has gone.
-type act func(*peer) error
+// step is a part of a misbehaviour. It fails once the peer or the test has gone.
+type step func(*peer) error
 
 var errStopped = errors.New("stopped")
 
@@ -89,7 +89,7 @@ func stall(p *peer) error {
 }
 
 // wait does nothing for a while.
-func wait(long time.Duration) act {
+func wait(long time.Duration) step {
 	return func(p *peer) error {
 		timer := time.NewTimer(long)
 		defer timer.Stop()
@@ -103,7 +103,7 @@ func wait(long time.Duration) act {
 }
 
 // say writes the text.
-func say(text string) act {
+func say(text string) step {
 	return func(p *peer) error {
 		_, err := io.WriteString(p, text)
 		return err
@@ -111,7 +111,7 @@ func say(text string) act {
 }
 
 // drip writes the text a byte at a time.
-func drip(text string) act {
+func drip(text string) step {
 	return func(p *peer) error {
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
@@ -130,7 +130,7 @@ func drip(text string) act {
 }
 
 // flood writes the text again and again, up to n times.
-func flood(text string, n int) act {
+func flood(text string, n int) step {
 	block := sync.OnceValue(func() []byte { return []byte(strings.Repeat(text, max(1, 32<<10/len(text)))) })
 	return func(p *peer) error {
 		for written := 0; written < n*len(text); written += len(block()) {
@@ -143,7 +143,7 @@ func flood(text string, n int) act {
 }
 
 // bomb writes an answer whose body is so many zeros, compressed layers times.
-func bomb(zeros, layers int) act {
+func bomb(zeros, layers int) step {
 	answer := sync.OnceValues(func() ([]byte, error) { return bombAnswer(zeros, layers) })
 	return func(p *peer) error {
 		text, err := answer()

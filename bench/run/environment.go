@@ -19,8 +19,8 @@ const (
 	dataSize = 1024
 )
 
-// stage is an empty store with servers and endpoints, and what happens there.
-type stage struct {
+// setup is an empty store with servers and endpoints, and what happens there.
+type setup struct {
 	nodes    int // 0: one
 	groups   []group
 	distinct bool // count events, not arrivals: where duplicates are to be expected
@@ -66,9 +66,9 @@ func (g group) matches() int64 {
 // manyEndpoints is how many a group has at least for them to be made by SQL.
 const manyEndpoints = 200
 
-// world is a stage that is set up.
-type world struct {
-	stage
+// environment is a setup whose servers run.
+type environment struct {
+	setup
 
 	lab   *lab.Lab
 	sink  *lab.Sink
@@ -77,10 +77,10 @@ type world struct {
 	first map[string]apitypes.Endpoint
 }
 
-// setUp starts what the stage needs. The world is returned with an error, too:
+// setUp starts what the setup needs. The environment is returned with an error, too:
 // it has to be closed.
-func setUp(ctx context.Context, l *lab.Lab, store string, st stage) (*world, error) {
-	w := &world{stage: st, lab: l, first: map[string]apitypes.Endpoint{}}
+func setUp(ctx context.Context, l *lab.Lab, store string, st setup) (*environment, error) {
+	w := &environment{setup: st, lab: l, first: map[string]apitypes.Endpoint{}}
 	var err error
 	if w.sink, err = l.StartSink(ctx, st.distinct); err != nil {
 		return w, err
@@ -108,7 +108,7 @@ func setUp(ctx context.Context, l *lab.Lab, store string, st stage) (*world, err
 }
 
 // close ends what setUp started and removes the store.
-func (w *world) close(ctx context.Context) error {
+func (w *environment) close(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	var errs []error
 	for _, node := range w.nodes {
@@ -125,7 +125,7 @@ func (w *world) close(ctx context.Context) error {
 
 // subscribe makes the account and the endpoints: through the API, where they
 // are not so many that SQL has to multiply the first of them.
-func (w *world) subscribe(ctx context.Context, store string) error {
+func (w *environment) subscribe(ctx context.Context, store string) error {
 	c := w.nodes[0].Client()
 	if _, err := c.CreateAccount(ctx, apitypes.AccountCreate{UID: account, Name: "Benchmark"}); err != nil {
 		return fmt.Errorf("create account: %w", err)
@@ -163,7 +163,7 @@ func (w *world) subscribe(ctx context.Context, store string) error {
 	return w.nodes[0].Restart(ctx)
 }
 
-func (w *world) createEndpoint(ctx context.Context, place, i int) error {
+func (w *environment) createEndpoint(ctx context.Context, place, i int) error {
 	g := w.groups[place]
 	pattern := fmt.Sprintf("%s.t%d", g.class, i)
 	if g.fanOut {
@@ -184,7 +184,7 @@ func (w *world) createEndpoint(ctx context.Context, place, i int) error {
 }
 
 // kill ends a node as a power cut would.
-func (w *world) kill(place int) error {
+func (w *environment) kill(place int) error {
 	node := w.nodes[place]
 	w.nodes = slices.Delete(w.nodes, place, place+1)
 	w.gone = append(w.gone, node)
@@ -192,7 +192,7 @@ func (w *world) kill(place int) error {
 }
 
 // group returns the group of a class.
-func (w *world) group(class string) group {
+func (w *environment) group(class string) group {
 	for _, g := range w.groups {
 		if g.class == class {
 			return g

@@ -16,22 +16,22 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// greeting is what the receivers' process says first.
-type greeting struct {
+// hello is what the receivers' process says first.
+type hello struct {
 	Nameserver string
 	Authority  []byte // PEM
 }
 
-// cue asks for receivers, or, with Stop, for the end of some.
-type cue struct {
+// request asks for receivers, or, with Stop, for the end of some.
+type request struct {
 	Name, Scheme string
 	Count        int
 	Stop         int
 }
 
-// echo is the answer to a cue.
-type echo struct {
-	Cast  int // for Stop
+// reply is the answer to a request.
+type reply struct {
+	Set   int // for Stop
 	URLs  []string
 	Again int // requests over connections that were not fit for them
 	Error string
@@ -45,23 +45,23 @@ func serve(_ context.Context, _ options) error {
 	}
 	defer rig.Close()
 	out := json.NewEncoder(os.Stdout)
-	if err := out.Encode(greeting{rig.NameserverAddress(), rig.CA.PEM()}); err != nil {
+	if err := out.Encode(hello{rig.NameserverAddress(), rig.CA.PEM()}); err != nil {
 		return err
 	}
-	casts := map[int][]*testkit.HostileReceiver{}
+	sets := map[int][]*testkit.HostileReceiver{}
 	for in, n := json.NewDecoder(os.Stdin), 1; ; n++ {
-		var c cue
+		var c request
 		if err := in.Decode(&c); err != nil {
 			return nil // the sender has gone
 		}
-		said := echo{Cast: n}
+		said := reply{Set: n}
 		if c.Stop > 0 {
-			said.Again = stop(casts[c.Stop])
-			delete(casts, c.Stop)
-		} else if casts[n], err = start(rig, c); err != nil {
+			said.Again = stop(sets[c.Stop])
+			delete(sets, c.Stop)
+		} else if sets[n], err = start(rig, c); err != nil {
 			said.Error = err.Error()
 		}
-		for _, r := range casts[n] {
+		for _, r := range sets[n] {
 			said.URLs = append(said.URLs, r.URL)
 		}
 		if err := out.Encode(said); err != nil {
@@ -70,33 +70,33 @@ func serve(_ context.Context, _ options) error {
 	}
 }
 
-func start(rig *testkit.HostileRig, c cue) ([]*testkit.HostileReceiver, error) {
+func start(rig *testkit.HostileRig, c request) ([]*testkit.HostileReceiver, error) {
 	all := testkit.Hostiles()
 	i := slices.IndexFunc(all, func(h testkit.Hostile) bool { return h.Name == c.Name })
 	if i < 0 {
 		return nil, fmt.Errorf("no misbehaviour %q", c.Name)
 	}
-	var cast []*testkit.HostileReceiver
+	var set []*testkit.HostileReceiver
 	for range c.Count {
 		r, err := rig.Start(all[i], c.Scheme)
 		if err != nil {
-			return cast, err
+			return set, err
 		}
-		cast = append(cast, r)
+		set = append(set, r)
 	}
-	return cast, nil
+	return set, nil
 }
 
-func stop(cast []*testkit.HostileReceiver) (again int) {
-	for _, r := range cast {
+func stop(set []*testkit.HostileReceiver) (again int) {
+	for _, r := range set {
 		r.Close()
 		again += r.Again()
 	}
 	return again
 }
 
-// troupe is the receivers' process as the sender sees it.
-type troupe struct {
+// receivers is the receivers' process as the sender sees it.
+type receivers struct {
 	nameserver string
 	roots      *x509.CertPool
 
@@ -108,12 +108,12 @@ type troupe struct {
 	out *json.Decoder
 }
 
-func startTroupe(ctx context.Context) (*troupe, error) {
+func startReceivers(ctx context.Context) (*receivers, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	t := &troupe{process: exec.CommandContext(ctx, self, "-serve"), roots: x509.NewCertPool()}
+	t := &receivers{process: exec.CommandContext(ctx, self, "-serve"), roots: x509.NewCertPool()}
 	t.process.Stderr = os.Stderr
 	if t.stdin, err = t.process.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start receivers: %w", err)
@@ -126,32 +126,32 @@ func startTroupe(ctx context.Context) (*troupe, error) {
 		return nil, fmt.Errorf("start receivers: %w", err)
 	}
 	t.in, t.out = json.NewEncoder(t.stdin), json.NewDecoder(bufio.NewReader(stdout))
-	var hello greeting
-	if err := t.out.Decode(&hello); err != nil {
+	var first hello
+	if err := t.out.Decode(&first); err != nil {
 		return nil, errors.Join(fmt.Errorf("hear from receivers: %w", err), t.close())
 	}
-	t.nameserver = hello.Nameserver
-	t.roots.AppendCertsFromPEM(hello.Authority)
+	t.nameserver = first.Nameserver
+	t.roots.AppendCertsFromPEM(first.Authority)
 	return t, nil
 }
 
-func (t *troupe) ask(c cue) (echo, error) {
+func (t *receivers) ask(c request) (reply, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.in.Encode(c); err != nil {
-		return echo{}, fmt.Errorf("ask receivers: %w", err)
+		return reply{}, fmt.Errorf("ask receivers: %w", err)
 	}
-	var said echo
+	var said reply
 	if err := t.out.Decode(&said); err != nil {
-		return echo{}, fmt.Errorf("hear from receivers: %w", err)
+		return reply{}, fmt.Errorf("hear from receivers: %w", err)
 	}
 	if said.Error != "" {
-		return echo{}, errors.New(said.Error)
+		return reply{}, errors.New(said.Error)
 	}
 	return said, nil
 }
 
-func (t *troupe) close() error {
+func (t *receivers) close() error {
 	err := t.stdin.Close()
 	return errors.Join(err, t.process.Wait())
 }

@@ -80,6 +80,17 @@ func (p RetryPolicy) Delay(id DeliveryID, step int) time.Duration {
 	return p.Jitter.spread(p.nominal(step), fraction(id, step))
 }
 
+// Schedule returns the delays before the jitter, one for each attempt. The first is
+// the wait before the first attempt, which is 0 except in a list that says otherwise.
+func (p RetryPolicy) Schedule() []time.Duration {
+	p = p.resolve()
+	delays := make([]time.Duration, p.Attempts())
+	for step := range delays {
+		delays[step] = p.nominal(step)
+	}
+	return delays
+}
+
 // Check returns an [InvalidError] for each field that is not valid, joined. They
 // name the fields as the API does, below "retry".
 func (p RetryPolicy) Check() error {

@@ -2,7 +2,11 @@ package postrider_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +75,44 @@ func TestPresetsAreExact(t *testing.T) {
 	if got := len(postrider.Presets()); got != len(wantPresets) {
 		t.Errorf("there are %d presets, want %d", got, len(wantPresets))
 	}
+}
+
+// TestRetriesAreDocumented compares the presets with the table that operators read.
+func TestRetriesAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("docs/operate/circuits-and-order.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| sum | jitter |\n|---|---|---|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(.+?)` \\|.*$").FindAllStringSubmatch(table, -1) {
+		rows[row[1]] = row[0]
+	}
+	jitters := map[[2]float64]string{{1, 1}: "none", {0, 1}: "full", {0.8, 1.2}: "20%", {0.9, 1.1}: "10%", {1, 1.2}: "+20%"}
+	want := map[string]string{}
+	for _, name := range postrider.Presets() {
+		schedule := postrider.RetryPolicy{Preset: name}.Schedule()
+		if diff := cmp.Diff(wantPresets[name].nominal, schedule); diff != "" {
+			t.Errorf("the schedule of %s (-want +got):\n%s", name, diff)
+		}
+		var delays []string
+		var sum time.Duration
+		for _, d := range schedule {
+			delays, sum = append(delays, shortly(d)), sum+d
+		}
+		want[name] = fmt.Sprintf("| `%s` | %d | %s | %s | `%s` |", name, len(schedule), strings.Join(delays[1:], ", "),
+			shortly(sum), jitters[[2]float64{wantPresets[name].low, wantPresets[name].high}])
+	}
+	if diff := cmp.Diff(want, rows); diff != "" {
+		t.Errorf("the rows of the page (-want +documented):\n%s", diff)
+	}
+}
+
+// shortly returns a duration to the second, without zero units at its end: 2h30m.
+func shortly(d time.Duration) string {
+	return regexp.MustCompile("([hm])0[ms](0s)?$").ReplaceAllString(d.Round(time.Second).String(), "$1")
 }
 
 // interval is where a delay must lie.

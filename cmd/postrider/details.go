@@ -62,7 +62,7 @@ func textOf(value any) string {
 	case *apitypes.Waiting:
 		return string(optional(v).Reason)
 	case apitypes.Optional[apitypes.Retry]:
-		return presetText(v.Value().Preset, v.Value())
+		return retryText(v.Value())
 	case apitypes.Optional[apitypes.CircuitPolicy]:
 		return presetText(v.Value().Preset, withoutZeros(v.Value()))
 	case apitypes.Optional[apitypes.Rate]:
@@ -112,6 +112,26 @@ func presetText(preset string, policy any) string {
 		return preset
 	}
 	return compact(policy)
+}
+
+// retryText returns a retry policy in the form of --retry. A preset is followed by
+// its delays: "seven-step (0s, 1m, 5m, 30m, 2h, 8h, 24h)". The jitter is not in them.
+func retryText(r apitypes.Retry) string {
+	if r.Preset == "" {
+		return compact(r)
+	}
+	var delays []string
+	for _, d := range (postrider.RetryPolicy{Preset: r.Preset}).Schedule() {
+		text := d.Round(time.Second).String()
+		if strings.HasSuffix(text, "m0s") {
+			text = strings.TrimSuffix(text, "0s")
+		}
+		if strings.HasSuffix(text, "h0m") {
+			text = strings.TrimSuffix(text, "0m")
+		}
+		delays = append(delays, text)
+	}
+	return r.Preset + " (" + strings.Join(delays, ", ") + ")"
 }
 
 // compact returns the value as JSON in one line.

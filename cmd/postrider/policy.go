@@ -30,7 +30,7 @@ type policyFlags struct {
 	// When and how often attempts are made, and how they are signed. --retry and
 	// --circuit accept a preset or the JSON of the API, because their numbers are too many
 	// for flags.
-	Retry           string         `placeholder:"PRESET|JSON" help:"When a failed delivery is attempted again: a preset, for example seven-step, or JSON with the delays in milliseconds. Default: the preset default."`
+	Retry           string         `placeholder:"PRESET|JSON" help:"When a failed delivery is attempted again: default (10 attempts in 76 hours), seven-step (7 in 35 hours), full-jitter (7 in up to 35 hours), eight-step (8 in 14 hours), exponential (17 in 7 hours), hourly-cap (8 in up to an hour), 48h (19 in that time), 72h (16), or JSON with the delay before each attempt, the first included: {\"delays_ms\":[0,30000]} is two attempts. endpoints get prints the delays. Default: the preset default."`
 	Timeout         *time.Duration `placeholder:"DURATION" help:"Time limit of one attempt, from the connection to the end of the response, 1s to 30s. Default: 10s."`
 	ClientErrors    string         `enum:",retry,dead_letter" default:"" placeholder:"retry|dead_letter" help:"What a 4xx response does: retry the delivery, or make it a dead letter at once (dead_letter). Default: retry."`
 	Concurrency     *int           `placeholder:"N" help:"Requests at the same time, 1 to 1000. A node gives one endpoint at most a quarter of its --concurrency. Default: 10."`

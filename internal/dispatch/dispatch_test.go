@@ -196,8 +196,11 @@ func (r *harness) notify(d *dispatch.Dispatcher, id postrider.EndpointID) {
 	r.heard[d](routing.Change{Endpoint: id, Due: true})
 }
 
+// Disable leaves an endpoint alone that a person has paused, as the janitor does.
 func (r *harness) Disable(_ context.Context, id postrider.EndpointID, _ string) error {
-	r.status(id, postrider.EndpointDisabled)
+	if to, _ := r.Lookup(id); to.Endpoint.Status == postrider.EndpointEnabled {
+		r.status(id, postrider.EndpointDisabled)
+	}
 	return nil
 }
 
@@ -355,6 +358,33 @@ func TestGoneDisablesTheEndpoint(t *testing.T) {
 			if got := r.delivery(ids[i]); got.Status != want {
 				t.Errorf("delivery %d is %s, want %s", i, got.Status, want)
 			}
+		}
+	})
+}
+
+func TestAPausedEndpointThatSaid410IsSentToOnceItIsResumed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHarness(t)
+		id := r.endpoint(func(p *postrider.Policy) { p.Concurrency = 1 })
+		r.respond = func(postrider.Claimed) postrider.Attempt {
+			return postrider.Attempt{Outcome: postrider.OutcomeGone, StatusCode: 410, Duration: time.Second}
+		}
+		stop := r.run(dispatch.Options{})
+		r.publish(id, 2, true)
+		time.Sleep(time.Second / 2)
+		r.status(id, postrider.EndpointPaused)
+		time.Sleep(time.Second)
+		r.status(id, postrider.EndpointEnabled)
+		time.Sleep(2 * time.Second)
+		if n := len(r.requests()); n != 2 {
+			t.Errorf("%d requests left, want one before the pause and one after it", n)
+		}
+		if to, _ := r.Lookup(id); to.Endpoint.Status != postrider.EndpointDisabled {
+			t.Errorf("the endpoint is %s after its second 410, want disabled", to.Endpoint.Status)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -147,14 +147,15 @@ func logCircuit(ctx context.Context, log *slog.Logger, c postrider.Circuit) {
 }
 
 // disable disables an endpoint that responded with 410. The core stopped sending to it
-// when it got the response; the routing table reports the disabled endpoint like any
-// other change.
+// when it got the response, and does not start again before DisableEnded. Disable refreshes
+// the routing table, which reports the disabled endpoint like any other change, so
+// that the core has the change by then.
 func (d *Dispatcher) disable(ctx context.Context, id postrider.EndpointID) {
 	err := d.retryWhileBusy(ctx, func(ctx context.Context) error {
 		return d.endpoints.Disable(ctx, id, postrider.ReasonGone)
 	})
 	if err != nil {
 		d.opts.Log.ErrorContext(ctx, "endpoint not disabled", "endpoint", id.String(), "error", err)
-		d.post(schedule.NotDisabled{Endpoint: id}) // its next 410 disables it
 	}
+	d.post(schedule.DisableEnded{Endpoint: id})
 }

@@ -15,7 +15,7 @@ type Actions struct {
 	Release  []Release              // leases to give back; [LeasesReleased] follows
 	Claim    *store.Claim           // to make; [ClaimReturned] follows; nil: none
 	Circuits []CircuitChange        // to store, in this order for each endpoint; [CircuitStored] follows each
-	Disable  []postrider.EndpointID // they responded with 410; [EndpointChanged] follows, or [NotDisabled] if it failed
+	Disable  []postrider.EndpointID // they responded with 410; [DisableEnded] follows each
 
 	Notify []store.DueLane        // lanes of other nodes' endpoints that got new deliveries here
 	LookAt []postrider.EndpointID // endpoints of other nodes that have something due
@@ -112,8 +112,10 @@ type (
 	// the next ShardsAssigned.
 	LockLost struct{}
 
-	// NotDisabled says that an endpoint could not be disabled after a 410.
-	NotDisabled struct{ Endpoint postrider.EndpointID }
+	// DisableEnded says that the store was asked to disable an endpoint after a 410. If it is
+	// disabled, the [EndpointChanged] that says so came before. Else the call failed, or a
+	// person was faster; the settings count again, and the next 410 asks once more.
+	DisableEnded struct{ Endpoint postrider.EndpointID }
 
 	// EndpointChanged gives an endpoint's settings, or says that deliveries may be due
 	// for it.
@@ -138,7 +140,7 @@ func (in Load) apply(c *Core, _ time.Time) { c.load = in }
 
 func (LockLost) apply(c *Core, _ time.Time) { c.shards.until = time.Time{} }
 
-func (in NotDisabled) apply(c *Core, now time.Time) {
+func (in DisableEnded) apply(c *Core, now time.Time) {
 	if ep := c.endpoints[in.Endpoint]; ep != nil {
 		ep.gone = false
 		c.configure(ep, ep.settings)

@@ -490,30 +490,6 @@ func TestACircuitThatOpenedIsStoredOverAnOlderOneThatIsClosed(t *testing.T) {
 	}
 }
 
-func TestAnEndpointThatIsGoneAndCouldNotBeDisabledIsSentTo(t *testing.T) {
-	t.Parallel()
-	c, now := fixture(nil)
-	id := postrider.EndpointID{1}
-	gone := postrider.Attempt{Outcome: postrider.OutcomeGone, StatusCode: 410, Duration: time.Millisecond}
-	found := LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}
-	for range 2 {
-		do := decide(c, now, stored{started: admitted(c, now, id)})
-		if len(do.Send) != 1 {
-			t.Fatalf("%d sent, want 1", len(do.Send))
-		}
-		it := do.Send[0]
-		if do = decide(c, now, over(it, gone), found); len(do.Disable) != 1 || do.Disable[0] != id || do.Claim != nil {
-			t.Fatalf("%v to be disabled and claimed %v, want the endpoint that answered 410, and nothing", do.Disable, do.Claim)
-		}
-		do = decide(c, now, NotDisabled{id})
-		if do.Claim == nil {
-			t.Fatal("an endpoint that could not be disabled is left alone")
-		}
-		nothing := ClaimReturned{Claim: do.Claim, Got: store.Claims{Lanes: make([]store.LaneState, len(do.Claim.Wants))}, AskedAt: now}
-		decide(c, now, nothing)
-	}
-}
-
 func TestAnEndpointThatRecoversDoesNotWaitAmongTheDegraded(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, Options{Concurrency: 10})

@@ -20,7 +20,7 @@ type endpoint struct {
 	policy   *postrider.Policy       // of the settings; never nil
 	limit    int                     // attempts in flight that the policy allows; at least 1
 	enabled  bool                    // the settings say so, their policy can be read, and it is not gone
-	gone     bool                    // it responded with 410; cleared when it is disabled, or could not be
+	gone     bool                    // it responded with 410 and is being disabled: nothing starts, whatever the settings say; cleared by DisableEnded
 	condition
 
 	lanes      [laneCount]lane
@@ -105,7 +105,6 @@ func (c *Core) configure(ep *endpoint, settings *store.EndpointSnapshot) {
 		return
 	}
 	enabled := settings.Endpoint.Status == postrider.EndpointEnabled && settings.Endpoint.PolicyError == ""
-	ep.gone = ep.gone && enabled
 	ep.enabled = enabled && !ep.gone
 	c.hosts.move(ep, hostOf(settings.Endpoint.URL))
 	if settings.Endpoint.PolicyError != "" && ep.policy != nil {

@@ -308,6 +308,7 @@ var (
 	a200    = postrider.Attempt{Outcome: postrider.OutcomeAccepted, StatusCode: 200, Duration: time.Millisecond}
 	a500    = postrider.Attempt{Outcome: postrider.OutcomeRejected, StatusCode: 500, Duration: time.Millisecond}
 	a429    = postrider.Attempt{Outcome: postrider.OutcomeThrottled, StatusCode: 429, Duration: time.Millisecond}
+	a410    = postrider.Attempt{Outcome: postrider.OutcomeGone, StatusCode: 410, Duration: time.Millisecond}
 	a503    = postrider.Attempt{Outcome: postrider.OutcomeThrottled, StatusCode: 503, Duration: time.Millisecond}
 	silence = postrider.Attempt{Outcome: postrider.OutcomeTimedOut, Duration: 10 * time.Second}
 )

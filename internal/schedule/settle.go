@@ -61,7 +61,7 @@ func (in Attempted) apply(c *Core, now time.Time) {
 
 	t := postrider.Settle(d.Claimed, d.Result, d.To.Endpoint.Policy)
 	c.recordAttempt(now, ep, d, t.Pace)
-	if t.DisableEndpoint {
+	if t.DisableEndpoint && !ep.gone { // else it is being disabled for an earlier one
 		ep.enabled, ep.gone = false, true
 		c.actions.Disable = append(c.actions.Disable, ep.id)
 	}

@@ -60,7 +60,7 @@ type App struct {
 	firstKey FirstKey
 	opened   chan struct{} // serve closes it when the API serves
 
-	observer   *observe.Observer // for metrics and notifications; it has no hooks yet
+	observer   *observe.Observer // for the log, metrics and notifications; see hooks
 	secrets    *secrets.Secrets
 	clock      *clock
 	ids        *store.IDs
@@ -85,7 +85,7 @@ type App struct {
 // database is away.
 func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 	log.InfoContext(ctx, "postrider starts", "version", Version(), "settings", c)
-	a := &App{config: c, log: log, fatal: make(chan error, 1), opened: make(chan struct{}), readiness: &readiness{}, observer: observe.New(observe.Hooks{}, log)}
+	a := &App{config: c, log: log, fatal: make(chan error, 1), opened: make(chan struct{}), readiness: &readiness{}, observer: observe.New(hooks(log), log)}
 	a.gate.set(api.Starting(log))
 	var err error
 	if a.api, err = listen(ctx, c.Listen, &a.gate, log.With("server", "api")); err != nil {
@@ -99,6 +99,13 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 	a.api.ending = ending{cut: a.gate.endBodies, within: c.AnswerTimeout + handshakeTime}
 	a.ops.ending = ending{within: opsEnd}
 	return a, nil
+}
+
+// hooks returns the hooks of a server. Lost attempts get a line for each group that the
+// store records at once, which may be thousands; each also gets a line of its own when its
+// delivery is attempted again.
+func hooks(log *slog.Logger) observe.Hooks {
+	return observe.Hooks{AttemptsLost: func(n int) { log.Warn("attempts lost", "attempts", n) }}
 }
 
 // open opens the store and makes the services around it. After an error nothing is

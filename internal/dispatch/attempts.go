@@ -38,6 +38,9 @@ func (d *Dispatcher) attemptAll(ctx context.Context, delivery *schedule.Delivery
 // delays no settlement.
 func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 	started := time.Now()
+	if delivery.Losses > 0 {
+		logLost(ctx, d.opts.Log, delivery.Claimed)
+	}
 	if hook := d.opts.Hooks.AttemptStarted; hook != nil {
 		hook(delivery.Claimed)
 	}
@@ -56,6 +59,18 @@ func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 		d.post(schedule.Attempted{Delivery: delivery})
 	}()
 	delivery.Result = d.sender.Send(ctx, started.Add(delivery.Timeout), &delivery.Claimed, delivery.To)
+}
+
+// logLost writes the log line of the attempt before this one, whose node died before it
+// could write it. The store counts the losses in a row, and so the attempt before is the
+// last one that was lost. Those before it have lines already, and a node that dies now
+// leaves its own to the next one.
+func logLost(ctx context.Context, log *slog.Logger, c postrider.Claimed) {
+	c.Attempt--
+	log.LogAttrs(ctx, slog.LevelWarn, "delivery attempted",
+		slog.Any("delivery", c),
+		slog.String("outcome", string(postrider.OutcomeLost)),
+		slog.String("status", string(postrider.Pending)))
 }
 
 // logAttempt writes the one log line of an attempt, once its settlement is committed. It is

@@ -1,7 +1,9 @@
 package dispatch_test
 
 import (
+	"bytes"
 	"log/slog"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -70,8 +72,9 @@ func TestLostAttemptsAreReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var lost atomic.Int64
+		var log bytes.Buffer
 		h := newHarness(t)
-		n := h.node(1, dispatch.Options{Hooks: observe.Hooks{AttemptsLost: func(n int) { lost.Add(int64(n)) }}})
+		n := h.node(1, dispatch.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Hooks: observe.Hooks{AttemptsLost: func(n int) { lost.Add(int64(n)) }}})
 		lease := func(id postrider.EndpointID, deliveries int, token postrider.Token, span time.Duration) {
 			h.commit(id, deliveries, "")
 			if _, err := h.store.Claim(t.Context(), store.Claim{Token: token, Wants: []store.Want{
@@ -98,6 +101,10 @@ func TestLostAttemptsAreReported(t *testing.T) {
 		end(t, n)
 		if sent := len(h.requests()); sent != 4 {
 			t.Errorf("%d requests left, want 4", sent)
+		}
+		line := regexp.MustCompile(`level=WARN msg="delivery attempted" delivery.id=dlv_\S+ delivery.event=evt_\S+ delivery.endpoint=ep_\S+ delivery.attempt=1 outcome=lost status=pending`)
+		if lines := line.FindAllString(log.String(), -1); len(lines) != 4 {
+			t.Errorf("%d lost attempts have a log line, want 4:\n%s", len(lines), log.String())
 		}
 	})
 }

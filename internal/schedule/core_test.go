@@ -367,6 +367,26 @@ func TestLeasesAreTakenToBeAsShortAsTheShortest(t *testing.T) {
 	}
 }
 
+func TestAsManyAttemptsAsTheConcurrencyAreInFlight(t *testing.T) {
+	t.Parallel()
+	const n = 5000
+	h := newHarness(t, Options{Concurrency: n, HostConcurrency: n})
+	found := LanesDue{}
+	for range n {
+		id := h.endpoint("a.example", nil)
+		h.rows[id] = []row{{h.now, postrider.Claimed{
+			ID: postrider.DeliveryID(id), Endpoint: id, Event: &postrider.Event{Data: []byte("1")},
+			Lane: postrider.LaneFirst, ExpiresAt: h.now.Add(expiry),
+		}}}
+		found.Lanes = append(found.Lanes, store.DueLane{Endpoint: id, Lane: postrider.LaneFirst})
+	}
+	h.step(found)
+	h.wait(time.Second)
+	if got := h.inFlight(); got != n {
+		t.Errorf("%d attempts in flight, want all %d", got, n)
+	}
+}
+
 func TestNothingIsClaimedWhileResultsWaitForTheirCommit(t *testing.T) {
 	t.Parallel()
 	c, now := fixture(nil)

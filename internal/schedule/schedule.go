@@ -59,7 +59,7 @@ type Options struct {
 	Concurrency     int           // attempts in flight; default 1,024
 	HostConcurrency int           // attempts in flight to one host; default a quarter of Concurrency, at least 64
 	CreditFactor    int           // an endpoint's credit, in multiples of its limit; default 2
-	MaxUnsettled    int           // attempts started and not committed; default 4,096
+	MaxUnsettled    int           // attempts started and not committed; default four times Concurrency, at least 4,096
 	LeaseMargin     time.Duration // how much longer a lease is than the endpoint's timeout; default 15 s
 	Shared          bool          // other nodes share the store: the core owns nothing until [ShardsAssigned] says so
 	Incarnation     uint32        // of this node; the upper half of every token
@@ -70,7 +70,7 @@ func (o Options) withDefaults() Options {
 	o.Concurrency = cmp.Or(o.Concurrency, 1024)
 	o.HostConcurrency = cmp.Or(o.HostConcurrency, max(64, o.Concurrency/4))
 	o.CreditFactor = cmp.Or(o.CreditFactor, 2)
-	o.MaxUnsettled = cmp.Or(o.MaxUnsettled, 4096)
+	o.MaxUnsettled = cmp.Or(o.MaxUnsettled, max(4096, 4*o.Concurrency))
 	o.LeaseMargin = cmp.Or(o.LeaseMargin, 15*time.Second)
 	o.Poll = cmp.Or(o.Poll, time.Second)
 	return o

@@ -213,15 +213,15 @@ func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Memb
 	if now, _ := d.cluster.lock.state(); m.Unlocked || now != losses {
 		until = time.Time{}
 	}
-	had, has := d.cluster.owned.Load(), new(schedule.ShardSet)
-	gained := false
+	had, has, added := d.cluster.owned.Load(), new(schedule.ShardSet), new(schedule.ShardSet)
 	for _, shard := range m.Shards {
 		has[shard] = true
-		gained = gained || had == nil || !had[shard]
+		added[shard] = had == nil || !had[shard]
 	}
+	gained := *added != schedule.ShardSet{}
 	var known []postrider.Circuit
 	if gained {
-		if known, err = d.loadCircuits(ctx, has); err != nil {
+		if known, err = d.loadCircuits(ctx, added); err != nil {
 			return m, err
 		}
 	}

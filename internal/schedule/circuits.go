@@ -158,8 +158,8 @@ func shift(circuit postrider.Circuit, by time.Duration) postrider.Circuit {
 //     again later.
 func (in CircuitStored) apply(c *Core, now time.Time) {
 	ep := c.endpoints[in.Circuit.Endpoint]
-	if ep == nil {
-		return
+	if ep == nil || !ep.storing {
+		return // another node got the shard meanwhile: what was known of the circuit is forgotten
 	}
 	again := ep.again
 	ep.storing, ep.again = false, false
@@ -197,14 +197,15 @@ func (in CircuitStored) apply(c *Core, now time.Time) {
 func (in CircuitsLoaded) apply(c *Core, now time.Time) { c.circuits.learn(now, in.Circuits) }
 
 // learn takes over circuits as they are stored, of endpoints that this node serves. One
-// that is older than what the core knows, or while a change of this node's is being
-// stored, says nothing: the reply to that change will.
+// that is not newer than what the core knows has nothing that it lacks, and would take from it
+// what is in memory alone: failures since, the window of failures, a probe that is granted.
+// While a change of this node's is being stored, its reply will say what counts.
 func (cs *circuits) learn(now time.Time, known []postrider.Circuit) {
 	for _, circuit := range known {
 		ep := cs.core.endpoints[circuit.Endpoint]
 		if ep == nil {
 			cs.remember(now, circuit)
-		} else if circuit.Generation >= ep.breaker.Generation && !ep.storing {
+		} else if circuit.Generation > ep.breaker.Generation && !ep.storing {
 			cs.adopt(now, ep, circuit)
 		}
 	}

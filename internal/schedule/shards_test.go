@@ -79,6 +79,45 @@ func TestNothingIsDoneForEndpointsOfOtherNodes(t *testing.T) {
 	}
 }
 
+func TestANewShardLeavesTheCircuitsOfOthersAsTheyAre(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, shared())
+	id := h.endpoint("a.example", nil)
+	other := store.Shard(id) + 1
+	known := []postrider.Circuit{{Endpoint: id, Status: postrider.CircuitClosed, Generation: 3}}
+	own := func(shards ...uint8) {
+		h.step(heartbeatReply{store.Membership{Nodes: 2, Shards: shards}, h.now.Add(ttl), known})
+	}
+	own(store.Shard(id))
+	h.publish(id, 5)
+	for range 3 {
+		h.over(id, a500)
+	}
+	own(store.Shard(id), other)
+	for range 2 {
+		h.over(id, a500)
+	}
+	if !h.c.endpoints[id].isOpen() {
+		t.Error("three failures before the node got another shard and two after it did not open the circuit")
+	}
+}
+
+func TestACircuitThatIsStoredAfterItsShardWasLostIsLearntWithTheShard(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, shared())
+	h.slow = true
+	id := h.endpoint("a.example", nil)
+	h.owns(store.Shard(id))
+	h.fail(id)
+	h.owns()
+	in := h.grant()
+	h.step(in)
+	h.step(heartbeatReply{store.Membership{Nodes: 2, Shards: []uint8{store.Shard(id)}}, h.now.Add(ttl), []postrider.Circuit{in.Circuit}})
+	if !h.c.endpoint(id).isOpen() {
+		t.Error("the circuit that this node opened is closed after the shard came back")
+	}
+}
+
 func TestAShardIsGivenUpOnceNothingOfItIsInHand(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, shared())

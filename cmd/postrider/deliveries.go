@@ -17,16 +17,16 @@ type deliveriesCmd struct {
 	Get      deliveriesGetCmd      `cmd:"" help:"Show one delivery."`
 	Attempts deliveriesAttemptsCmd `cmd:"" help:"List the attempts of a delivery. A lost attempt STARTED when its loss was noticed; its request may have left long before."`
 	Cancel   deliveriesCancelCmd   `cmd:"" help:"Cancel a pending delivery."`
-	Release  deliveriesReleaseCmd  `cmd:"" help:"Send a parked delivery again. A delivery is parked if five nodes died while sending it."`
+	Release  deliveriesReleaseCmd  `cmd:"" help:"Send a parked delivery again. A delivery is parked if five servers died while sending it."`
 }
 
 // deliveryTable shows deliveries, as lists, replays and cancellations print them.
 var deliveryTable = tableOf[apitypes.Delivery]{
-	[]string{"ID", "EVENT TYPE", "ENDPOINT", "STATUS", "ATTEMPTS", "LAST", "NEXT ATTEMPT"},
+	[]string{"ID", "EVENT TYPE", "ENDPOINT", "STATUS", "ATTEMPTS", "LAST", "NEXT ATTEMPT", "WAITING"},
 	func(d apitypes.Delivery) []string {
 		return []string{
 			d.ID.String(), d.EventType, d.Endpoint.String(), string(d.Status), strconv.Itoa(d.Attempts),
-			last(d.LastStatusCode, d.LastError), moment(d.NextAttemptAt),
+			last(d.LastStatusCode, d.LastError), moment(d.NextAttemptAt), string(optional(d.Waiting).Reason),
 		}
 	},
 }
@@ -91,9 +91,55 @@ type (
 
 // Run shows the delivery.
 func (c *deliveriesGetCmd) Run(ctx context.Context, t terminal) error {
-	return ask(t, c.target, printDetails, func(api *client.Client) (apitypes.Delivery, error) {
+	return ask(t, c.target, printDelivery, func(api *client.Client) (apitypes.Delivery, error) {
 		return api.Delivery(ctx, c.ID)
 	})
+}
+
+// printDelivery prints a delivery as printDetails does, except that it explains why
+// the delivery waits.
+func printDelivery(t terminal, asJSON bool, d apitypes.Delivery) error {
+	if asJSON {
+		return printJSON(t.out, d)
+	}
+	rows := detailsOf(d)
+	for _, row := range rows {
+		if row[0] == "waiting" {
+			row[1] = waitingText(d)
+		}
+	}
+	return printTable(t.out, []string{"FIELD", "VALUE"}, rows)
+}
+
+// waitingText returns why the delivery waits, for what or until when, and the command
+// that ends the wait or tells more about it: "endpoint_paused; postrider endpoints
+// resume ep_…". It is empty for a delivery that is not pending.
+func waitingText(d apitypes.Delivery) string {
+	if d.Waiting == nil {
+		return ""
+	}
+	text := string(d.Waiting.Reason)
+	if d.Waiting.Delivery != nil {
+		text += ", after " + d.Waiting.Delivery.String()
+	}
+	if d.Waiting.Until != nil {
+		text += " until " + moment(d.Waiting.Until)
+	}
+	switch d.Waiting.Reason {
+	case postrider.WaitParked:
+		text += "; postrider deliveries release " + d.ID.String()
+	case postrider.WaitEndpointPaused:
+		text += "; postrider endpoints resume " + d.Endpoint.String()
+	case postrider.WaitEndpointDisabled:
+		text += "; postrider endpoints enable " + d.Endpoint.String()
+	case postrider.WaitNoSecret:
+		text += "; postrider endpoints rotate " + d.Endpoint.String()
+	case postrider.WaitPolicyUnreadable:
+		text += "; see: postrider endpoints get " + d.Endpoint.String()
+	case postrider.WaitCircuitOpen, postrider.WaitAskedToWait:
+		text += "; see: postrider endpoints circuit " + d.Endpoint.String()
+	}
+	return text
 }
 
 // Run cancels the delivery and prints it. An attempt in flight is not stopped; its
@@ -105,7 +151,7 @@ func (c *deliveriesCancelCmd) Run(ctx context.Context, t terminal) error {
 }
 
 // Run releases the parked delivery and prints it. The server then sends it apart from
-// others, because it may end the next node, too.
+// others, because it may end the next one, too.
 func (c *deliveriesReleaseCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, deliveryTable.one, func(api *client.Client) (apitypes.Delivery, error) {
 		return api.ReleaseDelivery(ctx, c.ID)

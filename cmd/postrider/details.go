@@ -59,8 +59,6 @@ func textOf(value any) string {
 		return strings.Join(v, ",")
 	case json.RawMessage:
 		return string(v)
-	case *apitypes.Waiting:
-		return string(optional(v).Reason)
 	case apitypes.Optional[apitypes.Retry]:
 		return retryText(v.Value())
 	case apitypes.Optional[apitypes.CircuitPolicy]:

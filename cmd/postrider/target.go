@@ -7,7 +7,10 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
@@ -122,12 +125,26 @@ func readKey(path string) (string, error) {
 // follow the pages themselves: a list of millions would never end, and a person wants
 // the first page.
 type paging struct {
-	Limit  int    `help:"Number of entries on the page, 1 to 250. Default: 50."`
+	Limit  limit  `help:"Number of entries on the page, 1 to 250. Default: 50."`
 	Cursor string `help:"Continue a list: the cursor that the page before printed. Default: the first page."`
 }
 
 // page returns the page to ask for. The server applies its default to a zero Limit.
-func (p paging) page() client.Paging { return client.Paging{Limit: p.Limit, Cursor: p.Cursor} }
+func (p paging) page() client.Paging { return client.Paging{Limit: int(p.Limit), Cursor: p.Cursor} }
+
+// limit is the number of entries of a page; 0: the flag is not given.
+type limit int
+
+// Decode reads the number. It checks the bounds, because a 0 on the command line could
+// not be told apart from a flag that is not given.
+func (l *limit) Decode(ctx *kong.DecodeContext) error {
+	n, err := strconv.Atoi(ctx.Scan.Pop().String())
+	if err != nil || n < 1 || n > 250 {
+		return errors.New("must be 1 to 250")
+	}
+	*l = limit(n)
+	return nil
+}
 
 // tableOf describes the table of a type: the heads of its columns, and the function
 // that returns the cells of one item. Both have the same length. Its methods are

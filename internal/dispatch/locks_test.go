@@ -106,6 +106,33 @@ func TestATerminatedConnectionCostsNoDuplicate(t *testing.T) {
 	}
 }
 
+func TestAHeartbeatOlderThanTheLossOfTheLockRenewsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHarness(t)
+		ids := r.endpoints(20, nil)
+		nodes := r.nodes(2, dispatch.Options{})
+		nodes[0].set(func(c *connection) { c.loads = 3 * time.Second })
+		end(t, nodes[1]) // the other gets its shards within a second, and loads their circuits
+		time.Sleep(2 * time.Second)
+		cut := time.Now()
+		nodes[0].set(func(c *connection) { c.fails["hold"] = true })
+		nodes[0].cut()
+		synctest.Wait()
+		r.publishVia(nodes[0], ids, 1)
+		time.Sleep(4 * time.Second)
+		if by, _ := r.by(cut); by[1] > 0 {
+			t.Errorf("%d attempts started without the lock", by[1])
+		}
+		nodes[0].set(func(c *connection) { c.fails["hold"], c.loads = false, 0 })
+		time.Sleep(5 * time.Second)
+		if by, _ := r.by(cut); by[1] != len(ids) {
+			t.Errorf("requests by node %v, want %d with the lock", by, len(ids))
+		}
+		end(t, nodes[0])
+	})
+}
+
 func TestANodeThatGetsNoLockGoesOnByItsHeartbeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -121,6 +148,14 @@ func TestANodeThatGetsNoLockGoesOnByItsHeartbeat(t *testing.T) {
 		time.Sleep(8 * time.Second)
 		if by, last := r.by(start); by[1] != len(ids) || last < 5*time.Second || last > 7*time.Second {
 			t.Errorf("requests by node %v, the last after %v; want %d after the TTL of its heartbeat", by, last, len(ids))
+		}
+		for range 20 { // whenever the lock was tried last
+			start = time.Now()
+			r.publishVia(n, ids, 1)
+			time.Sleep(110 * time.Millisecond)
+			if by, last := r.by(start); by[1] != len(ids) || last > 100*time.Millisecond {
+				t.Errorf("requests by node %v, the last after %v; want %d at once", by, last, len(ids))
+			}
 		}
 		end(t, n)
 	})

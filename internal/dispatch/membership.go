@@ -69,24 +69,24 @@ type nodeLock struct {
 	once   bool      // tried is closed
 	held   bool      // the lock is held
 	since  time.Time // when held changed, or the node started
-	losses int       // how often the lock was lost; a heartbeat compares it before and after its call
+	losses int       // how often the lock was lost; the core compares it, see [schedule.ShardsAssigned]
 }
 
-// set notes that the lock is held, or is not.
-func (l *nodeLock) set(held bool) {
+// set notes that the lock is held, or is not, and returns how often it was lost.
+func (l *nodeLock) set(held bool) (losses int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.once {
 		l.once = true
 		close(l.tried)
 	}
-	if l.held == held {
-		return
+	if l.held != held {
+		l.held, l.since = held, time.Now()
+		if !held {
+			l.losses++
+		}
 	}
-	l.held, l.since = held, time.Now()
-	if !held {
-		l.losses++
-	}
+	return l.losses
 }
 
 // state returns how often the lock was lost, and since when it has not been held;
@@ -188,8 +188,9 @@ func (d *Dispatcher) runMembership(ctx context.Context) {
 //   - The ownership lasts for TTL from when the heartbeat was sent, not from when its
 //     reply came: the store's own time-out began in between, so this node stops before
 //     another starts.
-//   - The lock is read before and after the call. If it was lost meanwhile, others may
-//     have taken this node for dead, so it owns nothing until the next heartbeat.
+//   - The losses of the lock are counted before the call. If it is lost before the core
+//     has the reply, others may have taken this node for dead, so the core owns nothing
+//     until the next heartbeat.
 //   - Circuits of new shards are loaded before the shards are owned. If that fails, the
 //     heartbeat failed, and the next one repeats it.
 func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Membership, error) {
@@ -210,7 +211,7 @@ func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Memb
 		return m, err
 	}
 	until := asked.Add(d.opts.Cluster.TTL)
-	if now, _ := d.cluster.lock.state(); m.Unlocked || now != losses {
+	if m.Unlocked {
 		until = time.Time{}
 	}
 	had, has, added := d.cluster.owned.Load(), new(schedule.ShardSet), new(schedule.ShardSet)
@@ -227,7 +228,7 @@ func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Memb
 	}
 	d.cluster.owned.Store(has)
 	d.cluster.others.Store(m.Nodes > 1)
-	d.post(schedule.ShardsAssigned{Shards: m.Shards, Surplus: m.Surplus, Until: until, Circuits: known})
+	d.post(schedule.ShardsAssigned{Shards: m.Shards, Surplus: m.Surplus, Until: until, Losses: losses, Circuits: known})
 	d.opts.Hooks.Membership.Call(observe.Membership{Nodes: m.Nodes, Shards: len(m.Shards), Surplus: m.Surplus})
 	if gained || d.cluster.reclaimed(m) {
 		d.cluster.gained.Set()
@@ -324,8 +325,7 @@ func (d *Dispatcher) runLock(ctx context.Context) {
 			}
 			d.onWakeUp(message)
 		})
-		d.cluster.lock.set(false)
-		d.post(schedule.LockLost{})
+		d.post(schedule.LockLost{Losses: d.cluster.lock.set(false)})
 		if ctx.Err() != nil {
 			return
 		}

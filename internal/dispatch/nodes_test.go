@@ -26,6 +26,7 @@ type connection struct {
 	fails map[string]bool // calls that do
 	slow  time.Duration   // until leases are given back
 	takes time.Duration   // to take over from a dead node
+	loads time.Duration   // until a page of circuits is read
 	cut   func()          // breaks the connection that wake-ups are heard on
 	calls map[string]int
 }
@@ -92,6 +93,10 @@ func (c *connection) Circuits(ctx context.Context, q store.CircuitQuery) ([]post
 	if err := c.call("circuits"); err != nil {
 		return nil, err
 	}
+	c.mu.Lock()
+	loads := c.loads
+	c.mu.Unlock()
+	<-time.After(loads)
 	return c.Store.Circuits(ctx, q)
 }
 

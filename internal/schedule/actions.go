@@ -105,12 +105,15 @@ type (
 		Shards   []uint8             // sorted
 		Surplus  int                 // how many of them are more than this node's share
 		Until    time.Time           // the ownership ends then, unless a later heartbeat renews it; zero: it has ended
+		Losses   int                 // how often the node's lock was lost before the heartbeat was sent
 		Circuits []postrider.Circuit // of shards that are new
 	}
 
 	// LockLost says that this node may have lost its shards. It starts nothing until
-	// the next ShardsAssigned.
-	LockLost struct{}
+	// a ShardsAssigned whose heartbeat was sent after the loss.
+	LockLost struct {
+		Losses int // how often the node's lock was lost, this loss among them
+	}
 
 	// DisableEnded says that the store was asked to disable an endpoint after a 410. If it is
 	// disabled, the [EndpointChanged] that says so came before. Else the call failed, or a
@@ -137,8 +140,6 @@ type (
 )
 
 func (in Load) apply(c *Core, _ time.Time) { c.load = in }
-
-func (LockLost) apply(c *Core, _ time.Time) { c.shards.until = time.Time{} }
 
 func (in DisableEnded) apply(c *Core, now time.Time) {
 	if ep := c.endpoints[in.Endpoint]; ep != nil {

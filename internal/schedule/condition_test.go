@@ -443,7 +443,7 @@ func TestACircuitThatEverChangedIsStoredAtTheFirstTry(t *testing.T) {
 		},
 		"at the start": func(h *harness, id postrider.EndpointID) { h.step(CircuitsLoaded{closed(id)}) },
 		"with a shard": func(h *harness, id postrider.EndpointID) {
-			h.step(heartbeatReply{store.Membership{Nodes: 2, Shards: []uint8{store.Shard(id)}}, h.now.Add(ttl), closed(id)})
+			h.step(heartbeatReply{Membership: store.Membership{Nodes: 2, Shards: []uint8{store.Shard(id)}}, until: h.now.Add(ttl), circuits: closed(id)})
 		},
 	} {
 		h := newHarness(t, Options{})

@@ -34,6 +34,7 @@ type (
 		store.Membership
 		until    time.Time
 		circuits []postrider.Circuit
+		losses   int
 	}
 )
 
@@ -85,7 +86,7 @@ func (c *core) step(now time.Time, input any) {
 	case woken:
 		c.Apply(now, EndpointChanged{Endpoint: in.endpoint, Settings: c.settings(in.endpoint), Due: true})
 	case heartbeatReply:
-		c.Apply(now, ShardsAssigned{Shards: in.Shards, Surplus: in.Surplus, Until: in.until, Circuits: in.circuits})
+		c.Apply(now, ShardsAssigned{Shards: in.Shards, Surplus: in.Surplus, Until: in.until, Losses: in.losses, Circuits: in.circuits})
 	case LanesDue:
 		c.introduce(in.Lanes...)
 		c.Apply(now, in)

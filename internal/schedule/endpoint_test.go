@@ -133,7 +133,7 @@ func TestTheStoresClockCountsForWhatIsStored(t *testing.T) {
 	theirs := h.now.Add(ahead)
 	h.c.ahead = ahead
 	r := store.Membership{Nodes: 2, Shards: []uint8{store.Shard(open), store.Shard(expired)}}
-	h.step(heartbeatReply{r, h.now.Add(ttl), []postrider.Circuit{{
+	h.step(heartbeatReply{Membership: r, until: h.now.Add(ttl), circuits: []postrider.Circuit{{
 		Endpoint: open, Status: postrider.CircuitOpen, OpenedAt: theirs.Add(-time.Minute), ProbeAt: theirs.Add(2 * time.Second),
 		FailingSince: theirs.Add(-time.Hour), Cooldown: time.Minute, Generation: 3,
 	}}})

@@ -31,6 +31,7 @@ type shards struct {
 	owned    ShardSet                // as of the last Membership of the store
 	leaving  ShardSet                // owned, and to be given up once they are not busy
 	until    time.Time               // the ownership ends then, unless a ShardsAssigned renews it
+	losses   int                     // of the node's lock; the highest count that an input had
 	busy     [store.Shards]int       // credit, unsettled attempts and releases under way
 	gainedAt [store.Shards]time.Time // when this node got them; kept when it loses them
 }
@@ -47,6 +48,30 @@ func (s *shards) isNew(shard uint8, startedAt, after time.Time) bool {
 
 // lapsed reports whether the ownership may have ended: no heartbeat renewed it.
 func (s *shards) lapsed(now time.Time) bool { return !s.alone && !now.Before(s.until) }
+
+// renew sets when the ownership ends, as of a time when the lock had been lost so often. An
+// older input than the last loss renews nothing. That has to be decided here, where inputs
+// are in one order. An example:
+//
+//	0 s  a heartbeat is sent and replied to: the node owns new shards, until 5 s. Their
+//	     circuits are loaded, which takes a while
+//	1 s  the lock is lost: LockLost ends the ownership, and another node may take over
+//	2 s  the circuits are there. ShardsAssigned says until 5 s, and does not count
+//
+// The reverse order is harmless, too: a LockLost that arrives after a heartbeat which was
+// sent after the loss ends nothing, since the store knew of the loss.
+func (s *shards) renew(until time.Time, losses int) {
+	if losses < s.losses {
+		until = time.Time{}
+	}
+	s.until, s.losses = until, max(losses, s.losses)
+}
+
+func (in LockLost) apply(c *Core, _ time.Time) {
+	if in.Losses > c.shards.losses {
+		c.shards.renew(time.Time{}, in.Losses)
+	}
+}
 
 func (s *shards) surplus() []uint8 {
 	var empty []uint8
@@ -89,7 +114,7 @@ func (in ShardsAssigned) apply(c *Core, now time.Time) {
 	if c.draining {
 		surplus = len(in.Shards)
 	}
-	c.shards.until = in.Until
+	c.shards.renew(in.Until, in.Losses)
 	c.shards.assign(now, in.Shards, surplus)
 	c.circuits.learn(now, in.Circuits)
 	if before == c.shards.owned && leaving == c.shards.leaving {

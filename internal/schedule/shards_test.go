@@ -15,7 +15,7 @@ func (h *harness) owns(shards ...uint8) { h.shardsOf(0, shards...) }
 
 func (h *harness) shardsOf(excess int, shards ...uint8) {
 	slices.Sort(shards)
-	h.step(heartbeatReply{store.Membership{Nodes: 2, Shards: shards, Surplus: excess}, h.now.Add(ttl), nil})
+	h.step(heartbeatReply{Membership: store.Membership{Nodes: 2, Shards: shards, Surplus: excess}, until: h.now.Add(ttl)})
 }
 
 // hold waits, and says now and then that the shards are still the core's.
@@ -86,7 +86,7 @@ func TestANewShardLeavesTheCircuitsOfOthersAsTheyAre(t *testing.T) {
 	other := store.Shard(id) + 1
 	known := []postrider.Circuit{{Endpoint: id, Status: postrider.CircuitClosed, Generation: 3}}
 	own := func(shards ...uint8) {
-		h.step(heartbeatReply{store.Membership{Nodes: 2, Shards: shards}, h.now.Add(ttl), known})
+		h.step(heartbeatReply{Membership: store.Membership{Nodes: 2, Shards: shards}, until: h.now.Add(ttl), circuits: known})
 	}
 	own(store.Shard(id))
 	h.publish(id, 5)
@@ -112,7 +112,7 @@ func TestACircuitThatIsStoredAfterItsShardWasLostIsLearntWithTheShard(t *testing
 	h.owns()
 	in := h.grant()
 	h.step(in)
-	h.step(heartbeatReply{store.Membership{Nodes: 2, Shards: []uint8{store.Shard(id)}}, h.now.Add(ttl), []postrider.Circuit{in.Circuit}})
+	h.step(heartbeatReply{Membership: store.Membership{Nodes: 2, Shards: []uint8{store.Shard(id)}}, until: h.now.Add(ttl), circuits: []postrider.Circuit{in.Circuit}})
 	if !h.c.endpoint(id).isOpen() {
 		t.Error("the circuit that this node opened is closed after the shard came back")
 	}
@@ -128,7 +128,7 @@ func TestAShardIsGivenUpOnceNothingOfItIsInHand(t *testing.T) {
 	if got := h.drained(); got != nil {
 		t.Errorf("%v are given up, want none of its share", got)
 	}
-	h.c.step(h.now, heartbeatReply{store.Membership{Nodes: 2, Shards: []uint8{store.Shard(id), store.Shard(free)}, Surplus: 2}, h.now.Add(5 * time.Second), nil})
+	h.c.step(h.now, heartbeatReply{Membership: store.Membership{Nodes: 2, Shards: []uint8{store.Shard(id), store.Shard(free)}, Surplus: 2}, until: h.now.Add(5 * time.Second)})
 	do := h.c.Decide(h.now)
 	if len(do.Release) == 0 || do.Claim != nil {
 		t.Fatalf("%d leases are given back and %v is claimed, want what is held and nothing", len(do.Release), do.Claim)

@@ -48,7 +48,7 @@ func (w *simulation) cut() {
 		return
 	}
 	w.unlock(n)
-	w.step(n, LockLost{})
+	w.step(n, LockLost{Losses: n.member.losses})
 	w.later(n, time.Duration(w.rng.Int64N(int64(3*time.Second))), func() { w.lock(n) })
 }
 
@@ -87,10 +87,10 @@ func (w *simulation) beat(n *simNode) {
 	n.member.last = asked
 	w.later(n, w.randomDelay(), func() {
 		until := asked.Add(ttl)
-		if r.Unlocked || n.member.losses != losses {
+		if r.Unlocked {
 			until = time.Time{}
 		}
-		w.enrolled(n, heartbeatReply{r, until, nil})
+		w.enrolled(n, heartbeatReply{r, until, nil, losses})
 	})
 	if n.member.leaving && n.core.Drained() {
 		n.member.gone, n.alive = true, false

@@ -57,3 +57,33 @@ func TestACallerThatGivesUpBeforeItsCommitStoresNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestPublishesAreRefusedOnceRunIsToEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHarness(t, ingest.Options{})
+		release := make(chan struct{})
+		r.inbox = blockedInbox{r.store, release}
+		ctx, cancel := context.WithCancel(t.Context())
+		var parts sync.WaitGroup
+		parts.Go(func() { _ = r.in.Run(ctx) })
+		synctest.Wait()
+		parts.Go(func() { r.publish(r.event("", `1`)) })
+		synctest.Wait() // it is in a commit
+		parts.Go(func() { r.publish(r.event("", `2`)) })
+		synctest.Wait() // it waits for the next one
+		cancel()
+		synctest.Wait()
+		refused := func(when string) {
+			late, give := context.WithTimeout(t.Context(), 5*time.Second)
+			defer give()
+			if _, err := r.in.Publish(late, []postrider.Event{r.event("", `3`)}); !errors.Is(err, postrider.ErrBusy) {
+				t.Errorf("%s: %v, want ErrBusy", when, err)
+			}
+		}
+		refused("while a commit is under way")
+		close(release)
+		parts.Wait() // both have their receipts
+		refused("after the end")
+	})
+}

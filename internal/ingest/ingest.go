@@ -112,7 +112,7 @@ type Ingest struct {
 	waiting []*publish // oldest first
 	events  int        // of waiting
 	bytes   int        // of waiting, of their data
-	closed  bool       // Run has ended or is about to: publishes are refused
+	closed  bool       // Run is to end, or has ended: publishes are refused
 }
 
 // publish is one caller's batch on its way into a commit. The caller makes it,
@@ -271,19 +271,17 @@ func (in *Ingest) Run(ctx context.Context) error {
 //	2 ms    (batchWindow) all 32 are there, and are the next group
 //
 // One producer alone never waits.
+//
+// The end of ctx closes the queue at once, also while a commit is under way: what was
+// enqueued after the last commit would wait for nobody.
 func (in *Ingest) runCommits(ctx context.Context) {
+	context.AfterFunc(ctx, in.close)
 	work := context.WithoutCancel(ctx) // a commit is not cut in the middle
 	var last time.Time                 // when the last group was committed
 	usual := 1                         // how many publishes it had
-	for {
-		select {
-		case <-in.ready:
-		case <-ctx.Done():
-			in.mu.Lock()
-			in.closed = true
-			in.mu.Unlock()
-		}
-		for waiting := in.size(); waiting > 0; waiting = in.size() {
+	for range in.ready {
+		waiting, closed := in.state()
+		for ; waiting > 0; waiting, closed = in.state() {
 			if usual >= batchMinPublishers && waiting < usual && time.Since(last) < batchWindow {
 				batch.Sleep(ctx, batchWindow)
 			}
@@ -292,10 +290,18 @@ func (in *Ingest) runCommits(ctx context.Context) {
 			in.flush(work, group)
 			last, usual = time.Now(), len(group)
 		}
-		if ctx.Err() != nil {
+		if closed {
 			return
 		}
 	}
+}
+
+// close refuses publishes from now on, and wakes runCommits.
+func (in *Ingest) close() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.closed = true
+	in.ready.Set()
 }
 
 // waitForDeliveries delays a commit while deliveries do not keep up, by a
@@ -321,11 +327,11 @@ const (
 	batchMinPublishers = 4
 )
 
-// size returns how many publishes wait for a commit.
-func (in *Ingest) size() int {
+// state returns how many publishes wait for a commit, and whether the queue is closed.
+func (in *Ingest) state() (waiting int, closed bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return len(in.waiting)
+	return len(in.waiting), in.closed
 }
 
 // The size at which a group is closed, so that a commit takes milliseconds and its

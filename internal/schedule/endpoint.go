@@ -162,6 +162,7 @@ func (in EndpointChanged) apply(c *Core, now time.Time) {
 func (c *Core) forget(now time.Time, ep *endpoint) {
 	owned := c.shards.owns(ep.shard)
 	idle := ep.credit+ep.unsettled == 0 && ep.queued == 0 && !ep.gone &&
+		!ep.storing && ep.probe == noProbe && // else the slot of its probe would stay in use
 		(ep.isQuiet(now) || ep.settings == nil || !owned) &&
 		!slices.ContainsFunc(ep.lanes[:], func(l lane) bool { return l.waiting })
 	if idle && ep.idle {

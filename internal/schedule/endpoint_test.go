@@ -124,6 +124,31 @@ func TestAnIdleEndpointIsForgottenAtTheSecondInspection(t *testing.T) {
 	}
 }
 
+func TestADeletedEndpointGivesItsProbesSlotBack(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{"stored before the deletion": nil, "refused": postrider.ErrNotFound} {
+		h := newHarness(t, Options{})
+		id := h.endpoint("a.example", nil)
+		h.fail(id)
+		h.publish(id, 1)
+		h.slow = true
+		h.wait(time.Minute)
+		if h.c.circuits.probes != 1 || len(h.changes) != 1 {
+			t.Fatalf("%s: %d probes and %d changes to be stored, want the right to probe to be asked for", name, h.c.circuits.probes, len(h.changes))
+		}
+		delete(h.routed, id)
+		h.step(changed{id})
+		h.wait(3 * time.Second)
+		in := h.grant()
+		in.Err = err
+		h.step(in)
+		h.wait(3 * time.Second)
+		if n := h.c.circuits.probes + len(h.c.endpoints); n != 0 {
+			t.Errorf("%s: %d probes, %d endpoints in memory, want none", name, h.c.circuits.probes, len(h.c.endpoints))
+		}
+	}
+}
+
 func TestTheStoresClockCountsForWhatIsStored(t *testing.T) {
 	t.Parallel()
 	const ahead = 10 * time.Minute

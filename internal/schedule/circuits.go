@@ -150,8 +150,11 @@ func shift(circuit postrider.Circuit, by time.Duration) postrider.Circuit {
 //
 //   - Stored. A probe that was asked for is granted. A change that came meanwhile
 //     is stored now.
-//   - Conflict, and the stored circuit is closed, while this node's circuit opened: the
-//     stored one is older than the failures since. This node's is stored over it.
+//   - Conflict, and the stored circuit is closed as it was before this node's opened: the
+//     stored one is older than the failures since. This node's is stored over it. Where it
+//     was open before, as while a probe fails, a person (or the last owner) closed it
+//     meanwhile, and theirs counts. What cannot be known: a person may have closed, in
+//     the moment in which this node opened it, a circuit that was closed but on probation.
 //   - Any other conflict: another node or a person was faster, and theirs counts. Only
 //     the times that the endpoint itself asked for are kept, where they are later.
 //   - Another error: a probe that was asked for is not granted; it is asked for
@@ -164,7 +167,7 @@ func (in CircuitStored) apply(c *Core, now time.Time) {
 	again := ep.again
 	ep.storing, ep.again = false, false
 	switch {
-	case errors.Is(in.Err, postrider.ErrConflict) && ep.isOpen() && ep.probe != probeAsked && in.Circuit.Closed():
+	case errors.Is(in.Err, postrider.ErrConflict) && ep.isOpen() && !ep.wasOpen && ep.probe != probeAsked && in.Circuit.Closed():
 		ep.breaker.Generation = in.Circuit.Generation
 		again = true
 	case errors.Is(in.Err, postrider.ErrConflict):
@@ -182,7 +185,7 @@ func (in CircuitStored) apply(c *Core, now time.Time) {
 			c.circuits.setProbe(ep, noProbe)
 		}
 	default:
-		ep.breaker.Generation = in.Circuit.Generation
+		ep.breaker.Generation, ep.wasOpen = in.Circuit.Generation, !in.Circuit.Closed()
 		if ep.probe == probeAsked {
 			c.circuits.setProbe(ep, probeGranted)
 		}
@@ -235,7 +238,7 @@ func (cs *circuits) remember(now time.Time, circuit postrider.Circuit) {
 func (cs *circuits) adopt(now time.Time, ep *endpoint, circuit postrider.Circuit) {
 	wasOpen := ep.isOpen()
 	ep.breaker = postrider.Breaker{Circuit: shift(circuit, -cs.core.ahead)}
-	ep.logged = loggedOf(circuit)
+	ep.logged, ep.wasOpen = loggedOf(circuit), !circuit.Closed()
 	if ep.probe != probeInFlight && ep.probe != noProbe {
 		cs.setProbe(ep, noProbe)
 	}

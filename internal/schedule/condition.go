@@ -12,6 +12,7 @@ import (
 // hears about.
 type condition struct {
 	breaker postrider.Breaker // by this node's clock
+	wasOpen bool              // the circuit is not closed as it is stored; see CircuitStored
 	storing bool              // a change of the circuit is being stored
 	again   bool              // the circuit changed again meanwhile, and is stored once more; valid while storing
 	logged  logged            // the state of the circuit that was logged last

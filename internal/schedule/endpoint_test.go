@@ -149,6 +149,27 @@ func TestADeletedEndpointGivesItsProbesSlotBack(t *testing.T) {
 	}
 }
 
+func TestACircuitThatAPersonClosesDuringAProbeIsClosed(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, Options{})
+	id := h.endpoint("a.example", nil)
+	h.fail(id)
+	h.publish(id, 1)
+	h.wait(time.Minute)
+	h.slow = true
+	h.over(id, a500) // the probe
+	if len(h.changes) != 1 || h.changes[0].Closed() {
+		t.Fatalf("%+v is to be stored, want that the circuit opened again", h.changes)
+	}
+	closed, _ := h.changes[0].ClosedByHand()
+	closed.Generation++
+	h.changes = nil
+	h.step(CircuitStored{closed, fmt.Errorf("put circuit: %w", postrider.ErrConflict)})
+	if h.c.endpoints[id].isOpen() || len(h.changes) > 0 {
+		t.Errorf("%+v is to be stored over the circuit that a person closed", h.changes)
+	}
+}
+
 func TestTheStoresClockCountsForWhatIsStored(t *testing.T) {
 	t.Parallel()
 	const ahead = 10 * time.Minute

@@ -167,7 +167,7 @@ func (in CircuitStored) apply(c *Core, now time.Time) {
 	again := ep.again
 	ep.storing, ep.again = false, false
 	switch {
-	case errors.Is(in.Err, postrider.ErrConflict) && ep.isOpen() && !ep.wasOpen && ep.probe != probeAsked && in.Circuit.Closed():
+	case errors.Is(in.Err, postrider.ErrConflict) && ep.isOpen() && !ep.storedOpen && ep.probe != probeAsked && in.Circuit.Closed():
 		ep.breaker.Generation = in.Circuit.Generation
 		again = true
 	case errors.Is(in.Err, postrider.ErrConflict):
@@ -185,7 +185,7 @@ func (in CircuitStored) apply(c *Core, now time.Time) {
 			c.circuits.setProbe(ep, noProbe)
 		}
 	default:
-		ep.breaker.Generation, ep.wasOpen = in.Circuit.Generation, !in.Circuit.Closed()
+		ep.breaker.Generation, ep.storedOpen = in.Circuit.Generation, !in.Circuit.Closed()
 		if ep.probe == probeAsked {
 			c.circuits.setProbe(ep, probeGranted)
 		}
@@ -238,7 +238,7 @@ func (cs *circuits) remember(now time.Time, circuit postrider.Circuit) {
 func (cs *circuits) adopt(now time.Time, ep *endpoint, circuit postrider.Circuit) {
 	wasOpen := ep.isOpen()
 	ep.breaker = postrider.Breaker{Circuit: shift(circuit, -cs.core.ahead)}
-	ep.logged, ep.wasOpen = loggedOf(circuit), !circuit.Closed()
+	ep.logged, ep.storedOpen = loggedOf(circuit), !circuit.Closed()
 	if ep.probe != probeInFlight && ep.probe != noProbe {
 		cs.setProbe(ep, noProbe)
 	}

@@ -11,12 +11,12 @@ import (
 // endpoint's health, which the janitor assesses from what is stored, and which its owner
 // hears about.
 type condition struct {
-	breaker postrider.Breaker // by this node's clock
-	wasOpen bool              // the circuit is not closed as it is stored; see CircuitStored
-	storing bool              // a change of the circuit is being stored
-	again   bool              // the circuit changed again meanwhile, and is stored once more; valid while storing
-	logged  logged            // the state of the circuit that was logged last
-	probe   probeStage        // set by circuits.setProbe
+	breaker    postrider.Breaker // by this node's clock
+	storedOpen bool              // the circuit is not closed as it is stored; see CircuitStored
+	storing    bool              // a change of the circuit is being stored
+	again      bool              // the circuit changed again meanwhile, and is stored once more; valid while storing
+	logged     logged            // the state of the circuit that was logged last
+	probe      probeStage        // set by circuits.setProbe
 
 	window  postrider.ConcurrencyWindow // how many attempts at once it has shown to handle
 	timeout postrider.AdaptiveTimeout   // shortens the policy's timeout; zero: it does not

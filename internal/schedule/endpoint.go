@@ -70,7 +70,7 @@ func (c *Core) Introduce(id postrider.EndpointID, settings *store.EndpointSnapsh
 	}
 	if known.circuit != nil {
 		ep.breaker.Circuit = shift(*known.circuit, -c.ahead)
-		ep.logged, ep.wasOpen = loggedOf(*known.circuit), !known.circuit.Closed()
+		ep.logged, ep.storedOpen = loggedOf(*known.circuit), !known.circuit.Closed()
 	}
 	if known.vouched {
 		ep.breaker.Vouch()

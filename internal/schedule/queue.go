@@ -30,14 +30,17 @@ type queue struct {
 
 func (q *queue) len() int { return len(q.eps) - q.head }
 
-// push appends the endpoint, unless it is in a queue of this kind already.
+// push appends the endpoint, unless it is in a queue of this kind already. Where the memory
+// is full, the places that were popped are reused if they are at least half of it: so
+// at least as many endpoints were popped since the last copy as this one copies, and a push
+// costs the same on average, however long the queue is.
 func (q *queue) push(ep *endpoint) {
 	if ep.queued&q.kind != 0 {
 		return
 	}
 	ep.queued |= q.kind
-	if q.head > 0 && len(q.eps) == cap(q.eps) {
-		q.eps = q.eps[:copy(q.eps, q.eps[q.head:])]
+	if len(q.eps) == cap(q.eps) && q.head > 0 && q.head >= len(q.eps)/2 {
+		q.eps = slices.Delete(q.eps, 0, q.head) // it also clears what is left behind
 		q.head = 0
 	}
 	q.eps = append(q.eps, ep)

@@ -214,6 +214,7 @@ func (c *caller) driveDeadLetters() {
 	}
 	c.want(200, "POST /dead-letters/"+dead[0]+"/discard", object{"reason": "known"})
 	c.want(409, "POST /dead-letters/"+dead[0]+"/discard", nil)
+	c.want(409, "POST /dead-letters/"+dead[0]+"/replay", nil)
 	c.want(200, "POST /endpoints/"+failing+"/pause", nil) // so that replays are pending
 	c.want(202, "POST /dead-letters/"+dead[1]+"/replay", nil)
 	endpointReplay := "POST /endpoints/" + failing + "/deliveries/"

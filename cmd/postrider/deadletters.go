@@ -14,8 +14,8 @@ import (
 type deadLettersCmd struct {
 	List    deadLettersListCmd    `cmd:"" help:"List unresolved dead letters, newest first."`
 	Get     deadLettersGetCmd     `cmd:"" help:"Show one dead letter."`
-	Replay  deadLettersReplayCmd  `cmd:"" help:"Deliver a dead letter again, as a new delivery."`
-	Discard deadLettersDiscardCmd `cmd:"" help:"Resolve a dead letter without a replay. Its record stays."`
+	Replay  deadLettersReplayCmd  `cmd:"" help:"Deliver a dead letter again, as a new delivery. It can be repeated when the last replay has ended; the receiver then gets the event once more."`
+	Discard deadLettersDiscardCmd `cmd:"" help:"Resolve a dead letter without a replay. Its record stays, and it can no longer be replayed."`
 }
 
 // deadLetterTable shows dead letters. A dead letter has the id of its delivery.

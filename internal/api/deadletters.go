@@ -39,15 +39,17 @@ func (rt *router) deadLetters() {
 	}, rt.getDeadLetter)
 	handle(rt, route{
 		name: "replay-dead-letter", path: "POST /dead-letters/{delivery}/replay",
-		summary: "Replay a dead letter as a new delivery",
-		codes:   []string{"conflict", "replay_pending", "gone"},
-		scope:   write, status: 202,
+		summary:     "Replay a dead letter as a new delivery",
+		description: replayDescription,
+		codes:       []string{"conflict", "replay_pending", "gone"},
+		scope:       write, status: 202,
 	}, rt.replayDeadLetter)
 	handle(rt, route{
 		name: "discard-dead-letter", path: "POST /dead-letters/{delivery}/discard",
-		summary: "Discard a dead letter",
-		codes:   []string{"conflict"},
-		scope:   write, body: apitypes.DeadLetterDiscard{}, empty: true,
+		summary:     "Discard a dead letter",
+		description: "It is final: the dead letter can no longer be replayed.",
+		codes:       []string{"conflict"},
+		scope:       write, body: apitypes.DeadLetterDiscard{}, empty: true,
 	}, rt.discardDeadLetter)
 }
 

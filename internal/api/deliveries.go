@@ -66,6 +66,10 @@ type DeliveryPath struct {
 	Delivery string `path:"delivery"`
 }
 
+// replayDescription says what is replayed and how often. All routes that replay one
+// delivery have it.
+const replayDescription = "The receiver gets the event once more, with the same event id. It is a conflict while the last replay of the dead letter is pending, and once the dead letter is discarded. After the last replay has ended, however it ended, the dead letter can be replayed again."
+
 // deliveries registers the routes that read, replay, cancel and release
 // deliveries.
 func (rt *router) deliveries() {
@@ -88,9 +92,10 @@ func (rt *router) deliveries() {
 	}, rt.listAttempts)
 	handle(rt, route{
 		name: "replay-delivery", path: "POST /deliveries/{delivery}/replay",
-		summary: "Replay a delivery as a new delivery",
-		codes:   []string{"conflict", "replay_pending", "gone"},
-		scope:   write, status: 202,
+		summary:     "Replay a delivery as a new delivery",
+		description: replayDescription,
+		codes:       []string{"conflict", "replay_pending", "gone"},
+		scope:       write, status: 202,
 	}, rt.replayDelivery)
 	handle(rt, route{
 		name: "cancel-delivery", path: "POST /deliveries/{delivery}/cancel",
@@ -112,9 +117,10 @@ func (rt *router) deliveries() {
 	}, rt.listEndpointDeliveries)
 	handle(rt, route{
 		name: "replay-endpoint-delivery", path: "POST /endpoints/{endpoint}/deliveries/{delivery}/replay",
-		summary: "Replay a delivery of this endpoint as a new delivery",
-		codes:   []string{"conflict", "replay_pending", "gone"},
-		scope:   write, status: 202,
+		summary:     "Replay a delivery of this endpoint as a new delivery",
+		description: replayDescription,
+		codes:       []string{"conflict", "replay_pending", "gone"},
+		scope:       write, status: 202,
 	}, rt.replayEndpointDelivery)
 }
 
@@ -273,6 +279,9 @@ func (s *server) replay(ctx context.Context, d postrider.Delivery) (postrider.De
 func (s *server) whyNoReplay(ctx context.Context, d postrider.Delivery, err error) error {
 	if !errors.Is(err, postrider.ErrConflict) || errors.As(err, new(*store.ReplayPendingError)) {
 		return err
+	}
+	if errors.Is(err, store.ErrDiscarded) {
+		return conflict("the dead letter was discarded, and stays so; publish the event again if its receiver needs it")
 	}
 	now, findErr := first(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: d.Account, ID: d.ID}))
 	if findErr == nil && now.Status == postrider.Pending {

@@ -62,7 +62,7 @@ func (rt *router) events() {
 	handle(rt, route{
 		name: "replay-event", path: "POST /events/{event}/replay",
 		summary:     "Replay an event's deliveries that have ended",
-		description: "The last delivery to each endpoint is replayed as a new delivery, unless it is pending. One request replays for 3 s and at most 5,000 deliveries. If some are left, the response has a made_before; repeat the request with it. A request with a made_before can be repeated after an error: it replays no delivery a second time.",
+		description: "The last delivery to each endpoint is replayed as a new delivery, unless it is pending or a discarded dead letter. One request replays for 3 s and at most 5,000 deliveries. If some are left, the response has a made_before; repeat the request with it. A request with a made_before can be repeated after an error: it replays no delivery a second time.",
 		codes:       []string{"conflict", "replay_pending", "gone"},
 		scope:       write, status: 202, body: apitypes.EventReplay{}, empty: true,
 	}, rt.replayEvent)

@@ -342,7 +342,16 @@ func TestADeadLetterIsDiscarded(t *testing.T) {
 	letter := w.want(200, "POST /dead-letters/"+acme.delivery+"/discard", `{"reason": "no longer needed"}`)
 	has(t, "discarded", letter.body, map[string]any{"resolution": "discarded", "resolved_by": "test", "note": "no longer needed"})
 	w.want(409, "POST /dead-letters/"+acme.delivery+"/discard", "")
-	has(t, "get", w.want(200, "GET /dead-letters/"+acme.delivery, "").body, letter.body)
+	for _, route := range []string{
+		"POST /dead-letters/" + acme.delivery, "POST /deliveries/" + acme.delivery, "POST /events/" + acme.event,
+		"POST /endpoints/" + acme.endpoint + "/deliveries/" + acme.delivery,
+	} {
+		refused := w.want(409, route+"/replay", "")
+		has(t, route, refused.body, map[string]any{
+			"code": "conflict", "detail": "the dead letter was discarded, and stays so; publish the event again if its receiver needs it",
+		})
+	}
+	has(t, "still discarded", w.want(200, "GET /dead-letters/"+acme.delivery, "").body, letter.body)
 	w.want(404, "GET /dead-letters/dlv_00000000000000000000000000", "")
 	for query, want := range map[string]int{"": 0, "?resolved=true": 1} {
 		if got := w.want(200, "GET /dead-letters"+query, "").data(); len(got) != want {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -34,6 +35,8 @@ type Ledger interface {
 	// A dead letter is resolved as replayed. While its replay is pending, a
 	// second one is a *ReplayPendingError that names it; afterwards it may be
 	// replayed again.
+	// A dead letter that was discarded is ErrDiscarded, and keeps who discarded it
+	// and why.
 	// If the dead letter pauses its ordering key, the replay gets its position: it
 	// is the head, and the key advances when the replay has ended.
 	// A delivery that is pending itself is postrider.ErrConflict; so is one
@@ -144,6 +147,10 @@ type Replay struct {
 	Expiry   time.Duration        // until the new delivery expires
 	By       string               // who asked for it
 }
+
+// ErrDiscarded says that a dead letter was discarded, so it is not replayed: a person has
+// decided about it, and the record of who did and why has one place.
+var ErrDiscarded = fmt.Errorf("the dead letter was discarded: %w", postrider.ErrConflict)
 
 // ReplayPendingError says that the last replay of a dead letter is still pending.
 type ReplayPendingError struct {

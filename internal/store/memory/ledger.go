@@ -205,6 +205,8 @@ func (s *Store) replayableLocked(r store.Replay) (*delivery, error) {
 		return nil, postrider.ErrGone
 	case d.deadLetter == nil:
 		return d, nil
+	case d.deadLetter.Resolution == postrider.Discarded:
+		return nil, store.ErrDiscarded
 	}
 	if replay, made := s.deliveries.get(d.deadLetter.Replay); made && replay.status == postrider.Pending {
 		return nil, &store.ReplayPendingError{Replay: replay.id}

@@ -22,17 +22,18 @@ const replaySourceSQL = `
 		exists (select from queue q where q.id = @id) as pending,
 		coalesce((select e.status = 'deleted' from endpoints e where e.id = d.endpoint), true) as deleted,
 		exists (select from events e where e.id = d.event and e.account = d.account) as has_bytes,
-		(select q.id from queue q where q.id = d.replay) as pending_replay
+		(select q.id from queue q where q.id = d.replay) as pending_replay,
+		d.discarded
 	from (
-		select l.event, l.endpoint, l.account, l.type, l.replay
+		select l.event, l.endpoint, l.account, l.type, l.replay, coalesce(l.resolution = 'discarded', false) as discarded
 		from dead_letters l
 		where l.delivery = @id
 		union all
-		select q.event, q.endpoint, q.account, q.type, null
+		select q.event, q.endpoint, q.account, q.type, null, false
 		from queue q
 		where q.id = @id
 		union all
-		select a.event, a.endpoint, a.account, a.type, null
+		select a.event, a.endpoint, a.account, a.type, null, false
 		from attempts a
 		where a.delivery = @id and a.status_after in ('delivered', 'cancelled', 'skipped') and not a.stale
 	) d
@@ -122,10 +123,10 @@ type source struct {
 // the dead letter locked.
 func replaySource(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (source, error) {
 	var from source
-	var pending, deleted, hasBytes bool
+	var pending, deleted, hasBytes, discarded bool
 	var other postrider.DeliveryID
 	err := tx.QueryRow(ctx, replaySourceSQL, args).Scan(toID(&from.event), toID(&from.endpoint), toID(&from.account),
-		&from.eventType, &pending, &deleted, &hasBytes, toID(&other))
+		&from.eventType, &pending, &deleted, &hasBytes, toID(&other), &discarded)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return from, postrider.ErrNotFound
@@ -133,6 +134,8 @@ func replaySource(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (source, e
 		return from, err
 	case pending, deleted:
 		return from, postrider.ErrConflict
+	case discarded:
+		return from, store.ErrDiscarded
 	case !other.IsZero():
 		return from, &store.ReplayPendingError{Replay: other}
 	case !hasBytes:

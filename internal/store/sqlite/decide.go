@@ -10,10 +10,11 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Finds the replay of a dead letter while it is pending. By the keys of dead_letters and
-// queue.
-const pendingReplaySQL = `
-	select d.replay from dead_letters d cross join queue q on q.id = d.replay
+// Finds what refuses the replay of a dead letter: that it was discarded, or its last
+// replay while that is pending. By the keys of dead_letters and queue.
+const resolutionSQL = `
+	select coalesce(d.resolution, ''), (select q.id from queue q where q.id = d.replay)
+	from dead_letters d
 	where d.delivery = @delivery`
 
 // By the keys of endpoints and events.
@@ -86,15 +87,20 @@ func refuseReplay(ctx context.Context, tx *tx, d postrider.Delivery) error {
 	case !event:
 		return postrider.ErrGone
 	}
+	var resolution postrider.Resolution
 	var replay postrider.DeliveryID
-	err = tx.row(ctx, pendingReplaySQL, sql.Named("delivery", blob(d.ID))).Scan(toID(&replay))
+	err = tx.row(ctx, resolutionSQL, sql.Named("delivery", blob(d.ID))).Scan(&resolution, toID(&replay))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil
 	case err != nil:
 		return err
+	case resolution == postrider.Discarded:
+		return store.ErrDiscarded
+	case !replay.IsZero():
+		return &store.ReplayPendingError{Replay: replay}
 	}
-	return &store.ReplayPendingError{Replay: replay}
+	return nil
 }
 
 // By the key of queue.

@@ -21,6 +21,7 @@ var (
 		{"while a dead letter's replay is pending a second one is refused and names it", replayPendingReplay},
 		{"of parallel replays of a dead letter exactly one is made", replayInParallel},
 		{"afterwards a dead letter may be replayed again", replayAgain},
+		{"a dead letter that was discarded is ErrDiscarded, and keeps who discarded it and why", replayDiscarded},
 		{"a replay that died may be replayed itself", replayOfReplay},
 		{"a delivery that is pending is ErrConflict", replayPending},
 		{"a delivery whose endpoint is deleted is ErrConflict", replayDeletedEndpoint},
@@ -173,6 +174,21 @@ func replayAgain(w *world) {
 	last := w.replay(id)
 	if got := w.letter(id); got.Replay != last.ID || got.Resolution != postrider.Replayed {
 		w.Errorf("the dead letter is %+v, want replayed by the last replay", got)
+	}
+}
+
+func replayDiscarded(w *world) {
+	e := w.endpoint()
+	id := w.deadLetters(e, 1)[0]
+	_, err := w.Discard(w.Context(), store.Discard{Delivery: id, By: "support", Note: "the customer left"})
+	w.ok(err)
+	letter := w.letter(id)
+	_, err = w.tryReplay(id)
+	w.refuses(err, store.ErrDiscarded)
+	w.refuses(err, postrider.ErrConflict)
+	w.same("the dead letter", w.letter(id), letter)
+	if n := len(w.claim(e, postrider.LaneBulk, 10)); n != 0 {
+		w.Errorf("%d replays are queued, want none", n)
 	}
 }
 

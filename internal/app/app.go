@@ -89,12 +89,12 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 	a.gate.set(api.Starting(log))
 	var err error
 	if a.api, err = listen(ctx, c.Listen, &a.gate, log.With("server", "api")); err != nil {
-		return nil, fmt.Errorf("api: %w", err)
+		return nil, fmt.Errorf("--listen: %w", err)
 	}
 	a.api.http.ReadTimeout = api.RequestTime // its handler moves it on while a body arrives
 	a.ops, err = listen(ctx, c.OpsListen, opsHandler(a.readiness), log.With("server", "ops"))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("ops: %w", err), a.api.Close())
+		return nil, errors.Join(fmt.Errorf("--ops-listen: %w", err), a.api.Close())
 	}
 	a.api.ending = ending{cut: a.gate.endBodies, within: c.AnswerTimeout + handshakeTime}
 	a.ops.ending = ending{within: opsEnd}

@@ -11,6 +11,7 @@ import (
 	"net/http/pprof"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/postrider/postrider/internal/api"
@@ -42,6 +43,9 @@ const bodyGrace = 100 * time.Millisecond
 // listen binds address. The log must carry the server's name.
 func listen(ctx context.Context, address string, handler http.Handler, log *slog.Logger) (*server, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s is in use", address)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -202,12 +203,21 @@ func (c *replayCmd) Run(ctx context.Context, t terminal) error {
 }
 
 // replayEvent replays an event to the endpoints that the filter selects, and prints
-// the new deliveries. The list is empty if no endpoint matches. One request replays
+// the new deliveries. There are none if no endpoint matches. One request replays
 // at most 5,000 deliveries; the client repeats it until none is left.
 func (t target) replayEvent(ctx context.Context, to terminal, event postrider.EventID, only apitypes.EventReplay) error {
-	return ask(to, t, deliveryTable.all, func(api *client.Client) ([]apitypes.Delivery, error) {
+	return ask(to, t, printReplayed, func(api *client.Client) ([]apitypes.Delivery, error) {
 		return api.ReplayEvent(ctx, event, only)
 	})
+}
+
+// printReplayed prints the deliveries of a replayed event.
+func printReplayed(t terminal, asJSON bool, deliveries []apitypes.Delivery) error {
+	if len(deliveries) == 0 && !asJSON {
+		_, err := fmt.Fprintln(t.out, "nothing to replay")
+		return err
+	}
+	return deliveryTable.all(t, asJSON, deliveries)
 }
 
 // shorten returns the text, cut after 40 bytes for an error message.

@@ -44,6 +44,15 @@ var endpointTable = tableOf[apitypes.Endpoint]{
 	},
 }
 
+// statusTable shows an endpoint after a change of its status, with the reason that a
+// person or the server gave.
+var statusTable = tableOf[apitypes.Endpoint]{
+	[]string{"ID", "STATUS", "REASON", "URL"},
+	func(e apitypes.Endpoint) []string {
+		return []string{e.ID.String(), string(e.Status), optional(e.StatusReason), e.URL}
+	},
+}
+
 // secretTable shows the signing secrets of an endpoint.
 var secretTable = tableOf[apitypes.Secret]{
 	[]string{"ID", "TYPE", "SECRET", "EXPIRES"},
@@ -81,9 +90,9 @@ type oneEndpoint struct {
 	ID postrider.EndpointID `arg:"" help:"The endpoint's id, ep_…"`
 }
 
-// show makes one call for the endpoint and prints the endpoint of the response.
+// show makes one call that changes the status of the endpoint, and prints the status.
 func (c *oneEndpoint) show(ctx context.Context, t terminal, call endpointCall) error {
-	return ask(t, c.target, endpointTable.one, func(api *client.Client) (apitypes.Endpoint, error) {
+	return ask(t, c.target, statusTable.one, func(api *client.Client) (apitypes.Endpoint, error) {
 		return call(api, ctx, c.ID)
 	})
 }
@@ -173,7 +182,7 @@ func (c *endpointsSecretsCmd) Run(ctx context.Context, t terminal) error {
 type endpointsRotateCmd struct {
 	oneEndpoint
 
-	Overlap     *time.Duration `help:"How long the old secrets stay valid, for example 24h; 0s ends them at once. Default: 24h."`
+	Overlap     *time.Duration `help:"How long the old secrets stay valid, for example 24h or 2d; 0s ends them at once. Default: 24h."`
 	secretFlags `embed:""`
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
 )
 
 // flagNames holds the names of one command line. It translates the faults of an
@@ -24,6 +25,8 @@ type flagNames struct {
 	// The flags and arguments of the command by name, whether given or not.
 	flags     map[string]bool
 	arguments map[string]bool
+	// The value of each, as a text; empty: it is not given.
+	values map[string]string
 	// Number of headers from --header. In the request, the headers from
 	// --secret-header follow.
 	headers int
@@ -32,18 +35,20 @@ type flagNames struct {
 // flagNamesOf returns the names of the parsed command. They are empty if the command
 // line could not be parsed.
 func flagNamesOf(parsed *kong.Context) flagNames {
-	w := flagNames{flags: map[string]bool{}, arguments: map[string]bool{}}
+	w := flagNames{flags: map[string]bool{}, arguments: map[string]bool{}, values: map[string]string{}}
 	if parsed == nil || parsed.Selected() == nil {
 		return w
 	}
 	for _, f := range parsed.Flags() {
 		w.flags[f.Name] = true
+		w.values[f.Name] = fmt.Sprint(parsed.FlagValue(f))
 		if given, ok := parsed.FlagValue(f).([]string); ok && f.Name == "header" {
 			w.headers = len(given)
 		}
 	}
 	for _, p := range parsed.Selected().Positional {
 		w.arguments[p.Name] = true
+		w.values[p.Name] = fmt.Sprint(p.Target.Interface())
 	}
 	return w
 }
@@ -75,6 +80,9 @@ func (w flagNames) fault(f apitypes.Fault) string {
 	if name == "" {
 		return f.Field + " " + f.Reason
 	}
+	if f.Reason == "names no account" {
+		return name + ": there is no account " + shorten(w.values[strings.ToLower(strings.TrimPrefix(name, "--"))])
+	}
 	reason := f.Reason
 	// Flags with JSON use the names and units of the API.
 	if name != "--retry" && name != "--circuit" {
@@ -86,6 +94,23 @@ func (w flagNames) fault(f apitypes.Fault) string {
 		part = ""
 	}
 	return name + ": " + strings.TrimSpace(part+" "+reason)
+}
+
+// nextStep returns the command that removes the cause of a conflict, as a line of its
+// own. It is empty if none is known. The server's text is for every client, so it names
+// the state and not the command.
+func (w flagNames) nextStep(conflict *client.Error) string {
+	switch id := w.values["id"]; {
+	case conflict.Code == "unverified":
+		return "\nRun postrider endpoints verify " + id
+	case conflict.Detail == "the endpoint is paused":
+		return "\nRun postrider endpoints resume " + id
+	case conflict.Detail == "the endpoint is disabled":
+		return "\nRun postrider endpoints enable " + id
+	case conflict.Replay != "":
+		return "\nRun postrider deliveries get " + conflict.Replay
+	}
+	return ""
 }
 
 // number matches the limits in a reason that are milliseconds; shorter numbers may

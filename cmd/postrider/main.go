@@ -8,8 +8,9 @@
 //
 // It promises to scripts:
 //
-//   - The exit code is 0 for success, 1 for a failure, and 2 for a wrong command
-//     line or configuration. With 2, nothing was done.
+//   - The exit code is 0 for success; 2 if the program refused the command line or
+//     the configuration before it sent a request or opened a store, so that nothing
+//     was done; and 1 if the server refused the request, or something failed.
 //   - Results go to stdout, as a table or, with --json, as JSON. Everything else,
 //     errors and the server's log, goes to stderr.
 //   - No flag holds a secret, because other users of the machine can read command
@@ -33,6 +34,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -42,6 +44,7 @@ import (
 	"reflect"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -109,6 +112,7 @@ func newParser(t terminal, more ...kong.Option) (*kong.Kong, error) {
 		kong.Description("Postrider delivers webhooks."),
 		kong.Writers(t.out, t.err),
 		kong.ValueFormatter(app.HelpText),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 	}, more...)...)
 }
@@ -213,8 +217,12 @@ func explain(err error, command flagNames) string {
 		return text + "\nThe server does not accept this API key. Set another with POSTRIDER_API_KEY or POSTRIDER_KEY_FILE, or in admin.key of the data folder."
 	case errors.As(err, &problem) && problem.Status == 403:
 		return text + "\nThe API key lacks a scope. Make another key with: postrider keys create"
-	case errors.As(err, &problem) && problem.Status == 422 && len(problem.Fields) > 0:
+	case errors.As(err, &problem) && len(problem.Fields) > 0:
 		return command.faults(problem.Fields)
+	case errors.As(err, &problem) && problem.Status == 409:
+		return text + command.nextStep(problem)
+	case command.flags["url"] && isForeign(err):
+		return text + "\nThe response is not one of Postrider's API. Do --url and POSTRIDER_URL name the API, and not the port for operators?"
 	case errors.As(err, &problem) && problem.Status == 429 && problem.RetryAfter > 0:
 		return fmt.Sprintf("%s\nTry again in %.0f s.", text, problem.RetryAfter.Seconds())
 	case errors.Is(err, syscall.ECONNREFUSED) && command.flags["url"]:
@@ -222,6 +230,17 @@ func explain(err error, command flagNames) string {
 	default:
 		return text
 	}
+}
+
+// isForeign reports whether the error is a response that no API of Postrider gives: an
+// error response without a code, other than a proxy's that reached no server, or a
+// success that is not JSON.
+func isForeign(err error) bool {
+	if problem, ok := errors.AsType[*client.Error](err); ok {
+		return problem.Code == "" && problem.Status < 500
+	}
+	_, ok := errors.AsType[*json.SyntaxError](err)
+	return ok
 }
 
 // choices removes the empty choice from the parser's errors. An enum has it only to

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -19,13 +21,15 @@ import (
 // target holds the flags of every command that calls a server.
 type target struct {
 	URL     string `name:"url" group:"Server" env:"POSTRIDER_URL" default:"http://127.0.0.1:8080" help:"URL of the server."`
-	KeyFile string `name:"key-file" group:"Server" env:"POSTRIDER_KEY_FILE" placeholder:"FILE" help:"File with the API key. Default: the variable POSTRIDER_API_KEY, or else the file ./postrider-data/admin.key."`
+	KeyFile string `name:"key-file" group:"Server" env:"POSTRIDER_KEY_FILE" placeholder:"FILE" help:"File with the API key. Default: the variable POSTRIDER_API_KEY, or else admin.key in the data folder: POSTRIDER_DATA_DIR, or ./postrider-data."`
 	JSON    bool   `name:"json" help:"Print the result as JSON."`
 }
 
-// defaultKeyFile is where a server with the default data folder writes the first
-// admin key. The commands find it when they run in the server's directory.
-const defaultKeyFile = "postrider-data/admin.key"
+// firstKeyFile returns the file into which a server with the same environment writes
+// the first admin key. The commands find it when they run in the server's directory.
+func firstKeyFile() string {
+	return filepath.Join(cmp.Or(os.Getenv("POSTRIDER_DATA_DIR"), "postrider-data"), "admin.key")
+}
 
 // connect returns a client of the server. The caller must close it. It makes no
 // request yet, so an address without a server is an error of the first call.
@@ -34,8 +38,12 @@ const defaultKeyFile = "postrider-data/admin.key"
 // restart of the server. Publishing carries an idempotency key of the client, so
 // that a repeated request publishes nothing twice.
 func (t target) connect() (*client.Client, error) {
-	if u, err := url.Parse(t.URL); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+	u, err := url.Parse(t.URL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return nil, misused("--url: must be like http://127.0.0.1:8080")
+	}
+	if strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "" {
+		return nil, misused("--url: must be the server's address without a path, like %s://%s", u.Scheme, u.Host)
 	}
 	key, err := t.key()
 	if err != nil {
@@ -78,9 +86,9 @@ func change(t terminal, server target, done string, call func(*client.Client) er
 // key returns the API key. A missing key is a usage error that names the ways to
 // give one.
 func (t target) key() (string, error) {
-	key, err := findKey(t.KeyFile, defaultKeyFile)
+	key, err := findKey(t.KeyFile, firstKeyFile())
 	if errors.Is(err, errNoKey) {
-		return "", misused("no API key: set POSTRIDER_API_KEY, name a file with --key-file, or run where %s is", defaultKeyFile)
+		return "", misused("no API key: set POSTRIDER_API_KEY, name a file with --key-file, or run where %s is", firstKeyFile())
 	}
 	return key, err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +37,26 @@ func (i *instant) Decode(ctx *kong.DecodeContext) (err error) {
 	}
 	i.Time, err = parseInstant(token.String(), time.Now())
 	return err
+}
+
+// decodeDuration reads a duration of a flag, a variable or the file. Besides the units
+// of Go it knows whole days of 24 hours, the unit in which limits are documented.
+func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
+		return err
+	}
+	span, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		var n uint64
+		n, err = strconv.ParseUint(days, 10, 16)
+		span = time.Duration(n) * 24 * time.Hour
+	}
+	if err != nil {
+		return errors.New("must be a duration, for example 90s, 24h or 7d")
+	}
+	target.Set(reflect.ValueOf(span))
+	return nil
 }
 
 // errInstant shows all forms of a time.

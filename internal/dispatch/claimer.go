@@ -18,16 +18,11 @@ import (
 func (d *Dispatcher) runClaimer(ctx context.Context) {
 	// A claim under way when ctx ends is finished, so that its leases are known.
 	work := context.WithoutCancel(ctx)
-	claim := func(c *store.Claim) (store.Claims, error) {
-		limited, cancel := context.WithTimeoutCause(work, callTimeout, errCallTimeout)
-		defer cancel()
-		return d.queue.Claim(limited, *c)
-	}
 	for {
 		select {
 		case c := <-d.claims:
 			asked := time.Now()
-			got, err := claim(c)
+			got, err := callWith(work, d.queue.Claim, *c)
 			if err != nil {
 				d.opts.Log.WarnContext(ctx, "deliveries not claimed", "error", err)
 				d.progress.failed(err)
@@ -123,11 +118,9 @@ func (d *Dispatcher) loadOwnCircuits(ctx context.Context) error {
 // loadCircuits returns the stored circuits of some shards or, with nil, of all. An endpoint
 // whose circuit never changed has none.
 func (d *Dispatcher) loadCircuits(ctx context.Context, of *schedule.ShardSet) (known []postrider.Circuit, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
-	defer cancel()
 	q := store.CircuitQuery{Limit: 1000}
 	for {
-		page, err := d.queue.Circuits(ctx, q)
+		page, err := callWith(ctx, d.queue.Circuits, q)
 		if err != nil {
 			return nil, fmt.Errorf("load circuits: %w", err)
 		}
@@ -163,11 +156,9 @@ func (d *Dispatcher) pollNew(ctx context.Context) error {
 
 // scan posts the due lanes, a thousand endpoints at a time.
 func (d *Dispatcher) scan(ctx context.Context, q store.Due) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
-	defer cancel()
 	q.Max = 1000
 	for {
-		lanes, err := d.queue.Due(ctx, q)
+		lanes, err := callWith(ctx, d.queue.Due, q)
 		if err != nil {
 			return fmt.Errorf("scan queue: %w", err)
 		}

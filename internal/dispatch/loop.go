@@ -192,6 +192,14 @@ const callTimeout = 10 * time.Second
 
 var errCallTimeout = fmt.Errorf("the store has not responded for %v", callTimeout)
 
+// callWith makes one call of the store with callTimeout. Of a list that is one page: a
+// time-out for all pages would end every scan of a long queue before its last page.
+func callWith[Q, R any](ctx context.Context, call func(context.Context, Q) (R, error), q Q) (R, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
+	defer cancel()
+	return call(ctx, q)
+}
+
 // retryWhileBusy repeats a call of the store, each time with callTimeout, until it
 // succeeds, fails for another reason than a busy or unreachable store, or ctx ends. A
 // result that is to be committed must not be lost because the database was away: its

@@ -108,11 +108,18 @@ func fault(err error) error {
 	case classConflict:
 		return fmt.Errorf("%w: %w", postrider.ErrConflict, err)
 	case classRetry, classUnsent, classUnknown, classBusy:
-		return fmt.Errorf("%w: %w", postrider.ErrBusy, err)
+		return busyError{err}
 	case classOther:
 	}
 	return err
 }
+
+// busyError is a [postrider.ErrBusy] with the driver's text alone: the word "busy" before
+// it would be wrong for a connection that was refused.
+type busyError struct{ error }
+
+// Unwrap returns ErrBusy and the driver's error.
+func (e busyError) Unwrap() []error { return []error{postrider.ErrBusy, e.error} }
 
 // isCode reports whether the server answered with the SQLSTATE.
 func isCode(err error, code string) bool {

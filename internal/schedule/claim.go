@@ -134,7 +134,7 @@ func (cl *claims) queueOf(now time.Time, ep *endpoint) *queue {
 		return nil
 	case !due && !ep.laneDue(now, bulkLane, &c.bulk):
 		return &c.bulk.waiting
-	case !c.slots.mayLease(ep.class):
+	case c.slots.leasable(ep.class) <= 0:
 		return &c.degraded[ep.class]
 	case !c.prefetch.allows(now, ep):
 		return &c.prefetch.waiting
@@ -156,7 +156,7 @@ func (cl *claims) wants(now time.Time, ep *endpoint) []store.Want {
 	suspects := c.suspects.claimable(now, ep)
 	free := min(
 		ep.creditLimit(c.opts.CreditFactor)-ep.credit-suspects, maxAsked,
-		c.prefetch.claimLimit(ep, cl.waiting.len())-suspects,
+		min(c.prefetch.claimLimit(ep, cl.waiting.len()), c.slots.leasable(ep.class))-suspects,
 	)
 	ep.asked[suspectLane] = suspects
 	c.suspects.unclaimed -= suspects
@@ -199,7 +199,7 @@ func (in ClaimReturned) apply(c *Core, now time.Time) {
 		missing := w.N - state.Claimed
 		c.prefetch.free(ep, l, missing)
 		if l == suspectLane {
-			c.suspects.notClaimed(missing)
+			c.suspects.notAttempted(missing)
 		}
 		if in.Err != nil {
 			c.noteDue(ep, l, now)

@@ -28,7 +28,7 @@ func (ep *endpoint) isStuck(now time.Time) bool {
 }
 
 // allows reports whether the endpoint may lease more than it can start now. A degraded one
-// is not bounded here, but by the share of its class (slots.mayLease).
+// is not bounded here, but by the share of its class (slots.leasable).
 func (p *prefetch) allows(now time.Time, ep *endpoint) bool {
 	return p.stuck < p.maxStuck() || !ep.isStuck(now) || ep.class.degraded()
 }

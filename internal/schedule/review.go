@@ -155,6 +155,9 @@ func (c *Core) release(ep *endpoint, d *Delivery) {
 	l := laneIndex(d.Lane)
 	c.actions.Release = append(c.actions.Release, Release{store.Lease{Delivery: d.ID, Token: d.Token}, ep.id, l, ep.shard})
 	c.prefetch.free(ep, l, 1)
+	if l == suspectLane {
+		c.suspects.notAttempted(1)
+	}
 	c.shards.busy[ep.shard]++ // until it is committed
 }
 

@@ -181,7 +181,7 @@ func (c *Core) reviewWaiting(now time.Time) {
 		c.reviewNext(now, &c.circuits.waiting, 1)
 	}
 	for of := range c.degraded {
-		c.reviewNext(now, &c.degraded[of], min(c.slots.classLimit()-c.slots.creditOf[of], c.degraded[of].len()))
+		c.reviewNext(now, &c.degraded[of], min(c.slots.leasable(class(of)), c.degraded[of].len()))
 	}
 	if c.pressure.isDue(now) && c.slots.inFlight <= c.slots.limit/2 {
 		c.reviewNext(now, &c.unproven, c.unproven.len())

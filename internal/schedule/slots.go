@@ -73,10 +73,15 @@ func (s *slots) classLimit() int { return max(1, s.limit/10) }
 // hasSlot reports whether the class may have one more attempt in flight.
 func (s *slots) hasSlot(of class) bool { return !of.degraded() || s.inFlightOf[of] < s.classLimit() }
 
-// mayLease reports whether the class may lease one more delivery. A degraded one
-// leases no more than it can start: otherwise it would lease and release the same
-// deliveries all the time.
-func (s *slots) mayLease(of class) bool { return !of.degraded() || s.creditOf[of] < s.classLimit() }
+// leasable returns how many more deliveries the class may lease, as far as it is up to the
+// class. A degraded one leases no more than it can start: otherwise it would lease and
+// release the same deliveries all the time.
+func (s *slots) leasable(of class) int {
+	if !of.degraded() {
+		return s.limit
+	}
+	return s.classLimit() - s.creditOf[of]
+}
 
 // prefetchFree returns how many more deliveries the node may lease before they
 // start. There is at most one for each slot: when a node dies, every delivery that

@@ -73,6 +73,9 @@ func (c *Core) startOne(now time.Time, ep *endpoint) {
 	}
 	if t, refused := postrider.Refuse(d.Claimed, now.Add(c.ahead)); refused {
 		c.slots.addCredit(ep, -1)
+		if l == suspectLane {
+			c.suspects.notAttempted(1)
+		}
 		d.Result = postrider.Attempt{Outcome: postrider.OutcomeNone, StartedAt: now.Add(c.wall), Error: t.Reason}
 		c.settle(now, ep, d, t)
 		return

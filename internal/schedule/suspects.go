@@ -15,13 +15,15 @@ import (
 //
 //	death → 1 → 2 → 4 → … → all of the node's slots
 //
-// A suspect is leased only when it can start at once: one that was leased and waited
-// would be blamed for a death that another caused.
+// A suspect is leased only when it can start at once, or as soon as a response is read (see
+// claimable): one that was leased and waited would be blamed for a death that another
+// caused. One that was leased and not attempted proves nothing, and its place in the round is
+// free again.
 //
 // Example: one payload kills every node that sends it, and 99 deliveries were lost three
 // times beside it. A node starts one of the hundred when it has been up for 2 s. It is
-// harmless, so 2 follow, then 4, 8 and so on, one round a second at most: all are
-// attempted within seven rounds. The round that has the killer ends with the node, and the
+// harmless, so 2 follow, then 4, 8 and so on. A round lasts a second at most, however long
+// its attempts take: all are attempted within seven rounds. The round that has the killer ends with the node, and the
 // next node begins with one again. Each time the killer is the only suspect in flight
 // when its node dies, that counts against it; after five in a row it is parked.
 type suspects struct {
@@ -105,22 +107,27 @@ func (s *suspects) nextRoundAt(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// claimable returns how many suspects of the endpoint may be claimed now: as many
-// as have a slot, or one if a slot will be free as soon as a response is read.
+// claimable returns how many suspects of the endpoint may be claimed now: as many as have
+// a slot. Where the endpoint has none, it may be one, if a response is to be expected
+// soon, which frees a slot: otherwise suspects would starve behind a backlog that uses all
+// slots of its endpoint. An endpoint that never responded, or did not respond last,
+// gives no such hope.
 func (s *suspects) claimable(now time.Time, ep *endpoint) int {
 	const soon = 200 * time.Millisecond
+	leasable := min(s.slots.leasable(ep.class), s.slots.prefetchFree())
 	switch free := ep.maxInFlight() - ep.inFlight; {
 	case !ep.lanes[suspectLane].isDue(now), !s.mayClaim(now), s.slots.inFlight >= s.slots.limit:
 		return 0
-	case s.slots.prefetchFree() <= 0, ep.host.inFlight >= s.slots.hostLimit, now.Before(ep.rateBlockedUntil):
+	case leasable <= 0, !s.slots.hasSlot(ep.class), ep.host.inFlight >= s.slots.hostLimit, now.Before(ep.rateBlockedUntil), s.slots.unproven(now, ep):
 		return 0
-	case free <= 0 && ep.latency > soon:
+	case free <= 0 && (ep.class != healthy || ep.latency == 0 || ep.latency > soon):
 		return 0
 	default:
-		return min(max(1, free), s.unclaimed, s.slots.prefetchFree())
+		return min(max(1, free), s.unclaimed, leasable)
 	}
 }
 
-// notClaimed returns n deliveries to the round: a claim asked for them and did not
-// get them.
-func (s *suspects) notClaimed(n int) { s.unclaimed = min(s.unclaimed+n, s.round) }
+// notAttempted returns n deliveries to the round: a claim asked for them and did not get
+// them, or their leases were given back, or they were too late to be attempted. Without that
+// a round of which nothing was attempted would count as survived.
+func (s *suspects) notAttempted(n int) { s.unclaimed = min(s.unclaimed+n, s.round) }

@@ -117,6 +117,79 @@ func TestNoSuspectIsLeasedBeforeItCanStart(t *testing.T) {
 	}
 }
 
+func TestNoSuspectIsLeasedAtAnEndpointThatNeverResponded(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, Options{})
+	id := h.endpoint("a.example", func(p *postrider.Policy) { p.Concurrency = 1 })
+	h.publish(id, 1)
+	h.suspects(1, id)
+	if n := h.c.slots.leased[suspectLane]; n != 0 {
+		t.Fatalf("%d suspects are leased while the only slot hangs", n)
+	}
+	h.over(id, a200)
+	h.expect(id, 1, "the suspect, once the slot is free")
+}
+
+func TestADegradedClassLeasesNoSuspectAboveItsShare(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, Options{Concurrency: 10})
+	ids := h.endpoints(2)
+	for _, id := range ids {
+		h.publish(id, 1)
+		h.over(id, silence)
+	}
+	h.publish(ids[0], 1) // the one slot of endpoints that failed once
+	h.suspects(1, ids[1])
+	if c := h.c; c.slots.creditOf[failedOnce] > c.slots.classLimit() {
+		t.Fatalf("%d leased by endpoints that failed once, want at most %d", c.slots.creditOf[failedOnce], c.slots.classLimit())
+	}
+	h.over(ids[0], a200)
+	h.expect(ids[1], 1, "the suspect, once its class has a slot")
+}
+
+func TestARoundOfWhichNothingIsAttemptedIsNotSurvived(t *testing.T) {
+	t.Parallel()
+	t.Run("expired", func(t *testing.T) {
+		t.Parallel()
+		h := newHarness(t, Options{})
+		ids := h.endpoints(8)
+		for i, id := range ids {
+			expires := h.now.Add(expiry)
+			if i < 3 {
+				expires = h.now
+			}
+			h.rows[id] = []row{{h.now, postrider.Claimed{
+				ID: postrider.DeliveryID(id), Endpoint: id, Event: &postrider.Event{Data: []byte("1")}, Lane: postrider.LaneSuspect,
+				Losses: postrider.SuspectedAfter, ExpiresAt: expires,
+			}}}
+		}
+		h.suspects(0, ids...) // they are found at once
+		if n := h.inFlight(); n != 1 || len(h.settled) != 3 {
+			t.Errorf("%d suspects in flight after %d that were expired, want 1: none before was attempted", n, len(h.settled))
+		}
+	})
+	t.Run("given back", func(t *testing.T) {
+		t.Parallel()
+		h := newHarness(t, Options{})
+		id := h.endpoint("a.example", nil)
+		h.c.step(h.now, LanesDue{Lanes: []store.DueLane{{Endpoint: id, Lane: postrider.LaneSuspect}}})
+		do := h.c.Decide(h.now)
+		if do.Claim == nil {
+			t.Fatal("no claim for the suspect")
+		}
+		h.pause(id)
+		got := store.Claims{
+			Lanes: []store.LaneState{{Claimed: 1}},
+			Items: []postrider.Claimed{{ID: postrider.DeliveryID{9}, Endpoint: id, Lane: postrider.LaneSuspect, Token: do.Claim.Token}},
+		}
+		h.step(ClaimReturned{Claim: do.Claim, Got: got, AskedAt: h.now})
+		h.wait(time.Second)
+		if s := h.c.suspects; s.round != 1 || s.unclaimed != 1 || h.given != 1 {
+			t.Errorf("a round of %d suspects with %d left after the first was given back %d times, want a round of 1 with 1 left", s.round, s.unclaimed, h.given)
+		}
+	})
+}
+
 func TestSuspectsStarveBehindNoBacklog(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, Options{})

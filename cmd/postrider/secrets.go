@@ -88,7 +88,7 @@ func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *app.Sou
 // printRotated prints the result. Keys that are the value of a setting can only be
 // changed by the operator, so it prints the steps: one value to set if only old keys
 // are dropped, two values for a new key. A new key takes two steps because every
-// node must be able to decrypt with it before any node encrypts with it.
+// server must be able to decrypt with it before any server encrypts with it.
 func printRotated(t terminal, done secrets.Rotated) error {
 	fmt.Fprintf(t.out, "the newest key is %s of %s; %d values checked, %d encrypted again\n", done.Key, done.Source, done.Checked, done.Reencrypted.Reencrypted)
 	if done.Unreadable > 0 {
@@ -99,10 +99,10 @@ func printRotated(t terminal, done secrets.Rotated) error {
 	}
 	switch len(done.Set) {
 	case 1:
-		fmt.Fprintf(t.out, "No value is encrypted with the old keys any more. On every node, set %s to:\n%s\n", done.Source, done.Set[0])
+		fmt.Fprintf(t.out, "No value is encrypted with the old keys any more. On every server, set %s to:\n%s\n", done.Source, done.Set[0])
 	case 2:
-		fmt.Fprintf(t.out, "1. On every node, set %s to this value and restart the node:\n%s\n", done.Source, done.Set[0])
-		fmt.Fprintf(t.out, "2. When all nodes run with it, do the same with this value, which encrypts with the new key:\n%s\n", done.Set[1])
+		fmt.Fprintf(t.out, "1. On every server, set %s to this value and restart it:\n%s\n", done.Source, done.Set[0])
+		fmt.Fprintf(t.out, "2. When all servers run with it, do the same with this value, which encrypts with the new key:\n%s\n", done.Set[1])
 		fmt.Fprintln(t.out, "3. Run this command again with the second value.")
 	}
 	return nil

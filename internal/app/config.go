@@ -40,9 +40,9 @@ type Config struct {
 
 	// Limits of delivery and ingestion. HostConcurrency 0 stands for a quarter of
 	// Concurrency; the dispatcher computes it.
-	Concurrency     int           `name:"concurrency" setting:"" group:"Delivery" default:"1024" help:"Attempts in flight on this node, 1 to 100000. Each endpoint has its own limit, too."`
+	Concurrency     int           `name:"concurrency" setting:"" group:"Delivery" default:"1024" help:"Attempts in flight of this server, 1 to 100000. Each endpoint has its own limit, too."`
 	HostConcurrency int           `name:"host-concurrency" setting:"" group:"Delivery" placeholder:"N" help:"Attempts in flight to one host, for all endpoints of that host together. Default: a quarter of --concurrency, at least 64."`
-	PollOnly        bool          `name:"poll-only" setting:"" group:"Delivery" help:"Use no LISTEN and NOTIFY between nodes, for connections that do not support them. Deliveries that another node accepted then start up to a second later."`
+	PollOnly        bool          `name:"poll-only" setting:"" group:"Delivery" help:"Use no LISTEN and NOTIFY between servers, for connections that do not support them. Events that another server accepted then start up to a second later."`
 	DrainTimeout    time.Duration `name:"drain-timeout" setting:"" group:"Delivery" default:"35s" help:"Time for attempts in flight to finish when the server stops, 1s to 10m."`
 	MaxData         int           `name:"max-data" setting:"" group:"Delivery" default:"262144" help:"Largest data of an event in bytes, 1024 to 1048576."`
 	IdempotencyTTL  time.Duration `name:"idempotency-ttl" setting:"" group:"Delivery" default:"168h" help:"How long an idempotency key detects duplicates, 1m to 2160h."`

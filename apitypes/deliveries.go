@@ -46,7 +46,7 @@ type Attempt struct {
 	ResponseBody  *string              `json:"response_body" doc:"At most the first 16 KiB of the response body. Null: there was none, or it is in response_body_base64."`
 	ResponseBytes []byte               `json:"response_body_base64,omitempty" doc:"The response body in base64, if it is not UTF-8."`
 	Stale         bool                 `json:"stale" doc:"The attempt ended after another node had taken the delivery over. It did not change the delivery."`
-	StatusAfter   postrider.Status     `json:"status_after"`
+	StatusAfter   postrider.Status     `json:"status_after" doc:"Status of the delivery as this attempt left it. Of a stale attempt it is pending, since it changed nothing."`
 	NextAttemptAt *Time                `json:"next_attempt_at" format:"date-time"`
 }
 

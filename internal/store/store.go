@@ -189,8 +189,9 @@ type Queue interface {
 	// result for each, in their order.
 	//
 	// A settlement counts only while the delivery has its token: else it is
-	// Stale, is recorded as a stale attempt, and changes no delivery. A stale
-	// attempt takes the place of the lost one of the same number.
+	// Stale, is recorded as a stale attempt, and changes no delivery. Its
+	// StatusAfter is pending, and it has no NextAt. A stale attempt takes the
+	// place of the lost one of the same number.
 	// Delivered and dead end the row; a dead delivery gets a dead letter.
 	// If an ordered delivery ends, the next head of its key is due at once, unless
 	// the delivery is dead and pauses its key; Next is the lane of that head.

@@ -75,8 +75,9 @@ const fenceSQL = `
 	)`
 
 // The last status code and the last error that the attempts of a dying delivery d have
-// shown. They are looked up in every partition of attempts, because the day of an attempt
-// is not known. account and endpoint are named although the delivery is enough: without
+// shown. attempts has a partition for each day of the delivery's id. The id comes from
+// another table here, so the plan has every partition; while it runs, only the one of the
+// id is probed. account and endpoint are named although the delivery is enough: without
 // them another index would look as cheap on an empty partition. Both walk attempts_pkey
 // backwards.
 const (
@@ -115,19 +116,23 @@ const insertDeadLetterSQL = `, dead_letter as (
 // Writes the records. (delivery, number) is unique, and the record that exists may be
 // replaced in two cases only:
 //
-//   - It is lost and the new one is a real response. The node was believed dead when its
-//     lease was taken over, and now reports what happened after all.
+//   - It is lost and the new one is not. The node was believed dead when its lease was
+//     taken over, and now reports what happened after all: a response, an error, or that
+//     no request left (outcome none).
 //   - It is stale and the new one is not. The number was released unused and given
 //     again, and the holder of the lease knows better.
 //
 // In every other case the statement is a repeat after a lost reply, and the first record
 // stays. That makes Settle safe to repeat.
+//
+// A stale attempt moved nothing. Its status_after is pending and its next_at null, not what
+// it would have led to.
 const recordSQL = `, recorded as (
 		insert into attempts as a (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, next_at, replayed_from, response_start,
 			final_url)
 		select c.id, c.number, c.event, c.endpoint, c.account, c.type, c.outcome, c.status_code, c.error,
-			c.retry_after, c.started_at, c.duration, c.stale, c.status,
+			c.retry_after, c.started_at, c.duration, c.stale, case when c.stale then 'pending' else c.status end,
 			case when c.status = 'pending' and not c.stale then now() + c.after * interval '1 microsecond' end,
 			c.replayed_from, c.response_start, c.final_url
 		from checked c

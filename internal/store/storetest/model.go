@@ -313,13 +313,7 @@ func (h *history) look() {
 		}
 		for _, d := range h.deliveries(account) {
 			agree(h, "attempts", p, func(s store.Store, p store.Paging) (store.Page[postrider.Attempt], error) {
-				page, err := s.Attempts(h.Context(), store.AttemptQuery{Account: account, Delivery: d.ID, Paging: p})
-				for i := range page.Items {
-					if page.Items[i].Stale {
-						page.Items[i].StatusAfter = "" // nothing that it did
-					}
-				}
-				return page, err
+				return s.Attempts(h.Context(), store.AttemptQuery{Account: account, Delivery: d.ID, Paging: p})
 			})
 		}
 	}

@@ -210,7 +210,7 @@ func settleStaleReplacesLost(w *world) {
 	stale.Attempt.ResponseBody = []byte("no")
 	w.settle(stale)
 	got := w.attempts(w.delivery(taken.ID))
-	if len(got) != 1 || !got[0].Stale || got[0].Number != 1 || got[0].Outcome != postrider.OutcomeRejected ||
+	if len(got) != 1 || !got[0].Stale || got[0].StatusAfter != postrider.Pending || got[0].Number != 1 || got[0].Outcome != postrider.OutcomeRejected ||
 		got[0].StatusCode != 500 || string(got[0].ResponseBody) != "no" {
 		w.Errorf("recorded %+v, want attempt 1 as stale", got)
 	}

@@ -121,7 +121,7 @@ func (c *Core) mayAdmit(now time.Time, ep *endpoint, l int) bool {
 	switch {
 	case c.shards.gated(now, ep), ep.class != healthy, ep.rateBlocks(now):
 		return false
-	case (ep.asked[l] > 0 || lane.waiting) && now.Sub(lane.dueAt) > 4*MaxBatchDelay:
+	case (ep.asked[l] > 0 || lane.occupied) && now.Sub(lane.dueAt) > 4*MaxBatchDelay:
 		return false
 	case ep.credit >= ep.creditLimit(c.opts.CreditFactor), ep.credit-ep.inFlight >= c.slots.prefetchFree():
 		return false
@@ -187,7 +187,7 @@ func (in LanesDue) apply(c *Core, now time.Time) {
 		if !in.New {
 			ep.lanes[l].low = time.Time{} // the row may be older than those that were claimed
 		}
-		if l == suspectLane && d.In <= 0 && ep.settings != nil && !ep.lanes[l].waiting && ep.asked[l] == 0 {
+		if l == suspectLane && d.In <= 0 && ep.settings != nil && !ep.lanes[l].occupied && ep.asked[l] == 0 {
 			c.suspects.restart()
 		}
 		c.noteLane(now, d)

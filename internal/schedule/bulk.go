@@ -26,15 +26,12 @@ type bulkLimiter struct {
 	waiting      queue     // endpoints whose bulk deliveries wait for the rate
 }
 
-// The bounds of the rate in deliveries a second, and its value at the start; how long the
-// core sleeps at least between two looks at endpoints that wait for the rate,
-// which keeps bursts short; and for how long prefetched bulk deliveries last.
 const (
-	minBulkRate     = 300
-	initialBulkRate = 1500
-	maxBulkRate     = 20_000
-	bulkStep        = 2 * time.Millisecond
-	bulkAhead       = 100 * time.Millisecond
+	minBulkRate     = 300                    // deliveries a second, on a node whose processors are overloaded all the time
+	initialBulkRate = 1500                   // deliveries a second at the start of a burst
+	maxBulkRate     = 20_000                 // deliveries a second
+	bulkStep        = 2 * time.Millisecond   // between two looks at endpoints that wait for the rate: short, so that bursts are
+	bulkAhead       = 100 * time.Millisecond // for how long prefetched bulk deliveries last
 )
 
 func (b *bulkLimiter) refill(now time.Time) {

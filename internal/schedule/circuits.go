@@ -12,9 +12,9 @@ import (
 //
 //	noProbe ──time, due──► probeAsked ──stored──► probeGranted ──started──► probeInFlight ──over──► noProbe
 //
-// Any stage but the last goes back to noProbe when the store refuses, when the
-// circuit was changed by somebody else, or when the delivery for the probe has
-// gone.
+// probeAsked and probeGranted go back to noProbe when the store refuses, when another node
+// or a person changed the circuit, when the endpoint is paused, or when the delivery for the
+// probe has gone. With the shard, every stage is lost.
 type probeStage int
 
 // The stages. [circuits.setProbe] sets them and counts.

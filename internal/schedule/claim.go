@@ -176,7 +176,7 @@ func (cl *claims) wants(now time.Time, ep *endpoint) []store.Want {
 	for l, n := range ep.asked {
 		if n > 0 {
 			wants = append(wants, store.Want{Endpoint: ep.id, Lane: postrider.Lanes[l], N: n, Lease: lease, After: ep.lanes[l].low})
-			ep.lanes[l].waiting = false // work that is found while the claim is under way sets it again
+			ep.lanes[l].occupied = false // work that is found while the claim is under way sets it again
 		}
 	}
 	return wants
@@ -233,7 +233,7 @@ func (in ClaimReturned) apply(c *Core, now time.Time) {
 func (ep *endpoint) reduceBacklog(l int, state store.LaneState) {
 	switch {
 	case l != firstLane:
-	case (!state.Waiting || state.In > 0) && !ep.lanes[l].waiting:
+	case (!state.Waiting || state.In > 0) && !ep.lanes[l].occupied:
 		ep.backlog = 0
 	default:
 		ep.backlog = max(0, ep.backlog-state.Claimed)

@@ -97,7 +97,7 @@ func (ep *endpoint) creditLimit(factor int) int {
 // maxInFlight.
 const maxCreditFactor = 16
 
-// noteLatency smooths the latency of responses. The first one counts fully: an average
+// noteLatency smooths how long attempts take until their response or their time-out. The first one counts fully: an average
 // that started at zero would call a slow endpoint fast for its first attempts, and
 // prefetch too much for it.
 func (ep *endpoint) noteLatency(took time.Duration) {

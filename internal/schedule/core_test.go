@@ -265,7 +265,7 @@ func TestAClaimThatFindsNothingMoreEndsTheBacklog(t *testing.T) {
 		}
 		ep := c.endpoint(due.Endpoint)
 		claim := &store.Claim{Wants: []store.Want{{Endpoint: ep.id, Lane: tt.lane, N: 1}}}
-		ep.lanes[0].waiting = tt.since != nil
+		ep.lanes[0].occupied = tt.since != nil
 		decide(c, now, ClaimReturned{Claim: claim, Got: store.Claims{Lanes: []store.LaneState{tt.state}}, AskedAt: now})
 		if ep.backlog != tt.want {
 			t.Errorf("%s: a backlog of %d, want %d", tt.name, ep.backlog, tt.want)

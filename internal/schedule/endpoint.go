@@ -11,7 +11,7 @@ import (
 // endpoint is the state of an endpoint that has deliveries leased, in flight or waiting, or
 // whose condition is worth remembering. It is in memory from the first input that names it
 // (Introduce) until two inspections in a row found nothing to remember (forget); then
-// at most its circuit's version is left (remembered).
+// a few bytes are left (remembered).
 type endpoint struct {
 	id       postrider.EndpointID
 	shard    uint8
@@ -32,8 +32,8 @@ type endpoint struct {
 	stuck      int                    // the part of the credit that prefetch counts as stuck
 	lease      time.Duration          // the shortest lease that was asked for since credit was 0
 	starts     int                    // attempts started; selects the row of laneOrder
-	backlog    int                    // about how many first attempts were committed without a lease while they could be sent, and not claimed since
-	latency    time.Duration          // of responses, smoothed; 0: there was none
+	backlog    int                    // about how many first attempts were committed without a lease and are not claimed yet; for the lag
+	latency    time.Duration          // of attempts, smoothed; a time-out counts as long as it took; 0: none is over
 
 	queued queueKinds
 	idle   bool      // the last inspection found nothing to remember; cleared by inputs that name it
@@ -42,7 +42,8 @@ type endpoint struct {
 }
 
 // remembered is what the core keeps of an endpoint that is not in memory: a few bytes, so
-// that its next change of the circuit is stored at the first try.
+// that its next change of the circuit is stored at the first try. A circuit that the store
+// reports meanwhile (circuits.remember) is kept as a whole while it has an effect.
 type remembered struct {
 	version int64              // of its circuit; 0: it never changed
 	circuit *postrider.Circuit // as it is stored, by the store's clock; nil: it has no effect any more
@@ -164,7 +165,7 @@ func (c *Core) forget(now time.Time, ep *endpoint) {
 	idle := ep.credit+ep.unsettled == 0 && ep.queued == 0 && !ep.gone &&
 		!ep.storing && ep.probe == noProbe && // else the slot of its probe would stay in use
 		(ep.isQuiet(now) || ep.settings == nil || !owned) &&
-		!slices.ContainsFunc(ep.lanes[:], func(l lane) bool { return l.waiting })
+		!slices.ContainsFunc(ep.lanes[:], func(l lane) bool { return l.occupied })
 	if idle && ep.idle {
 		c.timers.remove(ep)
 		c.hosts.leave(ep)
@@ -182,8 +183,8 @@ func (c *Core) noteDue(ep *endpoint, l int, at time.Time) {
 	if ep.settings == nil || !c.shards.owns(ep.shard) {
 		return
 	}
-	if !ep.lanes[l].waiting || at.Before(ep.lanes[l].dueAt) {
-		ep.lanes[l].waiting, ep.lanes[l].dueAt = true, at
+	if !ep.lanes[l].occupied || at.Before(ep.lanes[l].dueAt) {
+		ep.lanes[l].occupied, ep.lanes[l].dueAt = true, at
 	}
 }
 

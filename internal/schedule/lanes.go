@@ -17,12 +17,12 @@ const (
 
 // lane is what the core knows of the rows that wait in an endpoint's lane.
 type lane struct {
-	waiting bool      // rows may wait; set by found work, cleared by the claim that asks for them
-	dueAt   time.Time // the earliest of them is due then; valid while waiting
-	low     time.Time // the next claim begins at rows that are due from here on; zero: at the oldest
+	occupied bool      // rows may wait; set by noteDue, cleared by the claim that asks for them
+	dueAt    time.Time // no row that is known is due earlier; valid while occupied
+	low      time.Time // the next claim begins at rows that are due from here on; zero: at the oldest
 }
 
-func (l *lane) isDue(now time.Time) bool { return l.waiting && !l.dueAt.After(now) }
+func (l *lane) isDue(now time.Time) bool { return l.occupied && !l.dueAt.After(now) }
 
 func laneIndex(l postrider.Lane) int {
 	switch l {

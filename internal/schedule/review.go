@@ -14,7 +14,8 @@ import (
 // The invariant: after a review, an endpoint for which something is due or prefetched is
 // in the queue of what it waits for, or has a timer, or waits for an input that
 // names it (a response, a commit, a change of its settings). If none of the three
-// held, its deliveries would wait for the next scan, up to 30 s.
+// held, its deliveries would wait for the next scan, up to 30 s. The simulation asserts it after
+// each Decide (checkReviewed in sim_test.go).
 //
 // Four questions, in this order:
 //
@@ -88,7 +89,7 @@ func (ep *endpoint) gateOpens() time.Time {
 	}
 	var first time.Time
 	for _, l := range ep.lanes {
-		if l.waiting && (first.IsZero() || l.dueAt.Before(first)) {
+		if l.occupied && (first.IsZero() || l.dueAt.Before(first)) {
 			first = l.dueAt
 		}
 	}
@@ -112,7 +113,7 @@ func (ep *endpoint) nextDue(now time.Time) (next time.Time, ok bool) {
 		consider(ep.breaker.ProbeAt)
 	}
 	for l, lane := range ep.lanes {
-		if lane.waiting {
+		if lane.occupied {
 			consider(lane.dueAt)
 			consider(ep.rateBlockedUntil)
 		}

@@ -30,8 +30,10 @@
 //     times give the same actions.
 //   - Every lease that was asked for is accounted for by one unit of credit until
 //     its attempt is over or the lease is released.
-//   - Limits hold at every moment: attempts of the node, of a host and of an
-//     endpoint, the shares of degraded classes, and leases that have not started.
+//   - Nothing starts above a limit: of attempts of the node, of a host and of an
+//     endpoint, of the shares of degraded classes, and of leases that have not started. What
+//     is in flight may be above one for a while: an edit may lower it, and an attempt that
+//     fails moves others of its endpoint into a class whose share is in use.
 //   - A core remembers nothing of endpoints that are deleted, and little of those
 //     that are idle.
 //
@@ -204,6 +206,8 @@ func (c *Core) wakeAt(now time.Time) time.Time {
 	if next := c.claims.nextAt(); c.claims.waiting.len() > 0 && now.Before(next) {
 		at = sooner(at, next)
 	}
+	// Time brings bulk tokens. They help if a claim may lease more, or if something is prefetched
+	// that waits to start; otherwise the claim under way or a response comes first.
 	if c.bulk.waiting.len() > 0 && (c.bulk.free() > 0 || c.slots.leased[bulkLane] > c.bulk.asked) {
 		at = sooner(at, now.Add(bulkStep))
 	}

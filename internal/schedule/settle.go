@@ -101,7 +101,7 @@ func (in SettlementsCommitted) apply(c *Core, now time.Time) {
 			if s.Claimed.Lane == postrider.LaneBulk {
 				l = postrider.LaneBulk
 			}
-			// The commit is over, so the store's now plus the wait is not later.
+			// The store added the wait to an earlier now, so the row is due by then.
 			c.noteLane(now, store.DueLane{Endpoint: ep.id, Lane: l, In: s.Transition.After})
 		}
 	}

@@ -23,9 +23,10 @@ type ShardSet [store.Shards]bool
 //	A's heartbeats  give up each leaving shard once nothing of it is busy
 //	B's heartbeat   the reply has the shard; B loads its circuits, owns it, and scans
 //
-// From one owner to the next nothing of the shard is leased, so nothing is sent twice. Only
-// if A dies or hangs is its shard taken without A: then A's leases have to end, and
-// until stops A from starting anything by the time that B may own the shard.
+// So nothing of the shard is leased when it changes its owner, and nothing is sent twice. If
+// A dies or hangs, B gets the shard without A's doing. Then A starts nothing any more: its
+// ownership ended (until) before B's began. And B sends nothing that A had leased before
+// the lease has ended or A is reclaimed.
 type shards struct {
 	alone    bool                    // there is one node, and it owns all; constant
 	owned    ShardSet                // as of the last Membership of the store

@@ -278,6 +278,7 @@ func (w *simulation) step(n *simNode, input any) {
 	do := n.core.Decide(w.now)
 	if w.steps++; len(n.core.endpoints) < 50 || w.steps%64 == 0 {
 		w.checkAccounts(n.core)
+		w.checkReviewed(n.core)
 	}
 	for _, it := range do.Send {
 		w.send(n, it)
@@ -449,6 +450,21 @@ func (w *simulation) checkAccounts(c *core) {
 	}
 	if inHand != c.slots.credit || inFlight != c.slots.inFlight {
 		w.t.Errorf("%d in hand and %d in flight, counted as %d and %d", inHand, inFlight, c.slots.credit, c.slots.inFlight)
+	}
+}
+
+// checkReviewed demands that each endpoint with something due or prefetched is in a queue, has
+// a timer, or waits for an input: see [Core.review].
+func (w *simulation) checkReviewed(c *core) {
+	for _, ep := range c.endpoints {
+		prefetched := ep.prefetchedCount()
+		if !ep.isDue(w.now) && prefetched == 0 || !c.shards.mayServe(ep) || c.draining {
+			continue
+		}
+		waits := ep.credit > prefetched || ep.unsettled > 0 || ep.storing
+		if ep.queued == 0 && ep.timer == 0 && !waits {
+			w.t.Errorf("endpoint %s has %d prefetched and lanes %+v, and waits for nothing", ep.id, prefetched, ep.lanes)
+		}
 	}
 }
 

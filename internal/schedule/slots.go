@@ -11,8 +11,8 @@ type class int
 // The classes, from the best to the worst. [Core.updateDegraded] sets them after
 // each attempt and each change of the circuit.
 const (
-	healthy     class = iota // its last attempt got a response: any slot
-	failedOnce               // its last attempt got none: shares a tenth of the slots
+	healthy     class = iota // each failure since it last succeeded got a response: any slot
+	failedOnce               // one failure in a row, which got no response: shares a tenth of the slots
 	unreliable               // two or more failures in a row, at least one without a response, or its circuit closed lately: shares another tenth
 	circuitOpen              // its circuit is not closed: nothing but its probe
 	classes
@@ -29,7 +29,8 @@ func (of class) degraded() bool { return of == failedOnce || of == unreliable }
 // free again when the attempt is over or the lease is released. So
 //
 //	credit - inFlight  deliveries are leased and have not started, at most limit
-//	credit             leases of this node end as lost attempts if it dies now
+//	credit             leases of this node end as lost attempts if it dies now, beside those
+//	                   of the attempts that are over and not committed (commits)
 type slots struct {
 	shards    *shards
 	limit     int // attempts in flight

@@ -58,7 +58,7 @@ func (q *Queue[T]) Add(items ...T) bool {
 }
 
 // Take removes and returns the oldest items, at most limit of them; 0: all. The
-// slice is the caller's. Whoever takes with a limit takes until nothing is returned:
+// slice is the caller's. A caller with a limit takes until nothing is returned:
 // Ready does not report items that were left.
 func (q *Queue[T]) Take(limit int) []T {
 	q.mu.Lock()

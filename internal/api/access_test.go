@@ -96,20 +96,20 @@ func TestAForeignKeyIsNotHelpedByBodiesAndFilters(t *testing.T) {
 	acme, evil := w.tenant("acme"), w.tenant("evil")
 	foreign := w.bound(evil)
 	for _, tt := range []struct{ route, body string }{
-		{"POST /endpoints", `{"account": "acme", "url": "https://x", "event_types": ["*"]}`},
 		{"PATCH /endpoints/" + acme.endpoint, `{"url": "https://evil.example"}`},
 		{"POST /endpoints/" + evil.endpoint + "/deliveries/" + acme.delivery + "/replay", ""},
-		{"GET /events?account=acme", ""},
-		{"GET /endpoints?account=" + acme.account, ""},
-		{"GET /deliveries?account=acme", ""},
-		{"GET /deliveries?endpoint=" + acme.endpoint, ""},
-		{"GET /dead-letters?endpoint=" + acme.endpoint, ""},
 	} {
 		if got := w.do(foreign, tt.route, tt.body); got.status != 404 || got.body["code"] != "not_found" {
 			t.Errorf("%s %s = %d %s, want 404", tt.route, tt.body, got.status, got.text)
 		}
 	}
 	for _, tt := range []struct{ route, body, field string }{
+		{"POST /endpoints", `{"account": "acme", "url": "https://x", "event_types": ["*"]}`, "account"},
+		{"GET /events?account=acme", "", "account"},
+		{"GET /endpoints?account=" + acme.account, "", "account"},
+		{"GET /deliveries?account=acme", "", "account"},
+		{"GET /deliveries?endpoint=" + acme.endpoint, "", "endpoint"},
+		{"GET /dead-letters?endpoint=" + acme.endpoint, "", "endpoint"},
 		{"POST /events", `{"account": "acme", "type": "a", "data": 1}`, "account"},
 		{"POST /events", `{"account": "` + acme.account + `", "type": "a", "data": 1}`, "account"},
 		{"POST /events/batch", `{"events": [{"type": "a", "data": 1}, {"account": "acme", "type": "a", "data": 1}]}`, "events[1].account"},

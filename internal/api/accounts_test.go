@@ -24,8 +24,8 @@ func TestAnAccountIsDeleted(t *testing.T) {
 		if got := w.do(w.admin, "POST /events", `{"account": "`+name+`", "type": "a", "data": 1}`); got.status != 422 {
 			t.Errorf("a publish to %s = %d %s, want 422", name, got.status, got.text)
 		}
-		w.want(404, "POST /endpoints", `{"account": "`+name+`", "url": "https://x", "event_types": ["*"]}`)
-		w.want(404, "POST /api-keys", `{"account": "`+name+`", "name": "x", "scopes": ["webhooks:read"]}`)
+		w.want(422, "POST /endpoints", `{"account": "`+name+`", "url": "https://x", "event_types": ["*"]}`)
+		w.want(422, "POST /api-keys", `{"account": "`+name+`", "name": "x", "scopes": ["webhooks:read"]}`)
 		w.want(404, "PATCH /accounts/"+name, `{"name": "x"}`)
 	}
 	w.want(404, "GET /accounts/acme", "")

@@ -138,7 +138,7 @@ func TestACircuitIsShownAndSet(t *testing.T) {
 	w.want(404, "GET /endpoints/ep_01h455vb4pex5vsknk084sn02q/circuit", "")
 	w.want(204, "DELETE /endpoints/"+acme.endpoint, "")
 	w.want(404, "GET "+path, "")
-	w.want(404, "POST "+path, `{"status": "open"}`)
+	w.want(409, "POST "+path, `{"status": "open"}`)
 }
 
 func instantOf(t *testing.T, r response, name string) time.Time {

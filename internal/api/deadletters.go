@@ -29,7 +29,6 @@ func (rt *router) deadLetters() {
 		name: "list-dead-letters", path: "GET /dead-letters",
 		summary:     "List dead letters, newest first",
 		description: "Dead letters that were replayed or discarded are listed only with resolved=true.",
-		codes:       []string{"not_found"},
 		scope:       read,
 	}, rt.listDeadLetters)
 	handle(rt, route{

@@ -77,7 +77,6 @@ func (rt *router) deliveries() {
 	handle(rt, route{
 		name: "list-deliveries", path: "GET /deliveries",
 		summary: "List deliveries",
-		codes:   []string{"not_found"},
 		scope:   read,
 	}, rt.listDeliveries)
 	handle(rt, route{
@@ -164,7 +163,7 @@ func (s *server) listDeliveries(ctx context.Context, in *struct {
 }
 
 // scope resolves the account and the endpoint of a filter. Both must exist and
-// be visible to the caller's key; otherwise the error is a 404 that names the
+// be visible to the caller's key; otherwise the error is a fault of the
 // parameter.
 func (s *server) scope(ctx context.Context, account, endpoint string) (postrider.AccountID, postrider.EndpointID, error) {
 	accountID, err := s.resolveAccount(ctx, "account", account)
@@ -173,7 +172,7 @@ func (s *server) scope(ctx context.Context, account, endpoint string) (postrider
 	}
 	found, err := s.endpointOf(ctx, accountID, endpoint)
 	if errors.Is(err, postrider.ErrNotFound) {
-		err = missing("endpoint", "names nothing")
+		err = invalid("endpoint", "names nothing")
 	}
 	return accountID, found.ID, err
 }

@@ -64,13 +64,12 @@ func (rt *router) endpoints() {
 	handle(rt, route{
 		name: "create-endpoint", path: "POST /endpoints",
 		summary: "Create an endpoint",
-		codes:   []string{"not_found", "conflict"},
+		codes:   []string{"conflict"},
 		scope:   write, status: 201, body: apitypes.EndpointCreate{},
 	}, rt.createEndpoint)
 	handle(rt, route{
 		name: "list-endpoints", path: "GET /endpoints",
 		summary: "List endpoints, newest first",
-		codes:   []string{"not_found"},
 		scope:   read,
 	}, rt.listEndpoints)
 	handle(rt, route{
@@ -352,7 +351,10 @@ func (s *server) deleteEndpoint(ctx context.Context, in *EndpointPath) (*none, e
 		e.Status, e.StatusReason = postrider.EndpointDeleted, ""
 		return nil
 	})
-	if err == nil {
+	switch {
+	case errors.Is(err, errDeleted): // a client that repeats a DELETE takes a 404 for success
+		return nil, postrider.ErrNotFound
+	case err == nil:
 		s.Canceller.CancelDeleted()
 	}
 	return nil, err
@@ -464,17 +466,30 @@ func (s *server) endpointOf(ctx context.Context, account postrider.AccountID, na
 	return first(s.Store.Endpoints(ctx, query))
 }
 
-// findReadable is findLive for operations that need the endpoint's policy.
+// findReadable is findChangeable for operations that need the endpoint's policy.
 func (s *server) findReadable(ctx context.Context, text string) (postrider.Endpoint, error) {
-	e, err := s.findLive(ctx, text)
+	e, err := s.findChangeable(ctx, text)
 	if err == nil && e.PolicyError != "" {
 		return e, conflict("the endpoint is set aside until its policy is set again: " + e.PolicyError)
 	}
 	return e, err
 }
 
-// findLive is findEndpoint for operations that a deleted endpoint does not
-// support.
+// findChangeable is findEndpoint for operations that a deleted endpoint does not
+// support. It is a conflict and not a 404, because a GET finds the endpoint.
+func (s *server) findChangeable(ctx context.Context, text string) (postrider.Endpoint, error) {
+	e, err := s.findEndpoint(ctx, text)
+	if err == nil && e.Status == postrider.EndpointDeleted {
+		return e, errDeleted
+	}
+	return e, err
+}
+
+// errDeleted is the response to operations on a deleted endpoint.
+var errDeleted = conflict("the endpoint is deleted")
+
+// findLive is findEndpoint for reading what only an endpoint has that is not deleted: its
+// secrets, circuit and ordering keys. Of a deleted one they are not found.
 func (s *server) findLive(ctx context.Context, text string) (postrider.Endpoint, error) {
 	e, err := s.findEndpoint(ctx, text)
 	if err == nil && e.Status == postrider.EndpointDeleted {
@@ -497,7 +512,7 @@ func (s *server) modify(ctx context.Context, text string, change func(*postrider
 // is in use, which none does. The text of the last error names both.
 func (s *server) put(ctx context.Context, text string, change func(*store.PutEndpoint) error) (*reply[apitypes.Endpoint], error) {
 	for range 3 {
-		e, err := s.findLive(ctx, text)
+		e, err := s.findChangeable(ctx, text)
 		if err != nil {
 			return nil, err
 		}

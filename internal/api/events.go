@@ -41,7 +41,6 @@ func (rt *router) events() {
 	handle(rt, route{
 		name: "list-events", path: "GET /events",
 		summary: "List events",
-		codes:   []string{"not_found"},
 		scope:   read,
 	}, rt.listEvents)
 	handle(rt, route{

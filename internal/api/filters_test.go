@@ -113,7 +113,7 @@ func TestHistoryIsFilteredAndOrdered(t *testing.T) {
 			t.Errorf("GET %s (-want +got):\n%s", query, diff)
 		}
 	}
-	w.want(404, "GET /deliveries?endpoint=main", "")
+	w.want(422, "GET /deliveries?endpoint=main", "")
 	bound := w.bound(acme)
 	if got := w.do(bound, "GET /endpoints/main", ""); got.status != 200 || got.id("id") != acme.endpoint {
 		t.Errorf("an endpoint by its uid = %d %s", got.status, got.text)

@@ -32,7 +32,6 @@ func (rt *router) keys() {
 	handle(rt, route{
 		name: "create-api-key", path: "POST /api-keys",
 		summary: "Create an API key",
-		codes:   []string{"not_found"},
 		scope:   admin, status: 201, body: apitypes.KeyCreate{},
 	}, rt.createKey)
 	handle(rt, route{

@@ -57,7 +57,7 @@ type errorClass struct {
 
 // errorClasses is the only table that maps errors to HTTP statuses. The first
 // class that matches decides. So an error that matches two classes, such as
-// ErrNotFound and ErrInvalid, gets the status of the earlier one.
+// errTooLarge and ErrInvalid, gets the status of the earlier one.
 var errorClasses = []errorClass{
 	{errUnauthorized, 401, "unauthorized", "a valid API key is required: Authorization: Bearer <key>"},
 	{errForbidden, 403, "forbidden", "the key lacks the required scope"},
@@ -111,15 +111,9 @@ var errKeyTaken = &apiError{
 	class: postrider.ErrConflict, code: "idempotency_conflict", detail: "the idempotency key was used for other content",
 }
 
-// missing returns the error for a request field that names a resource which
-// does not exist, or which the key may not see: the two must look the same. The fault
-// names the field. The status is 404, since ErrNotFound precedes ErrInvalid in the
-// table.
-func missing(field, reason string) error {
-	return errors.Join(postrider.ErrNotFound, &postrider.InvalidError{Field: field, Reason: reason})
-}
-
-// invalid returns a fault of one field of the request.
+// invalid returns a fault of one field of the request. A name in a body or a query that
+// names nothing is one, too: a 404 is about the path alone, so it never leaves open what
+// was not found.
 func invalid(field, reason string) error {
 	return &postrider.InvalidError{Field: field, Reason: reason}
 }

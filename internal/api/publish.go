@@ -254,7 +254,7 @@ func within(at string, err error) error {
 
 // event converts a publish body to an event, or returns all its faults.
 func (s *server) event(ctx context.Context, b *apitypes.EventCreate) (postrider.Event, error) {
-	account, err := s.publisherAccount(ctx, b.Account)
+	account, err := s.requireAccount(ctx, "account", b.Account)
 	err = errors.Join(err,
 		postrider.CheckType("type", b.Type),
 		checkText("idempotency_key", b.IdempotencyKey, maxEventKey),
@@ -265,17 +265,6 @@ func (s *server) event(ctx context.Context, b *apitypes.EventCreate) (postrider.
 		Account: account, Type: b.Type, Data: b.Data, APIVersion: b.APIVersion,
 		OrderingKey: b.OrderingKey, IdempotencyKey: b.IdempotencyKey,
 	}, err
-}
-
-// publisherAccount returns the account of a published event. An unknown account
-// is a 422 for the field, not a 404: the path of a publish names no resource,
-// so a 404 would look like a missing route.
-func (s *server) publisherAccount(ctx context.Context, name string) (postrider.AccountID, error) {
-	id, err := s.requireAccount(ctx, "account", name)
-	if errors.Is(err, postrider.ErrNotFound) {
-		return id, invalid("account", "names no account")
-	}
-	return id, err
 }
 
 // checkData refuses data above MaxData. The error is both errTooLarge, for the

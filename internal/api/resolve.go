@@ -23,7 +23,7 @@ func first[T any](p store.Page[T], err error) (item T, _ error) {
 	return p.Items[0], nil
 }
 
-// resolveAccount returns the account that a request is summary: the account that
+// resolveAccount returns the account that a request is about: the account that
 // the field names by id or uid, or the account of the caller's key. Zero means
 // all accounts. An account that the key may not see is reported as missing. A
 // deleted account is found by its id, because its history can still be read.
@@ -37,7 +37,7 @@ func (s *server) resolveAccount(ctx context.Context, field, name string) (postri
 func (s *server) resolveLiveAccount(ctx context.Context, field, name string) (postrider.AccountID, error) {
 	account, err := s.resolveAccountName(ctx, field, name)
 	if err == nil && account.deleted {
-		return postrider.AccountID{}, missing(field, "names no account")
+		return postrider.AccountID{}, invalid(field, "names no account")
 	}
 	return account.id, err
 }
@@ -59,7 +59,7 @@ func (s *server) resolveAccountName(ctx context.Context, field, name string) (ac
 		err = postrider.ErrNotFound
 	}
 	if errors.Is(err, postrider.ErrNotFound) {
-		return accountName{}, missing(field, "names no account")
+		return accountName{}, invalid(field, "names no account")
 	}
 	return account, err
 }
@@ -113,7 +113,7 @@ func parseID[I comparable, P interface {
 }
 
 // filtered parses an id from a query parameter. Empty text is no filter and
-// gives the zero id. An id that is invalid is a 404 that names the parameter, and not
+// gives the zero id. An id that is invalid is a fault of the parameter, and not
 // an empty list: a filter with a typing error must not look like "nothing found".
 func filtered[I comparable, P interface {
 	*I
@@ -125,7 +125,7 @@ func filtered[I comparable, P interface {
 	var zero I
 	id, err = postrider.ParseID[I, P](text)
 	if err != nil || id == zero {
-		return id, missing(field, "names nothing")
+		return id, invalid(field, "names nothing")
 	}
 	return id, nil
 }

@@ -97,8 +97,13 @@ func TestAnEndpointIsMadeReadAndChanged(t *testing.T) {
 
 	w.want(204, "DELETE "+path, "")
 	has(t, "deleted", w.want(200, "GET "+path, "").body, map[string]any{"status": "deleted"})
-	for _, route := range []string{"DELETE " + path, "GET " + path + "/secrets", "POST " + path + "/pause", "POST " + path + "/test"} {
+	for _, route := range []string{"DELETE " + path, "GET " + path + "/secrets", "GET " + path + "/circuit"} {
 		w.want(404, route, "")
+	}
+	for _, verb := range []string{"pause", "resume", "enable", "disable", "test", "verify", "secrets/rotate"} {
+		if got := w.want(409, "POST "+path+"/"+verb, ""); got.body["detail"] != "the endpoint is deleted" {
+			t.Errorf("%s of a deleted endpoint says %q", verb, got.body["detail"])
+		}
 	}
 }
 

@@ -26,9 +26,9 @@
 //   - A request leaves only while its lease covers its deadline, so a delivery
 //     is attempted by one node at a time, and by another if that one dies.
 //   - Every request that left is settled, or its lease ends and it is recorded
-//     as lost. A node leases at most one delivery for each of its slots before
-//     it starts, so that a death records at most that many lost attempts that
-//     were not made.
+//     as lost. A node has at most as many leases that have not started as it has
+//     slots, so that a death records at most that many lost attempts that were not
+//     made.
 //   - Wake-ups may be lost: a scan of the queue finds the lanes that they named.
 //   - When Run returns, every attempt that it started is settled or abandoned
 //     to its lease, deliveries that had not started are released, and no goroutine is

@@ -40,7 +40,7 @@ type schedLatencies struct {
 }
 
 // read returns the load since the last call: how many of the goroutines that became
-// ready waited for more than 0.1 ms (slow) and more than 1 ms (late).
+// ready waited for more than 0.1 ms (crowded) and more than 1 ms (saturated).
 func (l *schedLatencies) read() schedule.Load {
 	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
 	metrics.Read(sample)
@@ -48,19 +48,19 @@ func (l *schedLatencies) read() schedule.Load {
 		return schedule.Load{}
 	}
 	now := sample[0].Value.Float64Histogram()
-	var all, slow, late uint64
+	var all, crowded, saturated uint64
 	for i, n := range now.Counts {
 		if l.before != nil {
 			n -= l.before[i]
 		}
 		all += n
 		if now.Buckets[i] >= 0.0001 {
-			slow += n
+			crowded += n
 		}
 		if now.Buckets[i] >= 0.001 {
-			late += n
+			saturated += n
 		}
 	}
 	l.before = now.Counts
-	return schedule.Load{Saturated: late*10 > all, Crowded: slow*16 > all}
+	return schedule.Load{Saturated: saturated*10 > all, Crowded: crowded*16 > all}
 }

@@ -200,11 +200,11 @@ func callWith[Q, R any](ctx context.Context, call func(context.Context, Q) (R, e
 	return call(ctx, q)
 }
 
-// retryWhileBusy repeats a call of the store, each time with callTimeout, until it
+// retryWhileBusy repeats the named call of the store, each time with callTimeout, until it
 // succeeds, fails for another reason than a busy or unreachable store, or ctx ends. A
 // result that is to be committed must not be lost because the database was away: its
 // request would be sent again. It waits for 0.1 s at first, and up to 5 s.
-func (d *Dispatcher) retryWhileBusy(ctx context.Context, call func(context.Context) error) error {
+func (d *Dispatcher) retryWhileBusy(ctx context.Context, name string, call func(context.Context) error) error {
 	wait := 100 * time.Millisecond
 	for {
 		limited, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
@@ -214,7 +214,7 @@ func (d *Dispatcher) retryWhileBusy(ctx context.Context, call func(context.Conte
 		if err == nil || !late && !errors.Is(err, postrider.ErrBusy) {
 			return err
 		}
-		d.opts.Log.WarnContext(ctx, "outcomes not committed, trying again", "error", err)
+		d.opts.Log.WarnContext(ctx, "call of the store failed, trying again", "call", name, "error", err)
 		d.progress.failed(err)
 		if !batch.Sleep(ctx, wait) {
 			return err

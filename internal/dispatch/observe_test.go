@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -105,6 +106,29 @@ func TestLostAttemptsAreReported(t *testing.T) {
 		line := regexp.MustCompile(`level=WARN msg="delivery attempted" delivery.id=dlv_\S+ delivery.event=evt_\S+ delivery.endpoint=ep_\S+ delivery.attempt=1 outcome=lost status=pending`)
 		if lines := line.FindAllString(log.String(), -1); len(lines) != 4 {
 			t.Errorf("%d lost attempts have a log line, want 4:\n%s", len(lines), log.String())
+		}
+	})
+}
+
+func TestARepeatedCallOfTheStoreIsLoggedByItsName(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		h := newHarness(t)
+		id := h.endpoint(nil)
+		h.respond = func(postrider.Claimed) postrider.Attempt { return rejected() }
+		n := h.node(1, dispatch.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		n.set(func(c *connection) { c.fails["settle"], c.fails["put circuit"] = true, true })
+		h.publish(id, 20, true)
+		time.Sleep(time.Second)
+		n.set(func(c *connection) { c.fails["settle"] = false })
+		time.Sleep(time.Minute)
+		n.set(func(c *connection) { c.fails["put circuit"] = false })
+		end(t, n)
+		for _, name := range []string{"settle", `"put circuit"`} {
+			if !strings.Contains(log.String(), `msg="call of the store failed, trying again" call=`+name) {
+				t.Errorf("the log has no line for the call %s:\n%s", name, log.String())
+			}
 		}
 	})
 }

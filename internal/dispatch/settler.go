@@ -21,7 +21,7 @@ const maxGroup = 500
 // half of maxGroup waits for more after the last commit, for a time that grows with the
 // duration of that commit ([schedule.BatchDelay]): the store commits fewer and
 // larger groups when it is busy. It ends when ctx does, or when settlements is closed
-// and nothing is left. While the node drains, and done is closed, no group waits.
+// and nothing is left. Once the loop has ended (done), no group waits.
 func (d *Dispatcher) runSettler(ctx context.Context) {
 	var next time.Time // a small group is not committed before
 	for open := true; open; {
@@ -55,7 +55,7 @@ func (d *Dispatcher) runSettler(ctx context.Context) {
 // attempted again.
 func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) {
 	var results []store.Settled
-	err := d.retryWhileBusy(ctx, func(ctx context.Context) (err error) {
+	err := d.retryWhileBusy(ctx, "settle", func(ctx context.Context) (err error) {
 		results, err = d.queue.Settle(ctx, group)
 		return err
 	})
@@ -101,7 +101,7 @@ func (d *Dispatcher) release(ctx context.Context, releases []schedule.Release) {
 	for _, r := range releases {
 		leases = append(leases, r.Lease)
 	}
-	err := d.retryWhileBusy(ctx, func(ctx context.Context) error { return d.queue.Release(ctx, leases) })
+	err := d.retryWhileBusy(ctx, "release", func(ctx context.Context) error { return d.queue.Release(ctx, leases) })
 	if err != nil {
 		d.opts.Log.ErrorContext(ctx, "leases not released", "leases", len(leases), "error", err)
 	}
@@ -115,7 +115,7 @@ func (d *Dispatcher) release(ctx context.Context, releases []schedule.Release) {
 // that leaves everything as it was.
 func (d *Dispatcher) storeCircuit(ctx context.Context, change schedule.CircuitChange) {
 	stored, circuit := postrider.Circuit{}, change.Circuit
-	err := d.retryWhileBusy(ctx, func(ctx context.Context) (err error) {
+	err := d.retryWhileBusy(ctx, "put circuit", func(ctx context.Context) (err error) {
 		stored, err = d.queue.PutCircuit(ctx, store.PutCircuit{Circuit: circuit})
 		return err
 	})
@@ -151,7 +151,7 @@ func logCircuit(ctx context.Context, log *slog.Logger, c postrider.Circuit) {
 // the routing table, which reports the disabled endpoint like any other change, so
 // that the core has the change by then.
 func (d *Dispatcher) disable(ctx context.Context, id postrider.EndpointID) {
-	err := d.retryWhileBusy(ctx, func(ctx context.Context) error {
+	err := d.retryWhileBusy(ctx, "disable", func(ctx context.Context) error {
 		return d.endpoints.Disable(ctx, id, postrider.ReasonGone)
 	})
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 // times beside it. A node starts one of the hundred when it has been up for 2 s. It is
 // harmless, so 2 follow, then 4, 8 and so on. A round lasts a second at most, however long
 // its attempts take: all are attempted within seven rounds. The round that has the killer ends with the node, and the
-// next node begins with one again. Each time the killer is the only suspect in flight
-// when its node dies, that counts against it; after five in a row it is parked.
+// next node begins with one again. Each time the killer is the only suspect that its
+// node had leased, that counts against it; after five in a row it is parked.
 type suspects struct {
 	slots     *slots
 	startedAt time.Time // of the node; set by the first Decide

@@ -44,10 +44,13 @@ var metadataAddresses = []netip.Addr{
 	netip.MustParseAddr("fe80::a9fe:a9fe"),    // OpenStack
 }
 
-// isMetadata reports whether the address is one of metadataAddresses. The mapped
-// form of an IPv4 address is that address, and a zone changes nothing.
-func isMetadata(ip netip.Addr) bool {
-	return slices.Contains(metadataAddresses, ip.Unmap().WithZone(""))
+// isNever reports whether the address is forbidden whatever the operator allows: one of
+// metadataAddresses, or 0.0.0.0 and ::, which name no receiver and connect to this
+// machine. The mapped form of an IPv4 address is that address, and a zone changes
+// nothing.
+func isNever(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	return ip.IsUnspecified() || slices.Contains(metadataAddresses, ip)
 }
 
 // errForbidden is in every error that the guard makes of an address. Its text is
@@ -56,7 +59,7 @@ var errForbidden = errors.New("target is forbidden")
 
 // newGuard returns the guard for a Reach. The ranges that are not public come from
 // the ssrf package, whose lists a test compares with IANA's registries. An address
-// is decided by the first rule that names it: metadataAddresses, Allow, Deny, the
+// is decided by the first rule that names it: isNever, Allow, Deny, the
 // ranges that are not public. Every other address is allowed.
 func newGuard(o Reach) *guard {
 	g := &guard{schemes: []string{"https"}, ports: o.Ports, allowsPrivate: len(o.Allow) > 0}
@@ -129,11 +132,11 @@ func (g *guard) check(address string) error {
 	return forbid(address, err)
 }
 
-// forbid returns an error if the guardian found one, or if the address is one of
-// metadataAddresses, which the guardian may allow as part of a range.
+// forbid returns an error if the guardian found one, or if the address is never allowed,
+// although the guardian may allow it as part of a range.
 func forbid(address string, found error) error {
-	if to, err := netip.ParseAddrPort(address); err == nil && isMetadata(to.Addr()) {
-		found = errors.Join(found, fmt.Errorf("%s serves cloud credentials", to.Addr()))
+	if to, err := netip.ParseAddrPort(address); err == nil && isNever(to.Addr()) {
+		found = errors.Join(found, fmt.Errorf("%s is always forbidden", to.Addr()))
 	}
 	if found != nil {
 		return errors.Join(errForbidden, found)
@@ -143,7 +146,7 @@ func forbid(address string, found error) error {
 
 // allows reports whether connections to the address may be made.
 func (g *guard) allows(ip netip.Addr) bool {
-	return ip.Zone() == "" && !isMetadata(ip) && g.guardian.SafeAddr(ip.Unmap()) == nil
+	return ip.Zone() == "" && !isNever(ip) && g.guardian.SafeAddr(ip.Unmap()) == nil
 }
 
 // allowsPort reports whether connections to the port may be made.

@@ -33,6 +33,7 @@ const (
 	reasonPort      = "must have a port that this deployment allows (--egress-ports)"
 	reasonNoPort    = "must have a port from 1 to 65535"
 	reasonForbidden = "must have a public host (--egress-allow)"
+	reasonNever     = "must not have this address: it is always forbidden"
 )
 
 // refuse returns the error for a URL. It has the reason and nothing of the URL,
@@ -67,6 +68,9 @@ func (g *guard) parse(raw string) (*url.URL, error) {
 	// dialed; of the name itself only its form is.
 	ip, err := netip.ParseAddr(host)
 	literal := err == nil
+	if literal && isNever(ip) {
+		return nil, refuse(reasonNever)
+	}
 	if literal && !g.allows(ip) || !literal && !g.allowsName(host) {
 		return nil, refuse(reasonForbidden)
 	}

@@ -39,7 +39,7 @@ const (
 	FailureSecrets        Failure = "secret_unavailable"
 	FailureCanceled       Failure = "canceled"
 	FailureInternal       Failure = "internal"
-	FailureNodeDied       Failure = "node_died"
+	FailureServerDied     Failure = "server_died"
 )
 
 // Failures lists every failure.
@@ -50,7 +50,7 @@ var Failures = []Failure{
 	FailureTLSExpired, FailureTLSName, FailureTLSAuthority, FailureTLSCertificate, FailureTLSRefused, FailureTLSTimeout, FailureTLS,
 	FailureTimeout, FailureCut, FailureBadResponse, FailureStatus, FailureRedirect, FailureDowngrade,
 	FailureAuth, FailureHeaders, FailureOwnTLS, FailureUnsigned, FailureNoKey, FailureSecrets,
-	FailureCanceled, FailureInternal, FailureNodeDied,
+	FailureCanceled, FailureInternal, FailureServerDied,
 }
 
 // FailureError is an error that ended an attempt, with the failure that the

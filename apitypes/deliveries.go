@@ -23,7 +23,7 @@ type Delivery struct {
 
 // Waiting says why a pending delivery has not been sent yet.
 type Waiting struct {
-	Reason   postrider.WaitReason  `json:"reason" enum:"in_flight,parked,endpoint_deleted,endpoint_disabled,endpoint_paused,policy_unreadable,no_secret,ordering,suspected,scheduled,circuit_open,asked_to_wait,due" doc:"in_flight: an attempt is under way or about to start. parked: a person has to release or cancel it. endpoint_deleted: it will be cancelled soon. endpoint_disabled, endpoint_paused: until the endpoint is enabled or resumed. policy_unreadable: until the policy of the endpoint can be read; see its policy_error. no_secret: the endpoint has no valid secret. ordering: another delivery of its ordering key goes first. suspected: nodes died while sending it, so it is sent apart from others. scheduled: until its retry is due. circuit_open: until the next probe of the endpoint. asked_to_wait: until the time that the receiver asked for with Retry-After. due: it is sent as soon as the concurrency window and the rate of the endpoint allow."`
+	Reason   postrider.WaitReason  `json:"reason" enum:"in_flight,parked,endpoint_deleted,endpoint_disabled,endpoint_paused,policy_unreadable,no_secret,ordering,suspected,scheduled,circuit_open,asked_to_wait,due" doc:"in_flight: an attempt is under way or about to start. parked: a person has to release or cancel it. endpoint_deleted: it will be cancelled soon. endpoint_disabled, endpoint_paused: until the endpoint is enabled or resumed. policy_unreadable: until the policy of the endpoint can be read; see its policy_error. no_secret: the endpoint has no valid secret. ordering: another delivery of its ordering key goes first. suspected: servers died while sending it, so it is sent apart from others. scheduled: until its retry is due. circuit_open: until the next probe of the endpoint. asked_to_wait: until the time that the receiver asked for with Retry-After. due: it is sent as soon as the concurrency window and the rate of the endpoint allow."`
 	Until    *Time                 `json:"until" format:"date-time" doc:"Time when the reason ends. Null: not known."`
 	Delivery *postrider.DeliveryID `json:"delivery" nullable:"true" doc:"With ordering: the earlier delivery of the key, or the dead letter that pauses it. Else null."`
 }
@@ -34,7 +34,7 @@ type Attempt struct {
 	Event         postrider.EventID    `json:"event"`
 	Endpoint      postrider.EndpointID `json:"endpoint"`
 	Attempt       int                  `json:"attempt" doc:"Number of the attempt, from 1."`
-	Outcome       postrider.Outcome    `json:"outcome" enum:"accepted,rejected,gone,throttled,unreachable,timed_out,broken,blocked,lost,none" doc:"accepted: 2xx. gone: 410. throttled: the response asked for fewer requests. rejected: any other response. unreachable: no connection. timed_out: the timeout passed, and the receiver may have the request. broken: the connection was cut. blocked: the address is forbidden. lost: the node died, and it is unknown whether the request left. none: no request was made."`
+	Outcome       postrider.Outcome    `json:"outcome" enum:"accepted,rejected,gone,throttled,unreachable,timed_out,broken,blocked,lost,none" doc:"accepted: 2xx. gone: 410. throttled: the response asked for fewer requests. rejected: any other response. unreachable: no connection. timed_out: the timeout passed, and the receiver may have the request. broken: the connection was cut. blocked: the address is forbidden. lost: the server died, and it is unknown whether the request left. none: no request was made."`
 	StatusCode    *int                 `json:"status_code" doc:"Status code of the response. Null: there was no response."`
 	RetryAfterMS  *int64               `json:"retry_after_ms"`
 	StartedAt     Time                 `json:"started_at" format:"date-time" doc:"Time when the attempt began. With the outcome lost it is the time when the loss was noticed: the request may have left long before. With none it is the time of the decision."`
@@ -45,7 +45,7 @@ type Attempt struct {
 	ResponseHead  *string              `json:"response_head" doc:"Head of the response. Null: there was none, or the request was accepted with a response of at most 256 bytes."`
 	ResponseBody  *string              `json:"response_body" doc:"At most the first 16 KiB of the response body. Null: there was none, or it is in response_body_base64."`
 	ResponseBytes []byte               `json:"response_body_base64,omitempty" doc:"The response body in base64, if it is not UTF-8."`
-	Stale         bool                 `json:"stale" doc:"The attempt ended after another node had taken the delivery over. It did not change the delivery."`
+	Stale         bool                 `json:"stale" doc:"The attempt ended after another server had taken the delivery over. It did not change the delivery."`
 	StatusAfter   postrider.Status     `json:"status_after" doc:"Status of the delivery as this attempt left it. Of a stale attempt it is pending, since it changed nothing."`
 	NextAttemptAt *Time                `json:"next_attempt_at" format:"date-time"`
 }

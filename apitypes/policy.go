@@ -14,7 +14,7 @@ type Policy struct {
 	Retry        Optional[Retry]                  `json:"retry,omitzero" doc:"When failed deliveries are attempted again; default: the preset default."`
 	TimeoutMS    Optional[int64]                  `json:"timeout_ms,omitzero" doc:"Timeout of a whole attempt, 1000 to 30000; default 10000."`
 	ClientErrors Optional[postrider.ClientErrors] `json:"client_errors,omitzero" enum:"retry,dead_letter" doc:"What a 4xx response causes: another attempt, or a dead letter at once; default retry."`
-	Concurrency  Optional[int]                    `json:"concurrency,omitzero" doc:"Largest number of attempts in flight, 1 to 1000; default 10. A node gives one endpoint at most a quarter of its own attempts."`
+	Concurrency  Optional[int]                    `json:"concurrency,omitzero" doc:"Largest number of attempts in flight, 1 to 1000; default 10. A server gives one endpoint at most a quarter of its own attempts."`
 	ExpiryMS     Optional[int64]                  `json:"expiry_ms,omitzero" doc:"How long a delivery may be pending before it becomes a dead letter; default 7 days."`
 	Signature    Optional[Signature]              `json:"signature,omitzero" doc:"How requests are signed; default: the scheme standard."`
 	Payload      Optional[postrider.Payload]      `json:"payload,omitzero" enum:"envelope,raw" doc:"What the body of a request is: data in an envelope with id, type and timestamp, or data alone; default envelope."`

@@ -105,7 +105,7 @@ func (rt *router) deliveries() {
 	handle(rt, route{
 		name: "release-delivery", path: "POST /deliveries/{delivery}/release",
 		summary:     "Release a parked delivery",
-		description: "It is sent again, alone. A delivery is parked if five nodes died while sending it.",
+		description: "It is sent again, alone. A delivery is parked if five servers died while sending it.",
 		codes:       []string{"conflict"},
 		scope:       write,
 	}, rt.releaseDelivery)

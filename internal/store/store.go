@@ -173,7 +173,7 @@ type Queue interface {
 	// A delivery has one worker: two claims never return the same delivery while
 	// the first one's lease lasts.
 	// A lease that ended without a settlement is taken over: the old attempt is
-	// recorded as lost, with the Error "node_died" and no NextAt; Losses grows by
+	// recorded as lost, with the Error "server_died" and no NextAt; Losses grows by
 	// one, and so does the attempt's number.
 	// StartedAt of a lost attempt is when the loss was noticed, here as in Reclaim
 	// and Expire, because nobody knows when its request left.

@@ -192,7 +192,7 @@ func (d *delivery) lease(token postrider.Token, now time.Time, lease time.Durati
 func (d *delivery) lose(now time.Time) {
 	d.losses++
 	d.record(postrider.Attempt{
-		Number: d.claims, Outcome: postrider.OutcomeLost, StartedAt: now, Error: "node_died",
+		Number: d.claims, Outcome: postrider.OutcomeLost, StartedAt: now, Error: "server_died",
 		StatusAfter: postrider.Pending,
 	})
 }

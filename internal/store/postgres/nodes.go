@@ -259,7 +259,7 @@ const reclaimSQL = `
 	), lost as (
 		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, replayed_from)
-		select id, claims, event, endpoint, account, type, 'lost', 0, 'node_died', 0, now(), 0, false, 'pending', replayed_from
+		select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'pending', replayed_from
 		from leased
 		on conflict (delivery, number) do nothing
 	), freed as (

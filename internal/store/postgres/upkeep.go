@@ -40,7 +40,7 @@ const expiredDeadLettersSQL = `, ended as (
 	), lost as (
 		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, replayed_from)
-		select id, claims, event, endpoint, account, type, 'lost', 0, 'node_died', 0, now(), 0, false, 'dead', replayed_from
+		select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'dead', replayed_from
 		from expired
 		where token is not null
 		on conflict (delivery, number) do nothing
@@ -48,7 +48,7 @@ const expiredDeadLettersSQL = `, ended as (
 		insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code,
 			last_error, replayed_from, died_at)
 		select d.id, d.event, d.endpoint, d.account, d.type, 'expired', d.claims, ` + lastStatusCodeSQL + `,
-			case when d.token is not null then 'node_died' else ` + lastErrorSQL + ` end,
+			case when d.token is not null then 'server_died' else ` + lastErrorSQL + ` end,
 			d.replayed_from, now()
 		from expired d
 		on conflict (delivery) do nothing

@@ -107,7 +107,7 @@ func (p pending) lost(now time.Time) record {
 	return record{
 		Attempt: postrider.Attempt{
 			Delivery: p.id, Event: p.event, Endpoint: p.endpoint, Number: p.claims, Outcome: postrider.OutcomeLost,
-			Error: "node_died", StartedAt: now, StatusAfter: postrider.Pending,
+			Error: "server_died", StartedAt: now, StatusAfter: postrider.Pending,
 		},
 		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom,
 	}

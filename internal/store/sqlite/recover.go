@@ -21,7 +21,7 @@ const (
 	recordLostSQL     = `
 	insert or replace into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
 		started_at, duration, stale, status_after, replayed_from)
-	select id, claims, event, endpoint, account, type, 'lost', 0, 'node_died', 0, @wall, 0, 0, 'pending', replayed_from
+	select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, @wall, 0, 0, 'pending', replayed_from
 	from queue where id = @id`
 	recoverSQL = `
 	update queue

@@ -25,7 +25,7 @@ var queue = []verb{
 		{"a leased delivery is not claimed again", claimLeased},
 		{"a lease that ended is taken over as the next attempt", claimTakesOver},
 		{"a lease that ended at publish is taken over", claimTakesOverPublished},
-		{"an attempt that is taken over is recorded as lost, with the error node_died", claimRecordsLost},
+		{"an attempt that is taken over is recorded as lost, with the error server_died", claimRecordsLost},
 		{"StartedAt of a lost attempt is when the loss was noticed", claimNoticesLoss},
 		{"losses in a row are counted", claimCountsLosses},
 		{"Lost of a lane is how many attempts the claim recorded as lost", claimReportsLost},
@@ -269,7 +269,7 @@ func claimRecordsLost(w *world) {
 		w.Fatalf("recorded %d attempts, want the lost one", len(attempts))
 	}
 	got := attempts[0]
-	if got.Number != 1 || got.Outcome != postrider.OutcomeLost || got.Error != "node_died" || !got.NextAt.IsZero() || got.Stale ||
+	if got.Number != 1 || got.Outcome != postrider.OutcomeLost || got.Error != "server_died" || !got.NextAt.IsZero() || got.Stale ||
 		got.Delivery != taken.ID || got.Event != taken.Event.ID || got.Endpoint != taken.Endpoint {
 		w.Errorf("recorded %+v, want attempt 1 as lost", got)
 	}

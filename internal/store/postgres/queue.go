@@ -135,8 +135,13 @@ const lanesSQL = `
 // the row until a scan looks at the whole lane. So it looks from 12:00:02 less claimSlack
 // on.
 //
-// 10 s is longer than any transaction that makes rows due takes to commit: they have one
-// or two round trips after the time is read. What needs longer is found by the next scan.
+// Transactions that make rows due take one or two round trips after the time is read, and
+// ingest and the dispatcher give them up after 10 s. What becomes visible later all the
+// same, because its caller gave up while the server committed, is found by the next scan
+// of the queue (30 s), after which the claim looks at the whole lane.
+//
+// Rows that another transaction has locked are stepped over and may be due for much
+// longer. They are not missed: lanesSQL sees them, and collectLanes lowers the watermark.
 const claimSlack = 10 * time.Second
 
 // Claim leases deliveries that are due, in one round trip.
@@ -149,7 +154,8 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 	args := claimColumns(c)
 	err := s.repeat(ctx, func(again bool) error {
 		claims = store.Claims{Lanes: make([]store.LaneState, len(c.Wants))}
-		args["now"] = s.clock.Now()
+		now := s.clock.Now()
+		args["now"] = now
 		for i, w := range c.Wants {
 			claims.Lanes[i].Low = w.After
 		}
@@ -158,7 +164,7 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 			b.Queue(unclaimSQL, args)
 		}
 		b.Queue(claimSQL, args).Query(func(rows pgx.Rows) error { return collectClaimed(rows, c.Token, &claims) })
-		b.Queue(lanesSQL, args).Query(func(rows pgx.Rows) error { return collectLanes(rows, &claims) })
+		b.Queue(lanesSQL, args).Query(func(rows pgx.Rows) error { return collectLanes(rows, now, &claims) })
 		return s.pool.SendBatch(ctx, b).Close()
 	})
 	if err != nil {
@@ -239,13 +245,17 @@ func collectClaimed(rows pgx.Rows, t postrider.Token, claims *store.Claims) erro
 }
 
 // collectLanes reads the rows of lanesSQL, one for each want in their order. null: the
-// lane is empty.
-func collectLanes(rows pgx.Rows, claims *store.Claims) error {
+// lane is empty. A row that is left and due longer than what was leased was locked by
+// another transaction; the next claim looks at it again.
+func collectLanes(rows pgx.Rows, now time.Time, claims *store.Claims) error {
 	var in pgtype.Int8
 	place := 0
 	_, err := pgx.ForEachRow(rows, []any{&in}, func() error {
 		lane := &claims.Lanes[place]
 		lane.Waiting, lane.In = in.Valid, time.Duration(in.Int64)*time.Microsecond
+		if first := now.Add(lane.In); lane.Waiting && first.Before(lane.Low) {
+			lane.Low = first
+		}
 		place++
 		return nil
 	})

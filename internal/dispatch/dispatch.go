@@ -79,7 +79,8 @@ type Endpoints interface {
 	// Subscribe has f called after every change of an endpoint, and when
 	// deliveries may be due for one. Lookup returns the change by then.
 	Subscribe(f func(routing.Change))
-	// Disable disables the endpoint for the reason, unless it is already.
+	// Disable disables the endpoint for the reason, if it is enabled, and Subscribe's f is
+	// called before it returns. One that a person paused stays paused; its next 410 disables it.
 	Disable(ctx context.Context, id postrider.EndpointID, reason string) error
 }
 

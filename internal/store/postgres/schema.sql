@@ -120,6 +120,7 @@ CREATE TABLE public.attempts (
     CONSTRAINT attempts_outcome_check CHECK ((outcome = ANY (ARRAY['accepted'::text, 'rejected'::text, 'gone'::text, 'throttled'::text, 'unreachable'::text, 'timed_out'::text, 'broken'::text, 'blocked'::text, 'lost'::text, 'none'::text]))),
     CONSTRAINT attempts_response_start_check CHECK ((octet_length(response_start) <= 256)),
     CONSTRAINT attempts_retry_after_check CHECK ((retry_after >= 0)),
+    CONSTRAINT attempts_stale CHECK (((NOT stale) OR (status_after = 'pending'::text))),
     CONSTRAINT attempts_status_after_check CHECK ((status_after = ANY (ARRAY['pending'::text, 'delivered'::text, 'dead'::text, 'cancelled'::text, 'skipped'::text]))),
     CONSTRAINT attempts_status_code_check CHECK (((status_code = 0) OR ((status_code >= 100) AND (status_code <= 999))))
 )

@@ -348,6 +348,7 @@ create table attempts (
     response_start bytea check (octet_length(response_start) <= 256),
     final_url      text,
     constraint attempts_next_at check (next_at is null or status_after = 'pending'),
+    constraint attempts_stale check (not stale or status_after = 'pending'),
     constraint attempts_decision check (status_after not in ('cancelled', 'skipped') or outcome = 'none')
 ) partition by range (delivery);
 create index attempts_endpoint on attempts (endpoint, delivery);

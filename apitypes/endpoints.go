@@ -35,7 +35,7 @@ type Endpoint struct {
 	StatusReason *string                  `json:"status_reason"`
 	Policy
 	PolicyError *string  `json:"policy_error" doc:"Why the stored policy of the endpoint cannot be read, with the names of its fields. The fields of the policy are then left out, and its deliveries wait until an update names all of them, or until a server that can read the policy owns the endpoint. Null: it can be read."`
-	Warnings    []string `json:"warnings" nullable:"false" enum:"policy_unreadable,no_secret,secrets_expire" doc:"What is wrong with the endpoint. policy_unreadable: see policy_error; nothing is sent. no_secret: no secret is valid, and nothing can be sent until a rotation adds one. secrets_expire: every secret will expire, and then nothing can be sent; rotate the secret."`
+	Warnings    []string `json:"warnings" nullable:"false" enum:"policy_unreadable,no_secret,secrets_expire,unverified" doc:"What is wrong with the endpoint. policy_unreadable: see policy_error; nothing is sent. no_secret: no secret is valid, and nothing can be sent until a rotation adds one. secrets_expire: every secret will expire, and then nothing can be sent; rotate the secret. unverified: its receiver has not agreed to events at this URL, so it cannot be resumed or enabled before it is verified."`
 	VerifiedAt  *Time    `json:"verified_at" format:"date-time" doc:"Time when the receiver agreed to events at this URL. Null: it never did."`
 	CreatedAt   Time     `json:"created_at" format:"date-time"`
 	UpdatedAt   Time     `json:"updated_at" format:"date-time"`

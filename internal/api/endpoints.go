@@ -20,7 +20,7 @@ const maxPatterns = 256
 
 // viewEndpoint returns an endpoint in the form of a response. The secrets serve
 // only for the warnings.
-func viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) apitypes.Endpoint {
+func (s *server) viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) apitypes.Endpoint {
 	patterns := make([]string, 0, len(e.EventTypes))
 	for _, p := range e.EventTypes {
 		patterns = append(patterns, string(p))
@@ -28,7 +28,7 @@ func viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) apitypes.End
 	view := apitypes.Endpoint{
 		ID: e.ID, Account: e.Account, UID: orNull(e.UID), URL: e.URL, Description: e.Description,
 		EventTypes: patterns, Status: e.Status, StatusReason: orNull(e.StatusReason), PolicyError: orNull(e.PolicyError),
-		Warnings: warnings(e, secrets), VerifiedAt: timeOrNull(e.VerifiedAt), CreatedAt: instant(e.CreatedAt), UpdatedAt: instant(e.UpdatedAt),
+		Warnings: s.warnings(e, secrets), VerifiedAt: timeOrNull(e.VerifiedAt), CreatedAt: instant(e.CreatedAt), UpdatedAt: instant(e.UpdatedAt),
 	}
 	if e.PolicyError == "" {
 		view.Policy = viewPolicy(e.Policy)
@@ -39,18 +39,24 @@ func viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) apitypes.End
 // warnings returns the reasons for which nothing is sent to the endpoint, or will
 // not be after the last secret expires. The list is empty, not null, if there
 // are none.
-func warnings(e postrider.Endpoint, secrets []postrider.Secret) []string {
+func (s *server) warnings(e postrider.Endpoint, secrets []postrider.Secret) []string {
 	lasts := func(s postrider.Secret) bool { return s.ExpiresAt.IsZero() }
-	switch {
-	case e.Status == postrider.EndpointDeleted:
-	case e.PolicyError != "":
-		return []string{"policy_unreadable"}
-	case len(secrets) == 0:
-		return []string{"no_secret"}
-	case !slices.ContainsFunc(secrets, lasts):
-		return []string{"secrets_expire"}
+	texts := []string{}
+	if e.Status == postrider.EndpointDeleted {
+		return texts
 	}
-	return []string{}
+	switch {
+	case e.PolicyError != "":
+		texts = append(texts, "policy_unreadable")
+	case len(secrets) == 0:
+		texts = append(texts, "no_secret")
+	case !slices.ContainsFunc(secrets, lasts):
+		texts = append(texts, "secrets_expire")
+	}
+	if s.requireVerified(e, postrider.EndpointEnabled) != nil {
+		texts = append(texts, reasonUnverified)
+	}
+	return texts
 }
 
 // EndpointPath names an endpoint.
@@ -151,7 +157,7 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.E
 	if err != nil {
 		return nil, err
 	}
-	view := viewEndpoint(e, secrets)
+	view := s.viewEndpoint(e, secrets)
 	view.Secrets = shown
 	return respond(view), nil
 }
@@ -297,7 +303,7 @@ func (s *server) listEndpoints(ctx context.Context, in *struct {
 	for _, secret := range secrets {
 		of[secret.Endpoint] = append(of[secret.Endpoint], secret)
 	}
-	view := func(e postrider.Endpoint) apitypes.Endpoint { return viewEndpoint(e, of[e.ID]) }
+	view := func(e postrider.Endpoint) apitypes.Endpoint { return s.viewEndpoint(e, of[e.ID]) }
 	return respondPage(view)(endpoints, nil)
 }
 
@@ -311,7 +317,7 @@ func (s *server) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[apit
 	if err != nil {
 		return nil, err
 	}
-	return respond(viewEndpoint(e, secrets)), nil
+	return respond(s.viewEndpoint(e, secrets)), nil
 }
 
 // changeEndpoint applies a PATCH: an omitted field keeps its value, and null
@@ -534,7 +540,7 @@ func (s *server) put(ctx context.Context, text string, change func(*store.PutEnd
 			if closes {
 				s.opts.Hooks.CircuitChanged.Call(circuit)
 			}
-			return respond(viewEndpoint(e, secrets)), nil
+			return respond(s.viewEndpoint(e, secrets)), nil
 		}
 		if !errors.Is(err, postrider.ErrConflict) {
 			return nil, err

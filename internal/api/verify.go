@@ -13,7 +13,8 @@ import (
 )
 
 // reasonUnverified is the status reason of an endpoint that is paused until its
-// receiver has agreed to receive events.
+// receiver has agreed to receive events. A person who pauses or disables the endpoint
+// replaces the status reason; so it is also a warning, which lasts until then.
 const reasonUnverified = "unverified"
 
 // resetVerification marks a new URL as unverified. If the operator requires

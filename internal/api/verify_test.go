@@ -28,10 +28,13 @@ func TestANewEndpointWaitsUntilItsReceiverAgreed(t *testing.T) {
 		t.Errorf("published while it waits: %s", published.text)
 	}
 	has(t, "resume", w.want(409, "POST /endpoints/"+id+"/resume", "").body, map[string]any{"code": "unverified"})
-	w.want(200, "POST /endpoints/"+id+"/disable", "")
+	unverified := map[string]any{"status": "disabled", "status_reason": "off", "warnings": []any{"unverified"}}
+	has(t, "disabled", w.want(200, "POST /endpoints/"+id+"/disable", `{"reason": "off"}`).body, unverified)
+	has(t, "read", w.want(200, "GET /endpoints/"+id, "").body, unverified)
 	has(t, "enable", w.want(409, "POST /endpoints/"+id+"/enable", "").body, map[string]any{"code": "unverified"})
 
 	verified := w.want(200, "POST /endpoints/"+id+"/verify", "")
+	has(t, "without a warning", verified.body, map[string]any{"warnings": []any{}})
 	if verified.id("status") != "disabled" || verified.id("verified_at") == "" {
 		t.Errorf("verified, but disabled by a person: %s", verified.text)
 	}

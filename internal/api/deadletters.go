@@ -65,7 +65,7 @@ func (s *server) listDeadLetters(ctx context.Context, in *struct {
 },
 ) (*reply[apitypes.Page[apitypes.DeadLetter]], error) {
 	account, endpoint, err := s.scope(ctx, in.Account, in.Endpoint)
-	if err != nil {
+	if err := errors.Join(err, checkTypeFilter("event_type", in.EventType)); err != nil {
 		return nil, err
 	}
 	return respondPage(viewDeadLetter)(s.Store.DeadLetters(ctx, store.DeadLetterQuery{

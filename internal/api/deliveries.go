@@ -137,6 +137,7 @@ type DeliveryFilter struct {
 // endpoint unless it is zero.
 func (f DeliveryFilter) of(account postrider.AccountID, endpoint postrider.EndpointID) (store.DeliveryQuery, error) {
 	event, err := filtered[postrider.EventID]("event", f.Event)
+	err = errors.Join(err, checkTypeFilter("event_type", f.EventType))
 	return store.DeliveryQuery{
 		Account: account, Endpoint: endpoint, Event: event, EventType: f.EventType, Status: postrider.Status(f.Status),
 		Span: f.Span.of(), Paging: f.page(f.Paging),

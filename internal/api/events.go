@@ -79,7 +79,7 @@ func (s *server) listEvents(ctx context.Context, in *struct {
 },
 ) (*reply[apitypes.Page[apitypes.Event]], error) {
 	account, err := s.resolveAccount(ctx, "account", in.Account)
-	if err != nil {
+	if err := errors.Join(err, checkTypeFilter("type", in.Type)); err != nil {
 		return nil, err
 	}
 	if in.IdempotencyKey != "" && account.IsZero() {

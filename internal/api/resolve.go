@@ -112,6 +112,15 @@ func parseID[I comparable, P interface {
 	return id, nil
 }
 
+// checkTypeFilter refuses a filter that is no event type. A pattern would match no event,
+// and an empty list looks like "nothing found".
+func checkTypeFilter(field, text string) error {
+	if text != "" && postrider.CheckType(field, text) != nil {
+		return invalid(field, "must be one event type; patterns are for endpoints")
+	}
+	return nil
+}
+
 // filtered parses an id from a query parameter. Empty text is no filter and
 // gives the zero id. An id that is invalid is a fault of the parameter, and not
 // an empty list: a filter with a typing error must not look like "nothing found".

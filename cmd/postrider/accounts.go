@@ -60,9 +60,9 @@ type oneAccount struct {
 
 type accountsGetCmd struct{ oneAccount }
 
-// Run shows the account.
+// Run shows the account, also a deleted one, which its id finds.
 func (c *accountsGetCmd) Run(ctx context.Context, t terminal) error {
-	return ask(t, c.target, accountTable.one, func(api *client.Client) (apitypes.Account, error) {
+	return ask(t, c.target, printDetails, func(api *client.Client) (apitypes.Account, error) {
 		return api.Account(ctx, c.Account)
 	})
 }

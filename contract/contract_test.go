@@ -24,8 +24,6 @@ var unseen = map[string]string{
 	"Problem.code = gone": "the same",
 
 	"delete-endpoint 409*":                 "another client has to change the endpoint at the same moment, three times",
-	"disable-endpoint 409*":                "the same",
-	"set-circuit 409*":                     "the same, of the circuit",
 	"verify-endpoint 409 conflict":         "another client has to change the URL while the receiver is asked",
 	"replay-event 409 replay_pending":      "another client has to replay the same dead letter at the same moment",
 	"Delivery.reason = system":             "it takes a store that lost data",

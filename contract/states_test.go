@@ -237,6 +237,8 @@ func (c *caller) driveDeadLetters() {
 	c.settled(again, "dead")
 	c.want(200, "GET /dead-letters?reason=client_error", nil)
 	c.want(204, "DELETE /endpoints/"+refusing, nil)
+	c.want(409, "POST /endpoints/"+refusing+"/disable", nil)
+	c.want(409, "POST /endpoints/"+refusing+"/circuit", object{"status": "open"})
 	c.want(409, "POST /dead-letters/"+again+"/replay", nil) // its endpoint is deleted
 	c.want(409, "POST /events/"+event+"/replay", nil)
 	gone := c.endpoint("gone", "/status/410")

@@ -9,7 +9,7 @@ import (
 // EventCreate is an event to publish.
 type EventCreate struct {
 	Account        string          `json:"account,omitempty" minLength:"1" doc:"Id or uid of the account. A key that is bound to an account may leave it out."`
-	Type           string          `json:"type" example:"order.created"`
+	Type           string          `json:"type" example:"order.created" doc:"Types that begin with postrider. are the server's own."`
 	Data           json.RawMessage `json:"data" doc:"Any JSON value. Its bytes are stored, signed and sent unchanged."`
 	IdempotencyKey string          `json:"idempotency_key,omitempty" minLength:"1" maxLength:"256" doc:"A repeat with the same key and content publishes nothing; the response has the id of the first event."`
 	OrderingKey    string          `json:"ordering_key,omitempty" maxLength:"256" doc:"Events with the same key are numbered in the order in which they were accepted. Endpoints with order by_key receive them in this order."`
@@ -30,7 +30,7 @@ type EventBatch struct {
 type Receipt struct {
 	ID         postrider.EventID `json:"id" example:"evt_01h455vb4pex5vsknk084sn02q"`
 	Duplicate  bool              `json:"duplicate,omitempty" doc:"True: the event was published before, and this request published nothing."`
-	Deliveries *int              `json:"deliveries" doc:"Number of deliveries that were created. Null: a fan-out job creates them."`
+	Deliveries *int              `json:"deliveries" doc:"Number of deliveries that were created. Null: a fan-out job creates them, or the event is a duplicate; list its deliveries."`
 	FanOut     bool              `json:"fanout,omitempty" doc:"True: more than 256 endpoints match, and a fan-out job creates the deliveries."`
 }
 

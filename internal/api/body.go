@@ -295,14 +295,16 @@ func (s *server) unpack(buf *bytes.Buffer, v any) error {
 	return err
 }
 
-// isJSON reports whether the media type is application/json, with any
-// parameters. The first comparison spares common requests the parser.
+// isJSON reports whether the media type is application/json. Of its parameters only
+// the charset counts: JSON is UTF-8, and text in another one would be stored as
+// other characters. The first comparison spares common requests the parser.
 func isJSON(contentType string) bool {
 	if contentType == "application/json" {
 		return true
 	}
-	mediaType, _, err := mime.ParseMediaType(contentType)
-	return err == nil && mediaType == "application/json"
+	mediaType, params, err := mime.ParseMediaType(contentType)
+	charset, given := params["charset"]
+	return err == nil && mediaType == "application/json" && (!given || strings.EqualFold(charset, "utf-8"))
 }
 
 // isPlain reports whether the Content-Encoding headers name no coding other

@@ -512,8 +512,8 @@ func (s *server) modify(ctx context.Context, text string, change func(*postrider
 	return s.put(ctx, text, func(p *store.PutEndpoint) error { return change(&p.Endpoint) })
 }
 
-// put is modify for a change that may also close the circuit. It gives up after
-// three conflicts. A conflict has two causes that the store does not tell apart: the
+// put is modify for a change that may also close the circuit. A change of nothing is
+// not stored. It gives up after three conflicts. A conflict has two causes that the store does not tell apart: the
 // endpoint has changed since it was read, which another try resolves, or its new uid
 // is in use, which none does. The text of the last error names both.
 func (s *server) put(ctx context.Context, text string, change func(*store.PutEndpoint) error) (*reply[apitypes.Endpoint], error) {
@@ -530,6 +530,9 @@ func (s *server) put(ctx context.Context, text string, change func(*store.PutEnd
 		secrets, err := s.Store.Secrets(ctx, e.ID)
 		if err != nil {
 			return nil, err
+		}
+		if !p.CloseCircuit && reflect.DeepEqual(p.Endpoint, e) {
+			return respond(s.viewEndpoint(e, secrets)), nil // updated_at stays
 		}
 		circuit, closes, err := s.circuitToClose(ctx, p)
 		if err != nil {

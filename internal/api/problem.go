@@ -28,7 +28,7 @@ var (
 	errUnauthorized = errors.New("no valid key")
 	errForbidden    = errors.New("the key may not do this")
 	errTooLarge     = errors.New("the request is too large")
-	errMediaType    = errors.New("the body must be application/json")
+	errMediaType    = errors.New("the body must be application/json in UTF-8")
 	errEncoding     = errors.New("the body must not be compressed")
 	errNoRoute      = errors.New("no such route")
 	errNoMethod     = errors.New("no such method on this route")
@@ -64,7 +64,7 @@ var errorClasses = []errorClass{
 	{errNoMethod, 405, "method_not_allowed", "the route has no such method; see Allow"},
 	{errSlowBody, 408, "timeout", "the body took too long to arrive"},
 	{errTooLarge, 413, "too_large", "the request is too large"},
-	{errMediaType, 415, "unsupported_media_type", "the body must be application/json"},
+	{errMediaType, 415, "unsupported_media_type", "the body must be application/json in UTF-8"},
 	{errEncoding, 415, "unsupported_media_type", "the body must not be compressed: send it without a Content-Encoding"},
 	{errTooOften, 429, "too_often", "an endpoint is tested or verified at most five times at once, then once every 12 seconds; see Retry-After"},
 	{errOverBudget, 429, "overloaded", "the server has no memory for the body of this request; see Retry-After"},

@@ -33,12 +33,12 @@ const hopsHeader = "Webhook-Hops"
 // maxHops is the count from which on a publish is refused as a loop.
 const maxHops = 8
 
-// viewReceipt returns a receipt in the form of a response. While the deliveries
-// are still being created in the background, their number is unknown and the
-// field is null.
+// viewReceipt returns a receipt in the form of a response. The number of deliveries
+// is null where it is unknown: of a duplicate, which creates none and does not look
+// for those of the first event, and while a fan-out job creates them.
 func viewReceipt(r postrider.Receipt) apitypes.Receipt {
 	view := apitypes.Receipt{ID: r.ID, Duplicate: r.Duplicate, FanOut: r.FanOut}
-	if !r.FanOut {
+	if !r.FanOut && !r.Duplicate {
 		view.Deliveries = &r.Deliveries
 	}
 	return view
@@ -121,8 +121,11 @@ func appendReceipt(text []byte, r postrider.Receipt) []byte {
 		text = append(text, `,"duplicate":true`...)
 	}
 	text = append(text, `,"deliveries":`...)
-	if r.FanOut {
+	switch {
+	case r.FanOut:
 		return append(text, "null,\"fanout\":true}\n"...)
+	case r.Duplicate:
+		return append(text, "null}\n"...)
 	}
 	return append(strconv.AppendInt(text, int64(r.Deliveries), 10), "}\n"...)
 }
@@ -256,7 +259,7 @@ func within(at string, err error) error {
 func (s *server) event(ctx context.Context, b *apitypes.EventCreate) (postrider.Event, error) {
 	account, err := s.requireAccount(ctx, "account", b.Account)
 	err = errors.Join(err,
-		postrider.CheckType("type", b.Type),
+		checkPublishedType(b.Type),
 		checkText("idempotency_key", b.IdempotencyKey, maxEventKey),
 		checkText("ordering_key", b.OrderingKey, maxEventKey),
 		checkText("api_version", b.APIVersion, maxAPIVersion),
@@ -265,6 +268,15 @@ func (s *server) event(ctx context.Context, b *apitypes.EventCreate) (postrider.
 		Account: account, Type: b.Type, Data: b.Data, APIVersion: b.APIVersion,
 		OrderingKey: b.OrderingKey, IdempotencyKey: b.IdempotencyKey,
 	}, err
+}
+
+// checkPublishedType refuses what is no event type, and the types that only the server
+// publishes, so that a receiver can trust them: nobody else can send a postrider.test.
+func checkPublishedType(name string) error {
+	if strings.HasPrefix(name, "postrider.") {
+		return invalid("type", "must not begin with postrider., which is for the server's own events")
+	}
+	return postrider.CheckType("type", name)
 }
 
 // checkData refuses data above MaxData. The error is both errTooLarge, for the

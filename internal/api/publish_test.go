@@ -36,7 +36,7 @@ func TestReceiptsAreAnsweredAsDocumented(t *testing.T) {
 		want              string
 	}{
 		{"one", "POST /events", event, []postrider.Receipt{made}, 202, `{"id":"evt_01h455vb4pex5vsknk084sn02q","deliveries":12}` + "\n"},
-		{"a duplicate", "POST /events", event, []postrider.Receipt{again}, 200, `{"id":"evt_01h455vb4pex5vsknk084sn02q","duplicate":true,"deliveries":0}` + "\n"},
+		{"a duplicate", "POST /events", event, []postrider.Receipt{again}, 200, `{"id":"evt_01h455vb4pex5vsknk084sn02q","duplicate":true,"deliveries":null}` + "\n"},
 		{"a fan-out job", "POST /events", event, []postrider.Receipt{job}, 202, `{"id":"evt_01h455vb4pex5vsknk084sn02q","deliveries":null,"fanout":true}` + "\n"},
 		{"a batch", "POST /events/batch", `{"events": [` + event + `]}`, []postrider.Receipt{made, again}, 202, `{"data":[{"id":"evt_01h455vb4pex5vsknk084sn02q","duplicate":false},{"id":"evt_01h455vb4pex5vsknk084sn02q","duplicate":true}]}` + "\n"},
 	} {

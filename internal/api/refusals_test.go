@@ -30,6 +30,8 @@ func TestBadInputIsNamed(t *testing.T) {
 		{"nothing in it", "POST /events", `{}`, []string{"type", "data"}},
 		{"no account", "POST /events", `{"type": "a", "data": 1}`, []string{"account"}},
 		{"type", "POST /events", `{"account": "acme", "type": "a..b", "data": 1}`, []string{"type"}},
+		{"type of the server", "POST /events", `{"account": "acme", "type": "postrider.test", "data": 1}`, []string{"type"}},
+		{"type of the server in a batch", "POST /events/batch", `{"events": [{"account": "acme", "type": "postrider.x", "data": 1}]}`, []string{"events[0].type"}},
 		{"pattern as a filter of deliveries", "GET /deliveries?event_type=order.*", "", []string{"event_type"}},
 		{"pattern as a filter of dead letters", "GET /dead-letters?event_type=*", "", []string{"event_type"}},
 		{"pattern as a filter of events", "GET /events?type=order.*", "", []string{"type"}},
@@ -132,6 +134,10 @@ func TestEveryKindOfErrorHasItsAnswer(t *testing.T) {
 	huge := strings.Repeat("x", 20<<10)
 	plain := w.request(w.admin, "POST /events", "{}")
 	plain.Header.Set("Content-Type", "text/plain")
+	latin := w.request(w.admin, "POST /events", "{}")
+	latin.Header.Set("Content-Type", "application/json; charset=iso-8859-1")
+	utf8 := w.request(w.admin, "POST /events", "{}")
+	utf8.Header.Set("Content-Type", `application/json; charset="UTF-8"`)
 	for _, tt := range []struct {
 		name    string
 		request *http.Request
@@ -151,6 +157,8 @@ func TestEveryKindOfErrorHasItsAnswer(t *testing.T) {
 		{"no such account of an endpoint", w.request(w.admin, "POST /endpoints", `{"account": "nobody", "url": "https://x", "event_types": ["*"]}`), 422, "invalid"},
 		{"no such filter", w.request(w.admin, "GET /events?account=nobody", ""), 422, "invalid"},
 		{"media type", plain, 415, "unsupported_media_type"},
+		{"charset", latin, 415, "unsupported_media_type"},
+		{"charset of JSON", utf8, 422, "invalid"},
 		{"large data", w.request(w.admin, "POST /events", large), 413, "too_large"},
 		{"large data in a batch", w.request(w.admin, "POST /events/batch", `{"events": [`+large+`]}`), 413, "too_large"},
 		{"large body", w.request(w.admin, "POST /events", huge), 413, "too_large"},

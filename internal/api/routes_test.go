@@ -90,6 +90,12 @@ func TestAnEndpointIsMadeReadAndChanged(t *testing.T) {
 	has(t, "changed", changed.body, map[string]any{
 		"timeout_ms": 5000.0, "retry": map[string]any{"preset": "seven-step"}, "event_types": []any{"*"}, "concurrency": 5.0,
 	})
+	for _, nothing := range []string{`{}`, `{"timeout_ms": 5000, "event_types": ["*"]}`} {
+		same := w.want(200, "PATCH "+path, nothing)
+		if diff := cmp.Diff(changed.body, same.body); diff != "" {
+			t.Errorf("PATCH %s changed something (-want +got):\n%s", nothing, diff)
+		}
+	}
 	if got := w.want(200, "GET /endpoints?account=acme&uid=main&status=enabled", "").data(); len(got) != 1 {
 		t.Errorf("list = %v", got)
 	}
@@ -169,7 +175,7 @@ func TestPublishAnswersAsPromised(t *testing.T) {
 	first := w.want(202, "POST /events", body)
 	has(t, "published", first.body, map[string]any{"deliveries": 1.0, "id": first.id("id")})
 	again := w.want(200, "POST /events", body)
-	has(t, "again", again.body, map[string]any{"id": first.id("id"), "duplicate": true, "deliveries": 0.0})
+	has(t, "again", again.body, map[string]any{"id": first.id("id"), "duplicate": true, "deliveries": nil})
 	other := w.do(w.admin, "POST /events", strings.Replace(body, "1.0", "1", 1))
 	if other.status != 409 || other.body["code"] != "idempotency_conflict" {
 		t.Errorf("other content = %d %s", other.status, other.text)

@@ -139,6 +139,8 @@ func waitingText(d apitypes.Delivery) string {
 		text += "; see: postrider endpoints get " + d.Endpoint.String()
 	case postrider.WaitCircuitOpen, postrider.WaitAskedToWait:
 		text += "; see: postrider endpoints circuit " + d.Endpoint.String()
+	case postrider.WaitInFlight, postrider.WaitEndpointDeleted, postrider.WaitOrdering, postrider.WaitSuspected,
+		postrider.WaitScheduled, postrider.WaitDue: // end by themselves, or with the delivery that the text names
 	}
 	return text
 }

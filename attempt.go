@@ -22,7 +22,7 @@ type Attempt struct {
 	ResponseHead []byte        // as received, at most 16 KiB
 	ResponseBody []byte        // as received, at most 16 KiB
 	Stale        bool          // another node had taken the lease over when the attempt was settled: it changed nothing
-	StatusAfter  Status        // of the delivery, as this attempt left it; pending if Stale, whatever it was then
+	StatusAfter  Status        // of the delivery, as this attempt left it; pending if Stale or lost: those move nothing
 	NextAt       time.Time     // time of the delivery's next attempt; zero: there is none
 }
 

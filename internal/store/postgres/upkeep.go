@@ -40,7 +40,7 @@ const expiredDeadLettersSQL = `, ended as (
 	), lost as (
 		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, replayed_from)
-		select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'dead', replayed_from
+		select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'pending', replayed_from
 		from expired
 		where token is not null
 		on conflict (delivery, number) do nothing

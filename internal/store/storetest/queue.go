@@ -300,8 +300,8 @@ func (w *world) noticesLoss(id postrider.DeliveryID, do func()) {
 			continue
 		}
 		lost++
-		if a.StartedAt.Before(from) || a.StartedAt.After(to) || a.Duration != 0 {
-			w.Errorf("recorded %+v, want an attempt whose loss was noticed between %s and %s", a, from, to)
+		if a.StartedAt.Before(from) || a.StartedAt.After(to) || a.Duration != 0 || a.StatusAfter != postrider.Pending {
+			w.Errorf("recorded %+v, want a pending attempt whose loss was noticed between %s and %s", a, from, to)
 		}
 	}
 	w.same("how many attempts were lost", lost, 1)

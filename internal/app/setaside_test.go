@@ -18,11 +18,11 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// TestAnUnreadablePolicySetsOneEndpointAside damages the stored policy of one of
+// TestPromise5AnUnreadablePolicySetsOneEndpointAside damages the stored policy of one of
 // two endpoints, while the server runs and before it starts: the other one is
 // delivered to, and the damaged one loses nothing and gets all of it after the
 // mend, by hand or through the API.
-func TestAnUnreadablePolicySetsOneEndpointAside(t *testing.T) {
+func TestPromise5AnUnreadablePolicySetsOneEndpointAside(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()

@@ -91,8 +91,8 @@ func (d *Dispatcher) reportSettled(s *store.Settlement, stale bool) {
 }
 
 // release gives leases back, so that their deliveries can be claimed at once, here or by
-// another node. If that fails, the leases end by themselves; the core is told in both
-// cases, since it counts releases under way.
+// another node. If that fails, the leases end by themselves; the core gets
+// LeasesReleased in both cases, since it counts releases under way.
 func (d *Dispatcher) release(ctx context.Context, releases []schedule.Release) {
 	if len(releases) == 0 {
 		return

@@ -102,7 +102,7 @@ type publishing struct {
 // run stores the publish on the connection. Each step needs the result of the one before:
 //
 //   - insertKeys inserts the idempotency keys, which locks them against other publishes,
-//     and reads the owners of those that exist.
+//     and reads the owner of each key that another publish has.
 //   - Dedupe decides which events are new.
 //   - notStored leaves out what an earlier try has stored.
 //   - assignSequences locks the ordering keys and gives the next sequences.

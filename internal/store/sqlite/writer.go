@@ -189,8 +189,8 @@ func (w *writer) commitTogether(ctx context.Context, group []*job) ([]error, err
 // damage.
 //
 // Example: fsync fails once. The kernel may have dropped the pages and report success the
-// next time, so nobody knows what is on disk. A new process reads what is there and goes
-// on from that; this one must not acknowledge anything any more.
+// next time, so this process cannot know what the disk has. It must not acknowledge
+// anything any more. A new process reads the file and goes on from that.
 func (w *writer) distrust(err error) error {
 	if classOf(err) != classFatal {
 		return nil

@@ -56,8 +56,8 @@ func (rd *responseReader) readBody(f framing) (body []byte, whole bool) {
 // of 4 KiB would make this side read 96 MiB for 24 KiB of data.
 const maxExcess = 16 << 10
 
-// errChunk ends a body in chunks. The attempt does not fail by it: what was read of
-// the body counts, and the connection is closed.
+// errChunk ends a body in chunks. The attempt does not fail by it: the part of
+// the body that was read counts, and the connection is closed.
 var errChunk = errors.New("malformed chunk")
 
 // readChunks fills p with the data of the chunks and reports whether it came to

@@ -2,9 +2,9 @@
 // this program for an address that a tenant chose is made here.
 //
 // [Egress.CheckURL] and [Egress.ParseURL] check a URL without the network.
-// [Egress.ClientTLS] reads what an endpoint brings for its TLS.
+// [Egress.ClientTLS] reads the certificate, the key and the authorities of an endpoint.
 // [Egress.RoundTrip] sends one HTTP/1.1 request, whose bytes the caller built,
-// and reads the response. What a request says and what a response means is the
+// and reads the response. The content of a request and the meaning of a response are the
 // caller's: see package webhook.
 //
 // Whatever a URL, the DNS or a server does, this holds:
@@ -111,7 +111,7 @@ type Egress struct {
 	pool   *pool
 
 	// clientTLSs has the configurations of endpoints with their own TLS, by the
-	// digest of what they bring. Making one costs a millisecond.
+	// digest of their certificate, key and authorities. Making one costs a millisecond.
 	clientTLSs *cache.Cache[[sha256.Size]byte, *ClientTLS]
 }
 

@@ -179,7 +179,7 @@ func (p *headerParser) connection(list []byte) {
 }
 
 // finish says where the response ends (RFC 9112, 6.3). If another reader might
-// find another end, the connection is not used again: what follows could be a
+// find another end, the connection is not used again: the bytes behind it could be a
 // response that the server smuggles in for the next request. The cases:
 //
 //	status                    headers                     end of the body

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// The limits of what an endpoint brings for its TLS.
+// The limits of an endpoint's certificates, keys and authorities.
 const (
 	maxPEM         = 64 << 10
 	maxChain       = 8  // certificates that are shown

@@ -133,7 +133,7 @@ func (p *pool) expired(now time.Time) []*conn {
 	return drop
 }
 
-// close closes all idle connections. From now on put closes what it gets.
+// close closes all idle connections. From now on put closes every connection that it gets.
 func (p *pool) close() {
 	for _, c := range p.empty() {
 		c.abort()

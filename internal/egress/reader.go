@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// errMalformed says that what came is not a response in HTTP/1.
+// errMalformed says that the bytes of the server are not a response in HTTP/1.
 var errMalformed = errors.New("malformed response")
 
 // malformed returns an errMalformed that says what is wrong, without repeating
@@ -48,7 +48,7 @@ func (rd *responseReader) reset(src io.Reader) {
 }
 
 // rawHeader returns a copy of everything up to the end of the final header, or
-// what came instead of it; nil if nothing came.
+// the bytes that came instead of it; nil if none came.
 func (rd *responseReader) rawHeader() []byte {
 	size := rd.header
 	if size == 0 {

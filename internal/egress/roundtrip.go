@@ -30,8 +30,8 @@ func (x *Exchange) Reset() {
 	*x = Exchange{reader: x.reader}
 }
 
-// Limit returns ctx with the deadline of x, for what waits for something else than
-// a connection that is open.
+// Limit returns ctx with the deadline of x, for work that waits for
+// something else than an open connection, such as a dial.
 func (x *Exchange) Limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	if x.Deadline.IsZero() {
 		return context.WithCancel(ctx)
@@ -44,9 +44,9 @@ func (x *Exchange) ended(ctx context.Context) bool {
 	return Ended(ctx) || !x.Deadline.IsZero() && !time.Now().Before(x.Deadline)
 }
 
-// RawHeader returns a copy of the header of the last response as it came, that
-// of interim responses included; if the header did not end, what came of it;
-// nil if nothing came.
+// RawHeader returns a copy of the header of the last response as it came, with
+// the headers of interim responses before it. If the header did not end, it returns
+// the part that came; nil if nothing came.
 func (x *Exchange) RawHeader() []byte { return x.reader.rawHeader() }
 
 // Request is a whole HTTP/1.1 request, header and body, in memory that is used

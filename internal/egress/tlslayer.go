@@ -51,14 +51,14 @@ type recordTracker struct {
 // a server that does not read.
 func (r *recordTracker) Close() error { return r.socket.Close() }
 
-// Read reads from what is below.
+// Read reads from the connection below.
 func (r *recordTracker) Read(p []byte) (int, error) {
 	n, err := r.Conn.Read(p)
 	r.follow(p[:n])
 	return n, err
 }
 
-// follow counts what was read.
+// follow counts the bytes that were read.
 func (r *recordTracker) follow(p []byte) {
 	for len(p) > 0 {
 		if r.left > 0 {

@@ -178,7 +178,7 @@ func canonicalHost(hostport string) (string, bool) {
 }
 
 // lookupProfile maps international names to the form that the DNS has, as browsers
-// do (UTS 46, not transitional), and refuses what is no valid domain name.
+// do (UTS 46, not transitional), and refuses a text that is no valid domain name.
 var lookupProfile = idna.New(
 	idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.StrictDomainName(true), idna.VerifyDNSLength(true),
 )

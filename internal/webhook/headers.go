@@ -152,7 +152,7 @@ var recordedHeaders = map[string]bool{
 	"x-shopify-topic": true, "x-shopify-webhook-id": true, "x-shopify-event-id": true, "x-shopify-triggered-at": true,
 }
 
-// redact returns the header as it was sent, without what must not be recorded:
+// redact returns the header as it was sent, without the values that must not be recorded:
 // fields that neither we nor the endpoint's owner call harmless, and the query,
 // which may hold a credential. own are the names of [target].shown.
 func redact(header []byte, own map[string]bool) []byte {

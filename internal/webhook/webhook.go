@@ -2,7 +2,7 @@
 //
 // [Sender.Send] makes one attempt of a delivery: it builds the body, signs it,
 // adds the endpoint's headers and its authentication, sends the request through
-// package egress and classifies what came back as a [postrider.Attempt]. A
+// package egress and classifies the response or the error as a [postrider.Attempt]. A
 // delivery that fails is a value, never an error. [Sender.Verify] asks a receiver
 // whether it wants events at all.
 //

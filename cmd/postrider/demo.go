@@ -20,11 +20,12 @@ import (
 	"github.com/postrider/postrider/internal/app"
 )
 
-// demoCmd is the command demo: a server and five receivers in one process.
+// demoCmd is the command demo: a server and six receivers in one process.
 //
-// The story: each event goes to all five receivers. Three accept every event in the
-// end, one fails until its deliveries are dead letters, and one responds with 410,
-// so that its endpoint is disabled and later events are skipped. With --for, the
+// The story: each event goes to all six receivers. Three accept every event in the
+// end. One is down for ten seconds at a time, so that its circuit opens and closes
+// again. One fails until its deliveries are dead letters, which can be replayed. One
+// responds with 410, so that its endpoint is disabled and later events are skipped. With --for, the
 // command checks at its end that this happened and fails if it did not. It is so a
 // test of an installation, too.
 type demoCmd struct {
@@ -35,8 +36,8 @@ type demoCmd struct {
 
 // Help returns the text above the flags in the help of the command.
 func (demoCmd) Help() string {
-	return "Five receivers on this machine get the same events: one is healthy, one slow, one fails three times before it accepts an event, " +
-		"one is dead, and one is gone (410). All data is in a temporary folder, which is removed at the end."
+	return "Six receivers on this machine get the same events: one is healthy, one slow, one fails three times before it accepts an event, " +
+		"one has outages, one makes dead letters, and one is gone (410). All data is in a temporary folder, which is removed at the end."
 }
 
 // demo is a running demonstration. Only the goroutine of show changes its fields,
@@ -188,10 +189,8 @@ func (d *demo) prepare(ctx context.Context) error {
 		made, err := d.api.CreateEndpoint(ctx, apitypes.EndpointCreate{
 			Account: "demo", URL: d.receivers.url(r), EventTypes: []string{"order.*"}, Description: r.name + ": " + r.behaviour,
 			Policy: apitypes.Policy{
-				// Circuits are off: an open one would last longer than anybody
-				// watches.
 				Retry:   apitypes.Of(apitypes.Retry{DelaysMS: r.delays, Jitter: "10%"}),
-				Circuit: apitypes.Of(apitypes.CircuitPolicy{Preset: "never"}),
+				Circuit: apitypes.Of(r.circuit),
 			},
 		})
 		if err != nil {
@@ -206,7 +205,7 @@ func (d *demo) prepare(ctx context.Context) error {
 
 // printIntroduction prints the receivers, and commands to try from another terminal.
 func (d *demo) printIntroduction() {
-	fmt.Fprintf(d.term.out, "Postrider delivers order.created, %d a second, to five receivers:\n\n", d.cmd.Rate)
+	fmt.Fprintf(d.term.out, "Postrider delivers order.created, %d a second, to six receivers:\n\n", d.cmd.Rate)
 	for _, r := range d.receivers.all {
 		fmt.Fprintf(d.term.out, "  %-8s %s\n", r.name, r.behaviour)
 	}
@@ -343,7 +342,7 @@ func (d *demo) finish(ctx context.Context) error {
 		}
 		return fmt.Errorf("%w: %s", errUndelivered, strings.Join(lacks, ", "))
 	}
-	_, err := fmt.Fprintf(d.term.out, "All %d events reached %s, with a signature that verifies. The receivers dead and gone accept none.\n",
+	_, err := fmt.Fprintf(d.term.out, "All %d events reached %s, with a signature that verifies. The others fail on purpose.\n",
 		d.receivers.published(), strings.Join(names, ", "))
 	return err
 }

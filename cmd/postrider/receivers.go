@@ -22,6 +22,7 @@ type receivers struct {
 	all      []*receiver
 	server   *http.Server
 	listener net.Listener // set by listen
+	began    time.Time    // set by listen; the outages are counted from it
 
 	mu       sync.Mutex
 	expected map[string]bool // ids of the events that were published; expect adds them
@@ -35,6 +36,9 @@ type receiver struct {
 	name, behaviour string  // the path and the description of its behaviour
 	accepts         bool    // whether it accepts every event in the end
 	delays          []int64 // the retry policy of its endpoint, in milliseconds
+	// The circuit of its endpoint. Most have none: an open circuit would last longer
+	// than the story.
+	circuit apitypes.CircuitPolicy
 	// Returns the status code for a request. Times counts the requests with this
 	// event, the current one included.
 	respond func(request *http.Request, times int) int
@@ -55,7 +59,14 @@ type receiver struct {
 // totals holds the totals of a receiver's ledger.
 type totals struct{ requests, events, accepted int }
 
-// newReceivers returns the five receivers of the story. Their retries are short, so
+const (
+	// An outage of the receiver outages begins every outageInterval and lasts for
+	// outageTime. The first one begins outageTime before the first interval is over.
+	outageInterval = 20 * time.Second
+	outageTime     = 10 * time.Second
+)
+
+// newReceivers returns the six receivers of the story. Their retries are short, so
 // that a delivery ends within seconds. The flaky one needs four attempts and 1.2 s;
 // that is why the demonstration stops publishing some seconds before its end.
 func newReceivers() *receivers {
@@ -63,13 +74,20 @@ func newReceivers() *receivers {
 		return func(*http.Request, int) int { return code }
 	}
 	sixAttempts := []int64{0, 300, 300, 600, 600, 1000}
-	rs := &receivers{expected: map[string]bool{}, all: []*receiver{
-		{name: "healthy", behaviour: "accepts at once", accepts: true, delays: sixAttempts, respond: always(http.StatusNoContent)},
-		{name: "slow", behaviour: "accepts after half a second", accepts: true, delays: sixAttempts, respond: acceptSlowly},
-		{name: "flaky", behaviour: "fails three times, then accepts", accepts: true, delays: sixAttempts, respond: acceptFourth},
-		{name: "dead", behaviour: "always fails; three attempts, then a dead letter", delays: []int64{0, 500, 500}, respond: always(http.StatusInternalServerError)},
-		{name: "gone", behaviour: "responds with 410, which disables the endpoint", delays: sixAttempts, respond: always(http.StatusGone)},
-	}}
+	never := apitypes.CircuitPolicy{Preset: "never"}
+	rs := &receivers{expected: map[string]bool{}}
+	rs.all = []*receiver{
+		{name: "healthy", behaviour: "accepts at once", accepts: true, delays: sixAttempts, circuit: never, respond: always(http.StatusNoContent)},
+		{name: "slow", behaviour: "accepts after half a second", accepts: true, delays: sixAttempts, circuit: never, respond: acceptSlowly},
+		{name: "flaky", behaviour: "fails three times, then accepts", accepts: true, delays: sixAttempts, circuit: never, respond: acceptFourth},
+		{
+			name: "outages", behaviour: "is down for 10 s of every 20 s; its circuit opens and closes again",
+			delays:  []int64{0, 1000, 2000, 4000, 8000, 16_000, 32_000},
+			circuit: apitypes.CircuitPolicy{Failures: new(5), CooldownMS: new(int64(2000)), MaxCooldownMS: new(int64(4000))}, respond: rs.failInOutages,
+		},
+		{name: "dead", behaviour: "fails three times, so each event becomes a dead letter; accepts a replay", delays: []int64{0, 500, 500}, circuit: never, respond: acceptFourth},
+		{name: "gone", behaviour: "responds with 410, which disables the endpoint", delays: sixAttempts, circuit: never, respond: always(http.StatusGone)},
+	}
 	mux := http.NewServeMux()
 	for _, r := range rs.all {
 		r.times, r.accepted = map[string]int{}, map[string]bool{}
@@ -96,11 +114,20 @@ func acceptFourth(_ *http.Request, times int) int {
 	return http.StatusOK
 }
 
+// failInOutages fails while an outage lasts.
+func (rs *receivers) failInOutages(*http.Request, int) int {
+	if time.Since(rs.began)%outageInterval >= outageInterval-outageTime {
+		return http.StatusInternalServerError
+	}
+	return http.StatusNoContent
+}
+
 // listen binds a free port of the loopback address.
 func (rs *receivers) listen(ctx context.Context) (err error) {
 	if rs.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
 		return fmt.Errorf("receive: %w", err)
 	}
+	rs.began = time.Now()
 	return nil
 }
 

@@ -40,6 +40,7 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 	"github.com/postrider/postrider/internal/ingest"
 	"github.com/postrider/postrider/internal/janitor"
+	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/secrets"
@@ -60,6 +61,7 @@ type App struct {
 	firstKey FirstKey
 	opened   chan struct{} // serve closes it when the API serves
 
+	live       *live.Hub         // attempts for those who watch; New makes it
 	observer   *observe.Observer // for the log, metrics and notifications; see hooks
 	secrets    *secrets.Secrets
 	clock      *clock
@@ -85,7 +87,8 @@ type App struct {
 // database is away.
 func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 	log.InfoContext(ctx, "postrider starts", "version", Version(), "settings", c)
-	a := &App{config: c, log: log, fatal: make(chan error, 1), opened: make(chan struct{}), readiness: &readiness{}, observer: observe.New(hooks(log), log)}
+	a := &App{config: c, log: log, fatal: make(chan error, 1), opened: make(chan struct{}), readiness: &readiness{}, live: live.New()}
+	a.observer = observe.New(observe.Join(hooks(log), a.live.Hooks()), log)
 	a.gate.set(api.Starting(log))
 	var err error
 	if a.api, err = listen(ctx, c.Listen, &a.gate, log.With("server", "api")); err != nil {
@@ -96,7 +99,7 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--ops-listen: %w", err), a.api.Close())
 	}
-	a.api.ending = ending{cut: a.gate.endBodies, within: c.AnswerTimeout + handshakeTime}
+	a.api.ending = ending{cut: func() { a.live.End(); a.gate.endBodies() }, within: c.AnswerTimeout + handshakeTime}
 	a.ops.ending = ending{within: opsEnd}
 	return a, nil
 }

@@ -152,6 +152,44 @@ func New(hooks Hooks, log *slog.Logger) *Observer {
 	return o
 }
 
+// Join returns hooks that call those of each in turn, for an engine that several
+// parts observe.
+func Join(all ...Hooks) (joined Hooks) {
+	for _, h := range all {
+		joined = Hooks{
+			Accepted:        both(joined.Accepted, h.Accepted),
+			Refused:         both(joined.Refused, h.Refused),
+			Committed:       both(joined.Committed, h.Committed),
+			Claimed:         both(joined.Claimed, h.Claimed),
+			AttemptStarted:  both(joined.AttemptStarted, h.AttemptStarted),
+			AttemptFinished: both(joined.AttemptFinished, h.AttemptFinished),
+			Settled:         both(joined.Settled, h.Settled),
+			DeadLetter:      both(joined.DeadLetter, h.DeadLetter),
+			AttemptsLost:    both(joined.AttemptsLost, h.AttemptsLost),
+			CircuitChanged:  both(joined.CircuitChanged, h.CircuitChanged),
+			HealthChanged:   both(joined.HealthChanged, h.HealthChanged),
+			Lag:             both(joined.Lag, h.Lag),
+			Membership:      both(joined.Membership, h.Membership),
+			ChoreDone:       both(joined.ChoreDone, h.ChoreDone),
+		}
+	}
+	return joined
+}
+
+// both returns a hook that calls both; nil if both are.
+func both[T any](first, second Hook[T]) Hook[T] {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func(with T) {
+		first(with)
+		second(with)
+	}
+}
+
 // Panics returns how many calls of hooks ended in a panic.
 func (o *Observer) Panics() int64 { return o.panics.Load() }
 

@@ -39,6 +39,21 @@ func TestEachHookIsCalled(t *testing.T) {
 	}
 }
 
+func TestEachHookOfSeveralIsCalledInTurn(t *testing.T) {
+	t.Parallel()
+	called := map[string]string{}
+	note := func(who string) observe.Hooks { return hooksThat(func(name string) { called[name] += who }) }
+	every(observe.New(observe.Join(note("a"), observe.Hooks{}, note("b")), slog.New(slog.DiscardHandler)))
+	for field := range reflect.TypeFor[observe.Hooks]().Fields() {
+		if called[field.Name] != "ab" {
+			t.Errorf("hook %s was called by %q, want ab", field.Name, called[field.Name])
+		}
+	}
+	if hooks := observe.Join(observe.Hooks{}, observe.Hooks{}); !reflect.ValueOf(hooks).IsZero() {
+		t.Errorf("hooks that nobody has are joined to %v", hooks)
+	}
+}
+
 func TestAPanicOfAHookIsCountedAndGoesNoFurther(t *testing.T) {
 	t.Parallel()
 	calls := 0

@@ -3,64 +3,11 @@ package postrider_test
 import (
 	"bytes"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/postrider/postrider"
 )
-
-func TestAllows(t *testing.T) {
-	t.Parallel()
-	with := func(scopes ...postrider.Scope) postrider.APIKey { return postrider.APIKey{Scopes: scopes} }
-	for _, tt := range []struct {
-		name string
-		key  postrider.APIKey
-		want []postrider.Scope
-	}{
-		{"admin includes every scope", with(postrider.ScopeAdmin), postrider.Scopes},
-		{
-			"writing includes reading", with(postrider.ScopeWebhooksWrite),
-			[]postrider.Scope{postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite},
-		},
-		{"reading is reading", with(postrider.ScopeWebhooksRead), []postrider.Scope{postrider.ScopeWebhooksRead}},
-		{"publishing is publishing", with(postrider.ScopeEventsWrite), []postrider.Scope{postrider.ScopeEventsWrite}},
-		{"a key without scopes allows nothing", with(), nil},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			var got []postrider.Scope
-			for _, scope := range postrider.Scopes {
-				if tt.key.Allows(scope) {
-					got = append(got, scope)
-				}
-			}
-			if !slices.Equal(got, tt.want) {
-				t.Errorf("allows %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestAKeyIsActiveUntilItExpiresOrIsRevoked(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for _, tt := range []struct {
-		name string
-		key  postrider.APIKey
-		want bool
-	}{
-		{"a key without an end", postrider.APIKey{}, true},
-		{"a key that expires now", postrider.APIKey{ExpiresAt: now}, false},
-		{"a key that expires later", postrider.APIKey{ExpiresAt: now.Add(1)}, true},
-		{"a revoked key, whatever the clock says", postrider.APIKey{RevokedAt: now.Add(time.Hour)}, false},
-	} {
-		if got := tt.key.ActiveAt(now); got != tt.want {
-			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
-		}
-	}
-}
 
 // Nouns are logged whole; their secrets must not be.
 func TestLogLinesKeepSecrets(t *testing.T) {

@@ -24,6 +24,8 @@ type (
 	secretKind   struct{}
 	keyKind      struct{}
 	replayKind   struct{}
+	sessionKind  struct{}
+	auditKind    struct{}
 )
 
 func (accountKind) prefix() string  { return "acc" }
@@ -33,6 +35,8 @@ func (deliveryKind) prefix() string { return "dlv" }
 func (secretKind) prefix() string   { return "sec" }
 func (keyKind) prefix() string      { return "key" }
 func (replayKind) prefix() string   { return "rpl" }
+func (sessionKind) prefix() string  { return "ses" }
+func (auditKind) prefix() string    { return "aud" }
 
 // The ids of the domain's objects. Each kind has its own type, so that the compiler
 // refuses an id of another kind.
@@ -44,6 +48,8 @@ type (
 	SecretID   = ID[secretKind]
 	KeyID      = ID[keyKind]
 	ReplayID   = ID[replayKind]
+	SessionID  = ID[sessionKind]
+	AuditID    = ID[auditKind]
 )
 
 // MakeID returns the UUIDv7 (RFC 9562, 5.7) of the time at, with the 74 low bits of

@@ -96,6 +96,8 @@ func TestEachNounHasItsPrefix(t *testing.T) {
 		postrider.SecretID{}.String():   "sec_",
 		postrider.KeyID{}.String():      "key_",
 		postrider.ReplayID{}.String():   "rpl_",
+		postrider.SessionID{}.String():  "ses_",
+		postrider.AuditID{}.String():    "aud_",
 	} {
 		if got != want+strings.Repeat("0", 26) {
 			t.Errorf("the zero id is %s, want %s000…", got, want)

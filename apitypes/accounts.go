@@ -27,7 +27,7 @@ type Account struct {
 // KeyCreate is an API key to create.
 type KeyCreate struct {
 	Name      string            `json:"name"`
-	Scopes    []postrider.Scope `json:"scopes" nullable:"false" minItems:"1" enum:"events:write,webhooks:read,webhooks:write,admin"`
+	Scopes    []postrider.Scope `json:"scopes" nullable:"false" minItems:"1" enum:"events:write,webhooks:read,webhooks:operate,endpoints:write,secrets:read,webhooks:write,admin"`
 	Account   string            `json:"account,omitempty" minLength:"1" doc:"Id or uid of the only account that the key reaches. Left out: it reaches every account."`
 	ExpiresAt *Time             `json:"expires_at,omitempty" format:"date-time"`
 }

@@ -74,7 +74,7 @@ type keysCreateCmd struct {
 	onStore
 
 	Name    string            `required:"" help:"A name that tells people what the key is for."`
-	Scope   []postrider.Scope `required:"" enum:"events:write,webhooks:read,webhooks:write,admin" help:"What the key may do: ${enum}. Can be repeated."`
+	Scope   []postrider.Scope `required:"" enum:"events:write,webhooks:read,webhooks:operate,endpoints:write,secrets:read,webhooks:write,admin" help:"What the key may do: ${enum}. Can be repeated."`
 	Account string            `help:"Restrict the key to one account, by id or uid. Default: all accounts."`
 	Expires *time.Duration    `help:"How long the key is valid, for example 30d. Default: until it is revoked."`
 	JSON    bool              `name:"json" help:"Print the result as JSON."`

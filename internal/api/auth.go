@@ -54,7 +54,7 @@ type keyring struct {
 	// known has the keys that exist, by hash. Expired keys are among them, so
 	// check tests the expiry each time. Cached keys are shared and never
 	// modified.
-	known *ttlCache[[32]byte, *postrider.APIKey]
+	known *ttlCache[[32]byte, *knownKey]
 	// unknown has the hashes that no key has.
 	unknown *ttlCache[[32]byte, struct{}]
 	// touched has the keys whose LastUsedAt this node wrote within keyTouched.
@@ -67,20 +67,27 @@ func newKeyring(s Store, opts Options) *keyring {
 		store:      s,
 		answerTime: opts.AnswerTime,
 		log:        opts.Log,
-		known:      newTTLCache[[32]byte, *postrider.APIKey](keyFresh),
+		known:      newTTLCache[[32]byte, *knownKey](keyFresh),
 		unknown:    newTTLCache[[32]byte, struct{}](noKeyFresh),
 		touched:    newTTLCache[postrider.KeyID, struct{}](keyTouched),
 	}
 }
 
-// noKey is the key of an unauthenticated request. It has no scopes.
-var noKey postrider.APIKey
+// knownKey is a key with the caller that it makes.
+type knownKey struct {
+	postrider.APIKey
 
-// check returns the key of the request's Authorization header if it is active,
-// and errUnauthorized otherwise. The response does not tell an unknown key from
+	caller postrider.Caller
+}
+
+// nobody is the caller of an unauthenticated request. It has no scopes.
+var nobody postrider.Caller
+
+// check returns the caller with the key of the request's Authorization header if the
+// key is active, and errUnauthorized otherwise. The response does not tell an unknown key from
 // an expired one. Expiry is tested with the store's clock, so that all nodes
 // agree. The result belongs to the cache and must not be modified.
-func (k *keyring) check(ctx context.Context, header http.Header) (*postrider.APIKey, error) {
+func (k *keyring) check(ctx context.Context, header http.Header) (*postrider.Caller, error) {
 	token, ok := bearer(header["Authorization"])
 	if !ok {
 		return nil, errUnauthorized
@@ -96,8 +103,8 @@ func (k *keyring) check(ctx context.Context, header http.Header) (*postrider.API
 	if !key.ActiveAt(now) {
 		return nil, errUnauthorized
 	}
-	k.touch(ctx, key, now)
-	return key, nil
+	k.touch(ctx, &key.APIKey, now)
+	return &key.caller, nil
 }
 
 // bearer returns the token of the Authorization header. It fails if there are
@@ -124,7 +131,7 @@ func bearer(headers []string) (string, bool) {
 // find returns the key with the hash, from a cache or the store. An error of
 // the store is not cached. The lookup is by the hash and not by the text, so the time
 // that it takes tells nothing about how much of a guessed key is right.
-func (k *keyring) find(ctx context.Context, hash [32]byte, now time.Time) (*postrider.APIKey, error) {
+func (k *keyring) find(ctx context.Context, hash [32]byte, now time.Time) (*knownKey, error) {
 	key, ok, epoch := k.known.get(hash, now)
 	if ok {
 		return key, nil
@@ -143,8 +150,9 @@ func (k *keyring) find(ctx context.Context, hash [32]byte, now time.Time) (*post
 	case err != nil:
 		return nil, err
 	}
-	k.known.put(hash, &found, now, epoch)
-	return &found, nil
+	key = &knownKey{found, found.Caller()}
+	k.known.put(hash, key, now, epoch)
+	return key, nil
 }
 
 // touch records the use of a key, at most once per keyTouched. The write is

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/jsonx"
 )
 
@@ -103,9 +102,8 @@ type intake struct {
 	// writer is the response writer of the request. Its connection has the read
 	// deadline. Set by readBody.
 	writer http.ResponseWriter
-	// key is the API key whose share of the budget the body uses. Set by
-	// readBody.
-	key postrider.KeyID
+	// payer has the share of the budget that the body uses. Set by readBody.
+	payer payer
 	// held counts the bytes that the body has taken from the budget. Only the
 	// request's goroutine writes it. 0 again after release.
 	held int64
@@ -146,7 +144,7 @@ func (s *server) readBody(a *responseWriter, b body) error {
 		limit = r.ContentLength // net/http reads no more than this
 	}
 	in := &a.intake
-	in.writer, in.key = a.ResponseWriter, a.info.key.ID
+	in.writer, in.payer = a.ResponseWriter, payerOf(a.info.caller)
 	if err := s.bodies.begin(in); err != nil {
 		return err
 	}

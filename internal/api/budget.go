@@ -42,14 +42,26 @@ type bodies struct {
 	// last is the body that has the last part of whole; nil: no body.
 	last *intake
 	// keys has the share of each key that sent a body. See share for its limit.
-	keys map[postrider.KeyID]*share
+	keys map[payer]*share
 	// reading has the bodies between begin and finish.
 	reading map[*intake]struct{}
 	// ended is true after end: no further body is read.
 	ended bool
 }
 
-// share is the use of the budget by one key.
+// payer is a caller as the budget tells callers apart: by the session or, without one,
+// by the API key.
+type payer [16]byte
+
+// payerOf returns whose share the bodies of the caller use.
+func payerOf(c *postrider.Caller) payer {
+	if !c.Session.IsZero() {
+		return payer(c.Session)
+	}
+	return payer(c.Key)
+}
+
+// share is the use of the budget by one key or session.
 type share struct {
 	// held counts the bytes of the key's bodies until their responses.
 	held int64
@@ -64,7 +76,7 @@ func newBodies(whole, largest int64) *bodies {
 	most := whole / 4
 	return &bodies{
 		whole: whole, most: most, largest: min(largest, most*3/4), reserve: whole / 8, modest: most / 16,
-		keys: map[postrider.KeyID]*share{}, reading: map[*intake]struct{}{},
+		keys: map[payer]*share{}, reading: map[*intake]struct{}{},
 	}
 }
 
@@ -97,7 +109,7 @@ func (b *bodies) charge(in *intake, n int64) error {
 	}
 	in.held += n
 	b.held += n
-	b.share(in.key).held += n
+	b.share(in.payer).held += n
 	return nil
 }
 
@@ -112,7 +124,7 @@ func (b *bodies) charge(in *intake, n int64) error {
 // have used, up to the whole 48 MiB, so that a few busy publishers cannot shut out
 // one that sends an event now and then.
 func (b *bodies) fits(in *intake, n int64) bool {
-	s := b.share(in.key)
+	s := b.share(in.payer)
 	own, all := s.held+n, b.held+n
 	// The hard limits: no claim passes them.
 	if own > b.most || all > b.whole {
@@ -142,7 +154,7 @@ func claim(last **intake, in *intake) bool {
 // share returns the share of the key, and creates it if necessary. The map is
 // trimmed when it has cacheSize keys: keys without bytes and without a last
 // part are removed. It needs b.mu.
-func (b *bodies) share(key postrider.KeyID) *share {
+func (b *bodies) share(key payer) *share {
 	s := b.keys[key]
 	if s != nil {
 		return s
@@ -170,7 +182,7 @@ func (b *bodies) finish(in *intake) {
 
 // leave frees the last parts that the body has. It needs b.mu.
 func (b *bodies) leave(in *intake) {
-	if s := b.share(in.key); s.last == in {
+	if s := b.share(in.payer); s.last == in {
 		s.last = nil
 	}
 	if b.last == in {
@@ -187,7 +199,7 @@ func (b *bodies) release(in *intake) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held -= in.held
-	b.share(in.key).held -= in.held
+	b.share(in.payer).held -= in.held
 	in.held = 0
 }
 

@@ -38,7 +38,7 @@ func (rt *router) circuits() {
 		name: "set-circuit", path: "POST /endpoints/{endpoint}/circuit",
 		summary: "Open, close or probe an endpoint's circuit by hand",
 		codes:   []string{"conflict"},
-		scope:   postrider.ScopeWebhooksWrite, body: apitypes.CircuitUpdate{},
+		scope:   postrider.ScopeWebhooksOperate, body: apitypes.CircuitUpdate{},
 	}, rt.setCircuit)
 }
 

@@ -24,7 +24,7 @@ func viewDeadLetter(d postrider.DeadLetter) apitypes.DeadLetter {
 // deadLetters registers the routes of dead letters. A dead letter has the id of
 // its delivery.
 func (rt *router) deadLetters() {
-	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
+	read, operate := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate
 	handle(rt, route{
 		name: "list-dead-letters", path: "GET /dead-letters",
 		summary:     "List dead letters, newest first",
@@ -41,14 +41,14 @@ func (rt *router) deadLetters() {
 		summary:     "Replay a dead letter as a new delivery",
 		description: replayDescription,
 		codes:       []string{"conflict", "replay_pending", "gone"},
-		scope:       write, status: 202,
+		scope:       operate, status: 202,
 	}, rt.replayDeadLetter)
 	handle(rt, route{
 		name: "discard-dead-letter", path: "POST /dead-letters/{delivery}/discard",
 		summary:     "Discard a dead letter",
 		description: "It is final: the dead letter can no longer be replayed.",
 		codes:       []string{"conflict"},
-		scope:       write, body: apitypes.DeadLetterDiscard{}, empty: true,
+		scope:       operate, body: apitypes.DeadLetterDiscard{}, empty: true,
 	}, rt.discardDeadLetter)
 }
 
@@ -84,7 +84,7 @@ func (s *server) getDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[ap
 
 // findDeadLetter returns a dead letter that the key may see, resolved or not.
 func (s *server) findDeadLetter(ctx context.Context, id postrider.DeliveryID) (postrider.DeadLetter, error) {
-	query := store.DeadLetterQuery{Account: infoOf(ctx).key.Account, Delivery: id, Resolved: true}
+	query := store.DeadLetterQuery{Account: infoOf(ctx).caller.Account, Delivery: id, Resolved: true}
 	return first(s.Store.DeadLetters(ctx, query))
 }
 
@@ -116,7 +116,7 @@ func (s *server) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*repl
 	if err := checkText("reason", body.Reason, maxDescription); err != nil {
 		return nil, err
 	}
-	caller := infoOf(ctx).key
+	caller := infoOf(ctx).caller
 	letter, err := s.Store.Discard(ctx, store.Discard{
 		Account: caller.Account, Delivery: id, By: caller.Name, Note: body.Reason,
 	})

@@ -73,7 +73,7 @@ const replayDescription = "The receiver gets the event once more, with the same 
 // deliveries registers the routes that read, replay, cancel and release
 // deliveries.
 func (rt *router) deliveries() {
-	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
+	read, operate := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate
 	handle(rt, route{
 		name: "list-deliveries", path: "GET /deliveries",
 		summary: "List deliveries",
@@ -94,20 +94,20 @@ func (rt *router) deliveries() {
 		summary:     "Replay a delivery as a new delivery",
 		description: replayDescription,
 		codes:       []string{"conflict", "replay_pending", "gone"},
-		scope:       write, status: 202,
+		scope:       operate, status: 202,
 	}, rt.replayDelivery)
 	handle(rt, route{
 		name: "cancel-delivery", path: "POST /deliveries/{delivery}/cancel",
 		summary: "Cancel a pending delivery",
 		codes:   []string{"conflict"},
-		scope:   write,
+		scope:   operate,
 	}, rt.cancelDelivery)
 	handle(rt, route{
 		name: "release-delivery", path: "POST /deliveries/{delivery}/release",
 		summary:     "Release a parked delivery",
 		description: "It is sent again, alone. A delivery is parked if five servers died while sending it.",
 		codes:       []string{"conflict"},
-		scope:       write,
+		scope:       operate,
 	}, rt.releaseDelivery)
 	handle(rt, route{
 		name: "list-endpoint-deliveries", path: "GET /endpoints/{endpoint}/deliveries",
@@ -119,7 +119,7 @@ func (rt *router) deliveries() {
 		summary:     "Replay a delivery of this endpoint as a new delivery",
 		description: replayDescription,
 		codes:       []string{"conflict", "replay_pending", "gone"},
-		scope:       write, status: 202,
+		scope:       operate, status: 202,
 	}, rt.replayEndpointDelivery)
 }
 
@@ -206,7 +206,7 @@ func (s *server) findDelivery(ctx context.Context, text string) (postrider.Deliv
 	if err != nil {
 		return postrider.Delivery{}, err
 	}
-	return first(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: infoOf(ctx).key.Account, ID: id}))
+	return first(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: infoOf(ctx).caller.Account, ID: id}))
 }
 
 // listAttempts lists the attempts of one delivery. A delivery without attempts
@@ -264,7 +264,7 @@ func (s *server) replay(ctx context.Context, d postrider.Delivery) (postrider.De
 	}
 	replay, err := s.Store.Replay(ctx, store.Replay{
 		Account: d.Account, Delivery: d.ID, ID: store.NewID[postrider.DeliveryID](s.IDs),
-		Expiry: e.Policy.Expiry, By: infoOf(ctx).key.Name,
+		Expiry: e.Policy.Expiry, By: infoOf(ctx).caller.Name,
 	})
 	if err != nil {
 		return postrider.Delivery{}, s.whyNoReplay(ctx, d, err)
@@ -301,7 +301,7 @@ func (s *server) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.Store.Unpark(ctx, store.Unpark{Account: infoOf(ctx).key.Account, Delivery: id})
+	d, err := s.Store.Unpark(ctx, store.Unpark{Account: infoOf(ctx).caller.Account, Delivery: id})
 	if errors.Is(err, postrider.ErrConflict) {
 		err = conflict("the delivery is not parked")
 	}
@@ -319,7 +319,7 @@ func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[a
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.Store.Cancel(ctx, store.Cancel{Account: infoOf(ctx).key.Account, Delivery: id})
+	d, err := s.Store.Cancel(ctx, store.Cancel{Account: infoOf(ctx).caller.Account, Delivery: id})
 	if errors.Is(err, postrider.ErrConflict) {
 		if d, findErr := s.findDelivery(ctx, in.Delivery); findErr == nil {
 			err = conflict("the delivery is " + string(d.Status))

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -66,7 +65,7 @@ type EndpointPath struct {
 
 // endpoints registers the routes of endpoints.
 func (rt *router) endpoints() {
-	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
+	read, write, operate := postrider.ScopeWebhooksRead, postrider.ScopeEndpointsWrite, postrider.ScopeWebhooksOperate
 	handle(rt, route{
 		name: "create-endpoint", path: "POST /endpoints",
 		summary: "Create an endpoint",
@@ -106,7 +105,7 @@ func (rt *router) endpoints() {
 			name: c.verb + "-endpoint", path: "POST /endpoints/{endpoint}/" + c.verb,
 			summary: c.summary, description: c.description,
 			codes: codes,
-			scope: write, body: apitypes.EndpointReason{}, empty: true,
+			scope: c.scope, body: apitypes.EndpointReason{}, empty: true,
 		}, rt.changeStatus(c))
 	}
 	handle(rt, route{
@@ -114,14 +113,14 @@ func (rt *router) endpoints() {
 		summary:     "Verify that an endpoint's receiver wants events",
 		description: "If the endpoint is paused because its receiver has not agreed yet, an agreement resumes it.",
 		codes:       []string{"conflict", "verification_failed", "too_often"},
-		scope:       write, body: apitypes.EndpointVerification{}, empty: true, receiverTime: handshakeTime,
+		scope:       operate, body: apitypes.EndpointVerification{}, empty: true, receiverTime: handshakeTime,
 	}, rt.verifyEndpoint)
 	handle(rt, route{
 		name: "test-endpoint", path: "POST /endpoints/{endpoint}/test",
 		summary:     "Send a postrider.test event to this endpoint alone",
 		description: "The event has the type postrider.test.",
 		codes:       []string{"conflict", "too_often"},
-		scope:       write, status: 202,
+		scope:       operate, status: 202,
 	}, rt.testEndpoint)
 }
 
@@ -133,6 +132,9 @@ func (rt *router) endpoints() {
 func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.Endpoint], error) {
 	var body apitypes.EndpointCreate
 	if err := decode(ctx, &body); err != nil {
+		return nil, err
+	}
+	if err := checkMaySet(infoOf(ctx).caller, body.Policy); err != nil {
 		return nil, err
 	}
 	account, err := s.requireAccount(ctx, "account", body.Account)
@@ -212,21 +214,6 @@ func (s *server) setPolicy(ctx context.Context, e *postrider.Endpoint, was postr
 		return err
 	}
 	return s.Vault.EncryptCredentials(ctx, e, c)
-}
-
-// policyFields returns how many fields of the policy the request names, as a
-// value or null, and an error that names the missing ones. An unreadable policy
-// is replaced as a whole: none of its fields can keep its value.
-func policyFields(to apitypes.Policy) (named int, missing error) {
-	var faults []error
-	value := reflect.ValueOf(to)
-	for i := range value.NumField() {
-		if value.Field(i).IsZero() {
-			name, _, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ",")
-			faults = append(faults, invalid(name, "is required, because the stored policy cannot be read; null is the default"))
-		}
-	}
-	return value.NumField() - len(faults), errors.Join(faults...)
 }
 
 // checkEndpoint returns all faults of an endpoint's fields besides its URL and
@@ -327,6 +314,9 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
+	if err := checkMaySet(infoOf(ctx).caller, body.Policy); err != nil {
+		return nil, err
+	}
 	return s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
 		was := *e
 		set(&e.UID, body.UID, "")
@@ -372,6 +362,8 @@ type statusChange struct {
 	// verb is the last segment of the path. For the other two see route.
 	verb, summary, description string
 
+	// scope is the scope that the change needs.
+	scope postrider.Scope
 	// to is the status after the change.
 	to postrider.EndpointStatus
 	// from are the statuses that allow the change. If the endpoint already has
@@ -384,21 +376,26 @@ type statusChange struct {
 
 // statusChanges has the four changes. Pause and resume are meant for
 // maintenance; disable and enable also for endpoints that Postrider disabled
-// for their failures.
+// for their failures. A disabled endpoint loses events, so disabling needs another scope
+// than the rest.
 var statusChanges = []statusChange{{
 	verb: "pause", summary: "Pause an endpoint", description: "Its deliveries wait until it is resumed.",
-	to: postrider.EndpointPaused, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
+	scope: postrider.ScopeWebhooksOperate,
+	to:    postrider.EndpointPaused, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
 }, {
 	verb: "resume", summary: "Resume a paused endpoint",
-	to: postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
+	scope: postrider.ScopeWebhooksOperate,
+	to:    postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
 }, {
 	verb: "enable", summary: "Enable a disabled endpoint", description: "Its circuit is closed, too. Repeated, it changes nothing more.",
-	to: postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointDisabled},
+	scope: postrider.ScopeWebhooksOperate,
+	to:    postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointDisabled},
 	closes: true,
 }, {
 	verb: "disable", summary: "Disable an endpoint", description: "Pending deliveries wait until it is enabled. Events that are published in the meantime are skipped.",
-	to:   postrider.EndpointDisabled,
-	from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled},
+	scope: postrider.ScopeEndpointsWrite,
+	to:    postrider.EndpointDisabled,
+	from:  []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled},
 }}
 
 // changeStatus returns the handler of a status change. The status and the
@@ -453,7 +450,7 @@ func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[api
 
 // findEndpoint returns the endpoint if the key may see it, also a deleted one.
 func (s *server) findEndpoint(ctx context.Context, text string) (postrider.Endpoint, error) {
-	return s.endpointOf(ctx, infoOf(ctx).key.Account, text)
+	return s.endpointOf(ctx, infoOf(ctx).caller.Account, text)
 }
 
 // endpointOf returns the endpoint with this id or, if the account is known,

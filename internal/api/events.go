@@ -37,7 +37,7 @@ type EventPath struct {
 
 // events registers the routes that read and replay events.
 func (rt *router) events() {
-	read, write := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksWrite
+	read, operate := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate
 	handle(rt, route{
 		name: "list-events", path: "GET /events",
 		summary: "List events",
@@ -63,7 +63,7 @@ func (rt *router) events() {
 		summary:     "Replay an event's deliveries that have ended",
 		description: "The last delivery to each endpoint is replayed as a new delivery, unless it is pending or a discarded dead letter. One request replays for 3 s and at most 5,000 deliveries. If some are left, the response has a made_before; repeat the request with it. A request with a made_before can be repeated after an error: it replays no delivery a second time.",
 		codes:       []string{"conflict", "replay_pending", "gone"},
-		scope:       write, status: 202, body: apitypes.EventReplay{}, empty: true,
+		scope:       operate, status: 202, body: apitypes.EventReplay{}, empty: true,
 	}, rt.replayEvent)
 }
 
@@ -101,7 +101,7 @@ func (s *server) findEvent(ctx context.Context, text string) (postrider.Event, e
 	if err != nil {
 		return postrider.Event{}, err
 	}
-	return first(s.Store.Events(ctx, store.EventQuery{Account: infoOf(ctx).key.Account, ID: id}))
+	return first(s.Store.Events(ctx, store.EventQuery{Account: infoOf(ctx).caller.Account, ID: id}))
 }
 
 // listEventDeliveries lists the deliveries of one event. It reads the event

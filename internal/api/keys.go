@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -95,7 +96,7 @@ func checkKeyCreate(b apitypes.KeyCreate, now time.Time) error {
 	for i, scope := range b.Scopes {
 		field := fmt.Sprintf("scopes[%d]", i)
 		if !slices.Contains(postrider.Scopes, scope) {
-			faults = append(faults, invalid(field, "must be events:write, webhooks:read, webhooks:write or admin"))
+			faults = append(faults, invalid(field, "must be one of "+scopeNames()))
 		}
 		if scope == postrider.ScopeAdmin && b.Account != "" {
 			faults = append(faults, invalid(field, "must not be admin for a key that is bound to an account"))
@@ -105,6 +106,15 @@ func checkKeyCreate(b apitypes.KeyCreate, now time.Time) error {
 		faults = append(faults, invalid("expires_at", "must be a time in the future, by RFC 3339"))
 	}
 	return errors.Join(faults...)
+}
+
+// scopeNames returns all scopes, for people.
+func scopeNames() string {
+	names := make([]string, 0, len(postrider.Scopes))
+	for _, scope := range postrider.Scopes {
+		names = append(names, string(scope))
+	}
+	return strings.Join(names, ", ")
 }
 
 // listKeys lists all API keys, also expired and revoked ones.

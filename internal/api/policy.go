@@ -2,6 +2,9 @@ package api
 
 import (
 	"errors"
+	"iter"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -206,4 +209,49 @@ func rateLimit(r apitypes.Rate) (postrider.Rate, error) {
 // viewRate is the inverse of rateLimit. Null: there is no limit.
 func viewRate(r postrider.Rate) apitypes.Optional[apitypes.Rate] {
 	return apitypes.NullUnless(r != postrider.Rate{}, apitypes.Rate{Attempts: r.Attempts, PerMS: r.Per.Milliseconds(), Burst: r.Burst})
+}
+
+// policyFields returns how many fields of the policy the request names, as a
+// value or null, and an error that names the missing ones. An unreadable policy
+// is replaced as a whole: none of its fields can keep its value.
+func policyFields(to apitypes.Policy) (named int, missing error) {
+	var faults []error
+	for name, given := range policyOptions(to) {
+		if given {
+			named++
+		} else {
+			faults = append(faults, invalid(name, "is required, because the stored policy cannot be read; null is the default"))
+		}
+	}
+	return named, errors.Join(faults...)
+}
+
+// policyOptions returns the names of all options of a policy, and whether the request
+// names each one, as a value or null.
+func policyOptions(to apitypes.Policy) iter.Seq2[string, bool] {
+	return func(yield func(string, bool) bool) {
+		value := reflect.ValueOf(to)
+		for i := range value.NumField() {
+			name, _, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ",")
+			if !yield(name, !value.Field(i).IsZero()) {
+				return
+			}
+		}
+	}
+}
+
+// checkMaySet returns a 403 that names the options of the request that the caller may
+// not set. Null is refused too, because it sets the default.
+func checkMaySet(caller *postrider.Caller, to apitypes.Policy) error {
+	var faults []error
+	for name, given := range policyOptions(to) {
+		if given && !caller.MaySet(name) {
+			faults = append(faults, invalid(name, "is set by the operator alone"))
+		}
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	refused := &apiError{class: errForbidden, detail: "the session may not set these options; see errors"}
+	return errors.Join(append(faults, refused)...)
 }

@@ -32,9 +32,9 @@ type requestInfo struct {
 	id string
 	// start is the time of arrival, by this machine's clock.
 	start time.Time
-	// key is the caller's key. noKey until authorize has set it. Read-only,
-	// because it belongs to the cache.
-	key *postrider.APIKey
+	// caller is nobody until authorize has set it. Read-only, because it belongs to a
+	// cache.
+	caller *postrider.Caller
 	// account is the account that the request names. Zero: none, or not yet
 	// resolved.
 	account postrider.AccountID
@@ -60,11 +60,11 @@ func (c *requestInfo) in(ctx context.Context) context.Context {
 }
 
 // infoOf returns the info of the request that ctx belongs to. For a context of
-// no request it returns an empty info with noKey, never nil.
+// no request it returns an empty info with nobody, never nil.
 func infoOf(ctx context.Context) *requestInfo {
 	c, ok := ctx.Value(infoKey{}).(*requestInfo)
 	if !ok {
-		return &requestInfo{key: &noKey}
+		return &requestInfo{caller: &nobody}
 	}
 	return c
 }
@@ -72,8 +72,11 @@ func infoOf(ctx context.Context) *requestInfo {
 // ServeHTTP serves one request and logs it.
 func (b *requestLogger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := &responseWriter{ResponseWriter: w, request: r, info: requestInfo{
-		id: requestID(), start: time.Now(), key: &noKey, header: r.Header,
+		id: requestID(), start: time.Now(), caller: &nobody, header: r.Header,
 	}}
+	if caller := insider(r); caller != nil {
+		a.info.id = cmp.Or(caller.Request, a.info.id)
+	}
 	// The name is canonical already, so a direct assignment saves the work of
 	// Set.
 	a.Header()["Request-Id"] = []string{a.info.id}
@@ -124,6 +127,9 @@ func (b *requestLogger) recovered(a *responseWriter, cause any) {
 func (b *requestLogger) record(a *responseWriter) {
 	c, r := &a.info, a.request
 	level := slog.LevelInfo
+	if insider(r) != nil { // the request for the page has a line of its own
+		level = slog.LevelDebug
+	}
 	if c.err != nil && !isClients(c.err) {
 		level = slog.LevelError
 	}
@@ -131,13 +137,16 @@ func (b *requestLogger) record(a *responseWriter) {
 	if !b.log.Enabled(r.Context(), level) {
 		return
 	}
-	attrs := append(make([]slog.Attr, 0, 8),
+	attrs := append(make([]slog.Attr, 0, 9),
 		slog.String("method", r.Method), slog.String("route", r.Pattern), slog.Int("status", a.status),
 		slog.Int64("duration_ms", time.Since(c.start).Milliseconds()), slog.String("request", c.id))
-	if !c.key.ID.IsZero() {
-		attrs = append(attrs, slog.String("key", c.key.ID.String()))
+	if !c.caller.Key.IsZero() {
+		attrs = append(attrs, slog.String("key", c.caller.Key.String()))
 	}
-	if account := cmp.Or(c.account, c.key.Account); !account.IsZero() {
+	if !c.caller.Session.IsZero() {
+		attrs = append(attrs, slog.String("session", c.caller.Session.String()))
+	}
+	if account := cmp.Or(c.account, c.caller.Account); !account.IsZero() {
 		attrs = append(attrs, slog.String("account", account.String()))
 	}
 	if c.err != nil {

@@ -47,7 +47,7 @@ func (s *server) resolveLiveAccount(ctx context.Context, field, name string) (po
 // that does not exist, so that a key cannot probe for other accounts.
 func (s *server) resolveAccountName(ctx context.Context, field, name string) (accountName, error) {
 	c := infoOf(ctx)
-	bound := c.key.Account
+	bound := c.caller.Account
 	if name == "" {
 		c.account = bound
 		return accountName{id: bound}, nil

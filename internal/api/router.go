@@ -314,22 +314,25 @@ func (s *server) authorizeAndRead(a *responseWriter, b body) error {
 	return s.readBody(a, b)
 }
 
-// authorize authenticates the caller and checks the scope. Resources of the
-// scope admin belong to no account. So a key that is bound to an account is
-// refused there, whatever its scopes are.
+// authorize authenticates the caller, unless it calls inside the process, and checks
+// the scope. Resources of the scope admin belong to no account. So a caller that is
+// bound to an account is refused there, whatever its scopes are.
 func (s *server) authorize(a *responseWriter, scope postrider.Scope) error {
-	key, err := s.keys.check(a.request.Context(), a.request.Header)
-	if err != nil {
-		return err
+	caller := insider(a.request)
+	if caller == nil {
+		var err error
+		if caller, err = s.keys.check(a.request.Context(), a.request.Header); err != nil {
+			return err
+		}
 	}
-	a.info.key = key
-	if scope == postrider.ScopeAdmin && !key.Account.IsZero() {
+	a.info.caller = caller
+	switch {
+	case caller.Allows(scope):
+		return nil
+	case scope == postrider.ScopeAdmin && !caller.Account.IsZero():
 		return &apiError{class: errForbidden, detail: "a key that is bound to an account may not do this"}
 	}
-	if !key.Allows(scope) {
-		return &apiError{class: errForbidden, detail: "the key lacks the scope " + string(scope)}
-	}
-	return nil
+	return &apiError{class: errForbidden, detail: "the key lacks the scope " + string(scope)}
 }
 
 // checkURL refuses invalid UTF-8 and control characters in the path and the

@@ -58,15 +58,15 @@ type SecretPath struct {
 	Secret   string `path:"secret"`
 }
 
-// secrets registers the routes of an endpoint's secrets. Listing needs the
-// scope for writes, because it shows the texts.
+// secrets registers the routes of an endpoint's secrets. Listing needs a scope of its
+// own, because it shows the texts.
 func (rt *router) secrets() {
-	write := postrider.ScopeWebhooksWrite
+	write := postrider.ScopeEndpointsWrite
 	handle(rt, route{
 		name: "list-secrets", path: "GET /endpoints/{endpoint}/secrets",
 		summary:     "Show an endpoint's secrets, newest first",
 		description: "Secrets that have expired or were revoked are left out.",
-		scope:       write,
+		scope:       postrider.ScopeSecretsRead,
 	}, rt.listSecrets)
 	handle(rt, route{
 		name: "rotate-secret", path: "POST /endpoints/{endpoint}/secrets/rotate",

@@ -1,0 +1,90 @@
+package postrider
+
+import (
+	"log/slog"
+	"slices"
+	"time"
+)
+
+// Scope is a permission of a [Caller].
+type Scope string
+
+// The scopes. ScopeWebhooksWrite includes the four below it, and ScopeAdmin
+// everything.
+const (
+	ScopeEventsWrite     Scope = "events:write"     // publish events
+	ScopeWebhooksRead    Scope = "webhooks:read"    // read endpoints, events, deliveries, attempts and dead letters
+	ScopeWebhooksOperate Scope = "webhooks:operate" // pause, resume, enable, test and verify endpoints, set circuits; replay, cancel and discard deliveries
+	ScopeEndpointsWrite  Scope = "endpoints:write"  // create, change, disable and delete endpoints, rotate and revoke their secrets
+	ScopeSecretsRead     Scope = "secrets:read"     // show the secrets that endpoints have
+	ScopeWebhooksWrite   Scope = "webhooks:write"   // webhooks:read, webhooks:operate, endpoints:write and secrets:read together
+	ScopeAdmin           Scope = "admin"            // everything, accounts, event types, API keys, sessions and the audit log included
+)
+
+// Scopes lists every scope.
+var Scopes = []Scope{
+	ScopeEventsWrite, ScopeWebhooksRead, ScopeWebhooksOperate, ScopeEndpointsWrite, ScopeSecretsRead, ScopeWebhooksWrite, ScopeAdmin,
+}
+
+// Includes reports whether the scope s permits what the other one permits.
+func (s Scope) Includes(other Scope) bool {
+	if s == ScopeWebhooksWrite && slices.Contains([]Scope{ScopeWebhooksRead, ScopeWebhooksOperate, ScopeEndpointsWrite, ScopeSecretsRead}, other) {
+		return true
+	}
+	return s == other || s == ScopeAdmin
+}
+
+// Caller makes a request of the API: an API key, or a person with a session.
+type Caller struct {
+	Key     KeyID     // of the request, or of the session that it issued; zero: a session that no key issued
+	Session SessionID // zero: the request has an API key of its own
+	Name    string    // of the key or the person, for people; not unique
+	Account AccountID // the only account that it sees; zero: all accounts
+	Scopes  []Scope
+	Options []string // names of the policy options that it may set, as in the API; nil: all, empty: none
+	Request string   // id of the request for a page, on whose behalf the API is called; empty: none
+}
+
+// Allows reports whether the caller has the scope, or one that includes it. A
+// caller of one account is never an admin, because what admins manage belongs to
+// no account.
+func (c Caller) Allows(scope Scope) bool {
+	if scope == ScopeAdmin && !c.Account.IsZero() {
+		return false
+	}
+	return slices.ContainsFunc(c.Scopes, func(s Scope) bool { return s.Includes(scope) })
+}
+
+// MaySet reports whether the caller may set the policy option with this name.
+func (c Caller) MaySet(option string) bool {
+	return c.Options == nil || slices.Contains(c.Options, option)
+}
+
+// APIKey authorizes calls of the API. Only the SHA-256 of the key is stored.
+type APIKey struct {
+	ID         KeyID
+	Name       string
+	Hash       [32]byte
+	Scopes     []Scope
+	Account    AccountID // zero: every account
+	CreatedAt  time.Time
+	ExpiresAt  time.Time // zero: never
+	RevokedAt  time.Time // zero: not revoked
+	LastUsedAt time.Time // to the minute; zero: never
+}
+
+// ActiveAt reports whether the key is valid at now: it is not revoked and has not
+// expired.
+func (k APIKey) ActiveAt(now time.Time) bool {
+	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt))
+}
+
+// Caller returns who makes the requests that carry the key.
+func (k APIKey) Caller() Caller {
+	return Caller{Key: k.ID, Name: k.Name, Account: k.Account, Scopes: k.Scopes}
+}
+
+// LogValue logs the key's id and name, and no secret.
+func (k APIKey) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("id", k.ID.String()), slog.String("name", k.Name))
+}

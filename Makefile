@@ -28,17 +28,22 @@ test: setup ## All that CI runs: format, lint, module files, vet, tests with the
 	$(MAKE) contract
 
 .PHONY: setup
-setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compiler for the race detector, curl, Python, Node.js, Java, Maven.
+setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compiler for the race detector, curl, Python, Node.js, Java, Maven, PHP, Ruby, Mono, Rust.
 	@missing=; \
 	[[ -x $(PGBIN)/postgres ]] || missing+=' postgresql-15'; \
 	command -v gcc >/dev/null || missing+=' gcc libc6-dev'; \
 	command -v curl >/dev/null || missing+=' curl'; \
 	command -v python3 >/dev/null || missing+=' python3-minimal'; \
 	python3 -c 'import ensurepip' 2>/dev/null || missing+=' python3-venv'; \
-	command -v java >/dev/null || missing+=' default-jre-headless'; \
+	command -v javac >/dev/null || missing+=' default-jdk-headless'; \
 	command -v mvn >/dev/null || missing+=' maven'; \
 	command -v node >/dev/null || missing+=' nodejs'; \
 	command -v npm >/dev/null || missing+=' npm'; \
+	python3 -c 'import cryptography' 2>/dev/null || missing+=' python3-cryptography'; \
+	command -v php >/dev/null || missing+=' php-cli'; \
+	command -v ruby >/dev/null || missing+=' ruby'; \
+	command -v mcs >/dev/null || missing+=' mono-mcs mono-runtime libmono-system-core4.0-cil'; \
+	command -v cargo >/dev/null || missing+=' cargo-web rustc-web'; \
 	[[ -n $$missing ]] || exit 0; \
 	root=; if [[ $$(id -u) != 0 ]]; then root='sudo -n'; fi; \
 	$$root mkdir -p /etc/postgresql-common/createcluster.d; \
@@ -56,6 +61,10 @@ compat: ## Let receivers' own libraries verify what the server sends; see compat
 contract: ## Hold the answers of the server to its OpenAPI document, and generate clients from it; see contract/README.md.
 	cd contract && go mod tidy -diff
 	cd contract && go test -count=1 -vet=all -v -parallel 8 .
+
+.PHONY: snippets
+snippets: ## Run the snippets that verify webhooks in eight languages, on signatures of ours; part of the tests.
+	go test -count=1 ./internal/snippets
 
 .PHONY: lint
 lint: ## Format the code, then lint it.

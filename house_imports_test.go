@@ -31,6 +31,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/dispatch", "~ ~/internal/store ~/internal/batch ~/internal/observe ~/internal/routing ~/internal/schedule", "sends through an interface of its own, which webhook has"},
 	{"internal/webhook", "~ ~/signature ~/internal/store ~/internal/egress ~/internal/cache", "builds, signs and classifies requests; dispatch knows it as a Sender"},
 	{"internal/egress", "~ ~/internal/cache code.dny.dev/ssrf golang.org/x/net/idna golang.org/x/net/proxy", "the one door to the outside, so the one place that guards; it knows nothing of deliveries"},
+	{"internal/snippets", "~/signature", "writes code for others: knows the schemes, and nothing of a server"},
 	{"internal/cache", "", "a map with a bound, for every package"},
 	{"internal/batch", "", "a queue between goroutines, a signal and a sleep, for every package"},
 	{"internal/janitor", "~ ~/internal/store ~/internal/batch ~/internal/observe", "works through store.Upkeep alone"},

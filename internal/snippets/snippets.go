@@ -1,0 +1,171 @@
+// Package snippets writes the code that verifies webhooks, for receivers that do
+// not use our Go packages: one function in eight languages, for each scheme of
+// package signature. The portal shows it beside an endpoint.
+//
+// Every snippet does the following, and its test runs it to see that it does:
+//
+//   - it signs the raw bytes of the body, and compares in constant time;
+//   - it refuses a timestamp outside the tolerance, if the scheme signs one;
+//   - it accepts any of the listed signatures, and any of the receiver's secrets,
+//     so that a rotation needs no moment at which both sides change;
+//   - a secret that is empty, because it is not configured, verifies nothing;
+//   - what it needs besides the language's own library stands in its first lines.
+//
+// A snippet contains no secret. It reads it from the environment.
+package snippets
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"strings"
+	"text/template"
+
+	"github.com/postrider/postrider/signature"
+)
+
+//go:embed templates/*.tmpl
+var files embed.FS
+
+// Language is a language that there are snippets in.
+type Language struct {
+	Name  string // in URLs, and of the template
+	Title string // for people
+	File  string // the name that the snippet is saved under
+	quote string // the character around its strings
+}
+
+var languages = []Language{
+	{"javascript", "JavaScript", "verify.mjs", `'`},
+	{"python", "Python", "verify.py", `"`},
+	{"go", "Go", "verify.go", `"`},
+	{"php", "PHP", "verify.php", `'`},
+	{"ruby", "Ruby", "verify.rb", `'`},
+	{"java", "Java", "Webhooks.java", `"`},
+	{"csharp", "C#", "Webhooks.cs", `"`},
+	{"rust", "Rust", "verify.rs", `"`},
+}
+
+// Languages returns the languages, the most used first.
+func Languages() []Language { return languages }
+
+// ErrNone means that there is no snippet in this language for this scheme and kind of
+// secret.
+var ErrNone = errors.New("snippets: there is no snippet for this")
+
+// Use says what a snippet verifies.
+type Use struct {
+	Format    signature.Format // the zero Format is signature.Standard
+	PublicKey bool             // with an ed25519 public key; only Standard and Svix
+}
+
+// layout is where a scheme puts its signature and what it signs; a snippet is a
+// template of its language filled with it. Signed is ID, Before, the timestamp, After
+// and the body; schemes without a timestamp sign the body alone.
+type layout struct {
+	ID        string // header of the event's id, if it is signed
+	Timestamp string // header of the timestamp; empty: none, or InList
+	InList    bool   // the timestamp is the item t= of the header Signature
+	Before    string // signed in front of the timestamp
+	After     string // signed behind the timestamp
+
+	Signature string // header of the signatures
+	Split     string // characters that separate the items of this header; empty: it has one
+	Prefix    string // of an item, before the encoded signature
+	Base64    bool   // else hexadecimal
+	Hash      string // of the HMAC, as most languages call it
+	Decoded   bool   // the HMAC key is what follows whsec_, decoded from base64
+}
+
+var layouts = map[signature.Scheme]layout{
+	signature.Standard: {
+		ID: "Webhook-Id", Timestamp: "Webhook-Timestamp", After: ".",
+		Signature: "Webhook-Signature", Split: " ", Prefix: "v1,", Base64: true, Hash: "sha256", Decoded: true,
+	},
+	signature.Svix: {
+		ID: "Svix-Id", Timestamp: "Svix-Timestamp", After: ".",
+		Signature: "Svix-Signature", Split: " ", Prefix: "v1,", Base64: true, Hash: "sha256", Decoded: true,
+	},
+	signature.Timestamped: {
+		Timestamp: "Webhook-Timestamp", After: ".",
+		// sha256=…,keyId=… and behind it, if the endpoint has Standard too, v1,….
+		Signature: "Webhook-Signature", Split: " ,", Prefix: "sha256=", Hash: "sha256",
+	},
+	signature.Stripe:     {InList: true, After: ".", Signature: "Stripe-Signature", Split: ",", Prefix: "v1=", Hash: "sha256"},
+	signature.Slack:      {Timestamp: "X-Slack-Request-Timestamp", Before: "v0:", After: ":", Signature: "X-Slack-Signature", Prefix: "v0=", Hash: "sha256"},
+	signature.GitHub:     {Signature: "X-Hub-Signature-256", Prefix: "sha256=", Hash: "sha256"},
+	signature.GitHubSHA1: {Signature: "X-Hub-Signature", Prefix: "sha1=", Hash: "sha1"},
+	signature.Shopify:    {Signature: "X-Shopify-Hmac-Sha256", Base64: true, Hash: "sha256"},
+	signature.Plain:      {Signature: "X-Webhook-Signature", Prefix: "sha256=", Hash: "sha256"},
+}
+
+// snippet is what a template sees.
+type snippet struct {
+	layout
+	Scheme    signature.Scheme
+	Timed     bool   // the timestamp is signed
+	Tolerance int    // of the timestamp, in seconds
+	Ed25519   bool   // verify with public keys, and not with secrets
+	Keys      string // the name of the parameter that has them
+	Variable  string // of the environment, with one of them
+}
+
+// Write returns the snippet in a language, with its last line ended. It returns
+// [ErrNone] for a language or scheme that there is no snippet for: the class library of
+// C# has no ed25519, and schemes other than Standard and Svix have no public keys.
+func Write(language string, use Use) (string, error) {
+	scheme := use.Format.Scheme
+	if scheme == "" {
+		scheme = signature.Standard
+	}
+	l, found := layouts[scheme]
+	if !found || use.PublicKey && (!l.Decoded || language == "csharp") {
+		return "", ErrNone
+	}
+	s := snippet{
+		layout: l, Scheme: scheme, Timed: l.After != "", Tolerance: int(signature.DefaultTolerance.Seconds()),
+		Ed25519: use.PublicKey, Keys: "secrets", Variable: "WEBHOOK_SECRET",
+	}
+	if use.Format.Header != "" {
+		s.Signature, s.Prefix = use.Format.Header, use.Format.Prefix
+	}
+	if use.PublicKey {
+		s.Prefix, s.Keys, s.Variable = "v1a,", "keys", "WEBHOOK_PUBLIC_KEY"
+	}
+	for i := range languages {
+		if languages[i].Name == language {
+			return languages[i].execute(s)
+		}
+	}
+	return "", ErrNone
+}
+
+func (l Language) execute(s snippet) (string, error) {
+	name := l.Name + ".tmpl"
+	t, err := template.New(name).Option("missingkey=error").Funcs(l.functions()).ParseFS(files, "templates/"+name)
+	if err != nil {
+		return "", fmt.Errorf("snippets: parse the template of %s: %w", l.Title, err)
+	}
+	var b strings.Builder
+	if err := t.Execute(&b, s); err != nil {
+		return "", fmt.Errorf("snippets: write for %s: %w", l.Title, err)
+	}
+	return b.String(), nil
+}
+
+// functions are those of the language's template. Headers and prefixes may be chosen
+// by the endpoint's owner, so they are always quoted: all eight languages escape the
+// backslash and the quote with a backslash, and interpolate nothing into strings of
+// their quote.
+func (l Language) functions() template.FuncMap {
+	return template.FuncMap{
+		"quote": func(s string) string {
+			return l.quote + strings.NewReplacer(`\`, `\\`, l.quote, `\`+l.quote).Replace(s) + l.quote
+		},
+		"lower": strings.ToLower,
+		"upper": strings.ToUpper,
+		"chars": func(s string) []string { return strings.Split(s, "") },
+		// The name of a header in the environment of CGI, which PHP and Rack have.
+		"env": func(header string) string { return "HTTP_" + strings.ToUpper(strings.ReplaceAll(header, "-", "_")) },
+	}
+}

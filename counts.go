@@ -1,0 +1,181 @@
+package postrider
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Counts says how many attempts were made in some time, and how many deliveries ended.
+// Attempts and deliveries are counted apart: a delivery can have many attempts, and one
+// that was skipped has none.
+//
+// The store counts in the transaction that records, so that each request that left and
+// each delivery that ended is counted exactly once. An attempt is counted by the outcome
+// that was recorded first: one that was recorded as lost stays counted as lost when its
+// response is settled after all.
+type Counts struct {
+	Attempts      [CountedOutcomes]int64 // by outcome, in the order of [Outcomes]
+	Numbers       [CountedNumbers]int64  // by number: first attempts, second ones, …; the last has all greater numbers too
+	Ended         [EndStatuses]int64     // deliveries by their final status, in the order of [Statuses], without pending
+	FirstAccepted int64                  // first attempts that were accepted
+}
+
+const (
+	// CountedOutcomes is the number of outcomes of attempts: all but [OutcomeNone],
+	// which is the last of [Outcomes].
+	CountedOutcomes = 9
+
+	// CountedNumbers is how many numbers of attempts are counted apart.
+	CountedNumbers = 16
+
+	// EndStatuses is the number of final statuses.
+	EndStatuses = 4
+)
+
+// Record counts a record of the history: an attempt, or a decision without a request,
+// and the status in which it left the delivery.
+func (c *Counts) Record(outcome Outcome, number int, after Status) {
+	if i := slices.Index(Outcomes, outcome); i >= 0 && i < CountedOutcomes {
+		c.Attempts[i]++
+		c.Numbers[min(max(number, 1), CountedNumbers)-1]++
+		if number == 1 && outcome == OutcomeAccepted {
+			c.FirstAccepted++
+		}
+	}
+	if i := slices.Index(Statuses, after); i > 0 {
+		c.Ended[i-1]++
+	}
+}
+
+// Add adds the other counts.
+func (c *Counts) Add(other Counts) {
+	for i, n := range other.Attempts {
+		c.Attempts[i] += n
+	}
+	for i, n := range other.Numbers {
+		c.Numbers[i] += n
+	}
+	for i, n := range other.Ended {
+		c.Ended[i] += n
+	}
+	c.FirstAccepted += other.FirstAccepted
+}
+
+// Outcome returns the number of attempts with the outcome.
+func (c *Counts) Outcome(o Outcome) int64 {
+	if i := slices.Index(Outcomes, o); i >= 0 && i < CountedOutcomes {
+		return c.Attempts[i]
+	}
+	return 0
+}
+
+// Status returns the number of deliveries that ended with the status.
+func (c *Counts) Status(s Status) int64 {
+	if i := slices.Index(Statuses, s); i > 0 {
+		return c.Ended[i-1]
+	}
+	return 0
+}
+
+// AllAttempts returns the number of attempts.
+func (c *Counts) AllAttempts() (all int64) {
+	for _, n := range c.Attempts {
+		all += n
+	}
+	return all
+}
+
+// SuccessRate returns the share of the deliveries that were delivered, of those that
+// were delivered or died; ok is false if there are none. Deliveries that were cancelled
+// or skipped say nothing about an endpoint.
+func (c *Counts) SuccessRate() (rate float64, ok bool) {
+	return share(c.Status(Delivered), c.Status(Delivered)+c.Status(Dead))
+}
+
+// FirstAttemptRate returns the share of the first attempts that were accepted; ok is
+// false if there were none.
+func (c *Counts) FirstAttemptRate() (rate float64, ok bool) {
+	return share(c.FirstAccepted, c.Numbers[0])
+}
+
+func share(n, of int64) (float64, bool) {
+	if of == 0 {
+		return 0, false
+	}
+	return float64(n) / float64(of), true
+}
+
+// countsVersion is the first byte of stored counts. The numbers of their fields never
+// change: attempts from 0, numbers from 32, ended from 64, and 96.
+const (
+	countsVersion = 1
+
+	attemptSlots      = 0
+	numberSlots       = 32
+	endedSlots        = 64
+	firstAcceptedSlot = 96
+)
+
+// ErrCounts says that bytes are no stored counts.
+var ErrCounts = errors.New("not stored counts")
+
+// field returns the count with the number; nil: there is none.
+func (c *Counts) field(slot uint64) *int64 {
+	switch {
+	case slot < CountedOutcomes:
+		return &c.Attempts[slot]
+	case slot >= numberSlots && slot < numberSlots+CountedNumbers:
+		return &c.Numbers[slot-numberSlots]
+	case slot >= endedSlots && slot < endedSlots+EndStatuses:
+		return &c.Ended[slot-endedSlots]
+	case slot == firstAcceptedSlot:
+		return &c.FirstAccepted
+	}
+	return nil
+}
+
+// AppendBinary appends the counts as they are stored: a version byte, then as varints
+// the number of fields that are not 0, and for each its number and its count.
+func (c *Counts) AppendBinary(text []byte) ([]byte, error) {
+	fields := 0
+	pairs := make([]byte, 0, 32)
+	add := func(first uint64, counts []int64) {
+		for i, n := range counts {
+			if n > 0 {
+				fields++
+				pairs = binary.AppendUvarint(binary.AppendUvarint(pairs, first+uint64(i)), uint64(n))
+			}
+		}
+	}
+	add(attemptSlots, c.Attempts[:])
+	add(numberSlots, c.Numbers[:])
+	add(endedSlots, c.Ended[:])
+	add(firstAcceptedSlot, []int64{c.FirstAccepted})
+	return append(binary.AppendUvarint(append(text, countsVersion), uint64(fields)), pairs...), nil
+}
+
+// ReadCounts reads stored counts from the beginning of text, and returns the bytes
+// behind them. Anything else is [ErrCounts].
+func ReadCounts(text []byte) (c Counts, rest []byte, err error) {
+	if len(text) == 0 || text[0] != countsVersion {
+		return c, nil, fmt.Errorf("read the version of counts: %w", ErrCounts)
+	}
+	r := varints{text: text[1:]}
+	fields := r.next()
+	last := uint64(0)
+	for i := range fields {
+		slot, n := r.next(), r.next()
+		field := c.field(slot)
+		if r.bad || field == nil || i > 0 && slot <= last || n == 0 || n > math.MaxInt64>>8 {
+			return Counts{}, nil, fmt.Errorf("read field %d of counts: %w", i, ErrCounts)
+		}
+		*field, last = int64(n), slot
+	}
+	if r.bad {
+		return Counts{}, nil, fmt.Errorf("read counts that are cut off: %w", ErrCounts)
+	}
+	return c, r.text, nil
+}

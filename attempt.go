@@ -16,6 +16,7 @@ type Attempt struct {
 	RetryAfter   time.Duration // of a 429 or 5xx response; 0: it had none
 	StartedAt    time.Time     // if lost: when the loss was noticed; if none: when it was decided
 	Duration     time.Duration // from the DNS lookup to the last byte of the response
+	Timing       Timing        // what Duration was spent on
 	Error        string        // a [Failure], and no more than the endpoint's owner may see; empty: accepted
 	FinalURL     string        // URL that redirects led to, without its query; empty: there were no redirects
 	RequestHead  []byte        // as sent, without signatures and credentials

@@ -17,7 +17,8 @@
 //     its zero value means that it was left out. Null is refused.
 //   - In a response, a pointer is null where it is nil.
 //
-// Fields that end in MS are durations in whole milliseconds. The package holds
+// Fields that end in MS are durations in whole milliseconds, those that end in US in
+// whole microseconds. The package holds
 // no rules: the server checks what it is sent.
 package apitypes
 

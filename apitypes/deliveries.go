@@ -39,6 +39,7 @@ type Attempt struct {
 	RetryAfterMS  *int64               `json:"retry_after_ms"`
 	StartedAt     Time                 `json:"started_at" format:"date-time" doc:"Time when the attempt began. With the outcome lost it is the time when the loss was noticed: the request may have left long before. With none it is the time of the decision."`
 	DurationMS    int64                `json:"duration_ms"`
+	Timing        *Timing              `json:"timing" doc:"What the duration was spent on. Null: no request was begun, or the server does not know."`
 	Error         *string              `json:"error"`
 	FinalURL      *string              `json:"final_url" doc:"URL that the redirects led to, without its query. Null: no redirect was followed."`
 	RequestHead   *string              `json:"request_head" doc:"Head of the request, without signatures and credentials. Only the list of the attempts of one delivery has heads and bodies. Null: nothing was sent, or the request was accepted with a response of at most 256 bytes, of which only the body is stored."`
@@ -48,6 +49,17 @@ type Attempt struct {
 	Stale         bool                 `json:"stale" doc:"The attempt ended after another server had taken the delivery over. It did not change the delivery."`
 	StatusAfter   postrider.Status     `json:"status_after" doc:"Status of the delivery as this attempt left it. Of a stale attempt it is pending, since it changed nothing."`
 	NextAttemptAt *Time                `json:"next_attempt_at" format:"date-time"`
+}
+
+// Timing is what the duration of an attempt was spent on, in microseconds. A part that
+// did not happen is 0; the part in which the attempt failed has the time until then.
+type Timing struct {
+	Reused      bool  `json:"reused" doc:"The request was sent on a connection that was open already. Then dns_us, connect_us and tls_us are 0, unless a redirect led to another server."`
+	DNSUS       int64 `json:"dns_us" doc:"Lookup of the host's name, in microseconds."`
+	ConnectUS   int64 `json:"connect_us" doc:"TCP connection, of all addresses that were tried."`
+	TLSUS       int64 `json:"tls_us" doc:"TLS handshake."`
+	FirstByteUS int64 `json:"first_byte_us" doc:"From sending the request to the first byte of the response."`
+	RestUS      int64 `json:"rest_us" doc:"The rest of the response, and what came before the connection, such as a token that was fetched."`
 }
 
 // DeadLetter is a delivery that is not attempted any more. A person replays or

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -34,13 +35,34 @@ var deliveryTable = tableOf[apitypes.Delivery]{
 
 // attemptTable shows the attempts of one delivery. eventAttemptTable extends it.
 var attemptTable = tableOf[apitypes.Attempt]{
-	[]string{"ATTEMPT", "STARTED", "OUTCOME", "CODE", "MS", "ERROR"},
+	[]string{"ATTEMPT", "STARTED", "OUTCOME", "CODE", "MS", "TIMING", "ERROR"},
 	func(a apitypes.Attempt) []string {
 		return []string{
 			strconv.Itoa(a.Attempt), moment(&a.StartedAt), string(a.Outcome), last(a.StatusCode, nil),
-			strconv.FormatInt(a.DurationMS, 10), optional(a.Error),
+			strconv.FormatInt(a.DurationMS, 10), timingText(a.Timing), optional(a.Error),
 		}
 	},
+}
+
+// timingText returns what the time of an attempt was spent on: "dns 1ms, connect 20ms,
+// tls 40ms, first byte 110ms". Parts of less than 0.1 ms are left out, as is the rest.
+func timingText(t *apitypes.Timing) string {
+	if t == nil {
+		return ""
+	}
+	var parts []string
+	if t.Reused {
+		parts = append(parts, "reused")
+	}
+	for _, part := range []struct {
+		name   string
+		micros int64
+	}{{"dns", t.DNSUS}, {"connect", t.ConnectUS}, {"tls", t.TLSUS}, {"first byte", t.FirstByteUS}} {
+		if took := (time.Duration(part.micros) * time.Microsecond).Round(100 * time.Microsecond); took > 0 {
+			parts = append(parts, part.name+" "+took.String())
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // last returns the result of the last attempt for a table: the status code, or else

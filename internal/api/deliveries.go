@@ -49,7 +49,7 @@ func viewAttempt(a postrider.Attempt) apitypes.Attempt {
 	view := apitypes.Attempt{
 		Delivery: a.Delivery, Event: a.Event, Endpoint: a.Endpoint, Attempt: a.Number,
 		Outcome: a.Outcome, StatusCode: orNull(a.StatusCode), RetryAfterMS: orNull(a.RetryAfter.Milliseconds()),
-		StartedAt: instant(a.StartedAt), DurationMS: a.Duration.Milliseconds(), Error: orNull(a.Error), FinalURL: orNull(a.FinalURL),
+		StartedAt: instant(a.StartedAt), DurationMS: a.Duration.Milliseconds(), Timing: viewTiming(a), Error: orNull(a.Error), FinalURL: orNull(a.FinalURL),
 		RequestHead: orNull(string(a.RequestHead)), ResponseHead: orNull(string(a.ResponseHead)), Stale: a.Stale,
 		StatusAfter: a.StatusAfter, NextAttemptAt: timeOrNull(a.NextAt),
 	}
@@ -59,6 +59,18 @@ func viewAttempt(a postrider.Attempt) apitypes.Attempt {
 		view.ResponseBytes = a.ResponseBody
 	}
 	return view
+}
+
+// viewTiming returns what the duration of an attempt was spent on; null: nobody knows.
+func viewTiming(a postrider.Attempt) *apitypes.Timing {
+	t := a.Timing
+	if t == (postrider.Timing{}) {
+		return nil
+	}
+	return &apitypes.Timing{
+		Reused: t.Reused, DNSUS: t.DNS.Microseconds(), ConnectUS: t.Connect.Microseconds(), TLSUS: t.TLS.Microseconds(),
+		FirstByteUS: t.FirstByte.Microseconds(), RestUS: t.Rest(a.Duration).Microseconds(),
+	}
 }
 
 // DeliveryPath names a delivery.

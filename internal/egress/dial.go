@@ -26,13 +26,15 @@ type dialer struct {
 }
 
 // dial returns a new connection to the server, after the TLS handshake if it is
-// to be secure.
-func (d *dialer) dial(ctx context.Context, to Server) (*conn, error) {
-	c, err := d.connect(ctx, to)
+// to be secure. It adds the time that it takes to timing.
+func (d *dialer) dial(ctx context.Context, to Server, timing *postrider.Timing) (*conn, error) {
+	c, err := d.connect(ctx, to, timing)
 	if err != nil {
 		return nil, err
 	}
 	if to.Secure {
+		begun := time.Now()
+		defer func() { timing.TLS += time.Since(begun) }()
 		if err := c.secure(ctx, d.tls.of(to)); err != nil {
 			c.abort()
 			return nil, handshakeError(err)
@@ -48,15 +50,21 @@ func (d *dialer) dial(ctx context.Context, to Server) (*conn, error) {
 // If all fail, the error is that of the last address, with two exceptions. An
 // address that this machine has no route to explains nothing if another address
 // failed for a better reason. A forbidden address ends the round trip at once.
-func (d *dialer) connect(ctx context.Context, to Server) (*conn, error) {
+func (d *dialer) connect(ctx context.Context, to Server, timing *postrider.Timing) (*conn, error) {
 	host, port, err := net.SplitHostPort(to.Address)
 	if err != nil {
 		return nil, connectError(err)
 	}
+	begun := time.Now()
 	ips, err := d.resolve(ctx, host)
+	resolved := time.Now()
+	if _, isAddress := netip.ParseAddr(host); isAddress != nil {
+		timing.DNS += resolved.Sub(begun)
+	}
 	if err != nil {
 		return nil, err
 	}
+	defer func() { timing.Connect += time.Since(resolved) }()
 	// All addresses were checked; so many are tried. More would only shorten the
 	// time that each of them gets.
 	ips = ips[:min(len(ips), maxAddresses)]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 )
 
 // errMalformed says that the bytes of the server are not a response in HTTP/1.
@@ -32,10 +33,11 @@ const (
 type responseReader struct {
 	src    io.Reader
 	buffer []byte
-	r, w   int   // buffer[r:w] is still to be read
-	final  int   // where the header that is read begins: interim ones are before it
-	header int   // where the final header ends; 0: it has not ended yet
-	err    error // of src, once it had one
+	r, w   int       // buffer[r:w] is still to be read
+	final  int       // where the header that is read begins: interim ones are before it
+	header int       // where the final header ends; 0: it has not ended yet
+	err    error     // of src, once it had one
+	first  time.Time // when the first byte came; zero: none has come
 }
 
 // reset prepares for the next response. A buffer that grew is given up.
@@ -55,6 +57,14 @@ func (rd *responseReader) rawHeader() []byte {
 		size = min(rd.w, maxHeader)
 	}
 	return append([]byte(nil), rd.buffer[:size]...)
+}
+
+// firstByte returns when the first byte came; if none has come, the present time.
+func (rd *responseReader) firstByte() time.Time {
+	if rd.first.IsZero() {
+		return time.Now()
+	}
+	return rd.first
 }
 
 // finalHeader returns the final header, in the buffer.
@@ -82,6 +92,9 @@ func (rd *responseReader) fill() error {
 	n, err := rd.src.Read(rd.buffer[rd.w:])
 	rd.w += n
 	rd.err = err
+	if n > 0 && rd.first.IsZero() {
+		rd.first = time.Now()
+	}
 	if n > 0 {
 		return nil // the error is for the next call
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/postrider/postrider"
 )
 
 // Exchange is the memory of one request and its response, and what is known of
@@ -16,8 +18,9 @@ type Exchange struct {
 	Request  Request
 	Deadline time.Time // of round trips, in addition to the deadline of their context; zero: none. Set by the caller
 
-	Sent    bool // set by RoundTrip: a byte of some request was written since Reset
-	Written bool // set by RoundTrip: a byte of the last request was written
+	Sent    bool             // set by RoundTrip: a byte of some request was written since Reset
+	Written bool             // set by RoundTrip: a byte of the last request was written
+	Timing  postrider.Timing // set by RoundTrip: of all its calls since Reset, but Reused of the last one
 
 	reader responseReader
 }
@@ -119,11 +122,13 @@ func (e *Egress) RoundTrip(ctx context.Context, to Server, x *Exchange) (Respons
 // only the caller can decide to send it again, as a new attempt.
 func (e *Egress) roundTrip(ctx context.Context, to Server, x *Exchange) (Response, error) {
 	if c := e.pooled(to, x.Deadline); c != nil {
+		x.Timing.Reused = true
 		response, err := e.roundTripOn(ctx, c, x)
 		if err == nil || x.Written || x.ended(ctx) {
 			return response, err
 		}
 	}
+	x.Timing.Reused = false
 	c, err := e.dial(ctx, to, x)
 	if err != nil {
 		return Response{}, err
@@ -137,7 +142,7 @@ func (e *Egress) roundTrip(ctx context.Context, to Server, x *Exchange) (Respons
 func (e *Egress) dial(ctx context.Context, to Server, x *Exchange) (*conn, error) {
 	ctx, cancel := x.Limit(ctx)
 	defer cancel()
-	c, err := e.dialer.dial(ctx, to)
+	c, err := e.dialer.dial(ctx, to, &x.Timing)
 	if err != nil {
 		return nil, err
 	}
@@ -179,6 +184,7 @@ func (e *Egress) roundTripOn(ctx context.Context, c *conn, x *Exchange) (Respons
 // the connection can carry another request: the request was written and the
 // response was read to its end, neither side closes, and no byte is left over.
 func (x *Exchange) writeAndRead(c *conn) (response Response, reusable bool, err error) {
+	begun := time.Now()
 	n, writeErr := c.Write(x.Request.bytes)
 	x.Written = n > 0
 	if !x.Written {
@@ -189,6 +195,7 @@ func (x *Exchange) writeAndRead(c *conn) (response Response, reusable bool, err 
 	// A server may refuse before it has read everything and close: then writing
 	// fails, but the response is there.
 	f, err := x.reader.readHeader()
+	x.Timing.FirstByte += x.reader.firstByte().Sub(begun)
 	if err != nil {
 		return Response{}, false, cmp.Or(writeErr, err)
 	}

@@ -152,6 +152,7 @@ func (s *Sender) attempt(ctx context.Context, deadline time.Time, a *postrider.A
 		classifyError(limited, a, err, x.Sent)
 		cancel()
 	}
+	a.Timing = x.Timing
 	if x.redirected {
 		a.FinalURL = withoutQuery(x.target.url)
 	}

@@ -186,7 +186,7 @@ func TestAttemptIsFilledIn(t *testing.T) {
 	if request := r.Only(t); request.Target != "/hooks?token=canary" || request.Method != http.MethodPost {
 		t.Errorf("received %s %s", request.Method, request.Target)
 	}
-	got.StartedAt, got.Duration = time.Time{}, 0
+	got.StartedAt, got.Duration, got.Timing = time.Time{}, 0, postrider.Timing{}
 	want := postrider.Attempt{
 		Delivery: postrider.DeliveryID{4, 5, 6}, Event: postrider.EventID{1, 2, 3}, Endpoint: postrider.EndpointID{7, 8, 9},
 		Number: 3, Outcome: postrider.OutcomeAccepted, StatusCode: 200, ResponseBody: []byte("thanks"),

@@ -287,6 +287,7 @@ func (d *delivery) settleStale(a postrider.Attempt) store.Settled {
 // own returns the attempt as it is kept, with bytes of its own.
 func own(a postrider.Attempt) postrider.Attempt {
 	a.StartedAt = stored(a.StartedAt)
+	a.Timing, _ = store.DecodeTiming(store.EncodeTiming(a.Timing)) // has microseconds then; it is never cut
 	a.RequestHead, a.ResponseHead, a.ResponseBody =
 		bytes.Clone(a.RequestHead), bytes.Clone(a.ResponseHead), bytes.Clone(a.ResponseBody)
 	return a

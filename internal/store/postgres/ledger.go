@@ -248,7 +248,7 @@ func (s *Store) delivery(ctx context.Context, id postrider.DeliveryID, account p
 // attempts_account for all of an account.
 const attemptsSQL = `
 	select a.delivery, a.number, a.event, a.endpoint, a.outcome, a.status_code, a.error, a.retry_after, a.started_at,
-		a.duration, a.stale, a.status_after, a.next_at, coalesce(a.final_url, ''),
+		a.duration, a.stale, a.status_after, a.next_at, coalesce(a.final_url, ''), a.timing,
 		b.request_head, b.response_head,
 		coalesce(b.response_body, case when @delivery::uuid is not null then a.response_start end)
 	from attempts a
@@ -278,9 +278,13 @@ func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (store.Page[
 }
 
 func scanAttempt(row pgx.CollectableRow) (a postrider.Attempt, err error) {
+	var timing []byte
 	err = row.Scan(toID(&a.Delivery), &a.Number, toID(&a.Event), toID(&a.Endpoint), &a.Outcome, &a.StatusCode, &a.Error,
 		toWait(&a.RetryAfter), toTime(&a.StartedAt), toWait(&a.Duration), &a.Stale, &a.StatusAfter, toTime(&a.NextAt),
-		&a.FinalURL, &a.RequestHead, &a.ResponseHead, &a.ResponseBody)
+		&a.FinalURL, &timing, &a.RequestHead, &a.ResponseHead, &a.ResponseBody)
+	if err == nil {
+		a.Timing, err = store.DecodeTiming(timing)
+	}
 	return a, err
 }
 

@@ -113,6 +113,7 @@ CREATE TABLE public.attempts (
     replayed_from uuid,
     response_start bytea,
     final_url text,
+    timing bytea,
     CONSTRAINT attempts_decision CHECK (((status_after <> ALL (ARRAY['cancelled'::text, 'skipped'::text])) OR (outcome = 'none'::text))),
     CONSTRAINT attempts_duration_check CHECK ((duration >= 0)),
     CONSTRAINT attempts_next_at CHECK (((next_at IS NULL) OR (status_after = 'pending'::text))),
@@ -137,6 +138,8 @@ COMMENT ON COLUMN public.attempts.duration IS 'Microseconds.';
 COMMENT ON COLUMN public.attempts.response_start IS 'The first bytes of an accepted response.';
 
 COMMENT ON COLUMN public.attempts.final_url IS 'Where redirects led to; null: there were none.';
+
+COMMENT ON COLUMN public.attempts.timing IS 'The parts of the duration, by store.EncodeTiming; null: no request was begun.';
 
 CREATE TABLE public.circuits (
     endpoint uuid NOT NULL,

@@ -69,9 +69,9 @@ const fenceSQL = `
 		from unnest(@ids::uuid[], @numbers::int[], @events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[],
 			@outcomes::text[], @status_codes::smallint[], @errors::text[], @retry_afters::bigint[],
 			@started_at::timestamptz[], @durations::bigint[], @statuses::text[], @reasons::text[], @afters::bigint[],
-			@replayed_from::uuid[], @response_starts::bytea[], @final_urls::text[])
+			@replayed_from::uuid[], @response_starts::bytea[], @final_urls::text[], @timings::bytea[])
 			with ordinality as s (id, number, event, endpoint, account, type, outcome, status_code, error,
-				retry_after, started_at, duration, status, reason, after, replayed_from, response_start, final_url, place)
+				retry_after, started_at, duration, status, reason, after, replayed_from, response_start, final_url, timing, place)
 	)`
 
 // The last status code and the last error that the attempts of a dying delivery d have
@@ -130,17 +130,17 @@ const insertDeadLetterSQL = `, dead_letter as (
 const recordSQL = `, recorded as (
 		insert into attempts as a (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, next_at, replayed_from, response_start,
-			final_url)
+			final_url, timing)
 		select c.id, c.number, c.event, c.endpoint, c.account, c.type, c.outcome, c.status_code, c.error,
 			c.retry_after, c.started_at, c.duration, c.stale, case when c.stale then 'pending' else c.status end,
 			case when c.status = 'pending' and not c.stale then now() + c.after * interval '1 microsecond' end,
-			c.replayed_from, c.response_start, c.final_url
+			c.replayed_from, c.response_start, c.final_url, c.timing
 		from checked c
 		on conflict (delivery, number) do update
 		set outcome = excluded.outcome, status_code = excluded.status_code, error = excluded.error,
 			retry_after = excluded.retry_after, started_at = excluded.started_at, duration = excluded.duration,
 			stale = excluded.stale, status_after = excluded.status_after, next_at = excluded.next_at,
-			response_start = excluded.response_start, final_url = excluded.final_url
+			response_start = excluded.response_start, final_url = excluded.final_url, timing = excluded.timing
 		where (a.outcome = 'lost' and excluded.outcome <> 'lost') or (a.stale and not excluded.stale)
 	)
 	select c.stale
@@ -316,7 +316,7 @@ type settlementColumns struct {
 	types, outcomes, errors, statuses, reasons     texts
 	finalURLs                                      texts
 	startedAt                                      times
-	responseStarts                                 [][]byte
+	responseStarts, timings                        [][]byte
 }
 
 func settleColumns(settlements []store.Settlement) (*settlementColumns, *bodyColumns) {
@@ -350,6 +350,7 @@ func (c *settlementColumns) add(s *store.Settlement) {
 		start = bytesOrNull(attempt.ResponseBody[:min(len(attempt.ResponseBody), store.MaxAcceptedBody)])
 	}
 	c.responseStarts, c.finalURLs = append(c.responseStarts, start), append(c.finalURLs, text(attempt.FinalURL))
+	c.timings = append(c.timings, store.EncodeTiming(attempt.Timing))
 }
 
 // errorOf returns the error that the record shows. A decision without a request (the
@@ -368,6 +369,7 @@ func (c *settlementColumns) args() pgx.NamedArgs {
 		"errors": c.errors, "retry_afters": c.retryAfters, "started_at": c.startedAt, "durations": c.durations,
 		"statuses": c.statuses, "reasons": c.reasons, "steps": c.steps, "afters": c.afters,
 		"replayed_from": c.replayedFrom, "response_starts": c.responseStarts, "final_urls": c.finalURLs,
+		"timings": c.timings,
 	}
 }
 

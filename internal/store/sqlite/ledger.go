@@ -56,7 +56,7 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[post
 
 // The columns of scanAttempt, but for heads and bodies.
 const attemptsColumns = `delivery, attempts.number, event, endpoint, outcome, status_code, retry_after, started_at, duration,
-		error, stale, status_after, next_at, final_url`
+		error, stale, status_after, next_at, final_url, timing`
 
 // The end of each statement that lists attempts: by delivery, newest first, and of a
 // delivery by number, oldest first. The cursor has both.
@@ -100,9 +100,14 @@ func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (store.Page[
 }
 
 func scanAttempt(rows *sql.Rows, a *postrider.Attempt) error {
-	return rows.Scan(toID(&a.Delivery), &a.Number, toID(&a.Event), toID(&a.Endpoint), toString(&a.Outcome), &a.StatusCode,
+	var timing []byte
+	err := rows.Scan(toID(&a.Delivery), &a.Number, toID(&a.Event), toID(&a.Endpoint), toString(&a.Outcome), &a.StatusCode,
 		toWait(&a.RetryAfter), toTime(&a.StartedAt), toWait(&a.Duration), &a.Error, &a.Stale, toString(&a.StatusAfter),
-		toTime(&a.NextAt), toString(&a.FinalURL), &a.RequestHead, &a.ResponseHead, &a.ResponseBody)
+		toTime(&a.NextAt), toString(&a.FinalURL), &timing, &a.RequestHead, &a.ResponseHead, &a.ResponseBody)
+	if err == nil {
+		a.Timing, err = store.DecodeTiming(timing)
+	}
+	return err
 }
 
 // The beginning of each statement that lists dead letters, with the columns of

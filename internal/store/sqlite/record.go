@@ -19,7 +19,7 @@ type record struct {
 }
 
 // attemptColumns is the number of columns that appendAttempt appends for a row.
-const attemptColumns = 18
+const attemptColumns = 19
 
 // An attempt number of a delivery has one row. An insert replaces the row in two
 // cases: a stale attempt replaces the lost one, because it says what happened
@@ -27,7 +27,8 @@ const attemptColumns = 18
 const (
 	putAttemptsSQL = `
 	insert or replace into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
-		started_at, duration, stale, status_after, next_at, replayed_from, response_start, final_url) values `
+		started_at, duration, stale, status_after, next_at, replayed_from, response_start, final_url,
+		timing) values `
 	putBodiesSQL = `
 	insert or replace into attempt_bodies (delivery, number, request_head, response_head, response_body) values `
 )
@@ -41,7 +42,8 @@ func appendAttempt(args []any, r record) []any {
 	}
 	return append(args, blob(r.Delivery), r.Number, blob(r.Event), blob(r.Endpoint), blob(r.account), r.eventType,
 		string(r.Outcome), r.StatusCode, r.Error, r.RetryAfter.Microseconds(), micros(r.StartedAt), r.Duration.Microseconds(),
-		r.Stale, string(r.StatusAfter), microsOrNull(r.NextAt), blobOrNull(r.replayedFrom), start, textOrNull(r.FinalURL))
+		r.Stale, string(r.StatusAfter), microsOrNull(r.NextAt), blobOrNull(r.replayedFrom), start, textOrNull(r.FinalURL),
+		bytesOrNull(store.EncodeTiming(r.Timing)))
 }
 
 // appendBody appends the arguments of one row of attempt_bodies, if there is more to keep

@@ -57,6 +57,7 @@ CREATE TABLE attempts (
     replayed_from  blob check (length(replayed_from) = 16),
     response_start blob check (length(response_start) <= 256),
     final_url      text,
+    timing         blob,
     primary key (delivery, number),
     constraint attempts_next_at check (next_at is null or status_after = 'pending'),
     constraint attempts_stale check (not stale or status_after = 'pending'),

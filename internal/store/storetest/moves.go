@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -154,6 +155,7 @@ func (h *history) settle() {
 			func(c postrider.Claimed) store.Settlement { return retry(c, long) })
 		s := settle(c)
 		s.Attempt.FinalURL = pick(h, "final URL", "", "https://acme.example/moved")
+		s.Attempt.Timing.FirstByte = pick(h, "first byte", 0, time.Millisecond)
 		s.Attempt.ResponseBody = fmt.Appendf(nil, "answer to attempt %d", c.Attempt)
 		settlements = append(settlements, s)
 	}

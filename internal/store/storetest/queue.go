@@ -40,6 +40,7 @@ var queue = []verb{
 		{"it answers for each settlement in their order", settleAnswersInOrder},
 		{"the attempt is recorded as it was", settleRecords},
 		{"where redirects led to is recorded, of whatever became of the attempt", settleFinalURL},
+		{"what the time was spent on is recorded, of whatever became of the attempt", settleTiming},
 		{"delivered ends the row", settleDelivered},
 		{"dead ends the row and leaves a dead letter", settleDead},
 		{"dead without a request counts no attempt", settleRefused},

@@ -57,6 +57,22 @@ func settleFinalURL(w *world) {
 	selects(w, store.AttemptQuery{Account: direct.Event.Account, Delivery: direct.ID}, list, []string{""})
 }
 
+func settleTiming(w *world) {
+	old, taken := w.lost()
+	_, direct := w.claimed()
+	stale, ended, plain := dead(old), delivered(taken), delivered(direct)
+	slow := postrider.Timing{DNS: time.Millisecond, Connect: 20 * time.Millisecond, TLS: 3 * time.Second}
+	fast := postrider.Timing{FirstByte: 12_345 * time.Microsecond, Reused: true}
+	stale.Attempt.Timing, ended.Attempt.Timing, plain.Attempt.Timing = slow, fast, postrider.Timing{}
+	w.settle(stale, ended, plain)
+	timing := func(a postrider.Attempt) postrider.Timing { return a.Timing }
+	list := by(timing, func(q store.AttemptQuery) (store.Page[postrider.Attempt], error) { return w.Attempts(w.Context(), q) })
+	want := []postrider.Timing{slow, fast}
+	selects(w, store.AttemptQuery{Account: taken.Event.Account, Delivery: taken.ID}, list, want)
+	selects(w, store.AttemptQuery{Account: taken.Event.Account, Event: taken.Event.ID}, list, want)
+	selects(w, store.AttemptQuery{Account: direct.Event.Account, Delivery: direct.ID}, list, []postrider.Timing{{}})
+}
+
 func settleDelivered(w *world) {
 	e, c := w.claimed()
 	w.settle(retry(c, 0))

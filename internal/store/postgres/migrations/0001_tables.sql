@@ -347,6 +347,7 @@ create table attempts (
     replayed_from  uuid,
     response_start bytea check (octet_length(response_start) <= 256),
     final_url      text,
+    timing         bytea,
     constraint attempts_next_at check (next_at is null or status_after = 'pending'),
     constraint attempts_stale check (not stale or status_after = 'pending'),
     constraint attempts_decision check (status_after not in ('cancelled', 'skipped') or outcome = 'none')
@@ -364,6 +365,7 @@ comment on column attempts.retry_after is 'Microseconds.';
 comment on column attempts.duration is 'Microseconds.';
 comment on column attempts.response_start is 'The first bytes of an accepted response.';
 comment on column attempts.final_url is 'Where redirects led to; null: there were none.';
+comment on column attempts.timing is 'The parts of the duration, by store.EncodeTiming; null: no request was begun.';
 comment on index attempts_pkey is 'Settle: a settlement that is repeated meets its first record here. Attempts of a delivery.';
 comment on index attempts_endpoint is 'Deliveries of an endpoint, newest first.';
 comment on index attempts_account is 'Deliveries of an account, newest first.';

@@ -249,6 +249,8 @@ create index circuits_failing on circuits (endpoint) where failing_since is not 
 -- serves Attempts of a delivery, and Settle: a settlement that is repeated
 -- meets its first record there. error is a class; of a decision, its reason.
 -- final_url is where redirects led to; null: there were none.
+-- timing has the parts of the duration, by store.EncodeTiming; null: no request was
+-- begun.
 -- The checks of outcome and status_after are chains of or, the commonest first:
 -- as lists they would be looked up in a table of their own, and took half of
 -- the 17 us of CPU that a row costs, its four btrees included (2026-11). With
@@ -275,6 +277,7 @@ create table attempts (
     replayed_from  blob check (length(replayed_from) = 16),
     response_start blob check (length(response_start) <= 256),
     final_url      text,
+    timing         blob,
     primary key (delivery, number),
     constraint attempts_next_at check (next_at is null or status_after = 'pending'),
     constraint attempts_stale check (not stale or status_after = 'pending'),

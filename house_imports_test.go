@@ -23,6 +23,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 
 	{"internal/app", "~ ~/apitypes ~/internal github.com/alecthomas/kong go.yaml.in/yaml/v3 golang.org/x/sync", "the only one that knows all the others"},
 	{"internal/api", "~ ~/apitypes ~/signature ~/internal/store ~/internal/jsonx ~/internal/observe github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "REST in; what it calls of ingest is an interface of its own"},
+	{"internal/web", "~ ~/apitypes ~/client", "HTML out: a client of the API inside the process, which app passes to it; it knows no store"},
 	{"internal/observe", "~", "knows no library of metrics: hooks bring theirs"},
 	{"internal/live", "~ ~/internal/batch ~/internal/observe", "observes; what other nodes send it, app passes in"},
 	{"internal/routing", "~ ~/internal/store ~/internal/batch", "who wants what: used by ingest and dispatch, and knows neither"},
@@ -66,6 +67,7 @@ var moreTestImports = []struct{ folder, allowed, why string }{
 	{"internal/store/postgres", "github.com/jackc/pgx/v5", "bends what is below the store"},
 	{"internal/store/sqlite", "modernc.org/sqlite", "bends what is below the store"},
 	{"internal/app", "~/client", "calls the server that it runs"},
+	{"internal/web", "~/internal/api", "shows what a real API answers"},
 	{"receiver", "github.com/jackc/pgx/v5 modernc.org/sqlite", "holds its contract on both databases"},
 	{"cmd/postrider", "~/internal", "runs the whole program as sessions"},
 }

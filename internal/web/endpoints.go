@@ -1,0 +1,44 @@
+package web
+
+import (
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
+)
+
+// endpointRoutes lists the pages and forms of endpoints.
+func endpointRoutes() []route {
+	return []route{
+		{"GET /endpoints", everyone, listEndpoints},
+	}
+}
+
+// endpointRow is an endpoint of the list, with its circuit.
+type endpointRow struct {
+	apitypes.Endpoint
+
+	Circuit apitypes.Circuit
+}
+
+// listEndpoints shows the endpoints, newest first.
+func listEndpoints(v *visit) error {
+	f := filters{v.choice("status", "status", "enabled", "paused", "disabled")}
+	if v.who == operators {
+		f = append(f, v.textFilter("account"))
+	}
+	found, err := v.api.Endpoints(v.ctx, client.EndpointFilter{
+		Account: v.query("account"), Status: postrider.EndpointStatus(v.query("status")), Paging: v.paging(),
+	})
+	if err != nil {
+		return err
+	}
+	rows := apitypes.Page[endpointRow]{NextCursor: found.NextCursor}
+	for _, e := range found.Data {
+		circuit, err := v.api.Circuit(v.ctx, e.ID)
+		if err != nil && statusOf(err) != 404 { // deleted meanwhile
+			return err
+		}
+		rows.Data = append(rows.Data, endpointRow{e, circuit})
+	}
+	return v.show(page{Name: "endpoints", Data: listOf(v, rows, f), Commands: []string{"endpoints list"}})
+}

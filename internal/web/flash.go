@@ -1,0 +1,47 @@
+package web
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// flash is what a form did. The response to a form is a redirect, so a cookie carries
+// it to the next page, which shows it once.
+type flash struct {
+	// Text is what was done, in the language of the person.
+	Text string `json:"t,omitempty"`
+	// Undo is the path of a form that takes it back; empty: that is impossible.
+	Undo string `json:"u,omitempty"`
+	// Warn marks a text about what went wrong.
+	Warn bool `json:"w,omitempty"`
+	// Value is a field of the form that takes it back, by the name value.
+	Value string `json:"v,omitempty"`
+}
+
+// maxFlash is the largest cookie of a flash, in bytes. Browsers take 4 KiB.
+const maxFlash = 3 << 10
+
+// done ends a form: it leads to the path, which says what was done.
+func (v *visit) done(path string, f flash) error {
+	text, err := json.Marshal(f)
+	if cookie := base64.RawURLEncoding.EncodeToString(text); err == nil && len(cookie) <= maxFlash {
+		v.setCookie("flash", cookie, time.Minute)
+	}
+	return v.redirect(path)
+}
+
+// takeFlash returns what the form before this page did. Only forms of this audience
+// can be undone.
+func (v *visit) takeFlash() flash {
+	var f flash
+	text, err := base64.RawURLEncoding.DecodeString(v.cookie("flash"))
+	if err != nil || v.r.Method != "GET" || json.Unmarshal(text, &f) != nil {
+		return flash{}
+	}
+	if !strings.HasPrefix(f.Undo, v.base+"/") {
+		f.Undo = ""
+	}
+	return f
+}

@@ -1,0 +1,117 @@
+package web
+
+import (
+	"net/url"
+	"time"
+
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
+)
+
+// list is one page of a list, with its filters. The partials "filters" and "pager"
+// show it.
+type list[T any] struct {
+	Items   []T
+	Filters filters
+	Next    string // URL of the next page; empty: this is the last
+	First   string // URL of the first page; empty: this is it
+}
+
+// filters are the filters of a list. They are fields of a GET form, so that a filtered
+// list is a URL.
+type filters []filter
+
+// filter is one filter of a list. Its label is the text filter.NAME.
+type filter struct {
+	Name    string // of the parameter of the URL
+	Value   string // from the URL; empty: no filter
+	Options []option
+	// Kind is text, select or time. A time is local to the zone of the person.
+	Kind string
+}
+
+// option is a choice of a select.
+type option struct{ Value, Label string }
+
+// Active reports whether a filter is set, so that an empty list says that no item
+// matches and not that there are none.
+func (f filters) Active() bool {
+	for _, one := range f {
+		if one.Value != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// pageSize is the number of items of a list on one page.
+const pageSize = 50
+
+// paging returns the page of the list that the URL asks for.
+func (v *visit) paging() client.Paging {
+	return client.Paging{Limit: pageSize, Cursor: v.query("cursor")}
+}
+
+// listOf returns a page of items from the API as a page of a list.
+func listOf[T any](v *visit, items apitypes.Page[T], f filters) list[T] {
+	l := list[T]{Items: items.Data, Filters: f}
+	if next := items.Next(); next != "" {
+		l.Next = v.at("cursor", next)
+	}
+	if v.query("cursor") != "" {
+		l.First = v.at("cursor", "")
+	}
+	return l
+}
+
+// at returns the URL of this page with another value of one parameter.
+func (v *visit) at(name, value string) string {
+	query := v.r.URL.Query()
+	query.Set(name, value)
+	for name, values := range query {
+		if values[0] == "" {
+			query.Del(name)
+		}
+	}
+	return (&url.URL{Path: v.r.URL.Path, RawQuery: query.Encode()}).RequestURI()
+}
+
+// textFilter returns a filter by a text that a person types.
+func (v *visit) textFilter(name string) filter {
+	return filter{Name: name, Kind: "text", Value: v.query(name)}
+}
+
+// choice returns a filter by one of the values. Their labels are the texts
+// PREFIX.VALUE.
+func (v *visit) choice(name, prefix string, values ...string) filter {
+	f := filter{Name: name, Kind: "select", Value: v.query(name)}
+	for _, value := range values {
+		f.Options = append(f.Options, option{value, v.t(prefix + "." + value)})
+	}
+	return f
+}
+
+// localTime is how browsers write a time in a field of the type datetime-local.
+const localTime = "2006-01-02T15:04"
+
+// timeFilter returns a filter by a time, and the time. Zero: no filter. A time that
+// cannot be read is no filter.
+func (v *visit) timeFilter(name string) (filter, time.Time) {
+	f := filter{Name: name, Kind: "time"}
+	for _, layout := range []string{localTime, localTime + ":05", time.RFC3339} {
+		if at, err := time.ParseInLocation(layout, v.query(name), v.zone); err == nil {
+			f.Value = at.In(v.zone).Format(localTime)
+			return f, at
+		}
+	}
+	return f, time.Time{}
+}
+
+// words returns the values of a list of named strings.
+func words[T ~string](values []T) []string {
+	out := make([]string, 0, len(values))
+	for _, value := range values {
+		out = append(out, string(value))
+	}
+	return out
+}

@@ -1,0 +1,409 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
+)
+
+// visit is one request of a person. Its handler asks the API through it and ends with
+// show, done or redirect. It belongs to the goroutine of the request.
+type visit struct {
+	h   *Handler
+	w   *responseWriter
+	r   *http.Request
+	ctx context.Context // ends after Options.PageTime
+
+	who     audience // 0: a page without a session
+	base    string   // path that all pages of the audience are below
+	session Session  // zero: a page without a session
+	api     *client.Client
+	calls   *recorder // the calls of api, for the foot of the page
+	text    *catalogue
+	zone    *time.Location
+	now     time.Time
+	flash   flash // what the form before this page did; zero: nothing
+}
+
+// page is what a handler shows.
+type page struct {
+	// Name is the template of the page. The text NAME.title is its title, unless
+	// Title is set, and the section of the navigation is the part of the name
+	// before a dash.
+	Name  string
+	Title string
+	Data  any
+	// Status is the status of the response. 0: 200.
+	Status int
+	// Commands are the commands of the command line that do what the page does,
+	// without the name of the program.
+	Commands []string
+}
+
+// The errors of pages that are no errors of the API.
+var (
+	errNoPage  = errors.New("no such page")
+	errBadForm = errors.New("the form cannot be read")
+)
+
+// maxForm is the largest form, in bytes. The largest field is a certificate chain.
+const maxForm = 256 << 10
+
+// inSession returns the handler of a page that needs a session of the audience.
+func (h *Handler) inSession(who audience, handle func(*visit) error) http.HandlerFunc {
+	return h.serve(who, func(v *visit) error {
+		token := v.token(who)
+		if token == "" {
+			return errLoggedOut
+		}
+		s, err := h.Sessions.Find(v.ctx, token)
+		switch {
+		case errors.Is(err, postrider.ErrNotFound):
+			return errLoggedOut
+		case err != nil:
+			return err
+		}
+		if (who == customers) != !s.Caller.Account.IsZero() {
+			return errLoggedOut
+		}
+		v.enter(s)
+		return handle(v)
+	})
+}
+
+// inPublic returns the handler of a page without a session.
+func (h *Handler) inPublic(handle func(*visit) error) http.HandlerFunc { return h.serve(0, handle) }
+
+// serve returns a handler that makes the visit, calls handle, and shows its error.
+// It writes the one log line of the request.
+func (h *Handler) serve(who audience, handle func(*visit) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeoutCause(r.Context(), h.opts.PageTime, errSlow)
+		defer cancel()
+		v := &visit{
+			h: h, r: r, ctx: ctx, who: who, base: max(who, operators).base(), now: time.Now(),
+			w: &responseWriter{ResponseWriter: w, id: "req_" + strings.ToLower(rand.Text()[:16])},
+		}
+		v.w.Header().Set("Request-Id", v.w.id)
+		v.text = h.texts.choose(v.cookie("language"), r.Header.Get("Accept-Language"))
+		v.zone = zoneOf(v.cookie("zone"))
+		err := v.call(handle)
+		if err != nil {
+			v.fail(err)
+		}
+		v.record(err)
+	}
+}
+
+// errSlow is the cause of the end of a page that took longer than Options.PageTime.
+var errSlow = errors.New("the page took too long")
+
+// call reads the form, if there is one, and calls the handler. A panic becomes an
+// error, and ends only this request.
+func (v *visit) call(handle func(*visit) error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil && cause != http.ErrAbortHandler { //nolint:errorlint // recover returns it itself
+			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+		} else if cause != nil {
+			panic(cause)
+		}
+	}()
+	if v.r.Method == http.MethodPost {
+		v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
+		if err := v.r.ParseForm(); err != nil {
+			return errBadForm
+		}
+	}
+	return handle(v)
+}
+
+// record writes the log line of the request.
+func (v *visit) record(err error) {
+	level := slog.LevelInfo
+	attrs := []slog.Attr{
+		slog.String("id", v.w.id), slog.String("method", v.r.Method), slog.String("page", v.r.Pattern),
+		slog.Int("status", v.w.status), slog.Duration("took", time.Since(v.now)), slog.Int("bytes", v.w.size),
+	}
+	if v.calls != nil {
+		attrs = append(attrs, slog.Int("calls", len(v.calls.made)), slog.String("by", v.session.Caller.Name))
+	}
+	if v.w.status >= http.StatusInternalServerError {
+		level = slog.LevelError
+		attrs = append(attrs, slog.Any("error", err))
+	}
+	v.h.opts.Log.LogAttrs(v.r.Context(), level, "page", attrs...)
+}
+
+// enter makes the visit that of a session.
+func (v *visit) enter(s Session) {
+	v.session = s
+	v.session.Caller.Request = v.w.id
+	if v.cookie("language") == "" && s.Language != "" {
+		v.text = v.h.texts.choose(s.Language)
+	}
+	v.calls = &recorder{next: v.h.API(v.session.Caller)}
+	v.api = client.New("http://api.internal", "", client.Options{Attempts: 1, Timeout: v.h.opts.PageTime, Transport: v.calls})
+	v.flash = v.takeFlash()
+}
+
+// recorder is a transport that notes the calls of the API.
+type recorder struct {
+	next http.RoundTripper
+	made []apiCall
+}
+
+// apiCall is one call that a page made of the API.
+type apiCall struct{ Method, Path string }
+
+// RoundTrip notes the call and makes it.
+func (t *recorder) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.made = append(t.made, apiCall{r.Method, r.URL.RequestURI()})
+	return t.next.RoundTrip(r)
+}
+
+// show renders a page and writes it as the response. Nothing is written before all is
+// rendered, so an error of a template is a whole error page.
+func (v *visit) show(p page) error {
+	var body bytes.Buffer
+	if err := v.h.pages.render(&body, v, p); err != nil {
+		return fmt.Errorf("render %s: %w", p.Name, err)
+	}
+	if v.flash != (flash{}) {
+		v.setCookie("flash", "", 0)
+	}
+	header := v.w.Header()
+	v.policy(header)
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	header.Set("Content-Length", strconv.Itoa(body.Len()))
+	v.w.WriteHeader(max(p.Status, http.StatusOK))
+	if v.r.Method != http.MethodHead {
+		_, _ = v.w.Write(body.Bytes()) // an error means that the browser is gone
+	}
+	return nil
+}
+
+// policy sets the headers that say what a browser may do with the page. Only the
+// origins of a portal session may show it in a frame.
+func (v *visit) policy(header http.Header) {
+	embedders := "'none'"
+	if len(v.session.Embedders) > 0 {
+		embedders = strings.Join(v.session.Embedders, " ")
+	} else {
+		header.Set("X-Frame-Options", "DENY")
+	}
+	header.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
+		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors "+embedders)
+	header.Set("Cache-Control", "no-store")
+}
+
+// redirect leads the browser to a path of this server, as the response to a form.
+func (v *visit) redirect(path string) error {
+	v.policy(v.w.Header())
+	http.Redirect(v.w, v.r, path, http.StatusSeeOther)
+	return nil
+}
+
+// origin returns the URL of this server, for commands to copy. Links of pages never
+// have it.
+func (v *visit) origin() string {
+	if v.h.opts.PublicURL != "" {
+		return strings.TrimSuffix(v.h.opts.PublicURL, "/")
+	}
+	return "http://localhost:8080"
+}
+
+// path returns the path of a page of this audience. Each part is escaped.
+func (v *visit) path(parts ...any) string {
+	path := v.base
+	for _, part := range parts {
+		path += "/" + url.PathEscape(fmt.Sprint(part))
+	}
+	return path
+}
+
+// t returns the text of a key, with its arguments as names and values in turn.
+func (v *visit) t(key string, args ...any) string { return v.text.get(key, args...) }
+
+// query returns a parameter of the URL, without the spaces around it.
+func (v *visit) query(name string) string { return strings.TrimSpace(v.r.URL.Query().Get(name)) }
+
+// form returns a field of the form, without the spaces around it.
+func (v *visit) form(name string) string { return strings.TrimSpace(v.r.PostForm.Get(name)) }
+
+// can reports whether the person has the scope.
+func (v *visit) can(scope postrider.Scope) bool { return v.session.Caller.Allows(scope) }
+
+// pathID returns the id in the path of the request. A text that is none is an error
+// that matches postrider.ErrNotFound.
+func pathID[I any](v *visit, name string, parse func(string) (I, error)) (I, error) {
+	id, err := parse(v.r.PathValue(name))
+	if err != nil {
+		return id, fmt.Errorf("%s: %w", name, postrider.ErrNotFound)
+	}
+	return id, nil
+}
+
+// faulty reports whether the API refused the form, and returns why, by field. The
+// handler then shows the form again, with what the person typed. The field "" is what
+// is wrong with the form as a whole.
+func faulty(err error) (map[string]string, bool) {
+	problem, ok := errors.AsType[*client.Error](err)
+	if !ok {
+		return nil, false
+	}
+	faults := map[string]string{}
+	switch problem.Status {
+	case http.StatusUnprocessableEntity:
+		for _, f := range problem.Fields {
+			faults[f.Field] = f.Reason
+		}
+	case http.StatusConflict, http.StatusTooManyRequests, http.StatusRequestEntityTooLarge:
+	default:
+		return nil, false
+	}
+	if len(faults) == 0 {
+		faults[""] = problem.Detail
+	}
+	return faults, true
+}
+
+// failure is the data of an error page.
+type failure struct {
+	Status    int
+	Text      string           // key of the texts failure.TEXT.title and failure.TEXT.text
+	Detail    string           // what the API said; empty: nothing
+	Faults    []apitypes.Fault // of the request
+	RequestID string
+	Retry     string // path to try again; empty: that is of no use
+}
+
+// fail shows an error as a page.
+func (v *visit) fail(err error) {
+	if v.w.status != 0 { // the response has begun, so nothing else can be said
+		return
+	}
+	if errors.Is(err, errLoggedOut) || statusOf(err) == http.StatusUnauthorized {
+		v.askLogin()
+		return
+	}
+	f := v.failureOf(err)
+	if f.Status == http.StatusServiceUnavailable || f.Status == http.StatusTooManyRequests {
+		v.w.Header().Set("Retry-After", "2")
+	}
+	if shown := v.show(page{Name: "failure", Title: v.t("failure." + f.Text + ".title"), Status: f.Status, Data: f}); shown != nil {
+		v.h.opts.Log.ErrorContext(v.ctx, "error page", "error", shown)
+		http.Error(v.w, http.StatusText(f.Status), f.Status)
+	}
+}
+
+// askLogin leads a person without a session to the login, and back afterwards. A
+// customer has to open a new link.
+func (v *visit) askLogin() {
+	if v.who == customers {
+		_ = v.show(page{Name: "expired", Status: http.StatusUnauthorized})
+		return
+	}
+	to := v.r.URL.RequestURI()
+	if v.r.Method != http.MethodGet {
+		to = v.base
+	}
+	_ = v.redirect("/login?next=" + url.QueryEscape(to)) // it returns nil
+}
+
+// failureOf returns what an error page says about an error.
+func (v *visit) failureOf(err error) failure {
+	f := failure{Status: http.StatusInternalServerError, Text: "internal", RequestID: v.w.id}
+	problem, refused := errors.AsType[*client.Error](err)
+	switch {
+	case refused:
+		f.Status, f.Detail, f.Faults = problem.Status, problem.Detail, problem.Fields
+	case errors.Is(err, errNoPage), errors.Is(err, postrider.ErrNotFound):
+		f.Status = http.StatusNotFound
+	case errors.Is(err, errBadForm):
+		f.Status = http.StatusUnprocessableEntity
+	case errors.Is(err, errForged):
+		f.Status = http.StatusForbidden
+	case errors.Is(err, errInsecure):
+		f.Status, f.Text = http.StatusForbidden, "insecure"
+		return f
+	case errors.Is(err, errSlow), errors.Is(err, context.DeadlineExceeded), errors.Is(err, postrider.ErrBusy):
+		f.Status = http.StatusServiceUnavailable
+	}
+	switch f.Status {
+	case http.StatusForbidden:
+		f.Text = "forbidden"
+	case http.StatusNotFound:
+		f.Text = "not_found"
+	case http.StatusConflict, http.StatusGone:
+		f.Text = "stale"
+	case http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
+		f.Text = "invalid"
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		f.Text = "unavailable"
+	}
+	if f.Text == "unavailable" || f.Text == "internal" {
+		f.Retry = v.r.URL.RequestURI()
+		if v.r.Method != http.MethodGet {
+			f.Retry = v.back()
+		}
+	}
+	return f
+}
+
+// statusOf returns the status of an error of the API; 0: it is none.
+func statusOf(err error) int {
+	if problem, ok := errors.AsType[*client.Error](err); ok {
+		return problem.Status
+	}
+	return 0
+}
+
+// back returns the page that the form was on; the base if that is unknown.
+func (v *visit) back() string {
+	if to := v.form("back"); to == v.base || strings.HasPrefix(to, v.base+"/") || strings.HasPrefix(to, v.base+"?") {
+		return to
+	}
+	return v.base
+}
+
+// responseWriter notes what the log line needs.
+type responseWriter struct {
+	http.ResponseWriter
+
+	id     string // of the request
+	status int    // 0: nothing was written
+	size   int
+}
+
+// WriteHeader notes the first status.
+func (w *responseWriter) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write counts the bytes.
+func (w *responseWriter) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	w.size += len(p)
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap returns the writer of net/http, for [http.ResponseController].
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

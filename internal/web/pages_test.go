@@ -1,0 +1,311 @@
+package web_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/web"
+)
+
+// hostile is in every field that a tenant or a receiver writes.
+const hostile = `"'><script>alert(1)</script><img src=x onerror=alert(2)>{{.}}`
+
+// state is a page in a state that the world of the test is brought into.
+type state struct {
+	name    string
+	path    string // below the base of the audience; {endpoint} is the id of the world's endpoint
+	people  string // who sees it
+	prepare func(w *world, path string) string
+	want    []string // texts that the English page has
+}
+
+// states lists the pages in all their states. A new page has its rows here.
+var states = []state{
+	{name: "no endpoints", path: "/endpoints", people: "operator customer viewer", want: []string{"No endpoints yet"}},
+	{name: "endpoints", path: "/endpoints", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Enabled", "Closed"}},
+	{name: "filtered endpoints", path: "/endpoints?status=paused", people: "operator customer", want: []string{"Nothing matches"}},
+}
+
+// hostileEndpoint creates an endpoint whose texts are hostile, with an event whose
+// receiver's response is hostile.
+func (w *world) hostileEndpoint(path string) string {
+	w.Helper()
+	e := w.endpoint(apitypes.EndpointCreate{
+		URL: "https://acme.example/hooks?x=" + url.QueryEscape(hostile) + hostile, Description: hostile, UID: hostile, EventTypes: []string{"*"},
+	})
+	receipt := w.publish("order.created", `{"text": "<script>alert(3)</script>"}`)
+	w.settle(e.ID, postrider.Attempt{
+		StatusCode: 500, Error: hostile, Duration: 83 * time.Millisecond,
+		ResponseHead: []byte("HTTP/1.1 500 Oh\r\nX-Bad: " + hostile + "\r\n"), ResponseBody: []byte("<html>" + hostile),
+	}, postrider.DefaultPolicy())
+	return strings.NewReplacer("{endpoint}", e.ID.String(), "{event}", receipt.ID.String(), "{account}", w.account.ID.String()).Replace(path)
+}
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	for _, s := range states {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, web.Options{})
+			path := s.path
+			if s.prepare != nil {
+				path = s.prepare(w, path)
+			}
+			for _, person := range strings.Fields(s.people) {
+				base := "/dashboard"
+				if person == "customer" {
+					base = "/portal"
+				}
+				for _, language := range []string{"en", "de"} {
+					got := w.as(person, "GET "+base+path, nil, &http.Cookie{Name: "postrider-language", Value: language})
+					if got.status != http.StatusOK {
+						t.Fatalf("%s as %s in %s = %d\n%s", path, person, language, got.status, got.html)
+					}
+					checkHTML(t, got)
+					for _, text := range s.want {
+						if language == "en" && !strings.Contains(got.html, text) {
+							t.Errorf("%s as %s does not say %q\n%s", path, person, text, got.html)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+var (
+	inline = regexp.MustCompile(`(?i)<[^>]*\s(style|on[a-z]+)\s*=\s*["'][^>]*>`)
+	// script is any script but the one of the layout.
+	script = regexp.MustCompile(`(?i)<script[^>]*>[^<]|<style|javascript:`)
+)
+
+// checkHTML checks what holds for every page.
+func checkHTML(t *testing.T, p page) {
+	t.Helper()
+	for _, found := range append(inline.FindAllString(p.html, -1), script.FindAllString(p.html, -1)...) {
+		t.Errorf("the page has inline code: %s", found)
+	}
+	for _, raw := range []string{"<script>", "<img src=x", "&amp;lt;", "ZgotmplZ", "<no value>", "{{"} {
+		if i := strings.Index(strings.ReplaceAll(p.html, "{{.}}", ""), raw); i >= 0 {
+			t.Errorf("the page has %s: …%s…", raw, p.html[max(0, i-80):min(len(p.html), i+80)])
+		}
+	}
+	csp := p.header.Get("Content-Security-Policy")
+	for _, part := range []string{"default-src 'none'", "script-src 'self';", "style-src 'self';", "frame-ancestors 'none'", "base-uri 'none'"} {
+		if !strings.Contains(csp, part) {
+			t.Errorf("the policy %q lacks %s", csp, part)
+		}
+	}
+	if got := p.header.Get("Cache-Control"); got != "no-store" {
+		t.Errorf("Cache-Control = %q", got)
+	}
+	if n := strings.Count(p.html, "<h1"); n != 1 {
+		t.Errorf("the page has %d headings of the first level", n)
+	}
+	checkIDs(t, p.html)
+}
+
+var idAttribute = regexp.MustCompile(`\sid="([^"]*)"`)
+
+// checkIDs wants every id once.
+func checkIDs(t *testing.T, html string) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, id := range idAttribute.FindAllStringSubmatch(html, -1) {
+		if seen[id[1]] {
+			t.Errorf("the id %s is there twice", id[1])
+		}
+		seen[id[1]] = true
+	}
+}
+
+func TestPagesNeedASession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	fill := regexp.MustCompile(`\{[a-z_]+\}`)
+	for _, pattern := range w.web.Patterns() {
+		method, path, _ := strings.Cut(fill.ReplaceAllString(pattern, "x"), " ")
+		if !strings.HasPrefix(path, "/dashboard") && (!strings.HasPrefix(path, "/portal") || strings.HasPrefix(path, "/portal/enter")) {
+			continue
+		}
+		for _, person := range []string{"nobody", ""} {
+			got := w.as(person, method+" "+path, nil)
+			switch {
+			case strings.HasPrefix(path, "/dashboard"):
+				if got.status != http.StatusSeeOther || !strings.HasPrefix(got.header.Get("Location"), "/login?next=") {
+					t.Errorf("%s %s without a session = %d to %s", method, path, got.status, got.header.Get("Location"))
+				}
+			case got.status != http.StatusUnauthorized:
+				t.Errorf("%s %s without a session = %d", method, path, got.status)
+			}
+		}
+		if other := map[bool]string{true: "customer", false: "operator"}[strings.HasPrefix(path, "/dashboard")]; true {
+			if got := w.as(other, method+" "+path, nil); got.status != http.StatusSeeOther && got.status != http.StatusUnauthorized {
+				t.Errorf("%s %s as %s = %d", method, path, other, got.status)
+			}
+		}
+	}
+}
+
+func TestFormsOfOtherSitesAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	for _, header := range []map[string]string{{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example"}} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/dashboard/preferences", strings.NewReader("language=de"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		for name, value := range header {
+			r.Header.Set(name, value)
+		}
+		r.AddCookie(&http.Cookie{Name: "postrider-dashboard", Value: "operator"})
+		if got := w.send(r); got.status != http.StatusForbidden {
+			t.Errorf("a form with %v = %d, want 403", header, got.status)
+		}
+	}
+}
+
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	checkHTML(t, w.see("nobody", "/login"))
+	for key, status := range map[string]int{"wrong": 403, "too often": 429} {
+		got := w.as("nobody", "POST /login", url.Values{"key": {key}})
+		if got.status != status || !strings.Contains(got.html, `role="alert"`) {
+			t.Errorf("login with the key %q = %d", key, got.status)
+		}
+	}
+	for next, want := range map[string]string{
+		"/dashboard/endpoints?status=paused": "/dashboard/endpoints?status=paused",
+		"https://evil.example/":              "/dashboard", "//evil.example": "/dashboard", "/dashboardevil": "/dashboard", `/\evil`: "/dashboard",
+	} {
+		got := w.as("nobody", "POST /login", url.Values{"key": {"key of operator"}, "next": {next}})
+		if got.status != http.StatusSeeOther || got.header.Get("Location") != want {
+			t.Errorf("login for %s leads to %q, want %q", next, got.header.Get("Location"), want)
+		}
+		if c := got.cookie[0]; c.Name != "postrider-dashboard" || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" {
+			t.Errorf("the session cookie is %v", c)
+		}
+	}
+	if got := w.as("operator", "POST /logout", url.Values{"from": {"/dashboard"}}); got.header.Get("Location") != "/login" || got.cookie[0].MaxAge >= 0 {
+		t.Errorf("logout = %d to %s with %v", got.status, got.header.Get("Location"), got.cookie)
+	}
+	if got := w.as("operator", "GET /dashboard/endpoints", nil); got.status != http.StatusSeeOther {
+		t.Errorf("a page after the logout = %d", got.status)
+	}
+}
+
+// A login over plain HTTP from another machine would send the key as plain text, and
+// browsers would not keep the cookie.
+func TestLoginNeedsHTTPS(t *testing.T) {
+	t.Parallel()
+	for origin, secure := range map[string]bool{"http://hooks.example": false, "https://hooks.example": true} {
+		w := newWorld(t, web.Options{})
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://hooks.example/login", strings.NewReader("key=key+of+operator"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", origin)
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+		got := w.send(r)
+		switch {
+		case !secure && got.status != http.StatusForbidden:
+			t.Errorf("login over %s = %d", origin, got.status)
+		case secure && (got.status != http.StatusSeeOther || got.cookie[0].Name != "__Host-postrider-dashboard" || !got.cookie[0].Secure):
+			t.Errorf("login over %s = %d with %v", origin, got.status, got.cookie)
+		}
+	}
+}
+
+func TestPortalLink(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{PublicURL: "https://hooks.example"})
+	s := w.sessions.of["customer"]
+	s.Embedders = []string{"https://app.example"}
+	w.sessions.of["customer"] = s
+	const link = "/portal/enter/code-of-customer"
+	for range 2 { // a scanner of mails opens it, too
+		got := w.see("nobody", link)
+		if csp := got.header.Get("Content-Security-Policy"); !strings.HasSuffix(csp, "frame-ancestors https://app.example") {
+			t.Errorf("the policy is %q", csp)
+		}
+	}
+	got := w.as("nobody", "POST "+link, nil)
+	if got.status != http.StatusSeeOther || got.header.Get("Location") != "/portal" {
+		t.Fatalf("the button = %d to %s", got.status, got.header.Get("Location"))
+	}
+	if c := got.cookie[0]; c.Name != "__Host-postrider-portal" || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteNoneMode || !c.Partitioned {
+		t.Errorf("the cookie of an embedded session is %v", c)
+	}
+	for _, again := range []string{"GET ", "POST "} {
+		if got := w.as("nobody", again+link, nil); got.status != http.StatusGone {
+			t.Errorf("%s of a used link = %d", again, got.status)
+		}
+	}
+}
+
+func TestDatabaseThatIsAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	w.sessions.fail = postrider.ErrBusy
+	got := w.as("operator", "GET /dashboard/endpoints?status=paused", nil)
+	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" ||
+		!strings.Contains(got.html, `href="/dashboard/endpoints?status=paused"`) {
+		t.Errorf("a page = %d\n%s", got.status, got.html)
+	}
+	checkHTML(t, got)
+}
+
+func TestUnknownPages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	for _, path := range []string{"/dashboard/nothing", "/portal/nothing", "/nothing"} {
+		got := w.as("operator", "GET "+path, nil)
+		if got.status != http.StatusNotFound {
+			t.Errorf("GET %s = %d", path, got.status)
+		}
+		checkHTML(t, got)
+	}
+}
+
+func TestPreferences(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	got := w.submit("operator", "/dashboard/preferences", url.Values{"language": {"de"}, "zone": {"Europe/Berlin"}, "back": {"/dashboard/endpoints"}})
+	if !strings.Contains(got.html, "Zeiten sind jetzt in Europe/Berlin") || !strings.Contains(got.html, `<html lang="de"`) {
+		t.Errorf("the page after the choice is %s", got.html)
+	}
+}
+
+// Every language has every text, and no more.
+func TestCataloguesAreComplete(t *testing.T) {
+	t.Parallel()
+	catalogues := newWorld(t, web.Options{}).web.Catalogues()
+	for language, keys := range catalogues {
+		for _, key := range catalogues["en"] {
+			if !slices.Contains(keys, key) {
+				t.Errorf("%s.json lacks %s", language, key)
+			}
+		}
+		for _, key := range keys {
+			if !slices.Contains(catalogues["en"], key) {
+				t.Errorf("%s.json has %s, en.json does not", language, key)
+			}
+		}
+		text, err := os.ReadFile("text/" + language + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(`(?m)^  "([^"]+)"`).FindAllStringSubmatch(string(text), -1)
+		for i := 1; i < len(found); i++ {
+			if found[i-1][1] >= found[i][1] {
+				t.Errorf("%s.json: %s must come before %s", language, found[i][1], found[i-1][1])
+			}
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// Session is a person who is logged in.
+type Session struct {
+	Caller    postrider.Caller
+	ExpiresAt time.Time
+	// Language is the language that the operator chose for a portal session.
+	// Empty: the one of the browser.
+	Language string
+	// Embedders are the origins that may show the session in a frame, such as
+	// https://app.example. Empty: none may.
+	Embedders []string
+}
+
+// Sessions makes, finds and ends sessions. A token is the secret of one session; the
+// browser keeps it in a cookie.
+//
+// The errors match postrider.ErrNotFound for a key, a code or a token that is
+// unknown, used or expired, and postrider.ErrBusy after too many tries.
+type Sessions interface {
+	// Login makes a session of an operator from an API key. from is the address of
+	// the client, for the limit of tries.
+	Login(ctx context.Context, key string, from netip.Addr) (token string, s Session, err error)
+	// Entry returns the session that the code of a portal link stands for, and
+	// leaves the code as it is.
+	Entry(ctx context.Context, code string) (Session, error)
+	// Redeem makes the session of a portal link. A code works once.
+	Redeem(ctx context.Context, code string, from netip.Addr) (token string, s Session, err error)
+	// Find returns the session of a token.
+	Find(ctx context.Context, token string) (Session, error)
+	// Logout ends the session of a token.
+	Logout(ctx context.Context, token string) error
+}
+
+// errLoggedOut is the error of a page that needs a session and has none.
+var errLoggedOut = errors.New("no session")
+
+// errInsecure is the error of a login over plain HTTP from another machine: the
+// network would read the cookie, and browsers refuse it.
+var errInsecure = errors.New("a login needs HTTPS")
+
+// publicRoutes lists the pages without a session.
+func (h *Handler) publicRoutes() []route {
+	return []route{
+		{pattern: "GET /login", handle: showLogin},
+		{pattern: "POST /login", handle: login},
+		{pattern: "POST /logout", handle: logout},
+		{pattern: "GET /portal/enter/{code}", handle: showEntry},
+		{pattern: "POST /portal/enter/{code}", handle: enter},
+	}
+}
+
+// loginPage is the data of the login.
+type loginPage struct {
+	Next  string // path to go to afterwards
+	Fault string // key of the text that says what was wrong; empty: nothing was
+}
+
+// showLogin shows the form for an API key.
+func showLogin(v *visit) error {
+	return v.show(page{Name: "login", Data: loginPage{Next: v.next("next")}})
+}
+
+// login makes a session of an API key. The form is shown again if the key is wrong.
+func login(v *visit) error {
+	if err := v.secure(); err != nil {
+		return err
+	}
+	token, s, err := v.h.Sessions.Login(v.ctx, strings.TrimSpace(v.form("key")), v.remote())
+	if err != nil {
+		return v.refuseLogin(err, loginPage{Next: v.next("next")})
+	}
+	v.setSession(operators, token, s)
+	return v.redirect(v.next("next"))
+}
+
+// refuseLogin shows the login again, with what was wrong.
+func (v *visit) refuseLogin(err error, p loginPage) error {
+	status := http.StatusForbidden
+	switch {
+	case errors.Is(err, postrider.ErrNotFound):
+		p.Fault = "login.wrong"
+	case errors.Is(err, postrider.ErrBusy):
+		p.Fault, status = "login.too_often", http.StatusTooManyRequests
+	default:
+		return err
+	}
+	return v.show(page{Name: "login", Status: status, Data: p})
+}
+
+// next returns the path of the parameter if it is one of the dashboard, so that a
+// link to the login leads nowhere else.
+func (v *visit) next(name string) string {
+	path := v.r.FormValue(name)
+	if path == operators.base() || strings.HasPrefix(path, operators.base()+"/") || strings.HasPrefix(path, operators.base()+"?") {
+		return path
+	}
+	return operators.base()
+}
+
+// logout ends the session of the audience that the form names.
+func logout(v *visit) error {
+	who := operators
+	if v.form("from") == customers.base() {
+		who = customers
+	}
+	if token := v.token(who); token != "" {
+		if err := v.h.Sessions.Logout(v.ctx, token); err != nil && !errors.Is(err, postrider.ErrNotFound) {
+			return err
+		}
+	}
+	v.setSession(who, "", Session{})
+	if who == customers {
+		return v.show(page{Name: "left"})
+	}
+	return v.redirect("/login")
+}
+
+// showEntry shows a button that uses up the code of a portal link. The link itself
+// uses up nothing, because mail scanners open links.
+func showEntry(v *visit) error {
+	s, err := v.h.Sessions.Entry(v.ctx, v.r.PathValue("code"))
+	if err != nil {
+		return v.refuseEntry(err)
+	}
+	v.session = s
+	return v.show(page{Name: "entry", Data: v.r.URL.Path})
+}
+
+// enter makes a portal session from the code of a link.
+func enter(v *visit) error {
+	if err := v.secure(); err != nil {
+		return err
+	}
+	token, s, err := v.h.Sessions.Redeem(v.ctx, v.r.PathValue("code"), v.remote())
+	if err != nil {
+		return v.refuseEntry(err)
+	}
+	v.setSession(customers, token, s)
+	return v.redirect(customers.base())
+}
+
+// refuseEntry says that a link is used or expired.
+func (v *visit) refuseEntry(err error) error {
+	if errors.Is(err, postrider.ErrNotFound) {
+		return v.show(page{Name: "expired", Status: http.StatusGone})
+	}
+	return err
+}
+
+// cookieName returns the name of a cookie. With the prefix __Host-, a browser takes
+// it only over HTTPS and only from this host, so that no other host of the domain can
+// plant one.
+func cookieName(name string, secure bool) string {
+	if secure {
+		return "__Host-postrider-" + name
+	}
+	return "postrider-" + name
+}
+
+// cookieOf returns the name of the session cookie of an audience, so that an operator
+// who looks at a portal stays logged in.
+func (a audience) cookie() string { return strings.TrimPrefix(a.base(), "/") }
+
+// overHTTPS reports whether the browser reached this server by HTTPS, as far as is
+// known: a proxy may end TLS. Forms have the Origin, which tells.
+func (v *visit) overHTTPS() bool {
+	return v.h.https || v.r.TLS != nil || strings.HasPrefix(v.r.Header.Get("Origin"), "https://")
+}
+
+// secure refuses a login by plain HTTP, unless the browser is on the same machine.
+func (v *visit) secure() error {
+	host, _, err := net.SplitHostPort(v.r.Host)
+	if err != nil {
+		host = v.r.Host
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	if v.overHTTPS() || host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && ip.IsLoopback() {
+		return nil
+	}
+	return errInsecure
+}
+
+// cookie returns the value of a cookie. Empty: the browser sent none.
+func (v *visit) cookie(name string) string {
+	if c, err := v.r.Cookie(cookieName(name, true)); err == nil {
+		return c.Value
+	}
+	if v.h.https || v.r.TLS != nil {
+		return ""
+	}
+	if c, err := v.r.Cookie(cookieName(name, false)); err == nil {
+		return c.Value
+	}
+	return ""
+}
+
+// setCookie sets a cookie for as long as age says; 0 deletes it. A page that another
+// site shows in a frame has its cookies apart for each such site (Partitioned).
+func (v *visit) setCookie(name, value string, age time.Duration) {
+	secure := v.overHTTPS() || strings.HasPrefix(v.r.Header.Get("Referer"), "https://")
+	if _, err := v.r.Cookie(cookieName(name, true)); err == nil {
+		secure = true
+	}
+	c := &http.Cookie{
+		Name: cookieName(name, secure), Value: value, Path: "/", MaxAge: int(age.Seconds()),
+		HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode,
+	}
+	if age <= 0 {
+		c.MaxAge = -1
+	}
+	if secure && len(v.session.Embedders) > 0 {
+		c.SameSite, c.Partitioned = http.SameSiteNoneMode, true
+	}
+	http.SetCookie(v.w, c)
+}
+
+// token returns the session token that the browser has for the audience.
+func (v *visit) token(who audience) string { return v.cookie(who.cookie()) }
+
+// setSession gives the browser the token of a session; empty: it ended.
+func (v *visit) setSession(who audience, token string, s Session) {
+	age := time.Duration(0)
+	if token != "" {
+		v.session = s
+		age = max(time.Second, s.ExpiresAt.Sub(v.now))
+	}
+	v.setCookie(who.cookie(), token, age)
+}
+
+// remote returns the address of the client's connection; behind a proxy, of the
+// proxy.
+func (v *visit) remote() netip.Addr {
+	at, err := netip.ParseAddrPort(v.r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap()
+}

@@ -1,0 +1,181 @@
+// app.js makes pages quicker to use. Every page works without it: it swaps <main>
+// instead of loading a page, asks before a form that cannot be undone, copies, keeps
+// relative times right, and moves by keyboard.
+
+const main = () => document.getElementById("main");
+const words = document.body.dataset; // of the catalogue
+const status = (text) => { document.getElementById("status").textContent = text; };
+
+// --- Pages: a link or form of this audience swaps <main> ---
+
+const base = document.body.dataset.base;
+let visits = 0; // the number of loads; an older one that comes late is dropped
+
+const within = (url) => base && url.origin === location.origin && (url.pathname === base || url.pathname.startsWith(base + "/"));
+
+// load fetches a page and shows it. A response that is no page of ours is left to the
+// browser.
+async function load(url, { push = true, body, keep } = {}) {
+  const visit = ++visits;
+  main().setAttribute("aria-busy", "true");
+  try {
+    const response = await fetch(url, { method: body ? "POST" : "GET", body, headers: { Accept: "text/html" }, credentials: "same-origin" });
+    const type = response.headers.get("Content-Type") ?? "";
+    const landed = new URL(response.url);
+    if (!type.startsWith("text/html") || !within(landed)) { location.assign(landed); return; }
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    if (visit !== visits) return;
+    show(page, landed, push, keep);
+  } catch {
+    if (body) { status(words.unsent); main().removeAttribute("aria-busy"); return; }
+    location.assign(url);
+  }
+}
+
+function show(page, url, push, keep) {
+  const next = page.getElementById("main");
+  if (!next || page.documentElement.lang !== document.documentElement.lang) { location.assign(url); return; }
+  main().replaceWith(document.adoptNode(next));
+  document.title = page.title;
+  const section = main().dataset.section;
+  for (const a of document.querySelectorAll(".sidebar nav a")) {
+    a.toggleAttribute("aria-current", a.dataset.section === section);
+    if (a.dataset.section === section) a.setAttribute("aria-current", "page");
+  }
+  const menu = document.getElementById("menu");
+  if (menu) menu.checked = false;
+  if (push && url.href !== location.href) history.pushState(null, "", url);
+  if (!keep) {
+    scrollTo(0, 0);
+    (main().querySelector("[autofocus], [aria-invalid=true]") ?? main()).focus({ preventScroll: true });
+  }
+  status(page.title);
+  enhance(main());
+  document.dispatchEvent(new Event("page"));
+}
+
+document.addEventListener("click", (e) => {
+  const a = e.target.closest("a[href]");
+  if (!a || e.defaultPrevented || e.button || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey || a.target || a.hasAttribute("download")) return;
+  const url = new URL(a.href);
+  if (!within(url) || url.hash && url.pathname === location.pathname && url.search === location.search) return;
+  e.preventDefault();
+  load(url);
+});
+
+document.addEventListener("submit", async (e) => {
+  const form = e.target;
+  const method = form.getAttribute("method") ?? "get"; // form.method may be a field of that name
+  if (e.defaultPrevented || method === "dialog" || !base) return;
+  if (form.dataset.confirm && !form.dataset.confirmed) {
+    e.preventDefault();
+    if (await confirmed(form, e.submitter)) { form.dataset.confirmed = "yes"; form.requestSubmit(e.submitter); }
+    return;
+  }
+  const url = new URL(e.submitter?.getAttribute("formaction") ?? form.getAttribute("action") ?? location.href, location.href);
+  if (!within(url)) return;
+  e.preventDefault();
+  const data = new FormData(form, e.submitter);
+  if (method === "get") {
+    url.search = "";
+    for (const [name, value] of data) if (value !== "") url.searchParams.append(name, value);
+    load(url);
+    return;
+  }
+  for (const button of form.querySelectorAll("button")) button.disabled = true; // no second click
+  load(url, { body: form.getAttribute("enctype") === "multipart/form-data" ? data : new URLSearchParams(data) });
+});
+
+document.addEventListener("change", (e) => {
+  const form = e.target.closest("form[data-auto]");
+  if (form && e.target.matches("select, input[type=datetime-local]")) form.requestSubmit();
+});
+
+addEventListener("popstate", () => load(location.href, { push: false }));
+
+// confirmed asks the question of a form in a dialog.
+function confirmed(form, button) {
+  const dialog = document.createElement("dialog");
+  const text = document.createElement("p");
+  text.textContent = form.dataset.confirm;
+  const actions = document.createElement("div");
+  actions.className = "actions";
+  const yes = document.createElement("button"), no = document.createElement("button");
+  yes.className = "primary";
+  yes.textContent = (button ?? form.querySelector("button")).textContent;
+  no.textContent = words.cancel;
+  actions.append(no, yes);
+  dialog.append(text, actions);
+  document.body.append(dialog);
+  dialog.showModal();
+  return new Promise((resolve) => {
+    const end = (answer) => { dialog.remove(); resolve(answer); };
+    yes.addEventListener("click", () => end(true));
+    no.addEventListener("click", () => end(false));
+    dialog.addEventListener("cancel", () => end(false));
+  });
+}
+
+// --- Copy buttons, relative times ---
+
+document.addEventListener("click", async (e) => {
+  const button = e.target.closest("[data-copy]");
+  if (!button) return;
+  await navigator.clipboard.writeText(button.dataset.copy);
+  button.classList.add("done");
+  status(words.copied);
+  setTimeout(() => button.classList.remove("done"), 1500);
+});
+
+const relative = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "always", style: "short" });
+
+function tellTimes() {
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    const seconds = (Date.parse(time.dateTime) - Date.now()) / 1000;
+    const [unit, size] = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]].find(([, size]) => Math.abs(seconds) >= size) ?? ["second", 1];
+    const text = relative.format(Math.trunc(seconds / size), unit);
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+
+// enhance shows what needs scripts, in a part of the page that is new.
+function enhance(part) {
+  if (navigator.clipboard) for (const button of part.querySelectorAll("[data-copy]")) button.hidden = false;
+  tellTimes();
+}
+
+// --- Keyboard ---
+
+let waiting = 0; // since when g was pressed
+
+document.addEventListener("keydown", (e) => {
+  const typing = e.target.closest("input, textarea, select, [contenteditable]");
+  if (e.key === "Escape" && typing) { typing.blur(); return; }
+  if (typing || e.metaKey || e.ctrlKey || e.altKey || document.querySelector("dialog[open]")) return;
+  if (waiting && Date.now() - waiting < 1500) {
+    waiting = 0;
+    const to = document.querySelector(`.sidebar nav a[data-key="${CSS.escape(e.key)}"]`);
+    if (to) { e.preventDefault(); load(new URL(to.href)); return; }
+  }
+  const act = { "/": () => document.getElementById("q")?.focus(), "?": () => document.getElementById("keys")?.showModal(), j: () => move(1), k: () => move(-1), g: () => { waiting = Date.now(); } }[e.key];
+  if (act) { e.preventDefault(); act(); }
+});
+
+// move focuses the link of the next row.
+function move(by) {
+  const rows = [...main().querySelectorAll("tr:has(a.row), li:has(> a.row)")];
+  if (!rows.length) return;
+  const at = rows.findIndex((row) => row.contains(document.activeElement));
+  const next = rows[Math.min(Math.max(at + by, 0), rows.length - 1)];
+  rows.forEach((row) => row.classList.toggle("selected", row === next));
+  next.querySelector("a.row").focus();
+}
+
+const zone = document.querySelector("[data-zone]");
+if (zone) {
+  const here = document.createElement("option");
+  here.value = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  document.getElementById("zones").prepend(here);
+}
+setInterval(tellTimes, 1000);
+enhance(document);

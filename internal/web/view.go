@@ -1,0 +1,307 @@
+package web
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"net/url"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+	// Zones work on machines without a time zone database, too.
+	_ "time/tzdata"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+// renderers has the parsed templates, once for each processor: rendering needs a
+// processor anyway.
+type renderers struct{ idle chan *renderer }
+
+// renderer renders one page at a time. The functions of its templates read visit, so
+// that every template and partial can use them with any dot.
+type renderer struct {
+	templates *template.Template
+	assets    assets
+	visit     *visit // of the page that is being rendered; else nil
+	page      page
+}
+
+// newRenderers parses the templates that the program was built with.
+func newRenderers(a assets) *renderers {
+	n := runtime.GOMAXPROCS(0)
+	all := &renderers{idle: make(chan *renderer, n)}
+	for range n {
+		r := &renderer{assets: a}
+		r.templates = template.Must(template.New("").Option("missingkey=error").Funcs(r.functions()).ParseFS(templateFiles, "templates/*.html"))
+		all.idle <- r
+	}
+	return all
+}
+
+// render writes the whole page. It waits for an idle renderer.
+func (all *renderers) render(to io.Writer, v *visit, p page) error {
+	r := <-all.idle
+	defer func() {
+		r.visit, r.page = nil, page{}
+		all.idle <- r
+	}()
+	r.visit, r.page = v, p
+	if r.page.Title == "" {
+		r.page.Title = v.t(p.Name + ".title")
+	}
+	return r.templates.ExecuteTemplate(to, "layout", r.layout())
+}
+
+// layout is the data of the layout, which surrounds every page.
+type layout struct {
+	Title     string
+	Section   string // of the navigation
+	Portal    bool
+	Session   Session
+	LoggedIn  bool
+	Flash     flash
+	Calls     []apiCall
+	Commands  []string
+	Version   string
+	Language  string
+	Languages []string
+	Zone      string
+	Origin    string // of this server, for commands to copy
+	Search    bool   // there is a page that searches
+	Nav       []navItem
+}
+
+// navItem is a section of the navigation.
+type navItem struct {
+	Name string // the text nav.NAME, the icon and the first part of the path
+	Path string
+	Key  string // pressed after g it opens the section
+}
+
+// navigation lists the sections. Those of another audience, or that need a scope that
+// the person lacks, are left out.
+var navigation = []struct {
+	name, path, key string
+	who             audience
+	scope           postrider.Scope
+}{
+	{"endpoints", "endpoints", "e", everyone, postrider.ScopeWebhooksRead},
+}
+
+// layout returns the data of the layout for the page.
+func (r *renderer) layout() layout {
+	v := r.visit
+	section, _, _ := strings.Cut(r.page.Name, "-")
+	l := layout{
+		Title: r.page.Title, Section: section, Portal: v.who == customers, Session: v.session, LoggedIn: v.api != nil, Flash: v.flash,
+		Commands: r.page.Commands, Version: v.h.opts.Version, Language: v.text.Language, Languages: v.h.texts.languages,
+		Zone: v.zone.String(), Origin: v.origin(),
+	}
+	if v.api == nil {
+		return l
+	}
+	l.Calls = v.calls.made
+	for _, n := range navigation {
+		if n.who&v.who != 0 && v.can(n.scope) {
+			l.Nav = append(l.Nav, navItem{n.name, strings.TrimSuffix(v.base+"/"+n.path, "/"), n.key})
+		}
+	}
+	return l
+}
+
+// functions returns the functions of the templates.
+func (r *renderer) functions() template.FuncMap {
+	return template.FuncMap{
+		// Texts and numbers, as the language writes them.
+		"t":        func(key string, args ...any) string { return r.visit.t(key, args...) },
+		"has":      func(key string) bool { return r.visit.text.has(key) },
+		"number":   func(n any) string { return r.visit.text.show(n) },
+		"percent":  func(share float64) string { return r.visit.text.decimal(share*100) + "\u00a0%" },
+		"duration": func(d time.Duration) string { return r.visit.text.duration(d) },
+		"ms":       func(ms int64) string { return r.visit.text.duration(time.Duration(ms) * time.Millisecond) },
+		"bytes":    func(n int) string { return r.visit.text.bytes(n) },
+		// Times, in the zone of the person.
+		"time":  r.time,
+		"clock": func(at any) string { return instant(at).In(r.visit.zone).Format("15:04:05") },
+		// Paths and links.
+		"path":     func(parts ...any) string { return r.visit.path(parts...) },
+		"filtered": r.filtered,
+		"asset":    r.assets.path,
+		"href":     href,
+		// What the person may do.
+		"can":    func(scope string) bool { return r.visit.can(postrider.Scope(scope)) },
+		"portal": func() bool { return r.visit.who == customers },
+		// Parts.
+		"content": r.content,
+		"here":    func() string { return r.visit.r.URL.RequestURI() },
+		"list":    func(items ...any) []any { return items },
+		"dict":    dict,
+		"icon":    func(name string) template.HTML { return template.HTML(icons[name]) }, //nolint:gosec // constants
+		"json":    prettyJSON,
+		"join":    func(items []string) string { return strings.Join(items, ", ") },
+		"in":      func(items []string, item string) bool { return slices.Contains(items, item) },
+		"deref":   deref,
+		"tone":    tone,
+	}
+}
+
+// content renders the page itself, inside the layout.
+func (r *renderer) content() (template.HTML, error) {
+	var out bytes.Buffer
+	err := r.templates.ExecuteTemplate(&out, r.page.Name, r.page.Data)
+	return template.HTML(out.String()), err //nolint:gosec // rendered by html/template, for the same place
+}
+
+// shownTime is a time for the partial of times.
+type shownTime struct {
+	ISO, Full, Relative string
+}
+
+// time returns a time of the domain or of the API for the partial "when". Zero: there
+// is no time.
+func (r *renderer) time(at any) shownTime {
+	t := instant(at)
+	if t.IsZero() {
+		return shownTime{}
+	}
+	return shownTime{
+		ISO:      t.UTC().Format("2006-01-02T15:04:05.000Z"),
+		Full:     t.In(r.visit.zone).Format("2006-01-02 15:04:05.000 MST"),
+		Relative: r.visit.text.relative(t, r.visit.now),
+	}
+}
+
+// instant returns a time as a [time.Time]. The zero time stands for none.
+func instant(at any) time.Time {
+	switch at := at.(type) {
+	case time.Time:
+		return at
+	case apitypes.Time:
+		return at.Time
+	case *apitypes.Time:
+		if at != nil {
+			return at.Time
+		}
+	}
+	return time.Time{}
+}
+
+// filtered returns the URL of this page with another value of a parameter, on its first
+// page of items.
+func (r *renderer) filtered(name, value string) string {
+	query := r.visit.r.URL.Query()
+	query.Del("cursor")
+	query.Set(name, value)
+	if value == "" {
+		query.Del(name)
+	}
+	if len(query) == 0 {
+		return r.visit.r.URL.Path
+	}
+	return r.visit.r.URL.Path + "?" + query.Encode()
+}
+
+// href returns the URL if it may be a link: an absolute http or https URL. Empty: it
+// is shown as text only.
+func href(raw string) string {
+	at, err := url.Parse(raw)
+	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
+		return ""
+	}
+	return raw
+}
+
+// dict returns the arguments of a partial: names and values in turn.
+func dict(pairs ...any) (map[string]any, error) {
+	if len(pairs)%2 != 0 {
+		return nil, errors.New("dict needs pairs")
+	}
+	args := map[string]any{}
+	for i := 0; i < len(pairs); i += 2 {
+		args[fmt.Sprint(pairs[i])] = pairs[i+1]
+	}
+	return args, nil
+}
+
+// prettyJSON returns JSON with line breaks. What is no JSON is returned as it is.
+func prettyJSON(text any) string {
+	raw := []byte(fmt.Sprint(text))
+	switch text := text.(type) {
+	case json.RawMessage:
+		raw = text
+	case []byte:
+		raw = text
+	}
+	var out bytes.Buffer
+	if json.Indent(&out, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return out.String()
+}
+
+// deref returns what a pointer to a text or a number points to; empty: it is nil.
+func deref(p any) any {
+	switch p := p.(type) {
+	case *string:
+		if p != nil {
+			return *p
+		}
+	case *int:
+		if p != nil {
+			return *p
+		}
+	case *int64:
+		if p != nil {
+			return *p
+		}
+	}
+	return ""
+}
+
+// tones are the colours of statuses. A status is never told by its colour alone: the
+// badge has its word and a shape.
+var tones = map[string]string{
+	"enabled": "good", "closed": "good", "healthy": "good", "delivered": "good", "accepted": "good", "active": "good", "done": "good",
+	"pending": "busy", "half_open": "busy", "running": "busy", "in_flight": "busy",
+	"paused": "warn", "warned": "warn", "throttled": "warn", "lost": "warn", "expiring": "warn",
+	"open": "bad", "dead": "bad", "disabled": "bad", "rejected": "bad", "gone": "bad", "unreachable": "bad", "timed_out": "bad", "broken": "bad",
+	"blocked": "bad", "revoked": "bad", "failed": "bad",
+}
+
+// tone returns the colour of a status: good, busy, warn, bad or idle.
+func tone(status any) string {
+	if tone, ok := tones[fmt.Sprint(status)]; ok {
+		return tone
+	}
+	return "idle"
+}
+
+// bytes returns a number of bytes in a readable unit.
+func (c *catalogue) bytes(n int) string {
+	switch {
+	case n < 1<<10:
+		return c.number(int64(n)) + " B"
+	case n < 1<<20:
+		return c.decimal(float64(n*10>>10)/10) + " KiB"
+	}
+	return c.decimal(float64(n*10>>20)/10) + " MiB"
+}
+
+// zoneOf returns the time zone with the name; UTC if there is none.
+func zoneOf(name string) *time.Location {
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "" || name == "Local" {
+		return time.UTC
+	}
+	return zone
+}

@@ -1,9 +1,9 @@
 // Package store says what a store of events and deliveries must do.
 //
-// A [Store] has eight roles, each for one part of the program: [Inbox] for ingest,
-// [Queue] for dispatch, [Directory], [Access] and [Catalogue] for the API, [Encryption]
-// for secrets, [Ledger] for the history that people look at, [Upkeep] for the janitor.
-// Stores that several nodes can share have a ninth, [Nodes]. Every method is one
+// A [Store] has these roles, each for one part of the program: [Inbox] for ingest,
+// [Queue] for dispatch, [Directory], [Access], [Sessions], [Audit], [PortalSettings] and
+// [Catalogue] for the API, [Encryption] for secrets, [Ledger] for the history that people look at, [Upkeep] for the janitor.
+// Stores that several nodes can share have one more, [Nodes]. Every method is one
 // transaction: it happens whole or not at all, and is on disk when it returns. No method
 // returns a transaction.
 //
@@ -41,6 +41,9 @@ type Store interface {
 	Queue
 	Directory
 	Access
+	Sessions
+	Audit
+	PortalSettings
 	Catalogue
 	Encryption
 	Ledger
@@ -428,8 +431,8 @@ type Access interface {
 	// An account that is deleted stays so: postrider.ErrNotFound.
 	PutAccount(ctx context.Context, a postrider.Account) error
 
-	// DeleteAccount deletes the account and revokes its API keys. Its endpoints
-	// are for [Upkeep] to delete; its history stays. An account that does not
+	// DeleteAccount deletes the account and revokes its API keys and its sessions.
+	// Its endpoints are for [Upkeep] to delete; its history stays. An account that does not
 	// exist, or is deleted, is postrider.ErrNotFound.
 	DeleteAccount(ctx context.Context, account postrider.AccountID) error
 
@@ -442,7 +445,8 @@ type Access interface {
 	// Keys lists API keys, revoked and expired ones too, newest first.
 	Keys(ctx context.Context, q KeyQuery) (Page[postrider.APIKey], error)
 
-	// RevokeKey ends a key. A key that was revoked keeps its time of revocation.
+	// RevokeKey ends a key and the sessions that it issued. A key that was revoked
+	// keeps its time of revocation.
 	RevokeKey(ctx context.Context, key postrider.KeyID) error
 
 	// TouchKey notes when a key was last used. The time never moves back.

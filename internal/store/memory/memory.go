@@ -51,6 +51,10 @@ type Store struct {
 	keyring    []byte
 	accounts   table[postrider.AccountID, postrider.Account]
 	keys       table[postrider.KeyID, postrider.APIKey]
+	sessions   table[postrider.SessionID, postrider.Session]
+	audit      table[postrider.AuditID, postrider.AuditEntry]
+	portal     postrider.Portal
+	logo       []byte // nil: none
 	types      map[string]postrider.EventType
 	endpoints  table[postrider.EndpointID, *endpoint]
 	events     table[postrider.EventID, *event]

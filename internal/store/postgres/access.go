@@ -28,7 +28,7 @@ func (s *Store) PutAccount(ctx context.Context, a postrider.Account) error {
 	return nil
 }
 
-// Walks accounts_pkey and api_keys_account.
+// Walks accounts_pkey, api_keys_account and sessions_account.
 const deleteAccountSQL = `
 	with deleted as (
 		update accounts
@@ -40,10 +40,15 @@ const deleteAccountSQL = `
 		set revoked_at = now()
 		from deleted d
 		where k.account = d.id and k.revoked_at is null
+	), ended as (
+		update sessions s
+		set revoked_at = now()
+		from deleted d
+		where s.account = d.id and s.revoked_at is null
 	)
 	select count(*) from deleted`
 
-// DeleteAccount deletes an account and revokes its keys. A repeat after a lost reply finds
+// DeleteAccount deletes an account and revokes its keys and sessions. A repeat after a lost reply finds
 // it deleted, which is then a success.
 func (s *Store) DeleteAccount(ctx context.Context, account postrider.AccountID) error {
 	err := s.repeat(ctx, func(again bool) error {
@@ -164,10 +169,16 @@ func scanKey(row pgx.CollectableRow) (k postrider.APIKey, err error) {
 	return k, nil
 }
 
-// Walks api_keys_pkey.
-const revokeKeySQL = `update api_keys set revoked_at = coalesce(revoked_at, now()) where id = @id`
+// Walks api_keys_pkey and sessions_key.
+const revokeKeySQL = `
+	with ended as (
+		update sessions
+		set revoked_at = now()
+		where key = @id and revoked_at is null
+	)
+	update api_keys set revoked_at = coalesce(revoked_at, now()) where id = @id`
 
-// RevokeKey ends a key.
+// RevokeKey ends a key and its sessions.
 func (s *Store) RevokeKey(ctx context.Context, key postrider.KeyID) error {
 	if err := s.write(ctx, revokeKeySQL, pgx.NamedArgs{"id": someUUID(key)}); err != nil {
 		return fmt.Errorf("revoke key %s: %w", key, err)

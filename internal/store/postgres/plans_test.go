@@ -49,6 +49,16 @@ select id(i, 'account'), 'a' || i, '', now(), case when i % 40 = 0 then now() en
 insert into api_keys (id, name, hash, scopes, account, created_at)
 select id(i, 'key'), '', sha256(i::text::bytea), '{admin}', id(i % 500, 'account'), now() from generate_series(1, 2000) i;
 
+insert into sessions (id, kind, name, subject, key, account, scopes, locale, embedded, code, code_expires_at, hash, created_at, expires_at)
+select id(i, 'session'), 'portal', '', '', id(i % 100, 'key'), id(i % 500, 'account'), '{}', '', false, sha256(i::text::bytea), now(),
+    sha256(('t' || i)::bytea), now(), now() + i * interval '1 minute'
+from generate_series(1, 3000) i;
+
+insert into audit (id, action, outcome, key, session, name, account, object, object_id, request, details)
+select id(i, 'audit'), 'action-' || i % 40, 'ok', id(i % 100, 'key'), id(i % 500, 'session'), '', id(i % 500, 'account'), 'endpoint',
+    'ep_' || i % 1000, '', '{}'
+from generate_series(1, 20000) i;
+
 insert into endpoints (id, account, url, description, event_types, status, status_reason, policy, revision, version, created_at, updated_at)
 select id(i, 'endpoint'), id(i % 20, 'account'), 'https://acme.example', '', '{*}',
     case when i % 50 = 0 then 'deleted' else 'enabled' end, '', '{}', 1, i, now(), now()
@@ -125,6 +135,10 @@ func TestPlans(t *testing.T) {
 	}
 	defer conn.Close(t.Context())
 
+	sessionColumns := pgx.NamedArgs{
+		"id": nil, "kind": nil, "name": nil, "subject": nil, "key": nil, "account": nil, "scopes": nil, "options": nil, "locale": nil, "embedded": nil,
+		"code": nil, "code_expires_at": nil, "hash": nil, "created_at": nil, "expires_at": nil, "kept": nil,
+	}
 	noPositions := pgx.NamedArgs{"endpoints": uuids{}, "keys": []string{}, "accounts": uuids{}, "deliveries": uuids{}, "sequences": []int64{}}
 	for name, statement := range map[string]struct {
 		sql  string
@@ -147,6 +161,9 @@ func TestPlans(t *testing.T) {
 		"expire":             {expireSQL, pgx.NamedArgs{"limit": 1}},
 		"cancel_deleted":     {cancelDeletedSQL, pgx.NamedArgs{"limit": 1}},
 		"delete_account":     {deleteAccountSQL, pgx.NamedArgs{"id": nil}},
+		"revoke_key":         {revokeKeySQL, pgx.NamedArgs{"id": nil}},
+		"put_session":        {putSessionSQL, sessionColumns},
+		"redeem_code":        {redeemCodeSQL, pgx.NamedArgs{"code": nil, "token": nil}},
 		"delete_find":        {orphanedSQL, pgx.NamedArgs{"limit": 1}},
 		"delete_endpoints":   {deleteEndpointsSQL, pgx.NamedArgs{"ids": uuids{}, "version": 1}},
 		"changes":            {changesSQL, pgx.NamedArgs{"since": 1, "limit": 1}},
@@ -189,7 +206,7 @@ func TestPlansOfLists(t *testing.T) {
 		args := pgx.NamedArgs{
 			"from": from, "before": before, "limit": 51, "id": nil, "event": nil, "account": nil,
 			"endpoint": nil, "type": nil, "status": nil, "delivery": nil, "after": 1, "resolved": false,
-			"reason": nil, "key": nil,
+			"reason": nil, "key": nil, "session": nil, "action": nil, "object_id": nil, "hash": nil, "kind": nil, "live": nil,
 		}
 		maps.Copy(args, filter)
 		return args
@@ -219,6 +236,14 @@ func TestPlansOfLists(t *testing.T) {
 		"public_keys":                    {publicKeysSQL, pgx.NamedArgs{"before": before}},
 		"public_keys_by_endpoint":        {publicKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint)}},
 		"encrypted_values":               {encryptedValuesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "secret": uuid(event)}},
+		"sessions":                       {sessionsSQL, nil},
+		"sessions_by_hash":               {sessionsSQL, pgx.NamedArgs{"hash": make([]byte, 32)}},
+		"audit":                          {auditSQL, nil},
+		"audit_of_account":               {auditSQL, pgx.NamedArgs{"account": uuid(account)}},
+		"audit_of_key":                   {auditSQL, pgx.NamedArgs{"key": uuid(account)}},
+		"audit_of_session":               {auditSQL, pgx.NamedArgs{"session": uuid(account)}},
+		"audit_of_action":                {auditSQL, pgx.NamedArgs{"action": "action-1"}},
+		"audit_of_object":                {auditSQL, pgx.NamedArgs{"object_id": "ep_1"}},
 		"health_history":                 {healthHistorySQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "before": 1 << 40}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,3 +1,10 @@
+CREATE FUNCTION public.audit_is_final() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+    raise exception 'audit entries never change';
+end $$;
+
 CREATE FUNCTION public.postrider_check_version(expected bigint) RETURNS void
     LANGUAGE plpgsql STABLE
     AS $$
@@ -140,6 +147,30 @@ COMMENT ON COLUMN public.attempts.response_start IS 'The first bytes of an accep
 COMMENT ON COLUMN public.attempts.final_url IS 'Where redirects led to; null: there were none.';
 
 COMMENT ON COLUMN public.attempts.timing IS 'The parts of the duration, by store.EncodeTiming; null: no request was begun.';
+
+CREATE TABLE public.audit (
+    id uuid NOT NULL,
+    action text NOT NULL,
+    outcome text NOT NULL,
+    key uuid,
+    session uuid,
+    name text NOT NULL,
+    account uuid,
+    object text NOT NULL,
+    object_id text,
+    request text NOT NULL,
+    details jsonb NOT NULL
+);
+
+COMMENT ON TABLE public.audit IS 'The audit log: who did what. The id carries the time. A trigger refuses every change of an entry.';
+
+COMMENT ON COLUMN public.audit.key IS 'Of the caller; null: it has none.';
+
+COMMENT ON COLUMN public.audit.session IS 'Of the caller; null: it has none.';
+
+COMMENT ON COLUMN public.audit.account IS 'That the action was about; null: none, or several.';
+
+COMMENT ON COLUMN public.audit.object_id IS 'Null: the action has no object.';
 
 CREATE TABLE public.circuits (
     endpoint uuid NOT NULL,
@@ -381,6 +412,25 @@ COMMENT ON TABLE public.paused_keys IS 'The ordering keys that a dead letter pau
 
 COMMENT ON COLUMN public.paused_keys.delivery IS 'The dead letter that pauses the key. The pause ends when it is replayed or discarded.';
 
+CREATE TABLE public.portal (
+    name text NOT NULL,
+    colour text NOT NULL,
+    frame_origins text[] NOT NULL,
+    options text[],
+    logo bytea,
+    logo_hash bytea,
+    updated_at timestamp with time zone,
+    single boolean DEFAULT true NOT NULL,
+    CONSTRAINT portal_logo_hash_check CHECK ((octet_length(logo_hash) = 32)),
+    CONSTRAINT portal_single_check CHECK (single)
+);
+
+COMMENT ON TABLE public.portal IS 'One row: the settings of the customer portal.';
+
+COMMENT ON COLUMN public.portal.options IS 'The policy options that portal sessions may set; null: the standard ones.';
+
+COMMENT ON COLUMN public.portal.logo IS 'A PNG; null: there is none.';
+
 CREATE TABLE public.postrider_migrations (
     id integer NOT NULL,
     version_id bigint NOT NULL,
@@ -456,6 +506,41 @@ COMMENT ON COLUMN public.queue.ordering_key IS 'Set for ordered deliveries only,
 
 COMMENT ON COLUMN public.queue.pauses IS 'Whether its end as a dead letter pauses the key.';
 
+CREATE TABLE public.sessions (
+    id uuid NOT NULL,
+    kind text NOT NULL,
+    name text NOT NULL,
+    subject text NOT NULL,
+    key uuid,
+    account uuid,
+    scopes text[] NOT NULL,
+    options text[],
+    locale text NOT NULL,
+    embedded boolean NOT NULL,
+    code bytea,
+    code_expires_at timestamp with time zone,
+    hash bytea,
+    created_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    last_seen_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    CONSTRAINT sessions_code_check CHECK ((octet_length(code) = 32)),
+    CONSTRAINT sessions_hash_check CHECK ((octet_length(hash) = 32)),
+    CONSTRAINT sessions_kind_check CHECK ((kind = ANY (ARRAY['operator'::text, 'portal'::text])))
+);
+
+COMMENT ON TABLE public.sessions IS 'Sessions of the pages; only the SHA-256 of tokens and codes are kept.';
+
+COMMENT ON COLUMN public.sessions.key IS 'The key that issued the session; null: no key did.';
+
+COMMENT ON COLUMN public.sessions.account IS 'Null: the session reaches every account.';
+
+COMMENT ON COLUMN public.sessions.options IS 'The policy options that it may set; null: all.';
+
+COMMENT ON COLUMN public.sessions.code IS 'Of the one-time link; null: there is none.';
+
+COMMENT ON COLUMN public.sessions.hash IS 'Of the token; null: the link was not opened.';
+
 CREATE TABLE public.shards (
     shard smallint NOT NULL,
     owner bigint,
@@ -486,6 +571,9 @@ ALTER TABLE ONLY public.attempt_bodies
 
 ALTER TABLE ONLY public.attempts
     ADD CONSTRAINT attempts_pkey PRIMARY KEY (delivery, number);
+
+ALTER TABLE ONLY public.audit
+    ADD CONSTRAINT audit_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.circuits
     ADD CONSTRAINT circuits_pkey PRIMARY KEY (endpoint);
@@ -529,6 +617,9 @@ ALTER TABLE ONLY public.ordering_keys
 ALTER TABLE ONLY public.paused_keys
     ADD CONSTRAINT paused_keys_pkey PRIMARY KEY (endpoint, ordering_key);
 
+ALTER TABLE ONLY public.portal
+    ADD CONSTRAINT portal_pkey PRIMARY KEY (single);
+
 ALTER TABLE ONLY public.postrider_migrations
     ADD CONSTRAINT postrider_migrations_pkey PRIMARY KEY (id);
 
@@ -537,6 +628,15 @@ ALTER TABLE ONLY public.probe
 
 ALTER TABLE ONLY public.queue
     ADD CONSTRAINT queue_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.sessions
+    ADD CONSTRAINT sessions_code_key UNIQUE (code);
+
+ALTER TABLE ONLY public.sessions
+    ADD CONSTRAINT sessions_hash_key UNIQUE (hash);
+
+ALTER TABLE ONLY public.sessions
+    ADD CONSTRAINT sessions_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.shards
     ADD CONSTRAINT shards_pkey PRIMARY KEY (shard);
@@ -589,6 +689,28 @@ CREATE INDEX attempts_event ON ONLY public.attempts USING btree (event);
 COMMENT ON INDEX public.attempts_event IS 'Deliveries and Attempts of an event.';
 
 COMMENT ON INDEX public.attempts_pkey IS 'Settle: a settlement that is repeated meets its first record here. Attempts of a delivery.';
+
+CREATE INDEX audit_account ON public.audit USING btree (account, id) WHERE (account IS NOT NULL);
+
+COMMENT ON INDEX public.audit_account IS 'AuditEntries by account.';
+
+CREATE INDEX audit_action ON public.audit USING btree (action, id);
+
+COMMENT ON INDEX public.audit_action IS 'AuditEntries by action.';
+
+CREATE INDEX audit_key ON public.audit USING btree (key, id) WHERE (key IS NOT NULL);
+
+COMMENT ON INDEX public.audit_key IS 'AuditEntries by key.';
+
+CREATE INDEX audit_object ON public.audit USING btree (object_id, id) WHERE (object_id IS NOT NULL);
+
+COMMENT ON INDEX public.audit_object IS 'AuditEntries by object.';
+
+COMMENT ON INDEX public.audit_pkey IS 'AuditEntries, newest first.';
+
+CREATE INDEX audit_session ON public.audit USING btree (session, id) WHERE (session IS NOT NULL);
+
+COMMENT ON INDEX public.audit_session IS 'AuditEntries by session.';
 
 CREATE INDEX circuits_failing ON public.circuits USING btree (endpoint) WHERE (failing_since IS NOT NULL);
 
@@ -690,6 +812,8 @@ COMMENT ON INDEX public.paused_keys_delivery IS 'Replay, Discard: what a dead le
 
 COMMENT ON INDEX public.paused_keys_pkey IS 'Publish, Settle: whether a key is paused. OrderedKeys: the list.';
 
+COMMENT ON INDEX public.portal_pkey IS 'Keeps the table to its one row.';
+
 COMMENT ON INDEX public.probe_pkey IS 'ProbeWrite: the row.';
 
 CREATE INDEX queue_due ON public.queue USING btree (endpoint, lane, due_at, id) WHERE (due_at < 'infinity'::timestamp with time zone);
@@ -714,9 +838,29 @@ COMMENT ON INDEX public.queue_parked IS 'CancelDeleted: the parked rows of an en
 
 COMMENT ON INDEX public.queue_pkey IS 'Settle, Release, Cancel: one delivery. Expire: those without an order. Deliveries: by age.';
 
+CREATE INDEX sessions_account ON public.sessions USING btree (account) WHERE (account IS NOT NULL);
+
+COMMENT ON INDEX public.sessions_account IS 'DeleteAccount: the sessions of an account.';
+
+COMMENT ON INDEX public.sessions_code_key IS 'RedeemCode.';
+
+CREATE INDEX sessions_expires_at ON public.sessions USING btree (expires_at);
+
+COMMENT ON INDEX public.sessions_expires_at IS 'PutSession: the sessions to delete.';
+
+COMMENT ON INDEX public.sessions_hash_key IS 'Sessions by hash: every request that is not answered from a cache.';
+
+CREATE INDEX sessions_key ON public.sessions USING btree (key) WHERE (key IS NOT NULL);
+
+COMMENT ON INDEX public.sessions_key IS 'RevokeKey: the sessions that a key issued.';
+
+COMMENT ON INDEX public.sessions_pkey IS 'Sessions: the list, newest first; RevokeSession, TouchSession.';
+
 COMMENT ON INDEX public.shards_pkey IS 'Heartbeat: all of them.';
 
 COMMENT ON INDEX public.subscriptions_pkey IS 'Keeps the table to its one row.';
+
+CREATE TRIGGER audit_is_final BEFORE UPDATE ON public.audit FOR EACH ROW EXECUTE FUNCTION public.audit_is_final();
 
 ALTER TABLE ONLY public.circuits
     ADD CONSTRAINT circuits_endpoint_fkey FOREIGN KEY (endpoint) REFERENCES public.endpoints(id);

@@ -24,8 +24,8 @@ func (s *Store) PutAccount(ctx context.Context, a postrider.Account) error {
 	})
 }
 
-// The account's keys are revoked in the same job, so that none of them works for a
-// deleted account. By the key of accounts, and by api_keys_account.
+// The account's keys and sessions are revoked in the same job, so that none of them works
+// for a deleted account. By the key of accounts, and by api_keys_account.
 const (
 	deleteAccountSQL = `update accounts set deleted_at = @now where id = @id and deleted_at is null`
 	revokeKeysSQL    = `update api_keys set revoked_at = @now where account = @id and revoked_at is null`
@@ -38,7 +38,10 @@ func (s *Store) DeleteAccount(ctx context.Context, account postrider.AccountID) 
 		if err := found(tx.count(ctx, deleteAccountSQL, id, now)); err != nil {
 			return err
 		}
-		return tx.exec(ctx, revokeKeysSQL, id, now)
+		if err := tx.exec(ctx, revokeKeysSQL, id, now); err != nil {
+			return err
+		}
+		return tx.exec(ctx, endAccountSessionsSQL, id, now)
 	})
 }
 
@@ -143,7 +146,11 @@ const (
 // RevokeKey ends a key; see [store.Access].
 func (s *Store) RevokeKey(ctx context.Context, key postrider.KeyID) error {
 	return change(ctx, s, "revoke key", func(ctx context.Context, tx *tx) error {
-		return found(tx.count(ctx, revokeKeySQL, sql.Named("id", blob(key)), sql.Named("now", micros(tx.wall))))
+		id, now := sql.Named("id", blob(key)), sql.Named("now", micros(tx.wall))
+		if err := found(tx.count(ctx, revokeKeySQL, id, now)); err != nil {
+			return err
+		}
+		return tx.exec(ctx, endKeySessionsSQL, id, now)
 	})
 }
 

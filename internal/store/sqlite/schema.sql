@@ -76,6 +76,32 @@ CREATE INDEX attempts_endpoint on attempts (endpoint, delivery);
 
 CREATE INDEX attempts_event on attempts (event);
 
+CREATE TRIGGER audit_is_final before update on audit begin select raise(abort, 'audit entries never change'); end;
+
+CREATE TABLE audit (
+    id        blob primary key check (length(id) = 16),
+    action    text not null,
+    outcome   text not null,
+    key       blob check (length(key) = 16),
+    session   blob check (length(session) = 16),
+    name      text not null,
+    account   blob check (length(account) = 16),
+    object    text not null,
+    object_id text check (object_id <> ''),
+    request   text not null,
+    details   text not null check (json_valid(details))
+) strict, without rowid;
+
+CREATE INDEX audit_account on audit (account, id) where account is not null;
+
+CREATE INDEX audit_action on audit (action, id);
+
+CREATE INDEX audit_key on audit (key, id) where key is not null;
+
+CREATE INDEX audit_object on audit (object_id, id) where object_id is not null;
+
+CREATE INDEX audit_session on audit (session, id) where session is not null;
+
 CREATE TABLE circuits (
     endpoint      blob primary key references endpoints (id),
     status        text not null check (status in ('closed', 'open', 'half_open')),
@@ -245,6 +271,17 @@ CREATE TABLE paused_keys (
     primary key (endpoint, ordering_key)
 ) strict, without rowid;
 
+CREATE TABLE portal (
+    name          text not null,
+    colour        text not null,
+    frame_origins text not null check (json_type(frame_origins) = 'array'),
+    options       text check (json_type(options) = 'array'),
+    logo          blob check (length(logo) > 0),
+    logo_hash     blob check (length(logo_hash) = 32),
+    updated_at    integer,
+    only          integer primary key default 1 check (only = 1)
+) strict;
+
 CREATE TABLE probe (
     id      integer primary key check (id = 1),
     at      integer not null,
@@ -282,6 +319,32 @@ CREATE INDEX queue_event on queue (event);
 CREATE INDEX queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
 
 CREATE INDEX queue_ordered_expires_at on queue (expires_at) where ordering_key is not null;
+
+CREATE TABLE sessions (
+    id              blob primary key check (length(id) = 16),
+    kind            text not null check (kind in ('operator', 'portal')),
+    name            text not null,
+    subject         text not null,
+    key             blob check (length(key) = 16),
+    account         blob check (length(account) = 16),
+    scopes          text not null check (json_type(scopes) = 'array'),
+    options         text check (json_type(options) = 'array'),
+    locale          text not null,
+    embedded        integer not null check (embedded in (0, 1)),
+    code            blob unique check (length(code) = 32),
+    code_expires_at integer,
+    hash            blob unique check (length(hash) = 32),
+    created_at      integer not null,
+    expires_at      integer not null,
+    last_seen_at    integer,
+    revoked_at      integer
+) strict, without rowid;
+
+CREATE INDEX sessions_account on sessions (account) where account is not null;
+
+CREATE INDEX sessions_expires_at on sessions (expires_at);
+
+CREATE INDEX sessions_key on sessions (key) where key is not null;
 
 CREATE TABLE subscriptions (
     version integer not null,

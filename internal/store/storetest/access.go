@@ -23,6 +23,7 @@ var access = []verb{
 		{"the account is deleted, and found by ID alone", deleteAccountFound},
 		{"its uid is free, and it stays deleted", deleteAccountStays},
 		{"its API keys are revoked, and no others", deleteAccountKeys},
+		{"its sessions are revoked, and no others", deleteAccountSessions},
 		{"one that does not exist, or is deleted, is ErrNotFound", deleteAccountNotFound},
 	}},
 	{"Accounts", []sentence{
@@ -40,6 +41,7 @@ var access = []verb{
 	}},
 	{"RevokeKey", []sentence{
 		{"it ends the key and keeps the time of revocation", revokeKey},
+		{"it ends the sessions that the key issued, and no others", revokeKeySessions},
 		{"a key that does not exist is ErrNotFound", revokeKeyNotFound},
 	}},
 	{"TouchKey", []sentence{

@@ -31,6 +31,17 @@ func textsAreTexts(w *world) {
 			w.Errorf("a key's name is %q, want %q", got, text)
 		}
 
+		session := w.newSession()
+		session.Name, session.Subject, session.Locale, session.Options = text, text, text, []string{text}
+		w.ok(w.PutSession(w.Context(), session))
+		w.same("the session", w.session(session.ID), session)
+
+		entry := w.newEntry()
+		entry.Name, entry.Action, entry.Outcome, entry.Object, entry.ObjectID, entry.Request = text, text, text, text, text, text
+		entry.Details = map[string]string{text: text}
+		w.ok(w.AppendAudit(w.Context(), entry))
+		w.same("the audit entry", w.entries(store.AuditQuery{Action: text, ObjectID: text}), []postrider.AuditEntry{entry})
+
 		w.eventType(text, text)
 		types, err := w.EventTypes(w.Context(), store.EventTypeQuery{Name: text})
 		w.ok(err)

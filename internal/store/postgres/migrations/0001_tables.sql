@@ -36,6 +36,95 @@ comment on index api_keys_pkey is 'Keys: the list, newest first; RevokeKey, Touc
 comment on index api_keys_account is 'DeleteAccount: the keys of an account.';
 comment on index api_keys_hash_key is 'Keys by hash: every request that is not answered from the cache.';
 
+create table sessions (
+    id              uuid primary key,
+    kind            text not null check (kind in ('operator', 'portal')),
+    name            text not null,
+    subject         text not null,
+    key             uuid,
+    account         uuid,
+    scopes          text[] not null,
+    options         text[],
+    locale          text not null,
+    embedded        boolean not null,
+    code            bytea unique check (octet_length(code) = 32),
+    code_expires_at timestamptz,
+    hash            bytea unique check (octet_length(hash) = 32),
+    created_at      timestamptz not null,
+    expires_at      timestamptz not null,
+    last_seen_at    timestamptz,
+    revoked_at      timestamptz
+);
+create index sessions_key on sessions (key) where key is not null;
+create index sessions_account on sessions (account) where account is not null;
+create index sessions_expires_at on sessions (expires_at);
+comment on table sessions is 'Sessions of the pages; only the SHA-256 of tokens and codes are kept.';
+comment on column sessions.key is 'The key that issued the session; null: no key did.';
+comment on column sessions.account is 'Null: the session reaches every account.';
+comment on column sessions.options is 'The policy options that it may set; null: all.';
+comment on column sessions.code is 'Of the one-time link; null: there is none.';
+comment on column sessions.hash is 'Of the token; null: the link was not opened.';
+comment on index sessions_pkey is 'Sessions: the list, newest first; RevokeSession, TouchSession.';
+comment on index sessions_key is 'RevokeKey: the sessions that a key issued.';
+comment on index sessions_account is 'DeleteAccount: the sessions of an account.';
+comment on index sessions_expires_at is 'PutSession: the sessions to delete.';
+comment on index sessions_code_key is 'RedeemCode.';
+comment on index sessions_hash_key is 'Sessions by hash: every request that is not answered from a cache.';
+
+create table audit (
+    id        uuid primary key,
+    action    text not null,
+    outcome   text not null,
+    key       uuid,
+    session   uuid,
+    name      text not null,
+    account   uuid,
+    object    text not null,
+    object_id text,
+    request   text not null,
+    details   jsonb not null
+);
+create index audit_account on audit (account, id) where account is not null;
+create index audit_key on audit (key, id) where key is not null;
+create index audit_session on audit (session, id) where session is not null;
+create index audit_action on audit (action, id);
+create index audit_object on audit (object_id, id) where object_id is not null;
+comment on table audit is 'The audit log: who did what. The id carries the time. A trigger refuses every change of an entry.';
+comment on column audit.key is 'Of the caller; null: it has none.';
+comment on column audit.session is 'Of the caller; null: it has none.';
+comment on column audit.account is 'That the action was about; null: none, or several.';
+comment on column audit.object_id is 'Null: the action has no object.';
+comment on index audit_pkey is 'AuditEntries, newest first.';
+comment on index audit_account is 'AuditEntries by account.';
+comment on index audit_key is 'AuditEntries by key.';
+comment on index audit_session is 'AuditEntries by session.';
+comment on index audit_action is 'AuditEntries by action.';
+comment on index audit_object is 'AuditEntries by object.';
+-- No statement changes an entry, not even one that somebody types.
+-- +goose StatementBegin
+create function audit_is_final() returns trigger language plpgsql as $$
+begin
+    raise exception 'audit entries never change';
+end $$;
+-- +goose StatementEnd
+create trigger audit_is_final before update on audit for each row execute function audit_is_final();
+
+create table portal (
+    name          text not null,
+    colour        text not null,
+    frame_origins text[] not null,
+    options       text[],
+    logo          bytea,
+    logo_hash     bytea check (octet_length(logo_hash) = 32),
+    updated_at    timestamptz,
+    single        boolean primary key default true check (single)
+);
+comment on table portal is 'One row: the settings of the customer portal.';
+comment on column portal.options is 'The policy options that portal sessions may set; null: the standard ones.';
+comment on column portal.logo is 'A PNG; null: there is none.';
+comment on index portal_pkey is 'Keeps the table to its one row.';
+insert into portal (name, colour, frame_origins) values ('', '', '{}');
+
 create table event_types (
     name        text collate "C" primary key,
     description text not null,

@@ -39,6 +39,78 @@ create table api_keys (
 -- DeleteAccount: the keys of an account.
 create index api_keys_account on api_keys (account) where account is not null;
 
+-- Sessions of the pages; only SHA-256 are kept, of the token (hash; null: the one-time link
+-- was not opened) and of the link's code. key null: no key issued it. account null: every
+-- account. options null: all. The key serves Sessions, RevokeSession and TouchSession; the
+-- unique hash serves every request that is not answered from a cache, the unique code
+-- RedeemCode.
+create table sessions (
+    id              blob primary key check (length(id) = 16),
+    kind            text not null check (kind in ('operator', 'portal')),
+    name            text not null,
+    subject         text not null,
+    key             blob check (length(key) = 16),
+    account         blob check (length(account) = 16),
+    scopes          text not null check (json_type(scopes) = 'array'),
+    options         text check (json_type(options) = 'array'),
+    locale          text not null,
+    embedded        integer not null check (embedded in (0, 1)),
+    code            blob unique check (length(code) = 32),
+    code_expires_at integer,
+    hash            blob unique check (length(hash) = 32),
+    created_at      integer not null,
+    expires_at      integer not null,
+    last_seen_at    integer,
+    revoked_at      integer
+) strict, without rowid;
+-- RevokeKey: the sessions that a key issued.
+create index sessions_key on sessions (key) where key is not null;
+-- DeleteAccount: the sessions of an account.
+create index sessions_account on sessions (account) where account is not null;
+-- PutSession: the sessions to delete.
+create index sessions_expires_at on sessions (expires_at);
+
+-- The audit log: who did what. The id carries the time, and its key serves AuditEntries,
+-- newest first. key and session null: the caller has none; account and object_id null: the
+-- action has none. details is a JSON object.
+create table audit (
+    id        blob primary key check (length(id) = 16),
+    action    text not null,
+    outcome   text not null,
+    key       blob check (length(key) = 16),
+    session   blob check (length(session) = 16),
+    name      text not null,
+    account   blob check (length(account) = 16),
+    object    text not null,
+    object_id text check (object_id <> ''),
+    request   text not null,
+    details   text not null check (json_valid(details))
+) strict, without rowid;
+-- AuditEntries by account, by key, by session, by action and by object.
+create index audit_account on audit (account, id) where account is not null;
+create index audit_key on audit (key, id) where key is not null;
+create index audit_session on audit (session, id) where session is not null;
+create index audit_action on audit (action, id);
+create index audit_object on audit (object_id, id) where object_id is not null;
+-- No statement changes an entry, not even one that somebody types.
+-- +goose StatementBegin
+create trigger audit_is_final before update on audit begin select raise(abort, 'audit entries never change'); end;
+-- +goose StatementEnd
+
+-- One row: the settings of the customer portal. options null: the standard ones; logo is a
+-- PNG, logo_hash its SHA-256, both null: there is none.
+create table portal (
+    name          text not null,
+    colour        text not null,
+    frame_origins text not null check (json_type(frame_origins) = 'array'),
+    options       text check (json_type(options) = 'array'),
+    logo          blob check (length(logo) > 0),
+    logo_hash     blob check (length(logo_hash) = 32),
+    updated_at    integer,
+    only          integer primary key default 1 check (only = 1)
+) strict;
+insert into portal (name, colour, frame_origins) values ('', '', '[]');
+
 -- The catalogue of event types. It documents; it does not restrict.
 create table event_types (
     name        text primary key,

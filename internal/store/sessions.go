@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// SessionsKept is how long a session stays in the store after it expired, so that
+// people can see who had access.
+const SessionsKept = 30 * 24 * time.Hour
+
+// Sessions keeps the sessions of the pages. [Access.RevokeKey] and
+// [Access.DeleteAccount] end sessions too.
+type Sessions interface {
+	// PutSession creates a session. It also deletes up to 100 sessions that expired
+	// more than SessionsKept ago.
+	PutSession(ctx context.Context, s postrider.Session) error
+
+	// RedeemCode gives the session with the one-time code its token, and returns it.
+	//
+	// Of parallel calls with different tokens one succeeds; for the others the code is
+	// used. A code that is unknown, used or expired, or whose session has ended, is
+	// postrider.ErrNotFound.
+	// Repeated with the same token, it returns the session again.
+	RedeemCode(ctx context.Context, r RedeemCode) (postrider.Session, error)
+
+	// Sessions lists sessions, newest first.
+	Sessions(ctx context.Context, q SessionQuery) (Page[postrider.Session], error)
+
+	// RevokeSession ends a session. A session that was revoked keeps its time of
+	// revocation.
+	RevokeSession(ctx context.Context, session postrider.SessionID) error
+
+	// TouchSession notes when a session was last used. The time never moves back.
+	TouchSession(ctx context.Context, session postrider.SessionID, at time.Time) error
+}
+
+// RedeemCode opens a one-time link.
+type RedeemCode struct {
+	Code  [32]byte // SHA-256 of the code
+	Token [32]byte // SHA-256 of the session's token from now on
+}
+
+// SessionQuery filters sessions; a zero field does not filter.
+type SessionQuery struct {
+	ID      postrider.SessionID
+	Hash    [32]byte
+	Kind    postrider.SessionKind
+	Account postrider.AccountID
+	LiveAt  time.Time // only sessions that are not revoked and expire after this time
+	Paging
+}
+
+// Audit keeps the audit log. Nothing changes an entry.
+type Audit interface {
+	// AppendAudit stores an entry. Repeated with the same id, it stores nothing more.
+	AppendAudit(ctx context.Context, e postrider.AuditEntry) error
+
+	// AuditEntries lists entries, newest first.
+	AuditEntries(ctx context.Context, q AuditQuery) (Page[postrider.AuditEntry], error)
+}
+
+// AuditQuery filters audit entries; a zero field does not filter.
+type AuditQuery struct {
+	Account  postrider.AccountID
+	Key      postrider.KeyID
+	Session  postrider.SessionID
+	Action   string
+	ObjectID string
+	Span
+	Paging
+}
+
+// PortalSettings keeps the settings of the customer portal: one [postrider.Portal], and
+// its logo.
+type PortalSettings interface {
+	// PutPortal replaces the settings, but not the logo.
+	PutPortal(ctx context.Context, p postrider.Portal) error
+
+	// Portal returns the settings. Before the first PutPortal they are empty.
+	Portal(ctx context.Context) (postrider.Portal, error)
+
+	// PutLogo replaces the logo, a PNG, and its hash in the settings. No bytes remove
+	// it.
+	PutLogo(ctx context.Context, png []byte) error
+
+	// Logo returns the logo. If there is none, it is postrider.ErrNotFound.
+	Logo(ctx context.Context) ([]byte, error)
+}

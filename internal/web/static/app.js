@@ -127,13 +127,14 @@ document.addEventListener("click", async (e) => {
   setTimeout(() => button.classList.remove("done"), 1500);
 });
 
-const relative = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "always", style: "short" });
-
+// tellTimes writes relative times as the server does: see relative in text.go.
 function tellTimes() {
+  const fill = (text, value) => text.replace(/\{\w+\}/, value);
   for (const time of document.querySelectorAll("time[datetime]")) {
-    const seconds = (Date.parse(time.dateTime) - Date.now()) / 1000;
-    const [unit, size] = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]].find(([, size]) => Math.abs(seconds) >= size) ?? ["second", 1];
-    const text = relative.format(Math.trunc(seconds / size), unit);
+    const ahead = (Date.parse(time.dateTime) - Date.now()) / 1000, seconds = Math.abs(ahead);
+    const [unit, size] = [["d", 86400], ["h", 3600], ["min", 60]].find(([, size]) => seconds >= size) ?? ["s", 1];
+    const span = fill(words[unit], Math.floor(seconds / size));
+    const text = seconds < 1 ? words.now : fill(ahead < 0 ? words.ago : words.in, span);
     if (time.textContent !== text) time.textContent = text;
   }
 }
@@ -141,7 +142,6 @@ function tellTimes() {
 // enhance shows what needs scripts, in a part of the page that is new.
 function enhance(part) {
   if (navigator.clipboard) for (const button of part.querySelectorAll("[data-copy]")) button.hidden = false;
-  tellTimes();
 }
 
 // --- Keyboard ---
@@ -177,5 +177,5 @@ if (zone) {
   here.value = Intl.DateTimeFormat().resolvedOptions().timeZone;
   document.getElementById("zones").prepend(here);
 }
-setInterval(tellTimes, 1000);
+if (base) setInterval(tellTimes, 1000);
 enhance(document);

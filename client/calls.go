@@ -183,9 +183,10 @@ func (c *Client) DisableEndpoint(ctx context.Context, id postrider.EndpointID, r
 	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/disable", apitypes.EndpointReason{Reason: reason})
 }
 
-// TestEndpoint publishes an event of the type postrider.test to one endpoint.
-func (c *Client) TestEndpoint(ctx context.Context, id postrider.EndpointID) (apitypes.Receipt, error) {
-	return post[apitypes.Receipt](ctx, c, "/endpoints/"+id.String()+"/test", nil)
+// TestEndpoint publishes a test event to one endpoint, whatever its event types
+// are. Of the zero test the event has the type postrider.test.
+func (c *Client) TestEndpoint(ctx context.Context, id postrider.EndpointID, test apitypes.EndpointTest) (apitypes.Receipt, error) {
+	return post[apitypes.Receipt](ctx, c, "/endpoints/"+id.String()+"/test", test)
 }
 
 // DeleteEndpoint deletes an endpoint and cancels its pending deliveries.
@@ -319,9 +320,9 @@ func (c *Client) EventType(ctx context.Context, name string) (apitypes.EventType
 	return get[apitypes.EventType](ctx, c, "/event-types/"+url.PathEscape(name))
 }
 
-// DescribeEventType changes the description of an event type.
-func (c *Client) DescribeEventType(ctx context.Context, name, description string) (apitypes.EventType, error) {
-	return patch[apitypes.EventType](ctx, c, "/event-types/"+url.PathEscape(name), apitypes.EventTypeUpdate{Description: apitypes.Of(description)})
+// ChangeEventType changes the description or the example of an event type.
+func (c *Client) ChangeEventType(ctx context.Context, name string, change apitypes.EventTypeUpdate) (apitypes.EventType, error) {
+	return patch[apitypes.EventType](ctx, c, "/event-types/"+url.PathEscape(name), change)
 }
 
 // DeleteEventType removes an event type from the catalogue. Its events stay.

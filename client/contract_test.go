@@ -99,9 +99,11 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"enable-endpoint":  func(x ctx, c *client.Client) (any, error) { return answered(c.EnableEndpoint(x, ep)) },
 	"pause-endpoint":   func(x ctx, c *client.Client) (any, error) { return answered(c.PauseEndpoint(x, ep, "r")) },
 	"resume-endpoint":  func(x ctx, c *client.Client) (any, error) { return answered(c.ResumeEndpoint(x, ep)) },
-	"test-endpoint":    func(x ctx, c *client.Client) (any, error) { return answered(c.TestEndpoint(x, ep)) },
-	"verify-endpoint":  func(x ctx, c *client.Client) (any, error) { return answered(c.VerifyEndpoint(x, ep, "challenge")) },
-	"list-secrets":     func(x ctx, c *client.Client) (any, error) { return answered(c.Secrets(x, ep)) },
+	"test-endpoint": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.TestEndpoint(x, ep, full[apitypes.EndpointTest]()))
+	},
+	"verify-endpoint": func(x ctx, c *client.Client) (any, error) { return answered(c.VerifyEndpoint(x, ep, "challenge")) },
+	"list-secrets":    func(x ctx, c *client.Client) (any, error) { return answered(c.Secrets(x, ep)) },
 	"rotate-secret": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.RotateSecret(x, ep, full[apitypes.SecretRotation]()))
 	},
@@ -119,7 +121,9 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	},
 	"delete-event-type": func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteEventType(x, "a") },
 	"get-event-type":    func(x ctx, c *client.Client) (any, error) { return answered(c.EventType(x, "a")) },
-	"update-event-type": func(x ctx, c *client.Client) (any, error) { return answered(c.DescribeEventType(x, "a", "d")) },
+	"update-event-type": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.ChangeEventType(x, "a", full[apitypes.EventTypeUpdate]()))
+	},
 
 	"list-events": func(x ctx, c *client.Client) (any, error) { return answered(c.Events(x, full[client.EventFilter]())) },
 	"publish-event": func(x ctx, c *client.Client) (any, error) {

@@ -48,10 +48,11 @@ func (c *caller) driveKeys() {
 func (c *caller) driveEventTypes() {
 	c.Helper()
 	for _, name := range []string{"order.created", "order.paid"} {
-		c.want(201, "POST /event-types", object{"name": name})
+		c.want(201, "POST /event-types", object{"name": name, "example": object{"a": []int{1}}})
 	}
 	c.want(409, "POST /event-types", object{"name": "order.paid"})
-	c.want(200, "PATCH /event-types/order.paid", object{"description": "d"})
+	c.want(200, "PATCH /event-types/order.paid", object{"description": "d", "example": "text"})
+	c.want(200, "PATCH /event-types/order.paid", object{"example": nil})
 	c.want(200, "GET /event-types/order.paid", nil)
 	c.paged("GET /event-types?limit=1")
 	c.want(204, "DELETE /event-types/order.paid", nil)
@@ -305,6 +306,7 @@ func (c *caller) driveStatuses() {
 	id := c.endpoint("statuses", "/status/200")
 	path := "POST /endpoints/" + id
 	c.want(202, path+"/test", nil)
+	c.want(202, path+"/test", object{"type": "postrider.test"})
 	c.want(409, path+"/verify", object{"method": "challenge"})
 	c.want(200, path+"/pause", object{"reason": "maintenance"})
 	c.publish("statuses")

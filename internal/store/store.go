@@ -455,7 +455,7 @@ type Access interface {
 
 // Catalogue keeps the catalogue of event types.
 type Catalogue interface {
-	// PutEventType creates the event type or changes its description.
+	// PutEventType creates the event type or changes its description and example.
 	PutEventType(ctx context.Context, t postrider.EventType) error
 
 	// EventTypes lists event types by name.

@@ -200,13 +200,13 @@ func (s *Store) TouchKey(ctx context.Context, key postrider.KeyID, at time.Time)
 
 // Walks event_types_pkey.
 const putEventTypeSQL = `
-	insert into event_types (name, description, created_at)
-	values (@name, @description, now())
-	on conflict (name) do update set description = excluded.description`
+	insert into event_types (name, description, example, created_at)
+	values (@name, @description, @example, now())
+	on conflict (name) do update set description = excluded.description, example = excluded.example`
 
-// PutEventType creates or describes an event type.
+// PutEventType creates or changes an event type.
 func (s *Store) PutEventType(ctx context.Context, t postrider.EventType) error {
-	err := s.write(ctx, putEventTypeSQL, pgx.NamedArgs{"name": t.Name, "description": t.Description})
+	err := s.write(ctx, putEventTypeSQL, pgx.NamedArgs{"name": t.Name, "description": t.Description, "example": string(t.Example)})
 	if err != nil {
 		return fmt.Errorf("put event type: %w", err)
 	}
@@ -215,7 +215,7 @@ func (s *Store) PutEventType(ctx context.Context, t postrider.EventType) error {
 
 // Walks event_types_pkey.
 const eventTypesSQL = `
-	select t.name, t.description, t.created_at
+	select t.name, t.description, t.example, t.created_at
 	from event_types t
 	where t.name > @after
 		and (@name::text is null or t.name = @name)
@@ -231,7 +231,7 @@ func (s *Store) EventTypes(ctx context.Context, q store.EventTypeQuery) (store.P
 	types, err := list(ctx, s, query{eventTypesSQL, pgx.NamedArgs{
 		"after": after, "name": text(q.Name), "limit": q.Size() + 1,
 	}}, func(row pgx.CollectableRow) (t postrider.EventType, err error) {
-		err = row.Scan(&t.Name, &t.Description, toTime(&t.CreatedAt))
+		err = row.Scan(&t.Name, &t.Description, &t.Example, toTime(&t.CreatedAt))
 		return t, err
 	})
 	if err != nil {

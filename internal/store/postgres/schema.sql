@@ -307,6 +307,7 @@ COMMENT ON COLUMN public.endpoints.version IS 'The version of the endpoint''s la
 CREATE TABLE public.event_types (
     name text NOT NULL COLLATE pg_catalog."C",
     description text NOT NULL,
+    example text NOT NULL,
     created_at timestamp with time zone NOT NULL
 );
 

@@ -210,6 +210,7 @@ CREATE UNIQUE INDEX endpoints_version on endpoints (version);
 CREATE TABLE event_types (
     name        text primary key,
     description text not null,
+    example     text not null, -- JSON, its bytes as they were given; empty: none
     created_at  integer not null
 ) strict, without rowid;
 

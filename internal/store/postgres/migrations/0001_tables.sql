@@ -128,6 +128,7 @@ insert into portal (name, colour, frame_origins) values ('', '', '{}');
 create table event_types (
     name        text collate "C" primary key,
     description text not null,
+    example     text not null, -- JSON, its bytes as they were given; empty: none
     created_at  timestamptz not null
 );
 comment on table event_types is 'The catalogue of event types. It documents; it does not restrict.';

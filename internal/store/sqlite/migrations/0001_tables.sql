@@ -115,6 +115,7 @@ insert into portal (name, colour, frame_origins) values ('', '', '[]');
 create table event_types (
     name        text primary key,
     description text not null,
+    example     text not null, -- JSON, its bytes as they were given; empty: none
     created_at  integer not null
 ) strict, without rowid;
 

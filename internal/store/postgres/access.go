@@ -17,10 +17,22 @@ const putAccountSQL = `
 	values (@id, @uid, @name, @created_at)
 	on conflict (id) do update set uid = excluded.uid, name = excluded.name where accounts.deleted_at is null`
 
-// PutAccount creates or changes an account.
+// PutAccount creates or changes an account, and its search terms. It may be repeated.
 func (s *Store) PutAccount(ctx context.Context, a postrider.Account) error {
-	err := s.write(ctx, putAccountSQL, pgx.NamedArgs{
-		"id": someUUID(a.ID), "uid": text(a.UID), "name": a.Name, "created_at": a.ID.Time(),
+	err := s.repeat(ctx, func(bool) error {
+		return s.tx(ctx, func(tx pgx.Tx) error {
+			tag, err := tx.Exec(ctx, putAccountSQL, pgx.NamedArgs{
+				"id": someUUID(a.ID), "uid": text(a.UID), "name": a.Name, "created_at": a.ID.Time(),
+			})
+			if err == nil && tag.RowsAffected() == 0 {
+				err = postrider.ErrNotFound
+			}
+			if err != nil {
+				return err
+			}
+			_, err = tx.Exec(ctx, putTermsSQL, termArgs(a.ID, a.ID, store.AccountTerms(a)))
+			return err
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("put account %s: %w", a.ID, err)

@@ -507,6 +507,17 @@ COMMENT ON COLUMN public.queue.ordering_key IS 'Set for ordered deliveries only,
 
 COMMENT ON COLUMN public.queue.pauses IS 'Whether its end as a dead letter pauses the key.';
 
+CREATE TABLE public.search_terms (
+    term text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    account uuid NOT NULL,
+    CONSTRAINT search_terms_term_check CHECK ((term <> ''::text))
+);
+
+COMMENT ON TABLE public.search_terms IS 'The texts by which people find accounts and endpoints: parts of names and URLs, lower-case. Written with each account and endpoint.';
+
+COMMENT ON COLUMN public.search_terms.id IS 'Of the endpoint; of an account, the same as account.';
+
 CREATE TABLE public.sessions (
     id uuid NOT NULL,
     kind text NOT NULL,
@@ -604,7 +615,7 @@ ALTER TABLE ONLY public.fanouts
     ADD CONSTRAINT fanouts_pkey PRIMARY KEY (event);
 
 ALTER TABLE ONLY public.idempotency_keys
-    ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (account, key);
+    ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (key, account);
 
 ALTER TABLE ONLY public.keyring
     ADD CONSTRAINT keyring_pkey PRIMARY KEY (single);
@@ -613,7 +624,7 @@ ALTER TABLE ONLY public.nodes
     ADD CONSTRAINT nodes_pkey PRIMARY KEY (incarnation);
 
 ALTER TABLE ONLY public.ordering_keys
-    ADD CONSTRAINT ordering_keys_pkey PRIMARY KEY (account, ordering_key);
+    ADD CONSTRAINT ordering_keys_pkey PRIMARY KEY (ordering_key, account);
 
 ALTER TABLE ONLY public.paused_keys
     ADD CONSTRAINT paused_keys_pkey PRIMARY KEY (endpoint, ordering_key);
@@ -629,6 +640,9 @@ ALTER TABLE ONLY public.probe
 
 ALTER TABLE ONLY public.queue
     ADD CONSTRAINT queue_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.search_terms
+    ADD CONSTRAINT search_terms_pkey PRIMARY KEY (term, id);
 
 ALTER TABLE ONLY public.sessions
     ADD CONSTRAINT sessions_code_key UNIQUE (code);
@@ -747,6 +761,10 @@ CREATE INDEX dead_letters_reason_account ON public.dead_letters USING btree (acc
 
 COMMENT ON INDEX public.dead_letters_reason_account IS 'DeadLetters of an account and a reason.';
 
+CREATE INDEX dead_letters_unresolved ON public.dead_letters USING btree (account, endpoint, reason, last_status_code, last_error, delivery) WHERE (resolved_at IS NULL);
+
+COMMENT ON INDEX public.dead_letters_unresolved IS 'DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each.';
+
 COMMENT ON INDEX public.endpoint_health_pkey IS 'HealthHistory: the changes of an endpoint, newest first. HealthInputs: the last one. PutHealth: each number exists once.';
 
 CREATE INDEX endpoint_secrets_endpoint ON public.endpoint_secrets USING btree (endpoint, id);
@@ -787,6 +805,10 @@ CREATE INDEX events_account ON ONLY public.events USING btree (account, id);
 
 COMMENT ON INDEX public.events_account IS 'Events of an account, newest first.';
 
+CREATE INDEX events_order ON ONLY public.events USING btree (account, ordering_key, id) WHERE (ordering_key <> ''::text);
+
+COMMENT ON INDEX public.events_order IS 'Events of an ordering key, newest first. Events without a key are not in it and cost nothing.';
+
 COMMENT ON INDEX public.events_pkey IS 'Claim and Events: one by id; a publish whose reply was lost waits here for its first try.';
 
 CREATE INDEX fanouts_due_at ON public.fanouts USING btree (due_at);
@@ -799,13 +821,13 @@ CREATE INDEX idempotency_keys_created_at ON public.idempotency_keys USING btree 
 
 COMMENT ON INDEX public.idempotency_keys_created_at IS 'ForgetKeys: the oldest keys.';
 
-COMMENT ON INDEX public.idempotency_keys_pkey IS 'Publish: inserting a key and reading its owner. Events of one idempotency key.';
+COMMENT ON INDEX public.idempotency_keys_pkey IS 'Publish: inserting a key and reading its owner. Events of one idempotency key. Find: the owners of a key in all accounts, for which the key comes first.';
 
 COMMENT ON INDEX public.keyring_pkey IS 'Keyring and SwapKeyring. Keeps the table to its one row.';
 
 COMMENT ON INDEX public.nodes_pkey IS 'Heartbeat, Reclaim, Forget: one node; the membership of all.';
 
-COMMENT ON INDEX public.ordering_keys_pkey IS 'Publish: the upsert that assigns sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
+COMMENT ON INDEX public.ordering_keys_pkey IS 'Publish: the upsert that assigns sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key. Find: the accounts that have a key, for which the key comes first.';
 
 CREATE UNIQUE INDEX paused_keys_delivery ON public.paused_keys USING btree (delivery);
 
@@ -838,6 +860,16 @@ CREATE INDEX queue_parked ON public.queue USING btree (endpoint) WHERE parked;
 COMMENT ON INDEX public.queue_parked IS 'CancelDeleted: the parked rows of an endpoint, which queue_due does not have.';
 
 COMMENT ON INDEX public.queue_pkey IS 'Settle, Release, Cancel: one delivery. Expire: those without an order. Deliveries: by age.';
+
+CREATE INDEX search_terms_account ON public.search_terms USING btree (account, term);
+
+COMMENT ON INDEX public.search_terms_account IS 'Find: those of one account.';
+
+CREATE INDEX search_terms_id ON public.search_terms USING btree (id);
+
+COMMENT ON INDEX public.search_terms_id IS 'PutAccount, PutEndpoint: the terms that are replaced.';
+
+COMMENT ON INDEX public.search_terms_pkey IS 'Find: the terms that begin with a text.';
 
 CREATE INDEX sessions_account ON public.sessions USING btree (account) WHERE (account IS NOT NULL);
 

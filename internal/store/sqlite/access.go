@@ -19,8 +19,12 @@ const putAccountSQL = `
 // PutAccount creates or changes an account; see [store.Access].
 func (s *Store) PutAccount(ctx context.Context, a postrider.Account) error {
 	return change(ctx, s, "put account", func(ctx context.Context, tx *tx) error {
-		return found(tx.count(ctx, putAccountSQL, sql.Named("id", blob(a.ID)), sql.Named("uid", textOrNull(a.UID)),
+		err := found(tx.count(ctx, putAccountSQL, sql.Named("id", blob(a.ID)), sql.Named("uid", textOrNull(a.UID)),
 			sql.Named("name", a.Name), sql.Named("created_at", micros(a.ID.Time()))))
+		if err != nil {
+			return err
+		}
+		return putTerms(ctx, tx, termsOf[postrider.AccountID]{a.ID, a.ID, store.AccountTerms(a)})
 	})
 }
 

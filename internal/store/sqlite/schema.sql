@@ -153,6 +153,9 @@ CREATE INDEX dead_letters_reason on dead_letters (reason, delivery);
 
 CREATE INDEX dead_letters_reason_account on dead_letters (account, reason, delivery);
 
+CREATE INDEX dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery)
+    where resolved_at is null;
+
 CREATE TABLE endpoint_health (
     endpoint blob not null references endpoints (id),
     number   integer not null check (number >= 1),
@@ -230,6 +233,8 @@ CREATE TABLE events (
 
 CREATE INDEX events_account on events (account, id);
 
+CREATE INDEX events_order on events (account, ordering_key, id) where ordering_key <> '';
+
 CREATE TABLE fanouts (
     event      blob primary key check (length(event) = 16),
     account    blob not null check (length(account) = 16),
@@ -247,7 +252,7 @@ CREATE TABLE idempotency_keys (
     event      blob not null check (length(event) = 16),
     hash       blob not null check (length(hash) = 32),
     created_at integer not null,
-    primary key (account, key)
+    primary key (key, account)
 ) strict, without rowid;
 
 CREATE INDEX idempotency_keys_created_at on idempotency_keys (created_at);
@@ -261,7 +266,7 @@ CREATE TABLE ordering_keys (
     account      blob not null check (length(account) = 16),
     ordering_key text not null,
     last         integer not null check (last >= 1),
-    primary key (account, ordering_key)
+    primary key (ordering_key, account)
 ) strict, without rowid;
 
 CREATE TABLE paused_keys (
@@ -320,6 +325,17 @@ CREATE INDEX queue_event on queue (event);
 CREATE INDEX queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
 
 CREATE INDEX queue_ordered_expires_at on queue (expires_at) where ordering_key is not null;
+
+CREATE TABLE search_terms (
+    term    text not null check (term <> ''),
+    id      blob not null check (length(id) = 16),
+    account blob not null check (length(account) = 16),
+    primary key (term, id)
+) strict, without rowid;
+
+CREATE INDEX search_terms_account on search_terms (account, term);
+
+CREATE INDEX search_terms_id on search_terms (id);
 
 CREATE TABLE sessions (
     id              blob primary key check (length(id) = 16),

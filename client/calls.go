@@ -78,7 +78,7 @@ func (c *Client) PublishBatch(ctx context.Context, events []apitypes.EventCreate
 // Events lists events, without their data.
 func (c *Client) Events(ctx context.Context, f EventFilter) (apitypes.Page[apitypes.Event], error) {
 	return get[apitypes.Page[apitypes.Event]](ctx, c, "/events"+query(f.Paging,
-		"account", f.Account, "type", f.Type, "idempotency_key", f.IdempotencyKey,
+		"account", f.Account, "type", f.Type, "idempotency_key", f.IdempotencyKey, "ordering_key", f.OrderingKey,
 		"from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
@@ -285,6 +285,18 @@ func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) (apitypes.
 	return get[apitypes.Page[apitypes.DeadLetter]](ctx, c, "/dead-letters"+query(f.Paging,
 		"account", f.Account, "endpoint", idText(f.Endpoint), "event_type", f.EventType, "reason", f.Reason,
 		"resolved", resolved, "from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
+}
+
+// DeadLetterGroups lists the unresolved dead letters by endpoint and cause.
+func (c *Client) DeadLetterGroups(ctx context.Context, f DeadLetterGroupFilter) (apitypes.Page[apitypes.DeadLetterGroup], error) {
+	return get[apitypes.Page[apitypes.DeadLetterGroup]](ctx, c, "/dead-letters/groups"+query(f.Paging,
+		"account", f.Account, "endpoint", idText(f.Endpoint)))
+}
+
+// Search finds objects by an id, a key or a part of a name.
+func (c *Client) Search(ctx context.Context, text string) ([]apitypes.SearchHit, error) {
+	list, err := get[apitypes.List[apitypes.SearchHit]](ctx, c, "/search"+query(Paging{}, "q", text))
+	return list.Data, err
 }
 
 // DeadLetter returns a dead letter, resolved or not.

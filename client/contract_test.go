@@ -67,6 +67,10 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"list-dead-letters": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.DeadLetters(x, full[client.DeadLetterFilter]()))
 	},
+	"list-dead-letter-groups": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.DeadLetterGroups(x, full[client.DeadLetterGroupFilter]()))
+	},
+	"search":              func(x ctx, c *client.Client) (any, error) { return answered(c.Search(x, "text")) },
 	"get-dead-letter":     func(x ctx, c *client.Client) (any, error) { return answered(c.DeadLetter(x, dlv)) },
 	"discard-dead-letter": func(x ctx, c *client.Client) (any, error) { return answered(c.DiscardDeadLetter(x, dlv, "r")) },
 	"replay-dead-letter":  func(x ctx, c *client.Client) (any, error) { return answered(c.ReplayDeadLetter(x, dlv)) },

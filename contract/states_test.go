@@ -22,6 +22,21 @@ func (c *caller) driveAccounts() {
 	c.paged("GET /accounts?limit=1")
 }
 
+// driveSearch finds an object of each kind.
+func (c *caller) driveSearch() {
+	c.Helper()
+	endpoint := c.endpoint("sought", "/status/200", object{"description": "Sought hooks"})
+	event, delivery := c.publish("sought")
+	key := c.want(201, "POST /api-keys", object{"name": "sought", "scopes": []string{"admin"}}).id("id")
+	c.want(201, "POST /event-types", object{"name": "sought"})
+	c.want(202, "POST /events", object{"account": "acme", "type": "sought", "data": 1, "idempotency_key": "sought-1", "ordering_key": "sought-2"})
+	secret := c.want(200, "GET /endpoints/"+endpoint+"/secrets", nil).items()[0]["id"].(string)
+	for _, text := range []string{endpoint, event, delivery, key, secret, "sought", "sought-1", "sought-2", "acme", "nothing"} {
+		c.want(200, "GET /search?q="+text, nil)
+	}
+	c.want(200, "GET /events?account=acme&ordering_key=sought-2", nil)
+}
+
 // paged reads two pages of a list, as soon as there are two.
 func (c *caller) paged(route string) {
 	c.Helper()
@@ -230,6 +245,8 @@ func (c *caller) driveDeadLetters() {
 	c.want(200, "GET /dead-letters/"+dead[0], nil)
 	c.want(200, "GET /dead-letters?resolved=true", nil)
 	c.paged("GET /dead-letters?resolved=true&limit=1")
+	c.want(200, "GET /dead-letters/groups", nil)
+	c.want(200, "GET /dead-letters/groups?account=acme&endpoint="+failing, nil)
 
 	refusing := c.endpoint("refused", "/status/404", object{"client_errors": "dead_letter"})
 	event, refused := c.publish("refused")
@@ -391,6 +408,8 @@ func (c *caller) finishSlow(s slow) {
 	c.settled(s.untried, "dead")
 	c.attempted(s.expiring, "none")
 	c.want(200, "GET /dead-letters?limit=250", nil)
+	c.want(200, "GET /dead-letters/groups?limit=250", nil)
+	c.paged("GET /dead-letters/groups?limit=1")
 	gone := c.want(200, "GET /dead-letters?reason=gone", nil).items()[0]["endpoint"].(string)
 	history := "GET /endpoints/" + gone + "/health"
 	c.until("the endpoint is healthy", history, func(a answer) bool { return len(a.items()) > 1 })

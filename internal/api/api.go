@@ -45,6 +45,7 @@ type Store interface {
 	store.Access
 	store.Catalogue
 	store.Ledger
+	store.Finder
 
 	// Circuits is the method of store.Queue.
 	Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error)

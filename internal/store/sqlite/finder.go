@@ -44,14 +44,14 @@ const (
 	from endpoint_secrets s join endpoints e on e.id = s.endpoint
 	where s.id = @secret and (@account is null or e.account = @account)
 	union all
-	select * from (
-		select 1, account, null, event, event from (
+	select by, account, endpoint, event, id from (
+		select 1 as by, account, null as endpoint, event, event as id from (
 			select account, event from idempotency_keys
 			where key = @text and (@account is null or account = @account) limit 1000)
 		order by event desc limit @limit)
 	union all
-	select * from (
-		select 2, h.account, null, h.event, h.event from (
+	select by, account, endpoint, event, id from (
+		select 2 as by, h.account, null as endpoint, h.event, h.event as id from (
 			select account, (
 				select id from events e
 				where e.account = o.account and e.ordering_key = @text and e.ordering_key <> ''
@@ -61,8 +61,8 @@ const (
 		where h.event is not null
 		order by h.event desc limit @limit)
 	union all
-	select * from (
-		select distinct 3, t.account, nullif(t.id, t.account), null, t.id
+	select by, account, endpoint, event, id from (
+		select distinct 3 as by, t.account, nullif(t.id, t.account) as endpoint, null as event, t.id
 		from (
 			select account, id from search_terms
 			where `

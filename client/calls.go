@@ -258,6 +258,13 @@ func (c *Client) Attempts(ctx context.Context, id postrider.DeliveryID, p Paging
 	return get[apitypes.Page[apitypes.Attempt]](ctx, c, "/deliveries/"+id.String()+"/attempts"+query(p))
 }
 
+// AttemptRequest returns the request of an attempt by its number, with signatures and
+// credentials masked, and what each scheme signs of it. If the attempt made no request,
+// the error matches [postrider.ErrConflict].
+func (c *Client) AttemptRequest(ctx context.Context, id postrider.DeliveryID, attempt int) (apitypes.AttemptRequest, error) {
+	return get[apitypes.AttemptRequest](ctx, c, "/deliveries/"+id.String()+"/attempts/"+strconv.Itoa(attempt)+"/request")
+}
+
 // ReplayDelivery makes a new delivery from an old one, due at once.
 func (c *Client) ReplayDelivery(ctx context.Context, id postrider.DeliveryID) (apitypes.Delivery, error) {
 	return post[apitypes.Delivery](ctx, c, "/deliveries/"+id.String()+"/replay", nil)

@@ -78,11 +78,12 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"list-deliveries": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.Deliveries(x, full[client.DeliveryFilter]()))
 	},
-	"get-delivery":     func(x ctx, c *client.Client) (any, error) { return answered(c.Delivery(x, dlv)) },
-	"list-attempts":    func(x ctx, c *client.Client) (any, error) { return answered(c.Attempts(x, dlv, pg)) },
-	"cancel-delivery":  func(x ctx, c *client.Client) (any, error) { return answered(c.CancelDelivery(x, dlv)) },
-	"release-delivery": func(x ctx, c *client.Client) (any, error) { return answered(c.ReleaseDelivery(x, dlv)) },
-	"replay-delivery":  func(x ctx, c *client.Client) (any, error) { return answered(c.ReplayDelivery(x, dlv)) },
+	"get-delivery":        func(x ctx, c *client.Client) (any, error) { return answered(c.Delivery(x, dlv)) },
+	"list-attempts":       func(x ctx, c *client.Client) (any, error) { return answered(c.Attempts(x, dlv, pg)) },
+	"get-attempt-request": func(x ctx, c *client.Client) (any, error) { return answered(c.AttemptRequest(x, dlv, 1)) },
+	"cancel-delivery":     func(x ctx, c *client.Client) (any, error) { return answered(c.CancelDelivery(x, dlv)) },
+	"release-delivery":    func(x ctx, c *client.Client) (any, error) { return answered(c.ReleaseDelivery(x, dlv)) },
+	"replay-delivery":     func(x ctx, c *client.Client) (any, error) { return answered(c.ReplayDelivery(x, dlv)) },
 
 	"list-endpoints": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.Endpoints(x, full[client.EndpointFilter]()))

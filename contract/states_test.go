@@ -173,6 +173,8 @@ func (c *caller) driveDeliveries() {
 	_, binary := c.publish("binary")
 	c.settled(binary, "delivered")
 	c.want(200, "GET /deliveries/"+binary+"/attempts", nil)
+	c.want(200, "GET /deliveries/"+binary+"/attempts/1/request", nil)
+	c.want(404, "GET /deliveries/"+binary+"/attempts/2/request", nil)
 	for path, outcome := range map[string]string{
 		"/status/500": "rejected", "/status/429": "throttled", "http://127.0.0.1:1/": "unreachable", "/cut": "broken",
 	} {
@@ -407,6 +409,7 @@ func (c *caller) finishSlow(s slow) {
 	c.settled(s.expiring, "dead")
 	c.settled(s.untried, "dead")
 	c.attempted(s.expiring, "none")
+	c.want(409, "GET /deliveries/"+s.untried+"/attempts/1/request", nil)
 	c.want(200, "GET /dead-letters?limit=250", nil)
 	c.want(200, "GET /dead-letters/groups?limit=250", nil)
 	c.paged("GET /dead-letters/groups?limit=1")

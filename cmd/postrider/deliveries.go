@@ -18,6 +18,7 @@ type deliveriesCmd struct {
 	List     deliveriesListCmd     `cmd:"" help:"List deliveries, newest first."`
 	Get      deliveriesGetCmd      `cmd:"" help:"Show one delivery."`
 	Attempts deliveriesAttemptsCmd `cmd:"" help:"List the attempts of a delivery. A lost attempt STARTED when its loss was noticed; its request may have left long before."`
+	Request  deliveriesRequestCmd  `cmd:"" help:"Show the request of an attempt, what is signed of it, and a curl command. Signatures and credentials are masked."`
 	Cancel   deliveriesCancelCmd   `cmd:"" help:"Cancel a pending delivery."`
 	Release  deliveriesReleaseCmd  `cmd:"" help:"Send a parked delivery again. A delivery is parked if five servers died while sending it."`
 }
@@ -193,6 +194,52 @@ func (c *deliveriesAttemptsCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, attemptTable.page, func(api *client.Client) (apitypes.Page[apitypes.Attempt], error) {
 		return api.Attempts(ctx, c.ID, c.page())
 	})
+}
+
+type deliveriesRequestCmd struct {
+	oneDelivery
+
+	Attempt int `arg:"" default:"1" help:"The number of the attempt."`
+}
+
+// Run shows the request of the attempt.
+func (c *deliveriesRequestCmd) Run(ctx context.Context, t terminal) error {
+	return ask(t, c.target, printRequest, func(api *client.Client) (apitypes.AttemptRequest, error) {
+		return api.AttemptRequest(ctx, c.ID, c.Attempt)
+	})
+}
+
+// printRequest prints a request as HTTP writes it, then what is signed of it, and a curl
+// command that makes it.
+func printRequest(t terminal, asJSON bool, r apitypes.AttemptRequest) error {
+	if asJSON {
+		return printJSON(t.out, r)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", r.Method, r.URL)
+	for _, h := range r.Headers {
+		fmt.Fprintf(&b, "%s: %s\n", h.Name, h.Value)
+	}
+	switch {
+	case r.Body != nil:
+		fmt.Fprintf(&b, "\n%s\n", *r.Body)
+	case r.BodyBytes != nil:
+		fmt.Fprintf(&b, "\n(a body of %d bytes, SHA-256 %s)\n", *r.BodyBytes, optional(r.BodySHA256))
+	default:
+		b.WriteString("\n(the bytes of the body are deleted)\n")
+	}
+	for _, s := range r.Signatures {
+		fmt.Fprintf(&b, "\n%s signs %q and the body, in %s", s.Scheme, s.Prefix, s.Header)
+	}
+	if !r.Recorded {
+		b.WriteString("\nThe headers are not recorded; they are shown as they are sent by the present options of the endpoint")
+	}
+	if r.EndpointChanged {
+		b.WriteString("\nThe endpoint has changed since the attempt")
+	}
+	fmt.Fprintf(&b, "\n\n%s\n", r.Curl)
+	_, err := t.out.Write([]byte(b.String()))
+	return err
 }
 
 // replayCmd is the command replay. Ids have a prefix for their type, so the id alone

@@ -35,6 +35,7 @@ var commandOf = map[string]string{
 	"list-deliveries":          "deliveries list",
 	"get-delivery":             "deliveries get",
 	"list-attempts":            "deliveries attempts",
+	"get-attempt-request":      "deliveries request",
 	"cancel-delivery":          "deliveries cancel",
 	"release-delivery":         "deliveries release",
 	"replay-delivery":          "replay",

@@ -102,6 +102,13 @@ func (rt *router) deliveries() {
 		scope:   read,
 	}, rt.listAttempts)
 	handle(rt, route{
+		name: "get-attempt-request", path: "GET /deliveries/{delivery}/attempts/{attempt}/request",
+		summary:     "Get the request of an attempt, and what is signed of it",
+		description: "Signatures and credentials are masked. It is a conflict if the attempt made no request, or if the policy of the endpoint cannot be read.",
+		codes:       []string{"conflict"},
+		scope:       read,
+	}, rt.getAttemptRequest)
+	handle(rt, route{
 		name: "replay-delivery", path: "POST /deliveries/{delivery}/replay",
 		summary:     "Replay a delivery as a new delivery",
 		description: replayDescription,

@@ -19,6 +19,19 @@ type Delivery struct {
 	LastStatusCode *int                  `json:"last_status_code"`
 	LastError      *string               `json:"last_error"`
 	ReplayedFrom   *postrider.DeliveryID `json:"replayed_from" nullable:"true" doc:"Id of the delivery that this one replays. Null: it is no replay."`
+	Explanation    *Explanation          `json:"explanation" doc:"Why the delivery is where it is, what happens next, and when. Null: lists do not explain."`
+}
+
+// Explanation says why a delivery is where it is, what happens next, and when. The keys
+// are for programs that have texts of their own.
+type Explanation struct {
+	Text    string           `json:"text" doc:"The explanation in English, as one to three sentences."`
+	Why     string           `json:"why" doc:"Key of the reason: the status, and after a dot its reason. pending.retry: an attempt failed, and the next one is scheduled."`
+	Next    postrider.Next   `json:"next" enum:"attempt,probe,result,cancel,nothing" doc:"What happens by itself. attempt: the next attempt is made. probe: the endpoint is probed, and the attempt follows when it responds. result: the attempt ends that is under way. cancel: the delivery is cancelled soon. nothing: nothing."`
+	At      *Time            `json:"at" format:"date-time" doc:"Time of what happens next. Null: not known, or nothing does."`
+	Action  postrider.Action `json:"action" enum:"release,resume,enable,set_policy,rotate_secret,replay," doc:"What a person can do so that the event is delivered. release: the delivery. resume, enable, set_policy, rotate_secret: of the endpoint. replay: the delivery. Empty: nothing has to be done, or nothing helps."`
+	Attempt int              `json:"attempt" doc:"Number of the next attempt, or of the last one if none follows. 0: there was none."`
+	Note    *string          `json:"note" doc:"Reason that was given when the endpoint was paused or disabled."`
 }
 
 // Waiting says why a pending delivery has not been sent yet.

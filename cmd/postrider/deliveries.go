@@ -121,51 +121,68 @@ func (c *deliveriesGetCmd) Run(ctx context.Context, t terminal) error {
 }
 
 // printDelivery prints a delivery as printDetails does, except that it explains why
-// the delivery waits.
+// the delivery is where it is.
 func printDelivery(t terminal, asJSON bool, d apitypes.Delivery) error {
 	if asJSON {
 		return printJSON(t.out, d)
 	}
 	rows := detailsOf(d)
 	for _, row := range rows {
-		if row[0] == "waiting" {
-			row[1] = waitingText(d)
+		switch row[0] {
+		case "waiting":
+			row[1] = waitingText(d.Waiting)
+		case "explanation":
+			row[1] = explanationText(d)
 		}
 	}
 	return printTable(t.out, []string{"FIELD", "VALUE"}, rows)
 }
 
-// waitingText returns why the delivery waits, for what or until when, and the command
-// that ends the wait or tells more about it: "endpoint_paused; postrider endpoints
-// resume ep_…". It is empty for a delivery that is not pending.
-func waitingText(d apitypes.Delivery) string {
-	if d.Waiting == nil {
+// waitingText returns why a delivery waits, for what or until when: "scheduled until
+// 2026-…". It is empty for a delivery that is not pending.
+func waitingText(w *apitypes.Waiting) string {
+	if w == nil {
 		return ""
 	}
-	text := string(d.Waiting.Reason)
-	if d.Waiting.Delivery != nil {
-		text += ", after " + d.Waiting.Delivery.String()
+	text := string(w.Reason)
+	if w.Delivery != nil {
+		text += ", after " + w.Delivery.String()
 	}
-	if d.Waiting.Until != nil {
-		text += " until " + moment(d.Waiting.Until)
-	}
-	switch d.Waiting.Reason {
-	case postrider.WaitParked:
-		text += "; postrider deliveries release " + d.ID.String()
-	case postrider.WaitEndpointPaused:
-		text += "; postrider endpoints resume " + d.Endpoint.String()
-	case postrider.WaitEndpointDisabled:
-		text += "; postrider endpoints enable " + d.Endpoint.String()
-	case postrider.WaitNoSecret:
-		text += "; postrider endpoints rotate " + d.Endpoint.String()
-	case postrider.WaitPolicyUnreadable:
-		text += "; see: postrider endpoints get " + d.Endpoint.String()
-	case postrider.WaitCircuitOpen, postrider.WaitAskedToWait:
-		text += "; see: postrider endpoints circuit " + d.Endpoint.String()
-	case postrider.WaitInFlight, postrider.WaitEndpointDeleted, postrider.WaitOrdering, postrider.WaitSuspected,
-		postrider.WaitScheduled, postrider.WaitDue: // end by themselves, or with the delivery that the text names
+	if w.Until != nil {
+		text += " until " + moment(w.Until)
 	}
 	return text
+}
+
+// explanationText returns the sentences that explain the delivery, and the command that
+// helps or tells more: "Its endpoint is paused. … postrider endpoints resume ep_…".
+func explanationText(d apitypes.Delivery) string {
+	if d.Explanation == nil { // an older server
+		return ""
+	}
+	command := ""
+	switch d.Explanation.Action {
+	case postrider.ActionRelease:
+		command = "deliveries release " + d.ID.String()
+	case postrider.ActionResume:
+		command = "endpoints resume " + d.Endpoint.String()
+	case postrider.ActionEnable:
+		command = "endpoints enable " + d.Endpoint.String()
+	case postrider.ActionRotate:
+		command = "endpoints rotate " + d.Endpoint.String()
+	case postrider.ActionSetPolicy:
+		command = "endpoints get " + d.Endpoint.String()
+	case postrider.ActionReplay:
+		command = "replay " + d.ID.String()
+	}
+	switch optional(d.Waiting).Reason {
+	case postrider.WaitCircuitOpen, postrider.WaitAskedToWait:
+		command = "endpoints circuit " + d.Endpoint.String()
+	}
+	if command == "" {
+		return d.Explanation.Text
+	}
+	return d.Explanation.Text + " postrider " + command
 }
 
 // Run cancels the delivery and prints it. An attempt in flight is not stopped; its

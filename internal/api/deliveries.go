@@ -216,7 +216,24 @@ func (s *server) listEndpointDeliveries(ctx context.Context, in *struct {
 }
 
 func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
-	return respondWith(viewDelivery)(s.findDelivery(ctx, in.Delivery))
+	d, err := s.findDelivery(ctx, in.Delivery)
+	if err != nil {
+		return nil, err
+	}
+	e, err := first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
+	if err != nil && !errors.Is(err, postrider.ErrNotFound) {
+		return nil, err
+	}
+	view := viewDelivery(d)
+	view.Explanation = viewExplanation(postrider.Explain(d, e))
+	return respond(view), nil
+}
+
+// viewExplanation returns an explanation in the form of a response.
+func viewExplanation(x postrider.Explanation) *apitypes.Explanation {
+	return &apitypes.Explanation{
+		Text: x.String(), Why: x.Why, Next: x.Next, At: timeOrNull(x.At), Action: x.Action, Attempt: x.Attempt, Note: orNull(x.Note),
+	}
 }
 
 // findDelivery returns the delivery if the key may see it.

@@ -25,6 +25,7 @@ type Delivery struct {
 	LastStatusCode int        // of the last attempt that got a response; 0: none did
 	LastError      string     // of the last attempt; empty: it was accepted, or there was none
 	ReplayedFrom   DeliveryID // zero: it is no replay
+	ReplayJob      ReplayID   // that made it; zero: none did
 	Waiting        Waiting    // why it is pending; zero: it is not pending
 }
 
@@ -101,6 +102,7 @@ type Claimed struct {
 	Token        Token
 	ExpiresAt    time.Time  // after it the delivery is dead, by the policy's Expiry
 	ReplayedFrom DeliveryID // zero: it is no replay
+	ReplayJob    ReplayID   // that made it; zero: none did
 }
 
 // LogValue gives every log line about an attempt the same keys.

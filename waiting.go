@@ -73,7 +73,9 @@ func (f WaitFacts) Waiting(id DeliveryID, now time.Time) Waiting {
 		return Waiting{Reason: WaitNoSecret}
 	case f.DueAt.IsZero() && !f.PausedBy.IsZero():
 		return Waiting{Reason: WaitOrdering, For: f.PausedBy}
-	case f.DueAt.IsZero() && f.Head != id:
+	case f.DueAt.IsZero() && f.Head == id: // a replay that waits for a later delivery of its key, which was due before
+		return Waiting{Reason: WaitOrdering}
+	case f.DueAt.IsZero():
 		return Waiting{Reason: WaitOrdering, For: f.Head}
 	case f.PacedUntil.After(now) && !f.PacedUntil.Before(f.DueAt) && (!open || f.PacedUntil.After(f.ProbeAt)):
 		return Waiting{Reason: WaitAskedToWait, Until: f.PacedUntil}

@@ -97,7 +97,6 @@ type EventQuery struct {
 	// IdempotencyKey selects the event that the key stands for, while the key is
 	// remembered; it needs the Account.
 	IdempotencyKey string
-	OrderingKey    string // needs the Account
 	Span
 	Paging
 }
@@ -110,6 +109,10 @@ type DeliveryQuery struct {
 	Endpoint  postrider.EndpointID
 	EventType string
 	Status    postrider.Status
+	ReplayJob postrider.ReplayID
+	// Last selects, with a Status that is neither pending nor dead, the deliveries that have
+	// no later replay of their event to their endpoint.
+	Last bool
 	Span
 	Paging
 }
@@ -127,10 +130,14 @@ type AttemptQuery struct {
 type DeadLetterQuery struct {
 	Account   postrider.AccountID
 	Delivery  postrider.DeliveryID
+	Event     postrider.EventID
 	Endpoint  postrider.EndpointID
 	EventType string
 	Reason    string
 	Resolved  bool // the resolved ones too
+	// ResolvedFrom selects, besides the unresolved, those that were resolved at that
+	// time or later.
+	ResolvedFrom time.Time
 	Span
 	Paging
 }

@@ -2,8 +2,8 @@
 //
 // A [Store] has these roles, each for one part of the program: [Inbox] for ingest,
 // [Queue] for dispatch, [Directory], [Access], [Sessions], [Audit], [PortalSettings] and
-// [Catalogue] for the API, [Encryption] for secrets, [Ledger] and [Finder] for the history that people look at,
-// [Upkeep] for the janitor.
+// [Catalogue] for the API, [Encryption] for secrets, [Ledger] for the history that people look at,
+// [Replays] for replay jobs, [Upkeep] for the janitor.
 // Stores that several nodes can share have one more, [Nodes]. Every method is one
 // transaction: it happens whole or not at all, and is on disk when it returns. No method
 // returns a transaction.
@@ -48,7 +48,7 @@ type Store interface {
 	Catalogue
 	Encryption
 	Ledger
-	Finder
+	Replays
 	Upkeep
 
 	// Close ends the store. Calls under way finish first.
@@ -78,6 +78,8 @@ type Inbox interface {
 	// Skipped is recorded as skipped with that reason and never queued.
 	// Of the pending deliveries with Ordered of one endpoint and ordering key only the
 	// head, which has the lowest sequence, is ever due; while the key is paused, none is.
+	// A head that is due stays the head until it ends, even if a replay job adds deliveries
+	// with lower sequences.
 	// An event with FanOutUpTo gets a fan-out job instead of deliveries.
 	// A publish repeated with the same ids, after its reply was lost, stores
 	// nothing twice and returns the same result.
@@ -457,7 +459,7 @@ type Access interface {
 
 // Catalogue keeps the catalogue of event types.
 type Catalogue interface {
-	// PutEventType creates the event type or changes its description and example.
+	// PutEventType creates the event type or changes its description.
 	PutEventType(ctx context.Context, t postrider.EventType) error
 
 	// EventTypes lists event types by name.

@@ -24,8 +24,7 @@ func (s *Store) Events(_ context.Context, q store.EventQuery) (store.Page[postri
 		}
 		owner, remembered := s.keyOwners[store.Key{Account: e.Account, Key: q.IdempotencyKey}]
 		byKey := q.IdempotencyKey == "" || remembered && owner.Event == e.ID
-		return item, byKey && selects(q.Account, e.Account) && selects(q.Type, e.Type) && selects(q.OrderingKey, e.OrderingKey) &&
-			within(q.Span, e.ID.Time())
+		return item, byKey && selects(q.Account, e.Account) && selects(q.Type, e.Type) && within(q.Span, e.ID.Time())
 	})
 }
 
@@ -34,6 +33,7 @@ func (s *Store) readLocked(d *delivery) postrider.Delivery {
 	read := postrider.Delivery{
 		ID: d.id, Event: d.event.ID, Endpoint: d.endpoint, Account: d.event.Account, EventType: d.event.Type,
 		Status: d.status, Reason: d.reason, Attempts: d.requests(), FinishedAt: d.finishedAt, ReplayedFrom: d.replayedFrom,
+		ReplayJob: d.replayJob,
 	}
 	read.LastStatusCode, read.LastError = d.last()
 	if d.status != postrider.Pending {
@@ -100,8 +100,9 @@ func (s *Store) Deliveries(_ context.Context, q store.DeliveryQuery) (store.Page
 	}
 	return list(rows, q.Paging, q.ID, func(d *delivery) (postrider.Delivery, bool) {
 		matches := selects(q.Account, d.event.Account) && selects(q.Event, d.event.ID) && selects(q.Endpoint, d.endpoint) &&
-			selects(q.EventType, d.event.Type) && selects(q.Status, d.status) && within(q.Span, d.id.Time())
-		if !matches {
+			selects(q.EventType, d.event.Type) && selects(q.Status, d.status) && selects(q.ReplayJob, d.replayJob) &&
+			within(q.Span, d.id.Time())
+		if !matches || q.Last && d.replayedSince() {
 			return postrider.Delivery{}, false
 		}
 		return s.readLocked(d), true
@@ -153,8 +154,10 @@ func (s *Store) DeadLetters(_ context.Context, q store.DeadLetterQuery) (store.P
 			return postrider.DeadLetter{}, false
 		}
 		l := *d.deadLetter
-		return l, selects(q.Account, l.Account) && selects(q.Endpoint, l.Endpoint) && selects(q.EventType, l.EventType) && selects(q.Reason, l.Reason) &&
-			(q.Resolved || l.Resolution == "") && within(q.Span, l.Delivery.Time())
+		resolved := l.Resolution != "" && (q.ResolvedFrom.IsZero() || l.ResolvedAt.Before(q.ResolvedFrom))
+		return l, selects(q.Account, l.Account) && selects(q.Endpoint, l.Endpoint) && selects(q.Event, l.Event) &&
+			selects(q.EventType, l.EventType) && selects(q.Reason, l.Reason) &&
+			(q.Resolved || !resolved) && within(q.Span, l.Delivery.Time())
 	})
 }
 
@@ -175,20 +178,36 @@ func (s *Store) Replay(_ context.Context, r store.Replay) (postrider.Delivery, e
 	if err != nil {
 		return postrider.Delivery{}, fmt.Errorf("replay delivery %s: %w", r.Delivery, err)
 	}
-	now := s.now()
-	d := &delivery{
-		id: r.ID, event: old.event, endpoint: old.endpoint, lane: postrider.LaneBulk, status: postrider.Pending,
-		due: now, expires: now.Add(r.Expiry), replayedFrom: old.id, at: -1,
-	}
+	d := old.replay(r.ID, s.now(), r.Expiry)
 	s.addLocked(d)
 	if !s.replaceLocked(old, d) {
 		s.laneOf(d).push(d)
 	}
-	if old.deadLetter != nil {
-		old.deadLetter.ResolvedAt, old.deadLetter.Resolution = now, postrider.Replayed
-		old.deadLetter.ResolvedBy, old.deadLetter.Replay = r.By, r.ID
-	}
+	old.resolveReplayed(r.By, d)
 	return s.readLocked(d), nil
+}
+
+// replay returns a new delivery of the old one, due now, in no lane yet.
+func (d *delivery) replay(id postrider.DeliveryID, now time.Time, expiry time.Duration) *delivery {
+	return &delivery{
+		id: id, event: d.event, endpoint: d.endpoint, lane: postrider.LaneBulk, status: postrider.Pending,
+		due: now, expires: now.Add(expiry), replayedFrom: d.id, at: -1,
+	}
+}
+
+// resolveReplayed resolves the delivery's dead letter, if it has one.
+func (d *delivery) resolveReplayed(by string, replay *delivery) {
+	if d.deadLetter != nil {
+		d.deadLetter.ResolvedAt, d.deadLetter.Resolution = replay.due, postrider.Replayed
+		d.deadLetter.ResolvedBy, d.deadLetter.Replay = by, replay.id
+	}
+}
+
+// replayedSince reports whether the event has a later replay to the delivery's endpoint.
+func (d *delivery) replayedSince() bool {
+	return slices.ContainsFunc(d.event.deliveries.after(d.id), func(later *delivery) bool {
+		return later.endpoint == d.endpoint && !later.replayedFrom.IsZero()
+	})
 }
 
 func (s *Store) replayableLocked(r store.Replay) (*delivery, error) {
@@ -251,9 +270,13 @@ func (s *Store) Discard(_ context.Context, q store.Discard) (postrider.DeadLette
 	if err != nil {
 		return postrider.DeadLetter{}, fmt.Errorf("discard dead letter %s: %w", q.Delivery, err)
 	}
+	s.discardLocked(d, q.By, q.Note)
+	return *d.deadLetter, nil
+}
+
+func (s *Store) discardLocked(d *delivery, by, note string) {
 	now := s.now()
 	d.deadLetter.ResolvedAt, d.deadLetter.Resolution = now, postrider.Discarded
-	d.deadLetter.ResolvedBy, d.deadLetter.Note = q.By, q.Note
+	d.deadLetter.ResolvedBy, d.deadLetter.Note = by, note
 	s.resumeLocked(d, now)
-	return *d.deadLetter, nil
 }

@@ -65,6 +65,7 @@ type Store struct {
 	keyQueues  map[orderedKey]*keyQueue
 	parked     map[*delivery]struct{}
 	fanOuts    table[postrider.EventID, *fanOut]
+	replayJobs table[postrider.ReplayID, *replayJob]
 	nodes      map[uint32]*node // by incarnation
 	owners     [store.Shards]*node
 	locks      map[uint32]int // that are held, by incarnation

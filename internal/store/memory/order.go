@@ -19,7 +19,8 @@ type orderedKey struct {
 
 // keyQueue has the pending ordered deliveries of one endpoint and ordering key.
 // The first of them is the head. Only the head is ever in a lane, where it is
-// due; while the key is paused, not even the head is.
+// due; while the key is paused, not even the head is. A head that is due stays the
+// head when a replay job inserts lower sequences.
 type keyQueue struct {
 	positions []*delivery // sorted by sequence
 	pausedBy  *delivery   // the dead letter that pauses the key; nil: none does
@@ -50,18 +51,20 @@ func (k *keyQueue) remove(d *delivery) {
 	}
 }
 
-// headReleased reports whether the head is in a lane, or was and is parked now.
-// It is false when the key is paused or has no positions.
-func (k *keyQueue) headReleased() bool {
-	return len(k.positions) > 0 && (k.positions[0].at >= 0 || k.positions[0].parked)
-}
+// headReleased reports whether a delivery of the key is in a lane, or was and is parked
+// now. It is false when the key is paused or has no positions.
+func (k *keyQueue) headReleased() bool { return len(k.blocked()) < len(k.positions) }
 
 // blocked returns the deliveries that must not be due yet.
 func (k *keyQueue) blocked() []*delivery {
-	if k.headReleased() {
+	released := slices.IndexFunc(k.positions, func(d *delivery) bool { return d.at >= 0 || d.parked })
+	switch {
+	case released < 0:
+		return k.positions
+	case released == 0: // nearly always
 		return k.positions[1:]
 	}
-	return k.positions
+	return slices.Concat(k.positions[:released], k.positions[released+1:])
 }
 
 // keyQueueOf returns the queue of an ordered delivery's key.
@@ -134,7 +137,7 @@ func (s *Store) replaceLocked(old, replay *delivery) bool {
 	}
 	k.pausedBy, replay.ordered = nil, old.ordered
 	k.insert(replay)
-	s.releaseHeadLocked(k, replay.due)
+	s.laneOf(replay).push(replay)
 	return true
 }
 

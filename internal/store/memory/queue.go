@@ -31,6 +31,7 @@ type delivery struct {
 	token        postrider.Token
 	expires      time.Time
 	replayedFrom postrider.DeliveryID
+	replayJob    postrider.ReplayID
 
 	status     postrider.Status
 	reason     string
@@ -201,6 +202,7 @@ func (d *delivery) claimed() postrider.Claimed {
 	return postrider.Claimed{
 		ID: d.id, Endpoint: d.endpoint, Event: d.event.Event, Lane: d.lane, Attempt: d.claims, Step: d.step,
 		Losses: d.losses, Token: d.token, ExpiresAt: d.expires, ReplayedFrom: d.replayedFrom,
+		ReplayJob: d.replayJob,
 	}
 }
 

@@ -151,12 +151,12 @@ const cancelSQL = `
 	with ended as (
 		delete from queue
 		where id = @id and (@account::uuid is null or account = @account)
-		returning id, claims, event, endpoint, account, type, replayed_from
+		returning id, claims, event, endpoint, account, type, replayed_from, replay_job
 	)
 	insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
-		retry_after, started_at, duration, stale, status_after, replayed_from)
+		retry_after, started_at, duration, stale, status_after, replayed_from, replay_job)
 	select id, claims + 1, event, endpoint, account, type, 'none', 0, 'cancelled', 0, now(), 0, false, 'cancelled',
-		replayed_from
+		replayed_from, replay_job
 	from ended`
 
 // Cancel ends a pending delivery. A repeat after a lost reply finds it cancelled, which is
@@ -258,10 +258,7 @@ func (s *Store) discard(ctx context.Context, d store.Discard) (resolved bool, er
 			return nil
 		})
 		b.Queue(resumeSQL, args).Query(func(rows pgx.Rows) (err error) {
-			resumed, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p position, err error) {
-				err = row.Scan(toID(&p.endpoint), &p.key)
-				return p, err
-			})
+			resumed, err = pgx.CollectRows(rows, scanResumed)
 			return err
 		})
 		if err := conn.SendBatch(ctx, b).Close(); err != nil {
@@ -273,4 +270,10 @@ func (s *Store) discard(ctx context.Context, d store.Discard) (resolved bool, er
 		return conn.SendBatch(ctx, b).Close()
 	})
 	return resolved, err
+}
+
+// scanResumed reads a row of resumeSQL.
+func scanResumed(row pgx.CollectableRow) (p position, err error) {
+	err = row.Scan(toID(&p.endpoint), &p.key)
+	return p, err
 }

@@ -13,8 +13,7 @@ import (
 // Lists events. The inner select has at most 10,000 events (see examined), the outer one
 // filters by type. Only an event that is asked for by its id carries its bytes. An
 // idempotency key is looked up by idempotency_keys_pkey, then its event by events_pkey.
-// Walks events_pkey, by id and for all; events_account by account; events_order by
-// ordering key; each backwards.
+// Walks events_pkey, by id and for all; events_account by account; both backwards.
 const eventsSQL = `
 	select e.id, e.account, e.type, case when @id::uuid is not null then e.data end, e.api_version, e.ordering_key,
 		e.sequence, e.hops, coalesce(e.idempotency_key, ''), @type::text is null or e.type = @type as matches, e.n = 10000 as last
@@ -26,7 +25,6 @@ const eventsSQL = `
 			and (@account::uuid is null or e.account = @account)
 			and (@key::text is null or e.id = (
 				select k.event from idempotency_keys k where k.account = @account and k.key = @key))
-			and (@ordering_key::text is null or e.ordering_key = @ordering_key)
 		order by e.id desc
 		limit 10000
 	) e
@@ -42,7 +40,7 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[post
 	}
 	rows, err := list(ctx, s, inOrder(query{eventsSQL, pgx.NamedArgs{
 		"from": from, "before": before, "id": uuid(q.ID), "account": uuid(q.Account), "type": text(q.Type),
-		"key": text(q.IdempotencyKey), "ordering_key": text(q.OrderingKey), "limit": q.Size() + 1,
+		"key": text(q.IdempotencyKey), "limit": q.Size() + 1,
 	}}, q.Paging), scanEvent)
 	if err != nil {
 		return store.Page[postrider.Event]{}, fmt.Errorf("list events: %w", err)
@@ -67,7 +65,9 @@ func scanEvent(row pgx.CollectableRow) (r examined[postrider.Event], err error) 
 // The branch of the queue walks queue_pkey or queue_event, and filters by account and
 // endpoint afterwards: an index by account would cost every delivery. The branches of
 // attempts and dead letters walk the one of their indexes that fits the filter; what was
-// skipped or cancelled is found by the attempts_decided indexes.
+// skipped or cancelled is found by the attempts_decided indexes, what a replay job made by
+// queue_replay_job, attempts_replay_job and dead_letters_replay_job. @last probes queue_replays,
+// attempts_replays and dead_letters_replays for each row that matches otherwise.
 //
 // Everything else is looked up for the rows of the page alone, by primary keys,
 // endpoint_secrets_endpoint and queue_order_key: what the last attempt of a pending or
@@ -87,13 +87,13 @@ const deliveriesSQL = `
 			where a.delivery = d.id and a.outcome <> 'none'
 			order by a.number desc
 			limit 1), ''),
-		d.replayed_from, d.suspected, d.parked, coalesce(d.leased, false), d.until, coalesce(e.status, ''),
+		d.replayed_from, d.replay_job, d.suspected, d.parked, coalesce(d.leased, false), d.until, coalesce(e.status, ''),
 		coalesce(e.policy, ''), coalesce(e.signs, false), coalesce(c.status, ''), c.probe_at, c.paced_until, first.id, paused.delivery, d.matches, d.last
 	from (
 		(
 			select q.id, q.event, q.endpoint, q.account, q.type, 'pending' as status, '' as reason,
 				q.claims - (q.token is not null)::int as attempts, case when q.token is null then q.due_at end as next_at,
-				null::timestamptz as finished_at, null::smallint as status_code, null as error, q.replayed_from,
+				null::timestamptz as finished_at, null::smallint as status_code, null as error, q.replayed_from, q.replay_job,
 				q.lane = 3 as suspected, q.parked, q.token is not null as leased, q.due_at as until, q.ordering_key,
 				q.matches, q.n = 10000 as last
 			from (
@@ -106,6 +106,7 @@ const deliveriesSQL = `
 					and (@status::text is null or @status = 'pending')
 					and (@id::uuid is null or q.id = @id)
 					and (@event::uuid is null or q.event = @event)
+					and (@job::uuid is null or q.replay_job = @job)
 				order by q.id desc
 				limit 10000
 			) q
@@ -120,12 +121,22 @@ const deliveriesSQL = `
 				a.number - (a.outcome = 'none' and a.number > 0)::int, null,
 				a.started_at + a.duration * interval '1 microsecond',
 				case when a.outcome <> 'none' then a.status_code end, case when a.outcome <> 'none' then a.error end,
-				a.replayed_from, false, false, null, null, null, a.matches, a.n = 10000
+				a.replayed_from, a.replay_job, false, false, null, null, null, a.matches, a.n = 10000
 			from (
 				select a.*, row_number() over (order by a.delivery desc, a.number desc) as n,
 					a.status_after in ('delivered', 'cancelled', 'skipped') and not a.stale
 						and (@status::text is null or a.status_after = @status)
-						and (@type::text is null or a.type = @type) as matches
+						and (@type::text is null or a.type = @type)
+						and not (@last and (
+							exists (
+								select from attempts r
+								where r.event = a.event and r.endpoint = a.endpoint and r.replayed_from is not null and r.delivery > a.delivery)
+							or exists (
+								select from dead_letters r
+								where r.event = a.event and r.endpoint = a.endpoint and r.replayed_from is not null and r.delivery > a.delivery)
+							or exists (
+								select from queue r
+								where r.event = a.event and r.endpoint = a.endpoint and r.replayed_from is not null and r.id > a.delivery))) as matches
 				from attempts a
 				where a.delivery >= @from and a.delivery < @before
 					and (@status::text is null or @status in ('delivered', 'cancelled', 'skipped'))
@@ -133,6 +144,7 @@ const deliveriesSQL = `
 					and (@event::uuid is null or a.event = @event)
 					and (@account::uuid is null or a.account = @account)
 					and (@endpoint::uuid is null or a.endpoint = @endpoint)
+					and (@job::uuid is null or a.replay_job = @job)
 					and (@status::text is null or @status not in ('cancelled', 'skipped')
 						or (a.outcome = 'none' and a.status_after = @status))
 				order by a.delivery desc, a.number desc
@@ -145,7 +157,7 @@ const deliveriesSQL = `
 		union all
 		(
 			select l.delivery, l.event, l.endpoint, l.account, l.type, 'dead', l.reason, l.attempts, null, l.died_at,
-				l.last_status_code, l.last_error, l.replayed_from, false, false, null, null, null, l.matches, l.n = 10000
+				l.last_status_code, l.last_error, l.replayed_from, l.replay_job, false, false, null, null, null, l.matches, l.n = 10000
 			from (
 				select l.*, row_number() over (order by l.delivery desc) as n,
 					@type::text is null or l.type = @type as matches
@@ -156,6 +168,7 @@ const deliveriesSQL = `
 					and (@event::uuid is null or l.event = @event)
 					and (@account::uuid is null or l.account = @account)
 					and (@endpoint::uuid is null or l.endpoint = @endpoint)
+					and (@job::uuid is null or l.replay_job = @job)
 				order by l.delivery desc
 				limit 10000
 			) l
@@ -203,7 +216,8 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Pa
 	}
 	rows, err := list(ctx, s, inOrder(query{deliveriesSQL, pgx.NamedArgs{
 		"from": from, "before": before, "id": uuid(q.ID), "event": uuid(q.Event), "account": uuid(q.Account),
-		"endpoint": uuid(q.Endpoint), "type": text(q.EventType), "status": text(string(q.Status)), "limit": q.Size() + 1,
+		"endpoint": uuid(q.Endpoint), "type": text(q.EventType), "status": text(string(q.Status)), "job": uuid(q.ReplayJob),
+		"last": q.Last, "limit": q.Size() + 1,
 	}}, q.Paging), scanDelivery(s.clock))
 	if err != nil {
 		return store.Page[postrider.Delivery]{}, fmt.Errorf("list deliveries: %w", err)
@@ -219,7 +233,7 @@ func scanDelivery(clock *store.Clock) pgx.RowToFunc[examined[postrider.Delivery]
 		d, f, policy := &r.item, postrider.WaitFacts{}, ""
 		err = row.Scan(toID(&d.ID), toID(&d.Event), toID(&d.Endpoint), toID(&d.Account), &d.EventType, &d.Status, &d.Reason,
 			&d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), &d.LastStatusCode, &d.LastError,
-			toID(&d.ReplayedFrom), &d.Suspected, &d.Parked, &f.Leased, toTime(&f.DueAt), &f.Endpoint, &policy, &f.Signs, &f.Circuit,
+			toID(&d.ReplayedFrom), toID(&d.ReplayJob), &d.Suspected, &d.Parked, &f.Leased, toTime(&f.DueAt), &f.Endpoint, &policy, &f.Signs, &f.Circuit,
 			toTime(&f.ProbeAt), toTime(&f.PacedUntil), toID(&f.Head), toID(&f.PausedBy), &r.matches, &r.last)
 		r.id = d.ID
 		d.NextAttemptAt, f.DueAt = clock.Shown(d.NextAttemptAt), clock.Shown(f.DueAt)
@@ -291,7 +305,7 @@ func scanAttempt(row pgx.CollectableRow) (a postrider.Attempt, err error) {
 }
 
 // Lists dead letters; see examined for the limit of 10,000. Walks backwards whichever
-// index fits the filter: dead_letters_endpoint, dead_letters_account, dead_letters_reason,
+// index fits the filter: dead_letters_event, dead_letters_endpoint, dead_letters_account, dead_letters_reason,
 // dead_letters_reason_account or dead_letters_pkey.
 const deadLettersSQL = `
 	select l.delivery, l.event, l.endpoint, l.account, l.type, l.reason, l.attempts, l.last_status_code, l.last_error,
@@ -299,10 +313,11 @@ const deadLettersSQL = `
 		l.matches, l.n = 10000
 	from (
 		select l.*, row_number() over (order by l.delivery desc) as n,
-			(@resolved or l.resolved_at is null) and (@type::text is null or l.type = @type) as matches
+			(@resolved or l.resolved_at is null or l.resolved_at >= @resolved_from::timestamptz) and (@type::text is null or l.type = @type) as matches
 		from dead_letters l
 		where l.delivery >= @from and l.delivery < @before
 			and (@id::uuid is null or l.delivery = @id)
+			and (@event::uuid is null or l.event = @event)
 			and (@endpoint::uuid is null or l.endpoint = @endpoint)
 			and (@account::uuid is null or l.account = @account)
 			and (@reason::text is null or l.reason = @reason)
@@ -321,7 +336,8 @@ func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store
 	}
 	rows, err := list(ctx, s, inOrder(query{deadLettersSQL, pgx.NamedArgs{
 		"from": from, "before": before, "id": uuid(q.Delivery), "endpoint": uuid(q.Endpoint), "account": uuid(q.Account),
-		"type": text(q.EventType), "reason": text(q.Reason), "resolved": q.Resolved, "limit": q.Size() + 1,
+		"type": text(q.EventType), "reason": text(q.Reason), "resolved": q.Resolved, "event": uuid(q.Event),
+		"resolved_from": instant(q.ResolvedFrom), "limit": q.Size() + 1,
 	}}, q.Paging), scanDeadLetter)
 	if err != nil {
 		return store.Page[postrider.DeadLetter]{}, fmt.Errorf("list dead letters: %w", err)

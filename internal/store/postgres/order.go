@@ -19,6 +19,9 @@ import (
 // does not have such rows. So no claim ever asks about order, and deliveries
 // without an order pay for none of this.
 //
+// A replay job adds rows with lower sequences. If the head is due then, it stays the head until
+// it ends, and the lowest row follows.
+//
 // Example: a key has the sequences 4, 5 and 6. Row 4 is the head; it is due or leased.
 // When it is delivered, 5 gets due_at = now in the same transaction. When it dies
 // instead and its endpoint pauses the key, no row becomes due: paused_keys gets a
@@ -90,7 +93,8 @@ const lockOrderingKeysSQL = `
 // snapshot, so this one sees what was committed while the other one waited.
 // Walks queue_pkey.
 const orderedSQL = `
-	select d.place - 1, q.id, q.endpoint, q.account, q.ordering_key, q.sequence, q.pauses
+	select d.place - 1, q.id, q.endpoint, q.account, q.ordering_key, q.sequence, q.pauses,
+		q.due_at = 'infinity' and not q.parked
 	from unnest(@ids::uuid[], @tokens::bigint[]) with ordinality as d (id, token, place)
 	cross join lateral (
 		select q.*
@@ -110,13 +114,14 @@ type position struct {
 	key      string
 	sequence int64
 	pauses   bool // whether it pauses its key if it becomes a dead letter
+	blocked  bool // whether another row is the head, or its key is paused: nothing follows from its end
 }
 
 // collectPositions reads the rows of orderedSQL.
 func collectPositions(into *[]position) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {
 		*into, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p position, err error) {
-			err = row.Scan(&p.place, toID(&p.delivery), toID(&p.endpoint), toID(&p.account), &p.key, &p.sequence, &p.pauses)
+			err = row.Scan(&p.place, toID(&p.delivery), toID(&p.endpoint), toID(&p.account), &p.key, &p.sequence, &p.pauses, &p.blocked)
 			return p, err
 		})
 		return err
@@ -143,21 +148,13 @@ func lockPositions(ctx context.Context, conn *pgxpool.Conn, ids uuids, tokens []
 	return positions, nil
 }
 
-// A dead letter pauses its key only if it was the head: no row with a lower
-// sequence is left. (Expire can end a row behind the head; that pauses nothing.)
-// If several rows of a key died in one transaction, the first of them pauses it:
-// they are inserted by sequence, and the others conflict.
-// Walks queue_order_key and paused_keys_pkey.
+// A dead letter pauses its key only if it was the head. (Expire can end a row behind the
+// head; that pauses nothing.) Walks paused_keys_pkey.
 const pauseKeysSQL = `
 	insert into paused_keys (endpoint, ordering_key, account, delivery, sequence, since)
 	select d.endpoint, d.key, d.account, d.delivery, d.sequence, now()
 	from unnest(@endpoints::uuid[], @keys::text[], @accounts::uuid[], @deliveries::uuid[], @sequences::bigint[])
-		with ordinality as d (endpoint, key, account, delivery, sequence, place)
-	where not exists (
-		select
-		from queue q
-		where q.endpoint = d.endpoint and q.ordering_key = d.key and q.sequence < d.sequence)
-	order by d.place
+		as d (endpoint, key, account, delivery, sequence)
 	on conflict (endpoint, ordering_key) do nothing`
 
 // Makes the head of each key due, unless it is due already, is parked, or the key
@@ -207,7 +204,7 @@ func (s *Store) queueAdvance(b *pgx.Batch, ended, dead []position) map[orderedKe
 	var keys []string
 	for _, p := range ended {
 		k := orderedKey{p.endpoint, p.key}
-		if _, known := lanes[k]; known {
+		if _, known := lanes[k]; known || p.blocked {
 			continue
 		}
 		lanes[k] = ""
@@ -234,7 +231,7 @@ func queuePauses(b *pgx.Batch, dead []position) {
 	var keys []string
 	var sequences []int64
 	for _, p := range dead {
-		if p.pauses {
+		if p.pauses && !p.blocked {
 			endpoints, accounts = append(endpoints, someUUID(p.endpoint)), append(accounts, someUUID(p.account))
 			deliveries, keys = append(deliveries, someUUID(p.delivery)), append(keys, p.key)
 			sequences = append(sequences, p.sequence)

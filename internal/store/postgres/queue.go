@@ -58,7 +58,7 @@ const claimSQL = `
 		select w.place, w.lease, d.*
 		from want w
 		cross join lateral (
-			select q.ctid as at, q.id, q.due_at, q.token, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from,
+			select q.ctid as at, q.id, q.due_at, q.token, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from, q.replay_job,
 				q.token is not null and q.lane <> 3 and q.losses + 1 >= @suspected as suspect
 			from queue q
 			where q.endpoint = w.endpoint
@@ -72,8 +72,8 @@ const claimSQL = `
 		) d
 	), lost as (
 		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
-			retry_after, started_at, duration, stale, status_after, replayed_from)
-		select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'pending', replayed_from
+			retry_after, started_at, duration, stale, status_after, replayed_from, replay_job)
+		select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'pending', replayed_from, replay_job
 		from due
 		where token is not null
 		on conflict (delivery, number) do nothing
@@ -87,10 +87,10 @@ const claimSQL = `
 		from due
 		where q.ctid = due.at
 		returning due.token is not null as lost, due.suspect, due.place, due.due_at, q.id, q.event, q.endpoint, q.account, q.type, q.lane, q.claims, q.step, q.losses,
-			q.expires_at, q.replayed_from, q.ordering_key, q.sequence
+			q.expires_at, q.replayed_from, q.replay_job, q.ordering_key, q.sequence
 	)
 	select c.lost, c.suspect, c.place, c.due_at, c.id, c.event, c.endpoint, c.account, c.type, c.lane, c.claims, c.step, c.losses,
-		c.expires_at, c.replayed_from,
+		c.expires_at, c.replayed_from, c.replay_job,
 		e.data, coalesce(e.api_version, ''), coalesce(e.ordering_key, c.ordering_key, ''), coalesce(e.sequence, c.sequence, 0),
 		coalesce(e.hops, 0), coalesce(e.idempotency_key, '')
 	from claimed c
@@ -216,7 +216,7 @@ func collectClaimed(rows pgx.Rows, t postrider.Token, claims *store.Claims) erro
 	events := map[postrider.EventID]*postrider.Event{}
 	_, err := pgx.ForEachRow(rows, []any{
 		&lost, &suspect, &place, toTime(&due), toID(&c.ID), toID(&event.ID), toID(&c.Endpoint), toID(&event.Account), &event.Type,
-		toLane(&c.Lane), &c.Attempt, &c.Step, &c.Losses, toTime(&c.ExpiresAt), toID(&c.ReplayedFrom),
+		toLane(&c.Lane), &c.Attempt, &c.Step, &c.Losses, toTime(&c.ExpiresAt), toID(&c.ReplayedFrom), toID(&c.ReplayJob),
 		&event.Data, &event.APIVersion, &event.OrderingKey, &event.Sequence, &event.Hops, &event.IdempotencyKey,
 	}, func() error {
 		lane := &claims.Lanes[place-1]

@@ -118,6 +118,7 @@ CREATE TABLE public.attempts (
     status_after text NOT NULL,
     next_at timestamp with time zone,
     replayed_from uuid,
+    replay_job uuid,
     response_start bytea,
     final_url text,
     timing bytea,
@@ -227,6 +228,7 @@ CREATE TABLE public.dead_letters (
     last_status_code smallint NOT NULL,
     last_error text NOT NULL,
     replayed_from uuid,
+    replay_job uuid,
     died_at timestamp with time zone NOT NULL,
     resolved_at timestamp with time zone,
     resolution text,
@@ -307,7 +309,6 @@ COMMENT ON COLUMN public.endpoints.version IS 'The version of the endpoint''s la
 CREATE TABLE public.event_types (
     name text NOT NULL COLLATE pg_catalog."C",
     description text NOT NULL,
-    example text NOT NULL,
     created_at timestamp with time zone NOT NULL
 );
 
@@ -472,6 +473,7 @@ CREATE TABLE public.queue (
     token bigint,
     expires_at timestamp with time zone NOT NULL,
     replayed_from uuid,
+    replay_job uuid,
     ordering_key text COLLATE pg_catalog."C",
     sequence bigint,
     pauses boolean,
@@ -507,16 +509,52 @@ COMMENT ON COLUMN public.queue.ordering_key IS 'Set for ordered deliveries only,
 
 COMMENT ON COLUMN public.queue.pauses IS 'Whether its end as a dead letter pauses the key.';
 
-CREATE TABLE public.search_terms (
-    term text NOT NULL COLLATE pg_catalog."C",
+CREATE TABLE public.replay_jobs (
     id uuid NOT NULL,
-    account uuid NOT NULL,
-    CONSTRAINT search_terms_term_check CHECK ((term <> ''::text))
+    account uuid,
+    action text NOT NULL,
+    filter text NOT NULL,
+    per_second integer NOT NULL,
+    made_by text NOT NULL,
+    note text NOT NULL,
+    expected bigint NOT NULL,
+    expected_exact boolean NOT NULL,
+    status text NOT NULL,
+    error text NOT NULL,
+    cursor uuid NOT NULL,
+    handled bigint DEFAULT 0 NOT NULL,
+    bytes_gone bigint DEFAULT 0 NOT NULL,
+    replay_pending bigint DEFAULT 0 NOT NULL,
+    endpoint_deleted bigint DEFAULT 0 NOT NULL,
+    resolved bigint DEFAULT 0 NOT NULL,
+    token bigint,
+    due_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT replay_jobs_action_check CHECK ((action = ANY (ARRAY['replay'::text, 'discard'::text]))),
+    CONSTRAINT replay_jobs_bytes_gone_check CHECK ((bytes_gone >= 0)),
+    CONSTRAINT replay_jobs_ended CHECK (((ended_at IS NULL) = (status = ANY (ARRAY['running'::text, 'paused'::text])))),
+    CONSTRAINT replay_jobs_endpoint_deleted_check CHECK ((endpoint_deleted >= 0)),
+    CONSTRAINT replay_jobs_expected_check CHECK ((expected >= 0)),
+    CONSTRAINT replay_jobs_handled_check CHECK ((handled >= 0)),
+    CONSTRAINT replay_jobs_per_second_check CHECK ((per_second >= 1)),
+    CONSTRAINT replay_jobs_replay_pending_check CHECK ((replay_pending >= 0)),
+    CONSTRAINT replay_jobs_resolved_check CHECK ((resolved >= 0)),
+    CONSTRAINT replay_jobs_status_check CHECK ((status = ANY (ARRAY['running'::text, 'paused'::text, 'done'::text, 'cancelled'::text, 'failed'::text]))),
+    CONSTRAINT replay_jobs_token_check CHECK ((token <> 0))
 );
 
-COMMENT ON TABLE public.search_terms IS 'The texts by which people find accounts and endpoints: parts of names and URLs, lower-case. Written with each account and endpoint.';
+COMMENT ON TABLE public.replay_jobs IS 'Jobs that replay or discard what a filter selects. Ended ones stay.';
 
-COMMENT ON COLUMN public.search_terms.id IS 'Of the endpoint; of an account, the same as account.';
+COMMENT ON COLUMN public.replay_jobs.account IS 'Null: the job is about all accounts.';
+
+COMMENT ON COLUMN public.replay_jobs.filter IS 'The JSON document of store.EncodeReplayFilter.';
+
+COMMENT ON COLUMN public.replay_jobs.expected IS 'The number of matches that was counted when the job was made; with expected_exact false there were more.';
+
+COMMENT ON COLUMN public.replay_jobs.cursor IS 'The last delivery that is done.';
+
+COMMENT ON COLUMN public.replay_jobs.due_at IS 'When the job is due; with a token, when its lease ends.';
 
 CREATE TABLE public.sessions (
     id uuid NOT NULL,
@@ -615,7 +653,7 @@ ALTER TABLE ONLY public.fanouts
     ADD CONSTRAINT fanouts_pkey PRIMARY KEY (event);
 
 ALTER TABLE ONLY public.idempotency_keys
-    ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (key, account);
+    ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (account, key);
 
 ALTER TABLE ONLY public.keyring
     ADD CONSTRAINT keyring_pkey PRIMARY KEY (single);
@@ -624,7 +662,7 @@ ALTER TABLE ONLY public.nodes
     ADD CONSTRAINT nodes_pkey PRIMARY KEY (incarnation);
 
 ALTER TABLE ONLY public.ordering_keys
-    ADD CONSTRAINT ordering_keys_pkey PRIMARY KEY (ordering_key, account);
+    ADD CONSTRAINT ordering_keys_pkey PRIMARY KEY (account, ordering_key);
 
 ALTER TABLE ONLY public.paused_keys
     ADD CONSTRAINT paused_keys_pkey PRIMARY KEY (endpoint, ordering_key);
@@ -641,8 +679,8 @@ ALTER TABLE ONLY public.probe
 ALTER TABLE ONLY public.queue
     ADD CONSTRAINT queue_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY public.search_terms
-    ADD CONSTRAINT search_terms_pkey PRIMARY KEY (term, id);
+ALTER TABLE ONLY public.replay_jobs
+    ADD CONSTRAINT replay_jobs_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.sessions
     ADD CONSTRAINT sessions_code_key UNIQUE (code);
@@ -705,6 +743,18 @@ COMMENT ON INDEX public.attempts_event IS 'Deliveries and Attempts of an event.'
 
 COMMENT ON INDEX public.attempts_pkey IS 'Settle: a settlement that is repeated meets its first record here. Attempts of a delivery.';
 
+CREATE INDEX attempts_replay_job ON ONLY public.attempts USING btree (replay_job, delivery) WHERE (replay_job IS NOT NULL);
+
+COMMENT ON INDEX public.attempts_replay_job IS 'Deliveries of a replay job. Other rows are not in it.';
+
+CREATE INDEX attempts_replay_job_decided ON ONLY public.attempts USING btree (replay_job) WHERE ((replay_job IS NOT NULL) AND (outcome = 'none'::text));
+
+COMMENT ON INDEX public.attempts_replay_job_decided IS 'ReplayJobs: how many of its deliveries were cancelled. Other rows are not in it.';
+
+CREATE INDEX attempts_replays ON ONLY public.attempts USING btree (event, endpoint, delivery) WHERE (replayed_from IS NOT NULL);
+
+COMMENT ON INDEX public.attempts_replays IS 'Deliveries with Last: the replays of an event that have ended. Other rows are not in it.';
+
 CREATE INDEX audit_account ON public.audit USING btree (account, id) WHERE (account IS NOT NULL);
 
 COMMENT ON INDEX public.audit_account IS 'AuditEntries by account.';
@@ -761,9 +811,13 @@ CREATE INDEX dead_letters_reason_account ON public.dead_letters USING btree (acc
 
 COMMENT ON INDEX public.dead_letters_reason_account IS 'DeadLetters of an account and a reason.';
 
-CREATE INDEX dead_letters_unresolved ON public.dead_letters USING btree (account, endpoint, reason, last_status_code, last_error, delivery) WHERE (resolved_at IS NULL);
+CREATE INDEX dead_letters_replay_job ON public.dead_letters USING btree (replay_job, delivery) WHERE (replay_job IS NOT NULL);
 
-COMMENT ON INDEX public.dead_letters_unresolved IS 'DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each.';
+COMMENT ON INDEX public.dead_letters_replay_job IS 'Deliveries of a replay job. ReplayJobs: how many of its deliveries died. Other rows are not in it.';
+
+CREATE INDEX dead_letters_replays ON public.dead_letters USING btree (event, endpoint, delivery) WHERE (replayed_from IS NOT NULL);
+
+COMMENT ON INDEX public.dead_letters_replays IS 'Deliveries with Last: the replays of an event that died. Other rows are not in it.';
 
 COMMENT ON INDEX public.endpoint_health_pkey IS 'HealthHistory: the changes of an endpoint, newest first. HealthInputs: the last one. PutHealth: each number exists once.';
 
@@ -805,10 +859,6 @@ CREATE INDEX events_account ON ONLY public.events USING btree (account, id);
 
 COMMENT ON INDEX public.events_account IS 'Events of an account, newest first.';
 
-CREATE INDEX events_order ON ONLY public.events USING btree (account, ordering_key, id) WHERE (ordering_key <> ''::text);
-
-COMMENT ON INDEX public.events_order IS 'Events of an ordering key, newest first. Events without a key are not in it and cost nothing.';
-
 COMMENT ON INDEX public.events_pkey IS 'Claim and Events: one by id; a publish whose reply was lost waits here for its first try.';
 
 CREATE INDEX fanouts_due_at ON public.fanouts USING btree (due_at);
@@ -821,13 +871,13 @@ CREATE INDEX idempotency_keys_created_at ON public.idempotency_keys USING btree 
 
 COMMENT ON INDEX public.idempotency_keys_created_at IS 'ForgetKeys: the oldest keys.';
 
-COMMENT ON INDEX public.idempotency_keys_pkey IS 'Publish: inserting a key and reading its owner. Events of one idempotency key. Find: the owners of a key in all accounts, for which the key comes first.';
+COMMENT ON INDEX public.idempotency_keys_pkey IS 'Publish: inserting a key and reading its owner. Events of one idempotency key.';
 
 COMMENT ON INDEX public.keyring_pkey IS 'Keyring and SwapKeyring. Keeps the table to its one row.';
 
 COMMENT ON INDEX public.nodes_pkey IS 'Heartbeat, Reclaim, Forget: one node; the membership of all.';
 
-COMMENT ON INDEX public.ordering_keys_pkey IS 'Publish: the upsert that assigns sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key. Find: the accounts that have a key, for which the key comes first.';
+COMMENT ON INDEX public.ordering_keys_pkey IS 'Publish: the upsert that assigns sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
 
 CREATE UNIQUE INDEX paused_keys_delivery ON public.paused_keys USING btree (delivery);
 
@@ -861,15 +911,23 @@ COMMENT ON INDEX public.queue_parked IS 'CancelDeleted: the parked rows of an en
 
 COMMENT ON INDEX public.queue_pkey IS 'Settle, Release, Cancel: one delivery. Expire: those without an order. Deliveries: by age.';
 
-CREATE INDEX search_terms_account ON public.search_terms USING btree (account, term);
+CREATE INDEX queue_replay_job ON public.queue USING btree (replay_job, id) WHERE (replay_job IS NOT NULL);
 
-COMMENT ON INDEX public.search_terms_account IS 'Find: those of one account.';
+COMMENT ON INDEX public.queue_replay_job IS 'Deliveries of a replay job. ReplayJobs and ReplayChunk: how many are pending. Other rows are not in it.';
 
-CREATE INDEX search_terms_id ON public.search_terms USING btree (id);
+CREATE INDEX queue_replays ON public.queue USING btree (event, endpoint, id) WHERE (replayed_from IS NOT NULL);
 
-COMMENT ON INDEX public.search_terms_id IS 'PutAccount, PutEndpoint: the terms that are replaced.';
+COMMENT ON INDEX public.queue_replays IS 'Deliveries with Last: the pending replays of an event. Other rows are not in it.';
 
-COMMENT ON INDEX public.search_terms_pkey IS 'Find: the terms that begin with a text.';
+CREATE INDEX replay_jobs_account ON public.replay_jobs USING btree (account, id) WHERE (account IS NOT NULL);
+
+COMMENT ON INDEX public.replay_jobs_account IS 'ReplayJobs of an account, newest first.';
+
+COMMENT ON INDEX public.replay_jobs_pkey IS 'ReplayJobs: one, and the list, newest first. SetReplayJob, ReplayChunk.';
+
+CREATE INDEX replay_jobs_running ON public.replay_jobs USING btree (id) WHERE (status = 'running'::text);
+
+COMMENT ON INDEX public.replay_jobs_running IS 'ClaimReplayJobs: the jobs that run, oldest first. Ended ones are not in it.';
 
 CREATE INDEX sessions_account ON public.sessions USING btree (account) WHERE (account IS NOT NULL);
 

@@ -69,9 +69,10 @@ const fenceSQL = `
 		from unnest(@ids::uuid[], @numbers::int[], @events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[],
 			@outcomes::text[], @status_codes::smallint[], @errors::text[], @retry_afters::bigint[],
 			@started_at::timestamptz[], @durations::bigint[], @statuses::text[], @reasons::text[], @afters::bigint[],
-			@replayed_from::uuid[], @response_starts::bytea[], @final_urls::text[], @timings::bytea[])
+			@replayed_from::uuid[], @replay_jobs::uuid[], @response_starts::bytea[], @final_urls::text[], @timings::bytea[])
 			with ordinality as s (id, number, event, endpoint, account, type, outcome, status_code, error,
-				retry_after, started_at, duration, status, reason, after, replayed_from, response_start, final_url, timing, place)
+				retry_after, started_at, duration, status, reason, after, replayed_from, replay_job, response_start, final_url, timing,
+				place)
 	)`
 
 // The last status code and the last error that the attempts of a dying delivery d have
@@ -103,11 +104,11 @@ const (
 // not. So this part is in the statement only if somebody did.
 const insertDeadLetterSQL = `, dead_letter as (
 		insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code,
-			last_error, replayed_from, died_at)
+			last_error, replayed_from, replay_job, died_at)
 		select d.id, d.event, d.endpoint, d.account, d.type, d.reason, d.number - (d.outcome = 'none')::int,
 			case when d.status_code <> 0 then d.status_code else ` + lastStatusCodeSQL + ` end,
 			case when d.outcome <> 'none' then d.error else ` + lastErrorSQL + ` end,
-			d.replayed_from, now()
+			d.replayed_from, d.replay_job, now()
 		from checked d
 		where d.status = 'dead' and not d.stale
 		on conflict (delivery) do nothing
@@ -129,12 +130,12 @@ const insertDeadLetterSQL = `, dead_letter as (
 // it would have led to.
 const recordSQL = `, recorded as (
 		insert into attempts as a (delivery, number, event, endpoint, account, type, outcome, status_code, error,
-			retry_after, started_at, duration, stale, status_after, next_at, replayed_from, response_start,
+			retry_after, started_at, duration, stale, status_after, next_at, replayed_from, replay_job, response_start,
 			final_url, timing)
 		select c.id, c.number, c.event, c.endpoint, c.account, c.type, c.outcome, c.status_code, c.error,
 			c.retry_after, c.started_at, c.duration, c.stale, case when c.stale then 'pending' else c.status end,
 			case when c.status = 'pending' and not c.stale then now() + c.after * interval '1 microsecond' end,
-			c.replayed_from, c.response_start, c.final_url, c.timing
+			c.replayed_from, c.replay_job, c.response_start, c.final_url, c.timing
 		from checked c
 		on conflict (delivery, number) do update
 		set outcome = excluded.outcome, status_code = excluded.status_code, error = excluded.error,
@@ -310,13 +311,13 @@ func (s *Store) settleEach(ctx context.Context, settlements []store.Settlement) 
 // column. The statement is the same for one settlement and for a thousand, so it is
 // planned once, and its text is not built anew for each group.
 type settlementColumns struct {
-	ids, events, endpoints, accounts, replayedFrom uuids
-	numbers, steps, tokens, statusCodes            numbers
-	retryAfters, durations, afters                 numbers
-	types, outcomes, errors, statuses, reasons     texts
-	finalURLs                                      texts
-	startedAt                                      times
-	responseStarts, timings                        [][]byte
+	ids, events, endpoints, accounts, replayedFrom, replayJobs uuids
+	numbers, steps, tokens, statusCodes                        numbers
+	retryAfters, durations, afters                             numbers
+	types, outcomes, errors, statuses, reasons                 texts
+	finalURLs                                                  texts
+	startedAt                                                  times
+	responseStarts, timings                                    [][]byte
 }
 
 func settleColumns(settlements []store.Settlement) (*settlementColumns, *bodyColumns) {
@@ -336,6 +337,7 @@ func (c *settlementColumns) add(s *store.Settlement) {
 	c.endpoints = append(c.endpoints, someUUID(claimed.Endpoint))
 	c.accounts = append(c.accounts, someUUID(claimed.Event.Account))
 	c.replayedFrom = append(c.replayedFrom, uuid(claimed.ReplayedFrom))
+	c.replayJobs = append(c.replayJobs, uuid(claimed.ReplayJob))
 	c.numbers, c.steps = append(c.numbers, number(claimed.Attempt)), append(c.steps, number(transition.Step))
 	c.tokens, c.types = append(c.tokens, number(claimed.Token)), append(c.types, someText(claimed.Event.Type))
 	c.outcomes, c.errors = append(c.outcomes, someText(attempt.Outcome)), append(c.errors, someText(errorOf(s)))
@@ -369,7 +371,7 @@ func (c *settlementColumns) args() pgx.NamedArgs {
 		"errors": c.errors, "retry_afters": c.retryAfters, "started_at": c.startedAt, "durations": c.durations,
 		"statuses": c.statuses, "reasons": c.reasons, "steps": c.steps, "afters": c.afters,
 		"replayed_from": c.replayedFrom, "response_starts": c.responseStarts, "final_urls": c.finalURLs,
-		"timings": c.timings,
+		"replay_jobs": c.replayJobs, "timings": c.timings,
 	}
 }
 

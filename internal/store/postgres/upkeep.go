@@ -39,17 +39,17 @@ const expiredDeadLettersSQL = `, ended as (
 		where q.ctid = expired.at
 	), lost as (
 		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
-			retry_after, started_at, duration, stale, status_after, replayed_from)
-		select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'pending', replayed_from
+			retry_after, started_at, duration, stale, status_after, replayed_from, replay_job)
+		select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'pending', replayed_from, replay_job
 		from expired
 		where token is not null
 		on conflict (delivery, number) do nothing
 	), dead_letter as (
 		insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code,
-			last_error, replayed_from, died_at)
+			last_error, replayed_from, replay_job, died_at)
 		select d.id, d.event, d.endpoint, d.account, d.type, 'expired', d.claims, ` + lastStatusCodeSQL + `,
 			case when d.token is not null then 'server_died' else ` + lastErrorSQL + ` end,
-			d.replayed_from, now()
+			d.replayed_from, d.replay_job, now()
 		from expired d
 		on conflict (delivery) do nothing
 	)`
@@ -224,7 +224,7 @@ const cancelDeletedSQL = `
 		select d.*
 		from endpoints e
 		cross join lateral (
-			select q.ctid as at, q.id, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from
+			select q.ctid as at, q.id, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from, q.replay_job
 			from queue q
 			where q.endpoint = e.id and q.due_at < 'infinity' and q.ordering_key is null
 			limit @limit
@@ -236,7 +236,7 @@ const cancelDeletedSQL = `
 		select d.*
 		from endpoints e
 		cross join lateral (
-			select q.ctid as at, q.id, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from
+			select q.ctid as at, q.id, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from, q.replay_job
 			from queue q
 			where q.endpoint = e.id and q.parked and q.ordering_key is null
 			limit @limit
@@ -245,10 +245,10 @@ const cancelDeletedSQL = `
 		where e.status = 'deleted'
 		limit @limit
 	), gone as materialized (
-		select at, id, claims, event, endpoint, account, type, replayed_from
+		select at, id, claims, event, endpoint, account, type, replayed_from, replay_job
 		from waiting
 		union all
-		select at, id, claims, event, endpoint, account, type, replayed_from
+		select at, id, claims, event, endpoint, account, type, replayed_from, replay_job
 		from parked
 		limit @limit
 	), resumed as (
@@ -265,9 +265,9 @@ const cancelGoneSQL = `, ended as (
 		where q.ctid = gone.at
 	), recorded as (
 		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
-			retry_after, started_at, duration, stale, status_after, replayed_from)
+			retry_after, started_at, duration, stale, status_after, replayed_from, replay_job)
 		select id, claims + 1, event, endpoint, account, type, 'none', 0, 'endpoint_deleted', 0, now(), 0, false,
-			'cancelled', replayed_from
+			'cancelled', replayed_from, replay_job
 		from gone
 	)`
 

@@ -144,7 +144,7 @@ func cancel(ctx context.Context, tx *tx, id postrider.DeliveryID, reason string)
 			Delivery: p.id, Event: p.event, Endpoint: p.endpoint, Number: p.claims + 1, Outcome: postrider.OutcomeNone,
 			Error: reason, StartedAt: tx.wall, StatusAfter: postrider.Cancelled,
 		},
-		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom,
+		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom, replayJob: p.replayJob,
 	}))
 	if err != nil {
 		return false, err

@@ -31,7 +31,7 @@ const (
 )
 
 // Each branch has the columns that scanDelivery reads: id, event, endpoint, account, type,
-// status, reason, attempts, next_at, finished_at, replayed_from, last_code, last_error,
+// status, reason, attempts, next_at, finished_at, replayed_from, replay_job, last_code, last_error,
 // suspected, parked, and then the [postrider.WaitFacts] of pending deliveries: leased,
 // until, endpoint_status, policy, signs, circuit_status, probe_at, paced_until, head,
 // paused_by. The branches of ended deliveries have nulls there.
@@ -40,7 +40,7 @@ const (
 // for these rows alone.
 const (
 	selectPending = `
-	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
+	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from, replay_job,
 		` + lastCode + ` as last_code, ` + lastError + ` as last_error, suspected, parked, leased, until,
 		(select status from endpoints where endpoints.id = this.endpoint) as endpoint_status,
 		(select policy from endpoints where endpoints.id = this.endpoint) as policy,
@@ -60,7 +60,7 @@ const (
 	from (
 		select id, event, endpoint, account, type, 'pending' as status, '' as reason,
 			claims - (token is not null) as attempts,
-			case when token is null and due_at < ` + neverSQL + ` then due_at end as next_at, null as finished_at, replayed_from,
+			case when token is null and due_at < ` + neverSQL + ` then due_at end as next_at, null as finished_at, replayed_from, replay_job,
 			lane = 3 as suspected, parked, token is not null as leased,
 			case when due_at < ` + neverSQL + ` then due_at end as until, ordering_key
 		from queue where `
@@ -69,36 +69,38 @@ const (
 			and (@account is null or account = @account)
 			and (@event is null or event = @event)
 			and (@endpoint is null or endpoint = @endpoint)
+			and (@job is null or replay_job = @job)
 			and (@type = '' or type = @type)
 		order by id desc limit @limit
 	) this`
 
 	selectDead = `
 	union all
-	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
+	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from, replay_job,
 		last_code, last_error, 0, 0, 0, null, null, null, 0, null, null, null, null, null
 	from (
 		select delivery as id, event, endpoint, account, type, 'dead' as status, reason, attempts, null as next_at,
-			died_at as finished_at, replayed_from, last_status_code as last_code, last_error
+			died_at as finished_at, replayed_from, replay_job, last_status_code as last_code, last_error
 		from dead_letters where `
 	filterDead = `
 			and delivery < @below and delivery >= @from and @status in ('', 'dead')
 			and (@account is null or account = @account)
 			and (@event is null or event = @event)
 			and (@endpoint is null or endpoint = @endpoint)
+			and (@job is null or replay_job = @job)
 			and (@type = '' or type = @type)
 		order by delivery desc limit @limit
 	)`
 
 	selectEnded = `
 	union all
-	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from,
+	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from, replay_job,
 		` + lastCode + `, ` + lastError + `, 0, 0, 0, null, null, null, 0, null, null, null, null, null
 	from (
 		select delivery as id, event, endpoint, account, type, status_after as status,
 			case outcome when 'none' then error else '' end as reason,
 			case outcome when 'none' then max(number - 1, 0) else number end as attempts, null as next_at,
-			started_at + duration as finished_at, replayed_from
+			started_at + duration as finished_at, replayed_from, replay_job
 		from attempts where `
 	filterEnded = `
 			and delivery < @below and delivery >= @from
@@ -107,16 +109,29 @@ const (
 			and (@account is null or account = @account)
 			and (@event is null or event = @event)
 			and (@endpoint is null or endpoint = @endpoint)
+			and (@job is null or replay_job = @job)
 			and (@type = '' or type = @type)
+			and (not @last or not ` + replayedSince + `)
 		order by delivery desc limit @limit
 	) this
 	order by id desc limit @limit`
 )
 
+// replayedSince tells whether an event has a later replay to the endpoint of an attempt. By the
+// indexes of replays.
+const replayedSince = `(
+				exists (select 1 from attempts r where r.event = attempts.event and r.endpoint = attempts.endpoint
+					and r.replayed_from is not null and r.delivery > attempts.delivery)
+				or exists (select 1 from dead_letters r where r.event = attempts.event and r.endpoint = attempts.endpoint
+					and r.replayed_from is not null and r.delivery > attempts.delivery)
+				or exists (select 1 from queue r where r.event = attempts.event and r.endpoint = attempts.endpoint
+					and r.replayed_from is not null and r.id > attempts.delivery))`
+
 // The branches walk, in the order of queue, dead_letters and attempts:
 //
 //   - one delivery: the keys;
 //   - of an event: the indexes on event;
+//   - of a replay job: queue_replay_job, dead_letters_replay_job, attempts_replay_job;
 //   - of an endpoint: queue_due, dead_letters_endpoint, attempts_endpoint;
 //   - of an account: the key of queue from its end, because an index by account would
 //     cost every delivery; dead_letters_account, attempts_account;
@@ -126,6 +141,7 @@ const (
 const (
 	deliverySQL             = selectPending + `id = @id` + filterPending + selectDead + `delivery = @id` + filterDead + selectEnded + `delivery = @id` + filterEnded
 	deliveriesOfEventSQL    = selectPending + `event = @event` + filterPending + selectDead + `event = @event` + filterDead + selectEnded + `event = @event` + filterEnded
+	deliveriesOfJobSQL      = selectPending + `replay_job = @job` + filterPending + selectDead + `replay_job = @job` + filterDead + selectEnded + `replay_job = @job` + filterEnded
 	deliveriesOfEndpointSQL = selectPending + `endpoint = @endpoint` + filterPending + selectDead + `endpoint = @endpoint` + filterDead + selectEnded + `endpoint = @endpoint` + filterEnded
 	deliveriesOfAccountSQL  = selectPending + `account = @account` + filterPending + selectDead + `account = @account` + filterDead + selectEnded + `account = @account` + filterEnded
 	decidedOfEndpointSQL    = selectPending + `endpoint = @endpoint` + filterPending + selectDead + `endpoint = @endpoint` + filterDead + selectEnded + decided + ` and endpoint = @endpoint` + filterEnded
@@ -163,6 +179,8 @@ func deliveriesQuery(q store.DeliveryQuery) (query, error) {
 		statement = deliverySQL
 	case !q.Event.IsZero():
 		statement = deliveriesOfEventSQL
+	case !q.ReplayJob.IsZero():
+		statement = deliveriesOfJobSQL
 	case !q.Endpoint.IsZero() && decided:
 		statement = decidedOfEndpointSQL
 	case !q.Endpoint.IsZero():
@@ -176,7 +194,8 @@ func deliveriesQuery(q store.DeliveryQuery) (query, error) {
 	}
 	return inOrder(query{statement, append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("event", blobOrNull(q.Event)),
 		sql.Named("endpoint", blobOrNull(q.Endpoint)), sql.Named("account", blobOrNull(q.Account)),
-		sql.Named("type", q.EventType), sql.Named("status", string(q.Status)))}, q.Paging), nil
+		sql.Named("type", q.EventType), sql.Named("status", string(q.Status)), sql.Named("job", blobOrNull(q.ReplayJob)),
+		sql.Named("last", q.Last))}, q.Paging), nil
 }
 
 // scanDelivery reads a delivery. Times that decide are turned into times of day, and
@@ -187,7 +206,7 @@ func scanDelivery(clock *store.Clock) func(*sql.Rows, *postrider.Delivery) error
 		var f postrider.WaitFacts
 		var policy string
 		err := rows.Scan(toID(&d.ID), toID(&d.Event), toID(&d.Endpoint), toID(&d.Account), &d.EventType, toString(&d.Status),
-			&d.Reason, &d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), toID(&d.ReplayedFrom),
+			&d.Reason, &d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), toID(&d.ReplayedFrom), toID(&d.ReplayJob),
 			&d.LastStatusCode, &d.LastError, toFlag(&d.Suspected), toFlag(&d.Parked),
 			toFlag(&f.Leased), toTime(&f.DueAt), toString(&f.Endpoint), toString(&policy), toFlag(&f.Signs), toString(&f.Circuit),
 			toTime(&f.ProbeAt), toTime(&f.PacedUntil), toID(&f.Head), toID(&f.PausedBy))

@@ -11,7 +11,6 @@ import (
 // The end of each statement that lists events.
 const eventsFilter = ` and id < @below and id >= @from
 		and (@type = '' or type = @type)
-		and (@ordering_key = '' or ordering_key = @ordering_key)
 	order by id desc limit @limit`
 
 // The beginning of each statement that lists events. Only one event that is asked for
@@ -21,8 +20,7 @@ const eventsSelect = `
 	from events where `
 
 // One event by its key, with its bytes; the event of an idempotency key by the key of
-// idempotency_keys and then by its own; those of an ordering key by events_order; those of
-// an account by events_account; all
+// idempotency_keys and then by its own; those of an account by events_account; all
 // from the end of the key.
 const (
 	eventSQL = `
@@ -31,7 +29,6 @@ const (
 		and (@key = '' or idempotency_key = @key)` + eventsFilter
 	eventOfKeySQL = eventsSelect + `account = @account
 		and id = (select event from idempotency_keys where account = @account and key = @key)` + eventsFilter
-	eventsOfOrderSQL   = eventsSelect + `account = @account and ordering_key = @ordering_key and ordering_key <> ''` + eventsFilter
 	eventsOfAccountSQL = eventsSelect + `account = @account` + eventsFilter
 	eventsSQL          = eventsSelect + `true` + eventsFilter
 )
@@ -48,13 +45,11 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[post
 		statement = eventSQL
 	case q.IdempotencyKey != "":
 		statement = eventOfKeySQL
-	case q.OrderingKey != "":
-		statement = eventsOfOrderSQL
 	case !q.Account.IsZero():
 		statement = eventsOfAccountSQL
 	}
 	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("account", blobOrNull(q.Account)),
-		sql.Named("type", q.Type), sql.Named("key", q.IdempotencyKey), sql.Named("ordering_key", q.OrderingKey))
+		sql.Named("type", q.Type), sql.Named("key", q.IdempotencyKey))
 	events, err := list(ctx, s, inOrder(query{statement, args}, q.Paging), scanEvent)
 	return store.Cut(events, q.Paging, func(e postrider.Event) string { return key(e.ID) }), s.explain("list events", err)
 }
@@ -130,14 +125,16 @@ const deadLettersFilter = `
 		and (@endpoint is null or endpoint = @endpoint)
 		and (@type = '' or type = @type)
 		and (@reason = '' or reason = @reason)
-		and (@resolved or resolved_at is null)
+		and (@event is null or event = @event)
+		and (@resolved or resolved_at is null or resolved_at >= @resolved_from)
 	order by delivery desc limit @limit`
 
-// One dead letter by its key; those of an endpoint or an account by the index of that
+// One dead letter by its key; those of an event, an endpoint or an account by the index of that
 // name; those of a reason by dead_letters_reason or, for an account, by
 // dead_letters_reason_account; all from the end of the key.
 const (
 	deadLetterSQL            = deadLettersSelect + `delivery = @delivery` + deadLettersFilter
+	deadLettersOfEventSQL    = deadLettersSelect + `event = @event` + deadLettersFilter
 	deadLettersOfEndpointSQL = deadLettersSelect + `endpoint = @endpoint` + deadLettersFilter
 	deadLettersOfAccountSQL  = deadLettersSelect + `account = @account` + deadLettersFilter
 	deadLettersOfReasonSQL   = deadLettersSelect + `reason = @reason` + deadLettersFilter
@@ -155,6 +152,8 @@ func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store
 	switch {
 	case !q.Delivery.IsZero():
 		statement = deadLetterSQL
+	case !q.Event.IsZero():
+		statement = deadLettersOfEventSQL
 	case !q.Endpoint.IsZero():
 		statement = deadLettersOfEndpointSQL
 	case !q.Account.IsZero() && q.Reason != "":
@@ -166,7 +165,7 @@ func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store
 	}
 	args = append(args, sql.Named("delivery", blob(q.Delivery)), sql.Named("endpoint", blobOrNull(q.Endpoint)),
 		sql.Named("account", blobOrNull(q.Account)), sql.Named("type", q.EventType), sql.Named("reason", q.Reason),
-		sql.Named("resolved", q.Resolved))
+		sql.Named("resolved", q.Resolved), sql.Named("event", blobOrNull(q.Event)), sql.Named("resolved_from", microsOrNull(q.ResolvedFrom)))
 	deadLetters, err := list(ctx, s, inOrder(query{statement, args}, q.Paging), scanDeadLetter)
 	return store.Cut(deadLetters, q.Paging, func(l postrider.DeadLetter) string { return key(l.Delivery) }), s.explain("list dead letters", err)
 }

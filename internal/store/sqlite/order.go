@@ -26,7 +26,8 @@ const (
 // sorted by sequence. The lowest one is the head. Only the head is ever due; the
 // others have due_at = never. When the head ends, advance makes the next one due in
 // the same transaction, or pauses the key if the head died and its endpoint
-// asked for that.
+// asked for that. A replay job adds rows with lower sequences. If the head is due then, it
+// stays the head until it ends, and the lowest row follows.
 //
 // No lock is needed for this. Everything that changes the queue runs in the one
 // writer, one job after the other, so nobody can see a key between two states.

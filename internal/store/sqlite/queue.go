@@ -19,7 +19,7 @@ import (
 // by due_at <= @now: a lease that ended is claimed like a free row. Nothing is locked:
 // between this statement and the update no other job runs.
 const claimSQL = `
-	select id, event, endpoint, account, type, claims, step, losses, token, due_at, expires_at, replayed_from
+	select id, event, endpoint, account, type, claims, step, losses, token, due_at, expires_at, replayed_from, replay_job
 	from queue
 	where endpoint = @endpoint and lane = @lane and due_at >= @after and due_at <= @now
 	order by due_at, id
@@ -73,12 +73,13 @@ type pending struct {
 	dueAt        time.Time // with a token: the end of the lease
 	expiresAt    time.Time
 	replayedFrom postrider.DeliveryID
+	replayJob    postrider.ReplayID
 }
 
 // scanPending reads the columns of claimSQL.
 func scanPending(rows *sql.Rows, p *pending) error {
 	return rows.Scan(toID(&p.id), toID(&p.event), toID(&p.endpoint), toID(&p.account), &p.eventType, &p.claims, &p.step,
-		&p.losses, toToken(&p.token), toTime(&p.dueAt), toTime(&p.expiresAt), toID(&p.replayedFrom))
+		&p.losses, toToken(&p.token), toTime(&p.dueAt), toTime(&p.expiresAt), toID(&p.replayedFrom), toID(&p.replayJob))
 }
 
 // removed is a row that a job has deleted from the queue, with its position in the order
@@ -89,13 +90,13 @@ type removed struct {
 }
 
 // The columns of scanRemoved. The last one says whether the position was blocked.
-const removedColumns = `id, event, endpoint, account, type, claims, step, losses, token, due_at, expires_at, replayed_from,
+const removedColumns = `id, event, endpoint, account, type, claims, step, losses, token, due_at, expires_at, replayed_from, replay_job,
 		ordering_key, pauses, due_at = ` + neverSQL + ` and not parked`
 
 func scanRemoved(rows *sql.Rows, r *removed) error {
 	p, q := &r.pending, &r.position
 	err := rows.Scan(toID(&p.id), toID(&p.event), toID(&p.endpoint), toID(&p.account), &p.eventType, &p.claims, &p.step,
-		&p.losses, toToken(&p.token), toTime(&p.dueAt), toTime(&p.expiresAt), toID(&p.replayedFrom),
+		&p.losses, toToken(&p.token), toTime(&p.dueAt), toTime(&p.expiresAt), toID(&p.replayedFrom), toID(&p.replayJob),
 		toString(&q.key), toFlag(&q.pauses), toFlag(&q.blocked))
 	q.endpoint = p.endpoint
 	return err
@@ -109,7 +110,7 @@ func (p pending) lost(now time.Time) record {
 			Delivery: p.id, Event: p.event, Endpoint: p.endpoint, Number: p.claims, Outcome: postrider.OutcomeLost,
 			Error: "server_died", StartedAt: now, StatusAfter: postrider.Pending,
 		},
-		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom,
+		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom, replayJob: p.replayJob,
 	}
 }
 
@@ -142,7 +143,7 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 				}
 				claims.Items = append(claims.Items, postrider.Claimed{
 					ID: p.id, Endpoint: p.endpoint, Lane: want.Lane, Attempt: p.claims + 1, Step: p.step, Losses: p.losses,
-					Token: c.Token, ExpiresAt: p.expiresAt, ReplayedFrom: p.replayedFrom,
+					Token: c.Token, ExpiresAt: p.expiresAt, ReplayedFrom: p.replayedFrom, ReplayJob: p.replayJob,
 					Event: &postrider.Event{ID: p.event, Account: p.account, Type: p.eventType},
 				})
 			}

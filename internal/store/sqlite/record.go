@@ -16,10 +16,11 @@ type record struct {
 	account      postrider.AccountID
 	eventType    string
 	replayedFrom postrider.DeliveryID
+	replayJob    postrider.ReplayID
 }
 
 // attemptColumns is the number of columns that appendAttempt appends for a row.
-const attemptColumns = 19
+const attemptColumns = 20
 
 // An attempt number of a delivery has one row. An insert replaces the row in two
 // cases: a stale attempt replaces the lost one, because it says what happened
@@ -27,7 +28,7 @@ const attemptColumns = 19
 const (
 	putAttemptsSQL = `
 	insert or replace into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
-		started_at, duration, stale, status_after, next_at, replayed_from, response_start, final_url,
+		started_at, duration, stale, status_after, next_at, replayed_from, replay_job, response_start, final_url,
 		timing) values `
 	putBodiesSQL = `
 	insert or replace into attempt_bodies (delivery, number, request_head, response_head, response_body) values `
@@ -42,7 +43,7 @@ func appendAttempt(args []any, r record) []any {
 	}
 	return append(args, blob(r.Delivery), r.Number, blob(r.Event), blob(r.Endpoint), blob(r.account), r.eventType,
 		string(r.Outcome), r.StatusCode, r.Error, r.RetryAfter.Microseconds(), micros(r.StartedAt), r.Duration.Microseconds(),
-		r.Stale, string(r.StatusAfter), microsOrNull(r.NextAt), blobOrNull(r.replayedFrom), start, textOrNull(r.FinalURL),
+		r.Stale, string(r.StatusAfter), microsOrNull(r.NextAt), blobOrNull(r.replayedFrom), blobOrNull(r.replayJob), start, textOrNull(r.FinalURL),
 		bytesOrNull(store.EncodeTiming(r.Timing)))
 }
 
@@ -80,8 +81,8 @@ const (
 // A delivery dies once, so this never meets a row.
 const insertDeadLetterSQL = `
 	insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts,
-		last_status_code, last_error, replayed_from, died_at)
-	values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		last_status_code, last_error, replayed_from, replay_job, died_at)
+	values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 // insert writes a dead letter. It shows the last status code and the last error. If the
 // last attempt was no request, or got no response, they come from the attempts before it,
@@ -102,5 +103,5 @@ func (l deadLetter) insert(ctx context.Context, tx *tx) error {
 		}
 	}
 	return tx.exec(ctx, insertDeadLetterSQL, blob(l.Delivery), blob(l.Event), blob(l.Endpoint), blob(l.account),
-		l.eventType, l.reason, l.attempts, code, text, blobOrNull(l.replayedFrom), micros(tx.wall))
+		l.eventType, l.reason, l.attempts, code, text, blobOrNull(l.replayedFrom), blobOrNull(l.replayJob), micros(tx.wall))
 }

@@ -20,8 +20,8 @@ const (
 	releaseFanOutsSQL = `update fanouts set due_at = @now where token is not null and due_at > @now`
 	recordLostSQL     = `
 	insert or replace into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
-		started_at, duration, stale, status_after, replayed_from)
-	select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, @wall, 0, 0, 'pending', replayed_from
+		started_at, duration, stale, status_after, replayed_from, replay_job)
+	select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, @wall, 0, 0, 'pending', replayed_from, replay_job
 	from queue where id = @id`
 	recoverSQL = `
 	update queue

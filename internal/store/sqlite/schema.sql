@@ -55,6 +55,7 @@ CREATE TABLE attempts (
         or status_after = 'cancelled' or status_after = 'skipped'),
     next_at        integer,
     replayed_from  blob check (length(replayed_from) = 16),
+    replay_job     blob check (length(replay_job) = 16),
     response_start blob check (length(response_start) <= 256),
     final_url      text,
     timing         blob,
@@ -75,6 +76,12 @@ CREATE INDEX attempts_decided_endpoint on attempts (endpoint, status_after, deli
 CREATE INDEX attempts_endpoint on attempts (endpoint, delivery);
 
 CREATE INDEX attempts_event on attempts (event);
+
+CREATE INDEX attempts_replay_job on attempts (replay_job, delivery) where replay_job is not null;
+
+CREATE INDEX attempts_replay_job_decided on attempts (replay_job) where replay_job is not null and outcome = 'none';
+
+CREATE INDEX attempts_replays on attempts (event, endpoint, delivery) where replayed_from is not null;
 
 CREATE TRIGGER audit_is_final before update on audit begin select raise(abort, 'audit entries never change'); end;
 
@@ -131,6 +138,7 @@ CREATE TABLE dead_letters (
     last_status_code integer not null,
     last_error       text not null,
     replayed_from    blob check (length(replayed_from) = 16),
+    replay_job       blob check (length(replay_job) = 16),
     died_at          integer not null,
     resolved_at      integer,
     resolution       text check (resolution in ('replayed', 'discarded')),
@@ -153,8 +161,9 @@ CREATE INDEX dead_letters_reason on dead_letters (reason, delivery);
 
 CREATE INDEX dead_letters_reason_account on dead_letters (account, reason, delivery);
 
-CREATE INDEX dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery)
-    where resolved_at is null;
+CREATE INDEX dead_letters_replay_job on dead_letters (replay_job, delivery) where replay_job is not null;
+
+CREATE INDEX dead_letters_replays on dead_letters (event, endpoint, delivery) where replayed_from is not null;
 
 CREATE TABLE endpoint_health (
     endpoint blob not null references endpoints (id),
@@ -213,7 +222,6 @@ CREATE UNIQUE INDEX endpoints_version on endpoints (version);
 CREATE TABLE event_types (
     name        text primary key,
     description text not null,
-    example     text not null, -- JSON, its bytes as they were given; empty: none
     created_at  integer not null
 ) strict, without rowid;
 
@@ -233,8 +241,6 @@ CREATE TABLE events (
 
 CREATE INDEX events_account on events (account, id);
 
-CREATE INDEX events_order on events (account, ordering_key, id) where ordering_key <> '';
-
 CREATE TABLE fanouts (
     event      blob primary key check (length(event) = 16),
     account    blob not null check (length(account) = 16),
@@ -252,7 +258,7 @@ CREATE TABLE idempotency_keys (
     event      blob not null check (length(event) = 16),
     hash       blob not null check (length(hash) = 32),
     created_at integer not null,
-    primary key (key, account)
+    primary key (account, key)
 ) strict, without rowid;
 
 CREATE INDEX idempotency_keys_created_at on idempotency_keys (created_at);
@@ -266,7 +272,7 @@ CREATE TABLE ordering_keys (
     account      blob not null check (length(account) = 16),
     ordering_key text not null,
     last         integer not null check (last >= 1),
-    primary key (ordering_key, account)
+    primary key (account, ordering_key)
 ) strict, without rowid;
 
 CREATE TABLE paused_keys (
@@ -313,6 +319,7 @@ CREATE TABLE queue (
     pauses        integer check (pauses in (0, 1)),
     expires_at    integer not null,
     replayed_from blob check (length(replayed_from) = 16),
+    replay_job    blob check (length(replay_job) = 16),
     constraint queue_leased check (token is null or claims >= 1),
     constraint queue_parked check (not parked or token is null and lane = 3),
     constraint queue_order check ((ordering_key is null) = (sequence is null) and (ordering_key is null) = (pauses is null))
@@ -326,16 +333,38 @@ CREATE INDEX queue_order_key on queue (endpoint, ordering_key, sequence) where o
 
 CREATE INDEX queue_ordered_expires_at on queue (expires_at) where ordering_key is not null;
 
-CREATE TABLE search_terms (
-    term    text not null check (term <> ''),
-    id      blob not null check (length(id) = 16),
-    account blob not null check (length(account) = 16),
-    primary key (term, id)
+CREATE INDEX queue_replay_job on queue (replay_job, id) where replay_job is not null;
+
+CREATE INDEX queue_replays on queue (event, endpoint, id) where replayed_from is not null;
+
+CREATE TABLE replay_jobs (
+    id              blob primary key check (length(id) = 16),
+    account         blob check (length(account) = 16),
+    action          text not null check (action in ('replay', 'discard')),
+    filter          text not null,
+    per_second      integer not null check (per_second >= 1),
+    made_by         text not null,
+    note            text not null,
+    expected        integer not null check (expected >= 0),
+    expected_exact  integer not null check (expected_exact in (0, 1)),
+    status          text not null check (status in ('running', 'paused', 'done', 'cancelled', 'failed')),
+    error           text not null,
+    cursor          blob not null check (length(cursor) = 16),
+    handled         integer not null check (handled >= 0),
+    bytes_gone      integer not null check (bytes_gone >= 0),
+    replay_pending  integer not null check (replay_pending >= 0),
+    endpoint_deleted integer not null check (endpoint_deleted >= 0),
+    resolved        integer not null check (resolved >= 0),
+    token           integer check (token <> 0),
+    due_at          integer not null,
+    created_at      integer not null,
+    ended_at        integer,
+    constraint replay_jobs_ended check ((ended_at is null) = (status in ('running', 'paused')))
 ) strict, without rowid;
 
-CREATE INDEX search_terms_account on search_terms (account, term);
+CREATE INDEX replay_jobs_account on replay_jobs (account, id) where account is not null;
 
-CREATE INDEX search_terms_id on search_terms (id);
+CREATE INDEX replay_jobs_running on replay_jobs (id) where status = 'running';
 
 CREATE TABLE sessions (
     id              blob primary key check (length(id) = 16),

@@ -147,7 +147,7 @@ func (b *settleBatch) settle(tx *tx, s store.Settlement, h leased) {
 func recordOf(s store.Settlement) record {
 	c := s.Claimed
 	r := record{
-		Attempt: s.Attempt, account: c.Event.Account, eventType: c.Event.Type, replayedFrom: c.ReplayedFrom,
+		Attempt: s.Attempt, account: c.Event.Account, eventType: c.Event.Type, replayedFrom: c.ReplayedFrom, replayJob: c.ReplayJob,
 	}
 	r.Delivery, r.Event, r.Endpoint, r.Number = c.ID, c.Event.ID, c.Endpoint, c.Attempt
 	r.Stale, r.NextAt = false, time.Time{}

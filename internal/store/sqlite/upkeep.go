@@ -80,7 +80,7 @@ func expire(ctx context.Context, tx *tx, id postrider.DeliveryID, lost *int) (bo
 	p := gone[0]
 	decision := record{
 		Attempt: postrider.Attempt{Delivery: p.id, Event: p.event, Endpoint: p.endpoint, Outcome: postrider.OutcomeNone},
-		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom,
+		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom, replayJob: p.replayJob,
 	}
 	if p.token != 0 {
 		*lost++

@@ -128,7 +128,6 @@ insert into portal (name, colour, frame_origins) values ('', '', '{}');
 create table event_types (
     name        text collate "C" primary key,
     description text not null,
-    example     text not null, -- JSON, its bytes as they were given; empty: none
     created_at  timestamptz not null
 );
 comment on table event_types is 'The catalogue of event types. It documents; it does not restrict.';
@@ -177,20 +176,6 @@ comment on index endpoints_version is 'Changes: what changed after a version, in
 comment on index endpoints_account is 'Endpoints of an account, newest first. DeleteEndpoints: those of a deleted one.';
 comment on index endpoints_deleted is 'CancelDeleted: the endpoints whose queue must be emptied.';
 comment on index endpoints_credentials is 'EncryptedValues: the endpoints that have credentials. Reencrypt: one.';
-
-create table search_terms (
-    term    text collate "C" not null check (term <> ''),
-    id      uuid not null,
-    account uuid not null,
-    primary key (term, id)
-);
-create index search_terms_account on search_terms (account, term);
-create index search_terms_id on search_terms (id);
-comment on table search_terms is 'The texts by which people find accounts and endpoints: parts of names and URLs, lower-case. Written with each account and endpoint.';
-comment on column search_terms.id is 'Of the endpoint; of an account, the same as account.';
-comment on index search_terms_pkey is 'Find: the terms that begin with a text.';
-comment on index search_terms_account is 'Find: those of one account.';
-comment on index search_terms_id is 'PutAccount, PutEndpoint: the terms that are replaced.';
 
 create table endpoint_secrets (
     id         uuid primary key,
@@ -316,13 +301,11 @@ create table events (
     constraint events_order check ((ordering_key = '') = (sequence = 0))
 ) partition by range (id);
 create index events_account on events (account, id);
-create index events_order on events (account, ordering_key, id) where ordering_key <> '';
 alter table events add primary key (id);
 comment on table events is 'What producers published: immutable bytes. A partition for each day of the ids.';
 comment on column events.idempotency_key is 'Null: the producer gave none. It is found by idempotency_keys_pkey.';
 comment on index events_pkey is 'Claim and Events: one by id; a publish whose reply was lost waits here for its first try.';
 comment on index events_account is 'Events of an account, newest first.';
-comment on index events_order is 'Events of an ordering key, newest first. Events without a key are not in it and cost nothing.';
 
 create table idempotency_keys (
     account    uuid not null,
@@ -330,21 +313,21 @@ create table idempotency_keys (
     event      uuid not null,
     hash       bytea not null check (octet_length(hash) = 32),
     created_at timestamptz not null,
-    primary key (key, account)
+    primary key (account, key)
 );
 create index idempotency_keys_created_at on idempotency_keys (created_at);
 comment on table idempotency_keys is 'The event that owns a key, and the hash of its content. Not partitioned: a key is unique across days.';
-comment on index idempotency_keys_pkey is 'Publish: inserting a key and reading its owner. Events of one idempotency key. Find: the owners of a key in all accounts, for which the key comes first.';
+comment on index idempotency_keys_pkey is 'Publish: inserting a key and reading its owner. Events of one idempotency key.';
 comment on index idempotency_keys_created_at is 'ForgetKeys: the oldest keys.';
 
 create table ordering_keys (
     account      uuid not null,
     ordering_key text collate "C" not null,
     last         bigint not null check (last >= 1),
-    primary key (ordering_key, account)
+    primary key (account, ordering_key)
 );
 comment on table ordering_keys is 'The last sequence of each ordering key. A publish locks the row until its commit, so sequences have the order of commits. What ends an ordered delivery locks the row too: under this lock it is decided which delivery is the head.';
-comment on index ordering_keys_pkey is 'Publish: the upsert that assigns sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key. Find: the accounts that have a key, for which the key comes first.';
+comment on index ordering_keys_pkey is 'Publish: the upsert that assigns sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
 
 create table paused_keys (
     endpoint     uuid not null,
@@ -396,6 +379,7 @@ create table queue (
     token         bigint check (token <> 0),
     expires_at    timestamptz not null,
     replayed_from uuid,
+    replay_job    uuid,
     ordering_key  text collate "C" check (ordering_key <> ''),
     sequence      bigint check (sequence >= 1),
     pauses        boolean,
@@ -414,6 +398,8 @@ create index queue_event on queue (event);
 create index queue_ordered_expires_at on queue (expires_at) where ordering_key is not null;
 create index queue_parked on queue (endpoint) where parked;
 create index queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
+create index queue_replay_job on queue (replay_job, id) where replay_job is not null;
+create index queue_replays on queue (event, endpoint, id) where replayed_from is not null;
 alter table queue add primary key (id);
 comment on table queue is 'One narrow row for each pending delivery. It is deleted when the delivery ends.';
 comment on column queue.lane is '0 first, 1 retry, 2 bulk, 3 suspect.';
@@ -429,6 +415,8 @@ comment on index queue_due is 'Claim: the longest due of an endpoint''s lane. Du
 comment on index queue_event is 'Deliveries of an event.';
 comment on index queue_parked is 'CancelDeleted: the parked rows of an endpoint, which queue_due does not have.';
 comment on index queue_order_key is 'The lowest row of an ordering key. CancelDeleted: the ordered rows. OrderedKeys: a skip scan of the keys.';
+comment on index queue_replay_job is 'Deliveries of a replay job. ReplayJobs and ReplayChunk: how many are pending. Other rows are not in it.';
+comment on index queue_replays is 'Deliveries with Last: the pending replays of an event. Other rows are not in it.';
 comment on index queue_ordered_expires_at is 'Expire: the ordered rows that have expired. Rows without an order are not in it and cost nothing.';
 
 -- What happened.
@@ -451,6 +439,7 @@ create table attempts (
     status_after   text not null check (status_after in ('pending', 'delivered', 'dead', 'cancelled', 'skipped')),
     next_at        timestamptz,
     replayed_from  uuid,
+    replay_job     uuid,
     response_start bytea check (octet_length(response_start) <= 256),
     final_url      text,
     timing         bytea,
@@ -464,6 +453,9 @@ create index attempts_event on attempts (event);
 create index attempts_decided_endpoint on attempts (endpoint, status_after, delivery) where outcome = 'none';
 create index attempts_decided_account on attempts (account, status_after, delivery) where outcome = 'none';
 create index attempts_decided on attempts (status_after, delivery) where outcome = 'none';
+create index attempts_replay_job on attempts (replay_job, delivery) where replay_job is not null;
+create index attempts_replay_job_decided on attempts (replay_job) where replay_job is not null and outcome = 'none';
+create index attempts_replays on attempts (event, endpoint, delivery) where replayed_from is not null;
 alter table attempts add primary key (delivery, number);
 comment on table attempts is 'One row for each request, and for each decision without one (outcome none). Append-only, except that a lost attempt is replaced when its node reports the response after all. A partition for each day of the delivery''s id.';
 comment on column attempts.error is 'A class of error; of a decision, its reason.';
@@ -479,6 +471,9 @@ comment on index attempts_event is 'Deliveries and Attempts of an event.';
 comment on index attempts_decided_endpoint is 'Deliveries of an endpoint that were skipped or cancelled. Requests are not in it.';
 comment on index attempts_decided_account is 'Deliveries of an account that were skipped or cancelled. Requests are not in it.';
 comment on index attempts_decided is 'Deliveries that were skipped or cancelled. Requests are not in it.';
+comment on index attempts_replay_job is 'Deliveries of a replay job. Other rows are not in it.';
+comment on index attempts_replay_job_decided is 'ReplayJobs: how many of its deliveries were cancelled. Other rows are not in it.';
+comment on index attempts_replays is 'Deliveries with Last: the replays of an event that have ended. Other rows are not in it.';
 
 create table attempt_bodies (
     delivery      uuid not null,
@@ -502,6 +497,7 @@ create table dead_letters (
     last_status_code smallint not null,
     last_error       text not null,
     replayed_from    uuid,
+    replay_job       uuid,
     died_at          timestamptz not null,
     resolved_at      timestamptz,
     resolution       text check (resolution in ('replayed', 'discarded')),
@@ -517,7 +513,8 @@ create index dead_letters_event on dead_letters (event);
 create index dead_letters_reason_account on dead_letters (account, reason, delivery);
 create index dead_letters_reason on dead_letters (reason, delivery);
 create index dead_letters_died_at on dead_letters (endpoint, died_at desc);
-create index dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery) where resolved_at is null;
+create index dead_letters_replay_job on dead_letters (replay_job, delivery) where replay_job is not null;
+create index dead_letters_replays on dead_letters (event, endpoint, delivery) where replayed_from is not null;
 comment on table dead_letters is 'Deliveries that died and wait for a person, and what the person did. Resolving a dead letter keeps its row.';
 comment on index dead_letters_pkey is 'DeadLetters and Deliveries: one, and the list, newest first. Replay, Discard.';
 comment on index dead_letters_endpoint is 'DeadLetters and Deliveries of an endpoint, newest first.';
@@ -525,8 +522,45 @@ comment on index dead_letters_account is 'DeadLetters and Deliveries of an accou
 comment on index dead_letters_event is 'Deliveries of an event.';
 comment on index dead_letters_reason_account is 'DeadLetters of an account and a reason.';
 comment on index dead_letters_reason is 'DeadLetters of a reason.';
-comment on index dead_letters_unresolved is 'DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each.';
 comment on index dead_letters_died_at is 'HealthInputs: a skip scan of the endpoints, and the dead letters of a day.';
+comment on index dead_letters_replay_job is 'Deliveries of a replay job. ReplayJobs: how many of its deliveries died. Other rows are not in it.';
+comment on index dead_letters_replays is 'Deliveries with Last: the replays of an event that died. Other rows are not in it.';
+
+create table replay_jobs (
+    id               uuid primary key,
+    account          uuid,
+    action           text not null check (action in ('replay', 'discard')),
+    filter           text not null,
+    per_second       integer not null check (per_second >= 1),
+    made_by          text not null,
+    note             text not null,
+    expected         bigint not null check (expected >= 0),
+    expected_exact   boolean not null,
+    status           text not null check (status in ('running', 'paused', 'done', 'cancelled', 'failed')),
+    error            text not null,
+    cursor           uuid not null,
+    handled          bigint not null default 0 check (handled >= 0),
+    bytes_gone       bigint not null default 0 check (bytes_gone >= 0),
+    replay_pending   bigint not null default 0 check (replay_pending >= 0),
+    endpoint_deleted bigint not null default 0 check (endpoint_deleted >= 0),
+    resolved         bigint not null default 0 check (resolved >= 0),
+    token            bigint check (token <> 0),
+    due_at           timestamptz not null,
+    created_at       timestamptz not null,
+    ended_at         timestamptz,
+    constraint replay_jobs_ended check ((ended_at is null) = (status in ('running', 'paused')))
+);
+create index replay_jobs_account on replay_jobs (account, id) where account is not null;
+create index replay_jobs_running on replay_jobs (id) where status = 'running';
+comment on table replay_jobs is 'Jobs that replay or discard what a filter selects. Ended ones stay.';
+comment on column replay_jobs.account is 'Null: the job is about all accounts.';
+comment on column replay_jobs.filter is 'The JSON document of store.EncodeReplayFilter.';
+comment on column replay_jobs.expected is 'The number of matches that was counted when the job was made; with expected_exact false there were more.';
+comment on column replay_jobs.cursor is 'The last delivery that is done.';
+comment on column replay_jobs.due_at is 'When the job is due; with a token, when its lease ends.';
+comment on index replay_jobs_pkey is 'ReplayJobs: one, and the list, newest first. SetReplayJob, ReplayChunk.';
+comment on index replay_jobs_account is 'ReplayJobs of an account, newest first.';
+comment on index replay_jobs_running is 'ClaimReplayJobs: the jobs that run, oldest first. Ended ones are not in it.';
 
 -- +goose StatementBegin
 create function postrider_check_version(expected bigint) returns void

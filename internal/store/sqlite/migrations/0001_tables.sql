@@ -115,7 +115,6 @@ insert into portal (name, colour, frame_origins) values ('', '', '[]');
 create table event_types (
     name        text primary key,
     description text not null,
-    example     text not null, -- JSON, its bytes as they were given; empty: none
     created_at  integer not null
 ) strict, without rowid;
 
@@ -159,20 +158,6 @@ create index endpoints_deleted on endpoints (id) where status = 'deleted';
 -- EncryptedValues: the endpoints that have credentials.
 create index endpoints_credentials on endpoints (id) where credentials is not null;
 
--- The texts by which people find accounts and endpoints: parts of names and URLs,
--- lower-case. Written with each account and endpoint. id is the endpoint's; of an
--- account, the same as account. The key serves Find: the terms that begin with a text.
-create table search_terms (
-    term    text not null check (term <> ''),
-    id      blob not null check (length(id) = 16),
-    account blob not null check (length(account) = 16),
-    primary key (term, id)
-) strict, without rowid;
--- Find: the terms of one account.
-create index search_terms_account on search_terms (account, term);
--- PutAccount, PutEndpoint: the terms that are replaced.
-create index search_terms_id on search_terms (id);
-
 -- The secrets that sign an endpoint's requests; several during a rotation.
 -- public is the public key of a private key; null: the secret is symmetric.
 create table endpoint_secrets (
@@ -215,29 +200,26 @@ create table events (
 ) strict;
 -- Events of an account, newest first.
 create index events_account on events (account, id);
--- Events of an ordering key, newest first. Events without a key are not in it and cost nothing.
-create index events_order on events (account, ordering_key, id) where ordering_key <> '';
 
 -- The event that owns a key, and the hash of its content. Its key serves
--- Publish, Events of one idempotency key, and Find, which knows the key alone.
+-- Publish, and Events of one idempotency key.
 create table idempotency_keys (
     account    blob not null check (length(account) = 16),
     key        text not null,
     event      blob not null check (length(event) = 16),
     hash       blob not null check (length(hash) = 32),
     created_at integer not null,
-    primary key (key, account)
+    primary key (account, key)
 ) strict, without rowid;
 -- ForgetKeys: the oldest keys.
 create index idempotency_keys_created_at on idempotency_keys (created_at);
 
--- The last sequence of each ordering key. Its key serves Publish, and Find, which knows
--- the ordering key alone.
+-- The last sequence of each ordering key.
 create table ordering_keys (
     account      blob not null check (length(account) = 16),
     ordering_key text not null,
     last         integer not null check (last >= 1),
-    primary key (ordering_key, account)
+    primary key (account, ordering_key)
 ) strict, without rowid;
 
 -- Fan-out jobs: events whose deliveries are created in chunks. The last chunk deletes
@@ -285,6 +267,7 @@ create table queue (
     pauses        integer check (pauses in (0, 1)),
     expires_at    integer not null,
     replayed_from blob check (length(replayed_from) = 16),
+    replay_job    blob check (length(replay_job) = 16),
     constraint queue_leased check (token is null or claims >= 1),
     constraint queue_parked check (not parked or token is null and lane = 3),
     constraint queue_order check ((ordering_key is null) = (sequence is null) and (ordering_key is null) = (pauses is null))
@@ -297,6 +280,10 @@ create index queue_event on queue (event);
 create index queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
 -- Expire: the ordered rows that have expired. Rows without an order are not in it and cost nothing.
 create index queue_ordered_expires_at on queue (expires_at) where ordering_key is not null;
+-- Deliveries of a replay job; ReplayJobs and ReplayChunk: how many are pending. Other rows are not in it.
+create index queue_replay_job on queue (replay_job, id) where replay_job is not null;
+-- Deliveries with Last: the pending replays of an event. Other rows are not in it.
+create index queue_replays on queue (event, endpoint, id) where replayed_from is not null;
 
 -- The ordering keys that a dead letter pauses at an endpoint. The pause ends when the
 -- dead letter is replayed or discarded. Its key serves Publish, FanOut and OrderedKeys, the unique
@@ -365,6 +352,7 @@ create table attempts (
         or status_after = 'cancelled' or status_after = 'skipped'),
     next_at        integer,
     replayed_from  blob check (length(replayed_from) = 16),
+    replay_job     blob check (length(replay_job) = 16),
     response_start blob check (length(response_start) <= 256),
     final_url      text,
     timing         blob,
@@ -385,6 +373,11 @@ create index attempts_event on attempts (event);
 create index attempts_decided_endpoint on attempts (endpoint, status_after, delivery) where outcome = 'none';
 create index attempts_decided_account on attempts (account, status_after, delivery) where outcome = 'none';
 create index attempts_decided on attempts (status_after, delivery) where outcome = 'none';
+-- Deliveries of a replay job; ReplayJobs: how many were cancelled. Other rows are not in it.
+create index attempts_replay_job on attempts (replay_job, delivery) where replay_job is not null;
+create index attempts_replay_job_decided on attempts (replay_job) where replay_job is not null and outcome = 'none';
+-- Deliveries with Last: the replays of an event that have ended. Other rows are not in it.
+create index attempts_replays on attempts (event, endpoint, delivery) where replayed_from is not null;
 
 -- Heads and bodies of attempts that attempts.response_start cannot hold. The rows
 -- are long, so they have rowids.
@@ -410,6 +403,7 @@ create table dead_letters (
     last_status_code integer not null,
     last_error       text not null,
     replayed_from    blob check (length(replayed_from) = 16),
+    replay_job       blob check (length(replay_job) = 16),
     died_at          integer not null,
     resolved_at      integer,
     resolution       text check (resolution in ('replayed', 'discarded')),
@@ -430,9 +424,44 @@ create index dead_letters_reason_account on dead_letters (account, reason, deliv
 create index dead_letters_reason on dead_letters (reason, delivery);
 -- HealthInputs: the dead letters of an endpoint since a time.
 create index dead_letters_died_at on dead_letters (endpoint, died_at);
--- DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each.
-create index dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery)
-    where resolved_at is null;
+-- Deliveries of a replay job; ReplayJobs: how many died. Other rows are not in it.
+create index dead_letters_replay_job on dead_letters (replay_job, delivery) where replay_job is not null;
+-- Deliveries with Last: the replays of an event that died. Other rows are not in it.
+create index dead_letters_replays on dead_letters (event, endpoint, delivery) where replayed_from is not null;
+
+-- Jobs that replay or discard what a filter selects. Ended ones stay. due_at is when the job is
+-- due; with a token, when its lease ends. filter is the document of
+-- store.EncodeReplayFilter; cursor is the last delivery that is done; expected is the
+-- number of matches that was counted when the job was made, with expected_exact. The key serves the list of all,
+-- SetReplayJob and ReplayChunk.
+create table replay_jobs (
+    id              blob primary key check (length(id) = 16),
+    account         blob check (length(account) = 16),
+    action          text not null check (action in ('replay', 'discard')),
+    filter          text not null,
+    per_second      integer not null check (per_second >= 1),
+    made_by         text not null,
+    note            text not null,
+    expected        integer not null check (expected >= 0),
+    expected_exact  integer not null check (expected_exact in (0, 1)),
+    status          text not null check (status in ('running', 'paused', 'done', 'cancelled', 'failed')),
+    error           text not null,
+    cursor          blob not null check (length(cursor) = 16),
+    handled         integer not null check (handled >= 0),
+    bytes_gone      integer not null check (bytes_gone >= 0),
+    replay_pending  integer not null check (replay_pending >= 0),
+    endpoint_deleted integer not null check (endpoint_deleted >= 0),
+    resolved        integer not null check (resolved >= 0),
+    token           integer check (token <> 0),
+    due_at          integer not null,
+    created_at      integer not null,
+    ended_at        integer,
+    constraint replay_jobs_ended check ((ended_at is null) = (status in ('running', 'paused')))
+) strict, without rowid;
+-- ReplayJobs of an account, newest first.
+create index replay_jobs_account on replay_jobs (account, id) where account is not null;
+-- ClaimReplayJobs: the jobs that run. Ended ones are not in it.
+create index replay_jobs_running on replay_jobs (id) where status = 'running';
 
 -- The health of endpoints over days: a row for each change, append-only. The key
 -- serves HealthHistory and HealthInputs, from an endpoint's newest back.

@@ -1,0 +1,180 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+type replayJob struct {
+	postrider.ReplayJob
+	token postrider.Token
+	due   time.Time // or leased until
+	made  []*delivery
+}
+
+// PutReplayJob implements [store.Replays].
+func (s *Store) PutReplayJob(_ context.Context, job postrider.ReplayJob) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, repeated := s.replayJobs.get(job.ID); repeated {
+		return nil
+	}
+	job.Filter.EventTypes, job.Filter.Statuses = slices.Clone(job.Filter.EventTypes), slices.Clone(job.Filter.Statuses)
+	job.Status, job.CreatedAt = postrider.ReplayRunning, stored(s.wall())
+	s.replayJobs.put(job.ID, &replayJob{ReplayJob: job, due: s.now()})
+	return nil
+}
+
+// ReplayJobs implements [store.Replays].
+func (s *Store) ReplayJobs(_ context.Context, q store.ReplayJobQuery) (store.Page[postrider.ReplayJob], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return list(&s.replayJobs, q.Paging, q.ID, func(job *replayJob) (postrider.ReplayJob, bool) {
+		item := job.ReplayJob
+		if !q.ID.IsZero() {
+			item.Made = job.tally()
+		}
+		return item, selects(q.Account, job.Filter.Account) && selects(q.Status, job.Status)
+	})
+}
+
+// tally counts what became of the deliveries that the job made.
+func (j *replayJob) tally() (t postrider.ReplayTally) {
+	for _, d := range j.made {
+		switch d.status {
+		case postrider.Pending:
+			t.Pending++
+		case postrider.Delivered:
+			t.Delivered++
+		case postrider.Dead:
+			t.Dead++
+		case postrider.Cancelled:
+			t.Cancelled++
+		case postrider.Skipped: // a replay is never skipped
+		}
+	}
+	return t
+}
+
+// SetReplayJob implements [store.Replays].
+func (s *Store) SetReplayJob(_ context.Context, r store.SetReplayJob) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	job, ok := s.replayJobs.get(r.ID)
+	switch {
+	case !ok || !selects(r.Account, job.Filter.Account):
+		return fmt.Errorf("replay job %s: %w", r.ID, postrider.ErrNotFound)
+	case job.Status == r.Status:
+		return nil
+	case job.Status.Ended():
+		return fmt.Errorf("replay job %s is %s: %w", r.ID, job.Status, postrider.ErrConflict)
+	}
+	job.Status, job.token, job.due = r.Status, 0, s.now()
+	if r.Status.Ended() {
+		job.EndedAt = stored(s.wall())
+	}
+	return nil
+}
+
+// ClaimReplayJobs implements [store.Replays].
+func (s *Store) ClaimReplayJobs(_ context.Context, c store.ClaimReplayJobs) ([]postrider.ReplayJob, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	var jobs []postrider.ReplayJob
+	for _, job := range s.replayJobs.rows {
+		if len(jobs) < c.Max && job.Status == postrider.ReplayRunning && !job.due.After(now) {
+			job.token, job.due = c.Token, now.Add(c.Lease)
+			jobs = append(jobs, job.ReplayJob)
+		}
+	}
+	return jobs, nil
+}
+
+// ReplayChunk implements [store.Replays].
+func (s *Store) ReplayChunk(_ context.Context, c store.ReplayChunk) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	job, ok := s.replayJobs.get(c.Job)
+	if !ok || job.Status != postrider.ReplayRunning || job.token != c.Token || job.Cursor != c.From {
+		return 0, fmt.Errorf("replay job %s: %w", c.Job, postrider.ErrFenced)
+	}
+	for _, item := range c.Items {
+		s.replayMatchLocked(job, item)
+	}
+	for _, item := range c.Items {
+		s.releaseLowestLocked(item)
+	}
+	job.Cursor, job.due = c.To, s.now().Add(c.Lease)
+	if c.End != "" {
+		job.Status, job.Error, job.EndedAt = c.End, c.Error, stored(s.wall())
+	}
+	return min(job.tally().Pending, store.MaxReplaysPending), nil
+}
+
+// replayMatchLocked replays or discards one match, or counts why not. An ordered replay is
+// due in no case: releaseLowestLocked decides that when all of the chunk are there.
+func (s *Store) replayMatchLocked(job *replayJob, item store.ReplayItem) {
+	old, _ := s.deliveries.get(item.Match)
+	if skipped := s.skipLocked(job, old); skipped != nil {
+		*skipped++
+		return
+	}
+	job.Handled++
+	if job.Action == postrider.ActionDiscard {
+		s.discardLocked(old, job.By, job.Note)
+		return
+	}
+	d := old.replay(item.ID, s.now(), item.Expiry)
+	d.replayJob, job.made = job.ID, append(job.made, d)
+	s.addLocked(d)
+	switch k := s.pausedLocked(old); {
+	case k != nil:
+		k.pausedBy, d.ordered = nil, old.ordered
+		k.insert(d)
+	case item.Ordered != "" && d.event.OrderingKey != "":
+		d.ordered = item.Ordered
+		s.keyQueueOf(d).insert(d)
+	default:
+		s.laneOf(d).push(d)
+	}
+	old.resolveReplayed(job.By, d)
+}
+
+// skipLocked returns the count of the reason for which the match is skipped; nil: it is not.
+func (s *Store) skipLocked(job *replayJob, d *delivery) *int {
+	if d == nil {
+		return &job.Skipped.BytesGone
+	}
+	if l := d.deadLetter; l != nil && l.Resolution != "" {
+		if replay, ok := s.deliveries.get(l.Replay); ok && replay.status == postrider.Pending {
+			return &job.Skipped.ReplayPending
+		}
+		return &job.Skipped.Resolved
+	}
+	e, ok := s.endpoints.get(d.endpoint)
+	switch {
+	case job.Action == postrider.ActionDiscard:
+		return nil
+	case !ok || e.deleted():
+		return &job.Skipped.EndpointDeleted
+	case d.event.Data == nil:
+		return &job.Skipped.BytesGone
+	}
+	return nil
+}
+
+// releaseLowestLocked makes the lowest delivery of the item's ordering key due, unless the
+// key is paused or has one that is due.
+func (s *Store) releaseLowestLocked(item store.ReplayItem) {
+	if d, ok := s.deliveries.get(item.ID); ok && d.ordered != "" {
+		if k := s.keyQueueOf(d); k.pausedBy == nil && !k.headReleased() {
+			s.releaseHeadLocked(k, s.now())
+		}
+	}
+}

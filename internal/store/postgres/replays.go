@@ -1,0 +1,509 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// A repeat finds the row of the first try.
+const putReplayJobSQL = `
+	insert into replay_jobs (id, account, action, filter, per_second, made_by, note, expected, expected_exact, status, error,
+		cursor, due_at, created_at)
+	values (@id, @account, @action, @filter, @per_second, @by, @note, @expected, @exact, 'running', '',
+		'00000000-0000-0000-0000-000000000000', @now, now())
+	on conflict (id) do nothing`
+
+// PutReplayJob stores a new job.
+func (s *Store) PutReplayJob(ctx context.Context, job postrider.ReplayJob) error {
+	filter, err := store.EncodeReplayFilter(job.Filter)
+	if err != nil {
+		return err
+	}
+	err = s.repeat(ctx, func(bool) error {
+		_, err := s.pool.Exec(ctx, putReplayJobSQL, pgx.NamedArgs{
+			"id": someUUID(job.ID), "account": uuid(job.Filter.Account), "action": someText(job.Action), "filter": filter,
+			"per_second": job.PerSecond, "by": job.By, "note": job.Note, "expected": job.Expected.Matches,
+			"exact": job.Expected.Exact, "now": s.clock.Now(),
+		})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("put replay job %s: %w", job.ID, err)
+	}
+	return nil
+}
+
+// Lists replay jobs; one that is asked for by its id comes with the numbers of its
+// deliveries, of one snapshot. Those that are in none of the three tables are delivered. A
+// job has few rows in the queue (store.MaxReplaysPending), and the other two counts are of what
+// died and what was cancelled. Walks replay_jobs_pkey or replay_jobs_account, and
+// queue_replay_job, dead_letters_replay_job and attempts_replay_job_decided.
+const replayJobsSQL = `
+	select j.id, j.action, j.filter, j.per_second, j.made_by, j.note, j.expected, j.expected_exact, j.status, j.error, j.cursor,
+		j.handled, j.bytes_gone, j.replay_pending, j.endpoint_deleted, j.resolved, j.created_at, j.ended_at,
+		case when @id::uuid is not null then (select count(*) from queue q where q.replay_job = @id) else 0 end,
+		case when @id::uuid is not null then (select count(*) from dead_letters l where l.replay_job = @id) else 0 end,
+		case when @id::uuid is not null then (
+			select count(*)
+			from attempts a
+			where a.replay_job = @id and a.outcome = 'none' and a.status_after = 'cancelled') else 0 end
+	from replay_jobs j
+	where j.id < @before
+		and (@id::uuid is null or j.id = @id)
+		and (@account::uuid is null or j.account = @account)
+		and (@status::text is null or j.status = @status)
+	order by j.id desc
+	limit @limit`
+
+// ReplayJobs lists replay jobs, newest first.
+func (s *Store) ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (store.Page[postrider.ReplayJob], error) {
+	_, before, err := within[postrider.ReplayID](store.Span{}, q.Paging)
+	if err != nil {
+		return store.Page[postrider.ReplayJob]{}, err
+	}
+	jobs, err := list(ctx, s, query{replayJobsSQL, pgx.NamedArgs{
+		"before": before, "id": uuid(q.ID), "account": uuid(q.Account), "status": text(string(q.Status)), "limit": q.Size() + 1,
+	}}, func(row pgx.CollectableRow) (job postrider.ReplayJob, err error) {
+		made := &job.Made
+		err = scanReplayJob(row, &job, &made.Pending, &made.Dead, &made.Cancelled)
+		if !q.ID.IsZero() && job.Action == postrider.ActionReplay {
+			made.Delivered = job.Handled - made.Pending - made.Dead - made.Cancelled
+		}
+		return job, err
+	})
+	if err != nil {
+		return store.Page[postrider.ReplayJob]{}, fmt.Errorf("list replay jobs: %w", err)
+	}
+	return store.Cut(jobs, q.Paging, func(job postrider.ReplayJob) string { return string(job.ID[:]) }), nil
+}
+
+// scanReplayJob reads the columns of a job, and more columns behind them.
+func scanReplayJob(row pgx.CollectableRow, job *postrider.ReplayJob, more ...any) error {
+	var filter string
+	err := row.Scan(append([]any{
+		toID(&job.ID), &job.Action, &filter, &job.PerSecond, &job.By, &job.Note, &job.Expected.Matches, &job.Expected.Exact,
+		&job.Status, &job.Error, toID(&job.Cursor), &job.Handled, &job.Skipped.BytesGone, &job.Skipped.ReplayPending,
+		&job.Skipped.EndpointDeleted, &job.Skipped.Resolved, toTime(&job.CreatedAt), toTime(&job.EndedAt),
+	}, more...)...)
+	if err == nil {
+		job.Filter, err = store.DecodeReplayFilter(filter)
+	}
+	return err
+}
+
+// Sets the status of a job that has not ended, and returns the status that it had; no row:
+// there is no such job. Without a token, the node that has the job is fenced. Walks
+// replay_jobs_pkey.
+const setReplayJobSQL = `
+	with old as materialized (
+		select j.id, j.status
+		from replay_jobs j
+		where j.id = @id and (@account::uuid is null or j.account = @account)
+		for update
+	), changed as (
+		update replay_jobs j
+		set status = @status, token = null, due_at = @now,
+			ended_at = case when @status = 'cancelled' then now() end
+		from old
+		where j.id = old.id and old.status in ('running', 'paused') and old.status <> @status
+	)
+	select status from old`
+
+// SetReplayJob pauses, resumes or cancels a job.
+func (s *Store) SetReplayJob(ctx context.Context, r store.SetReplayJob) error {
+	err := s.repeat(ctx, func(bool) error {
+		var was postrider.ReplayStatus
+		err := s.pool.QueryRow(ctx, setReplayJobSQL, pgx.NamedArgs{
+			"id": someUUID(r.ID), "account": uuid(r.Account), "status": someText(r.Status), "now": s.clock.Now(),
+		}).Scan(&was)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return postrider.ErrNotFound
+		case err == nil && was.Ended() && was != r.Status:
+			return fmt.Errorf("it is %s: %w", was, postrider.ErrConflict)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("change replay job %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// Leases the running jobs that are due, oldest first; skip locked lets several nodes claim
+// at once. Walks replay_jobs_running.
+const claimReplayJobsSQL = `
+	with due as materialized (
+		select j.id
+		from replay_jobs j
+		where j.status = 'running' and j.due_at <= @now
+		order by j.id
+		limit @max
+		for update skip locked
+	)
+	update replay_jobs j
+	set token = @token, due_at = @now::timestamptz + @lease * interval '1 microsecond'
+	from due
+	where j.id = due.id
+	returning j.id, j.action, j.filter, j.per_second, j.made_by, j.note, j.expected, j.expected_exact, j.status, j.error,
+		j.cursor, j.handled, j.bytes_gone, j.replay_pending, j.endpoint_deleted, j.resolved, j.created_at, j.ended_at`
+
+// ClaimReplayJobs leases running jobs.
+func (s *Store) ClaimReplayJobs(ctx context.Context, c store.ClaimReplayJobs) ([]postrider.ReplayJob, error) {
+	var jobs []postrider.ReplayJob
+	err := s.once(ctx, func() (err error) {
+		rows, _ := s.pool.Query(ctx, claimReplayJobsSQL, pgx.NamedArgs{
+			"max": c.Max, "token": token(c.Token), "lease": c.Lease.Microseconds(), "now": s.clock.Now(),
+		})
+		jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (job postrider.ReplayJob, err error) {
+			return job, scanReplayJob(row, &job)
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim replay jobs: %w", err)
+	}
+	return jobs, nil
+}
+
+// ReplayChunk handles the next matches of a job, in one transaction. When a repeat finds the
+// cursor moved, it asks whether its own first try moved it.
+func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) (pending int, err error) {
+	err = s.repeat(ctx, func(again bool) error {
+		r := replaying{ReplayChunk: c, clock: s.clock}
+		err := s.withConn(ctx, func(conn *pgxpool.Conn) error { return r.run(ctx, conn, s) })
+		if again && errors.Is(err, postrider.ErrFenced) {
+			err = s.pool.QueryRow(ctx, replayedChunkSQL, r.args()).Scan(&r.pending)
+			if errors.Is(err, pgx.ErrNoRows) {
+				err = postrider.ErrFenced
+			}
+		}
+		pending = r.pending
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("replay chunk of %s: %w", c.Job, err)
+	}
+	return pending, nil
+}
+
+// replaying is one try of a chunk.
+type replaying struct {
+	store.ReplayChunk
+	clock *store.Clock
+
+	job     postrider.ReplayJob // its Action, By and Note; set by begin
+	skipped map[string]int      // by reason; set by handle, with the handled ones under ""
+	resumed []position          // keys whose pause a discard ended
+	pending int
+}
+
+func (r *replaying) args() pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"job": someUUID(r.Job), "token": token(r.Token), "from": someUUID(r.From), "to": someUUID(r.To),
+		"end": text(string(r.End)), "error": r.Error, "lease": r.Lease.Microseconds(), "max": store.MaxReplaysPending,
+	}
+}
+
+// run stores the chunk on the connection, in three round trips: begin moves the cursor and
+// takes the locks, handle replays or discards, and finish releases the heads of ordering
+// keys, counts and commits.
+func (r *replaying) run(ctx context.Context, conn *pgxpool.Conn, s *Store) error {
+	if err := r.begin(ctx, conn); err != nil {
+		return err
+	}
+	if err := r.handle(ctx, conn); err != nil {
+		return err
+	}
+	return r.finish(ctx, conn, s)
+}
+
+// The compare-and-set of a job: it must be running, and its token and cursor those that the
+// chunk was made from. Walks replay_jobs_pkey.
+const moveReplayJobSQL = `
+	update replay_jobs
+	set cursor = @to, due_at = @now::timestamptz + @lease * interval '1 microsecond', status = coalesce(@end, status),
+		error = @error, ended_at = case when @end::text is not null then now() end
+	where id = @job and token = @token and cursor = @from and status = 'running'
+	returning action, made_by, note`
+
+// Decides whether a try whose reply was lost has stored the chunk: only the token's owner
+// moves the cursor. Walks replay_jobs_pkey and queue_replay_job.
+const replayedChunkSQL = `
+	select (select count(*) from (select from queue q where q.replay_job = @job limit @max) q)
+	from replay_jobs j
+	where j.id = @job and j.token = @token and j.cursor = @to and (@end::text is null or j.status = @end)`
+
+// Locks the ordering keys that the chunk may touch, as lockOrderingKeysSQL does: of
+// matches that pause theirs, and of events whose new deliveries are ordered. Walks
+// paused_keys_delivery, events_pkey and ordering_keys_pkey.
+const lockReplayKeysSQL = `
+	select
+	from (
+		select q.account, q.ordering_key
+		from (
+			select p.account, p.ordering_key
+			from unnest(@matches::uuid[]) as d (id)
+			cross join lateral (
+				select p.account, p.ordering_key
+				from paused_keys p
+				where p.delivery = d.id
+				limit 1
+			) p
+			union all
+			select e.account, e.ordering_key
+			from unnest(@ordered::uuid[]) as d (id)
+			cross join lateral (
+				select e.account, e.ordering_key
+				from events e
+				where e.id = d.id and e.ordering_key <> ''
+				limit 1
+			) e
+		) q
+		group by q.account, q.ordering_key
+		order by q.account, q.ordering_key
+	) k
+	cross join lateral (
+		select
+		from ordering_keys h
+		where h.account = k.account and h.ordering_key = k.ordering_key
+		for update
+	) h`
+
+// A replay by a person and another job wait for each other here. The rows are locked in the
+// order of their ids. Walks dead_letters_pkey.
+const lockDeadLettersSQL = `
+	select
+	from (select id from unnest(@matches::uuid[]) as d (id) order by id) d
+	cross join lateral (
+		select
+		from dead_letters l
+		where l.delivery = d.id
+		for update
+	) l`
+
+func (r *replaying) begin(ctx context.Context, conn *pgxpool.Conn) error {
+	var matches, ordered uuids
+	for _, item := range r.Items {
+		matches = append(matches, someUUID(item.Match))
+		if item.Ordered != "" {
+			ordered = append(ordered, someUUID(item.Event))
+		}
+	}
+	b := &pgx.Batch{}
+	b.Queue(beginSQL)
+	b.Queue(moveReplayJobSQL, at(r.clock.Now(), r.args())).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&r.job.Action, &r.job.By, &r.job.Note)
+	})
+	if len(matches) > 0 {
+		b.Queue(lockReplayKeysSQL, pgx.NamedArgs{"matches": matches, "ordered": ordered})
+		b.Queue(lockDeadLettersSQL, pgx.NamedArgs{"matches": matches})
+	}
+	err := conn.SendBatch(ctx, b).Close()
+	if errors.Is(err, pgx.ErrNoRows) {
+		return postrider.ErrFenced
+	}
+	return err
+}
+
+// Replays the matches. judged says of each why it is skipped, under the locks of begin; the
+// other parts are for those that are not. A match that pauses its ordering key ends the
+// pause (resumed), and the replay gets its sequence, and pauses the key if it dies too. An
+// ordered row is due in no case here: releaseLowestSQL decides that when all are there.
+//
+// Returns the number of matches for each reason; null: they were replayed. Walks
+// queue_pkey, endpoints_pkey, events_pkey, dead_letters_pkey and paused_keys_delivery.
+const replayMatchesSQL = `
+	with judged as materialized (
+		select m.*, e.account, e.type, case when m.pauses is not null then nullif(e.ordering_key, '') end as ordering_key, e.sequence,
+			case
+				when l.resolution is not null and exists (select from queue q where q.id = l.replay) then 'replay_pending'
+				when l.resolution is not null then 'resolved'
+				when coalesce((select n.status = 'deleted' from endpoints n where n.id = m.endpoint), true) then 'endpoint_deleted'
+				when e.account is null then 'bytes_gone'
+			end as skipped
+		from unnest(@matches::uuid[], @events::uuid[], @endpoints::uuid[], @ids::uuid[], @expiries::bigint[], @pauses::boolean[])
+			as m (match, event, endpoint, id, expiry, pauses)
+		left join lateral (
+			select l.resolution, l.replay
+			from dead_letters l
+			where l.delivery = m.match
+			limit 1
+		) l on true
+		left join lateral (
+			select e.account, e.type, e.ordering_key, e.sequence
+			from events e
+			where e.id = m.event
+			limit 1
+		) e on true
+	), resumed as (
+		delete from paused_keys p
+		using judged j
+		where p.delivery = j.match and j.skipped is null
+		returning p.delivery, p.ordering_key, p.sequence
+	), inserted as (
+		insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at, replayed_from,
+			replay_job, ordering_key, sequence, pauses)
+		select j.id, j.event, j.endpoint, j.account, j.type, 2,
+			case when coalesce(r.ordering_key, j.ordering_key) is null then @now::timestamptz else 'infinity' end, 0, 0, 0,
+			@now::timestamptz + j.expiry * interval '1 microsecond', j.match, @job, coalesce(r.ordering_key, j.ordering_key),
+			case when coalesce(r.ordering_key, j.ordering_key) is not null then coalesce(r.sequence, j.sequence) end,
+			case when r.ordering_key is not null then true when j.ordering_key is not null then j.pauses end
+		from judged j
+		left join resumed r on r.delivery = j.match
+		where j.skipped is null
+	), resolved as (
+		update dead_letters l
+		set resolved_at = now(), resolution = 'replayed', resolved_by = @by, replay = j.id
+		from judged j
+		where l.delivery = j.match and j.skipped is null
+	)
+	select j.skipped, count(*)
+	from judged j
+	group by j.skipped`
+
+// Discards the matches. Walks dead_letters_pkey and queue_pkey.
+const discardMatchesSQL = `
+	with judged as materialized (
+		select m.match,
+			case
+				when l.found is null then 'resolved'
+				when l.resolution is not null and exists (select from queue q where q.id = l.replay) then 'replay_pending'
+				when l.resolution is not null then 'resolved'
+			end as skipped
+		from unnest(@matches::uuid[]) as m (match)
+		left join lateral (
+			select true as found, l.resolution, l.replay
+			from dead_letters l
+			where l.delivery = m.match
+			limit 1
+		) l on true
+	), discarded as (
+		update dead_letters l
+		set resolved_at = now(), resolution = 'discarded', resolved_by = @by, note = @note
+		from judged j
+		where l.delivery = j.match and j.skipped is null
+	)
+	select j.skipped, count(*)
+	from judged j
+	group by j.skipped`
+
+// Ends the pauses of discarded dead letters: one that pauses a key was not resolved before.
+// Walks paused_keys_delivery.
+const resumeMatchesSQL = `
+	delete from paused_keys
+	where delivery = any (@matches::uuid[])
+	returning endpoint, ordering_key`
+
+func (r *replaying) handle(ctx context.Context, conn *pgxpool.Conn) error {
+	if len(r.Items) == 0 {
+		return nil
+	}
+	var matches, events, endpoints, ids uuids
+	var expiries numbers
+	pauses := make(column[pgtype.Bool], 0, len(r.Items))
+	for _, item := range r.Items {
+		matches, ids = append(matches, someUUID(item.Match)), append(ids, someUUID(item.ID))
+		events, endpoints = append(events, someUUID(item.Event)), append(endpoints, someUUID(item.Endpoint))
+		expiries = append(expiries, micros(item.Expiry))
+		pauses = append(pauses, pgtype.Bool{Bool: item.Ordered == postrider.PauseOnDead, Valid: item.Ordered != ""})
+	}
+	args := pgx.NamedArgs{
+		"matches": matches, "events": events, "endpoints": endpoints, "ids": ids, "expiries": expiries, "pauses": pauses,
+		"job": someUUID(r.Job), "by": r.job.By, "note": r.job.Note, "now": r.clock.Now(),
+	}
+	b := &pgx.Batch{}
+	if r.job.Action == postrider.ActionDiscard {
+		b.Queue(discardMatchesSQL, args).Query(r.countSkipped)
+		b.Queue(resumeMatchesSQL, args).Query(func(rows pgx.Rows) (err error) {
+			r.resumed, err = pgx.CollectRows(rows, scanResumed)
+			return err
+		})
+	} else {
+		b.Queue(replayMatchesSQL, args).Query(r.countSkipped)
+		b.Queue(releaseLowestSQL, args)
+	}
+	return conn.SendBatch(ctx, b).Close()
+}
+
+// countSkipped reads the numbers of matches by reason.
+func (r *replaying) countSkipped(rows pgx.Rows) error {
+	r.skipped = map[string]int{}
+	var reason pgtype.Text
+	var n int
+	_, err := pgx.ForEachRow(rows, []any{&reason, &n}, func() error {
+		r.skipped[reason.String] = n
+		return nil
+	})
+	return err
+}
+
+// Makes the lowest row of each key of the new rows due, unless another row of the key is, or
+// is parked, or the key is paused. The search for such a row ends at the first, which is
+// the lowest or follows replays of this job. Walks queue_pkey, queue_order_key and
+// paused_keys_pkey.
+const releaseLowestSQL = `
+	with next as materialized (
+		select q.at
+		from (
+			select distinct n.endpoint, n.ordering_key
+			from unnest(@ids::uuid[]) as d (id)
+			cross join lateral (
+				select q.endpoint, q.ordering_key
+				from queue q
+				where q.id = d.id and q.ordering_key is not null
+				limit 1
+			) n
+		) k
+		cross join lateral (
+			select q.ctid as at
+			from queue q
+			where q.endpoint = k.endpoint and q.ordering_key = k.ordering_key
+			order by q.sequence
+			limit 1
+		) q
+		where not exists (select from paused_keys p where p.endpoint = k.endpoint and p.ordering_key = k.ordering_key)
+			and not exists (
+				select
+				from queue q
+				where q.endpoint = k.endpoint and q.ordering_key = k.ordering_key and (q.due_at < 'infinity' or q.parked))
+	)
+	update queue q
+	set due_at = @now::timestamptz
+	from next
+	where q.ctid = next.at`
+
+// Walks replay_jobs_pkey.
+const countReplaysSQL = `
+	update replay_jobs
+	set handled = handled + @handled, bytes_gone = bytes_gone + @bytes_gone, replay_pending = replay_pending + @replay_pending,
+		endpoint_deleted = endpoint_deleted + @endpoint_deleted, resolved = resolved + @resolved
+	where id = @job`
+
+// Walks queue_replay_job.
+const replaysPendingSQL = `
+	select count(*)
+	from (select from queue q where q.replay_job = @job limit @max) q`
+
+func (r *replaying) finish(ctx context.Context, conn *pgxpool.Conn, s *Store) error {
+	b := &pgx.Batch{}
+	s.queueAdvance(b, r.resumed, nil)
+	if len(r.Items) > 0 {
+		b.Queue(countReplaysSQL, pgx.NamedArgs{
+			"job": someUUID(r.Job), "handled": r.skipped[""], "bytes_gone": r.skipped["bytes_gone"],
+			"replay_pending": r.skipped["replay_pending"], "endpoint_deleted": r.skipped["endpoint_deleted"],
+			"resolved": r.skipped["resolved"],
+		})
+	}
+	b.Queue(replaysPendingSQL, r.args()).QueryRow(func(row pgx.Row) error { return row.Scan(&r.pending) })
+	b.Queue(commitSQL)
+	return conn.SendBatch(ctx, b).Close()
+}

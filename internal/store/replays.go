@@ -1,0 +1,221 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// Replays keeps replay jobs. The API creates and changes them; internal/replay runs
+// them.
+type Replays interface {
+	// PutReplayJob stores a new job, which is running and due at once. Repeated, it changes
+	// nothing.
+	PutReplayJob(ctx context.Context, job postrider.ReplayJob) error
+
+	// ReplayJobs lists replay jobs, newest first. Only a job found by ID carries its
+	// Made: exact numbers of one moment.
+	ReplayJobs(ctx context.Context, q ReplayJobQuery) (Page[postrider.ReplayJob], error)
+
+	// SetReplayJob pauses, resumes or cancels a job, and takes it away from the node
+	// that has it. Repeated, it changes nothing.
+	// A job that has ended is postrider.ErrConflict.
+	SetReplayJob(ctx context.Context, r SetReplayJob) error
+
+	// ClaimReplayJobs leases up to c.Max running jobs that are due, oldest first.
+	// A job leased before is due again when that lease has ended. Paused and ended jobs
+	// are not claimed.
+	ClaimReplayJobs(ctx context.Context, c ClaimReplayJobs) ([]postrider.ReplayJob, error)
+
+	// ReplayChunk replays or discards the next matches of a job and moves its cursor, in
+	// one transaction. It returns how many deliveries that the job made are pending then,
+	// counted up to [MaxReplaysPending].
+	//
+	// It stores nothing and returns postrider.ErrFenced unless the job is running, has
+	// the chunk's token and its cursor is at c.From.
+	// Each match gets a new delivery in the bulk lane, linked by ReplayedFrom and ReplayJob,
+	// and a dead letter among them is resolved as replayed.
+	// With a discard each dead letter is resolved as discarded, by the job's By and Note.
+	// A match that cannot be replayed is counted by its reason, and does not fail the others.
+	// New deliveries with Ordered get the positions of their events in the ordering key, so
+	// they are attempted in sequence. One that replays the dead letter that pauses its key
+	// ends the pause.
+	// A chunk repeated after its reply was lost stores nothing twice.
+	ReplayChunk(ctx context.Context, c ReplayChunk) (pending int, err error)
+}
+
+// MaxReplaysPending is how many of its deliveries a replay job has pending at most, give or
+// take a chunk. Beyond it the job waits, because the endpoints take less than its pace: the
+// queue must not fill with what could be made later as well, and a cancel should save
+// something.
+const MaxReplaysPending = 5000
+
+// ReplayJobQuery filters replay jobs; a zero field does not filter.
+type ReplayJobQuery struct {
+	Account postrider.AccountID
+	ID      postrider.ReplayID
+	Status  postrider.ReplayStatus
+	Paging
+}
+
+// SetReplayJob changes the status of a job to running, paused or cancelled.
+type SetReplayJob struct {
+	Account postrider.AccountID // zero: any
+	ID      postrider.ReplayID
+	Status  postrider.ReplayStatus
+}
+
+// ClaimReplayJobs asks for replay jobs.
+type ClaimReplayJobs struct {
+	Max   int
+	Token postrider.Token
+	Lease time.Duration
+}
+
+// ReplayChunk handles the matches of a job after From and up to To.
+type ReplayChunk struct {
+	Job      postrider.ReplayID
+	Token    postrider.Token
+	From, To postrider.DeliveryID // equal: nothing is handled, and the lease is renewed
+	Items    []ReplayItem
+	End      postrider.ReplayStatus // done or failed: this was the last chunk; empty: it was not
+	Error    string                 // with failed
+	Lease    time.Duration          // the job's new lease, under the same token; zero: it is given back
+}
+
+// ReplayItem is one match of a [ReplayChunk]. The fields after Match are for a replay.
+type ReplayItem struct {
+	Match    postrider.DeliveryID
+	Event    postrider.EventID    // the match's
+	Endpoint postrider.EndpointID // the match's
+	ID       postrider.DeliveryID // of the new delivery, made by the caller
+	Expiry   time.Duration        // until the new delivery expires
+	Ordered  postrider.OnDead     // as in [NewDelivery]; ignored if the event has no ordering key
+}
+
+// ReplayMatches is one page of the matches of a job.
+type ReplayMatches struct {
+	Items []ReplayItem         // oldest first, without what is for a replay
+	To    postrider.DeliveryID // all matches up to this id are Items
+	Done  bool                 // there is no match after To
+}
+
+// Lists has the two methods of [Ledger] by which matches are found.
+type Lists interface {
+	// Deliveries is the method of [Ledger].
+	Deliveries(ctx context.Context, q DeliveryQuery) (Page[postrider.Delivery], error)
+	// DeadLetters is the method of [Ledger].
+	DeadLetters(ctx context.Context, q DeadLetterQuery) (Page[postrider.DeadLetter], error)
+}
+
+// FindReplayMatches finds the next matches of a job, after its cursor. It reads one page for
+// each status of the filter, and merges them by id up to the end of the shortest: each page
+// walks an index that fits, and no page of one status passes by all that another one has.
+//
+// Example: the dead letters reach from id 10 to 90, the skipped deliveries from 20 to 400.
+// The matches are those up to 90, and the next call begins there.
+func FindReplayMatches(ctx context.Context, lists Lists, job postrider.ReplayJob) (ReplayMatches, error) {
+	m := ReplayMatches{To: postrider.DeliveryID(job.ID), Done: true}
+	for _, status := range job.Filter.Statuses {
+		items, next, err := replayPage(ctx, lists, job, status)
+		if err != nil {
+			return m, fmt.Errorf("find %s matches of %s: %w", status, job.ID, err)
+		}
+		if end, more, err := IDKey[postrider.DeliveryID](Paging{Cursor: next}); err != nil {
+			return m, err
+		} else if more && end.Compare(m.To) < 0 {
+			m.To, m.Done = end, false
+		}
+		m.Items = append(m.Items, items...)
+	}
+	m.Items = slices.DeleteFunc(m.Items, func(i ReplayItem) bool { return i.Match.Compare(m.To) > 0 })
+	slices.SortFunc(m.Items, func(a, b ReplayItem) int { return a.Match.Compare(b.Match) })
+	return m, nil
+}
+
+// replayPage reads a page of the deliveries of one status that the job selects. next is the
+// cursor of the page after it; empty: there is none.
+func replayPage(
+	ctx context.Context, lists Lists, job postrider.ReplayJob, status postrider.Status,
+) (items []ReplayItem, next string, err error) {
+	f := job.Filter
+	paging := Paging{Limit: MaxLimit, OldestFirst: true}
+	if !job.Cursor.IsZero() {
+		paging.Cursor = EncodeCursor(string(job.Cursor[:]))
+	}
+	eventType := ""
+	if len(f.EventTypes) == 1 && !strings.HasSuffix(string(f.EventTypes[0]), "*") {
+		eventType = string(f.EventTypes[0]) // the store can filter by it
+	}
+	add := func(i ReplayItem, eventType, reason string, made postrider.ReplayID) {
+		anyType := len(f.EventTypes) == 0
+		right := anyType || slices.ContainsFunc(f.EventTypes, func(p postrider.Pattern) bool { return p.Matches(eventType) })
+		if right && (f.Reason == "" || f.Reason == reason) && made != job.ID && i.Match.Compare(postrider.DeliveryID(job.ID)) < 0 {
+			items = append(items, i)
+		}
+	}
+	span := Span{From: f.From, To: f.To}
+	if end := job.ID.Time().Add(time.Millisecond); span.To.IsZero() || end.Before(span.To) {
+		span.To = end
+	}
+	if status == postrider.Dead {
+		page, err := lists.DeadLetters(ctx, DeadLetterQuery{
+			Account: f.Account, Endpoint: f.Endpoint, Event: f.Event, EventType: eventType, Reason: f.Reason,
+			ResolvedFrom: job.CreatedAt, Span: span, Paging: paging,
+		})
+		for _, l := range page.Items {
+			add(ReplayItem{Match: l.Delivery, Event: l.Event, Endpoint: l.Endpoint}, l.EventType, l.Reason, postrider.ReplayID{})
+		}
+		return items, page.Next, err
+	}
+	page, err := lists.Deliveries(ctx, DeliveryQuery{
+		Account: f.Account, Endpoint: f.Endpoint, Event: f.Event, EventType: eventType, Status: status,
+		Last: true, Span: span, Paging: paging,
+	})
+	for _, d := range page.Items {
+		add(ReplayItem{Match: d.ID, Event: d.Event, Endpoint: d.Endpoint}, d.EventType, d.Reason, d.ReplayJob)
+	}
+	return items, page.Next, err
+}
+
+// replayFilterDocument is a [postrider.ReplayFilter] as the stores keep it.
+type replayFilterDocument struct {
+	Account    *postrider.AccountID  `json:"account,omitempty"`
+	Endpoint   *postrider.EndpointID `json:"endpoint,omitempty"`
+	Event      *postrider.EventID    `json:"event,omitempty"`
+	EventTypes []postrider.Pattern   `json:"event_types,omitempty"`
+	Statuses   []postrider.Status    `json:"statuses"`
+	Reason     string                `json:"reason,omitempty"`
+	From       time.Time             `json:"from,omitzero"`
+	To         time.Time             `json:"to,omitzero"`
+}
+
+// EncodeReplayFilter returns the document of a filter.
+func EncodeReplayFilter(f postrider.ReplayFilter) (string, error) {
+	text, err := json.Marshal(replayFilterDocument{
+		idOrNil(f.Account), idOrNil(f.Endpoint), idOrNil(f.Event), f.EventTypes, f.Statuses, f.Reason, f.From, f.To,
+	})
+	return string(text), err
+}
+
+// DecodeReplayFilter reads a document of [EncodeReplayFilter].
+func DecodeReplayFilter(text string) (f postrider.ReplayFilter, err error) {
+	d := replayFilterDocument{Account: &f.Account, Endpoint: &f.Endpoint, Event: &f.Event}
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		return f, fmt.Errorf("decode filter of a replay job: %w", err)
+	}
+	f.EventTypes, f.Statuses, f.Reason, f.From, f.To = d.EventTypes, d.Statuses, d.Reason, d.From, d.To
+	return f, nil
+}
+
+func idOrNil[I ~[16]byte](id I) *I {
+	if id == (I{}) {
+		return nil
+	}
+	return &id
+}

@@ -1,0 +1,310 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// By the key of replay_jobs.
+const putReplayJobSQL = `
+	insert into replay_jobs (id, account, action, filter, per_second, made_by, note, expected, expected_exact, status, error,
+		cursor, handled, bytes_gone, replay_pending, endpoint_deleted, resolved, due_at, created_at)
+	values (@id, @account, @action, @filter, @per_second, @by, @note, @expected, @exact, 'running', '', zeroblob(16), 0, 0, 0,
+		0, 0, @now, @wall)
+	on conflict do nothing`
+
+// PutReplayJob stores a new job; see [store.Replays].
+func (s *Store) PutReplayJob(ctx context.Context, job postrider.ReplayJob) error {
+	filter, err := store.EncodeReplayFilter(job.Filter)
+	if err != nil {
+		return err
+	}
+	return change(ctx, s, "put replay job", func(ctx context.Context, tx *tx) error {
+		return tx.exec(ctx, putReplayJobSQL, sql.Named("id", blob(job.ID)), sql.Named("account", blobOrNull(job.Filter.Account)),
+			sql.Named("action", string(job.Action)), sql.Named("filter", filter), sql.Named("per_second", job.PerSecond),
+			sql.Named("by", job.By), sql.Named("note", job.Note), sql.Named("expected", job.Expected.Matches),
+			sql.Named("exact", job.Expected.Exact), sql.Named("now", micros(tx.now)), sql.Named("wall", micros(tx.wall)))
+	})
+}
+
+// The columns of scanReplayJob, but for what became of the deliveries.
+const replayJobColumns = `id, action, filter, per_second, made_by, note, expected, expected_exact, status, error, cursor,
+		handled, bytes_gone, replay_pending, endpoint_deleted, resolved, created_at, ended_at`
+
+// One job by its key, with the numbers of its deliveries: those in the queue by
+// queue_replay_job, the dead by dead_letters_replay_job, the cancelled by
+// attempts_replay_job_decided; all others are delivered. The jobs of an account by
+// replay_jobs_account; all from the end of the key.
+const (
+	replayJobSQL = `
+	select ` + replayJobColumns + `,
+		(select count(*) from queue where replay_job = @id),
+		(select count(*) from dead_letters where replay_job = @id),
+		(select count(*) from attempts where replay_job = @id and outcome = 'none' and status_after = 'cancelled')
+	from replay_jobs where id = @id and (@account is null or account = @account)` + replayJobsFilter
+	replayJobsOfAccountSQL = `
+	select ` + replayJobColumns + `, 0, 0, 0 from replay_jobs where account = @account` + replayJobsFilter
+	replayJobsSQL = `
+	select ` + replayJobColumns + `, 0, 0, 0 from replay_jobs where true` + replayJobsFilter
+	replayJobsFilter = ` and id < @below and (@status = '' or status = @status)
+	order by id desc limit @limit`
+)
+
+// ReplayJobs lists replay jobs; see [store.Replays]. The statement sees one commit, so the
+// numbers fit each other.
+func (s *Store) ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (store.Page[postrider.ReplayJob], error) {
+	args, err := window[postrider.ReplayID](store.Span{}, q.Paging)
+	if err != nil {
+		return store.Page[postrider.ReplayJob]{}, err
+	}
+	statement := replayJobsSQL
+	switch {
+	case !q.ID.IsZero():
+		statement = replayJobSQL
+	case !q.Account.IsZero():
+		statement = replayJobsOfAccountSQL
+	}
+	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("account", blobOrNull(q.Account)),
+		sql.Named("status", string(q.Status)))
+	jobs, err := list(ctx, s, query{statement, args}, func(rows *sql.Rows, job *postrider.ReplayJob) error {
+		made := &job.Made
+		err := scanReplayJob(rows, job, &made.Pending, &made.Dead, &made.Cancelled)
+		if !q.ID.IsZero() && job.Action == postrider.ActionReplay {
+			made.Delivered = job.Handled - made.Pending - made.Dead - made.Cancelled
+		}
+		return err
+	})
+	return store.Cut(jobs, q.Paging, func(job postrider.ReplayJob) string { return key(job.ID) }), s.explain("list replay jobs", err)
+}
+
+// scanReplayJob reads a job from replayJobColumns and the columns behind them.
+func scanReplayJob(rows *sql.Rows, job *postrider.ReplayJob, more ...any) error {
+	var filter string
+	err := rows.Scan(append([]any{
+		toID(&job.ID), toString(&job.Action), &filter, &job.PerSecond, &job.By, &job.Note, &job.Expected.Matches,
+		toFlag(&job.Expected.Exact), toString(&job.Status), &job.Error, toID(&job.Cursor), &job.Handled, &job.Skipped.BytesGone,
+		&job.Skipped.ReplayPending, &job.Skipped.EndpointDeleted, &job.Skipped.Resolved, toTime(&job.CreatedAt), toTime(&job.EndedAt),
+	}, more...)...)
+	if err == nil {
+		job.Filter, err = store.DecodeReplayFilter(filter)
+	}
+	return err
+}
+
+// Both by the key of replay_jobs. Without a token, the node that has the job is fenced.
+const (
+	setReplayJobSQL = `
+	update replay_jobs
+	set status = @status, token = null, due_at = @now, ended_at = iif(@status = 'cancelled', @wall, null)
+	where id = @id and status in ('running', 'paused') and status <> @status`
+	replayJobStatusSQL = `
+	select status from replay_jobs where id = @id and (@account is null or account = @account)`
+)
+
+// SetReplayJob pauses, resumes or cancels a job; see [store.Replays].
+func (s *Store) SetReplayJob(ctx context.Context, r store.SetReplayJob) error {
+	return change(ctx, s, "change replay job", func(ctx context.Context, tx *tx) error {
+		var status postrider.ReplayStatus
+		err := tx.row(ctx, replayJobStatusSQL, sql.Named("id", blob(r.ID)), sql.Named("account", blobOrNull(r.Account))).Scan(toString(&status))
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return postrider.ErrNotFound
+		case err != nil:
+			return err
+		case status.Ended() && status != r.Status:
+			return fmt.Errorf("it is %s: %w", status, postrider.ErrConflict)
+		}
+		return tx.exec(ctx, setReplayJobSQL, sql.Named("id", blob(r.ID)), sql.Named("status", string(r.Status)),
+			sql.Named("now", micros(tx.now)), sql.Named("wall", micros(tx.wall)))
+	})
+}
+
+// By replay_jobs_running, oldest first.
+const claimReplayJobsSQL = `
+	update replay_jobs
+	set token = @token, due_at = @until
+	where id in (select id from replay_jobs where status = 'running' and due_at <= @now order by id limit @max)
+	returning ` + replayJobColumns
+
+// ClaimReplayJobs leases running jobs; see [store.Replays].
+func (s *Store) ClaimReplayJobs(ctx context.Context, c store.ClaimReplayJobs) ([]postrider.ReplayJob, error) {
+	return write(ctx, s, "claim replay jobs", func(ctx context.Context, tx *tx) ([]postrider.ReplayJob, error) {
+		rows, err := tx.query(ctx, claimReplayJobsSQL, sql.Named("token", int64(c.Token)), sql.Named("now", micros(tx.now)),
+			sql.Named("until", micros(tx.now.Add(c.Lease))), sql.Named("max", c.Max))
+		if err != nil {
+			return nil, err
+		}
+		return collect(rows, func(rows *sql.Rows, job *postrider.ReplayJob) error { return scanReplayJob(rows, job) })
+	})
+}
+
+// A chunk with another token or cursor, or of a job that does not run, finds no row. By the
+// key of replay_jobs.
+const moveReplayJobSQL = `
+	update replay_jobs
+	set cursor = @to, due_at = @until, status = coalesce(@end, status), error = @error, ended_at = iif(@end is null, null, @wall)
+	where id = @id and token = @token and cursor = @from and status = 'running'
+	returning action, made_by, note`
+
+// By the key of replay_jobs.
+const countReplaysSQL = `
+	update replay_jobs
+	set handled = handled + @handled, bytes_gone = bytes_gone + @bytes_gone, replay_pending = replay_pending + @replay_pending,
+		endpoint_deleted = endpoint_deleted + @endpoint_deleted, resolved = resolved + @resolved
+	where id = @id`
+
+// By queue_replay_job.
+const replaysPendingSQL = `
+	select count(*) from (select 1 from queue where replay_job = @id limit @max)`
+
+// ReplayChunk handles the next matches of a job; see [store.Replays]. Token, cursor and
+// status are compared and changed by one statement. So a chunk is stored once, also if it
+// comes late or twice.
+func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) (int, error) {
+	return write(ctx, s, "replay", func(ctx context.Context, tx *tx) (pending int, err error) {
+		r := replaying{tx: tx, job: postrider.ReplayJob{ID: c.Job}}
+		err = tx.row(ctx, moveReplayJobSQL, sql.Named("id", blob(c.Job)), sql.Named("token", int64(c.Token)),
+			sql.Named("from", blob(c.From)), sql.Named("to", blob(c.To)), sql.Named("until", micros(tx.now.Add(c.Lease))),
+			sql.Named("end", textOrNull(string(c.End))), sql.Named("error", c.Error), sql.Named("wall", micros(tx.wall)),
+		).Scan(toString(&r.job.Action), &r.job.By, &r.job.Note)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return 0, postrider.ErrFenced
+		case err != nil:
+			return 0, err
+		}
+		for _, item := range c.Items {
+			if err := r.handle(ctx, item); err != nil {
+				return 0, fmt.Errorf("delivery %s: %w", item.Match, err)
+			}
+		}
+		for _, k := range r.touched {
+			if err := releaseLowest(ctx, tx, k); err != nil {
+				return 0, err
+			}
+		}
+		err = tx.exec(ctx, countReplaysSQL, sql.Named("id", blob(c.Job)), sql.Named("handled", r.job.Handled),
+			sql.Named("bytes_gone", r.job.Skipped.BytesGone), sql.Named("replay_pending", r.job.Skipped.ReplayPending),
+			sql.Named("endpoint_deleted", r.job.Skipped.EndpointDeleted), sql.Named("resolved", r.job.Skipped.Resolved))
+		if err != nil {
+			return 0, err
+		}
+		err = tx.row(ctx, replaysPendingSQL, sql.Named("id", blob(c.Job)), sql.Named("max", store.MaxReplaysPending)).Scan(&pending)
+		return pending, err
+	})
+}
+
+// replaying is one chunk of a job.
+type replaying struct {
+	tx      *tx
+	job     postrider.ReplayJob // its Handled and Skipped count this chunk
+	touched []orderedKey        // keys that got a row that is not due
+}
+
+// handle replays or discards one match, or counts why not.
+func (r *replaying) handle(ctx context.Context, item store.ReplayItem) error {
+	skipped, err := r.skip(ctx, item)
+	if err != nil || skipped != nil {
+		if skipped != nil {
+			*skipped++
+		}
+		return err
+	}
+	r.job.Handled++
+	resolution, replay := postrider.Replayed, any(blob(item.ID))
+	note := any(nil)
+	if r.job.Action == postrider.ActionDiscard {
+		resolution, replay, note = postrider.Discarded, nil, r.job.Note
+		err = resumeKey(ctx, r.tx, item.Match)
+	} else {
+		err = r.insert(ctx, item)
+	}
+	if err != nil {
+		return err
+	}
+	return r.tx.exec(ctx, resolveSQL, sql.Named("delivery", blob(item.Match)), sql.Named("now", micros(r.tx.wall)),
+		sql.Named("resolution", string(resolution)), sql.Named("by", r.job.By), sql.Named("note", note), sql.Named("replay", replay))
+}
+
+// skip returns the count of the reason for which the match is skipped; nil: it is not.
+func (r *replaying) skip(ctx context.Context, item store.ReplayItem) (*int, error) {
+	var resolution postrider.Resolution
+	var pending postrider.DeliveryID
+	err := r.tx.row(ctx, resolutionSQL, sql.Named("delivery", blob(item.Match))).Scan(&resolution, toID(&pending))
+	discard := r.job.Action == postrider.ActionDiscard
+	switch {
+	case errors.Is(err, sql.ErrNoRows) && discard:
+		return &r.job.Skipped.Resolved, nil // it is no dead letter
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		return nil, err
+	case !pending.IsZero():
+		return &r.job.Skipped.ReplayPending, nil
+	case resolution != "":
+		return &r.job.Skipped.Resolved, nil
+	case discard:
+		return nil, nil
+	}
+	var endpoint, event bool
+	err = r.tx.row(ctx, replayableSQL, sql.Named("endpoint", blob(item.Endpoint)), sql.Named("event", blob(item.Event))).Scan(&endpoint, &event)
+	switch {
+	case err != nil:
+		return nil, err
+	case !endpoint:
+		return &r.job.Skipped.EndpointDeleted, nil
+	case !event:
+		return &r.job.Skipped.BytesGone, nil
+	}
+	return nil, nil
+}
+
+// Inserts a replay of a job. With @ordered it gets the sequence of its event, and is not
+// due: releaseLowest decides when all of the chunk are there. By the key of events.
+const insertReplayOfJobSQL = `
+	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, ordering_key, sequence, pauses, expires_at,
+		replayed_from, replay_job)
+	select @id, id, @endpoint, account, type, 2, iif(@ordered and ordering_key <> '', ` + neverSQL + `, @now), 0,
+		iif(@ordered, nullif(ordering_key, ''), null), iif(@ordered, nullif(sequence, 0), null),
+		iif(@ordered and ordering_key <> '', @pauses, null), @expires_at, @match, @job
+	from events where id = @event
+	returning ordering_key`
+
+// insert makes the new delivery of a match. If the match pauses its ordering key, the pause
+// ends, and the new delivery pauses the key again if it dies too.
+func (r *replaying) insert(ctx context.Context, item store.ReplayItem) error {
+	paused, err := unpause(ctx, r.tx, item.Match)
+	if err != nil {
+		return err
+	}
+	k := orderedKey{endpoint: item.Endpoint}
+	err = r.tx.row(ctx, insertReplayOfJobSQL, sql.Named("id", blob(item.ID)), sql.Named("endpoint", blob(item.Endpoint)),
+		sql.Named("event", blob(item.Event)), sql.Named("ordered", item.Ordered != "" || paused.key != ""),
+		sql.Named("pauses", item.Ordered == postrider.PauseOnDead || paused.key != ""), sql.Named("now", micros(r.tx.now)),
+		sql.Named("expires_at", micros(r.tx.now.Add(item.Expiry))), sql.Named("match", blob(item.Match)),
+		sql.Named("job", blob(r.job.ID))).Scan(toString(&k.key))
+	if err == nil && k.key != "" {
+		r.touched = append(r.touched, k)
+	}
+	return err
+}
+
+// By queue_order_key, up to the first row that is due, and by the key of paused_keys.
+const keyReleasedSQL = `
+	select exists (select 1 from queue where endpoint = ?1 and ordering_key = ?2 and (due_at < ` + neverSQL + ` or parked))
+		or exists (select 1 from paused_keys where endpoint = ?1 and ordering_key = ?2)`
+
+// releaseLowest makes the lowest row of a key due, unless another one is, or the key is
+// paused.
+func releaseLowest(ctx context.Context, tx *tx, k orderedKey) error {
+	var released bool
+	err := tx.row(ctx, keyReleasedSQL, blob(k.endpoint), k.key).Scan(&released)
+	if err != nil || released {
+		return err
+	}
+	_, err = releaseHead(ctx, tx, k)
+	return err
+}

@@ -3,7 +3,7 @@
 //
 // [Hooks] is a struct of optional functions, one for each seam of the engine:
 // publishing, committing, claiming, attempting, settling, circuits, the health
-// of endpoints, membership and chores. An [Observer] has them with their panics
+// of endpoints, replay jobs, membership and chores. An [Observer] has them with their panics
 // caught, and the parts of the engine get them from it:
 //
 //	o := observe.New(observe.Hooks{Settled: func(s observe.Settled) { … }}, log)
@@ -59,6 +59,7 @@ type Hooks struct {
 	AttemptsLost    Hook[int]                      // so many attempts of nodes that died are on record as lost; a stale settlement may replace one
 	CircuitChanged  Hook[postrider.Circuit]        // a node or a person opened, probed or closed a circuit, and it is stored; once, by the node that stored it
 	HealthChanged   Hook[postrider.EndpointHealth] // an endpoint was warned about, disabled (a 410 included) or is healthy again
+	ReplayEnded     Hook[postrider.ReplayJob]      // a replay job is done or has failed; once, by the node that ended it. Its deliveries may be pending still
 	Lag             Hook[time.Duration]            // how far this node lags behind; four times a second
 	Membership      Hook[Membership]               // a heartbeat came back
 	ChoreDone       Hook[ChoreDone]                // a round of a chore is over
@@ -145,6 +146,7 @@ func New(hooks Hooks, log *slog.Logger) *Observer {
 		AttemptsLost:    guard(o, hooks.AttemptsLost),
 		CircuitChanged:  guard(o, hooks.CircuitChanged),
 		HealthChanged:   guard(o, hooks.HealthChanged),
+		ReplayEnded:     guard(o, hooks.ReplayEnded),
 		Lag:             guard(o, hooks.Lag),
 		Membership:      guard(o, hooks.Membership),
 		ChoreDone:       guard(o, hooks.ChoreDone),
@@ -168,6 +170,7 @@ func Join(all ...Hooks) (joined Hooks) {
 			AttemptsLost:    both(joined.AttemptsLost, h.AttemptsLost),
 			CircuitChanged:  both(joined.CircuitChanged, h.CircuitChanged),
 			HealthChanged:   both(joined.HealthChanged, h.HealthChanged),
+			ReplayEnded:     both(joined.ReplayEnded, h.ReplayEnded),
 			Lag:             both(joined.Lag, h.Lag),
 			Membership:      both(joined.Membership, h.Membership),
 			ChoreDone:       both(joined.ChoreDone, h.ChoreDone),

@@ -1,0 +1,153 @@
+// Package replay runs replay jobs: it replays or discards the deliveries that a job selects,
+// at the job's pace.
+//
+// A [Runner] claims jobs from the store, and works on a few of them at once. For each it
+// finds the next matches, waits until the pace allows them, and commits them as a chunk. The
+// chunk's deliveries and the job's cursor are one transaction, so a job that another node
+// continues makes no delivery twice and misses none:
+//
+//	 0.0 s  A claims a job of 500 a second, for 15 s
+//	 0.2 s  chunk 1: 100 deliveries, cursor at the 100th match, and a new lease of 15 s
+//	 0.4 s  chunk 2; then A dies
+//	15.4 s  the lease has ended. B finds the job when it polls, claims it with a new token,
+//	        and continues behind the 200th match
+//
+// If A was only slow, its next chunk is fenced, and B has the job. A node that stops in order
+// gives its jobs back, and the next one has them at once. A pause, a resume and a cancel change
+// the job in the store, which fences the node that has it.
+//
+// What else holds:
+//
+//   - A job makes no more than PerSecond deliveries a second, over any time longer than a
+//     second, and no less while the store and the endpoints can take them.
+//   - Its deliveries wait in the bulk lane, below live traffic, and few of them at once
+//     ([store.MaxReplaysPending]): beyond that the job waits for its endpoints.
+//   - Errors that pass are repeated for ever. A step that fails for other reasons again and
+//     again ends the job as failed.
+package replay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
+	"github.com/postrider/postrider/internal/observe"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Store is the part of the store that a runner needs.
+type Store interface {
+	store.Replays
+	store.Lists
+}
+
+// Endpoints knows the present policies of endpoints, and learns which of them have something
+// due. [routing.Table] is one.
+type Endpoints interface {
+	// Lookup returns an endpoint; false: it is unknown or deleted.
+	Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool)
+	// Notify says that deliveries may be due for the endpoint. It must not block.
+	Notify(id postrider.EndpointID)
+}
+
+// Options tunes a runner. The zero value is the production default, without hooks.
+type Options struct {
+	// Jobs is how many jobs this node works on at once; others wait. Default 8.
+	Jobs int
+	// Poll is the interval in which the runner looks for jobs that other nodes have made
+	// or left. Default 1 s.
+	Poll time.Duration
+	// Hooks are called when a job has ended by itself. Default: none.
+	Hooks observe.Hooks
+	// Log receives a line for each interrupted step. Default: discard.
+	Log *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	o.Jobs = cmp.Or(o.Jobs, 8)
+	o.Poll = cmp.Or(o.Poll, time.Second)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return o
+}
+
+// Runner runs replay jobs. Make it with [New].
+type Runner struct {
+	store     Store
+	endpoints Endpoints
+	ids       *store.IDs
+	opts      Options
+	woken     batch.Signal
+}
+
+// New returns a runner. The ids are those of the new deliveries.
+func New(s Store, endpoints Endpoints, ids *store.IDs, opts Options) *Runner {
+	return &Runner{store: s, endpoints: endpoints, ids: ids, opts: opts.withDefaults(), woken: batch.NewSignal()}
+}
+
+// Wake makes the runner look for jobs at once. It never blocks.
+func (r *Runner) Wake() { r.woken.Set() }
+
+// Run claims jobs and works on them until ctx is cancelled. It then gives back the jobs that
+// it has, and returns nil.
+func (r *Runner) Run(ctx context.Context) error {
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	busy := make(chan struct{}, r.opts.Jobs) // holds one for each job of this node
+	for {
+		for len(busy) < cap(busy) {
+			w, err := r.claim(ctx)
+			if err != nil && ctx.Err() == nil {
+				r.opts.Log.WarnContext(ctx, "replay jobs not claimed", "error", err)
+			}
+			if w == nil {
+				break
+			}
+			busy <- struct{}{}
+			workers.Go(func() {
+				w.run(ctx)
+				<-busy
+				r.Wake() // there may be a job that waits for this place
+			})
+		}
+		if !batch.SleepOr(ctx, r.opts.Poll, r.woken) {
+			return nil
+		}
+	}
+}
+
+// lease is how long this node has a job after the claim and after each chunk.
+const lease = 15 * time.Second
+
+// claim leases the job that has waited longest; nil: there is none.
+func (r *Runner) claim(ctx context.Context) (*worker, error) {
+	token := postrider.Token(1 + rand.Int64N(1<<62))
+	jobs, err := r.store.ClaimReplayJobs(ctx, store.ClaimReplayJobs{Max: 1, Token: token, Lease: lease})
+	if err != nil || len(jobs) == 0 {
+		return nil, err
+	}
+	return newWorker(r, jobs[0], token), nil
+}
+
+// ended calls the hook for a job that has ended, as the store has it.
+func (r *Runner) ended(ctx context.Context, id postrider.ReplayID) {
+	if r.opts.Hooks.ReplayEnded == nil {
+		return
+	}
+	page, err := r.store.ReplayJobs(ctx, store.ReplayJobQuery{ID: id})
+	if err != nil || len(page.Items) == 0 {
+		r.opts.Log.WarnContext(ctx, "the end of a replay job is not reported", "job", id, "error", err)
+		return
+	}
+	r.opts.Hooks.ReplayEnded.Call(page.Items[0])
+}
+
+// passes reports whether an error may pass by itself.
+func passes(err error) bool {
+	return errors.Is(err, postrider.ErrBusy) || errors.Is(err, context.DeadlineExceeded)
+}

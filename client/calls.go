@@ -78,7 +78,7 @@ func (c *Client) PublishBatch(ctx context.Context, events []apitypes.EventCreate
 // Events lists events, without their data.
 func (c *Client) Events(ctx context.Context, f EventFilter) (apitypes.Page[apitypes.Event], error) {
 	return get[apitypes.Page[apitypes.Event]](ctx, c, "/events"+query(f.Paging,
-		"account", f.Account, "type", f.Type, "idempotency_key", f.IdempotencyKey, "ordering_key", f.OrderingKey,
+		"account", f.Account, "type", f.Type, "idempotency_key", f.IdempotencyKey,
 		"from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
@@ -183,10 +183,9 @@ func (c *Client) DisableEndpoint(ctx context.Context, id postrider.EndpointID, r
 	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/disable", apitypes.EndpointReason{Reason: reason})
 }
 
-// TestEndpoint publishes a test event to one endpoint, whatever its event types
-// are. Of the zero test the event has the type postrider.test.
-func (c *Client) TestEndpoint(ctx context.Context, id postrider.EndpointID, test apitypes.EndpointTest) (apitypes.Receipt, error) {
-	return post[apitypes.Receipt](ctx, c, "/endpoints/"+id.String()+"/test", test)
+// TestEndpoint publishes an event of the type postrider.test to one endpoint.
+func (c *Client) TestEndpoint(ctx context.Context, id postrider.EndpointID) (apitypes.Receipt, error) {
+	return post[apitypes.Receipt](ctx, c, "/endpoints/"+id.String()+"/test", nil)
 }
 
 // DeleteEndpoint deletes an endpoint and cancels its pending deliveries.
@@ -231,7 +230,7 @@ func (c *Client) Reencrypt(ctx context.Context) (apitypes.Reencrypted, error) {
 func (c *Client) Deliveries(ctx context.Context, f DeliveryFilter) (apitypes.Page[apitypes.Delivery], error) {
 	return get[apitypes.Page[apitypes.Delivery]](ctx, c, "/deliveries"+query(f.Paging,
 		"account", f.Account, "endpoint", idText(f.Endpoint), "event", idText(f.Event), "event_type", f.EventType,
-		"status", string(f.Status), "from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
+		"status", string(f.Status), "replay_job", idText(f.ReplayJob), "from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
 // EndpointDeliveries lists the deliveries of an endpoint.
@@ -239,7 +238,7 @@ func (c *Client) EndpointDeliveries(
 	ctx context.Context, id postrider.EndpointID, f EndpointDeliveryFilter,
 ) (apitypes.Page[apitypes.Delivery], error) {
 	return get[apitypes.Page[apitypes.Delivery]](ctx, c, "/endpoints/"+id.String()+"/deliveries"+query(f.Paging,
-		"event", idText(f.Event), "event_type", f.EventType, "status", string(f.Status),
+		"event", idText(f.Event), "event_type", f.EventType, "status", string(f.Status), "replay_job", idText(f.ReplayJob),
 		"from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
@@ -256,13 +255,6 @@ func (c *Client) Delivery(ctx context.Context, id postrider.DeliveryID) (apitype
 // Attempts lists the attempts of a delivery, oldest first.
 func (c *Client) Attempts(ctx context.Context, id postrider.DeliveryID, p Paging) (apitypes.Page[apitypes.Attempt], error) {
 	return get[apitypes.Page[apitypes.Attempt]](ctx, c, "/deliveries/"+id.String()+"/attempts"+query(p))
-}
-
-// AttemptRequest returns the request of an attempt by its number, with signatures and
-// credentials masked, and what each scheme signs of it. If the attempt made no request,
-// the error matches [postrider.ErrConflict].
-func (c *Client) AttemptRequest(ctx context.Context, id postrider.DeliveryID, attempt int) (apitypes.AttemptRequest, error) {
-	return get[apitypes.AttemptRequest](ctx, c, "/deliveries/"+id.String()+"/attempts/"+strconv.Itoa(attempt)+"/request")
 }
 
 // ReplayDelivery makes a new delivery from an old one, due at once.
@@ -294,18 +286,6 @@ func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) (apitypes.
 		"resolved", resolved, "from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
-// DeadLetterGroups lists the unresolved dead letters by endpoint and cause.
-func (c *Client) DeadLetterGroups(ctx context.Context, f DeadLetterGroupFilter) (apitypes.Page[apitypes.DeadLetterGroup], error) {
-	return get[apitypes.Page[apitypes.DeadLetterGroup]](ctx, c, "/dead-letters/groups"+query(f.Paging,
-		"account", f.Account, "endpoint", idText(f.Endpoint)))
-}
-
-// Search finds objects by an id, a key or a part of a name.
-func (c *Client) Search(ctx context.Context, text string) ([]apitypes.SearchHit, error) {
-	list, err := get[apitypes.List[apitypes.SearchHit]](ctx, c, "/search"+query(Paging{}, "q", text))
-	return list.Data, err
-}
-
 // DeadLetter returns a dead letter, resolved or not.
 func (c *Client) DeadLetter(ctx context.Context, id postrider.DeliveryID) (apitypes.DeadLetter, error) {
 	return get[apitypes.DeadLetter](ctx, c, "/dead-letters/"+id.String())
@@ -324,6 +304,43 @@ func (c *Client) ReplayDeadLetter(ctx context.Context, id postrider.DeliveryID) 
 	return post[apitypes.Delivery](ctx, c, "/dead-letters/"+id.String()+"/replay", nil)
 }
 
+// CreateReplay replays or discards all deliveries that the request selects, in a job of the
+// server. The job goes on by itself; see [Client.Replay].
+func (c *Client) CreateReplay(ctx context.Context, r apitypes.ReplayCreate) (apitypes.Replay, error) {
+	return post[apitypes.Replay](ctx, c, "/replays", r)
+}
+
+// CountReplay counts the deliveries that CreateReplay would select, and changes nothing.
+func (c *Client) CountReplay(ctx context.Context, r apitypes.ReplayCreate) (apitypes.ReplayCount, error) {
+	return post[apitypes.ReplayCount](ctx, c, "/replays/dry-run", r)
+}
+
+// Replays lists replays, newest first.
+func (c *Client) Replays(ctx context.Context, f ReplayFilter) (apitypes.Page[apitypes.Replay], error) {
+	return get[apitypes.Page[apitypes.Replay]](ctx, c, "/replays"+query(f.Paging, "account", f.Account, "status", string(f.Status)))
+}
+
+// Replay returns a replay with its progress, and with what became of its deliveries.
+func (c *Client) Replay(ctx context.Context, id postrider.ReplayID) (apitypes.Replay, error) {
+	return get[apitypes.Replay](ctx, c, "/replays/"+id.String())
+}
+
+// PauseReplay pauses a replay. If it has ended, the error matches
+// [postrider.ErrConflict], as with ResumeReplay and CancelReplay.
+func (c *Client) PauseReplay(ctx context.Context, id postrider.ReplayID) (apitypes.Replay, error) {
+	return post[apitypes.Replay](ctx, c, "/replays/"+id.String()+"/pause", nil)
+}
+
+// ResumeReplay resumes a paused replay.
+func (c *Client) ResumeReplay(ctx context.Context, id postrider.ReplayID) (apitypes.Replay, error) {
+	return post[apitypes.Replay](ctx, c, "/replays/"+id.String()+"/resume", nil)
+}
+
+// CancelReplay ends a replay. The deliveries that it has made stay.
+func (c *Client) CancelReplay(ctx context.Context, id postrider.ReplayID) (apitypes.Replay, error) {
+	return post[apitypes.Replay](ctx, c, "/replays/"+id.String()+"/cancel", nil)
+}
+
 // CreateEventType adds an event type to the catalogue.
 func (c *Client) CreateEventType(ctx context.Context, t apitypes.EventTypeCreate) (apitypes.EventType, error) {
 	return post[apitypes.EventType](ctx, c, "/event-types", t)
@@ -339,9 +356,9 @@ func (c *Client) EventType(ctx context.Context, name string) (apitypes.EventType
 	return get[apitypes.EventType](ctx, c, "/event-types/"+url.PathEscape(name))
 }
 
-// ChangeEventType changes the description or the example of an event type.
-func (c *Client) ChangeEventType(ctx context.Context, name string, change apitypes.EventTypeUpdate) (apitypes.EventType, error) {
-	return patch[apitypes.EventType](ctx, c, "/event-types/"+url.PathEscape(name), change)
+// DescribeEventType changes the description of an event type.
+func (c *Client) DescribeEventType(ctx context.Context, name, description string) (apitypes.EventType, error) {
+	return patch[apitypes.EventType](ctx, c, "/event-types/"+url.PathEscape(name), apitypes.EventTypeUpdate{Description: apitypes.Of(description)})
 }
 
 // DeleteEventType removes an event type from the catalogue. Its events stay.

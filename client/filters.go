@@ -22,8 +22,16 @@ type DeliveryFilter struct {
 	Event       postrider.EventID
 	EventType   string
 	Status      postrider.Status
+	ReplayJob   postrider.ReplayID
 	From, To    time.Time // made at From or later, and before To
 	OldestFirst bool
+	Paging
+}
+
+// ReplayFilter selects replays. A zero field selects all.
+type ReplayFilter struct {
+	Account string // id or uid
+	Status  postrider.ReplayStatus
 	Paging
 }
 
@@ -33,6 +41,7 @@ type EndpointDeliveryFilter struct {
 	Event       postrider.EventID
 	EventType   string
 	Status      postrider.Status
+	ReplayJob   postrider.ReplayID
 	From, To    time.Time // made at From or later, and before To
 	OldestFirst bool
 	Paging
@@ -48,9 +57,6 @@ type EventFilter struct {
 	// as the server remembers the key. It needs the Account, unless the API key
 	// is bound to one.
 	IdempotencyKey string
-	// OrderingKey selects the events with this ordering key. It needs the Account,
-	// unless the API key is bound to one.
-	OrderingKey string
 
 	OldestFirst bool
 	Paging
@@ -75,12 +81,5 @@ type DeadLetterFilter struct {
 	From, To  time.Time // the delivery was created at From or later, and before To
 
 	OldestFirst bool
-	Paging
-}
-
-// DeadLetterGroupFilter selects groups of dead letters. A zero field selects all.
-type DeadLetterGroupFilter struct {
-	Account  string // id or uid
-	Endpoint postrider.EndpointID
 	Paging
 }

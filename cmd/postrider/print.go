@@ -7,7 +7,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 )
 
@@ -72,9 +71,12 @@ func optional[T any](p *T) T {
 	return *p
 }
 
-// idText returns the text of an endpoint's id, and the empty text for the zero id: a
-// filter that is not given must be left out of the request, not sent as ep_000….
-func idText(id postrider.EndpointID) string {
+// idText returns the text of an id, and the empty text for the zero id: a filter that is
+// not given must be left out of the request, not sent as ep_000….
+func idText[I interface {
+	IsZero() bool
+	String() string
+}](id I) string {
 	if id.IsZero() {
 		return ""
 	}

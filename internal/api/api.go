@@ -45,7 +45,7 @@ type Store interface {
 	store.Access
 	store.Catalogue
 	store.Ledger
-	store.Finder
+	store.Replays
 
 	// Circuits is the method of store.Queue.
 	Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error)
@@ -96,13 +96,6 @@ type Verifier interface {
 	Verify(ctx context.Context, to store.EndpointSnapshot, method string) error
 }
 
-// Describer says what requests look like.
-type Describer interface {
-	// Describe returns the request of an attempt that begins at the given time, for
-	// the endpoint as it is. It decrypts nothing and masks what is secret.
-	Describe(ctx context.Context, c *postrider.Claimed, e postrider.Endpoint, at time.Time) (postrider.Request, error)
-}
-
 // VerifyMethods lists the handshakes that ask a receiver for its consent.
 var VerifyMethods = []string{"challenge", "cloudevents"}
 
@@ -134,17 +127,23 @@ type Canceller interface {
 	CancelDeleted()
 }
 
+// Replayer runs replay jobs.
+type Replayer interface {
+	// Wake is called after a job was created or resumed. It must not block.
+	Wake()
+}
+
 // Deps has the parts that the API depends on. None may be nil.
 type Deps struct {
 	Store       Store
 	Publisher   Publisher
 	Guard       Guard
 	Verifier    Verifier
-	Describer   Describer
 	Vault       Vault
 	Reencrypter Reencrypter
 	Notifier    Notifier
 	Canceller   Canceller
+	Replayer    Replayer
 	IDs         *store.IDs
 }
 

@@ -39,6 +39,7 @@ func viewDelivery(d postrider.Delivery) apitypes.Delivery {
 		EventType: d.EventType, Status: d.Status, Reason: orNull(d.Reason), Attempts: d.Attempts,
 		NextAttemptAt: timeOrNull(nextAttempt(d)), Waiting: viewWaiting(d.Waiting), CreatedAt: instant(d.ID.Time()), FinishedAt: timeOrNull(d.FinishedAt),
 		LastStatusCode: orNull(d.LastStatusCode), LastError: orNull(d.LastError), ReplayedFrom: orNull(d.ReplayedFrom),
+		ReplayJob: orNull(d.ReplayJob),
 	}
 }
 
@@ -102,13 +103,6 @@ func (rt *router) deliveries() {
 		scope:   read,
 	}, rt.listAttempts)
 	handle(rt, route{
-		name: "get-attempt-request", path: "GET /deliveries/{delivery}/attempts/{attempt}/request",
-		summary:     "Get the request of an attempt, and what is signed of it",
-		description: "Signatures and credentials are masked. It is a conflict if the attempt made no request, or if the policy of the endpoint cannot be read.",
-		codes:       []string{"conflict"},
-		scope:       read,
-	}, rt.getAttemptRequest)
-	handle(rt, route{
 		name: "replay-delivery", path: "POST /deliveries/{delivery}/replay",
 		summary:     "Replay a delivery as a new delivery",
 		description: replayDescription,
@@ -147,6 +141,7 @@ type DeliveryFilter struct {
 	Event     string `query:"event"`
 	EventType string `query:"event_type"`
 	Status    string `query:"status" enum:"pending,delivered,dead,cancelled,skipped"`
+	ReplayJob string `query:"replay_job" doc:"Id of the replay job that made the deliveries, rpl_…"`
 	Span
 	Order
 	Paging
@@ -156,10 +151,11 @@ type DeliveryFilter struct {
 // endpoint unless it is zero.
 func (f DeliveryFilter) of(account postrider.AccountID, endpoint postrider.EndpointID) (store.DeliveryQuery, error) {
 	event, err := filtered[postrider.EventID]("event", f.Event)
-	err = errors.Join(err, checkTypeFilter("event_type", f.EventType))
+	job, jobErr := filtered[postrider.ReplayID]("replay_job", f.ReplayJob)
+	err = errors.Join(err, jobErr, checkTypeFilter("event_type", f.EventType))
 	return store.DeliveryQuery{
 		Account: account, Endpoint: endpoint, Event: event, EventType: f.EventType, Status: postrider.Status(f.Status),
-		Span: f.Span.of(), Paging: f.page(f.Paging),
+		ReplayJob: job, Span: f.Span.of(), Paging: f.page(f.Paging),
 	}, err
 }
 
@@ -216,24 +212,7 @@ func (s *server) listEndpointDeliveries(ctx context.Context, in *struct {
 }
 
 func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
-	d, err := s.findDelivery(ctx, in.Delivery)
-	if err != nil {
-		return nil, err
-	}
-	e, err := first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
-	if err != nil && !errors.Is(err, postrider.ErrNotFound) {
-		return nil, err
-	}
-	view := viewDelivery(d)
-	view.Explanation = viewExplanation(postrider.Explain(d, e))
-	return respond(view), nil
-}
-
-// viewExplanation returns an explanation in the form of a response.
-func viewExplanation(x postrider.Explanation) *apitypes.Explanation {
-	return &apitypes.Explanation{
-		Text: x.String(), Why: x.Why, Next: x.Next, At: timeOrNull(x.At), Action: x.Action, Attempt: x.Attempt, Note: orNull(x.Note),
-	}
+	return respondWith(viewDelivery)(s.findDelivery(ctx, in.Delivery))
 }
 
 // findDelivery returns the delivery if the key may see it.

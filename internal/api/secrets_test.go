@@ -361,7 +361,7 @@ func TestOnlyAnAdminReencrypts(t *testing.T) {
 	w := newWorld(t)
 	with := func(s reencrypter) {
 		w.handler = api.New(api.Deps{
-			Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Reencrypter: s, Notifier: deaf{}, Canceller: deaf{}, IDs: w.ids,
+			Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Reencrypter: s, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
 		}, api.Options{})
 	}
 	with(reencrypter{done: apitypes.Reencrypted{Key: "0102030405060708", Checked: 3, Reencrypted: 2, Done: true}})
@@ -388,7 +388,7 @@ func TestAPanicShowsNoSecret(t *testing.T) {
 	w := newWorld(t)
 	w.want(201, "POST /accounts", `{"uid": "acme"}`)
 	w.handler = api.New(api.Deps{
-		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: panicking{}, Notifier: deaf{}, Canceller: deaf{}, IDs: w.ids,
+		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: panicking{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
 	}, api.Options{Log: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	got := w.want(500, "POST /endpoints", `{"account": "acme", "url": "https://a.example/?key=hush-hush", "event_types": ["*"],
 		"secret": "hush-hush-hush-hush-hush-hush", "auth": {"type": "bearer", "token": "hush-hush"}}`)

@@ -42,6 +42,7 @@ import (
 	"github.com/postrider/postrider/internal/janitor"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/observe"
+	"github.com/postrider/postrider/internal/replay"
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
@@ -72,6 +73,7 @@ type App struct {
 	ingest     *ingest.Ingest
 	dispatcher *dispatch.Dispatcher
 	janitor    *janitor.Janitor
+	replays    *replay.Runner
 	// The two listeners. New binds them.
 	api, ops  *server
 	writes    *writes
@@ -151,8 +153,8 @@ func (a *App) prepare(ctx context.Context, opened store.Store) error {
 // handler returns the handler of the API, with the services that wire has made.
 func (a *App) handler() *api.Handler {
 	return api.New(api.Deps{
-		Store: a.store, Publisher: a.ingest, Guard: a.egress, Verifier: a.sender, Describer: a.sender, Vault: a.secrets, Reencrypter: reencrypter{a.secrets},
-		Notifier: a.table, Canceller: a.janitor, IDs: a.ids,
+		Store: a.store, Publisher: a.ingest, Guard: a.egress, Verifier: a.sender, Vault: a.secrets, Reencrypter: reencrypter{a.secrets},
+		Notifier: a.table, Canceller: a.janitor, Replayer: a.replays, IDs: a.ids,
 	}, api.Options{
 		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,
 		Verify: a.config.verify(), Hooks: a.observer.Hooks, Log: a.log,
@@ -190,6 +192,7 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	a.janitor = janitor.New(a.store, janitor.Options{
 		KeysAge: a.config.IdempotencyTTL, Limits: a.config.healthLimits(), Hooks: a.observer.Hooks, Log: a.log,
 	})
+	a.replays = replay.New(a.store, a.table, a.ids, replay.Options{Hooks: a.observer.Hooks, Log: a.log})
 	nodes, _ := opened.(store.Nodes) // SQLite is used by one process and does not implement it
 	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, janitor: a.janitor}, a.sender, dispatch.Options{
 		Concurrency:     a.config.Concurrency,
@@ -271,6 +274,7 @@ func (a *App) serve(ctx context.Context) (err error) {
 	// publishes that were received, the dispatcher finishes attempts with the
 	// routing table and the store's clock, and only then do the probes stop.
 	return runServices(ctx, func() {}, []service{
+		{"replays", a.replays.Run},
 		{"ingest", a.ingest.Run},
 		{"dispatch", a.dispatcher.Run},
 		{"routing", a.table.Run},

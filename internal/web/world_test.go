@@ -39,7 +39,7 @@ func newWorld(tb testing.TB, opts web.Options) *world {
 	over := memory.New(memory.Options{})
 	w := &world{TB: tb, store: over, ids: store.NewIDs(over.Clock().Wall, nil), sessions: newSessions()}
 	w.api = api.New(api.Deps{
-		Store: over, Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, IDs: w.ids,
+		Store: over, Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
 	}, api.Options{})
 	opts.Log = slog.New(slog.NewTextHandler(tb.Output(), nil))
 	w.web = web.New(web.Deps{API: w.api.As, Sessions: w.sessions}, opts)
@@ -335,3 +335,4 @@ type deaf struct{}
 func (deaf) Notify(postrider.EndpointID) {}
 
 func (deaf) CancelDeleted() {}
+func (deaf) Wake()          {}

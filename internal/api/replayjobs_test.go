@@ -1,0 +1,99 @@
+package api_test
+
+import (
+	"testing"
+
+	"github.com/postrider/postrider"
+)
+
+// TestAReplayIsCreatedAndChanged covers the routes of replay jobs without the runner, which
+// internal/replay tests.
+func TestAReplayIsCreatedAndChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.tenant("acme")
+	w.settle(acme.endpoint, postrider.Attempt{StatusCode: 410})
+	body := `{"endpoint": "` + acme.endpoint + `", "statuses": ["skipped", "dead"], "event_types": ["order.*"],
+		"reason": "gone", "per_second": 20, "note": "mended", "from": "2001-01-01T00:00:00Z"}`
+	has(t, "dry run", w.want(200, "POST /replays/dry-run", body).body, map[string]any{"matches": 1.0, "exact": true})
+	if got := w.want(200, "GET /replays", "").data(); len(got) != 0 {
+		t.Errorf("the dry run made %v", got)
+	}
+	made := w.want(201, "POST /replays", body)
+	has(t, "the replay", made.body, map[string]any{
+		"status": "running", "action": "replay", "account": acme.account, "endpoint": acme.endpoint, "reason": "gone",
+		"per_second": 20.0, "note": "mended", "created_by": "test", "matched": 0.0, "handled": 0.0, "position": nil,
+		"from": "2001-01-01T00:00:00.000000Z", "to": nil, "ended_at": nil, "error": nil, "event": nil,
+	})
+	route := "/replays/" + made.id("id")
+	for _, step := range []struct{ verb, status string }{
+		{"pause", "paused"}, {"pause", "paused"}, {"resume", "running"}, {"cancel", "cancelled"}, {"cancel", "cancelled"},
+	} {
+		has(t, step.verb, w.want(200, "POST "+route+"/"+step.verb, "").body, map[string]any{"status": step.status})
+	}
+	has(t, "resumed", w.want(409, "POST "+route+"/resume", "").body, map[string]any{"detail": "the replay is cancelled"})
+	for query, n := range map[string]int{"": 1, "?status=cancelled": 1, "?status=running": 0, "?account=acme": 1} {
+		if got := w.want(200, "GET /replays"+query, "").data(); len(got) != n {
+			t.Errorf("GET /replays%s = %d replays, want %d", query, len(got), n)
+		}
+	}
+}
+
+func TestAReplayOfAnotherAccountIsNotFound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme, other := w.tenant("acme"), w.tenant("other")
+	account, err := postrider.ParseID[postrider.AccountID](other.account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := w.key(postrider.APIKey{Name: "foreign", Account: account, Scopes: []postrider.Scope{postrider.ScopeWebhooksWrite}})
+	everybody := w.want(201, "POST /replays", "").id("id")
+	theirs := w.want(201, "POST /replays", `{"endpoint": "`+acme.endpoint+`"}`).id("id")
+	for _, id := range []string{everybody, theirs} {
+		for _, route := range []string{"GET /replays/" + id, "POST /replays/" + id + "/pause", "POST /replays/" + id + "/resume", "POST /replays/" + id + "/cancel"} {
+			if got := w.do(foreign, route, ""); got.status != 404 {
+				t.Errorf("%s by another account = %d %s", route, got.status, got.text)
+			}
+		}
+	}
+	if got := w.do(foreign, "GET /replays", ""); got.status != 200 || len(got.data()) != 0 {
+		t.Errorf("the list of another account = %d %s", got.status, got.text)
+	}
+	for _, body := range []string{`{"endpoint": "` + acme.endpoint + `"}`, `{"event": "` + acme.event + `"}`, `{"account": "acme"}`} {
+		if got := w.do(foreign, "POST /replays", body); got.status != 422 {
+			t.Errorf("POST /replays %s by another account = %d %s", body, got.status, got.text)
+		}
+	}
+	has(t, "own", w.do(foreign, "POST /replays", "").body, map[string]any{"account": other.account})
+	reader := w.key(postrider.APIKey{Name: "reader", Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}})
+	if got := w.do(reader, "POST /replays", ""); got.status != 403 {
+		t.Errorf("POST /replays by a reader = %d %s", got.status, got.text)
+	}
+	if got := w.do(reader, "POST /replays/dry-run", ""); got.status != 200 {
+		t.Errorf("a dry run by a reader = %d %s", got.status, got.text)
+	}
+}
+
+func TestAReplayThatCannotBeIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for body, field := range map[string]string{
+		`{"statuses": ["pending"]}`:                                      "statuses",
+		`{"action": "discard", "statuses": ["skipped"]}`:                 "statuses",
+		`{"action": "resend"}`:                                           "action",
+		`{"per_second": -1}`:                                             "per_second",
+		`{"per_second": 5001}`:                                           "per_second",
+		`{"event_types": ["order.*", "a b"]}`:                            "event_types[1]",
+		`{"reason": "bored"}`:                                            "reason",
+		`{"from": "2026-05-02T00:00:00Z", "to": "2026-05-01T00:00:00Z"}`: "from",
+		`{"event": "evt_01h455vb4pex5vsknk084sn02q"}`:                    "event",
+		`{"endpoint": "ep_01h455vb4pex5vsknk084sn02q"}`:                  "endpoint",
+		`{"account": "nobody"}`:                                          "account",
+		`{"dry_run": true}`:                                              "dry_run",
+	} {
+		if got := w.want(422, "POST /replays", body); len(got.fields()) != 1 || got.fields()[0] != field {
+			t.Errorf("POST /replays %s names %v, want %s", body, got.fields(), field)
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/store"
+)
+
+const (
+	// defaultReplayRate and maxReplayRate are deliveries a second.
+	defaultReplayRate = 100
+	maxReplayRate     = 5000
+	// maxReplayJobs is how many jobs of an account may run or be paused at once.
+	maxReplayJobs = 100
+	// A count of matches stops after maxCount or countTime.
+	maxCount  = 10_000
+	countTime = time.Second
+)
+
+// viewReplay returns a replay job in the form of a response.
+func viewReplay(j postrider.ReplayJob) apitypes.Replay {
+	f := j.Filter
+	view := apitypes.Replay{
+		ID: j.ID, Action: j.Action, Status: j.Status, Error: orNull(j.Error), Account: orNull(f.Account),
+		Endpoint: orNull(f.Endpoint), Event: orNull(f.Event), EventTypes: []string{}, Statuses: f.Statuses,
+		Reason: orNull(f.Reason), From: timeOrNull(f.From), To: timeOrNull(f.To), PerSecond: j.PerSecond, Note: orNull(j.Note),
+		CreatedBy: j.By, CreatedAt: instant(j.CreatedAt), EndedAt: timeOrNull(j.EndedAt),
+		Expected: apitypes.ReplayCount(j.Expected), Matched: j.Handled + j.Skipped.Sum(), Handled: j.Handled,
+		Skipped: apitypes.ReplaySkips(j.Skipped),
+	}
+	for _, p := range f.EventTypes {
+		view.EventTypes = append(view.EventTypes, string(p))
+	}
+	if !j.Cursor.IsZero() {
+		view.Position = timeOrNull(j.Cursor.Time())
+	}
+	return view
+}
+
+// viewReplayAlone is viewReplay with what became of the deliveries.
+func viewReplayAlone(j postrider.ReplayJob) apitypes.Replay {
+	view := viewReplay(j)
+	if j.Action == postrider.ActionReplay {
+		made := apitypes.ReplayDeliveries(j.Made)
+		view.Deliveries = &made
+	}
+	return view
+}
+
+// ReplayPath names a replay job.
+type ReplayPath struct {
+	Replay string `path:"replay"`
+}
+
+// replays registers the routes of replay jobs.
+func (rt *router) replays() {
+	read, operate := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate
+	handle(rt, route{
+		name: "create-replay", path: "POST /replays",
+		summary:     "Replay or discard all deliveries that a filter selects",
+		description: "The deliveries are fixed by the request. Each gets exactly one new delivery, oldest first and below live traffic, at the given pace or slower: while many of them wait for their endpoints, the job waits too. Deliveries with an ordering key are sent in sequence, and later events of the key wait for them. The job goes on after a restart of the server.",
+		codes:       []string{"conflict"},
+		scope:       operate, status: 201, body: apitypes.ReplayCreate{}, empty: true,
+	}, rt.createReplay)
+	handle(rt, route{
+		name: "count-replay", path: "POST /replays/dry-run",
+		summary: "Count the deliveries that a replay would select",
+		scope:   read, body: apitypes.ReplayCreate{}, empty: true,
+	}, rt.countReplay)
+	handle(rt, route{
+		name: "list-replays", path: "GET /replays",
+		summary: "List replays, newest first",
+		scope:   read,
+	}, rt.listReplays)
+	handle(rt, route{
+		name: "get-replay", path: "GET /replays/{replay}",
+		summary: "Get a replay, with what became of its deliveries",
+		scope:   read,
+	}, rt.getReplay)
+	for verb, status := range map[string]postrider.ReplayStatus{
+		"pause": postrider.ReplayPaused, "resume": postrider.ReplayRunning, "cancel": postrider.ReplayCancelled,
+	} {
+		handle(rt, route{
+			name: verb + "-replay", path: "POST /replays/{replay}/" + verb,
+			summary:     map[string]string{"pause": "Pause a replay", "resume": "Resume a paused replay", "cancel": "Cancel a replay"}[verb],
+			description: "The deliveries that it has made are not affected.",
+			codes:       []string{"conflict"},
+			scope:       operate,
+		}, rt.setReplay(status))
+	}
+}
+
+// createReplay stores a new job, and wakes the runner of this node.
+func (s *server) createReplay(ctx context.Context, _ *struct{}) (*reply[apitypes.Replay], error) {
+	job, err := s.requestedReplay(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return respondWith(viewReplayAlone)(s.startReplay(ctx, job))
+}
+
+// startReplay counts the matches of a new job and stores it.
+func (s *server) startReplay(ctx context.Context, job postrider.ReplayJob) (postrider.ReplayJob, error) {
+	running, err := s.Store.ReplayJobs(ctx, store.ReplayJobQuery{
+		Account: job.Filter.Account, Status: postrider.ReplayRunning, Paging: store.Paging{Limit: maxReplayJobs},
+	})
+	if err == nil && len(running.Items) == maxReplayJobs {
+		err = conflict(fmt.Sprintf("%d replays are running; wait until one has ended, or cancel one", maxReplayJobs))
+	}
+	if err != nil {
+		return job, err
+	}
+	if job.Expected, err = s.countMatches(ctx, job); err != nil {
+		return job, err
+	}
+	if err := s.Store.PutReplayJob(ctx, job); err != nil {
+		return job, err
+	}
+	s.Replayer.Wake()
+	return s.findReplay(ctx, job.ID)
+}
+
+// countReplay counts what createReplay would select.
+func (s *server) countReplay(ctx context.Context, _ *struct{}) (*reply[apitypes.ReplayCount], error) {
+	job, err := s.requestedReplay(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return respondWith(func(c postrider.ReplayCount) apitypes.ReplayCount { return apitypes.ReplayCount(c) })(s.countMatches(ctx, job))
+}
+
+// requestedReplay returns the job that the body describes. It has an id and is not stored.
+func (s *server) requestedReplay(ctx context.Context) (job postrider.ReplayJob, err error) {
+	var body apitypes.ReplayCreate
+	if err := decodeIfAny(ctx, &body); err != nil {
+		return job, err
+	}
+	filter, err := s.replayFilter(ctx, body)
+	job = postrider.ReplayJob{
+		ID: store.NewID[postrider.ReplayID](s.IDs), CreatedAt: s.Store.Clock().Wall(), Filter: filter,
+		Action: cmp.Or(body.Action, postrider.ActionReplay), PerSecond: cmp.Or(body.PerSecond, defaultReplayRate),
+		By: infoOf(ctx).caller.Name, Note: body.Note,
+	}
+	err = errors.Join(err, checkText("note", body.Note, maxDescription))
+	if job.Action != postrider.ActionReplay && job.Action != postrider.ActionDiscard {
+		err = errors.Join(err, invalid("action", "must be replay or discard"))
+	}
+	if job.Action == postrider.ActionDiscard && slices.ContainsFunc(filter.Statuses, func(s postrider.Status) bool { return s != postrider.Dead }) {
+		err = errors.Join(err, invalid("statuses", "must be dead to discard"))
+	}
+	if job.PerSecond < 1 || job.PerSecond > maxReplayRate {
+		err = errors.Join(err, invalid("per_second", fmt.Sprintf("must be 1 to %d", maxReplayRate)))
+	}
+	return job, err
+}
+
+// replayFilter returns the filter of a job. The job belongs to the account of the endpoint or
+// the event that it names, so that callers of that account see it.
+func (s *server) replayFilter(ctx context.Context, body apitypes.ReplayCreate) (f postrider.ReplayFilter, err error) {
+	account, endpoint, err := s.scope(ctx, body.Account, body.Endpoint)
+	event, eventErr := filtered[postrider.EventID]("event", body.Event)
+	if err := errors.Join(err, eventErr); err != nil {
+		return f, err
+	}
+	f = postrider.ReplayFilter{
+		Account: account, Endpoint: endpoint, Event: event, EventTypes: patterns(body.EventTypes),
+		Statuses: slices.Compact(slices.Sorted(slices.Values(body.Statuses))), Reason: body.Reason,
+	}
+	if body.From != nil {
+		f.From = body.From.UTC()
+	}
+	if body.To != nil {
+		f.To = body.To.UTC()
+	}
+	if len(f.Statuses) == 0 {
+		f.Statuses = []postrider.Status{postrider.Dead}
+	}
+	if !endpoint.IsZero() && account.IsZero() {
+		e, findErr := first(s.Store.Endpoints(ctx, store.EndpointQuery{ID: endpoint}))
+		f.Account, err = e.Account, findErr
+	}
+	if !event.IsZero() {
+		e, findErr := first(s.Store.Events(ctx, store.EventQuery{Account: f.Account, ID: event}))
+		if errors.Is(findErr, postrider.ErrNotFound) {
+			findErr = invalid("event", "names nothing")
+		}
+		f.Account, err = e.Account, errors.Join(err, findErr)
+	}
+	return f, errors.Join(err, checkReplayFilter(f))
+}
+
+// checkReplayFilter returns all faults of a filter.
+func checkReplayFilter(f postrider.ReplayFilter) (err error) {
+	for i, p := range f.EventTypes {
+		err = errors.Join(err, p.Check(fmt.Sprintf("event_types[%d]", i)))
+	}
+	if len(f.EventTypes) > maxPatterns {
+		err = errors.Join(err, invalid("event_types", fmt.Sprintf("must have at most %d", maxPatterns)))
+	}
+	if slices.ContainsFunc(f.Statuses, func(s postrider.Status) bool { return !slices.Contains(postrider.ReplayStatuses, s) }) {
+		err = errors.Join(err, invalid("statuses", "must be delivered, dead, cancelled or skipped"))
+	}
+	if f.Reason != "" && !slices.Contains(endReasons, f.Reason) {
+		err = errors.Join(err, invalid("reason", "is no reason of a delivery that has ended"))
+	}
+	if !f.From.IsZero() && !f.To.IsZero() && f.From.After(f.To) {
+		err = errors.Join(err, invalid("from", "must not be later than to"))
+	}
+	return err
+}
+
+// endReasons are the reasons of deliveries that are dead, cancelled or skipped.
+var endReasons = []string{
+	postrider.ReasonExhausted, postrider.ReasonGone, postrider.ReasonClientError, postrider.ReasonExpired, postrider.ReasonSystem,
+	postrider.ReasonEndpointDisabled, postrider.ReasonEndpointDeleted, postrider.ReasonCancelled,
+}
+
+// countMatches counts the matches of a job, up to maxCount and for countTime.
+func (s *server) countMatches(ctx context.Context, job postrider.ReplayJob) (count postrider.ReplayCount, err error) {
+	begun := time.Now()
+	for count.Matches < maxCount && time.Since(begun) < countTime {
+		m, err := store.FindReplayMatches(ctx, s.Store, job)
+		if err != nil {
+			return count, err
+		}
+		count.Matches += len(m.Items)
+		if m.Done {
+			count.Exact = true
+			break
+		}
+		job.Cursor = m.To
+	}
+	return count, nil
+}
+
+// listReplays lists the jobs that all given filters select.
+func (s *server) listReplays(ctx context.Context, in *struct {
+	Account string `query:"account" doc:"Id or uid of the account."`
+	Status  string `query:"status" enum:"running,paused,done,cancelled,failed"`
+	Paging
+},
+) (*reply[apitypes.Page[apitypes.Replay]], error) {
+	account, err := s.resolveAccount(ctx, "account", in.Account)
+	if err != nil {
+		return nil, err
+	}
+	return respondPage(viewReplay)(s.Store.ReplayJobs(ctx, store.ReplayJobQuery{
+		Account: account, Status: postrider.ReplayStatus(in.Status), Paging: in.Paging.of(),
+	}))
+}
+
+func (s *server) getReplay(ctx context.Context, in *ReplayPath) (*reply[apitypes.Replay], error) {
+	id, err := parseID[postrider.ReplayID](in.Replay)
+	if err != nil {
+		return nil, err
+	}
+	return respondWith(viewReplayAlone)(s.findReplay(ctx, id))
+}
+
+// findReplay returns the job if the caller may see it.
+func (s *server) findReplay(ctx context.Context, id postrider.ReplayID) (postrider.ReplayJob, error) {
+	return first(s.Store.ReplayJobs(ctx, store.ReplayJobQuery{Account: infoOf(ctx).caller.Account, ID: id}))
+}
+
+// setReplay returns the handler that pauses, resumes or cancels a job. The conflict for a
+// job that has ended names its status.
+func (s *server) setReplay(to postrider.ReplayStatus) func(context.Context, *ReplayPath) (*reply[apitypes.Replay], error) {
+	return func(ctx context.Context, in *ReplayPath) (*reply[apitypes.Replay], error) {
+		id, err := parseID[postrider.ReplayID](in.Replay)
+		if err != nil {
+			return nil, err
+		}
+		err = s.Store.SetReplayJob(ctx, store.SetReplayJob{Account: infoOf(ctx).caller.Account, ID: id, Status: to})
+		if errors.Is(err, postrider.ErrConflict) {
+			if job, findErr := s.findReplay(ctx, id); findErr == nil {
+				err = conflict("the replay is " + string(job.Status))
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.Replayer.Wake()
+		return respondWith(viewReplayAlone)(s.findReplay(ctx, id))
+	}
+}

@@ -18,5 +18,6 @@ type Account struct {
 type EventType struct {
 	Name        string
 	Description string
+	Example     []byte // data of an event of the type, as JSON; empty: none is known
 	CreatedAt   time.Time
 }

@@ -19,8 +19,8 @@ type Attempt struct {
 	Timing       Timing        // what Duration was spent on
 	Error        string        // a [Failure], and no more than the endpoint's owner may see; empty: accepted
 	FinalURL     string        // URL that redirects led to, without its query; empty: there were no redirects
-	RequestHead  []byte        // as sent, without signatures and credentials
-	ResponseHead []byte        // as received, at most 16 KiB
+	RequestHead  []byte        // as sent, with signatures and credentials [Masked]
+	ResponseHead []byte        // as received, at most 16 KiB, with credentials [Masked]
 	ResponseBody []byte        // as received, at most 16 KiB
 	Stale        bool          // another node had taken the lease over when the attempt was settled: it changed nothing
 	StatusAfter  Status        // of the delivery, as this attempt left it; pending if Stale or lost: those move nothing

@@ -1,6 +1,10 @@
 package apitypes
 
-import "github.com/postrider/postrider"
+import (
+	"encoding/json"
+
+	"github.com/postrider/postrider"
+)
 
 // AccountCreate is an account to create.
 type AccountCreate struct {
@@ -47,18 +51,21 @@ type Key struct {
 
 // EventTypeCreate is an event type to add to the catalogue.
 type EventTypeCreate struct {
-	Name        string `json:"name" example:"order.created"`
-	Description string `json:"description,omitempty"`
+	Name        string          `json:"name" example:"order.created"`
+	Description string          `json:"description,omitempty"`
+	Example     json.RawMessage `json:"example,omitempty" doc:"Data of an event of the type, for people who subscribe to it and for test events: any JSON value but null, of at most 8 KiB."`
 }
 
 // EventTypeUpdate is a change of an event type.
 type EventTypeUpdate struct {
-	Description Optional[string] `json:"description,omitzero" doc:"Null removes it."`
+	Description Optional[string]          `json:"description,omitzero" doc:"Null removes it."`
+	Example     Optional[json.RawMessage] `json:"example,omitzero" doc:"Data of an event of the type. Null removes it."`
 }
 
 // EventType is an event type of the catalogue.
 type EventType struct {
-	Name        string `json:"name" example:"order.created"`
-	Description string `json:"description"`
-	CreatedAt   Time   `json:"created_at" format:"date-time"`
+	Name        string          `json:"name" example:"order.created"`
+	Description string          `json:"description"`
+	Example     json.RawMessage `json:"example" doc:"Data of an event of the type. Null: none is known."`
+	CreatedAt   Time            `json:"created_at" format:"date-time"`
 }

@@ -20,6 +20,19 @@ type Delivery struct {
 	LastError      *string               `json:"last_error"`
 	ReplayedFrom   *postrider.DeliveryID `json:"replayed_from" nullable:"true" doc:"Id of the delivery that this one replays. Null: it is no replay."`
 	ReplayJob      *postrider.ReplayID   `json:"replay_job" nullable:"true" doc:"Id of the replay job that made it. Null: none did."`
+	Explanation    *Explanation          `json:"explanation" doc:"Why the delivery is where it is, what happens next, and when. Null: lists do not explain."`
+}
+
+// Explanation says why a delivery is where it is, what happens next, and when. The keys
+// are for programs that have texts of their own.
+type Explanation struct {
+	Text    string           `json:"text" doc:"The explanation in English, as one to three sentences."`
+	Why     string           `json:"why" doc:"Key of the reason: the status, and after a dot its reason. pending.retry: an attempt failed, and the next one is scheduled."`
+	Next    postrider.Next   `json:"next" enum:"attempt,probe,result,cancel,nothing" doc:"What happens by itself. attempt: the next attempt is made. probe: the endpoint is probed, and the attempt follows when it responds. result: the attempt ends that is under way. cancel: the delivery is cancelled soon. nothing: nothing."`
+	At      *Time            `json:"at" format:"date-time" doc:"Time of what happens next. Null: not known, or nothing does."`
+	Action  postrider.Action `json:"action" enum:"release,resume,enable,set_policy,rotate_secret,replay," doc:"What a person can do so that the event is delivered. release: the delivery. resume, enable, set_policy, rotate_secret: of the endpoint. replay: the delivery. Empty: nothing has to be done, or nothing helps."`
+	Attempt int              `json:"attempt" doc:"Number of the next attempt, or of the last one if none follows. 0: there was none."`
+	Note    *string          `json:"note" doc:"Reason that was given when the endpoint was paused or disabled."`
 }
 
 // Waiting says why a pending delivery has not been sent yet.
@@ -43,8 +56,8 @@ type Attempt struct {
 	Timing        *Timing              `json:"timing" doc:"What the duration was spent on. Null: no request was begun, or the server does not know."`
 	Error         *string              `json:"error"`
 	FinalURL      *string              `json:"final_url" doc:"URL that the redirects led to, without its query. Null: no redirect was followed."`
-	RequestHead   *string              `json:"request_head" doc:"Head of the request, without signatures and credentials. Only the list of the attempts of one delivery has heads and bodies. Null: nothing was sent, or the request was accepted with a response of at most 256 bytes, of which only the body is stored."`
-	ResponseHead  *string              `json:"response_head" doc:"Head of the response. Null: there was none, or the request was accepted with a response of at most 256 bytes."`
+	RequestHead   *string              `json:"request_head" doc:"Head of the request, with signatures and credentials masked. Only the list of the attempts of one delivery has heads and bodies. Null: nothing was sent, or the request was accepted with a response of at most 256 bytes, of which only the body is stored."`
+	ResponseHead  *string              `json:"response_head" doc:"Head of the response, with credentials masked. Null: there was none, or the request was accepted with a response of at most 256 bytes."`
 	ResponseBody  *string              `json:"response_body" doc:"At most the first 16 KiB of the response body. Null: there was none, or it is in response_body_base64."`
 	ResponseBytes []byte               `json:"response_body_base64,omitempty" doc:"The response body in base64, if it is not UTF-8."`
 	Stale         bool                 `json:"stale" doc:"The attempt ended after another server had taken the delivery over. It did not change the delivery."`
@@ -61,6 +74,39 @@ type Timing struct {
 	TLSUS       int64 `json:"tls_us" doc:"TLS handshake."`
 	FirstByteUS int64 `json:"first_byte_us" doc:"From sending the request to the first byte of the response."`
 	RestUS      int64 `json:"rest_us" doc:"The rest of the response, and what came before the connection, such as a token that was fetched."`
+}
+
+// AttemptRequest is the HTTP request of an attempt, with signatures and credentials
+// masked.
+type AttemptRequest struct {
+	Delivery        postrider.DeliveryID `json:"delivery"`
+	Attempt         int                  `json:"attempt"`
+	Method          string               `json:"method"`
+	URL             string               `json:"url" doc:"The URL without its query, for which ?... stands."`
+	Headers         []RequestHeader      `json:"headers" nullable:"false"`
+	Recorded        bool                 `json:"recorded" doc:"The headers were recorded when the request was sent. False: they are what the server sends with the present options of the endpoint. It records no headers of a request that was accepted with a response of at most 256 bytes."`
+	EndpointChanged bool                 `json:"endpoint_changed" doc:"The endpoint has changed since the attempt. What is not recorded may have been sent in another form."`
+	Body            *string              `json:"body" doc:"The body as it is signed, which is before it is compressed. Null: it is longer than 16 KiB, or its bytes are deleted."`
+	BodyBytes       *int                 `json:"body_bytes" doc:"Length of the body. Null: its bytes are deleted."`
+	BodySHA256      *string              `json:"body_sha256" doc:"SHA-256 of the body, in hexadecimal digits. Null: its bytes are deleted."`
+	Signatures      []SignedContent      `json:"signatures" nullable:"false" doc:"What each scheme signs, to compare with what a receiver verifies."`
+	Curl            string               `json:"curl" doc:"A curl command that makes the request. It has placeholders such as <Webhook-Signature> for what is masked, and reads a long body from body.json."`
+}
+
+// RequestHeader is one field of the header of a request.
+type RequestHeader struct {
+	Name   string `json:"name"`
+	Value  string `json:"value" doc:"*** if it is masked."`
+	Masked bool   `json:"masked" doc:"The value is a signature or a credential, and is not shown."`
+}
+
+// SignedContent is what a scheme signs of a request: the prefix, followed by the body.
+type SignedContent struct {
+	Scheme postrider.Scheme `json:"scheme" enum:"standard,stripe,github,github-sha1,shopify,slack,svix,timestamped,plain"`
+	Header string           `json:"header" doc:"Name of the header that carries the signature."`
+	Prefix string           `json:"prefix" doc:"Signed in front of the body. Empty: the body alone is signed."`
+	Bytes  *int             `json:"bytes" doc:"Length of what is signed. Null: the bytes of the body are deleted."`
+	SHA256 *string          `json:"sha256" doc:"SHA-256 of what is signed, in hexadecimal digits. It is no signature. Null: the bytes of the body are deleted."`
 }
 
 // DeadLetter is a delivery that is not attempted any more. A person replays or

@@ -48,6 +48,11 @@ type EndpointReason struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// EndpointTest is a request for a test event.
+type EndpointTest struct {
+	Type string `json:"type,omitempty" example:"order.created" doc:"Type of the event; default postrider.test. Its data is the example of the type in the catalogue, or, if there is none, an object with the id of the endpoint."`
+}
+
 // EndpointVerification is a request to verify an endpoint.
 type EndpointVerification struct {
 	Method string `json:"method,omitempty" enum:"challenge,cloudevents" doc:"How the receiver is asked. Default: the method that the operator configured, if any; otherwise the field is required."`

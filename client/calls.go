@@ -78,7 +78,7 @@ func (c *Client) PublishBatch(ctx context.Context, events []apitypes.EventCreate
 // Events lists events, without their data.
 func (c *Client) Events(ctx context.Context, f EventFilter) (apitypes.Page[apitypes.Event], error) {
 	return get[apitypes.Page[apitypes.Event]](ctx, c, "/events"+query(f.Paging,
-		"account", f.Account, "type", f.Type, "idempotency_key", f.IdempotencyKey,
+		"account", f.Account, "type", f.Type, "idempotency_key", f.IdempotencyKey, "ordering_key", f.OrderingKey,
 		"from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
@@ -183,9 +183,10 @@ func (c *Client) DisableEndpoint(ctx context.Context, id postrider.EndpointID, r
 	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/disable", apitypes.EndpointReason{Reason: reason})
 }
 
-// TestEndpoint publishes an event of the type postrider.test to one endpoint.
-func (c *Client) TestEndpoint(ctx context.Context, id postrider.EndpointID) (apitypes.Receipt, error) {
-	return post[apitypes.Receipt](ctx, c, "/endpoints/"+id.String()+"/test", nil)
+// TestEndpoint publishes a test event to one endpoint, whatever its event types
+// are. Of the zero test the event has the type postrider.test.
+func (c *Client) TestEndpoint(ctx context.Context, id postrider.EndpointID, test apitypes.EndpointTest) (apitypes.Receipt, error) {
+	return post[apitypes.Receipt](ctx, c, "/endpoints/"+id.String()+"/test", test)
 }
 
 // DeleteEndpoint deletes an endpoint and cancels its pending deliveries.
@@ -257,6 +258,13 @@ func (c *Client) Attempts(ctx context.Context, id postrider.DeliveryID, p Paging
 	return get[apitypes.Page[apitypes.Attempt]](ctx, c, "/deliveries/"+id.String()+"/attempts"+query(p))
 }
 
+// AttemptRequest returns the request of an attempt by its number, with signatures and
+// credentials masked, and what each scheme signs of it. If the attempt made no request,
+// the error matches [postrider.ErrConflict].
+func (c *Client) AttemptRequest(ctx context.Context, id postrider.DeliveryID, attempt int) (apitypes.AttemptRequest, error) {
+	return get[apitypes.AttemptRequest](ctx, c, "/deliveries/"+id.String()+"/attempts/"+strconv.Itoa(attempt)+"/request")
+}
+
 // ReplayDelivery makes a new delivery from an old one, due at once.
 func (c *Client) ReplayDelivery(ctx context.Context, id postrider.DeliveryID) (apitypes.Delivery, error) {
 	return post[apitypes.Delivery](ctx, c, "/deliveries/"+id.String()+"/replay", nil)
@@ -284,6 +292,18 @@ func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) (apitypes.
 	return get[apitypes.Page[apitypes.DeadLetter]](ctx, c, "/dead-letters"+query(f.Paging,
 		"account", f.Account, "endpoint", idText(f.Endpoint), "event_type", f.EventType, "reason", f.Reason,
 		"resolved", resolved, "from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
+}
+
+// DeadLetterGroups lists the unresolved dead letters by endpoint and cause.
+func (c *Client) DeadLetterGroups(ctx context.Context, f DeadLetterGroupFilter) (apitypes.Page[apitypes.DeadLetterGroup], error) {
+	return get[apitypes.Page[apitypes.DeadLetterGroup]](ctx, c, "/dead-letters/groups"+query(f.Paging,
+		"account", f.Account, "endpoint", idText(f.Endpoint)))
+}
+
+// Search finds objects by an id, a key or a part of a name.
+func (c *Client) Search(ctx context.Context, text string) ([]apitypes.SearchHit, error) {
+	list, err := get[apitypes.List[apitypes.SearchHit]](ctx, c, "/search"+query(Paging{}, "q", text))
+	return list.Data, err
 }
 
 // DeadLetter returns a dead letter, resolved or not.
@@ -356,9 +376,9 @@ func (c *Client) EventType(ctx context.Context, name string) (apitypes.EventType
 	return get[apitypes.EventType](ctx, c, "/event-types/"+url.PathEscape(name))
 }
 
-// DescribeEventType changes the description of an event type.
-func (c *Client) DescribeEventType(ctx context.Context, name, description string) (apitypes.EventType, error) {
-	return patch[apitypes.EventType](ctx, c, "/event-types/"+url.PathEscape(name), apitypes.EventTypeUpdate{Description: apitypes.Of(description)})
+// ChangeEventType changes the description or the example of an event type.
+func (c *Client) ChangeEventType(ctx context.Context, name string, change apitypes.EventTypeUpdate) (apitypes.EventType, error) {
+	return patch[apitypes.EventType](ctx, c, "/event-types/"+url.PathEscape(name), change)
 }
 
 // DeleteEventType removes an event type from the catalogue. Its events stay.

@@ -68,6 +68,10 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"list-dead-letters": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.DeadLetters(x, full[client.DeadLetterFilter]()))
 	},
+	"list-dead-letter-groups": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.DeadLetterGroups(x, full[client.DeadLetterGroupFilter]()))
+	},
+	"search":              func(x ctx, c *client.Client) (any, error) { return answered(c.Search(x, "text")) },
 	"get-dead-letter":     func(x ctx, c *client.Client) (any, error) { return answered(c.DeadLetter(x, dlv)) },
 	"discard-dead-letter": func(x ctx, c *client.Client) (any, error) { return answered(c.DiscardDeadLetter(x, dlv, "r")) },
 	"replay-dead-letter":  func(x ctx, c *client.Client) (any, error) { return answered(c.ReplayDeadLetter(x, dlv)) },
@@ -87,11 +91,12 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"list-deliveries": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.Deliveries(x, full[client.DeliveryFilter]()))
 	},
-	"get-delivery":     func(x ctx, c *client.Client) (any, error) { return answered(c.Delivery(x, dlv)) },
-	"list-attempts":    func(x ctx, c *client.Client) (any, error) { return answered(c.Attempts(x, dlv, pg)) },
-	"cancel-delivery":  func(x ctx, c *client.Client) (any, error) { return answered(c.CancelDelivery(x, dlv)) },
-	"release-delivery": func(x ctx, c *client.Client) (any, error) { return answered(c.ReleaseDelivery(x, dlv)) },
-	"replay-delivery":  func(x ctx, c *client.Client) (any, error) { return answered(c.ReplayDelivery(x, dlv)) },
+	"get-delivery":        func(x ctx, c *client.Client) (any, error) { return answered(c.Delivery(x, dlv)) },
+	"list-attempts":       func(x ctx, c *client.Client) (any, error) { return answered(c.Attempts(x, dlv, pg)) },
+	"get-attempt-request": func(x ctx, c *client.Client) (any, error) { return answered(c.AttemptRequest(x, dlv, 1)) },
+	"cancel-delivery":     func(x ctx, c *client.Client) (any, error) { return answered(c.CancelDelivery(x, dlv)) },
+	"release-delivery":    func(x ctx, c *client.Client) (any, error) { return answered(c.ReleaseDelivery(x, dlv)) },
+	"replay-delivery":     func(x ctx, c *client.Client) (any, error) { return answered(c.ReplayDelivery(x, dlv)) },
 
 	"list-endpoints": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.Endpoints(x, full[client.EndpointFilter]()))
@@ -112,9 +117,11 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"enable-endpoint":  func(x ctx, c *client.Client) (any, error) { return answered(c.EnableEndpoint(x, ep)) },
 	"pause-endpoint":   func(x ctx, c *client.Client) (any, error) { return answered(c.PauseEndpoint(x, ep, "r")) },
 	"resume-endpoint":  func(x ctx, c *client.Client) (any, error) { return answered(c.ResumeEndpoint(x, ep)) },
-	"test-endpoint":    func(x ctx, c *client.Client) (any, error) { return answered(c.TestEndpoint(x, ep)) },
-	"verify-endpoint":  func(x ctx, c *client.Client) (any, error) { return answered(c.VerifyEndpoint(x, ep, "challenge")) },
-	"list-secrets":     func(x ctx, c *client.Client) (any, error) { return answered(c.Secrets(x, ep)) },
+	"test-endpoint": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.TestEndpoint(x, ep, full[apitypes.EndpointTest]()))
+	},
+	"verify-endpoint": func(x ctx, c *client.Client) (any, error) { return answered(c.VerifyEndpoint(x, ep, "challenge")) },
+	"list-secrets":    func(x ctx, c *client.Client) (any, error) { return answered(c.Secrets(x, ep)) },
 	"rotate-secret": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.RotateSecret(x, ep, full[apitypes.SecretRotation]()))
 	},
@@ -132,7 +139,9 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	},
 	"delete-event-type": func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteEventType(x, "a") },
 	"get-event-type":    func(x ctx, c *client.Client) (any, error) { return answered(c.EventType(x, "a")) },
-	"update-event-type": func(x ctx, c *client.Client) (any, error) { return answered(c.DescribeEventType(x, "a", "d")) },
+	"update-event-type": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.ChangeEventType(x, "a", full[apitypes.EventTypeUpdate]()))
+	},
 
 	"list-events": func(x ctx, c *client.Client) (any, error) { return answered(c.Events(x, full[client.EventFilter]())) },
 	"publish-event": func(x ctx, c *client.Client) (any, error) {

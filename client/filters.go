@@ -57,6 +57,9 @@ type EventFilter struct {
 	// as the server remembers the key. It needs the Account, unless the API key
 	// is bound to one.
 	IdempotencyKey string
+	// OrderingKey selects the events with this ordering key. It needs the Account,
+	// unless the API key is bound to one.
+	OrderingKey string
 
 	OldestFirst bool
 	Paging
@@ -81,5 +84,12 @@ type DeadLetterFilter struct {
 	From, To  time.Time // the delivery was created at From or later, and before To
 
 	OldestFirst bool
+	Paging
+}
+
+// DeadLetterGroupFilter selects groups of dead letters. A zero field selects all.
+type DeadLetterGroupFilter struct {
+	Account  string // id or uid
+	Endpoint postrider.EndpointID
 	Paging
 }

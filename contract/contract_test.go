@@ -28,6 +28,7 @@ var unseen = map[string]string{
 	"replay-event 409 replay_pending":      "another client has to replay the same dead letter at the same moment",
 	"Delivery.reason = system":             "it takes a store that lost data",
 	"DeadLetter.reason = system":           "it takes a store that lost data",
+	"DeadLetterGroup.reason = system":      "the same",
 	"release-delivery 200":                 "a delivery is parked after the server died five times with it alone",
 	"Waiting.reason = parked":              "the same",
 	"Waiting.reason = no_secret":           "the last secret that does not expire cannot be revoked",
@@ -89,6 +90,7 @@ func (c *caller) drive() {
 	c.driveAccounts()
 	c.driveKeys()
 	c.driveEventTypes()
+	c.driveSearch()
 	c.drivePublishing()
 	c.driveOptions()
 	c.driveSecrets()

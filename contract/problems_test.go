@@ -46,6 +46,9 @@ func (op *operation) route() string {
 	if !strings.Contains(op.path, "{") && op.method == http.MethodGet && op.has(404, "not_found") {
 		path += "?account=nobody"
 	}
+	if op.id == "search" { // it must be told what to look for
+		path += "?q=nobody"
+	}
 	return path
 }
 

@@ -22,6 +22,21 @@ func (c *caller) driveAccounts() {
 	c.paged("GET /accounts?limit=1")
 }
 
+// driveSearch finds an object of each kind.
+func (c *caller) driveSearch() {
+	c.Helper()
+	endpoint := c.endpoint("sought", "/status/200", object{"description": "Sought hooks"})
+	event, delivery := c.publish("sought")
+	key := c.want(201, "POST /api-keys", object{"name": "sought", "scopes": []string{"admin"}}).id("id")
+	c.want(201, "POST /event-types", object{"name": "sought"})
+	c.want(202, "POST /events", object{"account": "acme", "type": "sought", "data": 1, "idempotency_key": "sought-1", "ordering_key": "sought-2"})
+	secret := c.want(200, "GET /endpoints/"+endpoint+"/secrets", nil).items()[0]["id"].(string)
+	for _, text := range []string{endpoint, event, delivery, key, secret, "sought", "sought-1", "sought-2", "acme", "nothing"} {
+		c.want(200, "GET /search?q="+text, nil)
+	}
+	c.want(200, "GET /events?account=acme&ordering_key=sought-2", nil)
+}
+
 // paged reads two pages of a list, as soon as there are two.
 func (c *caller) paged(route string) {
 	c.Helper()
@@ -48,10 +63,11 @@ func (c *caller) driveKeys() {
 func (c *caller) driveEventTypes() {
 	c.Helper()
 	for _, name := range []string{"order.created", "order.paid"} {
-		c.want(201, "POST /event-types", object{"name": name})
+		c.want(201, "POST /event-types", object{"name": name, "example": object{"a": []int{1}}})
 	}
 	c.want(409, "POST /event-types", object{"name": "order.paid"})
-	c.want(200, "PATCH /event-types/order.paid", object{"description": "d"})
+	c.want(200, "PATCH /event-types/order.paid", object{"description": "d", "example": "text"})
+	c.want(200, "PATCH /event-types/order.paid", object{"example": nil})
 	c.want(200, "GET /event-types/order.paid", nil)
 	c.paged("GET /event-types?limit=1")
 	c.want(204, "DELETE /event-types/order.paid", nil)
@@ -157,6 +173,8 @@ func (c *caller) driveDeliveries() {
 	_, binary := c.publish("binary")
 	c.settled(binary, "delivered")
 	c.want(200, "GET /deliveries/"+binary+"/attempts", nil)
+	c.want(200, "GET /deliveries/"+binary+"/attempts/1/request", nil)
+	c.want(404, "GET /deliveries/"+binary+"/attempts/2/request", nil)
 	for path, outcome := range map[string]string{
 		"/status/500": "rejected", "/status/429": "throttled", "http://127.0.0.1:1/": "unreachable", "/cut": "broken",
 	} {
@@ -229,6 +247,8 @@ func (c *caller) driveDeadLetters() {
 	c.want(200, "GET /dead-letters/"+dead[0], nil)
 	c.want(200, "GET /dead-letters?resolved=true", nil)
 	c.paged("GET /dead-letters?resolved=true&limit=1")
+	c.want(200, "GET /dead-letters/groups", nil)
+	c.want(200, "GET /dead-letters/groups?account=acme&endpoint="+failing, nil)
 
 	c.driveReplays(failing)
 
@@ -336,6 +356,7 @@ func (c *caller) driveStatuses() {
 	id := c.endpoint("statuses", "/status/200")
 	path := "POST /endpoints/" + id
 	c.want(202, path+"/test", nil)
+	c.want(202, path+"/test", object{"type": "postrider.test"})
 	c.want(409, path+"/verify", object{"method": "challenge"})
 	c.want(200, path+"/pause", object{"reason": "maintenance"})
 	c.publish("statuses")
@@ -419,7 +440,10 @@ func (c *caller) finishSlow(s slow) {
 	c.settled(s.expiring, "dead")
 	c.settled(s.untried, "dead")
 	c.attempted(s.expiring, "none")
+	c.want(409, "GET /deliveries/"+s.untried+"/attempts/1/request", nil)
 	c.want(200, "GET /dead-letters?limit=250", nil)
+	c.want(200, "GET /dead-letters/groups?limit=250", nil)
+	c.paged("GET /dead-letters/groups?limit=1")
 	gone := c.want(200, "GET /dead-letters?reason=gone", nil).items()[0]["endpoint"].(string)
 	history := "GET /endpoints/" + gone + "/health"
 	c.until("the endpoint is healthy", history, func(a answer) bool { return len(a.items()) > 1 })

@@ -13,6 +13,7 @@ import (
 // further attempt by themselves. A person replays or discards each.
 type deadLettersCmd struct {
 	List    deadLettersListCmd    `cmd:"" help:"List unresolved dead letters, newest first."`
+	Groups  deadLettersGroupsCmd  `cmd:"" help:"List unresolved dead letters by endpoint and cause. COUNT goes up to 1,000."`
 	Get     deadLettersGetCmd     `cmd:"" help:"Show one dead letter."`
 	Replay  deadLettersReplayCmd  `cmd:"" help:"Deliver a dead letter again, as a new delivery. It can be repeated when the last replay has ended; the receiver then gets the event once more."`
 	Discard deadLettersDiscardCmd `cmd:"" help:"Resolve a dead letter without a replay. Its record stays, and it can no longer be replayed."`
@@ -49,6 +50,32 @@ func (c *deadLettersListCmd) Run(ctx context.Context, t terminal) error {
 			Account: c.Account, Endpoint: c.Endpoint, EventType: c.EventType, Reason: c.Reason, Resolved: c.Resolved,
 			From: c.From.Time, To: c.To.Time, OldestFirst: c.OldestFirst, Paging: c.page(),
 		})
+	})
+}
+
+// deadLetterGroupTable shows groups of dead letters.
+var deadLetterGroupTable = tableOf[apitypes.DeadLetterGroup]{
+	[]string{"ENDPOINT", "REASON", "LAST", "COUNT", "OLDEST", "NEWEST"},
+	func(g apitypes.DeadLetterGroup) []string {
+		return []string{
+			g.Endpoint.String(), g.Reason, last(g.LastStatusCode, g.LastError), strconv.Itoa(g.Count), moment(&g.OldestAt), moment(&g.NewestAt),
+		}
+	},
+}
+
+// deadLettersGroupsCmd groups the dead letters that match all given flags.
+type deadLettersGroupsCmd struct {
+	target `embed:""`
+	paging `embed:""`
+
+	Account  string               `help:"Only of this account, by id or uid. Default: all accounts."`
+	Endpoint postrider.EndpointID `placeholder:"ID" help:"Only to this endpoint, ep_…"`
+}
+
+// Run lists groups of dead letters.
+func (c *deadLettersGroupsCmd) Run(ctx context.Context, t terminal) error {
+	return ask(t, c.target, deadLetterGroupTable.page, func(api *client.Client) (apitypes.Page[apitypes.DeadLetterGroup], error) {
+		return api.DeadLetterGroups(ctx, client.DeadLetterGroupFilter{Account: c.Account, Endpoint: c.Endpoint, Paging: c.page()})
 	})
 }
 

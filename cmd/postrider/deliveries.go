@@ -18,6 +18,7 @@ type deliveriesCmd struct {
 	List     deliveriesListCmd     `cmd:"" help:"List deliveries, newest first."`
 	Get      deliveriesGetCmd      `cmd:"" help:"Show one delivery."`
 	Attempts deliveriesAttemptsCmd `cmd:"" help:"List the attempts of a delivery. A lost attempt STARTED when its loss was noticed; its request may have left long before."`
+	Request  deliveriesRequestCmd  `cmd:"" help:"Show the request of an attempt, what is signed of it, and a curl command. Signatures and credentials are masked."`
 	Cancel   deliveriesCancelCmd   `cmd:"" help:"Cancel a pending delivery."`
 	Release  deliveriesReleaseCmd  `cmd:"" help:"Send a parked delivery again. A delivery is parked if five servers died while sending it."`
 }
@@ -121,51 +122,68 @@ func (c *deliveriesGetCmd) Run(ctx context.Context, t terminal) error {
 }
 
 // printDelivery prints a delivery as printDetails does, except that it explains why
-// the delivery waits.
+// the delivery is where it is.
 func printDelivery(t terminal, asJSON bool, d apitypes.Delivery) error {
 	if asJSON {
 		return printJSON(t.out, d)
 	}
 	rows := detailsOf(d)
 	for _, row := range rows {
-		if row[0] == "waiting" {
-			row[1] = waitingText(d)
+		switch row[0] {
+		case "waiting":
+			row[1] = waitingText(d.Waiting)
+		case "explanation":
+			row[1] = explanationText(d)
 		}
 	}
 	return printTable(t.out, []string{"FIELD", "VALUE"}, rows)
 }
 
-// waitingText returns why the delivery waits, for what or until when, and the command
-// that ends the wait or tells more about it: "endpoint_paused; postrider endpoints
-// resume ep_…". It is empty for a delivery that is not pending.
-func waitingText(d apitypes.Delivery) string {
-	if d.Waiting == nil {
+// waitingText returns why a delivery waits, for what or until when: "scheduled until
+// 2026-…". It is empty for a delivery that is not pending.
+func waitingText(w *apitypes.Waiting) string {
+	if w == nil {
 		return ""
 	}
-	text := string(d.Waiting.Reason)
-	if d.Waiting.Delivery != nil {
-		text += ", after " + d.Waiting.Delivery.String()
+	text := string(w.Reason)
+	if w.Delivery != nil {
+		text += ", after " + w.Delivery.String()
 	}
-	if d.Waiting.Until != nil {
-		text += " until " + moment(d.Waiting.Until)
-	}
-	switch d.Waiting.Reason {
-	case postrider.WaitParked:
-		text += "; postrider deliveries release " + d.ID.String()
-	case postrider.WaitEndpointPaused:
-		text += "; postrider endpoints resume " + d.Endpoint.String()
-	case postrider.WaitEndpointDisabled:
-		text += "; postrider endpoints enable " + d.Endpoint.String()
-	case postrider.WaitNoSecret:
-		text += "; postrider endpoints rotate " + d.Endpoint.String()
-	case postrider.WaitPolicyUnreadable:
-		text += "; see: postrider endpoints get " + d.Endpoint.String()
-	case postrider.WaitCircuitOpen, postrider.WaitAskedToWait:
-		text += "; see: postrider endpoints circuit " + d.Endpoint.String()
-	case postrider.WaitInFlight, postrider.WaitEndpointDeleted, postrider.WaitOrdering, postrider.WaitSuspected,
-		postrider.WaitScheduled, postrider.WaitDue: // end by themselves, or with the delivery that the text names
+	if w.Until != nil {
+		text += " until " + moment(w.Until)
 	}
 	return text
+}
+
+// explanationText returns the sentences that explain the delivery, and the command that
+// helps or tells more: "Its endpoint is paused. … postrider endpoints resume ep_…".
+func explanationText(d apitypes.Delivery) string {
+	if d.Explanation == nil { // an older server
+		return ""
+	}
+	command := ""
+	switch d.Explanation.Action {
+	case postrider.ActionRelease:
+		command = "deliveries release " + d.ID.String()
+	case postrider.ActionResume:
+		command = "endpoints resume " + d.Endpoint.String()
+	case postrider.ActionEnable:
+		command = "endpoints enable " + d.Endpoint.String()
+	case postrider.ActionRotate:
+		command = "endpoints rotate " + d.Endpoint.String()
+	case postrider.ActionSetPolicy:
+		command = "endpoints get " + d.Endpoint.String()
+	case postrider.ActionReplay:
+		command = "replay " + d.ID.String()
+	}
+	switch optional(d.Waiting).Reason {
+	case postrider.WaitCircuitOpen, postrider.WaitAskedToWait:
+		command = "endpoints circuit " + d.Endpoint.String()
+	}
+	if command == "" {
+		return d.Explanation.Text
+	}
+	return d.Explanation.Text + " postrider " + command
 }
 
 // Run cancels the delivery and prints it. An attempt in flight is not stopped; its
@@ -194,6 +212,52 @@ func (c *deliveriesAttemptsCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, attemptTable.page, func(api *client.Client) (apitypes.Page[apitypes.Attempt], error) {
 		return api.Attempts(ctx, c.ID, c.page())
 	})
+}
+
+type deliveriesRequestCmd struct {
+	oneDelivery
+
+	Attempt int `arg:"" default:"1" help:"The number of the attempt."`
+}
+
+// Run shows the request of the attempt.
+func (c *deliveriesRequestCmd) Run(ctx context.Context, t terminal) error {
+	return ask(t, c.target, printRequest, func(api *client.Client) (apitypes.AttemptRequest, error) {
+		return api.AttemptRequest(ctx, c.ID, c.Attempt)
+	})
+}
+
+// printRequest prints a request as HTTP writes it, then what is signed of it, and a curl
+// command that makes it.
+func printRequest(t terminal, asJSON bool, r apitypes.AttemptRequest) error {
+	if asJSON {
+		return printJSON(t.out, r)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", r.Method, r.URL)
+	for _, h := range r.Headers {
+		fmt.Fprintf(&b, "%s: %s\n", h.Name, h.Value)
+	}
+	switch {
+	case r.Body != nil:
+		fmt.Fprintf(&b, "\n%s\n", *r.Body)
+	case r.BodyBytes != nil:
+		fmt.Fprintf(&b, "\n(a body of %d bytes, SHA-256 %s)\n", *r.BodyBytes, optional(r.BodySHA256))
+	default:
+		b.WriteString("\n(the bytes of the body are deleted)\n")
+	}
+	for _, s := range r.Signatures {
+		fmt.Fprintf(&b, "\n%s signs %q and the body, in %s", s.Scheme, s.Prefix, s.Header)
+	}
+	if !r.Recorded {
+		b.WriteString("\nThe headers are not recorded; they are shown as they are sent by the present options of the endpoint")
+	}
+	if r.EndpointChanged {
+		b.WriteString("\nThe endpoint has changed since the attempt")
+	}
+	fmt.Fprintf(&b, "\n\n%s\n", r.Curl)
+	_, err := t.out.Write([]byte(b.String()))
+	return err
 }
 
 // replayCmd is the command replay. Ids have a prefix for their type, so the id alone

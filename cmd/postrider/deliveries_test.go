@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -9,34 +8,52 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// TestEveryReasonToWaitIsExplained checks the text for each reason, with the command
-// that helps. Only the reasons in alone need none.
-func TestEveryReasonToWaitIsExplained(t *testing.T) {
+// TestAnExplanationNamesTheCommandThatHelps checks the command for each action, and for
+// the reasons of which another command tells more.
+func TestAnExplanationNamesTheCommandThatHelps(t *testing.T) {
 	t.Parallel()
-	id, head, endpoint := postrider.DeliveryID{1}, postrider.DeliveryID{2}, postrider.EndpointID{3}
-	until := apitypes.Time{Time: time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)}
-	alone := map[postrider.WaitReason]bool{
-		postrider.WaitInFlight: true, postrider.WaitEndpointDeleted: true, postrider.WaitSuspected: true,
-		postrider.WaitScheduled: true, postrider.WaitOrdering: true, postrider.WaitDue: true,
-	}
-	for _, reason := range postrider.WaitReasons {
-		text := waitingText(apitypes.Delivery{ID: id, Endpoint: endpoint, Waiting: &apitypes.Waiting{Reason: reason}})
-		if command := strings.Contains(text, "postrider "); command == alone[reason] {
-			t.Errorf("%s is explained by %q, want a command: %t", reason, text, !alone[reason])
+	id, endpoint := postrider.DeliveryID{1}, postrider.EndpointID{3}
+	for _, test := range []struct {
+		action postrider.Action
+		reason postrider.WaitReason
+		want   string
+	}{
+		{"", postrider.WaitScheduled, "Why. Next."},
+		{"", postrider.WaitCircuitOpen, "Why. Next. postrider endpoints circuit " + endpoint.String()},
+		{"", postrider.WaitAskedToWait, "Why. Next. postrider endpoints circuit " + endpoint.String()},
+		{postrider.ActionRelease, postrider.WaitParked, "Why. Next. postrider deliveries release " + id.String()},
+		{postrider.ActionResume, postrider.WaitEndpointPaused, "Why. Next. postrider endpoints resume " + endpoint.String()},
+		{postrider.ActionEnable, postrider.WaitEndpointDisabled, "Why. Next. postrider endpoints enable " + endpoint.String()},
+		{postrider.ActionRotate, postrider.WaitNoSecret, "Why. Next. postrider endpoints rotate " + endpoint.String()},
+		{postrider.ActionSetPolicy, postrider.WaitPolicyUnreadable, "Why. Next. postrider endpoints get " + endpoint.String()},
+		{postrider.ActionReplay, "", "Why. Next. postrider replay " + id.String()},
+	} {
+		d := apitypes.Delivery{
+			ID: id, Endpoint: endpoint, Waiting: &apitypes.Waiting{Reason: test.reason},
+			Explanation: &apitypes.Explanation{Text: "Why. Next.", Action: test.action},
+		}
+		if got := explanationText(d); got != test.want {
+			t.Errorf("%s: %q, want %q", test.action, got, test.want)
 		}
 	}
-	for _, row := range []struct {
+	if got := explanationText(apitypes.Delivery{}); got != "" {
+		t.Errorf("without an explanation: %q", got)
+	}
+}
+
+func TestAWaitingDeliveryNamesItsReason(t *testing.T) {
+	t.Parallel()
+	head, until := postrider.DeliveryID{2}, apitypes.Time{Time: time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)}
+	for _, test := range []struct {
 		waiting *apitypes.Waiting
 		want    string
 	}{
 		{nil, ""},
 		{&apitypes.Waiting{Reason: postrider.WaitOrdering, Delivery: &head}, "ordering, after " + head.String()},
 		{&apitypes.Waiting{Reason: postrider.WaitScheduled, Until: &until}, "scheduled until 2026-05-04T12:00:00Z"},
-		{&apitypes.Waiting{Reason: postrider.WaitParked}, "parked; postrider deliveries release " + id.String()},
-		{&apitypes.Waiting{Reason: postrider.WaitAskedToWait, Until: &until}, "asked_to_wait until 2026-05-04T12:00:00Z; see: postrider endpoints circuit " + endpoint.String()},
 	} {
-		if got := waitingText(apitypes.Delivery{ID: id, Endpoint: endpoint, Waiting: row.waiting}); got != row.want {
-			t.Errorf("waitingText = %q, want %q", got, row.want)
+		if got := waitingText(test.waiting); got != test.want {
+			t.Errorf("waitingText = %q, want %q", got, test.want)
 		}
 	}
 }

@@ -102,7 +102,6 @@ type endpointCall func(*client.Client, context.Context, postrider.EndpointID) (a
 
 type (
 	endpointsGetCmd     struct{ oneEndpoint }
-	endpointsTestCmd    struct{ oneEndpoint }
 	endpointsResumeCmd  struct{ oneEndpoint }
 	endpointsEnableCmd  struct{ oneEndpoint }
 	endpointsDeleteCmd  struct{ oneEndpoint }
@@ -116,11 +115,17 @@ func (c *endpointsGetCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
+type endpointsTestCmd struct {
+	oneEndpoint
+
+	Type string `placeholder:"TYPE" help:"A type of the catalogue, whose example is sent. Default: postrider.test."`
+}
+
 // Run publishes a test event to the endpoint and prints the receipt. The endpoint's
 // event types do not matter. deliveries list shows what became of it.
 func (c *endpointsTestCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, printReceipt, func(api *client.Client) (apitypes.Receipt, error) {
-		return api.TestEndpoint(ctx, c.ID)
+		return api.TestEndpoint(ctx, c.ID, apitypes.EndpointTest{Type: c.Type})
 	})
 }
 

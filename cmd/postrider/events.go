@@ -40,6 +40,7 @@ type eventsListCmd struct {
 	Account        string `help:"Only of this account, by id or uid. Default: all accounts."`
 	Type           string `help:"Only of this type."`
 	IdempotencyKey string `help:"Only the event with this idempotency key; needs --account."`
+	OrderingKey    string `help:"Only events with this ordering key; needs --account."`
 }
 
 // Run lists events.
@@ -47,7 +48,7 @@ func (c *eventsListCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, eventTable.page, func(api *client.Client) (apitypes.Page[apitypes.Event], error) {
 		return api.Events(ctx, client.EventFilter{
 			Account: c.Account, Type: c.Type, From: c.From.Time, To: c.To.Time,
-			IdempotencyKey: c.IdempotencyKey, OldestFirst: c.OldestFirst, Paging: c.page(),
+			IdempotencyKey: c.IdempotencyKey, OrderingKey: c.OrderingKey, OldestFirst: c.OldestFirst, Paging: c.page(),
 		})
 	})
 }

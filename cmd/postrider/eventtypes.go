@@ -14,7 +14,7 @@ import (
 type eventTypesCmd struct {
 	List   eventTypesListCmd   `cmd:"" help:"List the catalogue of event types, by name."`
 	Get    eventTypesGetCmd    `cmd:"" help:"Show one event type."`
-	Put    eventTypesPutCmd    `cmd:"" help:"Add an event type to the catalogue, or change its description."`
+	Put    eventTypesPutCmd    `cmd:"" help:"Add an event type to the catalogue, or change it."`
 	Delete eventTypesDeleteCmd `cmd:"" help:"Remove an event type from the catalogue. Its events stay."`
 }
 
@@ -65,10 +65,11 @@ func (c *eventTypesDeleteCmd) Run(ctx context.Context, t terminal) error {
 type eventTypesPutCmd struct {
 	oneEventType
 
-	Description string `help:"A description for people."`
+	Description *string `placeholder:"TEXT" help:"A description for people. Default: unchanged; of a new type empty."`
+	Example     string  `placeholder:"JSON" help:"Data of an event of the type, for people who subscribe to it and for test events; @FILE reads a file, - reads stdin. Default: unchanged; of a new type none."`
 }
 
-// Run changes the description of the event type, or adds the type if the catalogue
+// Run changes the event type, or adds the type if the catalogue
 // lacks it. So a deployment script can run it each time. The API has two operations
 // for this; the change comes first, because it is the usual case when a script runs
 // again. It checks the name before it calls the server, so that a mistake exits with
@@ -77,10 +78,20 @@ func (c *eventTypesPutCmd) Run(ctx context.Context, t terminal) error {
 	if err := postrider.CheckType("NAME", c.Name); err != nil {
 		return misused("%v", err)
 	}
+	change := apitypes.EventTypeUpdate{Description: apitypes.OfPointer(c.Description)}
+	if c.Example != "" {
+		example, err := readData(t, "--example", c.Example)
+		if err != nil {
+			return err
+		}
+		change.Example = apitypes.Of(example)
+	}
 	return ask(t, c.target, eventTypeTable.one, func(api *client.Client) (apitypes.EventType, error) {
-		put, err := api.DescribeEventType(ctx, c.Name, c.Description)
+		put, err := api.ChangeEventType(ctx, c.Name, change)
 		if errors.Is(err, postrider.ErrNotFound) {
-			put, err = api.CreateEventType(ctx, apitypes.EventTypeCreate{Name: c.Name, Description: c.Description})
+			put, err = api.CreateEventType(ctx, apitypes.EventTypeCreate{
+				Name: c.Name, Description: change.Description.Value(), Example: change.Example.Value(),
+			})
 		}
 		return put, err
 	})

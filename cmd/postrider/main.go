@@ -68,6 +68,7 @@ type cli struct {
 	Endpoints   endpointsCmd   `cmd:"" help:"Work with endpoints."`
 	Deliveries  deliveriesCmd  `cmd:"" help:"List, cancel and release deliveries."`
 	DeadLetters deadLettersCmd `cmd:"" help:"List, replay and discard dead letters."`
+	Search      searchCmd      `cmd:"" help:"Find an object by its id, a key, or a part of its name or host."`
 	Replays     replaysCmd     `cmd:"" help:"Replay or discard many deliveries at a pace, and watch it."`
 	Replay      replayCmd      `cmd:"" help:"Deliver again: a delivery, or an event to all its endpoints."`
 

@@ -25,10 +25,12 @@ var commandOf = map[string]string{
 	"get-api-key":    "keys get",
 	"revoke-api-key": "keys revoke",
 
-	"list-dead-letters":   "dead-letters list",
-	"get-dead-letter":     "dead-letters get",
-	"discard-dead-letter": "dead-letters discard",
-	"replay-dead-letter":  "dead-letters replay",
+	"list-dead-letters":       "dead-letters list",
+	"get-dead-letter":         "dead-letters get",
+	"list-dead-letter-groups": "dead-letters groups",
+	"search":                  "search",
+	"discard-dead-letter":     "dead-letters discard",
+	"replay-dead-letter":      "dead-letters replay",
 
 	"create-replay": "replays create",
 	"count-replay":  "replays create --dry-run",
@@ -41,6 +43,7 @@ var commandOf = map[string]string{
 	"list-deliveries":          "deliveries list",
 	"get-delivery":             "deliveries get",
 	"list-attempts":            "deliveries attempts",
+	"get-attempt-request":      "deliveries request",
 	"cancel-delivery":          "deliveries cancel",
 	"release-delivery":         "deliveries release",
 	"replay-delivery":          "replay",
@@ -87,6 +90,7 @@ var flagOfParameter = map[string]string{"order": "oldest-first"}
 
 // flagless are parameters of lists that no flag sends, and why.
 var flagless = map[string]string{
+	"search q":                      "it is the argument",
 	"list-accounts uid":             "accounts get takes a uid",
 	"list-api-keys limit":           "all are listed",
 	"list-api-keys cursor":          "all are listed",

@@ -29,7 +29,7 @@ func (c *sendCmd) Run(ctx context.Context, t terminal) error {
 	if err := postrider.CheckType("TYPE", c.Type); err != nil {
 		return misused("%v", err)
 	}
-	data, err := c.data(t)
+	data, err := readData(t, "DATA", c.Data)
 	if err != nil {
 		return err
 	}
@@ -50,12 +50,12 @@ func printReceipt(t terminal, asJSON bool, receipt apitypes.Receipt) error {
 	return err
 }
 
-// data returns the data of the event: the argument itself, the file after an @, or
+// readData returns the data of an event: the argument itself, the file after an @, or
 // stdin for "-". It must be JSON, and is sent unchanged, white space included, because
-// receivers verify a signature over these bytes.
-func (c *sendCmd) data(t terminal) (json.RawMessage, error) {
-	text := []byte(c.Data)
-	if file, ok := strings.CutPrefix(c.Data, "@"); ok || c.Data == "-" {
+// receivers verify a signature over these bytes. The name is that of the argument.
+func readData(t terminal, name, argument string) (json.RawMessage, error) {
+	text := []byte(argument)
+	if file, ok := strings.CutPrefix(argument, "@"); ok || argument == "-" {
 		var err error
 		if !ok {
 			file = "-"
@@ -65,7 +65,7 @@ func (c *sendCmd) data(t terminal) (json.RawMessage, error) {
 		}
 	}
 	if !json.Valid(text) {
-		return nil, misused("DATA: must be JSON")
+		return nil, misused("%s: must be JSON", name)
 	}
 	return text, nil
 }

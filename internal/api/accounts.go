@@ -30,9 +30,9 @@ type accountPath struct {
 	Account string `path:"account" doc:"Id or uid of the account."`
 }
 
-// accounts registers the routes of accounts. All need the scope admin.
+// accounts registers the routes of accounts. Changes need the scope admin.
 func (rt *router) accounts() {
-	admin := postrider.ScopeAdmin
+	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
 	handle(rt, route{
 		name: "create-account", path: "POST /accounts",
 		summary: "Create an account",
@@ -41,13 +41,14 @@ func (rt *router) accounts() {
 	}, rt.createAccount)
 	handle(rt, route{
 		name: "list-accounts", path: "GET /accounts",
-		summary: "List accounts, newest first",
-		scope:   admin,
+		summary:     "List accounts, newest first",
+		description: "A key that is bound to an account sees this account alone.",
+		scope:       read,
 	}, rt.listAccounts)
 	handle(rt, route{
 		name: "get-account", path: "GET /accounts/{account}",
 		summary: "Get an account",
-		scope:   admin,
+		scope:   read,
 	}, rt.getAccount)
 	handle(rt, route{
 		name: "update-account", path: "PATCH /accounts/{account}",
@@ -80,18 +81,30 @@ func (s *server) createAccount(ctx context.Context, _ *none) (*reply[apitypes.Ac
 	})
 }
 
-// listAccounts lists accounts, or finds the one with a uid.
+// listAccounts lists accounts, or finds the one with a uid. Of a bound key it lists the one
+// account, if the uid is not another's.
 func (s *server) listAccounts(ctx context.Context, in *struct {
 	Paging
 	UID string `query:"uid"`
 },
 ) (*reply[apitypes.Page[apitypes.Account]], error) {
-	return respondPage(viewAccount)(s.Store.Accounts(ctx, store.AccountQuery{UID: in.UID, Paging: in.Paging.of()}))
+	return respondPage(viewAccount)(s.Store.Accounts(ctx, store.AccountQuery{
+		ID: infoOf(ctx).caller.Account, UID: in.UID, Paging: in.Paging.of(),
+	}))
 }
 
 // getAccount returns a deleted account too, if it is named by its id.
 func (s *server) getAccount(ctx context.Context, in *accountPath) (*reply[apitypes.Account], error) {
-	return respondWith(viewAccount)(s.findAccount(ctx, in.Account))
+	return respondWith(viewAccount)(s.visibleAccount(ctx, in.Account))
+}
+
+// visibleAccount returns the account with this id or uid if the caller may see it.
+func (s *server) visibleAccount(ctx context.Context, name string) (postrider.Account, error) {
+	account, err := s.findAccount(ctx, name)
+	if bound := infoOf(ctx).caller.Account; err == nil && !bound.IsZero() && account.ID != bound {
+		return postrider.Account{}, postrider.ErrNotFound
+	}
+	return account, err
 }
 
 // changeAccount changes an account. An omitted field keeps its value, and null

@@ -45,6 +45,7 @@ type Store interface {
 	store.Access
 	store.Catalogue
 	store.Ledger
+	store.Finder
 	store.Replays
 
 	// Circuits is the method of store.Queue.
@@ -96,6 +97,13 @@ type Verifier interface {
 	Verify(ctx context.Context, to store.EndpointSnapshot, method string) error
 }
 
+// Describer says what requests look like.
+type Describer interface {
+	// Describe returns the request of an attempt that begins at the given time, for
+	// the endpoint as it is. It decrypts nothing and masks what is secret.
+	Describe(ctx context.Context, c *postrider.Claimed, e postrider.Endpoint, at time.Time) (postrider.Request, error)
+}
+
 // VerifyMethods lists the handshakes that ask a receiver for its consent.
 var VerifyMethods = []string{"challenge", "cloudevents"}
 
@@ -139,6 +147,7 @@ type Deps struct {
 	Publisher   Publisher
 	Guard       Guard
 	Verifier    Verifier
+	Describer   Describer
 	Vault       Vault
 	Reencrypter Reencrypter
 	Notifier    Notifier

@@ -32,6 +32,12 @@ func (rt *router) deadLetters() {
 		scope:       read,
 	}, rt.listDeadLetters)
 	handle(rt, route{
+		name: "list-dead-letter-groups", path: "GET /dead-letters/groups",
+		summary:     "List unresolved dead letters by endpoint and cause",
+		description: "A group has the dead letters of one endpoint with the same reason, last status code and last error. The endpoints are listed newest first.",
+		scope:       read,
+	}, rt.listDeadLetterGroups)
+	handle(rt, route{
 		name: "get-dead-letter", path: "GET /dead-letters/{delivery}",
 		summary: "Get a dead letter, resolved or not",
 		scope:   read,
@@ -72,6 +78,37 @@ func (s *server) listDeadLetters(ctx context.Context, in *struct {
 		Account: account, Endpoint: endpoint, EventType: in.EventType, Reason: in.Reason, Resolved: in.Resolved,
 		Span: in.Span.of(), Paging: in.page(in.Paging),
 	}))
+}
+
+// listDeadLetterGroups groups the dead letters that all given filters select.
+func (s *server) listDeadLetterGroups(ctx context.Context, in *struct {
+	Account  string `query:"account" doc:"Id or uid of the account."`
+	Endpoint string `query:"endpoint" doc:"Id of the endpoint. With the account, its uid works too."`
+	Paging
+},
+) (*reply[apitypes.Page[apitypes.DeadLetterGroup]], error) {
+	account, endpoint, err := s.scope(ctx, in.Account, in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	if !endpoint.IsZero() && account.IsZero() { // the index of groups begins with the account
+		e, err := s.findEndpoint(ctx, endpoint.String())
+		if err != nil {
+			return nil, err
+		}
+		account = e.Account
+	}
+	return respondPage(viewDeadLetterGroup)(s.Store.DeadLetterGroups(ctx, store.DeadLetterGroupQuery{
+		Account: account, Endpoint: endpoint, Paging: in.Paging.of(),
+	}))
+}
+
+// viewDeadLetterGroup returns a group in the form of a response.
+func viewDeadLetterGroup(g store.DeadLetterGroup) apitypes.DeadLetterGroup {
+	return apitypes.DeadLetterGroup{
+		Account: g.Account, Endpoint: g.Endpoint, Reason: g.Reason, LastStatusCode: orNull(g.LastStatusCode), LastError: orNull(g.LastError),
+		Count: g.Count, Oldest: g.Oldest, OldestAt: instant(g.Oldest.Time()), Newest: g.Newest, NewestAt: instant(g.Newest.Time()),
+	}
 }
 
 func (s *server) getDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.DeadLetter], error) {

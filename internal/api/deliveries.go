@@ -103,6 +103,13 @@ func (rt *router) deliveries() {
 		scope:   read,
 	}, rt.listAttempts)
 	handle(rt, route{
+		name: "get-attempt-request", path: "GET /deliveries/{delivery}/attempts/{attempt}/request",
+		summary:     "Get the request of an attempt, and what is signed of it",
+		description: "Signatures and credentials are masked. It is a conflict if the attempt made no request, or if the policy of the endpoint cannot be read.",
+		codes:       []string{"conflict"},
+		scope:       read,
+	}, rt.getAttemptRequest)
+	handle(rt, route{
 		name: "replay-delivery", path: "POST /deliveries/{delivery}/replay",
 		summary:     "Replay a delivery as a new delivery",
 		description: replayDescription,
@@ -212,7 +219,24 @@ func (s *server) listEndpointDeliveries(ctx context.Context, in *struct {
 }
 
 func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
-	return respondWith(viewDelivery)(s.findDelivery(ctx, in.Delivery))
+	d, err := s.findDelivery(ctx, in.Delivery)
+	if err != nil {
+		return nil, err
+	}
+	e, err := first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
+	if err != nil && !errors.Is(err, postrider.ErrNotFound) {
+		return nil, err
+	}
+	view := viewDelivery(d)
+	view.Explanation = viewExplanation(postrider.Explain(d, e))
+	return respond(view), nil
+}
+
+// viewExplanation returns an explanation in the form of a response.
+func viewExplanation(x postrider.Explanation) *apitypes.Explanation {
+	return &apitypes.Explanation{
+		Text: x.String(), Why: x.Why, Next: x.Next, At: timeOrNull(x.At), Action: x.Action, Attempt: x.Attempt, Note: orNull(x.Note),
+	}
 }
 
 // findDelivery returns the delivery if the key may see it.

@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -117,10 +116,10 @@ func (rt *router) endpoints() {
 	}, rt.verifyEndpoint)
 	handle(rt, route{
 		name: "test-endpoint", path: "POST /endpoints/{endpoint}/test",
-		summary:     "Send a postrider.test event to this endpoint alone",
-		description: "The event has the type postrider.test.",
+		summary:     "Send a test event to this endpoint alone",
+		description: "The endpoint's event types do not matter.",
 		codes:       []string{"conflict", "too_often"},
-		scope:       operate, status: 202,
+		scope:       operate, status: 202, body: apitypes.EndpointTest{}, empty: true,
 	}, rt.testEndpoint)
 }
 
@@ -422,30 +421,6 @@ func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPat
 			return checkText("reason", body.Reason, maxDescription)
 		})
 	}
-}
-
-// testType is the type of the events that the route …/test publishes.
-const testType = "postrider.test"
-
-// testEndpoint publishes a test event to an enabled endpoint, whatever its
-// event types are.
-func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Receipt], error) {
-	e, err := s.findReadable(ctx, in.Endpoint)
-	if err != nil {
-		return nil, err
-	}
-	if e.Status != postrider.EndpointEnabled {
-		// The test would be skipped or wait.
-		return nil, conflict("the endpoint is " + string(e.Status))
-	}
-	if err := s.manualSends.allow(e.ID); err != nil {
-		return nil, err
-	}
-	data, err := json.Marshal(map[string]string{"endpoint": e.ID.String()})
-	if err != nil {
-		return nil, fmt.Errorf("encode test event: %w", err)
-	}
-	return respondWith(viewReceipt)(s.Publisher.PublishTo(ctx, postrider.Event{Account: e.Account, Type: testType, Data: data}, e.ID))
 }
 
 // findEndpoint returns the endpoint if the key may see it, also a deleted one.

@@ -73,6 +73,7 @@ func (s *server) listEvents(ctx context.Context, in *struct {
 	Account        string `query:"account" doc:"Id or uid of the account."`
 	Type           string `query:"type"`
 	IdempotencyKey string `query:"idempotency_key" maxLength:"256" doc:"Only the event that was published with this idempotency key, while the key is remembered. It needs the account."`
+	OrderingKey    string `query:"ordering_key" maxLength:"256" doc:"Only events with this ordering key. It needs the account."`
 	Span
 	Order
 	Paging
@@ -85,8 +86,12 @@ func (s *server) listEvents(ctx context.Context, in *struct {
 	if in.IdempotencyKey != "" && account.IsZero() {
 		return nil, invalid("account", "is required with idempotency_key")
 	}
+	if in.OrderingKey != "" && account.IsZero() {
+		return nil, invalid("account", "is required with ordering_key")
+	}
 	return respondPage(viewEvent)(s.Store.Events(ctx, store.EventQuery{
-		Account: account, Type: in.Type, IdempotencyKey: in.IdempotencyKey, Span: in.Span.of(), Paging: in.page(in.Paging),
+		Account: account, Type: in.Type, IdempotencyKey: in.IdempotencyKey, OrderingKey: in.OrderingKey,
+		Span: in.Span.of(), Paging: in.page(in.Paging),
 	}))
 }
 

@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"strconv"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -11,7 +13,23 @@ import (
 
 // viewEventType returns an event type in the form of a response.
 func viewEventType(t postrider.EventType) apitypes.EventType {
-	return apitypes.EventType{Name: t.Name, Description: t.Description, CreatedAt: instant(t.CreatedAt)}
+	view := apitypes.EventType{Name: t.Name, Description: t.Description, CreatedAt: instant(t.CreatedAt)}
+	if len(t.Example) > 0 { // no bytes are no JSON, nil is null
+		view.Example = t.Example
+	}
+	return view
+}
+
+// maxExample is the largest example of an event type, in bytes. Lists have the examples,
+// so it keeps a page of the largest size below 2 MiB.
+const maxExample = 8 << 10
+
+// checkExample returns the fault of an example that is too large.
+func checkExample(example []byte) error {
+	if len(example) > maxExample {
+		return invalid("example", "must have at most "+strconv.Itoa(maxExample)+" bytes")
+	}
+	return nil
 }
 
 // eventTypePath has the path parameter that names an event type.
@@ -60,7 +78,10 @@ func (s *server) createEventType(ctx context.Context, _ *none) (*reply[apitypes.
 		return nil, err
 	}
 	if err := postrider.CheckType("name", body.Name); err != nil {
-		return nil, errors.Join(err, checkText("description", body.Description, maxDescription))
+		return nil, errors.Join(err, checkText("description", body.Description, maxDescription), checkExample(body.Example))
+	}
+	if string(body.Example) == "null" {
+		body.Example = nil
 	}
 	switch _, err := s.findEventType(ctx, body.Name); {
 	case err == nil:
@@ -72,7 +93,7 @@ func (s *server) createEventType(ctx context.Context, _ *none) (*reply[apitypes.
 	if err != nil {
 		return nil, err
 	}
-	return s.putEventType(ctx, postrider.EventType{Name: body.Name, Description: body.Description, CreatedAt: now})
+	return s.putEventType(ctx, postrider.EventType{Name: body.Name, Description: body.Description, Example: body.Example, CreatedAt: now})
 }
 
 func (s *server) listEventTypes(ctx context.Context, in *Paging) (*reply[apitypes.Page[apitypes.EventType]], error) {
@@ -83,7 +104,7 @@ func (s *server) getEventType(ctx context.Context, in *eventTypePath) (*reply[ap
 	return respondWith(viewEventType)(s.findEventType(ctx, in.Name))
 }
 
-// changeEventType changes the description. Null removes it.
+// changeEventType changes the description and the example. Null removes them.
 func (s *server) changeEventType(ctx context.Context, in *eventTypePath) (*reply[apitypes.EventType], error) {
 	var body apitypes.EventTypeUpdate
 	if err := decode(ctx, &body); err != nil {
@@ -94,6 +115,7 @@ func (s *server) changeEventType(ctx context.Context, in *eventTypePath) (*reply
 		return nil, err
 	}
 	set(&t.Description, body.Description, "")
+	set((*json.RawMessage)(&t.Example), body.Example, nil)
 	return s.putEventType(ctx, t)
 }
 
@@ -109,7 +131,7 @@ func (s *server) deleteEventType(ctx context.Context, in *eventTypePath) (*none,
 // putEventType validates and stores an event type, and returns the stored
 // state.
 func (s *server) putEventType(ctx context.Context, t postrider.EventType) (*reply[apitypes.EventType], error) {
-	if err := checkText("description", t.Description, maxDescription); err != nil {
+	if err := errors.Join(checkText("description", t.Description, maxDescription), checkExample(t.Example)); err != nil {
 		return nil, err
 	}
 	if err := s.Store.PutEventType(ctx, t); err != nil {

@@ -123,11 +123,16 @@ func (s *server) listKeys(ctx context.Context, in *Paging) (*reply[apitypes.Page
 }
 
 func (s *server) getKey(ctx context.Context, in *keyPath) (*reply[apitypes.Key], error) {
-	id, err := parseID[postrider.KeyID](in.Key)
+	return respondWith(viewKey)(s.findKey(ctx, in.Key))
+}
+
+// findKey returns the key with the id.
+func (s *server) findKey(ctx context.Context, text string) (postrider.APIKey, error) {
+	id, err := parseID[postrider.KeyID](text)
 	if err != nil {
-		return nil, err
+		return postrider.APIKey{}, err
 	}
-	return respondWith(viewKey)(first(s.Store.Keys(ctx, store.KeyQuery{ID: id})))
+	return first(s.Store.Keys(ctx, store.KeyQuery{ID: id}))
 }
 
 // revokeKey revokes a key and empties this node's key cache, so that the key

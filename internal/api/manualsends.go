@@ -1,6 +1,10 @@
 package api
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -8,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 )
 
 // A burst of five and one every 12 s: at most ten in any minute.
@@ -52,4 +57,54 @@ func (p *manualSendLimiter) allow(endpoint postrider.EndpointID) error {
 		return &apiError{class: errTooOften, after: wait}
 	}
 	return nil
+}
+
+// testType is the type of test events, unless the request names another one.
+const testType = "postrider.test"
+
+// testEndpoint publishes a test event to an enabled endpoint, whatever its
+// event types are.
+func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Receipt], error) {
+	var body apitypes.EndpointTest
+	if err := decodeIfAny(ctx, &body); err != nil {
+		return nil, err
+	}
+	e, err := s.findReadable(ctx, in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	if e.Status != postrider.EndpointEnabled {
+		// The test would be skipped or wait.
+		return nil, conflict("the endpoint is " + string(e.Status))
+	}
+	event, err := s.testEvent(ctx, e, body.Type)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.manualSends.allow(e.ID); err != nil {
+		return nil, err
+	}
+	return respondWith(viewReceipt)(s.Publisher.PublishTo(ctx, event, e.ID))
+}
+
+// testEvent returns a test event of the type for the endpoint. A type of the catalogue
+// has the data of its example. A type that the endpoint's account invented would let
+// it send itself anything under the operator's name, so it is refused.
+func (s *server) testEvent(ctx context.Context, e postrider.Endpoint, named string) (postrider.Event, error) {
+	data, err := json.Marshal(map[string]string{"endpoint": e.ID.String()})
+	if err != nil {
+		return postrider.Event{}, fmt.Errorf("encode test event: %w", err)
+	}
+	event := postrider.Event{Account: e.Account, Type: testType, Data: data}
+	if named == "" || named == testType {
+		return event, nil
+	}
+	t, err := s.findEventType(ctx, named)
+	if errors.Is(err, postrider.ErrNotFound) {
+		return postrider.Event{}, invalid("type", "must be in the catalogue of event types, or "+testType)
+	}
+	if event.Type = t.Name; len(t.Example) > 0 {
+		event.Data = t.Example
+	}
+	return event, err
 }

@@ -55,6 +55,7 @@ func (s *server) router() http.Handler {
 	rt.events()
 	rt.deliveries()
 	rt.deadLetters()
+	rt.search()
 	rt.replays()
 	rt.endpoints()
 	rt.circuits()

@@ -53,12 +53,18 @@ func TestEventTypesAreKeptInACatalogue(t *testing.T) {
 	w := newWorld(t)
 	w.want(201, "POST /event-types", `{"name": "order.created", "description": "An order"}`)
 	w.want(409, "POST /event-types", `{"name": "order.created"}`)
-	w.want(201, "POST /event-types", `{"name": "a.first"}`)
+	w.want(201, "POST /event-types", `{"name": "a.first", "example": null}`)
 	has(t, "type", w.want(200, "PATCH /event-types/order.created", `{"description": "Made"}`).body,
 		map[string]any{"name": "order.created", "description": "Made"})
 	if got := w.want(200, "GET /event-types", "").data(); len(got) != 2 || got[0]["name"] != "a.first" {
 		t.Errorf("catalogue = %v", got)
 	}
+	example := map[string]any{"id": 42.0}
+	has(t, "with an example", w.want(200, "PATCH /event-types/order.created", `{"example": {"id": 42}}`).body,
+		map[string]any{"description": "Made", "example": example})
+	has(t, "unchanged", w.want(200, "PATCH /event-types/order.created", `{}`).body, map[string]any{"description": "Made", "example": example})
+	has(t, "without an example", w.want(200, "PATCH /event-types/order.created", `{"example": null}`).body, map[string]any{"example": nil})
+	w.want(422, "PATCH /event-types/order.created", `{"example": "`+strings.Repeat("x", 8<<10)+`"}`)
 	w.want(204, "DELETE /event-types/order.created", "")
 	w.want(404, "GET /event-types/order.created", "")
 	w.want(404, "DELETE /event-types/order.created", "")
@@ -199,6 +205,30 @@ func TestPublishAnswersAsPromised(t *testing.T) {
 	}
 	if got := w.want(202, "POST /endpoints/"+acme.endpoint+"/test", ""); got.body["deliveries"] != 1.0 {
 		t.Errorf("test = %s", got.text)
+	}
+}
+
+func TestATestEventHasTheExampleOfItsType(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	test := "POST /endpoints/" + w.tenant("acme").endpoint + "/test"
+	w.want(201, "POST /event-types", `{"name": "order.created", "example": {"id": 42}}`)
+	w.want(201, "POST /event-types", `{"name": "order.paid"}`)
+	for body, want := range map[string][2]string{
+		"":                            {"postrider.test", `{"endpoint":"ep_`},
+		`{}`:                          {"postrider.test", `{"endpoint":"ep_`},
+		`{"type": "order.created"}`:   {"order.created", `{"id":42}`},
+		`{"type": "order.paid"}`:      {"order.paid", `{"endpoint":"ep_`},
+		`{"type": "order.cancelled"}`: {},
+	} {
+		if want[0] == "" {
+			w.want(422, test, body)
+			continue
+		}
+		got := w.want(200, "GET /events/"+w.want(202, test, body).id("id"), "")
+		if got.body["type"] != want[0] || !strings.Contains(got.text, want[1]) {
+			t.Errorf("the test event of %q is %s, want the type %s and the data %s", body, got.text, want[0], want[1])
+		}
 	}
 }
 

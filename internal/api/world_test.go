@@ -54,7 +54,7 @@ func newWorldOver(tb testing.TB, over store.Store, opts api.Options) *world {
 	w.publisher = &publisher{store: w.store, ids: w.ids}
 	opts.Log = slog.New(slog.NewJSONHandler(w.log, nil))
 	w.handler = api.New(api.Deps{
-		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
 	}, opts)
 	w.admin = w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeAdmin}})
 	return w
@@ -380,6 +380,21 @@ func (r *receiver) Verify(_ context.Context, to store.EndpointSnapshot, method s
 		r.then()
 	}
 	return r.answer
+}
+
+// describer describes requests as package webhook does, with one scheme.
+type describer struct{}
+
+// Describe returns the request.
+func (describer) Describe(_ context.Context, c *postrider.Claimed, e postrider.Endpoint, at time.Time) (postrider.Request, error) {
+	if e.PolicyError != "" {
+		return postrider.Request{}, &postrider.FailureError{Failure: postrider.FailureUnsigned}
+	}
+	return postrider.Request{
+		Method: "POST", URL: e.URL, Body: c.Event.Data,
+		Header: []postrider.HeaderField{{Name: "Webhook-Id", Value: c.Event.ID.String()}, {Name: "Webhook-Signature", Value: postrider.Masked}},
+		Signed: []postrider.SignedContent{{Scheme: postrider.SchemeStandard, Header: "Webhook-Signature", Prefix: fmt.Sprintf("%s.%d.", c.Event.ID, at.Unix())}},
+	}, nil
 }
 
 // vault turns texts round, and binds them to whose they are.

@@ -153,7 +153,7 @@ func (a *App) prepare(ctx context.Context, opened store.Store) error {
 // handler returns the handler of the API, with the services that wire has made.
 func (a *App) handler() *api.Handler {
 	return api.New(api.Deps{
-		Store: a.store, Publisher: a.ingest, Guard: a.egress, Verifier: a.sender, Vault: a.secrets, Reencrypter: reencrypter{a.secrets},
+		Store: a.store, Publisher: a.ingest, Guard: a.egress, Verifier: a.sender, Describer: a.sender, Vault: a.secrets, Reencrypter: reencrypter{a.secrets},
 		Notifier: a.table, Canceller: a.janitor, Replayer: a.replays, IDs: a.ids,
 	}, api.Options{
 		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,

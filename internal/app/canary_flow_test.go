@@ -280,7 +280,7 @@ func (a *aviary) createTLS(query string) {
 		Certificate: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Certificate[0]})),
 		Key:         text, Authorities: string(ca.PEM()),
 	})}})
-	if _, err := a.api.TestEndpoint(a.Context(), id); err != nil {
+	if _, err := a.api.TestEndpoint(a.Context(), id, apitypes.EndpointTest{}); err != nil {
 		a.Fatal(err)
 	}
 	eventually(a.T, "the receiver that wants a certificate has a request", func() bool { return len(receiver.Requests()) > 0 })

@@ -149,7 +149,7 @@ func (a *aside) waits(event postrider.EventID) {
 	if e.PolicyError == nil || !strings.Contains(*e.PolicyError, a.bad.ID.String()) || !slices.Equal(e.Warnings, []string{"policy_unreadable"}) {
 		a.Errorf("the endpoint has the error %v and the warnings %v, want that its policy cannot be read", e.PolicyError, e.Warnings)
 	}
-	if _, err := a.api.TestEndpoint(a.Context(), a.bad.ID); !isProblem(err, http.StatusConflict) {
+	if _, err := a.api.TestEndpoint(a.Context(), a.bad.ID, apitypes.EndpointTest{}); !isProblem(err, http.StatusConflict) {
 		a.Errorf("a test of the endpoint: %v, want 409", err)
 	}
 }

@@ -97,6 +97,7 @@ type EventQuery struct {
 	// IdempotencyKey selects the event that the key stands for, while the key is
 	// remembered; it needs the Account.
 	IdempotencyKey string
+	OrderingKey    string // needs the Account
 	Span
 	Paging
 }

@@ -71,6 +71,11 @@ func AttemptKey(a postrider.Attempt) string {
 	return string(binary.BigEndian.AppendUint32(a.Delivery[:], uint32(a.Number)))
 }
 
+// AttemptCursor returns a cursor for the attempts of a delivery whose number is greater.
+func AttemptCursor(delivery postrider.DeliveryID, number int) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(AttemptKey(postrider.Attempt{Delivery: delivery, Number: number})))
+}
+
 // AttemptsAfter returns where a page of attempts begins: with the attempts of
 // delivery whose number is greater, and then those of older deliveries. Without a
 // cursor the id is greater than every delivery.

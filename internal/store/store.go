@@ -2,7 +2,7 @@
 //
 // A [Store] has these roles, each for one part of the program: [Inbox] for ingest,
 // [Queue] for dispatch, [Directory], [Access], [Sessions], [Audit], [PortalSettings] and
-// [Catalogue] for the API, [Encryption] for secrets, [Ledger] for the history that people look at,
+// [Catalogue] for the API, [Encryption] for secrets, [Ledger] and [Finder] for the history that people look at,
 // [Replays] for replay jobs, [Upkeep] for the janitor.
 // Stores that several nodes can share have one more, [Nodes]. Every method is one
 // transaction: it happens whole or not at all, and is on disk when it returns. No method
@@ -48,6 +48,7 @@ type Store interface {
 	Catalogue
 	Encryption
 	Ledger
+	Finder
 	Replays
 	Upkeep
 
@@ -459,7 +460,7 @@ type Access interface {
 
 // Catalogue keeps the catalogue of event types.
 type Catalogue interface {
-	// PutEventType creates the event type or changes its description.
+	// PutEventType creates the event type or changes its description and example.
 	PutEventType(ctx context.Context, t postrider.EventType) error
 
 	// EventTypes lists event types by name.

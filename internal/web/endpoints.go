@@ -10,6 +10,25 @@ import (
 func endpointRoutes() []route {
 	return []route{
 		{"GET /endpoints", everyone, listEndpoints},
+		{"GET /endpoints/new", operators, newEndpoint},
+		{"POST /endpoints/new", operators, createEndpoint},
+		{"GET /endpoints/{endpoint}", everyone, showEndpoint},
+		{"GET /endpoints/{endpoint}/options", everyone, showOptions},
+		{"POST /endpoints/{endpoint}/options", everyone, changeOptions},
+		{"POST /endpoints/{endpoint}/options/undo", everyone, undoOptions},
+		{"GET /endpoints/{endpoint}/secrets", everyone, showSecrets},
+		{"POST /endpoints/{endpoint}/secrets", everyone, revealSecrets},
+		{"POST /endpoints/{endpoint}/secrets/rotate", everyone, rotateSecret},
+		{"POST /endpoints/{endpoint}/secrets/{secret}/revoke", everyone, revokeSecret},
+		{"POST /endpoints/{endpoint}/pause", everyone, changeStatus("pause")},
+		{"POST /endpoints/{endpoint}/resume", everyone, changeStatus("resume")},
+		{"POST /endpoints/{endpoint}/enable", everyone, changeStatus("enable")},
+		{"POST /endpoints/{endpoint}/disable", everyone, changeStatus("disable")},
+		{"POST /endpoints/{endpoint}/circuit", everyone, setCircuit},
+		{"POST /endpoints/{endpoint}/test", everyone, testEndpoint},
+		{"POST /endpoints/{endpoint}/verify", everyone, verifyEndpoint},
+		{"GET /endpoints/{endpoint}/delete", everyone, confirmDelete},
+		{"POST /endpoints/{endpoint}/delete", everyone, deleteEndpoint},
 	}
 }
 

@@ -3,6 +3,7 @@ package web
 import (
 	"encoding/base64"
 	"encoding/json"
+	"net/http"
 	"strings"
 	"time"
 )
@@ -16,8 +17,11 @@ type flash struct {
 	Undo string `json:"u,omitempty"`
 	// Warn marks a text about what went wrong.
 	Warn bool `json:"w,omitempty"`
-	// Value is a field of the form that takes it back, by the name value.
+	// Value is the field value of the form that takes it back.
 	Value string `json:"v,omitempty"`
+	// Link is the path of a page to see next, and LinkText its name; empty: none.
+	Link     string `json:"l,omitempty"`
+	LinkText string `json:"n,omitempty"`
 }
 
 // maxFlash is the largest cookie of a flash, in bytes. Browsers take 4 KiB.
@@ -37,11 +41,14 @@ func (v *visit) done(path string, f flash) error {
 func (v *visit) takeFlash() flash {
 	var f flash
 	text, err := base64.RawURLEncoding.DecodeString(v.cookie("flash"))
-	if err != nil || v.r.Method != "GET" || json.Unmarshal(text, &f) != nil {
+	if err != nil || v.r.Method != http.MethodGet || json.Unmarshal(text, &f) != nil {
 		return flash{}
 	}
 	if !strings.HasPrefix(f.Undo, v.base+"/") {
 		f.Undo = ""
+	}
+	if !strings.HasPrefix(f.Link, v.base+"/") {
+		f.Link = ""
 	}
 	return f
 }

@@ -25,13 +25,13 @@ type filters []filter
 type filter struct {
 	Name    string // of the parameter of the URL
 	Value   string // from the URL; empty: no filter
-	Options []option
+	Options []choice
 	// Kind is text, select or time. A time is local to the zone of the person.
 	Kind string
 }
 
-// option is a choice of a select.
-type option struct{ Value, Label string }
+// choice is a choice of a select.
+type choice struct{ Value, Label string }
 
 // Active reports whether a filter is set, so that an empty list says that no item
 // matches and not that there are none.
@@ -86,7 +86,7 @@ func (v *visit) textFilter(name string) filter {
 func (v *visit) choice(name, prefix string, values ...string) filter {
 	f := filter{Name: name, Kind: "select", Value: v.query(name)}
 	for _, value := range values {
-		f.Options = append(f.Options, option{value, v.t(prefix + "." + value)})
+		f.Options = append(f.Options, choice{value, v.t(prefix + "." + value)})
 	}
 	return f
 }

@@ -32,6 +32,11 @@ type state struct {
 var states = []state{
 	{name: "no endpoints", path: "/endpoints", people: "operator customer viewer", want: []string{"No endpoints yet"}},
 	{name: "endpoints", path: "/endpoints", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Enabled", "Closed"}},
+	{name: "an endpoint", path: "/endpoints/{endpoint}", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Latest deliveries", "Requests are sent.", "waits for its retry"}},
+	{name: "options", path: "/endpoints/{endpoint}/options", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"For a whole attempt", `value="10s"`}},
+	{name: "secrets", path: "/endpoints/{endpoint}/secrets", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Signing secrets"}},
+	{name: "delete an endpoint", path: "/endpoints/{endpoint}/delete", people: "operator customer", prepare: (*world).hostileEndpoint, want: []string{"Delete this endpoint?"}},
+	{name: "a new endpoint", path: "/endpoints/new", people: "operator", want: []string{"Add endpoint"}},
 	{name: "filtered endpoints", path: "/endpoints?status=paused", people: "operator customer", want: []string{"Nothing matches"}},
 }
 

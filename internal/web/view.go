@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"io"
 	"net/url"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -149,9 +150,10 @@ func (r *renderer) functions() template.FuncMap {
 		"icon":    func(name string) template.HTML { return template.HTML(icons[name]) }, //nolint:gosec // constants
 		"json":    prettyJSON,
 		"join":    func(items []string) string { return strings.Join(items, ", ") },
-		"in":      func(items []string, item string) bool { return slices.Contains(items, item) },
+		"has_word": func(words, word string) bool { return slices.Contains(strings.Fields(words), word) },
 		"deref":   deref,
 		"tone":    tone,
+		"low":     func(rate float64) bool { return rate < lowRate },
 	}
 }
 
@@ -249,24 +251,20 @@ func prettyJSON(text any) string {
 	return out.String()
 }
 
-// deref returns what a pointer to a text or a number points to; empty: it is nil.
+// deref returns what a pointer points to; empty: it is nil.
 func deref(p any) any {
-	switch p := p.(type) {
-	case *string:
-		if p != nil {
-			return *p
-		}
-	case *int:
-		if p != nil {
-			return *p
-		}
-	case *int64:
-		if p != nil {
-			return *p
-		}
+	value := reflect.ValueOf(p)
+	if value.Kind() != reflect.Pointer {
+		return p
 	}
-	return ""
+	if value.IsNil() {
+		return ""
+	}
+	return value.Elem().Interface()
 }
+
+// lowRate is the success rate below which a figure is marked.
+const lowRate = 0.95
 
 // tones are the colours of statuses. A status is never told by its colour alone: the
 // badge has its word and a shape.

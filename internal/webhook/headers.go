@@ -152,9 +152,9 @@ var recordedHeaders = map[string]bool{
 	"x-shopify-topic": true, "x-shopify-webhook-id": true, "x-shopify-event-id": true, "x-shopify-triggered-at": true,
 }
 
-// redact returns the header as it was sent, without the values that must not be recorded:
-// fields that neither we nor the endpoint's owner call harmless, and the query,
-// which may hold a credential. own are the names of [target].shown.
+// redact returns the header as it was sent, with the values masked that must not be
+// recorded: those of fields that neither we nor the endpoint's owner call harmless, and
+// the query, which may hold a credential. own are the names of [target].shown.
 func redact(header []byte, own map[string]bool) []byte {
 	b := make([]byte, 0, len(header))
 	for line := range bytes.Lines(header) {
@@ -168,9 +168,33 @@ func redact(header []byte, own map[string]bool) []byte {
 		}
 		name, _, isField := bytes.Cut(line, []byte(":"))
 		lower := strings.ToLower(string(name))
-		if !isField || recordedHeaders[lower] || own[lower] {
-			b = append(b, line...)
+		if isField && !recordedHeaders[lower] && !own[lower] {
+			line = append(append([]byte(nil), name...), ": "+postrider.Masked+"\r\n"...)
 		}
+		b = append(b, line...)
+	}
+	return b
+}
+
+// credentialHeaders are the fields of responses whose values are credentials.
+var credentialHeaders = map[string]bool{"set-cookie": true, "set-cookie2": true, "authorization": true, "cookie": true}
+
+// redactResponse returns the header of a response with the values of credentials
+// masked, also of those that the receiver returned to us. Lines that continue such a
+// value are left out.
+func redactResponse(header []byte, own map[string]bool) []byte {
+	b, masking := make([]byte, 0, len(header)), false
+	for line := range bytes.Lines(header) {
+		if masking && (line[0] == ' ' || line[0] == '\t') {
+			continue
+		}
+		name, _, isField := bytes.Cut(line, []byte(":"))
+		lower := strings.ToLower(strings.TrimSpace(string(name)))
+		shown, ours := own[lower]
+		if masking = isField && len(b) > 0 && (credentialHeaders[lower] || ours && !shown); masking {
+			line = append(append([]byte(nil), name...), ": "+postrider.Masked+"\r\n"...)
+		}
+		b = append(b, line...)
 	}
 	return b
 }

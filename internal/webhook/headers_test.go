@@ -50,7 +50,7 @@ func TestAuthentication(t *testing.T) {
 			if got := strings.Join(r.Only(t).Header.Values(tt.header), "|"); got != tt.want {
 				t.Errorf("%s: %q, want %q", tt.header, got, tt.want)
 			}
-			if head := string(a.RequestHead); head == "" || strings.Contains(head, "canary") || strings.Contains(strings.ToLower(head), "authorization") {
+			if head := string(a.RequestHead); head == "" || strings.Contains(head, "canary") || !strings.Contains(head, tt.header+": ***\r\n") && !strings.Contains(head, tt.auth.Header+": ***\r\n") {
 				t.Errorf("kept %q", head)
 			}
 		})
@@ -217,12 +217,12 @@ func TestOnlyHarmlessHeadersAreKept(t *testing.T) {
 		t.Error("the scheme's own header was not sent")
 	}
 	head := string(a.RequestHead)
-	for _, secret := range []string{"canary-hidden", "canary-token", "canary=", "?canary", "Signature", "X-Hub", "Hmac", "v1,", "v1=", "v0=", "sha256="} {
+	for _, secret := range []string{"canary-hidden", "canary-token", "canary=", "?canary", "v1,", "v1=", "v0=", "sha256="} {
 		if strings.Contains(head, secret) {
 			t.Errorf("%q is kept in %q", secret, head)
 		}
 	}
-	for _, harmless := range []string{"X-Env: canary-plain\r\n", "Webhook-Hops: 1\r\n", "X-GitHub-Event: order.created\r\n", "Svix-Id: evt_"} {
+	for _, harmless := range []string{"X-Env: canary-plain\r\n", "Webhook-Hops: 1\r\n", "X-GitHub-Event: order.created\r\n", "Svix-Id: evt_", "X-Sum: ***\r\n", "Svix-Signature: ***\r\n"} {
 		if !strings.Contains(strings.ToLower(head), strings.ToLower(harmless)) {
 			t.Errorf("%q is not kept in %q", harmless, head)
 		}

@@ -36,18 +36,8 @@ type draft struct {
 //	buffer:  [ envelope | compressed envelope | header | body ]
 //	                                           start: the request
 func (d *draft) build(t *target, q *egress.Request, header []byte) ([]byte, error) {
-	e := d.claimed.Event
-	id := e.ID.String()
-	buffer, body := q.Buffer(), e.Data
-	if d.to.Endpoint.Policy.Payload != postrider.PayloadRaw {
-		buffer = appendEnvelope(buffer, id, e)
-		body = buffer
-	}
-	// The time that is signed has whole seconds: receivers get no more of it.
-	m := signature.Message{ID: id, Timestamp: time.Unix(d.at.Unix(), 0), Body: body}
-	if t.namesType {
-		m.Delivery, m.Type, m.Occurred = d.claimed.ID.String(), e.Type, e.CreatedAt
-	}
+	m, buffer := d.message(t, q.Buffer())
+	body := m.Body
 	if t.gzip {
 		plain, err := len(buffer), error(nil)
 		if buffer, err = appendGzip(buffer, body); err != nil {
@@ -65,6 +55,22 @@ func (d *draft) build(t *target, q *egress.Request, header []byte) ([]byte, erro
 	buffer = append(buffer, header...)
 	q.Set(append(buffer, body...), start)
 	return header, nil
+}
+
+// message returns what is signed. Its body is the event's data or the envelope, which
+// is built in the buffer.
+func (d *draft) message(t *target, buffer []byte) (m signature.Message, _ []byte) {
+	e := d.claimed.Event
+	// The time that is signed has whole seconds: receivers get no more of it.
+	m = signature.Message{ID: e.ID.String(), Timestamp: time.Unix(d.at.Unix(), 0), Body: e.Data}
+	if d.to.Endpoint.Policy.Payload != postrider.PayloadRaw {
+		buffer = appendEnvelope(buffer, m.ID, e)
+		m.Body = buffer
+	}
+	if t.namesType {
+		m.Delivery, m.Type, m.Occurred = d.claimed.ID.String(), e.Type, e.CreatedAt
+	}
+	return m, buffer
 }
 
 // appendHeader appends the header of the request with that message and a body of

@@ -135,14 +135,11 @@ func (ts *targets) makeWith(ctx context.Context, to *store.EndpointSnapshot, sig
 	if err != nil {
 		return nil, failure(postrider.FailureForbidden, err)
 	}
-	credentials, err := ts.vault.DecryptCredentials(ctx, *endpoint)
+	credentials, err := ts.decryptCredentials(ctx, endpoint)
 	if err != nil {
-		return nil, failure(postrider.FailureSecrets, fmt.Errorf("decrypt credentials: %w", err))
+		return nil, err
 	}
-	t := &target{
-		revision: endpoint.Revision, url: u, maxRedirects: endpoint.Policy.MaxRedirects,
-		gzip: endpoint.Policy.Compression == postrider.CompressionGzip,
-	}
+	t := ts.begin(endpoint, u)
 	if t.server, err = ts.serverOf(u, endpoint, credentials); err != nil {
 		return nil, err
 	}
@@ -155,8 +152,35 @@ func (ts *targets) makeWith(ctx context.Context, to *store.EndpointSnapshot, sig
 	if t.tokens, err = ts.tokensOf(endpoint, credentials); err != nil {
 		return nil, err
 	}
-	t.prefix = ts.prefixOf(u, t.gzip)
 	return t, nil
+}
+
+// makeUnsent makes a target for requests that are built and never sent, to a URL that
+// nobody checks. It has no server and no tokens.
+func (ts *targets) makeUnsent(ctx context.Context, to *store.EndpointSnapshot, at time.Time, u *url.URL) (*target, error) {
+	credentials, err := ts.decryptCredentials(ctx, &to.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	t := ts.begin(&to.Endpoint, u)
+	if err := ts.sign(ctx, t, to, at); err != nil {
+		return nil, err
+	}
+	return t, t.addOwnLines(&to.Endpoint, credentials)
+}
+
+// begin returns a target with what needs neither secrets nor the network.
+func (ts *targets) begin(e *postrider.Endpoint, u *url.URL) *target {
+	gzip := e.Policy.Compression == postrider.CompressionGzip
+	return &target{revision: e.Revision, url: u, prefix: ts.prefixOf(u, gzip), gzip: gzip, maxRedirects: e.Policy.MaxRedirects}
+}
+
+func (ts *targets) decryptCredentials(ctx context.Context, e *postrider.Endpoint) (postrider.Credentials, error) {
+	credentials, err := ts.vault.DecryptCredentials(ctx, *e)
+	if err != nil {
+		return credentials, failure(postrider.FailureSecrets, fmt.Errorf("decrypt credentials: %w", err))
+	}
+	return credentials, nil
 }
 
 // failure returns an error that an attempt records as f.
@@ -192,7 +216,7 @@ func (ts *targets) sign(ctx context.Context, t *target, to *store.EndpointSnapsh
 				return failure(postrider.FailureHeaders, err)
 			}
 		}
-		formats = append(formats, signature.Format{Scheme: signature.Scheme(s.Scheme), Header: s.Header, Prefix: s.Prefix})
+		formats = append(formats, formatOf(s))
 		t.writesID = t.writesID && s.Scheme != postrider.SchemeStandard && s.Scheme != postrider.SchemeTimestamped
 		t.namesType = t.namesType || s.Scheme.CustomHeaderAllowed()
 	}
@@ -205,6 +229,11 @@ func (ts *targets) sign(ctx context.Context, t *target, to *store.EndpointSnapsh
 		return failure(postrider.FailureUnsigned, err)
 	}
 	return nil
+}
+
+// formatOf returns the format of a scheme as the policy has it.
+func formatOf(s postrider.Signature) signature.Format {
+	return signature.Format{Scheme: signature.Scheme(s.Scheme), Header: s.Header, Prefix: s.Prefix}
 }
 
 // parseSecret reads a secret in Postrider's form (whsec_, whsk_). Any other text

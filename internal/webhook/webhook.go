@@ -26,6 +26,7 @@
 //     a token, a signature or the query of a URL. Of a request's header, only
 //     fields that are known to be harmless are recorded.
 //
+// [Sender.Describe] and [Sender.Sign] build requests in the same way and send nothing.
 // It does not retry, limit rates or count; the dispatcher does.
 //
 // One attempt passes through these files: target.go (what is prepared for an
@@ -88,6 +89,7 @@ type Vault interface {
 type Sender struct {
 	egress  *egress.Egress
 	targets *targets
+	unsent  *targets // with placeholders for secrets; see Describe
 	origin  string
 	now     func() time.Time
 	log     *slog.Logger
@@ -99,6 +101,7 @@ func New(door *egress.Egress, vault Vault, opts Options) *Sender {
 	return &Sender{
 		egress:  door,
 		targets: newTargets(door, vault, opts.UserAgent),
+		unsent:  newTargets(door, placeholders{}, opts.UserAgent),
 		origin:  opts.RequestOrigin,
 		now:     opts.Now,
 		log:     opts.Log,
@@ -159,7 +162,7 @@ func (s *Sender) attempt(ctx context.Context, deadline time.Time, a *postrider.A
 	// The stores keep headers only with a body that needs a row of its own.
 	if x.Sent && (a.Outcome != postrider.OutcomeAccepted || len(a.ResponseBody) > store.MaxAcceptedBody) {
 		a.RequestHead = redact(x.header, x.target.shown)
-		a.ResponseHead = x.RawHeader()
+		a.ResponseHead = redactResponse(x.RawHeader(), x.target.shown)
 	}
 	return err
 }

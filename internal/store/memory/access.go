@@ -120,7 +120,7 @@ func (s *Store) TouchKey(_ context.Context, key postrider.KeyID, at time.Time) e
 func (s *Store) PutEventType(_ context.Context, t postrider.EventType) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.CreatedAt = s.wall()
+	t.CreatedAt, t.Example = s.wall(), slices.Clone(t.Example)
 	if old, ok := s.types[t.Name]; ok {
 		t.CreatedAt = old.CreatedAt
 	}

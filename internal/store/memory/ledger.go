@@ -24,7 +24,8 @@ func (s *Store) Events(_ context.Context, q store.EventQuery) (store.Page[postri
 		}
 		owner, remembered := s.keyOwners[store.Key{Account: e.Account, Key: q.IdempotencyKey}]
 		byKey := q.IdempotencyKey == "" || remembered && owner.Event == e.ID
-		return item, byKey && selects(q.Account, e.Account) && selects(q.Type, e.Type) && within(q.Span, e.ID.Time())
+		return item, byKey && selects(q.Account, e.Account) && selects(q.Type, e.Type) && selects(q.OrderingKey, e.OrderingKey) &&
+			within(q.Span, e.ID.Time())
 	})
 }
 

@@ -17,10 +17,22 @@ const putAccountSQL = `
 	values (@id, @uid, @name, @created_at)
 	on conflict (id) do update set uid = excluded.uid, name = excluded.name where accounts.deleted_at is null`
 
-// PutAccount creates or changes an account.
+// PutAccount creates or changes an account, and its search terms. It may be repeated.
 func (s *Store) PutAccount(ctx context.Context, a postrider.Account) error {
-	err := s.write(ctx, putAccountSQL, pgx.NamedArgs{
-		"id": someUUID(a.ID), "uid": text(a.UID), "name": a.Name, "created_at": a.ID.Time(),
+	err := s.repeat(ctx, func(bool) error {
+		return s.tx(ctx, func(tx pgx.Tx) error {
+			tag, err := tx.Exec(ctx, putAccountSQL, pgx.NamedArgs{
+				"id": someUUID(a.ID), "uid": text(a.UID), "name": a.Name, "created_at": a.ID.Time(),
+			})
+			if err == nil && tag.RowsAffected() == 0 {
+				err = postrider.ErrNotFound
+			}
+			if err != nil {
+				return err
+			}
+			_, err = tx.Exec(ctx, putTermsSQL, termArgs(a.ID, a.ID, store.AccountTerms(a)))
+			return err
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("put account %s: %w", a.ID, err)
@@ -200,13 +212,13 @@ func (s *Store) TouchKey(ctx context.Context, key postrider.KeyID, at time.Time)
 
 // Walks event_types_pkey.
 const putEventTypeSQL = `
-	insert into event_types (name, description, created_at)
-	values (@name, @description, now())
-	on conflict (name) do update set description = excluded.description`
+	insert into event_types (name, description, example, created_at)
+	values (@name, @description, @example, now())
+	on conflict (name) do update set description = excluded.description, example = excluded.example`
 
-// PutEventType creates or describes an event type.
+// PutEventType creates or changes an event type.
 func (s *Store) PutEventType(ctx context.Context, t postrider.EventType) error {
-	err := s.write(ctx, putEventTypeSQL, pgx.NamedArgs{"name": t.Name, "description": t.Description})
+	err := s.write(ctx, putEventTypeSQL, pgx.NamedArgs{"name": t.Name, "description": t.Description, "example": string(t.Example)})
 	if err != nil {
 		return fmt.Errorf("put event type: %w", err)
 	}
@@ -215,7 +227,7 @@ func (s *Store) PutEventType(ctx context.Context, t postrider.EventType) error {
 
 // Walks event_types_pkey.
 const eventTypesSQL = `
-	select t.name, t.description, t.created_at
+	select t.name, t.description, t.example, t.created_at
 	from event_types t
 	where t.name > @after
 		and (@name::text is null or t.name = @name)
@@ -231,7 +243,7 @@ func (s *Store) EventTypes(ctx context.Context, q store.EventTypeQuery) (store.P
 	types, err := list(ctx, s, query{eventTypesSQL, pgx.NamedArgs{
 		"after": after, "name": text(q.Name), "limit": q.Size() + 1,
 	}}, func(row pgx.CollectableRow) (t postrider.EventType, err error) {
-		err = row.Scan(&t.Name, &t.Description, toTime(&t.CreatedAt))
+		err = row.Scan(&t.Name, &t.Description, &t.Example, toTime(&t.CreatedAt))
 		return t, err
 	})
 	if err != nil {

@@ -90,6 +90,10 @@ func putEndpoint(ctx context.Context, tx pgx.Tx, e *postrider.Endpoint, args pgx
 		statement = insertEndpointSQL
 	}
 	err := tx.QueryRow(ctx, statement, args).Scan(&e.Revision, toTime(&e.UpdatedAt))
+	if err == nil {
+		_, err = tx.Exec(ctx, putTermsSQL, termArgs(e.ID, e.Account, store.EndpointTerms(*e)))
+		return err
+	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		var live bool
 		switch err := tx.QueryRow(ctx, liveEndpointSQL, args).Scan(&live); {

@@ -13,7 +13,8 @@ import (
 // Lists events. The inner select has at most 10,000 events (see examined), the outer one
 // filters by type. Only an event that is asked for by its id carries its bytes. An
 // idempotency key is looked up by idempotency_keys_pkey, then its event by events_pkey.
-// Walks events_pkey, by id and for all; events_account by account; both backwards.
+// Walks events_pkey, by id and for all; events_account by account; events_order by
+// ordering key; each backwards.
 const eventsSQL = `
 	select e.id, e.account, e.type, case when @id::uuid is not null then e.data end, e.api_version, e.ordering_key,
 		e.sequence, e.hops, coalesce(e.idempotency_key, ''), @type::text is null or e.type = @type as matches, e.n = 10000 as last
@@ -25,6 +26,7 @@ const eventsSQL = `
 			and (@account::uuid is null or e.account = @account)
 			and (@key::text is null or e.id = (
 				select k.event from idempotency_keys k where k.account = @account and k.key = @key))
+			and (@ordering_key::text is null or e.ordering_key = @ordering_key)
 		order by e.id desc
 		limit 10000
 	) e
@@ -40,7 +42,7 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[post
 	}
 	rows, err := list(ctx, s, inOrder(query{eventsSQL, pgx.NamedArgs{
 		"from": from, "before": before, "id": uuid(q.ID), "account": uuid(q.Account), "type": text(q.Type),
-		"key": text(q.IdempotencyKey), "limit": q.Size() + 1,
+		"key": text(q.IdempotencyKey), "ordering_key": text(q.OrderingKey), "limit": q.Size() + 1,
 	}}, q.Paging), scanEvent)
 	if err != nil {
 		return store.Page[postrider.Event]{}, fmt.Errorf("list events: %w", err)

@@ -116,6 +116,11 @@ from generate_series(1, 5000) i;
 insert into idempotency_keys (account, key, event, hash, created_at)
 select id(i % 20, 'account'), i, id(i, 'event'), sha256('x'), now() from generate_series(1, 10000) i;
 
+insert into search_terms (term, id, account) select 'a' || i, id(i, 'account'), id(i, 'account') from generate_series(0, 2000) i;
+
+insert into search_terms (term, id, account)
+select 'e' || i, id(i, 'endpoint'), id(i % 20, 'account') from generate_series(1, 20000) i;
+
 insert into ordering_keys (account, ordering_key, last) select id(i % 20, 'account'), i, 1 from generate_series(1, 5000) i;
 
 analyze;`
@@ -166,6 +171,7 @@ func TestPlans(t *testing.T) {
 		"redeem_code":        {redeemCodeSQL, pgx.NamedArgs{"code": nil, "token": nil}},
 		"delete_find":        {orphanedSQL, pgx.NamedArgs{"limit": 1}},
 		"delete_endpoints":   {deleteEndpointsSQL, pgx.NamedArgs{"ids": uuids{}, "version": 1}},
+		"put_terms":          {putTermsSQL, pgx.NamedArgs{"id": nil, "account": nil, "terms": []string{}}},
 		"changes":            {changesSQL, pgx.NamedArgs{"since": 1, "limit": 1}},
 		"claim_fanouts":      {claimFanOutsSQL, pgx.NamedArgs{"max": 1, "token": 1, "lease": 1}},
 		"forget_keys":        {forgetKeysSQL, pgx.NamedArgs{"age": 1, "limit": 1}},
@@ -207,6 +213,8 @@ func TestPlansOfLists(t *testing.T) {
 			"from": from, "before": before, "limit": 51, "id": nil, "event": nil, "account": nil,
 			"endpoint": nil, "type": nil, "status": nil, "delivery": nil, "after": 1, "resolved": false,
 			"reason": nil, "key": nil, "session": nil, "action": nil, "object_id": nil, "hash": nil, "kind": nil, "live": nil,
+			"ordering_key": nil, "secret": nil, "text": nil, "term": nil, "cursor": nil,
+			"from_account": uuid(account), "from_endpoint": uuid(endpoint), "to_account": uuid(account), "to_endpoint": uuid(endpoint),
 		}
 		maps.Copy(args, filter)
 		return args
@@ -223,6 +231,10 @@ func TestPlansOfLists(t *testing.T) {
 		"deliveries_skipped_by_account":  {deliveriesSQL, pgx.NamedArgs{"account": uuid(account), "status": "skipped"}},
 		"deliveries_skipped_by_endpoint": {deliveriesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "status": "skipped"}},
 		"deliveries_oldest":              {inOrder(query{statement: deliveriesSQL}, store.Paging{OldestFirst: true}).statement, pgx.NamedArgs{"account": uuid(account)}},
+		"events_of_order":                {eventsSQL, pgx.NamedArgs{"account": uuid(account), "ordering_key": "o"}},
+		"find":                           {findSQL, pgx.NamedArgs{"secret": uuid(event), "text": "a1", "term": "a1", "after": "a2"}},
+		"find_of_account":                {findSQL, pgx.NamedArgs{"account": uuid(account), "secret": uuid(event), "text": "a1", "term": "a1", "after": "a2"}},
+		"dead_letter_groups":             {deadLetterGroupsSQL, nil},
 		"events_of_key":                  {eventsSQL, pgx.NamedArgs{"account": uuid(account), "key": "k"}},
 		"dead_letters_of_reason":         {deadLettersSQL, pgx.NamedArgs{"reason": "gone"}},
 		"dead_letters_of_reason_account": {deadLettersSQL, pgx.NamedArgs{"account": uuid(account), "reason": "gone"}},

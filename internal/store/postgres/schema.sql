@@ -309,6 +309,7 @@ COMMENT ON COLUMN public.endpoints.version IS 'The version of the endpoint''s la
 CREATE TABLE public.event_types (
     name text NOT NULL COLLATE pg_catalog."C",
     description text NOT NULL,
+    example text NOT NULL,
     created_at timestamp with time zone NOT NULL
 );
 
@@ -556,6 +557,17 @@ COMMENT ON COLUMN public.replay_jobs.cursor IS 'The last delivery that is done.'
 
 COMMENT ON COLUMN public.replay_jobs.due_at IS 'When the job is due; with a token, when its lease ends.';
 
+CREATE TABLE public.search_terms (
+    term text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    account uuid NOT NULL,
+    CONSTRAINT search_terms_term_check CHECK ((term <> ''::text))
+);
+
+COMMENT ON TABLE public.search_terms IS 'The texts by which people find accounts and endpoints: parts of names and URLs, lower-case. Written with each account and endpoint.';
+
+COMMENT ON COLUMN public.search_terms.id IS 'Of the endpoint; of an account, the same as account.';
+
 CREATE TABLE public.sessions (
     id uuid NOT NULL,
     kind text NOT NULL,
@@ -653,7 +665,7 @@ ALTER TABLE ONLY public.fanouts
     ADD CONSTRAINT fanouts_pkey PRIMARY KEY (event);
 
 ALTER TABLE ONLY public.idempotency_keys
-    ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (account, key);
+    ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (key, account);
 
 ALTER TABLE ONLY public.keyring
     ADD CONSTRAINT keyring_pkey PRIMARY KEY (single);
@@ -662,7 +674,7 @@ ALTER TABLE ONLY public.nodes
     ADD CONSTRAINT nodes_pkey PRIMARY KEY (incarnation);
 
 ALTER TABLE ONLY public.ordering_keys
-    ADD CONSTRAINT ordering_keys_pkey PRIMARY KEY (account, ordering_key);
+    ADD CONSTRAINT ordering_keys_pkey PRIMARY KEY (ordering_key, account);
 
 ALTER TABLE ONLY public.paused_keys
     ADD CONSTRAINT paused_keys_pkey PRIMARY KEY (endpoint, ordering_key);
@@ -681,6 +693,9 @@ ALTER TABLE ONLY public.queue
 
 ALTER TABLE ONLY public.replay_jobs
     ADD CONSTRAINT replay_jobs_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.search_terms
+    ADD CONSTRAINT search_terms_pkey PRIMARY KEY (term, id);
 
 ALTER TABLE ONLY public.sessions
     ADD CONSTRAINT sessions_code_key UNIQUE (code);
@@ -819,6 +834,10 @@ CREATE INDEX dead_letters_replays ON public.dead_letters USING btree (event, end
 
 COMMENT ON INDEX public.dead_letters_replays IS 'Deliveries with Last: the replays of an event that died. Other rows are not in it.';
 
+CREATE INDEX dead_letters_unresolved ON public.dead_letters USING btree (account, endpoint, reason, last_status_code, last_error, delivery) WHERE (resolved_at IS NULL);
+
+COMMENT ON INDEX public.dead_letters_unresolved IS 'DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each.';
+
 COMMENT ON INDEX public.endpoint_health_pkey IS 'HealthHistory: the changes of an endpoint, newest first. HealthInputs: the last one. PutHealth: each number exists once.';
 
 CREATE INDEX endpoint_secrets_endpoint ON public.endpoint_secrets USING btree (endpoint, id);
@@ -859,6 +878,10 @@ CREATE INDEX events_account ON ONLY public.events USING btree (account, id);
 
 COMMENT ON INDEX public.events_account IS 'Events of an account, newest first.';
 
+CREATE INDEX events_order ON ONLY public.events USING btree (account, ordering_key, id) WHERE (ordering_key <> ''::text);
+
+COMMENT ON INDEX public.events_order IS 'Events of an ordering key, newest first. Events without a key are not in it and cost nothing.';
+
 COMMENT ON INDEX public.events_pkey IS 'Claim and Events: one by id; a publish whose reply was lost waits here for its first try.';
 
 CREATE INDEX fanouts_due_at ON public.fanouts USING btree (due_at);
@@ -871,13 +894,13 @@ CREATE INDEX idempotency_keys_created_at ON public.idempotency_keys USING btree 
 
 COMMENT ON INDEX public.idempotency_keys_created_at IS 'ForgetKeys: the oldest keys.';
 
-COMMENT ON INDEX public.idempotency_keys_pkey IS 'Publish: inserting a key and reading its owner. Events of one idempotency key.';
+COMMENT ON INDEX public.idempotency_keys_pkey IS 'Publish: inserting a key and reading its owner. Events of one idempotency key. Find: the owners of a key in all accounts, for which the key comes first.';
 
 COMMENT ON INDEX public.keyring_pkey IS 'Keyring and SwapKeyring. Keeps the table to its one row.';
 
 COMMENT ON INDEX public.nodes_pkey IS 'Heartbeat, Reclaim, Forget: one node; the membership of all.';
 
-COMMENT ON INDEX public.ordering_keys_pkey IS 'Publish: the upsert that assigns sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
+COMMENT ON INDEX public.ordering_keys_pkey IS 'Publish: the upsert that assigns sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key. Find: the accounts that have a key, for which the key comes first.';
 
 CREATE UNIQUE INDEX paused_keys_delivery ON public.paused_keys USING btree (delivery);
 
@@ -928,6 +951,16 @@ COMMENT ON INDEX public.replay_jobs_pkey IS 'ReplayJobs: one, and the list, newe
 CREATE INDEX replay_jobs_running ON public.replay_jobs USING btree (id) WHERE (status = 'running'::text);
 
 COMMENT ON INDEX public.replay_jobs_running IS 'ClaimReplayJobs: the jobs that run, oldest first. Ended ones are not in it.';
+
+CREATE INDEX search_terms_account ON public.search_terms USING btree (account, term);
+
+COMMENT ON INDEX public.search_terms_account IS 'Find: those of one account.';
+
+CREATE INDEX search_terms_id ON public.search_terms USING btree (id);
+
+COMMENT ON INDEX public.search_terms_id IS 'PutAccount, PutEndpoint: the terms that are replaced.';
+
+COMMENT ON INDEX public.search_terms_pkey IS 'Find: the terms that begin with a text.';
 
 CREATE INDEX sessions_account ON public.sessions USING btree (account) WHERE (account IS NOT NULL);
 

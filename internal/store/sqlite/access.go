@@ -19,8 +19,12 @@ const putAccountSQL = `
 // PutAccount creates or changes an account; see [store.Access].
 func (s *Store) PutAccount(ctx context.Context, a postrider.Account) error {
 	return change(ctx, s, "put account", func(ctx context.Context, tx *tx) error {
-		return found(tx.count(ctx, putAccountSQL, sql.Named("id", blob(a.ID)), sql.Named("uid", textOrNull(a.UID)),
+		err := found(tx.count(ctx, putAccountSQL, sql.Named("id", blob(a.ID)), sql.Named("uid", textOrNull(a.UID)),
 			sql.Named("name", a.Name), sql.Named("created_at", micros(a.ID.Time()))))
+		if err != nil {
+			return err
+		}
+		return putTerms(ctx, tx, termsOf[postrider.AccountID]{a.ID, a.ID, store.AccountTerms(a)})
 	})
 }
 
@@ -172,21 +176,21 @@ func found(changed int64, err error) error {
 
 // By the key of event_types.
 const putEventTypeSQL = `
-	insert into event_types (name, description, created_at) values (@name, @description, @created_at)
-	on conflict (name) do update set description = excluded.description`
+	insert into event_types (name, description, example, created_at) values (@name, @description, @example, @created_at)
+	on conflict (name) do update set description = excluded.description, example = excluded.example`
 
 // PutEventType creates or changes an event type; see [store.Catalogue].
 func (s *Store) PutEventType(ctx context.Context, t postrider.EventType) error {
 	return change(ctx, s, "put event type", func(ctx context.Context, tx *tx) error {
 		return tx.exec(ctx, putEventTypeSQL, sql.Named("name", t.Name), sql.Named("description", t.Description),
-			sql.Named("created_at", micros(tx.wall)))
+			sql.Named("example", string(t.Example)), sql.Named("created_at", micros(tx.wall)))
 	})
 }
 
 // Walks the key of event_types. SQLite compares text by bytes, as PostgreSQL does with
 // collation "C".
 const eventTypesSQL = `
-	select name, description, created_at from event_types
+	select name, description, example, created_at from event_types
 	where name > @after and (@name = '' or name = @name)
 	order by name limit @limit`
 
@@ -199,7 +203,7 @@ func (s *Store) EventTypes(ctx context.Context, q store.EventTypeQuery) (store.P
 	types, err := list(ctx, s, query{eventTypesSQL, []any{
 		sql.Named("after", after), sql.Named("name", q.Name), sql.Named("limit", q.Size()+1),
 	}}, func(rows *sql.Rows, t *postrider.EventType) error {
-		return rows.Scan(&t.Name, &t.Description, toTime(&t.CreatedAt))
+		return rows.Scan(&t.Name, &t.Description, &t.Example, toTime(&t.CreatedAt))
 	})
 	return store.Cut(types, q.Paging, func(t postrider.EventType) string { return t.Name }), s.explain("list event types", err)
 }

@@ -61,6 +61,9 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 		if err != nil {
 			return postrider.Endpoint{}, err
 		}
+		if err := putTerms(ctx, tx, termsOf[postrider.EndpointID]{e.ID, e.Account, store.EndpointTerms(e)}); err != nil {
+			return postrider.Endpoint{}, err
+		}
 		for _, secret := range p.Secrets {
 			if err := addSecret(ctx, tx, secret); err != nil {
 				return postrider.Endpoint{}, err

@@ -11,6 +11,7 @@ import (
 // The end of each statement that lists events.
 const eventsFilter = ` and id < @below and id >= @from
 		and (@type = '' or type = @type)
+		and (@ordering_key = '' or ordering_key = @ordering_key)
 	order by id desc limit @limit`
 
 // The beginning of each statement that lists events. Only one event that is asked for
@@ -20,7 +21,8 @@ const eventsSelect = `
 	from events where `
 
 // One event by its key, with its bytes; the event of an idempotency key by the key of
-// idempotency_keys and then by its own; those of an account by events_account; all
+// idempotency_keys and then by its own; those of an ordering key by events_order; those of
+// an account by events_account; all
 // from the end of the key.
 const (
 	eventSQL = `
@@ -29,6 +31,7 @@ const (
 		and (@key = '' or idempotency_key = @key)` + eventsFilter
 	eventOfKeySQL = eventsSelect + `account = @account
 		and id = (select event from idempotency_keys where account = @account and key = @key)` + eventsFilter
+	eventsOfOrderSQL   = eventsSelect + `account = @account and ordering_key = @ordering_key and ordering_key <> ''` + eventsFilter
 	eventsOfAccountSQL = eventsSelect + `account = @account` + eventsFilter
 	eventsSQL          = eventsSelect + `true` + eventsFilter
 )
@@ -45,11 +48,13 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[post
 		statement = eventSQL
 	case q.IdempotencyKey != "":
 		statement = eventOfKeySQL
+	case q.OrderingKey != "":
+		statement = eventsOfOrderSQL
 	case !q.Account.IsZero():
 		statement = eventsOfAccountSQL
 	}
 	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("account", blobOrNull(q.Account)),
-		sql.Named("type", q.Type), sql.Named("key", q.IdempotencyKey))
+		sql.Named("type", q.Type), sql.Named("key", q.IdempotencyKey), sql.Named("ordering_key", q.OrderingKey))
 	events, err := list(ctx, s, inOrder(query{statement, args}, q.Paging), scanEvent)
 	return store.Cut(events, q.Paging, func(e postrider.Event) string { return key(e.ID) }), s.explain("list events", err)
 }

@@ -165,6 +165,9 @@ CREATE INDEX dead_letters_replay_job on dead_letters (replay_job, delivery) wher
 
 CREATE INDEX dead_letters_replays on dead_letters (event, endpoint, delivery) where replayed_from is not null;
 
+CREATE INDEX dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery)
+    where resolved_at is null;
+
 CREATE TABLE endpoint_health (
     endpoint blob not null references endpoints (id),
     number   integer not null check (number >= 1),
@@ -222,6 +225,7 @@ CREATE UNIQUE INDEX endpoints_version on endpoints (version);
 CREATE TABLE event_types (
     name        text primary key,
     description text not null,
+    example     text not null, -- JSON, its bytes as they were given; empty: none
     created_at  integer not null
 ) strict, without rowid;
 
@@ -241,6 +245,8 @@ CREATE TABLE events (
 
 CREATE INDEX events_account on events (account, id);
 
+CREATE INDEX events_order on events (account, ordering_key, id) where ordering_key <> '';
+
 CREATE TABLE fanouts (
     event      blob primary key check (length(event) = 16),
     account    blob not null check (length(account) = 16),
@@ -258,7 +264,7 @@ CREATE TABLE idempotency_keys (
     event      blob not null check (length(event) = 16),
     hash       blob not null check (length(hash) = 32),
     created_at integer not null,
-    primary key (account, key)
+    primary key (key, account)
 ) strict, without rowid;
 
 CREATE INDEX idempotency_keys_created_at on idempotency_keys (created_at);
@@ -272,7 +278,7 @@ CREATE TABLE ordering_keys (
     account      blob not null check (length(account) = 16),
     ordering_key text not null,
     last         integer not null check (last >= 1),
-    primary key (account, ordering_key)
+    primary key (ordering_key, account)
 ) strict, without rowid;
 
 CREATE TABLE paused_keys (
@@ -365,6 +371,17 @@ CREATE TABLE replay_jobs (
 CREATE INDEX replay_jobs_account on replay_jobs (account, id) where account is not null;
 
 CREATE INDEX replay_jobs_running on replay_jobs (id) where status = 'running';
+
+CREATE TABLE search_terms (
+    term    text not null check (term <> ''),
+    id      blob not null check (length(id) = 16),
+    account blob not null check (length(account) = 16),
+    primary key (term, id)
+) strict, without rowid;
+
+CREATE INDEX search_terms_account on search_terms (account, term);
+
+CREATE INDEX search_terms_id on search_terms (id);
 
 CREATE TABLE sessions (
     id              blob primary key check (length(id) = 16),

@@ -49,7 +49,7 @@ var access = []verb{
 		{"a key that does not exist is ErrNotFound", touchKeyNotFound},
 	}},
 	{"PutEventType", []sentence{
-		{"it creates the event type or changes its description", putEventType},
+		{"it creates the event type or changes its description and example", putEventType},
 	}},
 	{"EventTypes", []sentence{
 		{"they are listed by name, page by page", eventTypesPages},
@@ -311,12 +311,15 @@ func (w *world) eventType(name, description string) {
 }
 
 func putEventType(w *world) {
+	w.eventType("invoice.paid", "")
 	w.eventType("order.created", "An order.")
-	w.eventType("order.created", "An order was created.")
+	example := []byte("{ \"name\" : \"Zo\u00eb\\u0000\" }") // its bytes are kept
+	w.ok(w.PutEventType(w.Context(), postrider.EventType{Name: "order.created", Description: "An order was created.", Example: example}))
 	page, err := w.EventTypes(w.Context(), store.EventTypeQuery{})
 	w.ok(err)
-	w.same("the catalogue", page.Items, []postrider.EventType{{Name: "order.created", Description: "An order was created."}},
-		cmpopts.IgnoreFields(postrider.EventType{}, "CreatedAt"))
+	w.same("the catalogue", page.Items, []postrider.EventType{
+		{Name: "invoice.paid"}, {Name: "order.created", Description: "An order was created.", Example: example},
+	}, cmpopts.IgnoreFields(postrider.EventType{}, "CreatedAt"))
 	w.near("when it was created", page.Items[0].CreatedAt.Sub(w.now()), 0)
 }
 

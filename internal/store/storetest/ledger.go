@@ -159,6 +159,7 @@ func eventsFilters(w *world) {
 	w.apart()
 	c := w.event(account)
 	b.Event.Type = "order.paid"
+	a.Event.OrderingKey, c.Event.OrderingKey = "o-1", "o-1"
 	w.publish(store.Batch{a, b, c})
 	foreign := w.event(w.account())
 	w.publish(store.Batch{foreign})
@@ -175,6 +176,9 @@ func eventsFilters(w *world) {
 		{store.EventQuery{Account: account, ID: ids[1], Type: "order.created"}, nil},
 		{store.EventQuery{ID: newID[postrider.EventID](w)}, nil},
 		{store.EventQuery{Account: account, Type: "order.paid"}, ids[1:2]},
+		{store.EventQuery{Account: account, OrderingKey: "o-1"}, []postrider.EventID{ids[2], ids[0]}},
+		{store.EventQuery{Account: account, OrderingKey: "o-1", Type: "order.paid"}, nil},
+		{store.EventQuery{Account: foreign.Event.Account, OrderingKey: "o-1"}, nil},
 		{store.EventQuery{Account: account, Type: "order.created"}, []postrider.EventID{ids[2], ids[0]}},
 		{store.EventQuery{Account: account, Span: store.Span{From: at(ids[1])}}, []postrider.EventID{ids[2], ids[1]}},
 		{store.EventQuery{Account: account, Span: store.Span{To: at(ids[1])}}, ids[:1]},

@@ -128,6 +128,7 @@ insert into portal (name, colour, frame_origins) values ('', '', '{}');
 create table event_types (
     name        text collate "C" primary key,
     description text not null,
+    example     text not null, -- JSON, its bytes as they were given; empty: none
     created_at  timestamptz not null
 );
 comment on table event_types is 'The catalogue of event types. It documents; it does not restrict.';
@@ -176,6 +177,20 @@ comment on index endpoints_version is 'Changes: what changed after a version, in
 comment on index endpoints_account is 'Endpoints of an account, newest first. DeleteEndpoints: those of a deleted one.';
 comment on index endpoints_deleted is 'CancelDeleted: the endpoints whose queue must be emptied.';
 comment on index endpoints_credentials is 'EncryptedValues: the endpoints that have credentials. Reencrypt: one.';
+
+create table search_terms (
+    term    text collate "C" not null check (term <> ''),
+    id      uuid not null,
+    account uuid not null,
+    primary key (term, id)
+);
+create index search_terms_account on search_terms (account, term);
+create index search_terms_id on search_terms (id);
+comment on table search_terms is 'The texts by which people find accounts and endpoints: parts of names and URLs, lower-case. Written with each account and endpoint.';
+comment on column search_terms.id is 'Of the endpoint; of an account, the same as account.';
+comment on index search_terms_pkey is 'Find: the terms that begin with a text.';
+comment on index search_terms_account is 'Find: those of one account.';
+comment on index search_terms_id is 'PutAccount, PutEndpoint: the terms that are replaced.';
 
 create table endpoint_secrets (
     id         uuid primary key,
@@ -301,11 +316,13 @@ create table events (
     constraint events_order check ((ordering_key = '') = (sequence = 0))
 ) partition by range (id);
 create index events_account on events (account, id);
+create index events_order on events (account, ordering_key, id) where ordering_key <> '';
 alter table events add primary key (id);
 comment on table events is 'What producers published: immutable bytes. A partition for each day of the ids.';
 comment on column events.idempotency_key is 'Null: the producer gave none. It is found by idempotency_keys_pkey.';
 comment on index events_pkey is 'Claim and Events: one by id; a publish whose reply was lost waits here for its first try.';
 comment on index events_account is 'Events of an account, newest first.';
+comment on index events_order is 'Events of an ordering key, newest first. Events without a key are not in it and cost nothing.';
 
 create table idempotency_keys (
     account    uuid not null,
@@ -313,21 +330,21 @@ create table idempotency_keys (
     event      uuid not null,
     hash       bytea not null check (octet_length(hash) = 32),
     created_at timestamptz not null,
-    primary key (account, key)
+    primary key (key, account)
 );
 create index idempotency_keys_created_at on idempotency_keys (created_at);
 comment on table idempotency_keys is 'The event that owns a key, and the hash of its content. Not partitioned: a key is unique across days.';
-comment on index idempotency_keys_pkey is 'Publish: inserting a key and reading its owner. Events of one idempotency key.';
+comment on index idempotency_keys_pkey is 'Publish: inserting a key and reading its owner. Events of one idempotency key. Find: the owners of a key in all accounts, for which the key comes first.';
 comment on index idempotency_keys_created_at is 'ForgetKeys: the oldest keys.';
 
 create table ordering_keys (
     account      uuid not null,
     ordering_key text collate "C" not null,
     last         bigint not null check (last >= 1),
-    primary key (account, ordering_key)
+    primary key (ordering_key, account)
 );
 comment on table ordering_keys is 'The last sequence of each ordering key. A publish locks the row until its commit, so sequences have the order of commits. What ends an ordered delivery locks the row too: under this lock it is decided which delivery is the head.';
-comment on index ordering_keys_pkey is 'Publish: the upsert that assigns sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key.';
+comment on index ordering_keys_pkey is 'Publish: the upsert that assigns sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key. Find: the accounts that have a key, for which the key comes first.';
 
 create table paused_keys (
     endpoint     uuid not null,
@@ -513,6 +530,7 @@ create index dead_letters_event on dead_letters (event);
 create index dead_letters_reason_account on dead_letters (account, reason, delivery);
 create index dead_letters_reason on dead_letters (reason, delivery);
 create index dead_letters_died_at on dead_letters (endpoint, died_at desc);
+create index dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery) where resolved_at is null;
 create index dead_letters_replay_job on dead_letters (replay_job, delivery) where replay_job is not null;
 create index dead_letters_replays on dead_letters (event, endpoint, delivery) where replayed_from is not null;
 comment on table dead_letters is 'Deliveries that died and wait for a person, and what the person did. Resolving a dead letter keeps its row.';
@@ -522,6 +540,7 @@ comment on index dead_letters_account is 'DeadLetters and Deliveries of an accou
 comment on index dead_letters_event is 'Deliveries of an event.';
 comment on index dead_letters_reason_account is 'DeadLetters of an account and a reason.';
 comment on index dead_letters_reason is 'DeadLetters of a reason.';
+comment on index dead_letters_unresolved is 'DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each.';
 comment on index dead_letters_died_at is 'HealthInputs: a skip scan of the endpoints, and the dead letters of a day.';
 comment on index dead_letters_replay_job is 'Deliveries of a replay job. ReplayJobs: how many of its deliveries died. Other rows are not in it.';
 comment on index dead_letters_replays is 'Deliveries with Last: the replays of an event that died. Other rows are not in it.';

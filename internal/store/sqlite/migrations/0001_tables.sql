@@ -115,6 +115,7 @@ insert into portal (name, colour, frame_origins) values ('', '', '[]');
 create table event_types (
     name        text primary key,
     description text not null,
+    example     text not null, -- JSON, its bytes as they were given; empty: none
     created_at  integer not null
 ) strict, without rowid;
 
@@ -158,6 +159,20 @@ create index endpoints_deleted on endpoints (id) where status = 'deleted';
 -- EncryptedValues: the endpoints that have credentials.
 create index endpoints_credentials on endpoints (id) where credentials is not null;
 
+-- The texts by which people find accounts and endpoints: parts of names and URLs,
+-- lower-case. Written with each account and endpoint. id is the endpoint's; of an
+-- account, the same as account. The key serves Find: the terms that begin with a text.
+create table search_terms (
+    term    text not null check (term <> ''),
+    id      blob not null check (length(id) = 16),
+    account blob not null check (length(account) = 16),
+    primary key (term, id)
+) strict, without rowid;
+-- Find: the terms of one account.
+create index search_terms_account on search_terms (account, term);
+-- PutAccount, PutEndpoint: the terms that are replaced.
+create index search_terms_id on search_terms (id);
+
 -- The secrets that sign an endpoint's requests; several during a rotation.
 -- public is the public key of a private key; null: the secret is symmetric.
 create table endpoint_secrets (
@@ -200,26 +215,29 @@ create table events (
 ) strict;
 -- Events of an account, newest first.
 create index events_account on events (account, id);
+-- Events of an ordering key, newest first. Events without a key are not in it and cost nothing.
+create index events_order on events (account, ordering_key, id) where ordering_key <> '';
 
 -- The event that owns a key, and the hash of its content. Its key serves
--- Publish, and Events of one idempotency key.
+-- Publish, Events of one idempotency key, and Find, which knows the key alone.
 create table idempotency_keys (
     account    blob not null check (length(account) = 16),
     key        text not null,
     event      blob not null check (length(event) = 16),
     hash       blob not null check (length(hash) = 32),
     created_at integer not null,
-    primary key (account, key)
+    primary key (key, account)
 ) strict, without rowid;
 -- ForgetKeys: the oldest keys.
 create index idempotency_keys_created_at on idempotency_keys (created_at);
 
--- The last sequence of each ordering key.
+-- The last sequence of each ordering key. Its key serves Publish, and Find, which knows
+-- the ordering key alone.
 create table ordering_keys (
     account      blob not null check (length(account) = 16),
     ordering_key text not null,
     last         integer not null check (last >= 1),
-    primary key (account, ordering_key)
+    primary key (ordering_key, account)
 ) strict, without rowid;
 
 -- Fan-out jobs: events whose deliveries are created in chunks. The last chunk deletes
@@ -424,6 +442,9 @@ create index dead_letters_reason_account on dead_letters (account, reason, deliv
 create index dead_letters_reason on dead_letters (reason, delivery);
 -- HealthInputs: the dead letters of an endpoint since a time.
 create index dead_letters_died_at on dead_letters (endpoint, died_at);
+-- DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each.
+create index dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery)
+    where resolved_at is null;
 -- Deliveries of a replay job; ReplayJobs: how many died. Other rows are not in it.
 create index dead_letters_replay_job on dead_letters (replay_job, delivery) where replay_job is not null;
 -- Deliveries with Last: the replays of an event that died. Other rows are not in it.

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
+)
+
+// searchCmd finds objects by whatever a person knows of them.
+type searchCmd struct {
+	target `embed:""`
+
+	Text string `arg:"" help:"An id of any kind, an idempotency key, an ordering key, or the beginning of a name, a uid, a host or an event type."`
+}
+
+// searchTable shows hits.
+var searchTable = tableOf[apitypes.SearchHit]{
+	[]string{"KIND", "ID", "TITLE", "MATCHED BY", "ACCOUNT", "CREATED"},
+	func(h apitypes.SearchHit) []string {
+		account := ""
+		if h.Account != nil {
+			account = h.Account.String()
+		}
+		return []string{h.Kind, h.ID, h.Title, h.MatchedBy, account, moment(&h.CreatedAt)}
+	},
+}
+
+// Run searches.
+func (c *searchCmd) Run(ctx context.Context, t terminal) error {
+	return ask(t, c.target, searchTable.all, func(api *client.Client) ([]apitypes.SearchHit, error) {
+		return api.Search(ctx, c.Text)
+	})
+}

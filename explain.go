@@ -1,0 +1,186 @@
+package postrider
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Explanation says why a delivery is where it is, what happens next, and when. Why,
+// Next and Action are keys for catalogues of texts; the other fields are what the texts
+// name. [Explanation.String] is the text in English.
+type Explanation struct {
+	Why    string // the delivery's status and reason: "delivered", "dead.exhausted", "pending.scheduled"; see Whys
+	Next   Next
+	At     time.Time // of Next; zero: it has no known time
+	Action Action
+
+	Attempt    int        // number of the next attempt, or of the last one if none follows; 0: there was none
+	StatusCode int        // of the last response; 0: there was none
+	Error      string     // of the last attempt; empty: it was accepted, or there was none
+	For        DeliveryID // with pending.ordering: the delivery that goes first
+	Note       string     // why the endpoint is paused or disabled; empty: nobody gave a reason
+}
+
+// Next is what happens to a delivery by itself.
+type Next string
+
+// What happens next.
+const (
+	NextAttempt Next = "attempt" // the attempt is made, at At, or as soon as possible
+	NextProbe   Next = "probe"   // a probe of the endpoint at At; the attempt follows when one succeeds
+	NextResult  Next = "result"  // the attempt ends that is under way
+	NextCancel  Next = "cancel"  // the delivery is cancelled soon
+	NextNothing Next = "nothing" // nothing, until a person acts
+)
+
+// Action is what a person can do so that the event is delivered. Empty: nothing has to
+// be done, or nothing helps.
+type Action string
+
+// What a person can do.
+const (
+	ActionRelease   Action = "release"       // release or cancel the delivery
+	ActionResume    Action = "resume"        // resume the endpoint
+	ActionEnable    Action = "enable"        // enable the endpoint
+	ActionSetPolicy Action = "set_policy"    // set the endpoint's policy anew
+	ActionRotate    Action = "rotate_secret" // give the endpoint a secret
+	ActionReplay    Action = "replay"        // replay the delivery
+)
+
+// Explain explains the delivery. The zero endpoint leaves out what only the endpoint
+// knows.
+func Explain(d Delivery, e Endpoint) Explanation {
+	x := Explanation{
+		Why: string(d.Status), Next: NextNothing, Attempt: d.Attempts, StatusCode: d.LastStatusCode, Error: d.LastError,
+	}
+	switch {
+	case d.Status == Pending:
+		x.explainWaiting(d, e)
+	case d.Reason != "":
+		x.Why += "." + d.Reason
+	}
+	switch {
+	case d.Status == Skipped && d.Reason == ReasonEndpointDeleted, e.Status == EndpointDeleted, d.Reason == ReasonSystem:
+	case d.Status == Dead, d.Status == Skipped, d.Reason == ReasonCancelled:
+		x.Action = ActionReplay
+	}
+	return x
+}
+
+// explainWaiting explains why a pending delivery waits.
+func (x *Explanation) explainWaiting(d Delivery, e Endpoint) {
+	reason := d.Waiting.Reason
+	x.Why += "." + string(reason)
+	x.Next, x.At, x.For = NextAttempt, d.Waiting.Until, d.Waiting.For
+	x.Attempt++ // an attempt under way is not counted either
+	switch reason {
+	case WaitScheduled:
+		if d.Attempts > 0 {
+			x.Why = WhyRetry
+		}
+	case WaitInFlight:
+		x.Next = NextResult
+	case WaitCircuitOpen:
+		x.Next = NextProbe
+	case WaitEndpointDeleted:
+		x.Next = NextCancel
+	case WaitParked:
+		x.Next, x.Action = NextNothing, ActionRelease
+	case WaitEndpointDisabled:
+		x.Next, x.Action, x.Note = NextNothing, ActionEnable, e.StatusReason
+	case WaitEndpointPaused:
+		x.Next, x.Action, x.Note = NextNothing, ActionResume, e.StatusReason
+	case WaitPolicyUnreadable:
+		x.Next, x.Action = NextNothing, ActionSetPolicy
+	case WaitNoSecret:
+		x.Next, x.Action = NextNothing, ActionRotate
+	case WaitOrdering, WaitSuspected, WaitAskedToWait, WaitDue:
+	}
+}
+
+// WhyRetry is the Why of a delivery whose last attempt failed and whose next one is
+// scheduled; pending.scheduled is that of one whose first attempt is.
+const WhyRetry = "pending.retry"
+
+// whys has the English text of each Why. The words in braces are replaced.
+var whys = map[string]string{
+	"pending.in_flight":          "Attempt {attempt} is under way or about to start.",
+	"pending.parked":             "It is parked, because servers died while they attempted it alone.",
+	"pending.endpoint_deleted":   "Its endpoint is deleted.",
+	"pending.endpoint_disabled":  "Its endpoint is disabled{note}.",
+	"pending.endpoint_paused":    "Its endpoint is paused{note}.",
+	"pending.policy_unreadable":  "The server cannot read the policy of its endpoint.",
+	"pending.no_secret":          "Its endpoint has no valid secret to sign with.",
+	"pending.ordering":           "{for} has the same ordering key and goes first.",
+	"pending.suspected":          "Servers died while they attempted it, so it is attempted apart from others.",
+	"pending.scheduled":          "Its first attempt is scheduled.",
+	WhyRetry:                     "Attempt {last} failed{result}.",
+	"pending.circuit_open":       "The circuit of its endpoint is open, because the endpoint kept failing or a person opened it.",
+	"pending.asked_to_wait":      "The receiver asked with Retry-After to be left alone.",
+	"pending.due":                "It is due, and waits for a free slot of its endpoint.",
+	"delivered":                  "The endpoint accepted attempt {attempt}{result}.",
+	"dead.exhausted":             "Attempt {attempt} failed{result}, and it was the last of the retry schedule.",
+	"dead.gone":                  "The endpoint responded 410, which means that it wants no more events.",
+	"dead.client_error":          "Attempt {attempt} failed{result}, and the policy of the endpoint retries no client error.",
+	"dead.expired":               "It expired before the endpoint accepted it.",
+	"dead.system":                "The bytes of its event are deleted.",
+	"cancelled.cancelled":        "A person cancelled it.",
+	"cancelled.endpoint_deleted": "Its endpoint was deleted while it was pending.",
+	"skipped.endpoint_disabled":  "Its endpoint was disabled when the event was published.",
+	"skipped.endpoint_deleted":   "Its endpoint was deleted before the event reached it.",
+}
+
+// Whys returns every Why, for catalogues that must have a text for each.
+func Whys() (all []string) {
+	for why := range whys {
+		all = append(all, why)
+	}
+	return all
+}
+
+// nexts has the English text of each Next, with a known time and without one.
+var nexts = map[Next][2]string{
+	NextAttempt: {"Attempt {attempt} follows at {at}.", "Attempt {attempt} follows as soon as possible."},
+	NextProbe:   {"The endpoint is probed at {at}; attempt {attempt} follows when it responds again.", "Attempt {attempt} follows when the endpoint responds to a probe."},
+	NextResult:  {"", "Its result is known when the endpoint responds or the timeout passes."},
+	NextCancel:  {"", "It will be cancelled soon."},
+}
+
+// actions has the English text of each Action.
+var actions = map[Action]string{
+	ActionRelease:   "A person has to release or cancel it.",
+	ActionResume:    "It is sent when the endpoint is resumed.",
+	ActionEnable:    "It is sent when the endpoint is enabled.",
+	ActionSetPolicy: "It is sent when the policy is set again.",
+	ActionRotate:    "It is sent when a rotation gives the endpoint a secret.",
+	ActionReplay:    "A replay sends the event again.",
+}
+
+// String returns the explanation in English, as one or two sentences.
+func (x Explanation) String() string {
+	next := nexts[x.Next][1]
+	if !x.At.IsZero() && nexts[x.Next][0] != "" {
+		next = nexts[x.Next][0]
+	}
+	var parts []string
+	for _, part := range []string{whys[x.Why], next, actions[x.Action]} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	note, result := x.Note, x.Error
+	if note != "" {
+		note = " (" + note + ")"
+	}
+	if x.StatusCode != 0 {
+		result = fmt.Sprintf("HTTP %d", x.StatusCode)
+	}
+	if result != "" {
+		result = " (" + result + ")"
+	}
+	return strings.NewReplacer(
+		"{attempt}", fmt.Sprint(x.Attempt), "{last}", fmt.Sprint(x.Attempt-1), "{for}", x.For.String(), "{note}", note, "{result}", result,
+		"{at}", x.At.UTC().Format("2006-01-02 15:04:05 UTC"),
+	).Replace(strings.Join(parts, " "))
+}

@@ -1,0 +1,184 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// maxHits is the largest number of hits of a search.
+const maxHits = 20
+
+// search registers the route that finds an object by any of its names.
+func (rt *router) search() {
+	handle(rt, route{
+		name: "search", path: "GET /search",
+		summary:     "Find objects by an id, a key or a part of a name",
+		description: "It finds objects by their id; endpoints by the id of a secret, events by an idempotency key that is remembered, the newest event of an ordering key; and accounts, endpoints and event types by the beginning of a word of their name, uid, description or host. At most 20 hits: ids and keys first, then names, newest first.",
+		scope:       postrider.ScopeWebhooksRead,
+	}, rt.listHits)
+}
+
+// listHits searches. An id names one object, so there is nothing else to look for.
+func (s *server) listHits(ctx context.Context, in *struct {
+	Q string `query:"q" required:"true" maxLength:"2048" doc:"What to look for."`
+},
+) (*reply[apitypes.List[apitypes.SearchHit]], error) {
+	text := strings.TrimSpace(in.Q)
+	if text == "" {
+		return nil, invalid("q", "must not be empty")
+	}
+	hit, err := s.hitOfID(ctx, text)
+	switch {
+	case err == nil:
+		return respond(apitypes.List[apitypes.SearchHit]{Data: []apitypes.SearchHit{hit}}), nil
+	case !errors.Is(err, postrider.ErrNotFound):
+		return nil, err
+	}
+	hits, err := s.hitsOfText(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return respond(apitypes.List[apitypes.SearchHit]{Data: hits[:min(len(hits), maxHits)]}), nil
+}
+
+// hitOfID finds the object of an id. The functions that find objects look whether the
+// caller may see them.
+func (s *server) hitOfID(ctx context.Context, id string) (apitypes.SearchHit, error) {
+	prefix, _, _ := strings.Cut(id, "_")
+	switch prefix {
+	case "acc":
+		return hitWith(accountHit("id"))(s.visibleAccount(ctx, id))
+	case "evt":
+		return hitWith(eventHit("id"))(s.findEvent(ctx, id))
+	case "ep":
+		return hitWith(endpointHit("id"))(s.findEndpoint(ctx, id))
+	case "dlv":
+		return hitWith(deliveryHit)(s.findDelivery(ctx, id))
+	case "key":
+		if infoOf(ctx).caller.Allows(postrider.ScopeAdmin) {
+			return hitWith(keyHit)(s.findKey(ctx, id))
+		}
+	}
+	return apitypes.SearchHit{}, postrider.ErrNotFound
+}
+
+// hitWith is respondWith for a hit.
+func hitWith[V any](view func(V) apitypes.SearchHit) func(V, error) (apitypes.SearchHit, error) {
+	return func(v V, err error) (apitypes.SearchHit, error) {
+		if err != nil {
+			return apitypes.SearchHit{}, err
+		}
+		return view(v), nil
+	}
+}
+
+func accountHit(by string) func(postrider.Account) apitypes.SearchHit {
+	return func(a postrider.Account) apitypes.SearchHit {
+		return apitypes.SearchHit{
+			Kind: "account", ID: a.ID.String(), Account: &a.ID, Title: cmp.Or(a.Name, a.UID), MatchedBy: by, CreatedAt: instant(a.CreatedAt),
+		}
+	}
+}
+
+func endpointHit(by string) func(postrider.Endpoint) apitypes.SearchHit {
+	return func(e postrider.Endpoint) apitypes.SearchHit {
+		return apitypes.SearchHit{
+			Kind: "endpoint", ID: e.ID.String(), Account: &e.Account, Title: e.URL, MatchedBy: by, CreatedAt: instant(e.CreatedAt),
+		}
+	}
+}
+
+func eventHit(by string) func(postrider.Event) apitypes.SearchHit {
+	return func(e postrider.Event) apitypes.SearchHit {
+		return apitypes.SearchHit{
+			Kind: "event", ID: e.ID.String(), Account: &e.Account, Title: e.Type, MatchedBy: by, CreatedAt: instant(e.CreatedAt),
+		}
+	}
+}
+
+func deliveryHit(d postrider.Delivery) apitypes.SearchHit {
+	return apitypes.SearchHit{
+		Kind: "delivery", ID: d.ID.String(), Account: &d.Account, Title: d.EventType, MatchedBy: "id", CreatedAt: instant(d.ID.Time()),
+	}
+}
+
+func keyHit(k postrider.APIKey) apitypes.SearchHit {
+	return apitypes.SearchHit{
+		Kind: "api_key", ID: k.ID.String(), Account: orNull(k.Account), Title: k.Name, MatchedBy: "id", CreatedAt: instant(k.CreatedAt),
+	}
+}
+
+// foundBy has the name of each [store.FoundBy].
+var foundBy = map[store.FoundBy]string{
+	store.FoundBySecret: "secret", store.FoundByIdempotencyKey: "idempotency_key",
+	store.FoundByOrderingKey: "ordering_key", store.FoundByName: "name",
+}
+
+// hitsOfText finds what a text names besides ids of its own: first the objects of a key or
+// a secret, then event types, then the others.
+func (s *server) hitsOfText(ctx context.Context, text string) ([]apitypes.SearchHit, error) {
+	secret, err := postrider.ParseID[postrider.SecretID](text)
+	if err != nil {
+		secret = postrider.SecretID{}
+	}
+	found, err := s.Store.Find(ctx, store.FindQuery{Account: infoOf(ctx).caller.Account, Text: text, Secret: secret, Limit: maxHits})
+	if err != nil {
+		return nil, err
+	}
+	types, err := s.typesLike(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	hits := []apitypes.SearchHit{}
+	for _, f := range found {
+		if f.By == store.FoundByName {
+			hits, types = append(hits, types...), nil
+		}
+		hit, err := s.hitOf(ctx, f)
+		if errors.Is(err, postrider.ErrNotFound) { // its partition has been dropped
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		hits = append(hits, hit)
+	}
+	return append(hits, types...), nil
+}
+
+// hitOf reads what was found.
+func (s *server) hitOf(ctx context.Context, f store.Found) (apitypes.SearchHit, error) {
+	switch by := foundBy[f.By]; {
+	case !f.Event.IsZero():
+		return hitWith(eventHit(by))(s.findEvent(ctx, f.Event.String()))
+	case !f.Endpoint.IsZero():
+		return hitWith(endpointHit(by))(s.findEndpoint(ctx, f.Endpoint.String()))
+	default:
+		return hitWith(accountHit(by))(s.findAccount(ctx, f.Account.String()))
+	}
+}
+
+// typesLike finds the event types of the catalogue that begin with the text. The list is
+// sorted by name, so they are behind the text, in one run.
+func (s *server) typesLike(ctx context.Context, text string) (hits []apitypes.SearchHit, err error) {
+	if len(text) > 128 {
+		return nil, nil
+	}
+	exact, err := s.Store.EventTypes(ctx, store.EventTypeQuery{Name: text})
+	if err != nil {
+		return nil, err
+	}
+	behind, err := s.Store.EventTypes(ctx, store.EventTypeQuery{Paging: store.Paging{Cursor: store.EncodeCursor(text), Limit: maxHits}})
+	for _, t := range append(exact.Items, behind.Items...) {
+		if strings.HasPrefix(t.Name, text) {
+			hits = append(hits, apitypes.SearchHit{Kind: "event_type", ID: t.Name, Title: t.Name, MatchedBy: "name", CreatedAt: instant(t.CreatedAt)})
+		}
+	}
+	return hits, err
+}

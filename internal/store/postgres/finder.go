@@ -1,0 +1,187 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Replaces the search terms of an account or an endpoint. Walks search_terms_id and
+// search_terms_pkey.
+const putTermsSQL = `
+	with stale as (
+		delete from search_terms t
+		where t.id = @id and t.term <> all (@terms::text[])
+	)
+	insert into search_terms (term, id, account)
+	select term, @id, @account
+	from unnest(@terms::text[]) as n (term)
+	on conflict (term, id) do nothing`
+
+// termArgs returns the arguments of putTermsSQL.
+func termArgs[I ~[16]byte](id I, account postrider.AccountID, terms []string) pgx.NamedArgs {
+	return pgx.NamedArgs{"id": someUUID(id), "account": someUUID(account), "terms": append([]string{}, terms...)}
+}
+
+// Finds what a text names. Each branch looks at 1,000 rows of its index at most, and its
+// first column is a store.FoundBy. Terms of what was deleted may be left, so the last
+// branch looks whether the account or the endpoint lives.
+//
+// Walks endpoint_secrets_pkey; idempotency_keys_pkey; ordering_keys_pkey, and for each
+// account events_order; search_terms_pkey, or search_terms_account for one account.
+const findSQL = `
+	(
+		select 0 as by, e.account, e.id as endpoint, null::uuid as event, e.id
+		from endpoint_secrets s
+		join endpoints e on e.id = s.endpoint
+		where s.id = @secret and (@account::uuid is null or e.account = @account)
+	)
+	union all
+	(
+		select 1, k.account, null, k.event, k.event
+		from (
+			select k.account, k.event
+			from idempotency_keys k
+			where k.key = @text and (@account::uuid is null or k.account = @account)
+			limit 1000
+		) k
+		order by k.event desc
+		limit @limit
+	)
+	union all
+	(
+		select 2, h.account, null, e.id, e.id
+		from (
+			select h.account
+			from ordering_keys h
+			where h.ordering_key = @text and (@account::uuid is null or h.account = @account)
+			limit 1000
+		) h
+		cross join lateral (
+			select e.id
+			from events e
+			where e.account = h.account and e.ordering_key = @text
+			order by e.id desc
+			limit 1
+		) e
+		order by e.id desc
+		limit @limit
+	)
+	union all
+	(
+		select 3, t.account, nullif(t.id, t.account), null, t.id
+		from (
+			select distinct t.account, t.id
+			from (
+				select t.account, t.id
+				from search_terms t
+				where t.term >= @term and t.term < @after and (@account::uuid is null or t.account = @account)
+				order by t.term
+				limit 1000
+			) t
+		) t
+		cross join lateral (
+			select from endpoints e where e.id = t.id and e.status <> 'deleted'
+			union all
+			select from accounts a where a.id = t.id and a.deleted_at is null
+			limit 1
+		) live
+		order by t.id desc
+		limit @limit
+	)
+	order by 1, 5 desc
+	limit @limit`
+
+// Find lists what a text names.
+func (s *Store) Find(ctx context.Context, q store.FindQuery) ([]store.Found, error) {
+	term := store.SearchText(q.Text)
+	found, err := list(ctx, s, query{findSQL, pgx.NamedArgs{
+		"account": uuid(q.Account), "secret": uuid(q.Secret), "text": text(q.Text), "term": text(term),
+		"after": store.AfterTerms(term), "limit": min(q.Limit, store.MaxLimit),
+	}}, func(row pgx.CollectableRow) (f store.Found, err error) {
+		err = row.Scan(&f.By, toID(&f.Account), toID(&f.Endpoint), toID(&f.Event), nil)
+		return f, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find: %w", err)
+	}
+	return found, nil
+}
+
+// A skip scan: each step of the recursion finds the greatest endpoint and cause below the
+// one before, however many dead letters it has. It starts at the group of the cursor, or
+// above all of the account or endpoint. The dead letters of a group are counted up to
+// 1,000, so a page costs the same however many there are.
+//
+// The cursor is a dead letter of the last group. Its row stays, with the same cause, even
+// if the group is gone. Walks dead_letters_pkey and dead_letters_unresolved.
+const deadLetterGroupsSQL = `
+	with recursive groups (account, endpoint, reason, code, error, newest, n) as (
+		select l.account, l.endpoint, l.reason, l.last_status_code::int, l.last_error, l.delivery, 0
+		from dead_letters l
+		where l.delivery = @cursor
+		union all
+		select @to_account::uuid, @to_endpoint::uuid, '', 0, '', null, 0
+		where @cursor::uuid is null
+		union all
+		select l.account, l.endpoint, l.reason, l.last_status_code::int, l.last_error, l.delivery, g.n + 1
+		from groups g
+		cross join lateral (
+			select l.*
+			from dead_letters l
+			where l.resolved_at is null
+				and (l.account, l.endpoint, l.reason, l.last_status_code, l.last_error)
+					< (g.account, g.endpoint, g.reason, g.code::smallint, g.error)
+				and (l.account, l.endpoint) >= (@from_account::uuid, @from_endpoint::uuid)
+			order by l.account desc, l.endpoint desc, l.reason desc, l.last_status_code desc, l.last_error desc, l.delivery desc
+			limit 1
+		) l
+		where g.n < @limit
+	)
+	select g.account, g.endpoint, g.reason, g.code, g.error, c.n, o.delivery, g.newest
+	from groups g
+	cross join lateral (
+		select count(*) as n
+		from (
+			select
+			from dead_letters l
+			where l.resolved_at is null and l.account = g.account and l.endpoint = g.endpoint and l.reason = g.reason
+				and l.last_status_code = g.code::smallint and l.last_error = g.error
+			limit 1000
+		) l
+	) c
+	cross join lateral (
+		select l.delivery
+		from dead_letters l
+		where l.resolved_at is null and l.account = g.account and l.endpoint = g.endpoint and l.reason = g.reason
+			and l.last_status_code = g.code::smallint and l.last_error = g.error
+		order by l.delivery
+		limit 1
+	) o
+	where g.n > 0
+	order by g.n`
+
+// DeadLetterGroups lists the unresolved dead letters by endpoint and cause.
+func (s *Store) DeadLetterGroups(ctx context.Context, q store.DeadLetterGroupQuery) (store.Page[store.DeadLetterGroup], error) {
+	cursor, _, err := store.IDKey[postrider.DeliveryID](q.Paging)
+	if err != nil {
+		return store.Page[store.DeadLetterGroup]{}, err
+	}
+	from, to := q.Bounds()
+	groups, err := list(ctx, s, query{deadLetterGroupsSQL, pgx.NamedArgs{
+		"cursor": uuid(cursor), "from_account": someUUID(from.Account), "from_endpoint": someUUID(from.Endpoint),
+		"to_account": someUUID(to.Account), "to_endpoint": someUUID(to.Endpoint), "limit": q.Size() + 1,
+	}}, func(row pgx.CollectableRow) (g store.DeadLetterGroup, err error) {
+		err = row.Scan(toID(&g.Account), toID(&g.Endpoint), &g.Reason, &g.LastStatusCode, &g.LastError, &g.Count,
+			toID(&g.Oldest), toID(&g.Newest))
+		return g, err
+	})
+	if err != nil {
+		return store.Page[store.DeadLetterGroup]{}, fmt.Errorf("list groups of dead letters: %w", err)
+	}
+	return store.Cut(groups, q.Paging, func(g store.DeadLetterGroup) string { return string(g.Newest[:]) }), nil
+}

@@ -1,0 +1,186 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/postrider/postrider"
+)
+
+// Finder answers what people ask of a large store without knowing an id. Its
+// methods walk indexes alone, and the length of each walk has a limit.
+type Finder interface {
+	// Find lists what a text names, by FoundBy in the order of its constants, and
+	// then newest first: at most q.Limit.
+	//
+	// Names are the search terms of accounts and endpoints that begin with
+	// [SearchText] of the text. Keys and ids are matched whole.
+	// Of an ordering key it finds the newest event of each account.
+	// Deleted accounts and endpoints are found by no name.
+	Find(ctx context.Context, q FindQuery) ([]Found, error)
+
+	// DeadLetterGroups lists the unresolved dead letters by endpoint and cause,
+	// newest account first, and in it newest endpoint first.
+	DeadLetterGroups(ctx context.Context, q DeadLetterGroupQuery) (Page[DeadLetterGroup], error)
+}
+
+// FindQuery asks what a text names.
+type FindQuery struct {
+	Account postrider.AccountID // zero: any
+	Text    string
+	Secret  postrider.SecretID // finds the endpoint of this secret; zero: none is asked for
+	Limit   int                // at most MaxLimit
+}
+
+// FoundBy says what of an object matches the text.
+type FoundBy int
+
+// What can match, in the order of the results.
+const (
+	FoundBySecret         FoundBy = iota // the id of one of its secrets
+	FoundByIdempotencyKey                // its idempotency key, while it is remembered
+	FoundByOrderingKey                   // its ordering key
+	FoundByName                          // a search term
+)
+
+// Found is an object that a text names: an event, or else an endpoint, or else an
+// account.
+type Found struct {
+	By       FoundBy
+	Account  postrider.AccountID
+	Endpoint postrider.EndpointID // zero: it is no endpoint
+	Event    postrider.EventID    // zero: it is no event
+}
+
+// Examined limits how many names, or owners of a key, one Find looks at. Of a text
+// that names more, it lists the newest among these.
+const Examined = 1000
+
+// DeadLetterGroupQuery filters groups of dead letters; a zero field does not filter.
+type DeadLetterGroupQuery struct {
+	Account  postrider.AccountID
+	Endpoint postrider.EndpointID // needs the Account
+	Paging                        // OldestFirst is not known
+}
+
+// DeadLetterGroup is the unresolved dead letters of one endpoint with one cause.
+type DeadLetterGroup struct {
+	Account        postrider.AccountID
+	Endpoint       postrider.EndpointID
+	Reason         string
+	LastStatusCode int    // 0: there was no response
+	LastError      string // of the last attempt; empty: there was none
+	Count          int    // counted up to 1,000
+	Oldest, Newest postrider.DeliveryID
+}
+
+// Bounds returns the range of the accounts and endpoints that the query selects: from
+// one on, and before another. Below 1,000 years from now no id reaches the greatest one.
+func (q DeadLetterGroupQuery) Bounds() (from, to DeadLetterGroup) {
+	from.Account, from.Endpoint = q.Account, q.Endpoint
+	switch {
+	case !q.Endpoint.IsZero():
+		to.Account, to.Endpoint = q.Account, NextID(q.Endpoint)
+	case !q.Account.IsZero():
+		to.Account = NextID(q.Account)
+	default:
+		to.Account = postrider.AccountID(bytes.Repeat([]byte{0xff}, 16))
+	}
+	return from, to
+}
+
+// The sizes of search terms.
+const (
+	maxTerm  = 128 // bytes of one term
+	maxTerms = 8   // of one text
+)
+
+// AccountTerms returns the search terms of an account: its uid, and its name from
+// each word on.
+func AccountTerms(a postrider.Account) []string {
+	if !a.DeletedAt.IsZero() {
+		return nil
+	}
+	return distinct(append(suffixes(a.Name, wordStart), SearchText(a.UID)))
+}
+
+// EndpointTerms returns the search terms of an endpoint: its uid, its description
+// from each word on, and its URL from each label of the host on. So "acme.com" finds
+// https://hooks.acme.com/in, and "acme" too.
+func EndpointTerms(e postrider.Endpoint) []string {
+	if e.Status == postrider.EndpointDeleted {
+		return nil
+	}
+	terms := append(suffixes(e.Description, wordStart), SearchText(e.UID))
+	if u, err := url.Parse(e.URL); err == nil {
+		terms = append(terms, suffixes(u.Host+u.EscapedPath(), labelStart(len(u.Host)))...)
+	}
+	return distinct(terms)
+}
+
+// SearchText returns a text in the form of search terms: lower-case, clipped, and of a
+// URL without its scheme and query.
+func SearchText(text string) string {
+	text = strings.TrimSpace(text)
+	if _, rest, isURL := strings.Cut(text, "://"); isURL {
+		text, _, _ = strings.Cut(rest, "?")
+	}
+	return clip(strings.ToLower(text))
+}
+
+// AfterTerms returns a text that is greater, byte by byte, than every term that begins
+// with the given one.
+func AfterTerms(text string) string { return text + string(unicode.MaxRune) }
+
+// suffixes returns the text from each start on, at most maxTerms times.
+func suffixes(text string, starts func(text string, at int) bool) (found []string) {
+	for at := range text {
+		if starts(text, at) && len(found) < maxTerms {
+			found = append(found, SearchText(text[at:]))
+		}
+	}
+	return found
+}
+
+// wordStart reports whether a word starts at the place.
+func wordStart(text string, at int) bool {
+	before, _ := utf8.DecodeLastRuneInString(text[:at])
+	first, _ := utf8.DecodeRuneInString(text[at:])
+	return isWord(first) && (at == 0 || !isWord(before))
+}
+
+func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+
+// labelStart returns the starts of the labels of a host that is the first bytes of a
+// text.
+func labelStart(host int) func(string, int) bool {
+	return func(text string, at int) bool { return at < host && (at == 0 || text[at-1] == '.') }
+}
+
+// clip cuts a term to maxTerm bytes, between two characters.
+func clip(term string) string {
+	if len(term) <= maxTerm {
+		return term
+	}
+	term = term[:maxTerm]
+	for !utf8.ValidString(term) {
+		term = term[:len(term)-1]
+	}
+	return term
+}
+
+// distinct returns the texts without the empty ones, each once.
+func distinct(texts []string) (each []string) {
+	seen := map[string]bool{"": true}
+	for _, text := range texts {
+		if !seen[text] {
+			seen[text] = true
+			each = append(each, text)
+		}
+	}
+	return each
+}

@@ -1,0 +1,152 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// By search_terms_id; by the key of search_terms.
+const (
+	dropTermsSQL = `delete from search_terms where id = @id`
+	addTermSQL   = `insert into search_terms (term, id, account) values (@term, @id, @account)`
+)
+
+// termsOf is the search terms of an account or an endpoint.
+type termsOf[I ~[16]byte] struct {
+	id      I
+	account postrider.AccountID
+	terms   []string
+}
+
+// putTerms replaces search terms.
+func putTerms[I ~[16]byte](ctx context.Context, tx *tx, t termsOf[I]) error {
+	id := sql.Named("id", blob(t.id))
+	if err := tx.exec(ctx, dropTermsSQL, id); err != nil {
+		return err
+	}
+	for _, term := range t.terms {
+		if err := tx.exec(ctx, addTermSQL, sql.Named("term", term), id, sql.Named("account", blob(t.account))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The branches of the statements that find what a text names. Each looks at 1,000 rows of
+// its index at most, and its first column is a store.FoundBy. Terms of what was deleted
+// may be left, so the last branch looks whether the account or the endpoint lives.
+const (
+	findKeysSQL = `
+	select 0 as by, e.account, e.id as endpoint, null as event, e.id
+	from endpoint_secrets s join endpoints e on e.id = s.endpoint
+	where s.id = @secret and (@account is null or e.account = @account)
+	union all
+	select by, account, endpoint, event, id from (
+		select 1 as by, account, null as endpoint, event, event as id from (
+			select account, event from idempotency_keys
+			where key = @text and (@account is null or account = @account) limit 1000)
+		order by event desc limit @limit)
+	union all
+	select by, account, endpoint, event, id from (
+		select 2 as by, h.account, null as endpoint, h.event, h.event as id from (
+			select account, (
+				select id from events e
+				where e.account = o.account and e.ordering_key = @text and e.ordering_key <> ''
+				order by id desc limit 1) as event
+			from ordering_keys o
+			where o.ordering_key = @text and (@account is null or o.account = @account) limit 1000) h
+		where h.event is not null
+		order by h.event desc limit @limit)
+	union all
+	select by, account, endpoint, event, id from (
+		select distinct 3 as by, t.account, nullif(t.id, t.account) as endpoint, null as event, t.id
+		from (
+			select account, id from search_terms
+			where `
+	findNamesSQL = ` and term >= @term and term < @after and @term <> ''
+			order by term limit 1000) t
+		where exists (select 1 from endpoints where endpoints.id = t.id and status <> 'deleted')
+			or exists (select 1 from accounts where accounts.id = t.id and deleted_at is null)
+		order by t.id desc limit @limit)
+	order by 1, 5 desc limit @limit`
+)
+
+// By the keys of endpoint_secrets, idempotency_keys and ordering_keys, and for each
+// account events_order; by the key of search_terms, or for one account by
+// search_terms_account.
+const (
+	findSQL          = findKeysSQL + `true` + findNamesSQL
+	findOfAccountSQL = findKeysSQL + `account = @account` + findNamesSQL
+)
+
+// Find lists what a text names; see [store.Finder].
+func (s *Store) Find(ctx context.Context, q store.FindQuery) ([]store.Found, error) {
+	statement, term := findSQL, store.SearchText(q.Text)
+	if !q.Account.IsZero() {
+		statement = findOfAccountSQL
+	}
+	found, err := list(ctx, s, query{statement, []any{
+		sql.Named("account", blobOrNull(q.Account)), sql.Named("secret", blob(q.Secret)), sql.Named("text", q.Text),
+		sql.Named("term", term), sql.Named("after", store.AfterTerms(term)), sql.Named("limit", min(q.Limit, store.MaxLimit)),
+	}}, func(rows *sql.Rows, f *store.Found) error {
+		var id postrider.EventID
+		return rows.Scan(&f.By, toID(&f.Account), toID(&f.Endpoint), toID(&f.Event), toID(&id))
+	})
+	return found, s.explain("find", err)
+}
+
+// A skip scan of dead_letters_unresolved: each step of the recursion enters the index once
+// and finds the newest dead letter of the greatest endpoint and cause below the one before.
+// It starts at the group of the cursor, or above all of the account or endpoint. The dead
+// letters of a group are counted up to 1,000, so a page costs the same however many there
+// are. The cursor is a dead letter of the last group; its row stays, with the same cause.
+const deadLetterGroupsSQL = `
+	with recursive groups (newest, account, endpoint, reason, code, error) as (
+		select null, account, endpoint, reason, last_status_code, last_error from dead_letters where delivery = @cursor
+		union all
+		select null, @to_account, @to_endpoint, '', 0, '' where @cursor is null
+		union all
+		select l.delivery, l.account, l.endpoint, l.reason, l.last_status_code, l.last_error
+		from groups g join dead_letters l on l.delivery = (
+			select delivery from dead_letters
+			where resolved_at is null
+				and (account, endpoint, reason, last_status_code, last_error) < (g.account, g.endpoint, g.reason, g.code, g.error)
+				and (account, endpoint) >= (@from_account, @from_endpoint)
+			order by account desc, endpoint desc, reason desc, last_status_code desc, last_error desc, delivery desc
+			limit 1)
+		limit @limit + 1
+	)
+	select account, endpoint, reason, code, error,
+		(select count(*) from (
+			select 1 from dead_letters l
+			where l.resolved_at is null and l.account = g.account and l.endpoint = g.endpoint and l.reason = g.reason
+				and l.last_status_code = g.code and l.last_error = g.error
+			limit 1000)),
+		(select min(l.delivery) from dead_letters l
+			where l.resolved_at is null and l.account = g.account and l.endpoint = g.endpoint and l.reason = g.reason
+				and l.last_status_code = g.code and l.last_error = g.error),
+		newest
+	from groups g
+	where newest is not null`
+
+// DeadLetterGroups lists unresolved dead letters by endpoint and cause; see [store.Finder].
+func (s *Store) DeadLetterGroups(ctx context.Context, q store.DeadLetterGroupQuery) (store.Page[store.DeadLetterGroup], error) {
+	cursor, _, err := store.IDKey[postrider.DeliveryID](q.Paging)
+	if err != nil {
+		return store.Page[store.DeadLetterGroup]{}, err
+	}
+	from, to := q.Bounds()
+	groups, err := list(ctx, s, query{deadLetterGroupsSQL, []any{
+		sql.Named("cursor", blobOrNull(cursor)), sql.Named("limit", q.Size()+1),
+		sql.Named("from_account", blob(from.Account)), sql.Named("from_endpoint", blob(from.Endpoint)),
+		sql.Named("to_account", blob(to.Account)), sql.Named("to_endpoint", blob(to.Endpoint)),
+	}}, func(rows *sql.Rows, g *store.DeadLetterGroup) error {
+		return rows.Scan(toID(&g.Account), toID(&g.Endpoint), &g.Reason, &g.LastStatusCode, &g.LastError, &g.Count,
+			toID(&g.Oldest), toID(&g.Newest))
+	})
+	return store.Cut(groups, q.Paging, func(g store.DeadLetterGroup) string { return string(g.Newest[:]) }),
+		s.explain("list groups of dead letters", err)
+}

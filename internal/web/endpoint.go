@@ -1,0 +1,282 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
+)
+
+// endpointPage is the data of the pages of one endpoint.
+type endpointPage struct {
+	Endpoint   apitypes.Endpoint
+	Tab        string // overview, options or secrets
+	Circuit    apitypes.Circuit
+	Deliveries []apitypes.Delivery       // the newest
+	Health     []apitypes.EndpointHealth // the newest changes
+	Keys       []apitypes.OrderedKey     // with the order by_key; else none
+	Ordered    bool
+	Traffic    *traffic // nil: the page has no charts
+}
+
+// endpoint returns the endpoint in the path of the request.
+func (v *visit) endpoint() (apitypes.Endpoint, error) {
+	id, err := pathID(v, "endpoint", postrider.ParseID[postrider.EndpointID])
+	if err != nil {
+		return apitypes.Endpoint{}, err
+	}
+	return v.api.Endpoint(v.ctx, id)
+}
+
+// showEndpoint shows how one endpoint is, and what it got last. A deleted endpoint
+// has its facts and its history alone.
+func showEndpoint(v *visit) error {
+	e, err := v.endpoint()
+	if err != nil {
+		return err
+	}
+	p := endpointPage{Endpoint: e, Tab: "overview", Ordered: e.Order.Value() == postrider.OrderByKey}
+	deliveries, err := v.api.EndpointDeliveries(v.ctx, e.ID, client.EndpointDeliveryFilter{Paging: client.Paging{Limit: 10}})
+	if err != nil {
+		return err
+	}
+	p.Deliveries = deliveries.Data
+	if e.Status != postrider.EndpointDeleted {
+		if err := p.fill(v); err != nil {
+			return err
+		}
+	}
+	return v.show(page{Name: "endpoints-one", Title: e.URL, Data: p, Commands: []string{
+		"endpoints get " + e.ID.String(), "endpoints circuit " + e.ID.String(), "deliveries list --endpoint " + e.ID.String(),
+	}})
+}
+
+// fill adds what an endpoint has that is not deleted.
+func (p *endpointPage) fill(v *visit) (err error) {
+	if p.Circuit, err = v.api.Circuit(v.ctx, p.Endpoint.ID); err != nil {
+		return err
+	}
+	health, err := v.api.EndpointHealth(v.ctx, p.Endpoint.ID, client.Paging{Limit: 10})
+	if err != nil {
+		return err
+	}
+	p.Health = health.Data
+	if p.Ordered {
+		keys, err := v.api.OrderingKeys(v.ctx, p.Endpoint.ID, client.Paging{Limit: 20})
+		if err != nil {
+			return err
+		}
+		p.Keys = keys.Data
+	}
+	return nil
+}
+
+// statusForms are the forms that change the status of an endpoint, with the one that
+// takes each back.
+var statusForms = map[string]struct {
+	undo   string
+	change func(*visit, postrider.EndpointID) (apitypes.Endpoint, error)
+}{
+	"pause": {"resume", func(v *visit, id postrider.EndpointID) (apitypes.Endpoint, error) {
+		return v.api.PauseEndpoint(v.ctx, id, v.form("reason"))
+	}},
+	"resume": {"pause", func(v *visit, id postrider.EndpointID) (apitypes.Endpoint, error) {
+		return v.api.ResumeEndpoint(v.ctx, id)
+	}},
+	"disable": {"enable", func(v *visit, id postrider.EndpointID) (apitypes.Endpoint, error) {
+		return v.api.DisableEndpoint(v.ctx, id, v.form("reason"))
+	}},
+	"enable": {"disable", func(v *visit, id postrider.EndpointID) (apitypes.Endpoint, error) {
+		return v.api.EnableEndpoint(v.ctx, id)
+	}},
+}
+
+// changeStatus returns the handler of one of statusForms.
+func changeStatus(verb string) func(*visit) error {
+	form := statusForms[verb]
+	return func(v *visit) error {
+		id, err := pathID(v, "endpoint", postrider.ParseID[postrider.EndpointID])
+		if err != nil {
+			return err
+		}
+		if _, err := form.change(v, id); err != nil {
+			return err
+		}
+		return v.done(v.path("endpoints", id), flash{Text: v.t("endpoint.done." + verb), Undo: v.path("endpoints", id, form.undo)})
+	}
+}
+
+// setCircuit sets the circuit of an endpoint by hand. Open and closed take each other
+// back; a probe cannot be taken back.
+func setCircuit(v *visit) error {
+	id, err := pathID(v, "endpoint", postrider.ParseID[postrider.EndpointID])
+	if err != nil {
+		return err
+	}
+	to := postrider.CircuitStatus(v.form("value"))
+	if _, err := v.api.SetCircuit(v.ctx, id, to); err != nil {
+		return err
+	}
+	f := flash{Text: v.t("circuit.done." + string(to)), Undo: v.path("endpoints", id, "circuit")}
+	switch to {
+	case postrider.CircuitOpen:
+		f.Value = string(postrider.CircuitClosed)
+	case postrider.CircuitClosed:
+		f.Value = string(postrider.CircuitOpen)
+	default:
+		f.Undo = ""
+	}
+	return v.done(v.path("endpoints", id), f)
+}
+
+// testEndpoint sends a test event to an endpoint.
+func testEndpoint(v *visit) error {
+	id, err := pathID(v, "endpoint", postrider.ParseID[postrider.EndpointID])
+	if err != nil {
+		return err
+	}
+	receipt, err := v.api.TestEndpoint(v.ctx, id, apitypes.EndpointTest{Type: v.form("type")})
+	if faults, refused := faulty(err); refused {
+		return v.done(v.path("endpoints", id), flash{Text: faults[""], Warn: true})
+	}
+	if err != nil {
+		return err
+	}
+	return v.done(v.path("endpoints", id), flash{
+		Text: v.t("endpoint.done.test"), Link: v.path("events", receipt.ID), LinkText: v.t("endpoint.done.test_link"),
+	})
+}
+
+// verifyEndpoint asks the receiver whether it wants events.
+func verifyEndpoint(v *visit) error {
+	id, err := pathID(v, "endpoint", postrider.ParseID[postrider.EndpointID])
+	if err != nil {
+		return err
+	}
+	_, err = v.api.VerifyEndpoint(v.ctx, id, "")
+	if faults, refused := faulty(err); refused {
+		text := faults[""]
+		for _, reason := range faults {
+			text = reason
+		}
+		return v.done(v.path("endpoints", id), flash{Text: text, Warn: true})
+	}
+	if err != nil {
+		return err
+	}
+	return v.done(v.path("endpoints", id), flash{Text: v.t("endpoint.done.verify")})
+}
+
+// confirmDelete asks whether the endpoint shall be deleted, and says what that does.
+func confirmDelete(v *visit) error {
+	e, err := v.endpoint()
+	if err != nil {
+		return err
+	}
+	return v.show(page{Name: "endpoints-delete", Data: e, Commands: []string{"endpoints delete " + e.ID.String()}})
+}
+
+// deleteEndpoint deletes an endpoint.
+func deleteEndpoint(v *visit) error {
+	e, err := v.endpoint()
+	if err != nil {
+		return err
+	}
+	if err := v.api.DeleteEndpoint(v.ctx, e.ID); err != nil {
+		return err
+	}
+	return v.done(v.path("endpoints"), flash{Text: v.t("endpoint.done.delete", "url", e.URL)})
+}
+
+// secretsPage is the data of the page of an endpoint's secrets.
+type secretsPage struct {
+	Endpoint apitypes.Endpoint
+	Tab      string
+	Secrets  []apitypes.Secret // nil: they are not shown
+	Shown    bool
+	Faults   map[string]string
+	Overlap  string // as the person typed it
+}
+
+// showSecrets explains the secrets of an endpoint. It shows none: to see them is a
+// form, since the audit notes who saw them.
+func showSecrets(v *visit) error {
+	e, err := v.endpoint()
+	if err != nil {
+		return err
+	}
+	return v.showSecrets(secretsPage{Endpoint: e})
+}
+
+func (v *visit) showSecrets(p secretsPage) error {
+	p.Tab = "secrets"
+	if p.Overlap == "" {
+		p.Overlap = "24h"
+	}
+	status := http.StatusOK
+	if p.Faults != nil {
+		status = http.StatusUnprocessableEntity
+	}
+	id := p.Endpoint.ID.String()
+	return v.show(page{Name: "endpoints-secrets", Title: p.Endpoint.URL, Status: status, Data: p, Commands: []string{
+		"endpoints secrets " + id, "endpoints rotate " + id + " --overlap 24h",
+	}})
+}
+
+// revealSecrets shows the secrets of an endpoint.
+func revealSecrets(v *visit) error {
+	e, err := v.endpoint()
+	if err != nil {
+		return err
+	}
+	secrets, err := v.api.Secrets(v.ctx, e.ID)
+	if err != nil {
+		return err
+	}
+	return v.showSecrets(secretsPage{Endpoint: e, Secrets: secrets, Shown: true})
+}
+
+// rotateSecret gives an endpoint a new secret, and shows it.
+func rotateSecret(v *visit) error {
+	e, err := v.endpoint()
+	if err != nil {
+		return err
+	}
+	p := secretsPage{Endpoint: e, Overlap: v.form("overlap_ms")}
+	overlap, err := parseDuration(p.Overlap)
+	if err != nil {
+		p.Faults = map[string]string{"overlap_ms": v.t("form.no_duration")}
+		return v.showSecrets(p)
+	}
+	made, err := v.api.RotateSecret(v.ctx, e.ID, apitypes.SecretRotation{OverlapMS: new(overlap.Milliseconds()), KeyType: v.form("key_type"), Secret: v.form("secret")})
+	if faults, refused := faulty(err); refused {
+		p.Faults = faults
+		return v.showSecrets(p)
+	}
+	if err != nil {
+		return err
+	}
+	return v.done(v.path("endpoints", e.ID, "secrets"), flash{Text: v.t("secret.done.rotate", "id", made.ID, "overlap", overlap)})
+}
+
+// revokeSecret ends a secret at once.
+func revokeSecret(v *visit) error {
+	e, err := v.endpoint()
+	if err != nil {
+		return err
+	}
+	id, err := pathID(v, "secret", postrider.ParseID[postrider.SecretID])
+	if err != nil {
+		return err
+	}
+	err = v.api.RevokeSecret(v.ctx, e.ID, id)
+	if faults, refused := faulty(err); refused {
+		return v.done(v.path("endpoints", e.ID, "secrets"), flash{Text: faults[""], Warn: true})
+	}
+	if err != nil {
+		return fmt.Errorf("revoke %s: %w", id, err)
+	}
+	return v.done(v.path("endpoints", e.ID, "secrets"), flash{Text: v.t("secret.done.revoke", "id", id)})
+}

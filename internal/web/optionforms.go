@@ -1,0 +1,296 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider/apitypes"
+)
+
+// optionsForm is a form with the options of an endpoint. The partial "options" shows
+// it, by groups.
+type optionsForm struct {
+	Endpoint apitypes.Endpoint // zero: a new endpoint
+	Tab      string
+	New      bool
+	Groups   []optionGroup
+	Changes  []optionChange // that the person reviews before they are saved
+	Faults   map[string]string
+	Account  string // of a new endpoint
+}
+
+// optionGroup is a part of the form. Its title is the text options.NAME.
+type optionGroup struct {
+	Name    string
+	Options []shownOption
+}
+
+// shownOption is an option as the form shows it. The texts option.NAME and
+// option.NAME.help name and explain it.
+type shownOption struct {
+	Name   string
+	Inputs []shownInput
+	MaySet bool
+	Fault  string // empty: none
+}
+
+// shownInput is one input of an option.
+type shownInput struct {
+	input
+
+	Name  string // of the field of the form
+	Value string // as the person typed it, else as it is stored
+	Was   string // as it is stored; the field was.NAME has it
+}
+
+// optionChange says what a form changes.
+type optionChange struct {
+	Name, From, To string
+}
+
+// newEndpoint shows the form for a new endpoint.
+func newEndpoint(v *visit) error {
+	return v.showOptions(v.optionsOf(apitypes.Endpoint{}))
+}
+
+// showOptions shows the options of an endpoint in a form.
+func showOptions(v *visit) error {
+	e, err := v.endpoint()
+	if err != nil {
+		return err
+	}
+	return v.showOptions(v.optionsOf(e))
+}
+
+func (v *visit) showOptions(f optionsForm) error {
+	p := page{Name: "endpoints-options", Title: f.Endpoint.URL, Data: f, Commands: []string{"endpoints update " + f.Endpoint.ID.String() + " --timeout 20s"}}
+	if f.New {
+		p = page{Name: "endpoints-new", Data: f, Commands: []string{"endpoints create --help"}}
+	}
+	if f.Faults != nil {
+		p.Status = http.StatusUnprocessableEntity
+	}
+	return v.show(p)
+}
+
+// optionsOf returns the form with the stored options of an endpoint. If the request
+// is a form, it has what the person typed. A new endpoint has no values: what is left
+// empty gets its default.
+func (v *visit) optionsOf(e apitypes.Endpoint) optionsForm {
+	f := optionsForm{Endpoint: e, Tab: "options", New: e.ID.IsZero(), Account: v.r.FormValue("account")}
+	for _, group := range optionGroups {
+		shown := optionGroup{Name: group.name}
+		for _, o := range group.options {
+			shown.Options = append(shown.Options, v.showOption(o, e))
+		}
+		f.Groups = append(f.Groups, shown)
+	}
+	return f
+}
+
+// showOption returns one option of the form.
+func (v *visit) showOption(o option, e apitypes.Endpoint) shownOption {
+	shown := shownOption{Name: o.name, MaySet: describes(o.name) || v.session.Caller.MaySet(o.name)}
+	values := make([]string, len(o.inputs))
+	if !e.ID.IsZero() {
+		values = o.show(e)
+	}
+	for i, in := range o.inputs {
+		s := shownInput{input: in, Name: o.field(i), Value: values[i], Was: values[i]}
+		if shown.MaySet && v.r.Method == http.MethodPost && v.r.PostForm.Has("was."+s.Name) {
+			s.Value, s.Was = v.typed(s), v.r.PostForm.Get("was."+s.Name)
+		}
+		shown.Inputs = append(shown.Inputs, s)
+	}
+	return shown
+}
+
+// describes reports whether the option describes the endpoint itself, and is none of its
+// policy.
+func describes(name string) bool {
+	return slices.ContainsFunc(optionGroups[0].options, func(o option) bool { return o.name == name })
+}
+
+// typed returns what the person typed into an input. Browsers send line breaks as
+// CR LF.
+func (v *visit) typed(s shownInput) string {
+	if s.Kind == "checks" {
+		return strings.Join(v.r.PostForm[s.Name], " ")
+	}
+	return strings.TrimSpace(strings.ReplaceAll(v.r.PostForm.Get(s.Name), "\r\n", "\n"))
+}
+
+// update returns the change that the form makes, and notes what it is and what cannot
+// be read. Only what differs from what the page showed is in it, so that a form that
+// was open for long overwrites nothing that others have changed.
+func (f *optionsForm) update(v *visit) apitypes.EndpointUpdate {
+	var u apitypes.EndpointUpdate
+	for g, group := range optionGroups {
+		for i, o := range group.options {
+			shown := &f.Groups[g].Options[i]
+			values, changed := make([]string, len(shown.Inputs)), false
+			for n, in := range shown.Inputs {
+				values[n] = in.Value
+				if in.Value == in.Was {
+					continue
+				}
+				changed = true
+				f.note(in, o)
+			}
+			if !changed {
+				continue
+			}
+			if err := o.set(&u, values); err != nil {
+				shown.Fault = v.t(err.Error())
+				f.Faults = map[string]string{o.name: shown.Fault}
+			}
+		}
+	}
+	return u
+}
+
+// note adds a change to those that the person reviews. The values of secrets are not
+// shown.
+func (f *optionsForm) note(in shownInput, o option) {
+	c := optionChange{Name: in.Name, From: in.Was, To: in.Value}
+	if in.Kind == "secret" || in.Kind == "secret_lines" || o.name == "tls" {
+		c.From, c.To = "", ""
+	}
+	f.Changes = append(f.Changes, c)
+}
+
+// refuse puts the faults that the API found at their options. A fault of a list names
+// an element, such as retry.delays_ms[2].
+func (f *optionsForm) refuse(faults map[string]string) {
+	f.Faults, f.Changes = map[string]string{}, nil
+	for field, reason := range faults {
+		name := field
+		if i := strings.IndexAny(field, ".["); i > 0 {
+			name = field[:i]
+		}
+		f.Faults[field] = reason
+		for g := range f.Groups {
+			for i := range f.Groups[g].Options {
+				if o := &f.Groups[g].Options[i]; o.Name == name {
+					o.Fault = strings.TrimSpace(strings.TrimPrefix(field, name) + " " + reason)
+					delete(f.Faults, field)
+				}
+			}
+		}
+	}
+	if len(f.Faults) == 0 {
+		f.Faults = map[string]string{"": ""} // all are at their options
+	}
+}
+
+// changeOptions shows what a form would change, and saves it when the person has seen
+// that.
+func changeOptions(v *visit) error {
+	e, err := v.endpoint()
+	if err != nil {
+		return err
+	}
+	f := v.optionsOf(e)
+	update := f.update(v)
+	switch {
+	case f.Faults != nil:
+		return v.showOptions(f)
+	case len(f.Changes) == 0:
+		return v.done(v.path("endpoints", e.ID, "options"), flash{Text: v.t("options.unchanged")})
+	case v.form("save") == "":
+		return v.showOptions(f)
+	}
+	_, err = v.api.ChangeEndpoint(v.ctx, e.ID, update)
+	if faults, refused := faulty(err); refused {
+		f.refuse(faults)
+		return v.showOptions(f)
+	}
+	if err != nil {
+		return err
+	}
+	done := flash{Text: v.t("options.done", "n", len(f.Changes))}
+	if undo, ok := f.undo(); ok {
+		done.Undo, done.Value = v.path("endpoints", e.ID, "options", "undo"), undo
+	}
+	return v.done(v.path("endpoints", e.ID), done)
+}
+
+// undo returns the form that takes the changes back. It cannot take back secrets,
+// because nobody but the store knows the old ones; a new URL loses them.
+func (f *optionsForm) undo() (string, bool) {
+	back := url.Values{}
+	for _, group := range f.Groups {
+		for _, o := range group.Options {
+			changed := slices.ContainsFunc(o.Inputs, func(in shownInput) bool { return in.Value != in.Was })
+			if changed && (slices.Contains([]string{"auth", "tls", "headers", "url"}, o.Name)) {
+				return "", false
+			}
+			for _, in := range o.Inputs {
+				if changed {
+					back[in.Name] = []string{in.Was}
+					back["was."+in.Name] = []string{in.Value}
+				}
+			}
+		}
+	}
+	text := back.Encode()
+	return text, len(text) < maxFlash/2
+}
+
+// undoOptions takes back what changeOptions did.
+func undoOptions(v *visit) error {
+	back, err := url.ParseQuery(v.form("value"))
+	if err != nil {
+		return errBadForm
+	}
+	for name, values := range back {
+		if !strings.HasPrefix(name, "was.") && len(values) == 1 && strings.Contains(values[0], " ") && checks(name) {
+			back[name] = strings.Fields(values[0])
+		}
+	}
+	back.Set("save", "yes")
+	v.r.PostForm = back
+	return changeOptions(v)
+}
+
+// checks reports whether a field of the form is a list of check boxes.
+func checks(name string) bool {
+	for _, group := range optionGroups {
+		for _, o := range group.options {
+			for i, in := range o.inputs {
+				if in.Kind == "checks" && o.field(i) == name {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// createEndpoint creates an endpoint.
+func createEndpoint(v *visit) error {
+	f := v.optionsOf(apitypes.Endpoint{})
+	u := f.update(v)
+	if f.Faults != nil {
+		return v.showOptions(f)
+	}
+	create := apitypes.EndpointCreate{
+		Account: v.form("account"), UID: u.UID.Value(), URL: u.URL, Description: u.Description.Value(), EventTypes: u.EventTypes, Policy: u.Policy,
+	}
+	if create.EventTypes == nil {
+		create.EventTypes = []string{} // the API says that there must be some
+	}
+	e, err := v.api.CreateEndpoint(v.ctx, create)
+	if faults, refused := faulty(err); refused {
+		f.refuse(faults)
+		return v.showOptions(f)
+	}
+	if err != nil {
+		return err
+	}
+	return v.done(v.path("endpoints", e.ID), flash{
+		Text: v.t("endpoint.done.create"), Link: v.path("endpoints", e.ID, "secrets"), LinkText: v.t("endpoint.done.create_link"),
+	})
+}

@@ -1,0 +1,404 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+)
+
+// option is an option of an endpoint in a form: a field of apitypes.EndpointUpdate
+// with one input or several.
+type option struct {
+	// name is the name of the field in the API.
+	name   string
+	inputs []input
+	// show returns the value of each input.
+	show func(apitypes.Endpoint) []string
+	// set puts the values of the inputs into a change. An error is the key of the
+	// text that says what cannot be read.
+	set func(*apitypes.EndpointUpdate, []string) error
+}
+
+// input is an input of a form.
+type input struct {
+	// Part is the part of the option that the input is for, such as username; the
+	// text option.NAME.PART is its label. Empty: the whole option.
+	Part string
+	// Kind is text, lines, select, checks, number, duration, secret or secret_lines.
+	// What is stored for a secret is not known here; empty keeps it.
+	Kind string
+	// Choices are the values of a select or of checks. If empty is among them, it is
+	// the default.
+	Choices []string
+}
+
+// field returns the name of the form field of an input.
+func (o option) field(i int) string {
+	if o.inputs[i].Part == "" {
+		return o.name
+	}
+	return o.name + "." + o.inputs[i].Part
+}
+
+// The errors of inputs that cannot be read, by the keys of their texts.
+var (
+	errNoNumber   = errors.New("form.no_number")
+	errNoDuration = errors.New("form.no_duration")
+	errNoRate     = errors.New("form.no_rate")
+	errNoRetry    = errors.New("form.no_retry")
+	errNoJSON     = errors.New("form.no_json")
+	errNoHeader   = errors.New("form.no_header")
+)
+
+// optionGroups are the options in the order of the form. A test demands every field
+// of apitypes.EndpointUpdate.
+var optionGroups = []struct {
+	name    string
+	options []option
+}{
+	{"what", []option{
+		{"url", one("text"), func(e apitypes.Endpoint) []string { return []string{e.URL} },
+			func(u *apitypes.EndpointUpdate, to []string) error { u.URL = to[0]; return nil }},
+		{"event_types", one("lines"), func(e apitypes.Endpoint) []string { return []string{strings.Join(e.EventTypes, "\n")} },
+			func(u *apitypes.EndpointUpdate, to []string) error {
+				u.EventTypes = strings.Fields(strings.ReplaceAll(to[0], ",", " "))
+				return nil
+			}},
+		{"description", one("text"), func(e apitypes.Endpoint) []string { return []string{e.Description} },
+			func(u *apitypes.EndpointUpdate, to []string) error { u.Description = orDefault(to[0]); return nil }},
+		{"uid", one("text"), func(e apitypes.Endpoint) []string { return []string{fmt.Sprint(deref(e.UID))} },
+			func(u *apitypes.EndpointUpdate, to []string) error { u.UID = orDefault(to[0]); return nil }},
+	}},
+	{"request", []option{
+		choiceOf("payload", func(p *apitypes.Policy) *apitypes.Optional[postrider.Payload] { return &p.Payload }, postrider.PayloadEnvelope, postrider.PayloadRaw),
+		{"signature", []input{{"", "checks", signatureSchemes}, {"custom", "lines", nil}}, showSignature, setSignature},
+		{"headers", []input{{"", "lines", nil}, {"secret", "secret_lines", nil}}, showHeaders, setHeaders},
+		{"auth", []input{
+			{"type", "select", words(postrider.AuthKinds)}, {"username", "text", nil}, {"header", "text", nil}, {"token_url", "text", nil},
+			{"client_id", "text", nil}, {"scopes", "text", nil}, {"audience", "text", nil}, {"secret", "secret", nil},
+		}, showAuth, setAuth},
+		{"tls", []input{{"certificate", "lines", nil}, {"key", "secret_lines", nil}, {"authorities", "lines", nil}}, showTLS, setTLS},
+		choiceOf("compression", func(p *apitypes.Policy) *apitypes.Optional[postrider.Compression] { return &p.Compression }, postrider.CompressionNone, postrider.CompressionGzip),
+		numberOf("max_redirects", func(p *apitypes.Policy) *apitypes.Optional[int] { return &p.MaxRedirects }),
+	}},
+	{"failures", []option{
+		{"retry", []input{{"preset", "select", append([]string{""}, postrider.Presets()...)}, {"own", "text", nil}}, showRetry, setRetry},
+		choiceOf("client_errors", func(p *apitypes.Policy) *apitypes.Optional[postrider.ClientErrors] { return &p.ClientErrors }, postrider.RetryClientErrors, postrider.DeadLetterClientErrors),
+		durationOf("expiry_ms", func(p *apitypes.Policy) *apitypes.Optional[int64] { return &p.ExpiryMS }),
+		{"circuit", []input{{"preset", "select", []string{"", "default", "strict", "windowed", "never"}}, {"own", "text", nil}}, showCircuit, setCircuitPolicy},
+	}},
+	{"pace", []option{
+		durationOf("timeout_ms", func(p *apitypes.Policy) *apitypes.Optional[int64] { return &p.TimeoutMS }),
+		{"adaptive_timeout", []input{{"", "select", []string{"", "false", "true"}}},
+			func(e apitypes.Endpoint) []string { return []string{strconv.FormatBool(e.AdaptiveTimeout.Value())} },
+			func(u *apitypes.EndpointUpdate, to []string) error {
+				u.AdaptiveTimeout = apitypes.NullUnless(to[0] != "", to[0] == "true")
+				return nil
+			}},
+		numberOf("concurrency", func(p *apitypes.Policy) *apitypes.Optional[int] { return &p.Concurrency }),
+		{"rate", one("text"), showRate, setRate},
+		choiceOf("order", func(p *apitypes.Policy) *apitypes.Optional[postrider.Order] { return &p.Order }, postrider.OrderNone, postrider.OrderByKey),
+		choiceOf("on_dead", func(p *apitypes.Policy) *apitypes.Optional[postrider.OnDead] { return &p.OnDead }, postrider.SkipDead, postrider.PauseOnDead),
+	}},
+}
+
+// signatureSchemes are the schemes of package signature.
+var signatureSchemes = []string{"standard", "stripe", "github", "github-sha1", "shopify", "slack", "svix", "timestamped", "plain"}
+
+// one returns a single input.
+func one(kind string) []input { return []input{{Kind: kind}} }
+
+// orDefault returns an optional text: empty is null, the default.
+func orDefault(text string) apitypes.Optional[string] { return apitypes.NullUnless(text != "", text) }
+
+// choiceOf returns an option with one of several values.
+func choiceOf[T ~string](name string, field func(*apitypes.Policy) *apitypes.Optional[T], values ...T) option {
+	return option{name, []input{{"", "select", append([]string{""}, words(values)...)}},
+		func(e apitypes.Endpoint) []string { return []string{string(field(&e.Policy).Value())} },
+		func(u *apitypes.EndpointUpdate, to []string) error {
+			*field(&u.Policy) = apitypes.NullUnless(to[0] != "", T(to[0]))
+			return nil
+		}}
+}
+
+// numberOf returns an option that is a number.
+func numberOf(name string, field func(*apitypes.Policy) *apitypes.Optional[int]) option {
+	return option{name, one("number"),
+		func(e apitypes.Endpoint) []string { return []string{strconv.Itoa(field(&e.Policy).Value())} },
+		func(u *apitypes.EndpointUpdate, to []string) error {
+			n, err := strconv.Atoi(to[0])
+			if err != nil && to[0] != "" {
+				return errNoNumber
+			}
+			*field(&u.Policy) = apitypes.NullUnless(to[0] != "", n)
+			return nil
+		}}
+}
+
+// durationOf returns an option that is a length of time.
+func durationOf(name string, field func(*apitypes.Policy) *apitypes.Optional[int64]) option {
+	return option{name, one("duration"),
+		func(e apitypes.Endpoint) []string { return []string{durationText(field(&e.Policy).Value())} },
+		func(u *apitypes.EndpointUpdate, to []string) error {
+			d, err := parseDuration(to[0])
+			if err != nil && to[0] != "" {
+				return err
+			}
+			*field(&u.Policy) = apitypes.NullUnless(to[0] != "", d.Milliseconds())
+			return nil
+		}}
+}
+
+// durationText returns milliseconds as people type them: 90s, 7d.
+func durationText(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	if d > 0 && d%(24*time.Hour) == 0 {
+		return strconv.FormatInt(int64(d/(24*time.Hour)), 10) + "d"
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// parseDuration is the inverse of durationText. A number alone is seconds.
+func parseDuration(text string) (time.Duration, error) {
+	text = strings.ReplaceAll(text, " ", "")
+	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(n) * time.Second, nil
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err != nil {
+			return 0, errNoDuration
+		}
+		return time.Duration(n) * 24 * time.Hour, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, errNoDuration
+	}
+	return d, nil
+}
+
+// showRetry returns the preset, or the delays of a schedule, or the JSON of a formula.
+func showRetry(e apitypes.Endpoint) []string {
+	r := e.Retry.Value()
+	switch {
+	case r.Preset != "":
+		return []string{r.Preset, ""}
+	case r.DelaysMS != nil && r.Jitter == "":
+		texts := make([]string, 0, len(r.DelaysMS))
+		for _, ms := range r.DelaysMS {
+			texts = append(texts, durationText(ms))
+		}
+		return []string{"", strings.Join(texts, " ")}
+	}
+	return []string{"", compactJSON(r)}
+}
+
+func setRetry(u *apitypes.EndpointUpdate, to []string) error {
+	var r apitypes.Retry
+	switch own := to[1]; {
+	case own == "":
+		r.Preset = to[0]
+	case own[0] == '{':
+		if json.Unmarshal([]byte(own), &r) != nil {
+			return errNoRetry
+		}
+	default:
+		for _, text := range strings.Fields(strings.ReplaceAll(own, ",", " ")) {
+			d, err := parseDuration(text)
+			if err != nil {
+				return errNoRetry
+			}
+			r.DelaysMS = append(r.DelaysMS, d.Milliseconds())
+		}
+	}
+	u.Retry = apitypes.NullUnless(to[0]+to[1] != "", r)
+	return nil
+}
+
+// showCircuit returns the preset, or the JSON of the numbers.
+func showCircuit(e apitypes.Endpoint) []string {
+	c := e.Policy.Circuit.Value()
+	if c.Preset != "" {
+		return []string{c.Preset, ""}
+	}
+	return []string{"", compactJSON(c)}
+}
+
+func setCircuitPolicy(u *apitypes.EndpointUpdate, to []string) error {
+	c := apitypes.CircuitPolicy{Preset: to[0]}
+	if to[1] != "" {
+		c.Preset = ""
+		if json.Unmarshal([]byte(to[1]), &c) != nil {
+			return errNoJSON
+		}
+	}
+	u.Circuit = apitypes.NullUnless(to[0]+to[1] != "", c)
+	return nil
+}
+
+func compactJSON(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// showRate returns a rate as the command line has it: 100/1s+20 is 100 attempts a
+// second, with a burst of 20.
+func showRate(e apitypes.Endpoint) []string {
+	r, ok := e.Rate.Get()
+	if !ok {
+		return []string{""}
+	}
+	text := fmt.Sprintf("%d/%s", r.Attempts, durationText(r.PerMS))
+	if r.Burst > 0 {
+		text += fmt.Sprintf("+%d", r.Burst)
+	}
+	return []string{text}
+}
+
+func setRate(u *apitypes.EndpointUpdate, to []string) error {
+	if to[0] == "" {
+		u.Rate = apitypes.Null[apitypes.Rate]()
+		return nil
+	}
+	rate, burst, _ := strings.Cut(strings.ReplaceAll(to[0], " ", ""), "+")
+	attempts, per, _ := strings.Cut(rate, "/")
+	var r apitypes.Rate
+	var errs [3]error
+	r.Attempts, errs[0] = strconv.Atoi(attempts)
+	if burst != "" {
+		r.Burst, errs[1] = strconv.Atoi(burst)
+	}
+	if per != "" && (per[0] < '0' || per[0] > '9') {
+		per = "1" + per // 100/s
+	}
+	d, err := parseDuration(per)
+	if errs[2] = err; errors.Join(errs[:]...) != nil {
+		return errNoRate
+	}
+	r.PerMS = d.Milliseconds()
+	u.Rate = apitypes.Of(r)
+	return nil
+}
+
+// showSignature returns the schemes in their own headers, and a line for each other
+// one: SCHEME:HEADER:PREFIX.
+func showSignature(e apitypes.Endpoint) []string {
+	var own, custom []string
+	for _, s := range e.Signature.Value().Schemes {
+		if s.Header == "" && s.Prefix == "" {
+			own = append(own, string(s.Scheme))
+			continue
+		}
+		custom = append(custom, strings.TrimSuffix(fmt.Sprintf("%s:%s:%s", s.Scheme, s.Header, s.Prefix), ":"))
+	}
+	return []string{strings.Join(own, " "), strings.Join(custom, "\n")}
+}
+
+func setSignature(u *apitypes.EndpointUpdate, to []string) error {
+	var s apitypes.Signature
+	for _, name := range strings.Fields(to[0]) {
+		s.Schemes = append(s.Schemes, apitypes.Scheme{Scheme: postrider.Scheme(name)})
+	}
+	for _, line := range strings.Fields(to[1]) {
+		parts := strings.SplitN(line+"::", ":", 3)
+		s.Schemes = append(s.Schemes, apitypes.Scheme{
+			Scheme: postrider.Scheme(parts[0]), Header: parts[1], Prefix: strings.TrimRight(parts[2], ":"),
+		})
+	}
+	u.Signature = apitypes.NullUnless(len(s.Schemes) > 0, s)
+	return nil
+}
+
+// showHeaders returns a line NAME: VALUE for each header, and a line NAME for each
+// sensitive one.
+func showHeaders(e apitypes.Endpoint) []string {
+	var open, secret []string
+	for _, h := range e.Headers.Value() {
+		if h.Sensitive {
+			secret = append(secret, h.Name)
+			continue
+		}
+		open = append(open, h.Name+": "+h.Value.Value())
+	}
+	return []string{strings.Join(open, "\n"), strings.Join(secret, "\n")}
+}
+
+func setHeaders(u *apitypes.EndpointUpdate, to []string) error {
+	headers := []apitypes.Header{}
+	for i, sensitive := range []bool{false, true} {
+		for line := range strings.Lines(to[i]) {
+			name, value, there := strings.Cut(strings.TrimSpace(line), ":")
+			if name == "" {
+				continue
+			}
+			if !there && !sensitive {
+				return errNoHeader
+			}
+			h := apitypes.Header{Name: strings.TrimSpace(name), Sensitive: sensitive}
+			if there { // a sensitive header without a value keeps the stored one
+				h.Value = apitypes.Of(strings.TrimSpace(value))
+			}
+			headers = append(headers, h)
+		}
+	}
+	u.Headers = apitypes.Of(headers)
+	return nil
+}
+
+func showAuth(e apitypes.Endpoint) []string {
+	a, ok := e.Auth.Get()
+	if !ok {
+		a.Type = postrider.AuthNone
+	}
+	return []string{string(a.Type), a.Username, a.Header, a.TokenURL, a.ClientID, strings.Join(a.Scopes, " "), a.Audience, ""}
+}
+
+// setAuth sends only the fields that the type has, so that one that was typed before
+// the type was changed is no fault.
+func setAuth(u *apitypes.EndpointUpdate, to []string) error {
+	a := apitypes.Auth{Type: postrider.AuthKind(to[0])}
+	secret := to[7]
+	switch a.Type {
+	case "", postrider.AuthNone:
+		u.Auth = apitypes.Null[apitypes.Auth]()
+		return nil
+	case postrider.AuthBasic:
+		a.Username, a.Password = to[1], secret
+	case postrider.AuthBearer:
+		a.Token = secret
+	case postrider.AuthAPIKey:
+		a.Header, a.Key = to[2], secret
+	case postrider.AuthOAuth2:
+		a.TokenURL, a.ClientID, a.Scopes, a.Audience, a.ClientSecret = to[3], to[4], strings.Fields(to[5]), to[6], secret
+	}
+	u.Auth = apitypes.Of(a)
+	return nil
+}
+
+func showTLS(e apitypes.Endpoint) []string {
+	t := e.TLS.Value()
+	return []string{t.Certificate, "", t.Authorities}
+}
+
+func setTLS(u *apitypes.EndpointUpdate, to []string) error {
+	t := apitypes.TLS{Certificate: to[0], Key: to[1], Authorities: to[2]}
+	u.TLS = apitypes.NullUnless(t != apitypes.TLS{}, t)
+	return nil
+}

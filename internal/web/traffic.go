@@ -1,0 +1,130 @@
+package web
+
+import (
+	"math"
+	"time"
+
+	"github.com/postrider/postrider/apitypes"
+)
+
+// traffic is what happened in a range of time, as the overview and the page of an
+// endpoint show it.
+type traffic struct {
+	Range  string   // of trafficRanges
+	Ranges []string // all of them
+	Stats  apitypes.Stats
+	Charts []chart
+}
+
+// trafficRange is a range of time that ends now, with the step of its charts.
+type trafficRange struct {
+	name   string
+	length time.Duration
+	step   string
+	size   time.Duration // of a step
+}
+
+// trafficRanges are the ranges that a person can choose. The first is the default.
+var trafficRanges = []trafficRange{
+	{"24h", 24 * time.Hour, "hour", time.Hour},
+	{"1h", time.Hour, "minute", time.Minute},
+	{"7d", 7 * 24 * time.Hour, "hour", time.Hour},
+	{"30d", 30 * 24 * time.Hour, "day", 24 * time.Hour},
+	{"1y", 365 * 24 * time.Hour, "day", 24 * time.Hour},
+}
+
+// statsQuery is what a page wants to know of a range.
+type statsQuery struct {
+	From, To time.Time
+	Step     string
+	TZ       string // of days
+}
+
+// traffic returns what happened in the range of the URL, from the stats that ask
+// returns.
+func (v *visit) traffic(ask func(statsQuery) (apitypes.Stats, error)) (*traffic, error) {
+	chosen := trafficRanges[0]
+	t := &traffic{}
+	for _, r := range trafficRanges {
+		t.Ranges = append(t.Ranges, r.name)
+		if r.name == v.query("range") {
+			chosen = r
+		}
+	}
+	t.Range = chosen.name
+	stats, err := ask(statsQuery{From: v.now.Add(-chosen.length), To: v.now, Step: chosen.step, TZ: v.zone.String()})
+	if err != nil {
+		return nil, err
+	}
+	t.Stats = stats
+	at, points := steps(stats, chosen, v.zone)
+	t.Charts = []chart{v.outcomeChart(at, points, chosen), v.latencyChart(at, points, chosen)}
+	return t, nil
+}
+
+// steps returns the time of every step of the range, and its numbers; nil: nothing
+// happened in it. The API leaves such steps out.
+func steps(stats apitypes.Stats, r trafficRange, zone *time.Location) ([]time.Time, []*apitypes.StatsNumbers) {
+	found := map[int64]*apitypes.StatsNumbers{}
+	for i := range stats.Points {
+		found[stats.Points[i].At.Unix()] = &stats.Points[i].StatsNumbers
+	}
+	var at []time.Time
+	var points []*apitypes.StatsNumbers
+	for next := stats.From.Time; next.Before(stats.To.Time) && len(at) < 1000; {
+		at, points = append(at, next), append(points, found[next.Unix()])
+		if r.step == "day" { // one with a change of the clock is longer or shorter
+			next = next.In(zone).AddDate(0, 0, 1)
+		} else {
+			next = next.Add(r.size)
+		}
+	}
+	return at, points
+}
+
+// outcomeChart draws how deliveries ended and how many attempts failed, stacked.
+func (v *visit) outcomeChart(at []time.Time, points []*apitypes.StatsNumbers, r trafficRange) chart {
+	p := plot{
+		id: "outcomes", title: v.t("chart.outcomes"), at: at, step: r.size, bars: true,
+		names:   []string{v.t("stats.delivered"), v.t("stats.failed_attempts"), v.t("stats.dead")},
+		classes: []string{"series-0", "series-2", "series-1"},
+		values:  make([][]float64, 3), show: func(n float64) string { return v.text.decimal(n) },
+	}
+	var delivered, failed, dead int64
+	for _, n := range points {
+		if n == nil {
+			n = &apitypes.StatsNumbers{}
+		}
+		retried := n.Attempts.Total - n.Attempts.Accepted
+		delivered, failed, dead = delivered+n.Deliveries.Delivered, failed+retried, dead+n.Deliveries.Dead
+		for i, count := range []int64{n.Deliveries.Delivered, retried, n.Deliveries.Dead} {
+			p.values[i] = append(p.values[i], float64(count))
+		}
+	}
+	p.desc = v.t("chart.outcomes.desc", "delivered", delivered, "failed", failed, "dead", dead)
+	return v.draw(p)
+}
+
+// latencyChart draws the percentiles of the response time.
+func (v *visit) latencyChart(at []time.Time, points []*apitypes.StatsNumbers, r trafficRange) chart {
+	p := plot{
+		id: "latency", title: v.t("chart.latency"), desc: v.t("chart.latency.desc"), at: at, step: r.size, area: true,
+		names: []string{"p50", "p95", "p99"}, classes: []string{"series-3", "series-5", "series-4"}, values: make([][]float64, 3),
+		show: func(ms float64) string { return v.text.duration(time.Duration(ms * float64(time.Millisecond))) },
+	}
+	number := func(ms *int64) float64 {
+		if ms == nil {
+			return math.NaN()
+		}
+		return float64(*ms)
+	}
+	for _, n := range points {
+		if n == nil {
+			n = &apitypes.StatsNumbers{}
+		}
+		for i, ms := range []*int64{n.ResponseTime.P50MS, n.ResponseTime.P95MS, n.ResponseTime.P99MS} {
+			p.values[i] = append(p.values[i], number(ms))
+		}
+	}
+	return v.draw(p)
+}

@@ -40,12 +40,12 @@ type Action string
 
 // What a person can do.
 const (
-	ActionRelease   Action = "release"       // release or cancel the delivery
-	ActionResume    Action = "resume"        // resume the endpoint
-	ActionEnable    Action = "enable"        // enable the endpoint
-	ActionSetPolicy Action = "set_policy"    // set the endpoint's policy anew
-	ActionRotate    Action = "rotate_secret" // give the endpoint a secret
-	ActionReplay    Action = "replay"        // replay the delivery
+	ToRelease      Action = "release"       // release or cancel the delivery
+	ToResume       Action = "resume"        // resume the endpoint
+	ToEnable       Action = "enable"        // enable the endpoint
+	ToSetPolicy    Action = "set_policy"    // set the endpoint's policy anew
+	ToRotateSecret Action = "rotate_secret" // give the endpoint a secret
+	ToReplay       Action = "replay"        // replay the delivery
 )
 
 // Explain explains the delivery. The zero endpoint leaves out what only the endpoint
@@ -63,7 +63,7 @@ func Explain(d Delivery, e Endpoint) Explanation {
 	switch {
 	case d.Status == Skipped && d.Reason == ReasonEndpointDeleted, e.Status == EndpointDeleted, d.Reason == ReasonSystem:
 	case d.Status == Dead, d.Status == Skipped, d.Reason == ReasonCancelled:
-		x.Action = ActionReplay
+		x.Action = ToReplay
 	}
 	return x
 }
@@ -86,15 +86,15 @@ func (x *Explanation) explainWaiting(d Delivery, e Endpoint) {
 	case WaitEndpointDeleted:
 		x.Next = NextCancel
 	case WaitParked:
-		x.Next, x.Action = NextNothing, ActionRelease
+		x.Next, x.Action = NextNothing, ToRelease
 	case WaitEndpointDisabled:
-		x.Next, x.Action, x.Note = NextNothing, ActionEnable, e.StatusReason
+		x.Next, x.Action, x.Note = NextNothing, ToEnable, e.StatusReason
 	case WaitEndpointPaused:
-		x.Next, x.Action, x.Note = NextNothing, ActionResume, e.StatusReason
+		x.Next, x.Action, x.Note = NextNothing, ToResume, e.StatusReason
 	case WaitPolicyUnreadable:
-		x.Next, x.Action = NextNothing, ActionSetPolicy
+		x.Next, x.Action = NextNothing, ToSetPolicy
 	case WaitNoSecret:
-		x.Next, x.Action = NextNothing, ActionRotate
+		x.Next, x.Action = NextNothing, ToRotateSecret
 	case WaitOrdering, WaitSuspected, WaitAskedToWait, WaitDue:
 	}
 }
@@ -149,12 +149,12 @@ var nexts = map[Next][2]string{
 
 // actions has the English text of each Action.
 var actions = map[Action]string{
-	ActionRelease:   "A person has to release or cancel it.",
-	ActionResume:    "It is sent when the endpoint is resumed.",
-	ActionEnable:    "It is sent when the endpoint is enabled.",
-	ActionSetPolicy: "It is sent when the policy is set again.",
-	ActionRotate:    "It is sent when a rotation gives the endpoint a secret.",
-	ActionReplay:    "A replay sends the event again.",
+	ToRelease:      "A person has to release or cancel it.",
+	ToResume:       "It is sent when the endpoint is resumed.",
+	ToEnable:       "It is sent when the endpoint is enabled.",
+	ToSetPolicy:    "It is sent when the policy is set again.",
+	ToRotateSecret: "It is sent when a rotation gives the endpoint a secret.",
+	ToReplay:       "A replay sends the event again.",
 }
 
 // String returns the explanation in English, as one or two sentences.

@@ -47,8 +47,8 @@ type ReplayAction string
 
 // The actions.
 const (
-	JobReplays  ReplayAction = "replay"  // a new delivery of each
-	JobDiscards ReplayAction = "discard" // dead letters alone: they are resolved, and nothing is sent
+	ActionReplay  ReplayAction = "replay"  // a new delivery of each
+	ActionDiscard ReplayAction = "discard" // dead letters alone: they are resolved, and nothing is sent
 )
 
 // ReplayStatus is the state of a replay job.

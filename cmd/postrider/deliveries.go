@@ -163,17 +163,17 @@ func explanationText(d apitypes.Delivery) string {
 	}
 	command := ""
 	switch d.Explanation.Action {
-	case postrider.ActionRelease:
+	case postrider.ToRelease:
 		command = "deliveries release " + d.ID.String()
-	case postrider.ActionResume:
+	case postrider.ToResume:
 		command = "endpoints resume " + d.Endpoint.String()
-	case postrider.ActionEnable:
+	case postrider.ToEnable:
 		command = "endpoints enable " + d.Endpoint.String()
-	case postrider.ActionRotate:
+	case postrider.ToRotateSecret:
 		command = "endpoints rotate " + d.Endpoint.String()
-	case postrider.ActionSetPolicy:
+	case postrider.ToSetPolicy:
 		command = "endpoints get " + d.Endpoint.String()
-	case postrider.ActionReplay:
+	case postrider.ToReplay:
 		command = "replay " + d.ID.String()
 	}
 	switch optional(d.Waiting).Reason {

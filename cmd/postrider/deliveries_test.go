@@ -21,12 +21,12 @@ func TestAnExplanationNamesTheCommandThatHelps(t *testing.T) {
 		{"", postrider.WaitScheduled, "Why. Next."},
 		{"", postrider.WaitCircuitOpen, "Why. Next. postrider endpoints circuit " + endpoint.String()},
 		{"", postrider.WaitAskedToWait, "Why. Next. postrider endpoints circuit " + endpoint.String()},
-		{postrider.ActionRelease, postrider.WaitParked, "Why. Next. postrider deliveries release " + id.String()},
-		{postrider.ActionResume, postrider.WaitEndpointPaused, "Why. Next. postrider endpoints resume " + endpoint.String()},
-		{postrider.ActionEnable, postrider.WaitEndpointDisabled, "Why. Next. postrider endpoints enable " + endpoint.String()},
-		{postrider.ActionRotate, postrider.WaitNoSecret, "Why. Next. postrider endpoints rotate " + endpoint.String()},
-		{postrider.ActionSetPolicy, postrider.WaitPolicyUnreadable, "Why. Next. postrider endpoints get " + endpoint.String()},
-		{postrider.ActionReplay, "", "Why. Next. postrider replay " + id.String()},
+		{postrider.ToRelease, postrider.WaitParked, "Why. Next. postrider deliveries release " + id.String()},
+		{postrider.ToResume, postrider.WaitEndpointPaused, "Why. Next. postrider endpoints resume " + endpoint.String()},
+		{postrider.ToEnable, postrider.WaitEndpointDisabled, "Why. Next. postrider endpoints enable " + endpoint.String()},
+		{postrider.ToRotateSecret, postrider.WaitNoSecret, "Why. Next. postrider endpoints rotate " + endpoint.String()},
+		{postrider.ToSetPolicy, postrider.WaitPolicyUnreadable, "Why. Next. postrider endpoints get " + endpoint.String()},
+		{postrider.ToReplay, "", "Why. Next. postrider replay " + id.String()},
 	} {
 		d := apitypes.Delivery{
 			ID: id, Endpoint: endpoint, Waiting: &apitypes.Waiting{Reason: test.reason},

@@ -47,7 +47,7 @@ func viewReplay(j postrider.ReplayJob) apitypes.Replay {
 // viewReplayAlone is viewReplay with what became of the deliveries.
 func viewReplayAlone(j postrider.ReplayJob) apitypes.Replay {
 	view := viewReplay(j)
-	if j.Action == postrider.JobReplays {
+	if j.Action == postrider.ActionReplay {
 		made := apitypes.ReplayDeliveries(j.Made)
 		view.Deliveries = &made
 	}
@@ -145,14 +145,14 @@ func (s *server) requestedReplay(ctx context.Context) (job postrider.ReplayJob, 
 	filter, err := s.replayFilter(ctx, body)
 	job = postrider.ReplayJob{
 		ID: store.NewID[postrider.ReplayID](s.IDs), CreatedAt: s.Store.Clock().Wall(), Filter: filter,
-		Action: cmp.Or(body.Action, postrider.JobReplays), PerSecond: cmp.Or(body.PerSecond, defaultReplayRate),
+		Action: cmp.Or(body.Action, postrider.ActionReplay), PerSecond: cmp.Or(body.PerSecond, defaultReplayRate),
 		By: infoOf(ctx).caller.Name, Note: body.Note,
 	}
 	err = errors.Join(err, checkText("note", body.Note, maxDescription))
-	if job.Action != postrider.JobReplays && job.Action != postrider.JobDiscards {
+	if job.Action != postrider.ActionReplay && job.Action != postrider.ActionDiscard {
 		err = errors.Join(err, invalid("action", "must be replay or discard"))
 	}
-	if job.Action == postrider.JobDiscards && slices.ContainsFunc(filter.Statuses, func(s postrider.Status) bool { return s != postrider.Dead }) {
+	if job.Action == postrider.ActionDiscard && slices.ContainsFunc(filter.Statuses, func(s postrider.Status) bool { return s != postrider.Dead }) {
 		err = errors.Join(err, invalid("statuses", "must be dead to discard"))
 	}
 	if job.PerSecond < 1 || job.PerSecond > maxReplayRate {

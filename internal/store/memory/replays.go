@@ -126,7 +126,7 @@ func (s *Store) replayMatchLocked(job *replayJob, item store.ReplayItem) {
 		return
 	}
 	job.Handled++
-	if job.Action == postrider.JobDiscards {
+	if job.Action == postrider.ActionDiscard {
 		s.discardLocked(old, job.By, job.Note)
 		return
 	}
@@ -159,7 +159,7 @@ func (s *Store) skipLocked(job *replayJob, d *delivery) *int {
 	}
 	e, ok := s.endpoints.get(d.endpoint)
 	switch {
-	case job.Action == postrider.JobDiscards:
+	case job.Action == postrider.ActionDiscard:
 		return nil
 	case !ok || e.deleted():
 		return &job.Skipped.EndpointDeleted

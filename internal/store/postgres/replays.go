@@ -74,7 +74,7 @@ func (s *Store) ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (store.P
 	}}, func(row pgx.CollectableRow) (job postrider.ReplayJob, err error) {
 		made := &job.Made
 		err = scanReplayJob(row, &job, &made.Pending, &made.Dead, &made.Cancelled)
-		if !q.ID.IsZero() && job.Action == postrider.JobReplays {
+		if !q.ID.IsZero() && job.Action == postrider.ActionReplay {
 			made.Delivered = job.Handled - made.Pending - made.Dead - made.Cancelled
 		}
 		return job, err
@@ -421,7 +421,7 @@ func (r *replaying) handle(ctx context.Context, conn *pgxpool.Conn) error {
 		"job": someUUID(r.Job), "by": r.job.By, "note": r.job.Note, "now": r.clock.Now(),
 	}
 	b := &pgx.Batch{}
-	if r.job.Action == postrider.JobDiscards {
+	if r.job.Action == postrider.ActionDiscard {
 		b.Queue(discardMatchesSQL, args).Query(r.countSkipped)
 		b.Queue(resumeMatchesSQL, args).Query(func(rows pgx.Rows) (err error) {
 			r.resumed, err = pgx.CollectRows(rows, scanResumed)

@@ -74,7 +74,7 @@ func (s *Store) ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (store.P
 	jobs, err := list(ctx, s, query{statement, args}, func(rows *sql.Rows, job *postrider.ReplayJob) error {
 		made := &job.Made
 		err := scanReplayJob(rows, job, &made.Pending, &made.Dead, &made.Cancelled)
-		if !q.ID.IsZero() && job.Action == postrider.JobReplays {
+		if !q.ID.IsZero() && job.Action == postrider.ActionReplay {
 			made.Delivered = job.Handled - made.Pending - made.Dead - made.Cancelled
 		}
 		return err
@@ -218,7 +218,7 @@ func (r *replaying) handle(ctx context.Context, item store.ReplayItem) error {
 	r.job.Handled++
 	resolution, replay := postrider.Replayed, any(blob(item.ID))
 	note := any(nil)
-	if r.job.Action == postrider.JobDiscards {
+	if r.job.Action == postrider.ActionDiscard {
 		resolution, replay, note = postrider.Discarded, nil, r.job.Note
 		err = resumeKey(ctx, r.tx, item.Match)
 	} else {
@@ -236,7 +236,7 @@ func (r *replaying) skip(ctx context.Context, item store.ReplayItem) (*int, erro
 	var resolution postrider.Resolution
 	var pending postrider.DeliveryID
 	err := r.tx.row(ctx, resolutionSQL, sql.Named("delivery", blob(item.Match))).Scan(&resolution, toID(&pending))
-	discard := r.job.Action == postrider.JobDiscards
+	discard := r.job.Action == postrider.ActionDiscard
 	switch {
 	case errors.Is(err, sql.ErrNoRows) && discard:
 		return &r.job.Skipped.Resolved, nil // it is no dead letter

@@ -61,7 +61,7 @@ var replays = []verb{
 // newJob is a job for the deliveries of an endpoint that is not stored yet.
 func (w *world) newJob(e postrider.Endpoint, statuses ...postrider.Status) postrider.ReplayJob {
 	return postrider.ReplayJob{
-		ID: newID[postrider.ReplayID](w), Action: postrider.JobReplays, PerSecond: 10, By: "support", Note: "mended",
+		ID: newID[postrider.ReplayID](w), Action: postrider.ActionReplay, PerSecond: 10, By: "support", Note: "mended",
 		Filter: postrider.ReplayFilter{Account: e.Account, Endpoint: e.ID, Statuses: statuses},
 	}
 }
@@ -421,7 +421,7 @@ func replayChunkDiscards(w *world) {
 	e := w.endpoint()
 	matches := w.deadLetters(e, 3)
 	job := w.newJob(e, postrider.Dead)
-	job.Action = postrider.JobDiscards
+	job.Action = postrider.ActionDiscard
 	job, token := w.runningJob(job)
 	c := w.chunkOf(job, token, matches...)
 	w.replay(matches[2])
@@ -519,7 +519,7 @@ func replayChunkStaysPaused(w *world) {
 func replayChunkDiscardResumes(w *world) {
 	e, ids := w.paused(2)
 	job := w.newJob(e, postrider.Dead)
-	job.Action = postrider.JobDiscards
+	job.Action = postrider.ActionDiscard
 	job, token := w.runningJob(job)
 	w.replayed(w.chunkOf(job, token, ids[0]))
 	w.deliverInOrder(e, ids[1])

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"net/http"
 	"net/url"
 	"time"
 
@@ -114,4 +115,45 @@ func words[T ~string](values []T) []string {
 		out = append(out, string(value))
 	}
 	return out
+}
+
+// listed is a page of a list as the API returned it, or the error.
+type listed[T any] struct {
+	items   apitypes.Page[T]
+	filters filters
+	err     error
+}
+
+// listPage is the data of a page that is a list. Faults says which filters the API
+// refused; the person then mends them where they are.
+type listPage[T any] struct {
+	list[T]
+
+	Faults map[string]string
+}
+
+// showList ends the handler of a list.
+func showList[T any](v *visit, p page, l listed[T]) error {
+	faults, refused := faulty(l.err)
+	if l.err != nil && !refused {
+		return l.err
+	}
+	p.Data = listPage[T]{listOf(v, l.items, l.filters), faults}
+	if refused {
+		p.Status = http.StatusUnprocessableEntity
+	}
+	return v.show(p)
+}
+
+// idFilter returns a filter by an id, and the id. The API is not asked with a text that is
+// none, so the text must be refused here.
+func idFilter[I any](v *visit, name string, parse func(string) (I, error)) (f filter, id I, err error) {
+	f = v.textFilter(name)
+	if f.Value == "" {
+		return f, id, nil
+	}
+	if id, err = parse(f.Value); err != nil {
+		err = &client.Error{Status: http.StatusUnprocessableEntity, Fields: []apitypes.Fault{{Field: name, Reason: v.t("filter.no_id")}}}
+	}
+	return f, id, err
 }

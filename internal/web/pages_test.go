@@ -51,13 +51,22 @@ func (w *world) hostileEndpoint(path string) string {
 	w.settle(e.ID, postrider.Attempt{
 		StatusCode: 500, Error: hostile, Duration: 83 * time.Millisecond,
 		ResponseHead: []byte("HTTP/1.1 500 Oh\r\nX-Bad: " + hostile + "\r\n"), ResponseBody: []byte("<html>" + hostile),
+		Timing: postrider.Timing{DNS: time.Millisecond, Connect: 10 * time.Millisecond, TLS: 20 * time.Millisecond, FirstByte: 50 * time.Millisecond},
 	}, postrider.DefaultPolicy())
-	return strings.NewReplacer("{endpoint}", e.ID.String(), "{event}", receipt.ID.String(), "{account}", w.account.ID.String()).Replace(path)
+	return w.fill(path, e, receipt)
+}
+
+// fill replaces the ids in a path.
+func (w *world) fill(path string, e apitypes.Endpoint, event apitypes.Receipt) string {
+	w.Helper()
+	return strings.NewReplacer(
+		"{endpoint}", e.ID.String(), "{event}", event.ID.String(), "{account}", w.account.ID.String(), "{delivery}", w.deliveryOf(event).ID.String(),
+	).Replace(path)
 }
 
 func TestPages(t *testing.T) {
 	t.Parallel()
-	for _, s := range states {
+	for _, s := range slices.Concat(states, ledgerStates) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, web.Options{})

@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"embed"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -97,6 +98,12 @@ var navigation = []struct {
 	scope           postrider.Scope
 }{
 	{"endpoints", "endpoints", "e", everyone, postrider.ScopeWebhooksRead},
+	{"events", "events", "v", everyone, postrider.ScopeWebhooksRead},
+	{"deliveries", "deliveries", "d", everyone, postrider.ScopeWebhooksRead},
+	{"dead_letters", "dead-letters", "l", everyone, postrider.ScopeWebhooksRead},
+	{"accounts", "accounts", "a", operators, postrider.ScopeWebhooksRead},
+	{"event_types", "event-types", "t", everyone, postrider.ScopeWebhooksRead},
+	{"api_keys", "api-keys", "k", operators, postrider.ScopeAdmin},
 }
 
 // layout returns the data of the layout for the page.
@@ -111,7 +118,7 @@ func (r *renderer) layout() layout {
 	if v.api == nil {
 		return l
 	}
-	l.Calls = v.calls.made
+	l.Calls, l.Search = v.calls.made, true
 	for _, n := range navigation {
 		if n.who&v.who != 0 && v.can(n.scope) {
 			l.Nav = append(l.Nav, navItem{n.name, strings.TrimSuffix(v.base+"/"+n.path, "/"), n.key})
@@ -143,17 +150,20 @@ func (r *renderer) functions() template.FuncMap {
 		"can":    func(scope string) bool { return r.visit.can(postrider.Scope(scope)) },
 		"portal": func() bool { return r.visit.who == customers },
 		// Parts.
-		"content": r.content,
-		"here":    func() string { return r.visit.r.URL.RequestURI() },
-		"list":    func(items ...any) []any { return items },
-		"dict":    dict,
-		"icon":    func(name string) template.HTML { return template.HTML(icons[name]) }, //nolint:gosec // constants
-		"json":    prettyJSON,
-		"join":    func(items []string) string { return strings.Join(items, ", ") },
+		"content":  r.content,
+		"here":     func() string { return r.visit.r.URL.RequestURI() },
+		"list":     func(items ...any) []any { return items },
+		"dict":     dict,
+		"icon":     func(name string) template.HTML { return template.HTML(icons[name]) }, //nolint:gosec // constants
+		"json":     prettyJSON,
+		"join":     func(items []string) string { return strings.Join(items, ", ") },
 		"has_word": func(words, word string) bool { return slices.Contains(strings.Fields(words), word) },
-		"deref":   deref,
-		"tone":    tone,
-		"low":     func(rate float64) bool { return rate < lowRate },
+		"deref":    deref,
+		"timing":   timingParts,
+		"base64":   base64.StdEncoding.EncodeToString,
+		"at":       func(name, value string) string { return r.visit.at(name, value) },
+		"tone":     tone,
+		"low":      func(rate float64) bool { return rate < lowRate },
 	}
 }
 

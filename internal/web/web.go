@@ -127,6 +127,13 @@ type route struct {
 func (h *Handler) routes() []route {
 	lists := [][]route{
 		endpointRoutes(),
+		searchRoutes(),
+		eventRoutes(),
+		deliveryRoutes(),
+		deadLetterRoutes(),
+		accountRoutes(),
+		eventTypeRoutes(),
+		keyRoutes(),
 		preferenceRoutes(),
 	}
 	var all []route

@@ -39,7 +39,7 @@ func newWorld(tb testing.TB, opts web.Options) *world {
 	over := memory.New(memory.Options{})
 	w := &world{TB: tb, store: over, ids: store.NewIDs(over.Clock().Wall, nil), sessions: newSessions()}
 	w.api = api.New(api.Deps{
-		Store: over, Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+		Store: over, Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
 	}, api.Options{})
 	opts.Log = slog.New(slog.NewTextHandler(tb.Output(), nil))
 	w.web = web.New(web.Deps{API: w.api.As, Sessions: w.sessions}, opts)
@@ -336,3 +336,14 @@ func (deaf) Notify(postrider.EndpointID) {}
 
 func (deaf) CancelDeleted() {}
 func (deaf) Wake()          {}
+
+// describer describes every request as one with a header that the endpoint's owner chose.
+type describer struct{}
+
+func (describer) Describe(_ context.Context, c *postrider.Claimed, e postrider.Endpoint, _ time.Time) (postrider.Request, error) {
+	return postrider.Request{
+		Method: "POST", URL: e.URL, Body: c.Event.Data,
+		Header: []postrider.HeaderField{{Name: "X-Tenant", Value: hostile}, {Name: "Webhook-Signature", Value: postrider.Masked}},
+		Signed: []postrider.SignedContent{{Scheme: postrider.SchemeStandard, Header: "Webhook-Signature", Prefix: "evt.1."}},
+	}, nil
+}

@@ -1,0 +1,66 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+)
+
+// searchRoutes lists the page that searches.
+func searchRoutes() []route {
+	return []route{{"GET /search", everyone, showSearch}}
+}
+
+// searchPage is the data of the page that searches.
+type searchPage struct {
+	Text string
+	Hits []searchHit
+	Type string // the text, if it may be an event type: its events and deliveries are filters
+}
+
+// searchHit is a hit with the path of its page.
+type searchHit struct {
+	apitypes.SearchHit
+
+	Path string
+}
+
+// sections has the section of the pages of each kind of hit.
+var sections = map[string]string{
+	"account": "accounts", "endpoint": "endpoints", "event": "events", "delivery": "deliveries", "event_type": "event-types", "api_key": "api-keys",
+}
+
+// showSearch shows what a text names. An id leads to its object at once.
+func showSearch(v *visit) error {
+	p := searchPage{Text: v.query("q")}
+	if p.Text == "" {
+		return v.show(page{Name: "search", Data: p})
+	}
+	hits, err := v.api.Search(v.ctx, p.Text)
+	if err != nil {
+		return err
+	}
+	for _, hit := range hits {
+		if section := sections[hit.Kind]; v.who == operators || section != "accounts" {
+			p.Hits = append(p.Hits, searchHit{hit, v.path(section, hit.ID)})
+		}
+	}
+	if len(p.Hits) == 1 && p.Hits[0].MatchedBy == "id" {
+		http.Redirect(v.w, v.r, p.Hits[0].Path, http.StatusSeeOther)
+		return nil
+	}
+	if postrider.CheckType("q", p.Text) == nil && !strings.ContainsAny(p.Text, "/:") {
+		p.Type = p.Text
+	}
+	return v.show(page{Name: "search", Data: p, Commands: []string{"search " + shellQuote(p.Text)}})
+}
+
+// shellQuote quotes an argument of a command line.
+func shellQuote(text string) string {
+	if text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:") == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Endpoint is a URL that gets an account's events: those whose type one of its
+// Endpoint is a URL, or an inspector in the server, that gets an account's events: those whose type one of its
 // patterns matches. Its policy says how they are sent. The API creates and changes
 // it; the janitor and the dispatcher change its status.
 //
@@ -17,8 +17,9 @@ import (
 type Endpoint struct {
 	ID           EndpointID
 	Account      AccountID
-	UID          string // the platform's own name, unique in the account; may be empty
-	URL          string
+	Kind         EndpointKind // set when it is created
+	UID          string       // the platform's own name, unique in the account; may be empty
+	URL          string       // empty: an inspector has none
 	Description  string
 	EventTypes   []Pattern // at least one; an event needs to match only one of them
 	Status       EndpointStatus

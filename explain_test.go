@@ -65,42 +65,56 @@ func TestAnExplanationIsASentence(t *testing.T) {
 		want     string
 	}{
 		{
-			"a retry", postrider.Delivery{
+			"a retry",
+			postrider.Delivery{
 				Status: postrider.Pending, Attempts: 3, LastStatusCode: 503, LastError: "http_status: 503",
 				Waiting: postrider.Waiting{Reason: postrider.WaitScheduled, Until: at},
-			}, postrider.Endpoint{},
+			},
+			postrider.Endpoint{},
 			"Attempt 3 failed (HTTP 503). Attempt 4 follows at 2026-11-22 12:30:00 UTC.",
 		},
 		{
-			"a paused endpoint", postrider.Delivery{
+			"a paused endpoint",
+			postrider.Delivery{
 				Status: postrider.Pending, Waiting: postrider.Waiting{Reason: postrider.WaitEndpointPaused},
-			}, postrider.Endpoint{StatusReason: "maintenance"},
+			},
+			postrider.Endpoint{StatusReason: "maintenance"},
 			"Its endpoint is paused (maintenance). It is sent when the endpoint is resumed.",
 		},
 		{
-			"an open circuit", postrider.Delivery{
+			"an open circuit",
+			postrider.Delivery{
 				Status: postrider.Pending, Attempts: 1, Waiting: postrider.Waiting{Reason: postrider.WaitCircuitOpen, Until: at},
-			}, postrider.Endpoint{},
+			},
+			postrider.Endpoint{},
 			"The circuit of its endpoint is open, because the endpoint kept failing or a person opened it. " +
 				"The endpoint is probed at 2026-11-22 12:30:00 UTC; attempt 2 follows when it responds again.",
 		},
 		{
-			"an ordering key", postrider.Delivery{
+			"an ordering key",
+			postrider.Delivery{
 				Status: postrider.Pending, Waiting: postrider.Waiting{Reason: postrider.WaitOrdering, For: postrider.DeliveryID{15: 1}},
-			}, postrider.Endpoint{},
+			},
+			postrider.Endpoint{},
 			"dlv_00000000000000000000000001 has the same ordering key and goes first. Attempt 1 follows as soon as possible.",
 		},
 		{
-			"a dead letter", postrider.Delivery{Status: postrider.Dead, Reason: postrider.ReasonExhausted, Attempts: 10, LastError: "timeout"},
-			postrider.Endpoint{}, "Attempt 10 failed (timeout), and it was the last of the retry schedule. A replay sends the event again.",
+			"a dead letter",
+			postrider.Delivery{Status: postrider.Dead, Reason: postrider.ReasonExhausted, Attempts: 10, LastError: "timeout"},
+			postrider.Endpoint{},
+			"Attempt 10 failed (timeout), and it was the last of the retry schedule. A replay sends the event again.",
 		},
 		{
-			"a dead letter of a deleted endpoint", postrider.Delivery{Status: postrider.Dead, Reason: postrider.ReasonGone, Attempts: 1},
-			postrider.Endpoint{Status: postrider.EndpointDeleted}, "The endpoint responded 410, which means that it wants no more events.",
+			"a dead letter of a deleted endpoint",
+			postrider.Delivery{Status: postrider.Dead, Reason: postrider.ReasonGone, Attempts: 1},
+			postrider.Endpoint{Status: postrider.EndpointDeleted},
+			"The endpoint responded 410, which means that it wants no more events.",
 		},
 		{
-			"what was delivered", postrider.Delivery{Status: postrider.Delivered, Attempts: 2, LastStatusCode: 204},
-			postrider.Endpoint{}, "The endpoint accepted attempt 2 (HTTP 204).",
+			"what was delivered",
+			postrider.Delivery{Status: postrider.Delivered, Attempts: 2, LastStatusCode: 204},
+			postrider.Endpoint{},
+			"The endpoint accepted attempt 2 (HTTP 204).",
 		},
 	} {
 		if got := postrider.Explain(test.delivery, test.endpoint).String(); got != test.want {

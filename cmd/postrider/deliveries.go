@@ -176,8 +176,7 @@ func explanationText(d apitypes.Delivery) string {
 	case postrider.ToReplay:
 		command = "replay " + d.ID.String()
 	}
-	switch optional(d.Waiting).Reason {
-	case postrider.WaitCircuitOpen, postrider.WaitAskedToWait:
+	if reason := optional(d.Waiting).Reason; reason == postrider.WaitCircuitOpen || reason == postrider.WaitAskedToWait {
 		command = "endpoints circuit " + d.Endpoint.String()
 	}
 	if command == "" {

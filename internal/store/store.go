@@ -45,6 +45,7 @@ type Store interface {
 	Sessions
 	Audit
 	PortalSettings
+	Inspections
 	Catalogue
 	Encryption
 	Ledger
@@ -343,6 +344,7 @@ type Directory interface {
 	// Secrets are added to those that the endpoint has.
 	// With CloseCircuit it closes the endpoint's circuit in the same transaction,
 	// as a person does who closes it.
+	// The kind is http where none is given, and never changes.
 	// With a PolicyError it leaves the stored policy, without one it replaces it.
 	PutEndpoint(ctx context.Context, p PutEndpoint) (postrider.Endpoint, error)
 

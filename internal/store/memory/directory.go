@@ -37,6 +37,7 @@ func (s *Store) PutEndpoint(_ context.Context, p store.PutEndpoint) (postrider.E
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := ownEndpoint(p.Endpoint)
+	next.Kind = cmp.Or(next.Kind, postrider.KindHTTP)
 	if err := s.checkPutLocked(next); err != nil {
 		return postrider.Endpoint{}, fmt.Errorf("put endpoint %s: %w", next.ID, err)
 	}
@@ -44,6 +45,9 @@ func (s *Store) PutEndpoint(_ context.Context, p store.PutEndpoint) (postrider.E
 	if !ok {
 		e = &endpoint{}
 		s.endpoints.put(next.ID, e)
+	}
+	if ok {
+		next.Kind = e.Kind
 	}
 	next.Revision++
 	next.CreatedAt, next.UpdatedAt = next.ID.Time(), s.wall()

@@ -46,30 +46,31 @@ func (o Options) withDefaults() Options {
 type Store struct {
 	clock *store.Clock
 
-	mu         sync.Mutex
-	version    int64 // of the subscriptions
-	keyring    []byte
-	accounts   table[postrider.AccountID, postrider.Account]
-	keys       table[postrider.KeyID, postrider.APIKey]
-	sessions   table[postrider.SessionID, postrider.Session]
-	audit      table[postrider.AuditID, postrider.AuditEntry]
-	portal     postrider.Portal
-	logo       []byte // nil: none
-	types      map[string]postrider.EventType
-	endpoints  table[postrider.EndpointID, *endpoint]
-	events     table[postrider.EventID, *event]
-	deliveries table[postrider.DeliveryID, *delivery]
-	lanes      map[laneKey]*lane
-	keyOwners  map[store.Key]ownedKey
-	sequences  map[orderingKey]int64
-	keyQueues  map[orderedKey]*keyQueue
-	parked     map[*delivery]struct{}
-	fanOuts    table[postrider.EventID, *fanOut]
-	replayJobs table[postrider.ReplayID, *replayJob]
-	nodes      map[uint32]*node // by incarnation
-	owners     [store.Shards]*node
-	locks      map[uint32]int // that are held, by incarnation
-	listeners  map[chan string]struct{}
+	mu          sync.Mutex
+	version     int64 // of the subscriptions
+	keyring     []byte
+	accounts    table[postrider.AccountID, postrider.Account]
+	keys        table[postrider.KeyID, postrider.APIKey]
+	sessions    table[postrider.SessionID, postrider.Session]
+	audit       table[postrider.AuditID, postrider.AuditEntry]
+	inspections table[postrider.InspectionID, postrider.Inspection]
+	portal      postrider.Portal
+	logo        []byte // nil: none
+	types       map[string]postrider.EventType
+	endpoints   table[postrider.EndpointID, *endpoint]
+	events      table[postrider.EventID, *event]
+	deliveries  table[postrider.DeliveryID, *delivery]
+	lanes       map[laneKey]*lane
+	keyOwners   map[store.Key]ownedKey
+	sequences   map[orderingKey]int64
+	keyQueues   map[orderedKey]*keyQueue
+	parked      map[*delivery]struct{}
+	fanOuts     table[postrider.EventID, *fanOut]
+	replayJobs  table[postrider.ReplayID, *replayJob]
+	nodes       map[uint32]*node // by incarnation
+	owners      [store.Shards]*node
+	locks       map[uint32]int // that are held, by incarnation
+	listeners   map[chan string]struct{}
 }
 
 var (

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,12 +23,12 @@ const raiseVersionSQL = `update subscriptions set version = version + 1 returnin
 
 // An id that exists already inserts nothing, which is a conflict.
 const insertEndpointSQL = `
-	insert into endpoints (id, account, uid, url, description, event_types, status, status_reason, policy,
+	insert into endpoints (id, account, kind, uid, url, description, event_types, status, status_reason, policy,
 		credentials, verified_at, revision, version, created_at, updated_at)
-	values (@id, @account, @uid, @url, @description, @event_types, @status, @status_reason, @policy,
+	values (@id, @account, @kind, @uid, @url, @description, @event_types, @status, @status_reason, @policy,
 		@credentials, @verified_at, 1, @version, @created_at, now())
 	on conflict (id) do nothing
-	returning revision, updated_at`
+	returning revision, updated_at, kind`
 
 // The compare-and-set of the revision: two people who edit one endpoint cannot overwrite
 // each other's change unseen. Walks endpoints_pkey.
@@ -37,7 +38,7 @@ const updateEndpointSQL = `
 		status_reason = @status_reason, policy = coalesce(@policy::text, policy), credentials = @credentials, verified_at = @verified_at,
 		revision = revision + 1, version = @version, updated_at = now()
 	where id = @id and account = @account and status <> 'deleted' and revision = @revision
-	returning revision, updated_at`
+	returning revision, updated_at, kind`
 
 // Tells a conflict of revisions from an endpoint that does not exist. Walks
 // endpoints_pkey.
@@ -53,9 +54,10 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 		return postrider.Endpoint{}, err
 	}
 	e := p.Endpoint
+	e.Kind = cmp.Or(e.Kind, postrider.KindHTTP)
 	e.VerifiedAt = e.VerifiedAt.UTC().Truncate(time.Microsecond)
 	args := pgx.NamedArgs{
-		"id": someUUID(e.ID), "account": someUUID(e.Account), "uid": text(e.UID), "url": e.URL, "description": e.Description,
+		"id": someUUID(e.ID), "account": someUUID(e.Account), "kind": string(e.Kind), "uid": text(e.UID), "url": e.URL, "description": e.Description,
 		"event_types": append([]postrider.Pattern{}, e.EventTypes...), "status": string(e.Status), "status_reason": e.StatusReason,
 		"policy": text(string(policy)), "credentials": bytesOrNull(e.Credentials), "verified_at": instant(e.VerifiedAt),
 		"revision": e.Revision, "created_at": e.ID.Time(),
@@ -89,7 +91,7 @@ func putEndpoint(ctx context.Context, tx pgx.Tx, e *postrider.Endpoint, args pgx
 	if e.Revision == 0 {
 		statement = insertEndpointSQL
 	}
-	err := tx.QueryRow(ctx, statement, args).Scan(&e.Revision, toTime(&e.UpdatedAt))
+	err := tx.QueryRow(ctx, statement, args).Scan(&e.Revision, toTime(&e.UpdatedAt), &e.Kind)
 	if err == nil {
 		_, err = tx.Exec(ctx, putTermsSQL, termArgs(e.ID, e.Account, store.EndpointTerms(*e)))
 		return err
@@ -139,7 +141,7 @@ func touchEndpoint(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 }
 
 // The columns of scanEndpointAnd, in its order.
-const endpointColumns = `e.id, e.account, coalesce(e.uid, ''), e.url, e.description, e.event_types, e.status, e.status_reason,
+const endpointColumns = `e.id, e.account, e.kind, coalesce(e.uid, ''), e.url, e.description, e.event_types, e.status, e.status_reason,
 		e.policy, e.credentials, e.verified_at, e.revision, e.created_at, e.updated_at`
 
 // Walks endpoints_pkey by id, endpoints_uid by uid, endpoints_account by
@@ -183,7 +185,7 @@ func scanEndpoint(row pgx.CollectableRow) (e postrider.Endpoint, err error) {
 func scanEndpointAnd(row pgx.CollectableRow, e *postrider.Endpoint, more ...any) error {
 	var policy []byte
 	err := row.Scan(append([]any{
-		toID(&e.ID), toID(&e.Account), &e.UID, &e.URL, &e.Description, &e.EventTypes, &e.Status, &e.StatusReason,
+		toID(&e.ID), toID(&e.Account), &e.Kind, &e.UID, &e.URL, &e.Description, &e.EventTypes, &e.Status, &e.StatusReason,
 		&policy, &e.Credentials, toTime(&e.VerifiedAt), &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt),
 	}, more...)...)
 	if err == nil {

@@ -59,10 +59,14 @@ select id(i, 'audit'), 'action-' || i % 40, 'ok', id(i % 100, 'key'), id(i % 500
     'ep_' || i % 1000, '', '{}'
 from generate_series(1, 20000) i;
 
-insert into endpoints (id, account, url, description, event_types, status, status_reason, policy, revision, version, created_at, updated_at)
-select id(i, 'endpoint'), id(i % 20, 'account'), 'https://acme.example', '', '{*}',
+insert into endpoints (id, account, kind, url, description, event_types, status, status_reason, policy, revision, version, created_at, updated_at)
+select id(i, 'endpoint'), id(i % 20, 'account'), 'http', 'https://acme.example', '', '{*}',
     case when i % 50 = 0 then 'deleted' else 'enabled' end, '', '{}', 1, i, now(), now()
 from generate_series(1, 500) i;
+
+insert into inspections (id, endpoint, delivery, event, type, attempt, document, body_bytes)
+select id(i, 'inspection'), id(i % 500, 'endpoint'), id(i, 'delivery'), id(i, 'event'), '', 1, '{}', 0
+from generate_series(1, 20000) i;
 
 insert into endpoint_secrets (id, endpoint, encrypted, public, created_at)
 select id(i, 'secret'), id(i % 500 + 1, 'endpoint'), 'x', case when i % 10 = 0 then 'whpk_' || i end, now()
@@ -256,6 +260,8 @@ func TestPlansOfLists(t *testing.T) {
 		"audit_of_session":               {auditSQL, pgx.NamedArgs{"session": uuid(account)}},
 		"audit_of_action":                {auditSQL, pgx.NamedArgs{"action": "action-1"}},
 		"audit_of_object":                {auditSQL, pgx.NamedArgs{"object_id": "ep_1"}},
+		"inspections":                    {inspectionsSQL, pgx.NamedArgs{"endpoint": uuid(endpoint)}},
+		"inspection_by_id":               {inspectionsSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "id": uuid(event)}},
 		"health_history":                 {healthHistorySQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "before": 1 << 40}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -277,6 +277,7 @@ COMMENT ON COLUMN public.endpoint_secrets.public IS 'The public key of a private
 CREATE TABLE public.endpoints (
     id uuid NOT NULL,
     account uuid NOT NULL,
+    kind text NOT NULL,
     uid text,
     url text NOT NULL,
     description text NOT NULL,
@@ -291,12 +292,15 @@ CREATE TABLE public.endpoints (
     created_at timestamp with time zone NOT NULL,
     updated_at timestamp with time zone NOT NULL,
     CONSTRAINT endpoints_credentials_check CHECK ((octet_length(credentials) > 0)),
+    CONSTRAINT endpoints_kind_check CHECK ((kind = ANY (ARRAY['http'::text, 'inspector'::text]))),
     CONSTRAINT endpoints_revision_check CHECK ((revision >= 1)),
     CONSTRAINT endpoints_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'paused'::text, 'disabled'::text, 'deleted'::text]))),
     CONSTRAINT endpoints_uid_check CHECK ((uid <> ''::text))
 );
 
 COMMENT ON TABLE public.endpoints IS 'Where events are sent, which types are subscribed to, and the policy of sending.';
+
+COMMENT ON COLUMN public.endpoints.kind IS 'It never changes. An inspector has no URL.';
 
 COMMENT ON COLUMN public.endpoints.policy IS 'The JSON document of store.EncodePolicy.';
 
@@ -361,6 +365,29 @@ CREATE TABLE public.idempotency_keys (
 );
 
 COMMENT ON TABLE public.idempotency_keys IS 'The event that owns a key, and the hash of its content. Not partitioned: a key is unique across days.';
+
+CREATE TABLE public.inspections (
+    id uuid NOT NULL,
+    endpoint uuid NOT NULL,
+    delivery uuid NOT NULL,
+    event uuid NOT NULL,
+    type text NOT NULL,
+    attempt integer NOT NULL,
+    document text NOT NULL,
+    body bytea,
+    body_bytes integer NOT NULL,
+    CONSTRAINT inspections_attempt_check CHECK ((attempt >= 1)),
+    CONSTRAINT inspections_body_bytes_check CHECK ((body_bytes >= 0)),
+    CONSTRAINT inspections_body_check CHECK ((octet_length(body) <= 262144))
+);
+
+COMMENT ON TABLE public.inspections IS 'Requests that inspector endpoints got: the newest hundred of each, for a day. The id carries the time.';
+
+COMMENT ON COLUMN public.inspections.document IS 'The header and the verdicts, by store.EncodeInspection.';
+
+COMMENT ON COLUMN public.inspections.body IS 'The beginning of the body, not compressed.';
+
+COMMENT ON COLUMN public.inspections.body_bytes IS 'Length of the whole body.';
 
 CREATE TABLE public.keyring (
     text bytea NOT NULL,
@@ -667,6 +694,9 @@ ALTER TABLE ONLY public.fanouts
 ALTER TABLE ONLY public.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (key, account);
 
+ALTER TABLE ONLY public.inspections
+    ADD CONSTRAINT inspections_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.keyring
     ADD CONSTRAINT keyring_pkey PRIMARY KEY (single);
 
@@ -895,6 +925,12 @@ CREATE INDEX idempotency_keys_created_at ON public.idempotency_keys USING btree 
 COMMENT ON INDEX public.idempotency_keys_created_at IS 'ForgetKeys: the oldest keys.';
 
 COMMENT ON INDEX public.idempotency_keys_pkey IS 'Publish: inserting a key and reading its owner. Events of one idempotency key. Find: the owners of a key in all accounts, for which the key comes first.';
+
+CREATE INDEX inspections_endpoint ON public.inspections USING btree (endpoint, id);
+
+COMMENT ON INDEX public.inspections_endpoint IS 'Inspections: those of an endpoint, newest first. PutInspection: those that are too many.';
+
+COMMENT ON INDEX public.inspections_pkey IS 'ForgetInspections: the oldest. Inspections: one by id.';
 
 COMMENT ON INDEX public.keyring_pkey IS 'Keyring and SwapKeyring. Keeps the table to its one row.';
 

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -15,9 +16,9 @@ import (
 // Both by the key of endpoints; endpoints_uid refuses.
 const (
 	createEndpointSQL = `
-	insert into endpoints (id, account, uid, url, description, event_types, status, status_reason, policy,
+	insert into endpoints (id, account, kind, uid, url, description, event_types, status, status_reason, policy,
 		credentials, verified_at, revision, version, created_at, updated_at)
-	values (@id, @account, @uid, @url, @description, @event_types, @status, @status_reason, @policy,
+	values (@id, @account, @kind, @uid, @url, @description, @event_types, @status, @status_reason, @policy,
 		@credentials, @verified_at, @revision, @version, @created_at, @now)`
 	changeEndpointSQL = `
 	update endpoints
@@ -41,6 +42,7 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 	}
 	return write(ctx, s, "put endpoint", func(ctx context.Context, tx *tx) (postrider.Endpoint, error) {
 		e := p.Endpoint
+		e.Kind = cmp.Or(e.Kind, postrider.KindHTTP)
 		statement, err := putStatement(ctx, tx, &e)
 		if err != nil {
 			return postrider.Endpoint{}, err
@@ -51,7 +53,7 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 		}
 		e.Revision++
 		e.UpdatedAt, e.VerifiedAt = tx.wall, e.VerifiedAt.UTC().Truncate(time.Microsecond)
-		err = tx.exec(ctx, statement, sql.Named("id", blob(e.ID)), sql.Named("account", blob(e.Account)),
+		err = tx.exec(ctx, statement, sql.Named("id", blob(e.ID)), sql.Named("account", blob(e.Account)), sql.Named("kind", string(e.Kind)),
 			sql.Named("uid", textOrNull(e.UID)), sql.Named("url", e.URL), sql.Named("description", e.Description),
 			sql.Named("event_types", string(types)), sql.Named("status", string(e.Status)),
 			sql.Named("status_reason", e.StatusReason), sql.Named("policy", textOrNull(string(policy))),
@@ -77,15 +79,15 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 }
 
 // By the key of endpoints.
-const storedEndpointSQL = `select account, status, revision, created_at from endpoints where id = @id`
+const storedEndpointSQL = `select account, kind, status, revision, created_at from endpoints where id = @id`
 
 // putStatement returns the statement that stores the endpoint, or the error that refuses
-// it, and sets the time of creation, which never changes. It compares the revision: of two
+// it, and sets the time of creation and the kind, which never change. It compares the revision: of two
 // people who edit an endpoint at once, the second gets ErrConflict.
 func putStatement(ctx context.Context, tx *tx, e *postrider.Endpoint) (string, error) {
 	var was postrider.Endpoint
 	err := tx.row(ctx, storedEndpointSQL, sql.Named("id", blob(e.ID))).Scan(
-		toID(&was.Account), toString(&was.Status), &was.Revision, toTime(&was.CreatedAt))
+		toID(&was.Account), toString(&was.Kind), toString(&was.Status), &was.Revision, toTime(&was.CreatedAt))
 	unknown := errors.Is(err, sql.ErrNoRows)
 	switch {
 	case err != nil && !unknown:
@@ -98,7 +100,7 @@ func putStatement(ctx context.Context, tx *tx, e *postrider.Endpoint) (string, e
 	case was.Revision != e.Revision:
 		return "", postrider.ErrConflict
 	}
-	e.CreatedAt = was.CreatedAt
+	e.CreatedAt, e.Kind = was.CreatedAt, was.Kind
 	return changeEndpointSQL, nil
 }
 
@@ -112,7 +114,7 @@ func raiseVersion(ctx context.Context, tx *tx) (version int64, err error) {
 }
 
 // The columns of scanEndpoint, in its order.
-const endpointColumns = `id, account, uid, url, description, event_types, endpoints.status, status_reason, policy,
+const endpointColumns = `id, account, kind, uid, url, description, event_types, endpoints.status, status_reason, policy,
 		credentials, verified_at, revision, created_at, updated_at`
 
 // The end of each statement that lists endpoints.
@@ -161,7 +163,7 @@ func scanEndpoint(rows *sql.Rows, e *postrider.Endpoint) error { return scanEndp
 func scanEndpointAnd(rows *sql.Rows, e *postrider.Endpoint, more ...any) error {
 	var types, policy string
 	err := rows.Scan(append([]any{
-		toID(&e.ID), toID(&e.Account), toString(&e.UID), &e.URL, &e.Description, &types, toString(&e.Status),
+		toID(&e.ID), toID(&e.Account), toString(&e.Kind), toString(&e.UID), &e.URL, &e.Description, &types, toString(&e.Status),
 		&e.StatusReason, &policy, &e.Credentials, toTime(&e.VerifiedAt), &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt),
 	}, more...)...)
 	if err != nil {

@@ -197,6 +197,7 @@ CREATE INDEX endpoint_secrets_public on endpoint_secrets (id) where public is no
 CREATE TABLE endpoints (
     id            blob primary key check (length(id) = 16),
     account       blob not null check (length(account) = 16),
+    kind          text not null check (kind in ('http', 'inspector')),
     uid           text check (uid <> ''),
     url           text not null,
     description   text not null,
@@ -268,6 +269,20 @@ CREATE TABLE idempotency_keys (
 ) strict, without rowid;
 
 CREATE INDEX idempotency_keys_created_at on idempotency_keys (created_at);
+
+CREATE TABLE inspections (
+    id         blob primary key check (length(id) = 16),
+    endpoint   blob not null check (length(endpoint) = 16),
+    delivery   blob not null check (length(delivery) = 16),
+    event      blob not null check (length(event) = 16),
+    type       text not null,
+    attempt    integer not null check (attempt >= 1),
+    document   text not null check (json_valid(document)),
+    body       blob check (length(body) <= 262144),
+    body_bytes integer not null check (body_bytes >= 0)
+) strict;
+
+CREATE INDEX inspections_endpoint on inspections (endpoint, id);
 
 CREATE TABLE keyring (
     text blob not null check (length(text) > 0),

@@ -27,6 +27,7 @@ var directory = []verb{
 		{"with CloseCircuit it closes the circuit in the same transaction", putEndpointClosesCircuit},
 		{"a policy of every form comes back", putEndpointPolicy},
 		{"credentials and the time of verification come back, and go", putEndpointCredentials},
+		{"the kind is http where none is given, and never changes", putEndpointKind},
 		{"with a PolicyError it leaves the stored policy, without one it replaces it", putEndpointUnreadable},
 	}},
 	{"Endpoints", []sentence{
@@ -74,6 +75,17 @@ var directory = []verb{
 		{"endpoints carry their circuits", changesCircuits},
 		{"no change is missed while others are made", changesInParallel},
 	}},
+}
+
+func putEndpointKind(w *world) {
+	plain, inspector := w.draft(w.account()), w.draft(w.account())
+	plain.Kind, inspector.Kind, inspector.URL = "", postrider.KindInspector, ""
+	plain, inspector = w.put(plain), w.put(inspector)
+	w.same("the kind of an endpoint that was given none", plain.Kind, postrider.KindHTTP)
+	inspector.Kind, inspector.Description = postrider.KindHTTP, "changed"
+	w.same("the kind that a change returns", w.put(inspector).Kind, postrider.KindInspector)
+	w.same("the kind that is stored", w.found(inspector.ID).Kind, postrider.KindInspector)
+	w.same("the URL that is stored", w.found(inspector.ID).URL, "")
 }
 
 var ignoreUpdated = cmpopts.IgnoreFields(postrider.Endpoint{}, "UpdatedAt")

@@ -147,6 +147,7 @@ insert into subscriptions (version) values (0);
 create table endpoints (
     id            uuid primary key,
     account       uuid not null,
+    kind          text not null check (kind in ('http', 'inspector')),
     uid           text check (uid <> ''),
     url           text not null,
     description   text not null,
@@ -167,6 +168,7 @@ create index endpoints_account on endpoints (account, id) where status <> 'delet
 create index endpoints_deleted on endpoints (id) where status = 'deleted';
 create index endpoints_credentials on endpoints (id) where credentials is not null;
 comment on table endpoints is 'Where events are sent, which types are subscribed to, and the policy of sending.';
+comment on column endpoints.kind is 'It never changes. An inspector has no URL.';
 comment on column endpoints.policy is 'The JSON document of store.EncodePolicy.';
 comment on column endpoints.credentials is 'Encrypted; null: there are none.';
 comment on column endpoints.verified_at is 'When its owner proved that this URL wants events; null: never.';
@@ -177,6 +179,25 @@ comment on index endpoints_version is 'Changes: what changed after a version, in
 comment on index endpoints_account is 'Endpoints of an account, newest first. DeleteEndpoints: those of a deleted one.';
 comment on index endpoints_deleted is 'CancelDeleted: the endpoints whose queue must be emptied.';
 comment on index endpoints_credentials is 'EncryptedValues: the endpoints that have credentials. Reencrypt: one.';
+
+create table inspections (
+    id         uuid primary key,
+    endpoint   uuid not null,
+    delivery   uuid not null,
+    event      uuid not null,
+    type       text not null,
+    attempt    integer not null check (attempt >= 1),
+    document   text not null,
+    body       bytea check (octet_length(body) <= 262144),
+    body_bytes integer not null check (body_bytes >= 0)
+);
+create index inspections_endpoint on inspections (endpoint, id);
+comment on table inspections is 'Requests that inspector endpoints got: the newest hundred of each, for a day. The id carries the time.';
+comment on column inspections.document is 'The header and the verdicts, by store.EncodeInspection.';
+comment on column inspections.body is 'The beginning of the body, not compressed.';
+comment on column inspections.body_bytes is 'Length of the whole body.';
+comment on index inspections_pkey is 'ForgetInspections: the oldest. Inspections: one by id.';
+comment on index inspections_endpoint is 'Inspections: those of an endpoint, newest first. PutInspection: those that are too many.';
 
 create table search_terms (
     term    text collate "C" not null check (term <> ''),

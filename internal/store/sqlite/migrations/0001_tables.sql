@@ -134,6 +134,7 @@ insert into subscriptions (version) values (0);
 create table endpoints (
     id            blob primary key check (length(id) = 16),
     account       blob not null check (length(account) = 16),
+    kind          text not null check (kind in ('http', 'inspector')),
     uid           text check (uid <> ''),
     url           text not null,
     description   text not null,
@@ -158,6 +159,25 @@ create index endpoints_account on endpoints (account, id) where status <> 'delet
 create index endpoints_deleted on endpoints (id) where status = 'deleted';
 -- EncryptedValues: the endpoints that have credentials.
 create index endpoints_credentials on endpoints (id) where credentials is not null;
+
+-- Requests that inspector endpoints got: the newest hundred of each, for a day. The id
+-- carries the time. document has the header and the verdicts, by
+-- store.EncodeInspection; body is the beginning of the body, body_bytes the length of
+-- all of it. The key serves ForgetInspections, and one by its id.
+create table inspections (
+    id         blob primary key check (length(id) = 16),
+    endpoint   blob not null check (length(endpoint) = 16),
+    delivery   blob not null check (length(delivery) = 16),
+    event      blob not null check (length(event) = 16),
+    type       text not null,
+    attempt    integer not null check (attempt >= 1),
+    document   text not null check (json_valid(document)),
+    body       blob check (length(body) <= 262144),
+    body_bytes integer not null check (body_bytes >= 0)
+) strict;
+-- Inspections: those of an endpoint, newest first. PutInspection: those that are too
+-- many.
+create index inspections_endpoint on inspections (endpoint, id);
 
 -- The texts by which people find accounts and endpoints: parts of names and URLs,
 -- lower-case. Written with each account and endpoint. id is the endpoint's; of an

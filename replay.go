@@ -25,6 +25,9 @@ type ReplayJob struct {
 	Made      ReplayTally // what became of the deliveries that it made; only of a job found by its id
 }
 
+// Matched returns the number of matches that the job has looked at so far.
+func (j ReplayJob) Matched() int { return j.Handled + j.Skipped.Sum() }
+
 // ReplayFilter selects deliveries that have ended. A zero field does not filter, but
 // Statuses has at least one.
 type ReplayFilter struct {

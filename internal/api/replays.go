@@ -32,7 +32,7 @@ func viewReplay(j postrider.ReplayJob) apitypes.Replay {
 		Endpoint: orNull(f.Endpoint), Event: orNull(f.Event), EventTypes: []string{}, Statuses: f.Statuses,
 		Reason: orNull(f.Reason), From: timeOrNull(f.From), To: timeOrNull(f.To), PerSecond: j.PerSecond, Note: orNull(j.Note),
 		CreatedBy: j.By, CreatedAt: instant(j.CreatedAt), EndedAt: timeOrNull(j.EndedAt),
-		Expected: apitypes.ReplayCount(j.Expected), Matched: j.Handled + j.Skipped.Sum(), Handled: j.Handled,
+		Expected: apitypes.ReplayCount(j.Expected), Matched: j.Matched(), Handled: j.Handled,
 		Skipped: apitypes.ReplaySkips(j.Skipped),
 	}
 	for _, p := range f.EventTypes {

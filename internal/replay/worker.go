@@ -21,7 +21,7 @@ const (
 	// fullPoll is the interval in which a job looks whether its endpoints have taken some of
 	// its pending deliveries.
 	fullPoll = 500 * time.Millisecond
-	// retryAfter is the wait after a step that failed, times the failures in a row up to 5.
+	// retryAfter is the wait after a step that failed.
 	retryAfter = time.Second
 	// maxFailures is how many times in a row a step may fail for a reason that does not
 	// pass.
@@ -76,7 +76,10 @@ func (w *worker) run(ctx context.Context) {
 		if failures >= maxFailures && w.fail(ctx, err) {
 			return
 		}
-		batch.Sleep(ctx, time.Duration(min(failures, 5))*retryAfter)
+		batch.Sleep(ctx, retryAfter)
+		if err := w.renew(ctx); errors.Is(err, postrider.ErrFenced) {
+			return
+		}
 	}
 }
 
@@ -161,11 +164,16 @@ func (w *worker) waitForEndpoints(ctx context.Context) error {
 		if !batch.Sleep(ctx, fullPoll) {
 			return ctx.Err()
 		}
-		if err := w.commit(ctx, store.ReplayChunk{From: w.job.Cursor, To: w.job.Cursor, Lease: lease}); err != nil {
+		if err := w.renew(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// renew renews the lease, and counts the pending deliveries.
+func (w *worker) renew(ctx context.Context) error {
+	return w.commit(ctx, store.ReplayChunk{From: w.job.Cursor, To: w.job.Cursor, Lease: lease})
 }
 
 // notify reports the endpoints of a chunk, each once, so that they are claimed from at once.

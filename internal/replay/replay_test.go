@@ -1,0 +1,449 @@
+package replay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
+	"github.com/postrider/postrider/internal/replay"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/memory"
+)
+
+// world is a store with dead letters of one endpoint, in virtual time.
+type world struct {
+	*testing.T
+	*memory.Store
+	ids      *store.IDs
+	endpoint postrider.Endpoint
+	policy   postrider.Policy // what nodes know of the endpoint
+	tokens   postrider.Token
+
+	mu    sync.Mutex
+	ended []postrider.ReplayJob // that the hook was called with
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, Store: memory.New(memory.Options{}), ids: store.NewIDs(time.Now, nil), policy: postrider.DefaultPolicy()}
+	account := postrider.Account{ID: store.NewID[postrider.AccountID](w.ids), Name: "Acme Inc."}
+	w.ok(w.PutAccount(t.Context(), account))
+	var err error
+	w.endpoint, err = w.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: postrider.Endpoint{
+		ID: store.NewID[postrider.EndpointID](w.ids), Account: account.ID, URL: "https://acme.example", Status: postrider.EndpointEnabled,
+		Policy: w.policy,
+	}})
+	w.ok(err)
+	return w
+}
+
+func (w *world) ok(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// Lookup implements [replay.Endpoints].
+func (w *world) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) {
+	e := w.endpoint
+	e.Policy = w.policy
+	return &store.EndpointSnapshot{Endpoint: e}, id == e.ID
+}
+
+// Notify implements [replay.Endpoints].
+func (w *world) Notify(postrider.EndpointID) {}
+
+// dead publishes n events and lets their deliveries die. With a key they have an ordering
+// key.
+func (w *world) dead(n int, key string) (ids []postrider.DeliveryID) {
+	w.Helper()
+	changes, err := w.Changes(w.Context(), 0, 10)
+	w.ok(err)
+	for range n {
+		d := store.NewDelivery{ID: store.NewID[postrider.DeliveryID](w.ids), Endpoint: w.endpoint.ID, Lane: postrider.LaneFirst, Expiry: time.Hour}
+		_, err := w.Publish(w.Context(), store.Publish{Version: changes.Version, Batches: []store.Batch{{{
+			Event: postrider.Event{
+				ID: store.NewID[postrider.EventID](w.ids), Account: w.endpoint.Account, Type: "order.created", Data: []byte(`1`), OrderingKey: key,
+			},
+			Deliveries: []store.NewDelivery{d},
+		}}}})
+		w.ok(err)
+		ids = append(ids, d.ID)
+	}
+	w.settle(postrider.LaneFirst, n, postrider.Transition{To: postrider.Dead, Reason: postrider.ReasonExhausted})
+	return ids
+}
+
+// settle claims up to n deliveries of a lane, ends them, and returns them.
+func (w *world) settle(lane postrider.Lane, n int, to postrider.Transition) []postrider.Claimed {
+	w.Helper()
+	w.tokens++
+	claims, err := w.Claim(w.Context(), store.Claim{Token: w.tokens, Wants: []store.Want{{Endpoint: w.endpoint.ID, Lane: lane, N: n, Lease: time.Minute}}})
+	w.ok(err)
+	var settlements []store.Settlement
+	for _, c := range claims.Items {
+		settlements = append(settlements, store.Settlement{Claimed: c, Transition: to, Attempt: postrider.Attempt{
+			Delivery: c.ID, Event: c.Event.ID, Endpoint: c.Endpoint, Number: c.Attempt, Outcome: postrider.OutcomeRejected, StatusCode: 500, StartedAt: time.Now(),
+		}})
+	}
+	_, err = w.Settle(w.Context(), settlements)
+	w.ok(err)
+	return claims.Items
+}
+
+// job stores a job for all dead letters.
+func (w *world) job(perSecond int) postrider.ReplayID {
+	w.Helper()
+	job := postrider.ReplayJob{
+		ID: store.NewID[postrider.ReplayID](w.ids), Action: postrider.ActionReplay, PerSecond: perSecond, By: "support",
+		Filter: postrider.ReplayFilter{Statuses: []postrider.Status{postrider.Dead}},
+	}
+	w.ok(w.PutReplayJob(w.Context(), job))
+	return job.ID
+}
+
+func (w *world) read(id postrider.ReplayID) postrider.ReplayJob {
+	w.Helper()
+	page, err := w.ReplayJobs(w.Context(), store.ReplayJobQuery{ID: id})
+	w.ok(err)
+	return page.Items[0]
+}
+
+// node runs a runner on the store until the returned function is called.
+func (w *world) node(s replay.Store) (stop func()) {
+	ctx, cancel := context.WithCancel(w.Context())
+	r := replay.New(s, w, w.ids, replay.Options{Hooks: observe.Hooks{ReplayEnded: func(job postrider.ReplayJob) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.ended = append(w.ended, job)
+	}}})
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := r.Run(ctx); err != nil {
+			w.Errorf("Run = %v", err)
+		}
+	})
+	return func() { cancel(); running.Wait() }
+}
+
+// bubble runs a test in virtual time.
+func bubble(t *testing.T, test func(w *world)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(newWorld(t)) })
+}
+
+func TestAJobHoldsItsPace(t *testing.T) {
+	for _, perSecond := range []int{1, 7, 50, 500} {
+		t.Run(fmt.Sprint(perSecond), func(t *testing.T) {
+			bubble(t, func(w *world) {
+				n := 20 * perSecond
+				w.dead(n, "")
+				id := w.job(perSecond)
+				defer w.node(w)()
+				for second := 1; second <= 20; second++ {
+					time.Sleep(time.Second)
+					synctest.Wait()
+					want := second * perSecond
+					if got := w.read(id).Handled; got > want || got < want-max(1, perSecond/5) {
+						t.Errorf("after %d s %d are replayed, want %d or one chunk less", second, got, want)
+					}
+					w.settle(postrider.LaneBulk, n, postrider.Transition{To: postrider.Delivered})
+				}
+				time.Sleep(time.Second)
+				if got := w.read(id); got.Status != postrider.ReplayDone || got.Handled != n {
+					t.Errorf("after 21 s the job is %s with %d, want done with %d", got.Status, got.Handled, n)
+				}
+			})
+		})
+	}
+}
+
+// TestAJobWaitsForItsEndpoints lets nothing be delivered at first.
+func TestAJobWaitsForItsEndpoints(t *testing.T) {
+	bubble(t, func(w *world) {
+		const n = store.MaxReplaysPending + 3000
+		w.dead(n, "")
+		id := w.job(5000)
+		defer w.node(w)()
+		time.Sleep(time.Minute)
+		full := w.read(id)
+		if full.Made.Pending < store.MaxReplaysPending || full.Made.Pending > store.MaxReplaysPending+1000 {
+			t.Errorf("%d are pending, want about %d", full.Made.Pending, store.MaxReplaysPending)
+		}
+		w.settle(postrider.LaneBulk, 500, postrider.Transition{To: postrider.Delivered})
+		time.Sleep(10 * time.Second)
+		if got := w.read(id); got.Made.Pending > store.MaxReplaysPending+1000 {
+			t.Errorf("%d are pending after some were delivered", got.Made.Pending)
+		}
+		for range 20 {
+			w.settle(postrider.LaneBulk, n, postrider.Transition{To: postrider.Delivered})
+			time.Sleep(time.Second)
+		}
+		if got := w.read(id); got.Status != postrider.ReplayDone || got.Made.Delivered != n {
+			t.Errorf("the job is %+v, want done with %d delivered", got, n)
+		}
+	})
+}
+
+func TestAJobIsPausedResumedAndCancelled(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.dead(1000, "")
+		id := w.job(50)
+		defer w.node(w)()
+		set := func(to postrider.ReplayStatus) int {
+			w.ok(w.SetReplayJob(t.Context(), store.SetReplayJob{ID: id, Status: to}))
+			synctest.Wait()
+			return w.read(id).Handled
+		}
+		time.Sleep(2 * time.Second)
+		paused := set(postrider.ReplayPaused)
+		time.Sleep(time.Minute)
+		if got := w.read(id).Handled; got != paused || paused == 0 {
+			t.Errorf("%d are replayed after the pause at %d", got, paused)
+		}
+		set(postrider.ReplayRunning)
+		time.Sleep(5 * time.Second)
+		cancelled := set(postrider.ReplayCancelled)
+		if cancelled < paused+150 {
+			t.Errorf("%d were replayed within 5 s of the resume at %d", cancelled, paused)
+		}
+		time.Sleep(time.Minute)
+		if got := w.read(id); got.Handled != cancelled || got.Made.Pending != cancelled {
+			t.Errorf("after the cancel at %d the job has %+v", cancelled, got)
+		}
+		if len(w.ended) != 0 {
+			t.Errorf("the hook was called with %v, though a person has ended the job", w.ended)
+		}
+	})
+}
+
+func TestANodeThatStopsGivesItsJobBack(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.dead(1000, "")
+		id := w.job(100)
+		stop := w.node(w)
+		time.Sleep(2 * time.Second)
+		stop()
+		before := w.read(id).Handled
+		defer w.node(w)()
+		time.Sleep(2 * time.Second)
+		if got := w.read(id).Handled; got < before+150 {
+			t.Errorf("%d are replayed 2 s after the node has stopped at %d", got, before)
+		}
+	})
+}
+
+// killed is a node's way to the store. When it is dead, no call gets through.
+type killed struct {
+	*memory.Store
+	mu   sync.Mutex
+	dead bool
+	fate func(store.ReplayChunk) (before, after error) // nil: none
+}
+
+var errKilled = fmt.Errorf("the node is dead: %w", postrider.ErrBusy)
+
+func (k *killed) kill() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dead = true
+}
+
+func (k *killed) gone() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dead {
+		return errKilled
+	}
+	return nil
+}
+
+func (k *killed) ClaimReplayJobs(ctx context.Context, c store.ClaimReplayJobs) ([]postrider.ReplayJob, error) {
+	if err := k.gone(); err != nil {
+		return nil, err
+	}
+	return k.Store.ClaimReplayJobs(ctx, c)
+}
+
+func (k *killed) ReplayChunk(ctx context.Context, c store.ReplayChunk) (int, error) {
+	if err := k.gone(); err != nil {
+		return 0, err
+	}
+	var before, after error
+	if k.fate != nil {
+		before, after = k.fate(c)
+	}
+	if before != nil {
+		return 0, before
+	}
+	pending, err := k.Store.ReplayChunk(ctx, c)
+	return pending, errors.Join(err, after)
+}
+
+func TestTheJobOfAKilledNodeGoesOnWhenItsLeaseEnds(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.dead(1000, "")
+		id := w.job(100)
+		first := &killed{Store: w.Store}
+		defer w.node(first)()
+		time.Sleep(2 * time.Second)
+		first.kill()
+		before := w.read(id).Handled
+		defer w.node(w)()
+		time.Sleep(14 * time.Second)
+		if got := w.read(id).Handled; got != before {
+			t.Errorf("%d are replayed within the lease, want %d", got, before)
+		}
+		time.Sleep(5 * time.Second)
+		if got := w.read(id).Handled; got < before+200 {
+			t.Errorf("%d are replayed 4 s after the lease, from %d on", got, before)
+		}
+	})
+}
+
+// TestEachMatchIsReplayedOnce kills nodes before and after commits, loses replies, and pauses
+// and resumes, by seed.
+func TestEachMatchIsReplayedOnce(t *testing.T) {
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble(t, func(w *world) { playOnce(w, rand.New(rand.NewPCG(seed, 1))) })
+		})
+	}
+}
+
+func playOnce(w *world, random *rand.Rand) {
+	const n = 400
+	matches := w.dead(n, "")
+	id := w.job(40)
+	later := w.dead(10, "")
+	var mu sync.Mutex
+	roll := func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return random.IntN(n)
+	}
+	start := func() *killed {
+		k := &killed{Store: w.Store}
+		k.fate = func(store.ReplayChunk) (before, after error) {
+			switch roll(12) {
+			case 0:
+				return postrider.ErrBusy, nil
+			case 1:
+				k.kill()
+				return errKilled, nil
+			case 2: // the chunk is stored, and the reply lost
+				return nil, postrider.ErrBusy
+			case 3:
+				k.kill()
+				return nil, errKilled
+			}
+			return nil, nil
+		}
+		w.Cleanup(w.node(k))
+		return k
+	}
+	nodes := []*killed{start(), start()}
+	for round := 0; !w.read(id).Status.Ended(); round++ {
+		if round > 2000 {
+			w.Fatalf("the job does not end: %+v", w.read(id))
+		}
+		time.Sleep(time.Duration(roll(2000)) * time.Millisecond)
+		for i, k := range nodes {
+			if k.gone() != nil && roll(3) == 0 {
+				nodes[i] = start()
+			}
+		}
+		if roll(10) == 0 {
+			_ = w.SetReplayJob(w.Context(), store.SetReplayJob{ID: id, Status: postrider.ReplayPaused}) // it may have ended
+			time.Sleep(time.Duration(roll(1000)) * time.Millisecond)
+			_ = w.SetReplayJob(w.Context(), store.SetReplayJob{ID: id, Status: postrider.ReplayRunning})
+		}
+	}
+	replays := map[postrider.DeliveryID]int{}
+	for _, c := range w.settle(postrider.LaneBulk, 2*n, postrider.Transition{To: postrider.Delivered}) {
+		replays[c.ReplayedFrom]++
+	}
+	for _, match := range matches {
+		if replays[match] != 1 {
+			w.Errorf("delivery %s is replayed %d times", match, replays[match])
+		}
+	}
+	if got := w.read(id); len(replays) != n || got.Handled != n || got.Status != postrider.ReplayDone {
+		w.Errorf("%d deliveries are replayed, and the job counts %d; want %d. Later ones: %v", len(replays), got.Handled, n, later)
+	}
+}
+
+func TestAnErrorThatDoesNotPassEndsTheJob(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.dead(10, "")
+		id := w.job(10)
+		broken := &killed{Store: w.Store, fate: func(c store.ReplayChunk) (before, after error) {
+			if len(c.Items) > 0 {
+				return errors.New("the table is gone"), nil
+			}
+			return nil, nil
+		}}
+		defer w.node(broken)()
+		time.Sleep(10 * time.Minute)
+		got := w.read(id)
+		if got.Status != postrider.ReplayFailed || got.Error == "" || len(w.ended) != 1 || w.ended[0].Status != postrider.ReplayFailed {
+			t.Errorf("the job is %+v, and the hook was called with %+v; want failed, once", got, w.ended)
+		}
+	})
+}
+
+func TestAnErrorThatPassesDoesNotEndTheJob(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.dead(10, "")
+		id := w.job(10)
+		begun := time.Now()
+		away := &killed{Store: w.Store, fate: func(store.ReplayChunk) (before, after error) {
+			if time.Since(begun) < 10*time.Minute {
+				return postrider.ErrBusy, nil
+			}
+			return nil, nil
+		}}
+		defer w.node(away)()
+		time.Sleep(11 * time.Minute)
+		if got := w.read(id); got.Status != postrider.ReplayDone || len(w.ended) != 1 || w.ended[0].Made.Pending != 10 {
+			t.Errorf("the job is %+v, and the hook was called with %+v; want done, once", got, w.ended)
+		}
+	})
+}
+
+func TestOrderedDeliveriesAreReplayedInSequence(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.dead(30, "key")
+		w.policy.Order, w.policy.OnDead = postrider.OrderByKey, postrider.PauseOnDead
+		w.job(10)
+		defer w.node(w)()
+		time.Sleep(5 * time.Second)
+		for want := int64(1); want <= 30; want++ {
+			due := w.settle(postrider.LaneBulk, 10, postrider.Transition{To: postrider.Delivered})
+			if len(due) != 1 || due[0].Event.Sequence != want {
+				t.Fatalf("due are %+v, want sequence %d alone", due, want)
+			}
+		}
+	})
+}
+
+func TestANodeWorksOnSeveralJobsAtOnce(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.dead(100, "")
+		w.settle(postrider.LaneFirst, 1, postrider.Transition{To: postrider.Dead})
+		slow, other := w.job(1), w.job(1)
+		defer w.node(w)()
+		time.Sleep(10 * time.Second)
+		if a, b := w.read(slow).Matched(), w.read(other).Matched(); a < 8 || b < 8 {
+			t.Errorf("after 10 s one job has looked at %d, the other at %d", a, b)
+		}
+	})
+}

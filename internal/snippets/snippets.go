@@ -15,9 +15,11 @@
 package snippets
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -99,6 +101,28 @@ var layouts = map[signature.Scheme]layout{
 	signature.Plain:      {Signature: "X-Webhook-Signature", Prefix: "sha256=", Hash: "sha256"},
 }
 
+// Variable returns the name of the environment variable that a snippet reads.
+func Variable(use Use) string {
+	if use.PublicKey {
+		return "WEBHOOK_PUBLIC_KEY"
+	}
+	return "WEBHOOK_SECRET"
+}
+
+// Headers returns the names of the headers that a receiver needs to verify a request:
+// of the id and of the timestamp, if they are signed, and of the signatures.
+func Headers(use Use) []string {
+	l := layouts[cmp.Or(use.Format.Scheme, signature.Standard)]
+	l.Signature = cmp.Or(use.Format.Header, l.Signature)
+	return slices.DeleteFunc([]string{l.ID, l.Timestamp, l.Signature}, func(name string) bool { return name == "" })
+}
+
+// Expires reports whether a recorded request of the scheme is refused after a while,
+// because its timestamp is signed.
+func Expires(use Use) bool {
+	return layouts[cmp.Or(use.Format.Scheme, signature.Standard)].After != ""
+}
+
 // snippet is what a template sees.
 type snippet struct {
 	layout
@@ -114,23 +138,20 @@ type snippet struct {
 // [ErrNone] for a language or scheme that there is no snippet for: the class library of
 // C# has no ed25519, and schemes other than Standard and Svix have no public keys.
 func Write(language string, use Use) (string, error) {
-	scheme := use.Format.Scheme
-	if scheme == "" {
-		scheme = signature.Standard
-	}
+	scheme := cmp.Or(use.Format.Scheme, signature.Standard)
 	l, found := layouts[scheme]
 	if !found || use.PublicKey && (!l.Decoded || language == "csharp") {
 		return "", ErrNone
 	}
 	s := snippet{
 		layout: l, Scheme: scheme, Timed: l.After != "", Tolerance: int(signature.DefaultTolerance.Seconds()),
-		Ed25519: use.PublicKey, Keys: "secrets", Variable: "WEBHOOK_SECRET",
+		Ed25519: use.PublicKey, Keys: "secrets", Variable: Variable(use),
 	}
 	if use.Format.Header != "" {
 		s.Signature, s.Prefix = use.Format.Header, use.Format.Prefix
 	}
 	if use.PublicKey {
-		s.Prefix, s.Keys, s.Variable = "v1a,", "keys", "WEBHOOK_PUBLIC_KEY"
+		s.Prefix, s.Keys = "v1a,", "keys"
 	}
 	for i := range languages {
 		if languages[i].Name == language {

@@ -100,8 +100,10 @@ func (v *visit) draw(p plot) chart {
 				}
 				from, to := y(base[i]), y(base[i]+value)
 				base[i] += value
-				s.Bars = append(s.Bars, bar{fixed(x(i) + width*0.1), fixed(to), fixed(width * 0.8), fixed(from - to),
-					fmt.Sprintf("%s, %s: %s", v.rowTime(p.at[i], p.step), p.names[n], p.show(value))})
+				s.Bars = append(s.Bars, bar{
+					fixed(x(i) + width*0.1), fixed(to), fixed(width * 0.8), fixed(from - to),
+					fmt.Sprintf("%s, %s: %s", v.rowTime(p.at[i], p.step), p.names[n], p.show(value)),
+				})
 			}
 		} else {
 			if n > 0 {

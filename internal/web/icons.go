@@ -3,6 +3,7 @@ package web
 // icons are drawn on a grid of 16 by 16 with a line of 1.5, in the colour of the text
 // around them. They are decoration: the words beside them say the same.
 var icons = map[string]string{
+	"home":         icon(`<path d="M2 8 8 2.500 14 8M3.500 7v6.500h9V7"/>`),
 	"overview":     icon(`<path d="M2 13h12M4 10.5V8M8 10.5V4M12 10.5V6.5"/>`),
 	"endpoints":    icon(`<circle cx="4" cy="8" r="2"/><path d="M6 8h8m-3-3 3 3-3 3"/>`),
 	"accounts":     icon(`<circle cx="8" cy="5" r="2.5"/><path d="M3 13.5c.5-3 2.5-4 5-4s4.500 1 5 4"/>`),

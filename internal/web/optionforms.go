@@ -224,7 +224,7 @@ func (f *optionsForm) undo() (string, bool) {
 	for _, group := range f.Groups {
 		for _, o := range group.Options {
 			changed := slices.ContainsFunc(o.Inputs, func(in shownInput) bool { return in.Value != in.Was })
-			if changed && (slices.Contains([]string{"auth", "tls", "headers", "url"}, o.Name)) {
+			if changed && slices.Contains([]string{"auth", "tls", "headers", "url"}, o.Name) {
 				return "", false
 			}
 			for _, in := range o.Inputs {

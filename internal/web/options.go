@@ -63,25 +63,39 @@ var optionGroups = []struct {
 	options []option
 }{
 	{"what", []option{
-		{"url", one("text"), func(e apitypes.Endpoint) []string { return []string{e.URL} },
-			func(u *apitypes.EndpointUpdate, to []string) error { u.URL = to[0]; return nil }},
-		{"event_types", one("lines"), func(e apitypes.Endpoint) []string { return []string{strings.Join(e.EventTypes, "\n")} },
+		{
+			"url", one("text"), func(e apitypes.Endpoint) []string { return []string{e.URL} },
+			func(u *apitypes.EndpointUpdate, to []string) error { u.URL = to[0]; return nil },
+		},
+		{
+			"event_types", one("lines"), func(e apitypes.Endpoint) []string { return []string{strings.Join(e.EventTypes, "\n")} },
 			func(u *apitypes.EndpointUpdate, to []string) error {
 				u.EventTypes = strings.Fields(strings.ReplaceAll(to[0], ",", " "))
 				return nil
-			}},
-		{"description", one("text"), func(e apitypes.Endpoint) []string { return []string{e.Description} },
-			func(u *apitypes.EndpointUpdate, to []string) error { u.Description = orDefault(to[0]); return nil }},
-		{"uid", one("text"), func(e apitypes.Endpoint) []string { return []string{fmt.Sprint(deref(e.UID))} },
-			func(u *apitypes.EndpointUpdate, to []string) error { u.UID = orDefault(to[0]); return nil }},
+			},
+		},
+		{
+			"description", one("text"), func(e apitypes.Endpoint) []string { return []string{e.Description} },
+			func(u *apitypes.EndpointUpdate, to []string) error { u.Description = orDefault(to[0]); return nil },
+		},
+		{
+			"uid", one("text"), func(e apitypes.Endpoint) []string { return []string{fmt.Sprint(deref(e.UID))} },
+			func(u *apitypes.EndpointUpdate, to []string) error { u.UID = orDefault(to[0]); return nil },
+		},
 	}},
 	{"request", []option{
 		choiceOf("payload", func(p *apitypes.Policy) *apitypes.Optional[postrider.Payload] { return &p.Payload }, postrider.PayloadEnvelope, postrider.PayloadRaw),
 		{"signature", []input{{"", "checks", signatureSchemes}, {"custom", "lines", nil}}, showSignature, setSignature},
 		{"headers", []input{{"", "lines", nil}, {"secret", "secret_lines", nil}}, showHeaders, setHeaders},
 		{"auth", []input{
-			{"type", "select", words(postrider.AuthKinds)}, {"username", "text", nil}, {"header", "text", nil}, {"token_url", "text", nil},
-			{"client_id", "text", nil}, {"scopes", "text", nil}, {"audience", "text", nil}, {"secret", "secret", nil},
+			{"type", "select", words(postrider.AuthKinds)},
+			{"username", "text", nil},
+			{"header", "text", nil},
+			{"token_url", "text", nil},
+			{"client_id", "text", nil},
+			{"scopes", "text", nil},
+			{"audience", "text", nil},
+			{"secret", "secret", nil},
 		}, showAuth, setAuth},
 		{"tls", []input{{"certificate", "lines", nil}, {"key", "secret_lines", nil}, {"authorities", "lines", nil}}, showTLS, setTLS},
 		choiceOf("compression", func(p *apitypes.Policy) *apitypes.Optional[postrider.Compression] { return &p.Compression }, postrider.CompressionNone, postrider.CompressionGzip),
@@ -95,12 +109,15 @@ var optionGroups = []struct {
 	}},
 	{"pace", []option{
 		durationOf("timeout_ms", func(p *apitypes.Policy) *apitypes.Optional[int64] { return &p.TimeoutMS }),
-		{"adaptive_timeout", []input{{"", "select", []string{"", "false", "true"}}},
+		{
+			"adaptive_timeout",
+			[]input{{"", "select", []string{"", "false", "true"}}},
 			func(e apitypes.Endpoint) []string { return []string{strconv.FormatBool(e.AdaptiveTimeout.Value())} },
 			func(u *apitypes.EndpointUpdate, to []string) error {
 				u.AdaptiveTimeout = apitypes.NullUnless(to[0] != "", to[0] == "true")
 				return nil
-			}},
+			},
+		},
 		numberOf("concurrency", func(p *apitypes.Policy) *apitypes.Optional[int] { return &p.Concurrency }),
 		{"rate", one("text"), showRate, setRate},
 		choiceOf("order", func(p *apitypes.Policy) *apitypes.Optional[postrider.Order] { return &p.Order }, postrider.OrderNone, postrider.OrderByKey),
@@ -119,17 +136,21 @@ func orDefault(text string) apitypes.Optional[string] { return apitypes.NullUnle
 
 // choiceOf returns an option with one of several values.
 func choiceOf[T ~string](name string, field func(*apitypes.Policy) *apitypes.Optional[T], values ...T) option {
-	return option{name, []input{{"", "select", append([]string{""}, words(values)...)}},
+	return option{
+		name,
+		[]input{{"", "select", append([]string{""}, words(values)...)}},
 		func(e apitypes.Endpoint) []string { return []string{string(field(&e.Policy).Value())} },
 		func(u *apitypes.EndpointUpdate, to []string) error {
 			*field(&u.Policy) = apitypes.NullUnless(to[0] != "", T(to[0]))
 			return nil
-		}}
+		},
+	}
 }
 
 // numberOf returns an option that is a number.
 func numberOf(name string, field func(*apitypes.Policy) *apitypes.Optional[int]) option {
-	return option{name, one("number"),
+	return option{
+		name, one("number"),
 		func(e apitypes.Endpoint) []string { return []string{strconv.Itoa(field(&e.Policy).Value())} },
 		func(u *apitypes.EndpointUpdate, to []string) error {
 			n, err := strconv.Atoi(to[0])
@@ -138,12 +159,14 @@ func numberOf(name string, field func(*apitypes.Policy) *apitypes.Optional[int])
 			}
 			*field(&u.Policy) = apitypes.NullUnless(to[0] != "", n)
 			return nil
-		}}
+		},
+	}
 }
 
 // durationOf returns an option that is a length of time.
 func durationOf(name string, field func(*apitypes.Policy) *apitypes.Optional[int64]) option {
-	return option{name, one("duration"),
+	return option{
+		name, one("duration"),
 		func(e apitypes.Endpoint) []string { return []string{durationText(field(&e.Policy).Value())} },
 		func(u *apitypes.EndpointUpdate, to []string) error {
 			d, err := parseDuration(to[0])
@@ -152,7 +175,8 @@ func durationOf(name string, field func(*apitypes.Policy) *apitypes.Optional[int
 			}
 			*field(&u.Policy) = apitypes.NullUnless(to[0] != "", d.Milliseconds())
 			return nil
-		}}
+		},
+	}
 }
 
 // durationText returns milliseconds as people type them: 90s, 7d.

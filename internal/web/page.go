@@ -29,6 +29,7 @@ type visit struct {
 
 	who     audience // 0: a page without a session
 	base    string   // path that all pages of the audience are below
+	portal  bool     // a page of the portal, with or without a session
 	session Session  // zero: a page without a session
 	api     *client.Client
 	calls   *recorder // the calls of api, for the foot of the page
@@ -97,6 +98,7 @@ func (h *Handler) serve(who audience, handle func(*visit) error) http.HandlerFun
 			h: h, r: r, ctx: ctx, who: who, base: max(who, operators).base(), now: time.Now(),
 			w: &responseWriter{ResponseWriter: w, id: "req_" + strings.ToLower(rand.Text()[:16])},
 		}
+		v.portal = who == customers || strings.HasPrefix(r.URL.Path, customers.base()+"/")
 		v.w.Header().Set("Request-Id", v.w.id)
 		v.text = h.texts.choose(v.cookie("language"), r.Header.Get("Accept-Language"))
 		v.zone = zoneOf(v.cookie("zone"))
@@ -196,11 +198,15 @@ func (v *visit) show(p page) error {
 }
 
 // policy sets the headers that say what a browser may do with the page. Only the
-// origins of a portal session may show it in a frame.
+// origins of a portal session may show it in a frame; where there is no session, those
+// that the operator named, so that the page about the end of one can be seen.
 func (v *visit) policy(header http.Header) {
-	embedders := "'none'"
-	if len(v.session.Embedders) > 0 {
-		embedders = strings.Join(v.session.Embedders, " ")
+	embedders, origins := "'none'", v.session.Embedders
+	if v.portal && v.api == nil && len(origins) == 0 {
+		origins = v.h.brands.get(v.ctx, v.now).FrameOrigins
+	}
+	if len(origins) > 0 {
+		embedders = strings.Join(origins, " ")
 	} else {
 		header.Set("X-Frame-Options", "DENY")
 	}

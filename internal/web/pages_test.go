@@ -37,6 +37,13 @@ var states = []state{
 	{name: "secrets", path: "/endpoints/{endpoint}/secrets", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Signing secrets"}},
 	{name: "delete an endpoint", path: "/endpoints/{endpoint}/delete", people: "operator customer", prepare: (*world).hostileEndpoint, want: []string{"Delete this endpoint?"}},
 	{name: "a new endpoint", path: "/endpoints/new", people: "operator", want: []string{"Add endpoint"}},
+	{name: "the first page of a new customer", path: "", people: "customer", want: []string{"Receive your first event", "Add an endpoint."}},
+	{name: "the first page of a customer", path: "", people: "customer", prepare: (*world).hostileEndpoint, want: []string{"Did you get it?", "Nothing was delivered yet"}},
+	{name: "the guided form", path: "/endpoints/new", people: "customer", prepare: (*world).hostileEndpoint, want: []string{"2. Which events?", "alert(3)"}},
+	{name: "the first steps of an endpoint", path: "/endpoints/{endpoint}/start", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"1. Keep the secret", "timingSafeEqual"}},
+	{name: "snippets", path: "/endpoints/{endpoint}/snippets?code=python", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"hmac.compare_digest", "Webhook-Signature"}},
+	{name: "test events", path: "/endpoints/{endpoint}/tests", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"No test event was sent"}},
+	{name: "a test event", path: "/endpoints/{endpoint}/tests?event={event}", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Attempt 1", "500", "&lt;html&gt;"}},
 	{name: "filtered endpoints", path: "/endpoints?status=paused", people: "operator customer", want: []string{"Nothing matches"}},
 }
 
@@ -148,7 +155,7 @@ func TestPagesNeedASession(t *testing.T) {
 	fill := regexp.MustCompile(`\{[a-z_]+\}`)
 	for _, pattern := range w.web.Patterns() {
 		method, path, _ := strings.Cut(fill.ReplaceAllString(pattern, "x"), " ")
-		if !strings.HasPrefix(path, "/dashboard") && (!strings.HasPrefix(path, "/portal") || strings.HasPrefix(path, "/portal/enter")) {
+		if !strings.HasPrefix(path, "/dashboard") && (!strings.HasPrefix(path, "/portal") || strings.HasPrefix(path, "/portal/enter") || strings.HasPrefix(path, "/portal/brand")) {
 			continue
 		}
 		for _, person := range []string{"nobody", ""} {

@@ -123,6 +123,7 @@ func logout(v *visit) error {
 	}
 	v.setSession(who, "", Session{})
 	if who == customers {
+		v.portal = true
 		return v.show(page{Name: "left"})
 	}
 	return v.redirect("/login")

@@ -69,6 +69,7 @@ type layout struct {
 	Title     string
 	Section   string // of the navigation
 	Portal    bool
+	Brand     brand
 	Session   Session
 	LoggedIn  bool
 	Flash     flash
@@ -97,6 +98,7 @@ var navigation = []struct {
 	who             audience
 	scope           postrider.Scope
 }{
+	{"home", "", "h", customers, postrider.ScopeWebhooksRead},
 	{"endpoints", "endpoints", "e", everyone, postrider.ScopeWebhooksRead},
 	{"events", "events", "v", everyone, postrider.ScopeWebhooksRead},
 	{"deliveries", "deliveries", "d", everyone, postrider.ScopeWebhooksRead},
@@ -111,7 +113,7 @@ func (r *renderer) layout() layout {
 	v := r.visit
 	section, _, _ := strings.Cut(r.page.Name, "-")
 	l := layout{
-		Title: r.page.Title, Section: section, Portal: v.who == customers, Session: v.session, LoggedIn: v.api != nil, Flash: v.flash,
+		Title: r.page.Title, Section: section, Portal: v.portal, Brand: v.brand(), Session: v.session, LoggedIn: v.api != nil, Flash: v.flash,
 		Commands: r.page.Commands, Version: v.h.opts.Version, Language: v.text.Language, Languages: v.h.texts.languages,
 		Zone: v.zone.String(), Origin: v.origin(),
 	}

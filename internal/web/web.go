@@ -46,6 +46,8 @@ type Deps struct {
 	API func(postrider.Caller) http.RoundTripper
 	// Sessions logs people in and out.
 	Sessions Sessions
+	// Brand has the look of the portal. nil: the standard one.
+	Brand Branding
 }
 
 // Options tunes the pages. The zero value is the default.
@@ -77,6 +79,7 @@ type Handler struct {
 	texts    *texts
 	pages    *renderers
 	assets   assets
+	brands   brands
 	handler  http.Handler
 	patterns []string // of mux, for tests
 }
@@ -86,6 +89,7 @@ type Handler struct {
 func New(deps Deps, opts Options) *Handler {
 	h := &Handler{Deps: deps, opts: opts.withDefaults(), texts: newTexts(), assets: newAssets()}
 	at, err := url.Parse(h.opts.PublicURL)
+	h.brands.from = deps.Brand
 	h.https = err == nil && at.Scheme == "https"
 	h.pages = newRenderers(h.assets)
 	h.handler = h.guard(h.mux())
@@ -134,6 +138,8 @@ func (h *Handler) routes() []route {
 		accountRoutes(),
 		eventTypeRoutes(),
 		keyRoutes(),
+		portalRoutes(),
+		startRoutes(),
 		preferenceRoutes(),
 	}
 	var all []route
@@ -162,6 +168,7 @@ func (h *Handler) mux() http.Handler {
 		handle(r.pattern, h.inPublic(r.handle))
 	}
 	handle("GET /static/{file}", h.assets.serve)
+	handle("GET /portal/brand/{file}", h.serveBrand)
 	handle("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, operators.base(), http.StatusSeeOther)
 	})

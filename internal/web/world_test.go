@@ -42,7 +42,7 @@ func newWorld(tb testing.TB, opts web.Options) *world {
 		Store: over, Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
 	}, api.Options{})
 	opts.Log = slog.New(slog.NewTextHandler(tb.Output(), nil))
-	w.web = web.New(web.Deps{API: w.api.As, Sessions: w.sessions}, opts)
+	w.web = web.New(web.Deps{API: w.api.As, Sessions: w.sessions, Brand: over}, opts)
 	web.OnMissingText(w.web, func(key string) { tb.Errorf("there is no text %q", key) })
 	w.admin = client.New("http://api.internal", "", client.Options{Attempts: 1, Transport: w.api.As(w.sessions.of["operator"].Caller)})
 	account, err := w.admin.CreateAccount(tb.Context(), apitypes.AccountCreate{UID: "acme", Name: "Acme"})

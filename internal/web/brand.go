@@ -1,0 +1,176 @@
+package web
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// Branding has what the operator chose for the look of the portal, and where it may
+// be embedded.
+type Branding interface {
+	// Portal returns the settings.
+	Portal(ctx context.Context) (postrider.Portal, error)
+	// Logo returns the logo, a PNG, or an error that matches postrider.ErrNotFound.
+	Logo(ctx context.Context) ([]byte, error)
+}
+
+// brandAge is how old the settings may be that a page is made with.
+const brandAge = 5 * time.Second
+
+// brands keeps the settings of the portal between pages.
+type brands struct {
+	from Branding // nil: the portal has no settings
+
+	mu   sync.Mutex // guards the rest; it is never held during a read
+	last postrider.Portal
+	at   time.Time // when last was read; zero: never
+}
+
+// get returns the settings. While the store does not respond, they are the last ones:
+// a page that can be made should not fail for its colour.
+func (b *brands) get(ctx context.Context, now time.Time) postrider.Portal {
+	b.mu.Lock()
+	last, fresh := b.last, !b.at.IsZero() && now.Sub(b.at) < brandAge
+	b.mu.Unlock()
+	if fresh || b.from == nil {
+		return last
+	}
+	p, err := b.from.Portal(ctx)
+	if err != nil {
+		return last
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last, b.at = p, now
+	return p
+}
+
+// brand is what the layout of a portal page shows.
+type brand struct {
+	Name       string // empty: none
+	Stylesheet string // path; empty: none
+	Logo       string // path; empty: none
+}
+
+// brand returns the look of the page. Pages of operators have none.
+func (v *visit) brand() brand {
+	if !v.portal {
+		return brand{}
+	}
+	p := v.h.brands.get(v.ctx, v.now)
+	b := brand{Name: p.Name}
+	if _, ok := parseColour(p.Colour); ok {
+		b.Stylesheet = "/portal/brand/" + strings.TrimPrefix(p.Colour, "#") + ".css"
+	}
+	if p.Logo != ([32]byte{}) {
+		b.Logo = "/portal/brand/" + hex.EncodeToString(p.Logo[:]) + ".png"
+	}
+	return b
+}
+
+// serveBrand serves the stylesheet of a colour, or the logo. Both are named after
+// what they contain, so browsers keep them. They are public, as a brand is.
+func (h *Handler) serveBrand(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("file")
+	content, mediaType := []byte(nil), ""
+	if digits, ok := strings.CutSuffix(name, ".css"); ok {
+		if c, ok := parseColour("#" + digits); ok {
+			content, mediaType = []byte(c.stylesheet()), "text/css; charset=utf-8"
+		}
+	} else if hash, ok := strings.CutSuffix(name, ".png"); ok && h.Brand != nil {
+		p := h.brands.get(r.Context(), time.Now())
+		if p.Logo != ([32]byte{}) && hash == hex.EncodeToString(p.Logo[:]) {
+			logo, err := h.Brand.Logo(r.Context())
+			if err == nil {
+				content, mediaType = logo, "image/png"
+			}
+		}
+	}
+	if content == nil {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", mediaType)
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	_, _ = w.Write(content) // an error means that the browser is gone
+}
+
+// colour is a colour in sRGB; each part is from 0 to 1.
+type colour [3]float64
+
+// parseColour reads #rrggbb.
+func parseColour(text string) (colour, bool) {
+	digits, ok := strings.CutPrefix(text, "#")
+	n, err := strconv.ParseUint(digits, 16, 32)
+	if !ok || err != nil || len(digits) != 6 {
+		return colour{}, false
+	}
+	return colour{float64(n>>16) / 255, float64(n>>8&255) / 255, float64(n&255) / 255}, true
+}
+
+func (c colour) String() string {
+	part := func(x float64) int { return int(math.Round(x * 255)) }
+	return fmt.Sprintf("#%02x%02x%02x", part(c[0]), part(c[1]), part(c[2]))
+}
+
+// luminance is the relative luminance of WCAG 2.2.
+func (c colour) luminance() float64 {
+	linear := func(x float64) float64 {
+		if x <= 0.04045 {
+			return x / 12.92
+		}
+		return math.Pow((x+0.055)/1.055, 2.4)
+	}
+	return 0.2126*linear(c[0]) + 0.7152*linear(c[1]) + 0.0722*linear(c[2])
+}
+
+// contrast is the contrast ratio of WCAG 2.2, from 1 to 21.
+func (c colour) contrast(other colour) float64 {
+	a, b := c.luminance(), other.luminance()
+	return (max(a, b) + 0.05) / (min(a, b) + 0.05)
+}
+
+// minContrast is what WCAG 2.2 AA demands of text, 4.5, and a margin for rounding.
+const minContrast = 4.6
+
+// towards returns the colour that is nearest to c on the way to another one and has
+// enough contrast with the ground. The other colour has.
+func (c colour) towards(other, ground colour) colour {
+	const steps = 100
+	for i := range steps {
+		share := float64(i) / steps
+		var mixed colour
+		for part := range mixed {
+			mixed[part] = c[part]*(1-share) + other[part]*share
+		}
+		if mixed.contrast(ground) >= minContrast {
+			return mixed
+		}
+	}
+	return other
+}
+
+var (
+	black, white = colour{0, 0, 0}, colour{1, 1, 1}
+	// lightGround and darkGround are the grounds of app.css on which the accent has the
+	// least contrast: --sunken of the light colours, --hover of the dark ones. What is
+	// written on the accent has more: --on-accent is white, or darker than darkGround.
+	lightGround, _ = parseColour("#eef0f4")
+	darkGround, _  = parseColour("#1d222c")
+)
+
+// stylesheet makes the colour the accent of the pages. It is darkened for the light
+// colours and lightened for the dark ones until text of the colour can be read.
+func (c colour) stylesheet() string {
+	return fmt.Sprintf(":root { --accent: light-dark(%s, %s); }\n", c.towards(black, lightGround), c.towards(white, darkGround))
+}

@@ -1,0 +1,238 @@
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
+)
+
+// portalRoutes lists the pages that only customers have.
+func portalRoutes() []route {
+	return []route{
+		{"GET ", customers, showHome},
+		{"GET /endpoints/new", customers, showGuide},
+		{"POST /endpoints/new", customers, createGuided},
+	}
+}
+
+// homePage is the data of the first page of a customer.
+type homePage struct {
+	Endpoints []endpointRow
+	More      bool                // there are endpoints that the page does not list
+	Failed    []apitypes.Delivery // the newest dead ones
+	Waiting   []apitypes.Delivery // the newest that failed and are tried again
+	Delivered bool                // something was delivered
+}
+
+// homeEndpoints is how many endpoints the first page lists.
+const homeEndpoints = 10
+
+// showHome shows how the endpoints of the customer are, and what failed lately. For
+// those who have none yet, it says what to do.
+func showHome(v *visit) error {
+	found, err := v.api.Endpoints(v.ctx, client.EndpointFilter{Paging: client.Paging{Limit: homeEndpoints}})
+	if err != nil {
+		return err
+	}
+	p := homePage{More: found.Next() != ""}
+	for _, e := range found.Data {
+		circuit, err := v.api.Circuit(v.ctx, e.ID)
+		if err != nil && statusOf(err) != http.StatusNotFound { // deleted meanwhile
+			return err
+		}
+		p.Endpoints = append(p.Endpoints, endpointRow{e, circuit})
+	}
+	if len(p.Endpoints) > 0 {
+		if err := p.fill(v); err != nil {
+			return err
+		}
+	}
+	return v.show(page{Name: "home", Data: p, Commands: []string{"endpoints list", "deliveries list --status dead"}})
+}
+
+// fill adds the latest deliveries of each kind.
+func (p *homePage) fill(v *visit) error {
+	newest := func(status postrider.Status, n int) ([]apitypes.Delivery, error) {
+		found, err := v.api.Deliveries(v.ctx, client.DeliveryFilter{Status: status, Paging: client.Paging{Limit: n}})
+		return found.Data, err
+	}
+	var err error
+	if p.Failed, err = newest(postrider.Dead, 5); err != nil {
+		return err
+	}
+	pending, err := newest(postrider.Pending, pageSize)
+	if err != nil {
+		return err
+	}
+	for _, d := range pending {
+		if d.Attempts > 0 && len(p.Waiting) < 5 {
+			p.Waiting = append(p.Waiting, d)
+		}
+	}
+	delivered, err := newest(postrider.Delivered, 1)
+	p.Delivered = len(delivered) > 0
+	return err
+}
+
+// guide is the form with which a customer adds an endpoint, in three steps: where,
+// what, and the options that the operator lets customers set.
+type guide struct {
+	URL         string
+	Description string
+	All         bool // every event type, also later ones
+	Types       []guideType
+	Patterns    string // more types, and prefixes like order.*
+	Options     []optionGroup
+	Faults      map[string]string
+}
+
+// guideType is an event type to choose.
+type guideType struct {
+	Name, Description string
+	Example           string // JSON; empty: none is known
+	Checked           bool
+}
+
+// showGuide shows the form for a new endpoint.
+func showGuide(v *visit) error {
+	g, err := v.guide()
+	if err != nil {
+		return err
+	}
+	g.All = len(g.Types) == 0
+	return v.showGuide(g)
+}
+
+func (v *visit) showGuide(g guide) error {
+	p := page{Name: "endpoints-guide", Data: g, Commands: []string{"endpoints create --help"}}
+	if g.Faults != nil {
+		p.Status = http.StatusUnprocessableEntity
+	}
+	return v.show(p)
+}
+
+// guide returns the form without values, or with what the person typed.
+func (v *visit) guide() (guide, error) {
+	types, err := v.subscribable()
+	if err != nil {
+		return guide{}, err
+	}
+	g := guide{Types: types}
+	for _, group := range v.optionsOf(apitypes.Endpoint{}).Groups[1:] { // the first describes the endpoint
+		group.Options = slices.DeleteFunc(group.Options, func(o shownOption) bool { return !o.MaySet })
+		if len(group.Options) > 0 {
+			g.Options = append(g.Options, group)
+		}
+	}
+	if v.r.Method == http.MethodPost {
+		g.URL, g.Description = v.form("url"), v.form("description")
+		g.All, g.Patterns = v.form("all") == "yes", v.form("patterns")
+		for i := range g.Types {
+			g.Types[i].Checked = slices.Contains(v.r.PostForm["type"], g.Types[i].Name)
+		}
+	}
+	return g, nil
+}
+
+// maxExamples is how many types get an example from an event, each with two calls of
+// the API.
+const maxExamples = 12
+
+// subscribable returns the types of the catalogue, and those of the customer's latest
+// events, with an example of each. The example is that of the catalogue, else the data
+// of the customer's latest event of the type.
+func (v *visit) subscribable() ([]guideType, error) {
+	catalogue, err := v.api.EventTypes(v.ctx, client.Paging{Limit: 250})
+	if err != nil {
+		return nil, err
+	}
+	events, err := v.api.Events(v.ctx, client.EventFilter{Paging: client.Paging{Limit: 100}})
+	if err != nil {
+		return nil, err
+	}
+	var all []guideType
+	for _, t := range catalogue.Data {
+		all = append(all, guideType{Name: t.Name, Description: t.Description, Example: exampleText(t.Example)})
+	}
+	for _, e := range events.Data {
+		known := slices.ContainsFunc(all, func(t guideType) bool { return t.Name == e.Type })
+		if !known && !strings.HasPrefix(e.Type, "postrider.") {
+			all = append(all, guideType{Name: e.Type})
+		}
+	}
+	slices.SortFunc(all, func(a, b guideType) int { return strings.Compare(a.Name, b.Name) })
+	tried := 0
+	for i := range all {
+		if all[i].Example == "" && tried < maxExamples {
+			tried++
+			if all[i].Example, err = v.latestExample(all[i].Name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// latestExample returns the data of the latest event of a type. Empty: there is none.
+func (v *visit) latestExample(eventType string) (string, error) {
+	found, err := v.api.Events(v.ctx, client.EventFilter{Type: eventType, Paging: client.Paging{Limit: 1}})
+	if err != nil || len(found.Data) == 0 {
+		return "", err
+	}
+	e, err := v.api.Event(v.ctx, found.Data[0].ID)
+	return exampleText(e.Data), err
+}
+
+// exampleText returns JSON as people read it. Examples are short; a large event is no
+// example.
+func exampleText(data json.RawMessage) string {
+	if len(data) == 0 || len(data) > 8<<10 || string(data) == "null" {
+		return ""
+	}
+	return prettyJSON(data)
+}
+
+// createGuided creates the endpoint and shows what to do next, with the secret: it is
+// the only page that shows it without being asked.
+func createGuided(v *visit) error {
+	g, err := v.guide()
+	if err != nil {
+		return err
+	}
+	f := v.optionsOf(apitypes.Endpoint{})
+	change := f.update(v)
+	create := apitypes.EndpointCreate{URL: g.URL, Description: g.Description, EventTypes: g.eventTypes(), Policy: change.Policy}
+	if f.Faults != nil {
+		g.Faults = f.Faults
+		return v.showGuide(g)
+	}
+	e, err := v.api.CreateEndpoint(v.ctx, create)
+	if faults, refused := faulty(err); refused {
+		g.Faults = faults
+		return v.showGuide(g)
+	}
+	if err != nil {
+		return err
+	}
+	return v.showStart(startPage{Endpoint: e, Secrets: e.Secrets, New: true})
+}
+
+// eventTypes returns what the person chose. It is never nil: the API says that there
+// must be some.
+func (g guide) eventTypes() []string {
+	if g.All {
+		return []string{"*"}
+	}
+	types := strings.Fields(strings.ReplaceAll(g.Patterns, ",", " "))
+	for _, t := range g.Types {
+		if t.Checked && !slices.Contains(types, t.Name) {
+			types = append(types, t.Name)
+		}
+	}
+	return append([]string{}, types...)
+}

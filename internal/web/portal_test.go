@@ -1,0 +1,265 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/web"
+)
+
+// catalogue adds types to the catalogue, one without an example.
+func (w *world) catalogue() {
+	w.Helper()
+	for _, t := range []apitypes.EventTypeCreate{
+		{Name: "order.created", Description: "A customer ordered.", Example: []byte(`{"order": "ord_42", "total": 12.5}`)},
+		{Name: "invoice.paid"},
+	} {
+		if _, err := w.admin.CreateEventType(w.Context(), t); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// the way of a customer with nothing but the link: an endpoint, its secret, its
+// snippet, and a test event, without scripts.
+func TestACustomerGetsFromTheLinkToATestEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	w.catalogue()
+	entered := w.as("nobody", "POST /portal/enter/code-of-customer", nil)
+	if entered.status != http.StatusSeeOther || entered.header.Get("Location") != "/portal" {
+		t.Fatalf("the button of the link = %d", entered.status)
+	}
+	if home := w.see("customer", "/portal").html; !strings.Contains(home, `href="/portal/endpoints/new"`) {
+		t.Fatalf("the first page leads to no form\n%s", home)
+	}
+	form := w.see("customer", "/portal/endpoints/new").html
+	for _, text := range []string{"A customer ordered.", "ord_42", "invoice.paid"} {
+		if !strings.Contains(form, text) {
+			t.Errorf("the form lacks %q", text)
+		}
+	}
+	made := w.as("customer", "POST /portal/endpoints/new", url.Values{
+		"url": {"https://acme.example/hooks"}, "description": {"Shop"}, "all": {"no"}, "type": {"order.created"}, "patterns": {"refund.*, x"},
+		"was.signature": {""}, "signature": {"standard", "stripe"}, "was.payload": {""}, "payload": {"raw"},
+	})
+	if made.status != http.StatusOK {
+		t.Fatalf("the form = %d\n%s", made.status, made.html)
+	}
+	checkHTML(t, made)
+	endpoints, err := w.admin.Endpoints(t.Context(), client.EndpointFilter{})
+	if err != nil || len(endpoints.Data) != 1 {
+		t.Fatalf("%d endpoints, %v", len(endpoints.Data), err)
+	}
+	e := endpoints.Data[0]
+	if got := strings.Join(e.EventTypes, " "); got != "refund.* x order.created" || e.Account != w.account.ID || e.Description != "Shop" ||
+		e.Payload.Value() != postrider.PayloadRaw || len(e.Signature.Value().Schemes) != 2 {
+		t.Errorf("the endpoint is %+v", e)
+	}
+	secrets, err := w.admin.Secrets(t.Context(), e.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{*secrets[0].Secret, "timingSafeEqual", ">Stripe</a>", `value="order.created"`} {
+		if !strings.Contains(made.html, text) {
+			t.Errorf("the page after the form lacks %q", text)
+		}
+	}
+	if got := w.see("customer", "/portal/endpoints/"+e.ID.String()+"/start").html; strings.Contains(got, *secrets[0].Secret) {
+		t.Error("the page shows the secret again")
+	}
+	tests := "/portal/endpoints/" + e.ID.String() + "/tests"
+	result := w.submit("customer", tests, url.Values{"type": {"order.created"}})
+	if !strings.Contains(result.html, "On its way") {
+		t.Errorf("the test event is not on its way\n%s", result.html)
+	}
+	w.settle(e.ID, postrider.Attempt{StatusCode: 204}, postrider.DefaultPolicy())
+	link := regexp.MustCompile(`href="(/portal/endpoints/[^"]*event=[^"]*)"`).FindStringSubmatch(result.html)
+	if link == nil {
+		t.Fatal("the result cannot be loaded again without scripts")
+	}
+	if got := w.see("customer", link[1]).html; !strings.Contains(got, "Delivered") || !strings.Contains(got, "204") {
+		t.Errorf("the result is\n%s", got)
+	}
+	if got := w.see("customer", "/portal").html; strings.Contains(got, "Nothing was delivered yet") {
+		t.Error("the first page does not know of the delivery")
+	}
+}
+
+func TestTheGuidedFormSaysWhatIsWrongAndKeepsWhatWasTyped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	w.catalogue()
+	got := w.as("customer", "POST /portal/endpoints/new", url.Values{
+		"url": {"http://plain.example"}, "description": {"Kept"}, "all": {"no"}, "was.rate": {""}, "rate": {"much"},
+	})
+	if got.status != http.StatusUnprocessableEntity {
+		t.Fatalf("the form = %d", got.status)
+	}
+	got = w.as("customer", "POST /portal/endpoints/new", url.Values{
+		"url": {"http://plain.example"}, "description": {"Kept"}, "all": {"no"}, "type": {"invoice.paid"}, "patterns": {"bad..pattern"},
+	})
+	for _, text := range []string{`value="http://plain.example"`, "must be https", `value="Kept"`, `value="invoice.paid" checked`, `aria-invalid="true"`} {
+		if !strings.Contains(got.html, text) {
+			t.Errorf("the form lacks %q\n%s", text, got.html)
+		}
+	}
+	if found, err := w.admin.Endpoints(t.Context(), client.EndpointFilter{}); err != nil || len(found.Data) != 0 {
+		t.Errorf("%d endpoints were made, %v", len(found.Data), err)
+	}
+}
+
+// A customer may set only the options that the operator names. Others are not in the
+// form, and not set when they are sent.
+func TestCustomersSetTheOptionsThatTheOperatorAllows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	w.sessions.add("customer", postrider.Caller{
+		Name: "Carla", Account: w.account.ID, Scopes: []postrider.Scope{postrider.ScopeWebhooksWrite}, Options: []string{"payload"},
+	})
+	form := w.see("customer", "/portal/endpoints/new").html
+	if !strings.Contains(form, `name="payload"`) || strings.Contains(form, `name="timeout_ms"`) || strings.Contains(form, `name="concurrency"`) {
+		t.Errorf("the form has other options than payload\n%s", form)
+	}
+	w.as("customer", "POST /portal/endpoints/new", url.Values{
+		"url": {"https://acme.example/hooks"}, "all": {"yes"}, "was.payload": {""}, "payload": {"raw"}, "was.timeout_ms": {""}, "timeout_ms": {"1s"},
+	})
+	found, err := w.admin.Endpoints(t.Context(), client.EndpointFilter{})
+	if err != nil || len(found.Data) != 1 {
+		t.Fatalf("%d endpoints, %v", len(found.Data), err)
+	}
+	if e := found.Data[0]; e.Payload.Value() != postrider.PayloadRaw || e.TimeoutMS.Value() != 10_000 {
+		t.Errorf("payload %v and timeout %v", e.Payload.Value(), e.TimeoutMS.Value())
+	}
+}
+
+// What a session may not do has no button, and is refused when it is sent.
+func TestCapabilitiesOfAPortalSession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	w.catalogue()
+	e := w.endpoint(apitypes.EndpointCreate{})
+	one := "/portal/endpoints/" + e.ID.String()
+	forms := []struct {
+		page, form string
+		need       postrider.Scope
+		values     url.Values
+	}{
+		{"/portal/endpoints", "/portal/endpoints/new", postrider.ScopeEndpointsWrite, url.Values{"url": {"https://acme.example/2"}, "all": {"yes"}}},
+		{one, one + "/pause", postrider.ScopeWebhooksOperate, nil},
+		{one, one + "/test", postrider.ScopeWebhooksOperate, nil},
+		{one + "/tests", one + "/tests", postrider.ScopeWebhooksOperate, url.Values{"type": {"order.created"}}},
+		{one + "/secrets", one + "/secrets", postrider.ScopeSecretsRead, nil},
+		{one + "/secrets", one + "/secrets/rotate", postrider.ScopeEndpointsWrite, url.Values{"overlap_ms": {"1h"}}},
+		{one, one + "/delete", postrider.ScopeEndpointsWrite, nil},
+	}
+	for _, scope := range []postrider.Scope{postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate, postrider.ScopeEndpointsWrite, postrider.ScopeSecretsRead} {
+		scopes := []postrider.Scope{postrider.ScopeWebhooksRead, scope}
+		w.sessions.add("customer", postrider.Caller{Name: "Carla", Account: w.account.ID, Scopes: scopes})
+		for _, f := range forms {
+			shown := w.see("customer", f.page).html
+			offered := strings.Contains(shown, `action="`+f.form+`"`) || f.page != f.form && strings.Contains(shown, `href="`+f.form+`"`)
+			if offered != (scope == f.need) {
+				t.Errorf("with %s %s offers %s: %t", scope, f.page, f.form, offered)
+			}
+			if scope == f.need {
+				continue
+			}
+			got := w.as("customer", "POST "+f.form, f.values)
+			if got.status != http.StatusForbidden || !strings.Contains(got.html, "Not permitted") {
+				t.Errorf("with %s POST %s = %d\n%s", scope, f.form, got.status, got.html)
+			}
+			checkHTML(t, got)
+		}
+	}
+	if got, err := w.admin.Endpoint(t.Context(), e.ID); err != nil || got.Status != postrider.EndpointEnabled {
+		t.Errorf("a refused form changed the endpoint: %v, %v", got.Status, err)
+	}
+}
+
+// A second account sees nothing of the first: every page and form with every id of the
+// other account is as if it did not exist.
+func TestASecondAccountSeesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	e := w.endpoint(apitypes.EndpointCreate{Description: "private", EventTypes: []string{"*"}})
+	event := w.publish("order.private", `{"secret": "private"}`).ID
+	deliveries, err := w.admin.Deliveries(t.Context(), client.DeliveryFilter{Event: event})
+	if err != nil || len(deliveries.Data) != 1 {
+		t.Fatalf("%d deliveries, %v", len(deliveries.Data), err)
+	}
+	w.settle(e.ID, postrider.Attempt{StatusCode: 410}, postrider.DefaultPolicy())
+	secrets, err := w.admin.Secrets(t.Context(), e.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := w.admin.CreateAccount(t.Context(), apitypes.AccountCreate{UID: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.sessions.add("stranger", postrider.Caller{Name: "Sam", Account: other.ID, Scopes: []postrider.Scope{postrider.ScopeWebhooksWrite}})
+	ids := map[string]string{
+		"{endpoint}": e.ID.String(), "{event}": event.String(), "{delivery}": deliveries.Data[0].ID.String(), "{secret}": secrets[0].ID.String(),
+		"{account}": w.account.ID.String(),
+	}
+	before, _ := w.admin.Endpoint(t.Context(), e.ID)
+	for _, pattern := range w.web.Patterns() {
+		method, path, _ := strings.Cut(pattern, " ")
+		if !strings.HasPrefix(path, "/portal") || strings.HasPrefix(path, "/portal/enter") || strings.HasPrefix(path, "/portal/brand") {
+			continue
+		}
+		foreign := strings.Contains(path, "{")
+		for name, id := range ids {
+			path = strings.ReplaceAll(path, name, id)
+		}
+		got := w.as("stranger", method+" "+path, url.Values{"value": {"closed"}})
+		for _, private := range []string{"acme.example", "private", *secrets[0].Secret} {
+			if strings.Contains(got.html, private) {
+				t.Errorf("%s shows %q of another account", pattern, private)
+			}
+		}
+		if foreign && got.status != http.StatusNotFound && !strings.Contains(path, "{") {
+			t.Errorf("%s with ids of another account = %d, want 404", pattern, got.status)
+		}
+	}
+	for _, path := range []string{"/portal/deliveries?endpoint=", "/portal/search?q="} {
+		for _, id := range ids {
+			if got := w.as("stranger", "GET "+path+id, nil); strings.Contains(got.html, "private") || strings.Contains(got.html, "acme.example") {
+				t.Errorf("%s%s shows what belongs to another account", path, id)
+			}
+		}
+	}
+	if after, err := w.admin.Endpoint(t.Context(), e.ID); err != nil || after.Status != before.Status || after.UpdatedAt != before.UpdatedAt {
+		t.Errorf("a stranger changed the endpoint: %+v, %v", after, err)
+	}
+}
+
+func TestSnippetsAreForTheSchemesOfTheEndpoint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	e := w.endpoint(apitypes.EndpointCreate{Policy: apitypes.Policy{Signature: apitypes.Of(apitypes.Signature{Schemes: []apitypes.Scheme{
+		{Scheme: postrider.SchemeSvix}, {Scheme: postrider.SchemePlain, Header: "X-Acme", Prefix: `"'`},
+	}})}})
+	path := "/portal/endpoints/" + e.ID.String() + "/snippets"
+	for query, want := range map[string]string{
+		"":                          "svix-signature",
+		"?scheme=plain":             "x-acme",
+		"?scheme=plain&code=go":     `X-Acme`,
+		"?scheme=nothing&code=java": "Svix-Signature",
+		"?code=nothing":             "svix-signature",
+	} {
+		if got := w.see("customer", path+query); !strings.Contains(got.html, want) {
+			t.Errorf("%s lacks %s\n%s", query, want, got.html)
+		}
+	}
+	remembered := w.as("customer", "GET "+path, nil, &http.Cookie{Name: "postrider-code", Value: "ruby"})
+	if !strings.Contains(remembered.html, "verify_webhook(request.env") {
+		t.Error("the language is not remembered")
+	}
+}

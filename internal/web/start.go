@@ -1,0 +1,233 @@
+package web
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/snippets"
+	"github.com/postrider/postrider/signature"
+)
+
+// startRoutes lists the pages that lead from an endpoint to a verified event.
+func startRoutes() []route {
+	return []route{
+		{"GET /endpoints/{endpoint}/start", everyone, showStart},
+		{"GET /endpoints/{endpoint}/snippets", everyone, showSnippets},
+		{"GET /endpoints/{endpoint}/tests", everyone, showTests},
+		{"POST /endpoints/{endpoint}/tests", everyone, sendTest},
+	}
+}
+
+// startPage is the data of the page that says what to do with a new endpoint.
+type startPage struct {
+	Endpoint apitypes.Endpoint
+	Tab      string
+	Secrets  []apitypes.Secret // empty: the page does not show them
+	New      bool              // the endpoint was created just now
+	Code     codeBlock
+	Types    []string // that a test event may have
+}
+
+// showStart shows the next steps of an endpoint, without its secret.
+func showStart(v *visit) error {
+	e, err := v.endpoint()
+	if err != nil {
+		return err
+	}
+	return v.showStart(startPage{Endpoint: e})
+}
+
+func (v *visit) showStart(p startPage) error {
+	var err error
+	if p.Code, err = v.codeOf(p.Endpoint, p.Secrets); err != nil {
+		return err
+	}
+	if p.Types, err = v.testTypes(p.Endpoint); err != nil {
+		return err
+	}
+	id := p.Endpoint.ID.String()
+	return v.show(page{Name: "endpoints-start", Title: v.t("endpoints-start.title"), Data: p, Commands: []string{
+		"endpoints secrets " + id, "endpoints test " + id,
+	}})
+}
+
+// codeBlock is a snippet that verifies what an endpoint sends, with the choice of
+// language and scheme.
+type codeBlock struct {
+	Path      string // of the page whose links choose
+	Language  string // that is shown
+	Languages []snippets.Language
+	Uses      []codeUse // that the endpoint signs in
+	Chosen    codeUse
+	File      string   // to save the snippet as
+	Text      string   // empty: the language has no snippet for this
+	Variable  string   // of the environment that the snippet reads
+	Headers   []string // that the receiver needs
+	Expires   bool     // a recorded request is refused after a while
+}
+
+// codeUse is a way to verify: the scheme, and of ed25519 its public key.
+type codeUse struct {
+	Name string // in URLs
+	Use  snippets.Use
+}
+
+// codeOf returns the snippet for an endpoint. Language and scheme are those of the URL;
+// the language is remembered.
+func (v *visit) codeOf(e apitypes.Endpoint, secrets []apitypes.Secret) (codeBlock, error) {
+	b := codeBlock{Path: v.path("endpoints", e.ID, "snippets"), Languages: snippets.Languages()}
+	public := slices.ContainsFunc(secrets, func(s apitypes.Secret) bool { return s.PublicKey != nil })
+	if len(secrets) == 0 {
+		keys, err := v.api.PublicKeys(v.ctx, e.ID, client.Paging{Limit: 1})
+		if err != nil && statusOf(err) != 404 {
+			return b, err
+		}
+		public = len(keys.Data) > 0
+	}
+	b.Uses = usesOf(e, public)
+	b.Chosen = b.Uses[0]
+	if i := slices.IndexFunc(b.Uses, func(u codeUse) bool { return u.Name == v.query("scheme") }); i >= 0 {
+		b.Chosen = b.Uses[i]
+	}
+	language := cmp.Or(v.query("code"), v.cookie("code"))
+	i := max(0, slices.IndexFunc(b.Languages, func(l snippets.Language) bool { return l.Name == language }))
+	b.Language, b.File = b.Languages[i].Name, b.Languages[i].File
+	if v.query("code") == b.Language {
+		v.setCookie("code", b.Language, preferenceAge)
+	}
+	b.Text, _ = snippets.Write(b.Language, b.Chosen.Use) // empty: there is none, and the page says so
+	b.Variable = snippets.Variable(b.Chosen.Use)
+	b.Headers, b.Expires = snippets.Headers(b.Chosen.Use), snippets.Expires(b.Chosen.Use)
+	return b, nil
+}
+
+// usesOf returns the ways to verify what an endpoint sends: by its schemes, and by its
+// public key, if it has one, with the schemes that can use it.
+func usesOf(e apitypes.Endpoint, public bool) []codeUse {
+	var uses []codeUse
+	for _, s := range e.Signature.Value().Schemes {
+		format := signature.Format{Scheme: signature.Scheme(s.Scheme), Header: s.Header, Prefix: s.Prefix}
+		if public && (s.Scheme == postrider.SchemeStandard || s.Scheme == postrider.SchemeSvix) {
+			uses = append(uses, codeUse{string(s.Scheme) + ".public", snippets.Use{Format: format, PublicKey: true}})
+		}
+		uses = append(uses, codeUse{string(s.Scheme), snippets.Use{Format: format}})
+	}
+	if len(uses) == 0 { // the policy cannot be read
+		uses = []codeUse{{"standard", snippets.Use{}}}
+	}
+	return uses
+}
+
+// showSnippets shows the code that verifies what the endpoint sends.
+func showSnippets(v *visit) error {
+	e, err := v.endpoint()
+	if err != nil {
+		return err
+	}
+	code, err := v.codeOf(e, nil)
+	if err != nil {
+		return err
+	}
+	return v.show(page{Name: "endpoints-snippets", Title: e.URL, Data: startPage{Endpoint: e, Tab: "snippets", Code: code}, Commands: []string{
+		"endpoints secrets " + e.ID.String(), "verify --help",
+	}})
+}
+
+// testsPage is the data of the page that sends test events of each type.
+type testsPage struct {
+	Endpoint apitypes.Endpoint
+	Tab      string
+	Types    []string
+	Type     string             // that was sent last, to choose it again
+	Delivery *apitypes.Delivery // of the test event; nil: none was sent yet
+	Attempts []apitypes.Attempt // of the delivery, newest first
+	Fault    string
+}
+
+// testType is the type of a test event that stands for no type of the catalogue.
+const testType = "postrider.test"
+
+// testTypes returns the types that a test event for the endpoint may have: those of the
+// catalogue that the endpoint receives, and the server's own.
+func (v *visit) testTypes(e apitypes.Endpoint) ([]string, error) {
+	catalogue, err := v.api.EventTypes(v.ctx, client.Paging{Limit: 250})
+	if err != nil {
+		return nil, err
+	}
+	types := []string{testType}
+	for _, t := range catalogue.Data {
+		if slices.ContainsFunc(e.EventTypes, func(p string) bool { return postrider.Pattern(p).Matches(t.Name) }) {
+			types = append(types, t.Name)
+		}
+	}
+	return types, nil
+}
+
+// showTests shows the types of test events, and what became of the last one.
+func showTests(v *visit) error {
+	e, err := v.endpoint()
+	if err != nil {
+		return err
+	}
+	p := testsPage{Endpoint: e}
+	if v.query("event") != "" {
+		event, err := postrider.ParseID[postrider.EventID](v.query("event"))
+		if err != nil {
+			return errNoPage
+		}
+		if err := p.fill(v, event); err != nil {
+			return err
+		}
+	}
+	return v.showTests(p)
+}
+
+// fill adds what became of a test event.
+func (p *testsPage) fill(v *visit, event postrider.EventID) error {
+	found, err := v.api.Deliveries(v.ctx, client.DeliveryFilter{Event: event, Endpoint: p.Endpoint.ID, Paging: client.Paging{Limit: 1}})
+	if err != nil || len(found.Data) == 0 {
+		return cmp.Or(err, errNoPage)
+	}
+	p.Delivery, p.Type = &found.Data[0], found.Data[0].EventType
+	attempts, err := v.api.Attempts(v.ctx, p.Delivery.ID, client.Paging{Limit: 20})
+	p.Attempts = attempts.Data
+	slices.SortFunc(p.Attempts, func(a, b apitypes.Attempt) int { return b.Attempt - a.Attempt })
+	return err
+}
+
+func (v *visit) showTests(p testsPage) error {
+	var err error
+	if p.Types, err = v.testTypes(p.Endpoint); err != nil {
+		return err
+	}
+	p.Tab = "tests"
+	show := page{Name: "endpoints-tests", Title: p.Endpoint.URL, Data: p, Commands: []string{"endpoints test " + p.Endpoint.ID.String() + " --type TYPE"}}
+	if p.Fault != "" {
+		show.Status = 422
+	}
+	return v.show(show)
+}
+
+// sendTest sends a test event of the chosen type, and leads to the page with what became
+// of it.
+func sendTest(v *visit) error {
+	e, err := v.endpoint()
+	if err != nil {
+		return err
+	}
+	receipt, err := v.api.TestEndpoint(v.ctx, e.ID, apitypes.EndpointTest{Type: v.form("type")})
+	if faults, refused := faulty(err); refused {
+		p := testsPage{Endpoint: e, Type: v.form("type")}
+		for _, p.Fault = range faults {
+			break
+		}
+		return v.showTests(p)
+	}
+	if err != nil {
+		return err
+	}
+	return v.redirect(v.path("endpoints", e.ID, "tests") + "?event=" + receipt.ID.String())
+}

@@ -65,6 +65,22 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"get-api-key":    func(x ctx, c *client.Client) (any, error) { return answered(c.Key(x, postrider.KeyID{})) },
 	"revoke-api-key": func(x ctx, c *client.Client) (any, error) { return nil, c.RevokeKey(x, postrider.KeyID{}) },
 
+	"create-portal-session": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.CreatePortalSession(x, full[apitypes.PortalSessionCreate]()))
+	},
+	"list-sessions": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.Sessions(x, full[client.SessionFilter]()))
+	},
+	"revoke-session":     func(x ctx, c *client.Client) (any, error) { return nil, c.RevokeSession(x, postrider.SessionID{}) },
+	"list-audit-entries": func(x ctx, c *client.Client) (any, error) { return answered(c.Audit(x, full[client.AuditFilter]())) },
+	"get-portal":         func(x ctx, c *client.Client) (any, error) { return answered(c.Portal(x)) },
+	"set-portal": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.SetPortal(x, full[apitypes.PortalUpdate]()))
+	},
+	"get-portal-logo":    func(x ctx, c *client.Client) (any, error) { return answered(c.PortalLogo(x)) },
+	"set-portal-logo":    func(x ctx, c *client.Client) (any, error) { return answered(c.SetPortalLogo(x, []byte("png"))) },
+	"delete-portal-logo": func(x ctx, c *client.Client) (any, error) { return nil, c.DeletePortalLogo(x) },
+
 	"list-dead-letters": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.DeadLetters(x, full[client.DeadLetterFilter]()))
 	},
@@ -372,7 +388,9 @@ func (d document) compare(t *testing.T, at string, s schema, is reflect.Type) {
 			d.compare(t, at+"[]", items, is.Elem())
 		}
 	case "object":
-		d.compareFields(t, at, s, is)
+		if is.Kind() != reflect.Map { // whose names are any
+			d.compareFields(t, at, s, is)
+		}
 	}
 }
 

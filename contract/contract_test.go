@@ -36,6 +36,14 @@ var unseen = map[string]string{
 	"Waiting.reason = policy_unreadable":   "the stored policy of an endpoint has to be damaged",
 	"Endpoint.policy_error is null: false": "the same",
 	"EndpointHealth.reason = failing":      "an endpoint has to fail for six hours",
+	"Session.kind = operator":              "a person logs in through a page, not through the API",
+	"Session.account is null: true":        "the same",
+	"Session.key is null: true":            "the same, with an identity provider",
+	"Session.subject is null: false":       "the same, with an identity provider",
+	"Session.last_seen_at is null: false":  "a session is used through a page, not through the API",
+	"AuditEntry.session is null: false":    "the same",
+	"AuditEntry.key is null: true":         "a login that fails, and one with an identity provider",
+	"AuditEntry.object is null: true":      "a login",
 }
 
 // fleeting are states that depend on the moment, so that a request may miss them.
@@ -89,6 +97,7 @@ func (c *caller) drive() {
 	slow := c.startSlow()
 	c.driveAccounts()
 	c.driveKeys()
+	c.driveAccess()
 	c.driveEventTypes()
 	c.driveSearch()
 	c.drivePublishing()

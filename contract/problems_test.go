@@ -24,7 +24,7 @@ import (
 // unknown are ids that name nothing.
 var unknown = strings.NewReplacer(
 	"{account}", "nobody", "{endpoint}", "ep_01h455vb4pex5vsknk084sn02q", "{event}", "evt_01h455vb4pex5vsknk084sn02q",
-	"{delivery}", "dlv_01h455vb4pex5vsknk084sn02q", "{key}", "key_01h455vb4pex5vsknk084sn02q",
+	"{delivery}", "dlv_01h455vb4pex5vsknk084sn02q", "{key}", "key_01h455vb4pex5vsknk084sn02q", "{session}", "ses_01h455vb4pex5vsknk084sn02q",
 	"{secret}", "sec_01h455vb4pex5vsknk084sn02q", "{name}", "no.such.type",
 )
 
@@ -36,6 +36,7 @@ var bodies = map[string]string{
 	"verify-endpoint":   `{"method": "challenge"}`,
 	"publish-event":     `{"account": "acme", "type": "a", "data": 1}`,
 	"publish-events":    `{"events": [{"account": "acme", "type": "a", "data": 1}]}`,
+	"set-portal-logo":   `{"png": ""}`,
 	"create-account":    `{"name": "another"}`,
 	"create-event-type": `{"name": "no.other.type"}`,
 }

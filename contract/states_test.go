@@ -60,6 +60,34 @@ func (c *caller) driveKeys() {
 	c.paged("GET /api-keys?limit=1")
 }
 
+// onePixel is a PNG.
+const onePixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGNgZGIGAAAOAAfXb+R4AAAAAElFTkSuQmCC"
+
+// driveAccess makes links to the portal, changes how it looks, and reads who did it.
+func (c *caller) driveAccess() {
+	c.Helper()
+	c.want(200, "GET /portal", nil)
+	c.want(404, "GET /portal/logo", nil)
+	c.want(200, "PUT /portal", object{"name": "Acme", "colour": "#0a5f8e", "frame_origins": []string{"https://app.example"}, "options": nil})
+	c.want(422, "PUT /portal", object{"colour": "#ffff00"})
+	c.want(200, "PUT /portal/logo", object{"png": onePixel})
+	c.want(200, "GET /portal", nil)
+	c.want(200, "GET /portal/logo", nil)
+	c.want(204, "DELETE /portal/logo", nil)
+
+	link := object{"account": "acme", "name": "Ann", "capabilities": []string{"view", "operate", "edit", "secrets"}, "ttl_ms": 60000, "embedded": true, "locale": "de"}
+	made := c.want(201, "POST /portal-sessions", link)
+	c.want(204, "DELETE /sessions/"+made.id("id"), nil)
+	c.want(200, "GET /sessions?ended=true", nil)
+	c.want(200, "GET /sessions?kind=operator", nil)
+	for c.send(request{route: "POST /portal-sessions", body: link}).status != 429 {
+	}
+	c.want(200, "GET /sessions?kind=portal&account=acme", nil)
+	c.paged("GET /sessions?limit=1")
+	c.want(200, "GET /audit?account=acme&action=create-portal-session&object="+made.id("id"), nil)
+	c.paged("GET /audit?limit=1")
+}
+
 func (c *caller) driveEventTypes() {
 	c.Helper()
 	for _, name := range []string{"order.created", "order.paid"} {
@@ -407,6 +435,7 @@ func (c *caller) driveRestart() {
 	_, blocked := c.publish("blocked")
 	c.attempted(blocked, "blocked") // only --dev allows the receiver's address
 
+	c.want(422, "POST /portal-sessions", object{"account": "acme"}) // only --dev needs no --public-url
 	id := c.endpoint("unverified", "https://example.com/")
 	c.want(409, "POST /endpoints/"+id+"/resume", nil)
 	c.want(200, "POST /endpoints/"+id+"/disable", nil)

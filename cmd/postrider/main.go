@@ -70,6 +70,9 @@ type cli struct {
 	DeadLetters deadLettersCmd `cmd:"" help:"List, replay and discard dead letters."`
 	Search      searchCmd      `cmd:"" help:"Find an object by its id, a key, or a part of its name or host."`
 	Replays     replaysCmd     `cmd:"" help:"Replay or discard many deliveries at a pace, and watch it."`
+	Portal      portalCmd      `cmd:"" help:"Make links to the customer portal, and change how it looks."`
+	Sessions    sessionsCmd    `cmd:"" help:"List and revoke the sessions of the pages."`
+	Audit       auditCmd       `cmd:"" help:"List who changed, replayed, tested or looked at what, newest first."`
 	Replay      replayCmd      `cmd:"" help:"Deliver again: a delivery, or an event to all its endpoints."`
 
 	Verify     verifyCmd     `cmd:"" help:"Verify the signature of a received webhook."`

@@ -25,6 +25,16 @@ var commandOf = map[string]string{
 	"get-api-key":    "keys get",
 	"revoke-api-key": "keys revoke",
 
+	"create-portal-session": "portal link",
+	"get-portal":            "portal get",
+	"set-portal":            "portal set",
+	"get-portal-logo":       "portal logo get",
+	"set-portal-logo":       "portal logo set",
+	"delete-portal-logo":    "portal logo delete",
+	"list-sessions":         "sessions list",
+	"revoke-session":        "sessions revoke",
+	"list-audit-entries":    "audit",
+
 	"list-dead-letters":       "dead-letters list",
 	"get-dead-letter":         "dead-letters get",
 	"list-dead-letter-groups": "dead-letters groups",

@@ -15,19 +15,22 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
-// TestAForeignKeySeesNothing asks every route of the document, with every id
-// that another account's things have, by a key that may do everything in its
-// own account.
-func TestAForeignKeySeesNothing(t *testing.T) {
+// TestAForeignCallerSeesNothing asks every route of the document, with every id
+// that another account's things have, by a key and by a session that may do
+// everything in their own account.
+func TestAForeignCallerSeesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorldOf(t, api.Options{PublicURL: "https://hooks.example"})
 	acme, evil := w.tenant("acme"), w.tenant("evil")
 	w.settle(acme.endpoint, postrider.Attempt{StatusCode: 410}) // a dead letter too
+	session := w.want(201, "POST /portal-sessions", `{"account": "acme"}`).id("id")
+	secret := w.want(200, "GET /endpoints/"+acme.endpoint+"/secrets", "").data()[0]["id"].(string)
 	foreign := w.bound(evil)
 	ids := map[string]string{
-		"{account}": acme.account, "{endpoint}": acme.endpoint, "{event}": acme.event,
+		"{account}": acme.account, "{endpoint}": acme.endpoint, "{event}": acme.event, "{secret}": secret, "{session}": session,
 		"{delivery}": acme.delivery, "{key}": "key_01h455vb4pex5vsknk084sn02q", "{name}": "order.created",
 	}
+	inPortal := w.as(w.portalSession(evil).Caller())
 	before := w.ledger(acme)
 	asked := 0
 	for path, methods := range routes(t) {
@@ -39,12 +42,19 @@ func TestAForeignKeySeesNothing(t *testing.T) {
 		}
 		for method := range methods {
 			asked++
-			got := w.do(foreign, strings.ToUpper(method)+" "+strings.TrimPrefix(path, "/v1/webhooks"), "")
-			if got.status != 404 && got.status != 403 && got.status != 422 {
-				t.Errorf("%s %s = %d %s", method, path, got.status, got.text)
-			}
-			if got.status == 422 && !strings.Contains(got.text, `"field":"body"`) {
-				t.Errorf("%s %s looked beyond its body: %s", method, path, got.text)
+			route := strings.ToUpper(method) + " " + strings.TrimPrefix(path, "/v1/webhooks")
+			for who, got := range map[string]response{"key": w.do(foreign, route, ""), "session": inPortal(route, "")} {
+				if got.status != 404 && got.status != 403 && got.status != 422 {
+					t.Errorf("%s by a foreign %s = %d %s", route, who, got.status, got.text)
+				}
+				if got.status == 422 && !strings.Contains(got.text, `"field":"body"`) {
+					t.Errorf("%s by a foreign %s looked beyond its body: %s", route, who, got.text)
+				}
+				for _, theirs := range []string{"acme", "order_id", acme.account, acme.endpoint, acme.event, acme.delivery, secret, session} {
+					if strings.Contains(got.text, theirs) {
+						t.Errorf("%s by a foreign %s shows %s: %s", route, who, theirs, got.text)
+					}
+				}
 			}
 		}
 	}

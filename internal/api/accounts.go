@@ -139,6 +139,7 @@ func (s *server) deleteAccount(ctx context.Context, in *accountPath) (*none, err
 	}
 	s.names.forget()
 	s.keys.forget()
+	s.sessions.forget()
 	s.Canceller.CancelDeleted()
 	return nil, nil // 204
 }
@@ -182,5 +183,7 @@ func (s *server) findAccount(ctx context.Context, name string) (postrider.Accoun
 	if name == "" { // the query would have no filter
 		return postrider.Account{}, postrider.ErrNotFound
 	}
-	return first(s.Store.Accounts(ctx, query))
+	account, err := first(s.Store.Accounts(ctx, query))
+	infoOf(ctx).account = account.ID
+	return account, err
 }

@@ -43,6 +43,9 @@ import (
 type Store interface {
 	store.Directory
 	store.Access
+	store.Sessions
+	store.Audit
+	store.PortalSettings
 	store.Catalogue
 	store.Ledger
 	store.Finder
@@ -174,6 +177,9 @@ type Options struct {
 	// Verify is the method of [VerifyMethods] by which new URLs must be
 	// verified. Empty: endpoints need no verification.
 	Verify string
+	// PublicURL is the URL by which people reach this server, without a path. One-time
+	// links begin with it. Empty: no links are made.
+	PublicURL string
 	// Hooks are called for the circuits that people set. Default: none.
 	Hooks observe.Hooks
 	// Log receives one line for each request. Default: discard.
@@ -194,8 +200,12 @@ func (o Options) withDefaults() Options {
 type Handler struct {
 	*requestLogger
 
-	bodies *bodies
+	bodies   *bodies
+	sessions *Sessions
 }
+
+// Sessions returns what logs people in and out.
+func (h *Handler) Sessions() *Sessions { return h.sessions }
 
 // EndBodies aborts the read of every body that has not arrived, and of the
 // bodies of later requests. These requests get a 503 and their
@@ -206,15 +216,19 @@ func (h *Handler) EndBodies() { h.bodies.end() }
 // OpenAPI document cannot be encoded.
 func New(deps Deps, opts Options) *Handler {
 	s := &server{
-		Deps:        deps,
-		opts:        opts.withDefaults(),
-		names:       newTTLCache[string, accountName](keyFresh),
-		manualSends: newManualSendLimiter(),
+		Deps:  deps,
+		opts:  opts.withDefaults(),
+		names: newTTLCache[string, accountName](keyFresh),
+		// A burst of five and one every 12 s: at most ten in any minute.
+		manualSends: newLimiter[postrider.EndpointID](12*time.Second, 5, ""),
+		links: newLimiter[payer](100*time.Millisecond, 100,
+			"a caller makes at most 100 links to the portal at once, then ten a second; see Retry-After"),
 	}
 	s.bodies = newBodies(s.opts.BodyBudget, s.opts.MaxBatch)
 	s.decoding = make(chan struct{}, runtime.GOMAXPROCS(0))
 	s.keys = newKeyring(deps.Store, s.opts)
-	return &Handler{requestLogger: &requestLogger{next: s.router(), log: s.opts.Log}, bodies: s.bodies}
+	s.sessions = newSessions(s)
+	return &Handler{requestLogger: &requestLogger{next: s.router(), log: s.opts.Log}, bodies: s.bodies, sessions: s.sessions}
 }
 
 // Starting returns the handler of a server whose store is not open yet. It
@@ -235,8 +249,14 @@ type server struct {
 	// names caches the account of an id or uid for keyFresh. A change of an
 	// account on this node empties it.
 	names *ttlCache[string, accountName]
-	// manualSends limits tests and verifications, per endpoint.
-	manualSends *manualSendLimiter
+	// manualSends limits tests and verifications, per endpoint. Without it, anyone who
+	// may create endpoints could make the node send requests to a third party without
+	// end.
+	manualSends *limiter[postrider.EndpointID]
+	// links limits the one-time links that a caller makes.
+	links *limiter[payer]
+	// sessions logs people in and out.
+	sessions *Sessions
 	// bodies is the memory budget of request bodies.
 	bodies *bodies
 	// decoding is a semaphore for the decoding of large bodies. Its capacity is

@@ -44,11 +44,15 @@ func description(registry huma.Registry) *huma.OpenAPI {
 		Tags: []*huma.Tag{
 			{Name: "accounts", Description: "An account is a customer of your platform. Endpoints and events belong to an account."},
 			{Name: "api-keys", Description: "API keys authenticate requests. A key has scopes and may be bound to one account."},
+			{Name: "audit", Description: "The audit log has who changed, replayed, tested or looked at what."},
 			{Name: "dead-letters", Description: "A dead letter is a delivery that is not attempted any more. A person replays or discards it."},
 			{Name: "deliveries", Description: "A delivery is one event on its way to one endpoint. An attempt is one request made for it."},
 			{Name: "endpoints", Description: "An endpoint is a URL that receives the events of an account, with its secrets and its policy."},
 			{Name: "event-types", Description: "The catalogue of event types describes what your platform publishes."},
 			{Name: "events", Description: "An event is published once and delivered to each endpoint that subscribes to its type."},
+			{Name: "portal", Description: "The customer portal: its name, colour and logo, and where it may be embedded."},
+			{Name: "portal-sessions", Description: "A one-time link opens the customer portal of one account."},
+			{Name: "sessions", Description: "A session is the right of a browser to see the pages."},
 			{Name: "secrets", Description: "Secrets and credentials are stored encrypted with encryption keys."},
 		},
 		Components: &huma.Components{
@@ -76,6 +80,7 @@ var exactClasses = []errorClass{
 	{nil, 409, "replay_pending", "a replay of this dead letter is under way"},
 	{nil, 409, "unverified", "the endpoint's receiver has not agreed to events at this URL"},
 	{nil, 409, "verification_failed", "the receiver did not agree"},
+	{nil, 422, "public_url_missing", "links need the server's public URL, which is not set"},
 }
 
 // problems returns the error responses of an operation, by status. Every
@@ -257,7 +262,7 @@ func schemas(openAPI *huma.OpenAPI) iter.Seq[*huma.Schema] {
 func operations(openAPI *huma.OpenAPI) iter.Seq[*huma.Operation] {
 	return func(yield func(*huma.Operation) bool) {
 		for _, item := range openAPI.Paths {
-			for _, op := range []*huma.Operation{item.Get, item.Post, item.Patch, item.Delete} {
+			for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
 				if op != nil && !yield(op) {
 					return
 				}

@@ -334,6 +334,7 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 		}
 		if e.URL != was.URL {
 			s.resetVerification(e)
+			infoOf(ctx).note("host", host(was.URL)+" to "+host(e.URL))
 		}
 		return nil
 	})
@@ -423,9 +424,13 @@ func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPat
 	}
 }
 
-// findEndpoint returns the endpoint if the key may see it, also a deleted one.
+// findEndpoint returns the endpoint if the caller may see it, also a deleted one, and
+// notes it for the log and the audit log.
 func (s *server) findEndpoint(ctx context.Context, text string) (postrider.Endpoint, error) {
-	return s.endpointOf(ctx, infoOf(ctx).caller.Account, text)
+	c := infoOf(ctx)
+	e, err := s.endpointOf(ctx, c.caller.Account, text)
+	c.endpoint, c.account = e.ID, cmp.Or(c.account, e.Account)
+	return e, err
 }
 
 // endpointOf returns the endpoint with this id or, if the account is known,

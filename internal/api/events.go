@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -106,7 +107,10 @@ func (s *server) findEvent(ctx context.Context, text string) (postrider.Event, e
 	if err != nil {
 		return postrider.Event{}, err
 	}
-	return first(s.Store.Events(ctx, store.EventQuery{Account: infoOf(ctx).caller.Account, ID: id}))
+	c := infoOf(ctx)
+	e, err := first(s.Store.Events(ctx, store.EventQuery{Account: c.caller.Account, ID: id}))
+	c.account = cmp.Or(c.account, e.Account)
+	return e, err
 }
 
 // listEventDeliveries lists the deliveries of one event. It reads the event

@@ -147,5 +147,6 @@ func (s *server) revokeKey(ctx context.Context, in *keyPath) (*none, error) {
 		return nil, err
 	}
 	s.keys.forget()
+	s.sessions.forget()
 	return nil, nil // 204
 }

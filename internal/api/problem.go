@@ -39,6 +39,7 @@ var (
 	errDraining     = errors.New("the server is stopping")
 	errStarting     = errors.New("the server is starting")
 	errLoop         = errors.New("the event is in a loop of webhook senders")
+	errUnaudited    = errors.New("the audit entry was not stored")
 	errTooOften     = errors.New("the endpoint was tested or verified too often")
 )
 
@@ -61,12 +62,13 @@ type errorClass struct {
 var errorClasses = []errorClass{
 	{errUnauthorized, 401, "unauthorized", "a valid API key is required: Authorization: Bearer <key>"},
 	{errForbidden, 403, "forbidden", "the key lacks the required scope"},
+	{errUnaudited, 503, "unavailable", "what was done could not be recorded in the audit log, so it is not confirmed. The request may have taken effect"},
 	{errNoMethod, 405, "method_not_allowed", "the route has no such method; see Allow"},
 	{errSlowBody, 408, "timeout", "the body took too long to arrive"},
 	{errTooLarge, 413, "too_large", "the request is too large"},
 	{errMediaType, 415, "unsupported_media_type", "the body must be application/json in UTF-8"},
 	{errEncoding, 415, "unsupported_media_type", "the body must not be compressed: send it without a Content-Encoding"},
-	{errTooOften, 429, "too_often", "an endpoint is tested or verified at most five times at once, then once every 12 seconds; see Retry-After"},
+	{errTooOften, 429, "too_often", "an endpoint is tested or verified at most five times at once, then once every 12 seconds, and a caller makes at most 100 links to the portal at once, then ten a second; see Retry-After"},
 	{errOverBudget, 429, "overloaded", "the server has no memory for the body of this request; see Retry-After"},
 	{errLoop, 422, "loop_detected", "the event has passed 8 or more webhook senders, so they form a loop; see Webhook-Hops"},
 	{postrider.ErrNotFound, 404, "not_found", "there is no resource with this id or name"},

@@ -38,9 +38,16 @@ type requestInfo struct {
 	// account is the account that the request names. Zero: none, or not yet
 	// resolved.
 	account postrider.AccountID
+	// endpoint is the endpoint that the request names. Zero: none, or not yet found.
+	endpoint postrider.EndpointID
+	// details are what the handler adds to the audit entry of the request.
+	details map[string]string
 	// err is the error behind a 5xx response, for the log only. Set by
 	// problemOf.
 	err error
+	// request is the request, for routes of huma. nil: the route is served without
+	// it, or the context belongs to no request.
+	request *http.Request
 	// header has the request's headers.
 	header http.Header
 	// body is the request body, for handlers of huma. It is valid until the

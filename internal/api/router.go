@@ -66,6 +66,9 @@ func (s *server) router() http.Handler {
 	rt.accounts()
 	rt.eventTypes()
 	rt.keys()
+	rt.people()
+	rt.portal()
+	rt.auditLog()
 	for pattern, handler := range map[string]http.HandlerFunc{
 		"GET " + root + "/openapi.json": serveJSON(document(rt.api.OpenAPI())),
 		"GET " + wellKnownKeys:          s.servePublicKeys,
@@ -136,6 +139,8 @@ type route struct {
 	// repeatable is true if a repeated request gets a 200 with the same body as the
 	// first one.
 	repeatable bool
+	// reveals is true for a GET that shows secrets: its requests are audited.
+	reveals bool
 	// headers are the request headers that the handler reads itself.
 	headers []*huma.Param
 }
@@ -149,7 +154,7 @@ func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O
 	op.Middlewares = huma.Middlewares{rt.middleware(r)}
 	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handler(ctx, in)
-		if err != nil {
+		if err = rt.audit(ctx, r, out, err); err != nil {
 			return nil, problemOf(ctx, err)
 		}
 		return out, nil
@@ -229,7 +234,7 @@ func (rt *router) operation(r route) huma.Operation {
 // the operation. If the body were known before, huma would read it too.
 func (rt *router) describeBody(op huma.Operation, r route) {
 	item := rt.api.OpenAPI().Paths[op.Path]
-	for _, registered := range []*huma.Operation{item.Post, item.Patch} {
+	for _, registered := range []*huma.Operation{item.Post, item.Put, item.Patch} {
 		if registered == nil || registered.OperationID != op.OperationID {
 			continue
 		}
@@ -253,6 +258,7 @@ func (s *server) middleware(r route) func(huma.Context, func(huma.Context)) {
 	return func(hctx huma.Context, next func(huma.Context)) {
 		_, w := humago.Unwrap(hctx)
 		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
+		a.info.request = a.request
 		b := body{route: r}
 		if r.body != nil {
 			b.buf = bufferOf(smallBuffer)
@@ -260,6 +266,9 @@ func (s *server) middleware(r route) func(huma.Context, func(huma.Context)) {
 			defer s.bodies.release(&a.intake)
 		}
 		if err := s.authorizeAndRead(a, b); err != nil {
+			if errors.Is(err, errForbidden) { // other refusals of this stage have no caller, or changed nothing
+				err = s.audit(a.info.in(hctx.Context()), r, nil, err)
+			}
 			a.refuse(err)
 			return
 		}

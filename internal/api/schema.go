@@ -32,6 +32,7 @@ func newRegistry() huma.Registry {
 	describe[apitypes.Optional[int64], optionalSchema[int64]](r)
 	describe[apitypes.Optional[string], optionalSchema[string]](r)
 	describe[apitypes.Optional[json.RawMessage], optionalSchema[json.RawMessage]](r)
+	describe[apitypes.Optional[[]string], optionalSchema[[]string]](r)
 	describe[apitypes.Optional[postrider.ClientErrors], optionalSchema[string]](r)
 	describe[apitypes.Optional[postrider.Payload], optionalSchema[string]](r)
 	describe[apitypes.Optional[postrider.Order], optionalSchema[string]](r)

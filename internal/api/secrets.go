@@ -66,7 +66,7 @@ func (rt *router) secrets() {
 		name: "list-secrets", path: "GET /endpoints/{endpoint}/secrets",
 		summary:     "Show an endpoint's secrets, newest first",
 		description: "Secrets that have expired or were revoked are left out.",
-		scope:       postrider.ScopeSecretsRead,
+		scope:       postrider.ScopeSecretsRead, reveals: true,
 	}, rt.listSecrets)
 	handle(rt, route{
 		name: "rotate-secret", path: "POST /endpoints/{endpoint}/secrets/rotate",

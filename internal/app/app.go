@@ -157,7 +157,7 @@ func (a *App) handler() *api.Handler {
 		Notifier: a.table, Canceller: a.janitor, Replayer: a.replays, IDs: a.ids,
 	}, api.Options{
 		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,
-		Verify: a.config.verify(), Hooks: a.observer.Hooks, Log: a.log,
+		Verify: a.config.verify(), PublicURL: a.config.publicURL(a.Addr()), Hooks: a.observer.Hooks, Log: a.log,
 	})
 }
 

@@ -32,6 +32,7 @@ type Config struct {
 	// The listeners. Dev loosens what Validate and egress allow; see effective.
 	Listen    string `name:"listen" setting:"" group:"Server" default:"127.0.0.1:8080" help:"Address of the API, host:port. Port 0 takes a free port."`
 	OpsListen string `name:"ops-listen" setting:"" group:"Server" default:"127.0.0.1:9090" help:"Address of the listener for operators (/livez, /readyz, pprof), host:port. Keep it private."`
+	PublicURL string `name:"public-url" setting:"" group:"Server" placeholder:"URL" help:"URL by which people reach this server, without a path, for example https://hooks.example.com. Links to the customer portal begin with it, and cookies are Secure if it is https. Default: none, and no links are made; with --dev the address of the API."`
 	Dev       bool   `name:"dev" setting:"" group:"Server" help:"For development: allow http URLs, loopback and private addresses and every port, and log as text. Never set it in production."`
 
 	// Limits of the API.
@@ -104,6 +105,7 @@ func (c Config) Validate(named func(setting string) string) error {
 	refuse(!isAddress(c.OpsListen), "ops-listen", "must be host:port, with a port from 0 to 65535")
 	refuse(c.Listen == c.OpsListen && isAddress(c.Listen) && !strings.HasSuffix(c.Listen, ":0"),
 		"ops-listen", "must not be the address of the API")
+	refuse(c.PublicURL != "" && !isPublicURL(c.PublicURL), "public-url", "must be https://host or http://host, perhaps with a port, and without a path")
 	refuse(c.AnswerTimeout < 100*time.Millisecond || c.AnswerTimeout > time.Minute, "answer-timeout", "must be 100ms to 1m")
 	refuse(c.BodyBudget < 32<<20 || c.BodyBudget > 1<<40, "body-budget", "must be 33554432 to 1099511627776 bytes")
 	refuse(c.Concurrency < 1 || c.Concurrency > 100_000, "concurrency", "must be 1 to 100000")
@@ -160,6 +162,21 @@ func (c StoreConfig) Validate(named func(setting string) string) error {
 		refuse(err == nil && !isPostgresURL(dsn), "database-url-file", "must hold postgres://user:password@host:port/database")
 	}
 	return errors.Join(faults...)
+}
+
+// isPublicURL reports whether the text is a URL of a server and no more.
+func isPublicURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" && u.Scheme+"://"+u.Host == strings.TrimSuffix(text, "/")
+}
+
+// publicURL returns the URL by which people reach the server, without a slash at its
+// end. In dev mode it may be the address of the listener. Empty: it is not known.
+func (c Config) publicURL(listener net.Addr) string {
+	if c.PublicURL == "" && c.Dev {
+		return "http://" + listener.String()
+	}
+	return strings.TrimSuffix(c.PublicURL, "/")
 }
 
 // reasonOf returns the text of an error without the path of the file, because the

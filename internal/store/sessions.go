@@ -46,7 +46,8 @@ type RedeemCode struct {
 // SessionQuery filters sessions; a zero field does not filter.
 type SessionQuery struct {
 	ID      postrider.SessionID
-	Hash    [32]byte
+	Hash    [32]byte // of the token
+	Code    [32]byte // of the one-time link
 	Kind    postrider.SessionKind
 	Account postrider.AccountID
 	LiveAt  time.Time // only sessions that are not revoked and expire after this time

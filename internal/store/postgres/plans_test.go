@@ -216,7 +216,7 @@ func TestPlansOfLists(t *testing.T) {
 		args := pgx.NamedArgs{
 			"from": from, "before": before, "limit": 51, "id": nil, "event": nil, "account": nil,
 			"endpoint": nil, "type": nil, "status": nil, "delivery": nil, "after": 1, "resolved": false,
-			"reason": nil, "key": nil, "session": nil, "action": nil, "object_id": nil, "hash": nil, "kind": nil, "live": nil,
+			"reason": nil, "key": nil, "session": nil, "action": nil, "object_id": nil, "hash": nil, "code": nil, "kind": nil, "live": nil,
 			"ordering_key": nil, "secret": nil, "text": nil, "term": nil, "cursor": nil,
 			"from_account": uuid(account), "from_endpoint": uuid(endpoint), "to_account": uuid(account), "to_endpoint": uuid(endpoint),
 		}
@@ -254,6 +254,7 @@ func TestPlansOfLists(t *testing.T) {
 		"encrypted_values":               {encryptedValuesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "secret": uuid(event)}},
 		"sessions":                       {sessionsSQL, nil},
 		"sessions_by_hash":               {sessionsSQL, pgx.NamedArgs{"hash": make([]byte, 32)}},
+		"sessions_by_code":               {sessionsSQL, pgx.NamedArgs{"code": make([]byte, 32)}},
 		"audit":                          {auditSQL, nil},
 		"audit_of_account":               {auditSQL, pgx.NamedArgs{"account": uuid(account)}},
 		"audit_of_key":                   {auditSQL, pgx.NamedArgs{"key": uuid(account)}},

@@ -76,7 +76,7 @@ func (s *Store) RedeemCode(ctx context.Context, r store.RedeemCode) (postrider.S
 	return session, nil
 }
 
-// Walks sessions_pkey, or sessions_hash_key by hash. Few sessions are alive, so the other
+// Walks sessions_pkey, or sessions_hash_key by hash, or sessions_code_key by code. Few sessions are alive, so the other
 // filters need no index.
 const sessionsSQL = `
 	select s.id, s.kind, s.name, s.subject, s.key, s.account, s.scopes, s.options, s.locale, s.embedded, s.code, s.code_expires_at, s.hash,
@@ -85,6 +85,7 @@ const sessionsSQL = `
 	where s.id < @before
 		and (@id::uuid is null or s.id = @id)
 		and (@hash::bytea is null or s.hash = @hash)
+		and (@code::bytea is null or s.code = @code)
 		and (@kind::text is null or s.kind = @kind)
 		and (@account::uuid is null or s.account = @account)
 		and (@live::timestamptz is null or s.revoked_at is null and s.expires_at > @live)
@@ -98,7 +99,7 @@ func (s *Store) Sessions(ctx context.Context, q store.SessionQuery) (store.Page[
 		return store.Page[postrider.Session]{}, err
 	}
 	sessions, err := list(ctx, s, query{sessionsSQL, pgx.NamedArgs{
-		"before": before, "id": uuid(q.ID), "hash": hashOrNull(q.Hash), "kind": text(string(q.Kind)), "account": uuid(q.Account),
+		"before": before, "id": uuid(q.ID), "hash": hashOrNull(q.Hash), "code": hashOrNull(q.Code), "kind": text(string(q.Kind)), "account": uuid(q.Account),
 		"live": instant(q.LiveAt), "limit": q.Size() + 1,
 	}}, scanSession)
 	if err != nil {

@@ -91,7 +91,7 @@ func (s *Store) RedeemCode(ctx context.Context, r store.RedeemCode) (postrider.S
 	})
 }
 
-// From the end of the key of sessions, or by the unique index on hash. Few sessions are
+// From the end of the key of sessions, or by the unique index on hash or code. Few sessions are
 // alive, so the other filters need no index.
 const (
 	sessionsSQL = `
@@ -108,6 +108,13 @@ const (
 	where hash = @hash and id < @below and (@id is null or id = @id) and (@kind = '' or kind = @kind)
 		and (@account is null or account = @account) and (@live is null or revoked_at is null and expires_at > @live)
 	order by id desc limit @limit`
+	sessionsByCodeSQL = `
+	select id, kind, name, subject, key, account, scopes, options, locale, embedded, code, code_expires_at, hash, created_at, expires_at,
+		last_seen_at, revoked_at
+	from sessions
+	where code = @code and (@hash is null or hash = @hash) and id < @below and (@id is null or id = @id) and (@kind = '' or kind = @kind)
+		and (@account is null or account = @account) and (@live is null or revoked_at is null and expires_at > @live)
+	order by id desc limit @limit`
 )
 
 // Sessions lists sessions; see [store.Sessions].
@@ -117,10 +124,13 @@ func (s *Store) Sessions(ctx context.Context, q store.SessionQuery) (store.Page[
 		return store.Page[postrider.Session]{}, err
 	}
 	statement := sessionsSQL
-	if q.Hash != [32]byte{} {
+	switch {
+	case q.Code != [32]byte{}:
+		statement = sessionsByCodeSQL
+	case q.Hash != [32]byte{}:
 		statement = sessionsByHashSQL
 	}
-	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("hash", q.Hash[:]), sql.Named("kind", string(q.Kind)),
+	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("hash", hashOrNull(q.Hash)), sql.Named("code", hashOrNull(q.Code)), sql.Named("kind", string(q.Kind)),
 		sql.Named("account", blobOrNull(q.Account)), sql.Named("live", microsOrNull(q.LiveAt)))
 	sessions, err := list(ctx, s, query{statement, args}, scanSession)
 	return store.Cut(sessions, q.Paging, func(session postrider.Session) string { return key(session.ID) }), s.explain("list sessions", err)

@@ -209,6 +209,8 @@ func sessionsFilters(w *world) {
 	selects(w, store.SessionQuery{Hash: a.Hash}, list, []postrider.SessionID{a.ID})
 	selects(w, store.SessionQuery{Hash: a.Hash, ID: c.ID}, list, nil)
 	selects(w, store.SessionQuery{Hash: [32]byte{1}}, list, nil)
+	selects(w, store.SessionQuery{Code: b.Code}, list, []postrider.SessionID{b.ID})
+	selects(w, store.SessionQuery{Code: b.Code, Hash: a.Hash}, list, nil)
 	selects(w, store.SessionQuery{Kind: postrider.SessionPortal}, list, []postrider.SessionID{b.ID})
 	selects(w, store.SessionQuery{Account: b.Account}, list, []postrider.SessionID{b.ID})
 	selects(w, store.SessionQuery{LiveAt: w.now()}, list, []postrider.SessionID{b.ID, a.ID})

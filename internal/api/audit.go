@@ -1,0 +1,220 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// This file writes and lists the audit log.
+//
+// Every route that changes something has an entry for each request that succeeded, was
+// refused for its scopes, or failed with a 5xx, which leaves open what was done. The
+// other refusals changed nothing and have none. Routes that publish have none either:
+// the event is its own record.
+//
+// The entry is written after the change and before the response. If it cannot be
+// written, the response is a 503, which promises nothing, and the log has the entry. So
+// whatever was confirmed, and every secret that was shown, is in the audit log.
+
+const (
+	// outcomeOK is the outcome of what succeeded.
+	outcomeOK = "ok"
+	// auditTime is the time limit of the write of an entry. The write does not end with
+	// the request: what was done must be recorded when its client is gone.
+	auditTime = 2 * time.Second
+)
+
+// audited reports whether the requests of the route have audit entries.
+func (r route) audited() bool { return r.reveals || !strings.HasPrefix(r.path, http.MethodGet) }
+
+// objectKinds has the kinds of objects by the path parameter or, where a path has none,
+// by the first segment of the path.
+var objectKinds = map[string]string{
+	"name": "event_type", "accounts": "account", "api-keys": "key", "endpoints": "endpoint", "event-types": "event_type",
+	"events": "event", "portal": "portal", "portal-sessions": "session", "replays": "replay",
+}
+
+// object returns the kind of the object that the route is about, and the path parameter
+// that names it; empty: the response has its id.
+func (r route) object() (kind, parameter string) {
+	_, path, _ := strings.Cut(r.path, " ")
+	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	for _, segment := range slices.Backward(segments) {
+		if name, ok := strings.CutPrefix(segment, "{"); ok {
+			parameter = strings.TrimSuffix(name, "}")
+			return cmp.Or(objectKinds[parameter], parameter), parameter
+		}
+	}
+	return objectKinds[segments[0]], ""
+}
+
+// audit writes the entry of a request, if it has one. out is the response, nil if there
+// is none. The error is the one that the request ends with: err, or the one of the
+// write.
+func (s *server) audit(ctx context.Context, r route, out any, err error) error {
+	if !r.audited() {
+		return err
+	}
+	c := infoOf(ctx)
+	k := classOf(err)
+	if err != nil && k.status < 500 && k.status != http.StatusForbidden {
+		return err
+	}
+	entry := postrider.AuditEntry{
+		Action: r.name, Outcome: outcomeOK, Key: c.caller.Key, Session: c.caller.Session, Name: c.caller.Name,
+		Account: cmp.Or(c.account, c.caller.Account), Request: c.id, Details: maps.Clone(c.details),
+	}
+	if err != nil {
+		entry.Outcome = k.code
+	}
+	var parameter string
+	entry.Object, parameter = r.object()
+	entry.ObjectID = c.path(parameter)
+	switch { // these may be named by their uid
+	case entry.Object == "endpoint" && !c.endpoint.IsZero():
+		entry.ObjectID = c.endpoint.String()
+	case entry.Object == "account" && !c.account.IsZero():
+		entry.ObjectID = c.account.String()
+	}
+	about := describeReply(out)
+	entry.ObjectID, entry.Account = cmp.Or(entry.ObjectID, about.id), cmp.Or(entry.Account, about.account)
+	if fields := fieldsOf(c.body); fields != "" {
+		if entry.Details == nil {
+			entry.Details = map[string]string{}
+		}
+		entry.Details["fields"] = fields
+	}
+	return cmp.Or(s.append(ctx, entry), err)
+}
+
+// append writes an entry of the audit log. The error matches errUnaudited.
+func (s *server) append(ctx context.Context, e postrider.AuditEntry) error {
+	e.ID = store.NewID[postrider.AuditID](s.IDs)
+	e.Request = cmp.Or(e.Request, infoOf(ctx).id)
+	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), auditTime, errStoreTimeout)
+	defer cancel()
+	err := s.Store.AppendAudit(within, e)
+	if err == nil {
+		return nil
+	}
+	s.opts.Log.ErrorContext(ctx, "audit entry was not stored", "action", e.Action, "outcome", e.Outcome, "key", e.Key.String(),
+		"session", e.Session.String(), "account", e.Account.String(), "object", e.ObjectID, "request", e.Request, "error", err)
+	return fmt.Errorf("%w: %w", errUnaudited, err)
+}
+
+// path returns a path parameter of the request. Control characters cannot be stored.
+func (c *requestInfo) path(parameter string) string {
+	if c.request == nil || parameter == "" || !isText(c.request.URL.Path) {
+		return ""
+	}
+	value := c.request.PathValue(parameter)
+	return value[:min(len(value), maxName)]
+}
+
+// note adds a detail to the audit entry of the request. It must not be a secret.
+func (c *requestInfo) note(name, detail string) {
+	if c.details == nil {
+		c.details = map[string]string{}
+	}
+	c.details[name] = detail
+}
+
+// described is what an audit entry takes from a response.
+type described struct {
+	id      string
+	account postrider.AccountID
+}
+
+// describeReply returns the id and the account of the object in a response. All shapes
+// of objects have the fields ID and, if they belong to an account, Account.
+func describeReply(out any) (d described) {
+	value := reflect.ValueOf(out)
+	if value.Kind() != reflect.Pointer || value.IsNil() {
+		return d
+	}
+	body := value.Elem().FieldByName("Body")
+	if body.Kind() != reflect.Struct {
+		return d
+	}
+	if id := body.FieldByName("ID"); id.IsValid() {
+		d.id = fmt.Sprint(id.Interface())
+	}
+	if account := body.FieldByName("Account"); account.IsValid() {
+		switch a := account.Interface().(type) {
+		case postrider.AccountID:
+			d.account = a
+		case *postrider.AccountID:
+			if a != nil {
+				d.account = *a
+			}
+		}
+	}
+	return d
+}
+
+// fieldsOf returns the names of the fields of a body, without their values, which may be
+// secrets.
+func fieldsOf(body []byte) string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) != nil {
+		return ""
+	}
+	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
+}
+
+// viewAudit returns an audit entry in the form of a response.
+func viewAudit(e postrider.AuditEntry) apitypes.AuditEntry {
+	details := e.Details
+	if details == nil {
+		details = map[string]string{}
+	}
+	return apitypes.AuditEntry{
+		ID: e.ID, At: instant(e.At), Action: e.Action, Outcome: e.Outcome, Key: orNull(e.Key), Session: orNull(e.Session), Name: e.Name,
+		Account: orNull(e.Account), Object: orNull(e.Object), ObjectID: orNull(e.ObjectID), Request: e.Request, Details: details,
+	}
+}
+
+// auditLog registers the route of the audit log.
+func (rt *router) auditLog() {
+	handle(rt, route{
+		name: "list-audit-entries", path: "GET /audit",
+		summary:     "List the audit log, newest first",
+		description: "It has every change, replay, test and look at secrets, every login, and every request that was refused for its scopes.",
+		scope:       postrider.ScopeAdmin,
+	}, rt.listAudit)
+}
+
+// listAudit lists the entries that all given filters select.
+func (s *server) listAudit(ctx context.Context, in *struct {
+	Account string `query:"account" doc:"Id or uid of the account."`
+	Key     string `query:"key" doc:"Id of the API key."`
+	Session string `query:"session" doc:"Id of the session."`
+	Action  string `query:"action" maxLength:"64" doc:"Operation of the API, such as update-endpoint; or login, logout, open-portal."`
+	Object  string `query:"object" maxLength:"256" doc:"Id or name of the object."`
+	Span
+	Paging
+},
+) (*reply[apitypes.Page[apitypes.AuditEntry]], error) {
+	account, err := s.resolveAccount(ctx, "account", in.Account)
+	key, keyErr := filtered[postrider.KeyID]("key", in.Key)
+	session, sessionErr := filtered[postrider.SessionID]("session", in.Session)
+	if err := errors.Join(err, keyErr, sessionErr); err != nil {
+		return nil, err
+	}
+	return respondPage(viewAudit)(s.Store.AuditEntries(ctx, store.AuditQuery{
+		Account: account, Key: key, Session: session, Action: in.Action, ObjectID: in.Object, Span: in.Span.of(), Paging: in.Paging.of(),
+	}))
+}

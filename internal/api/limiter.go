@@ -1,0 +1,52 @@
+package api
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// limiter limits how often something may happen, for each key apart. It applies to
+// each node separately.
+type limiter[K comparable] struct {
+	// every is the interval after a burst.
+	every time.Duration
+	// burst is how often it may happen at once.
+	burst int
+	// detail is the text of the 429.
+	detail string
+
+	// mu guards of.
+	mu sync.Mutex
+	// of has the keys that used some of their burst, and perhaps older ones until a
+	// new key is added.
+	of map[K]*rate.Limiter
+}
+
+// newLimiter returns a limiter that has counted nothing.
+func newLimiter[K comparable](every time.Duration, burst int, detail string) *limiter[K] {
+	return &limiter[K]{every: every, burst: burst, detail: detail, of: map[K]*rate.Limiter{}}
+}
+
+// allow counts one use by the key, or returns a 429 with the wait if the limit is
+// reached. A refused use does not count, so a client that keeps asking is not refused
+// for ever.
+func (l *limiter[K]) allow(key K) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own, known := l.of[key]
+	if !known {
+		// A full limiter behaves like a new one, so it can be removed.
+		maps.DeleteFunc(l.of, func(_ K, other *rate.Limiter) bool { return other.Tokens() >= float64(l.burst) })
+		own = rate.NewLimiter(rate.Every(l.every), l.burst)
+		l.of[key] = own
+	}
+	use := own.Reserve()
+	if wait := use.Delay(); wait > 0 {
+		use.Cancel()
+		return &apiError{class: errTooOften, detail: l.detail, after: wait}
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"image/png"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+)
+
+const (
+	// The limits of the portal's settings.
+	maxPortalName   = 64
+	maxFrameOrigins = 16
+	maxLogo         = 64 << 10 // bytes
+	maxLogoSide     = 512      // pixels
+	// minContrast is the contrast that text needs (WCAG 2.2, 1.4.3).
+	minContrast = 4.5
+)
+
+// viewPortal returns the settings in the form of a response.
+func viewPortal(p postrider.Portal) apitypes.Portal {
+	view := apitypes.Portal{
+		Name: p.Name, Colour: orNull(p.Colour), FrameOrigins: append([]string{}, p.FrameOrigins...),
+		Options: portalOptions(p), UpdatedAt: timeOrNull(p.UpdatedAt),
+	}
+	if p.Logo != [32]byte{} {
+		view.Logo = new(hex.EncodeToString(p.Logo[:]))
+	}
+	return view
+}
+
+// portalOptions returns the options that portal sessions may set: a list, which may be
+// empty, and never nil.
+func portalOptions(p postrider.Portal) []string {
+	if p.Options == nil {
+		return slices.Clone(postrider.PortalOptions)
+	}
+	return append([]string{}, p.Options...)
+}
+
+// portal registers the routes of the portal's settings. Every caller that sees a page
+// may read them.
+func (rt *router) portal() {
+	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
+	handle(rt, route{
+		name: "get-portal", path: "GET /portal",
+		summary: "Get the settings of the customer portal",
+		scope:   read,
+	}, rt.getPortal)
+	handle(rt, route{
+		name: "set-portal", path: "PUT /portal",
+		summary:     "Replace the settings of the customer portal",
+		description: "A field that is left out gets its default. The logo stays. Options apply to links that are made afterwards.",
+		scope:       admin, body: apitypes.PortalUpdate{},
+	}, rt.setPortal)
+	handle(rt, route{
+		name: "get-portal-logo", path: "GET /portal/logo",
+		summary: "Get the logo of the customer portal",
+		codes:   []string{"not_found"},
+		scope:   read,
+	}, rt.getLogo)
+	handle(rt, route{
+		name: "set-portal-logo", path: "PUT /portal/logo",
+		summary: "Replace the logo of the customer portal",
+		scope:   admin, body: apitypes.LogoUpdate{},
+	}, rt.setLogo)
+	handle(rt, route{
+		name: "delete-portal-logo", path: "DELETE /portal/logo",
+		summary: "Delete the logo of the customer portal",
+		scope:   admin, status: 204,
+	}, rt.deleteLogo)
+}
+
+func (s *server) getPortal(ctx context.Context, _ *none) (*reply[apitypes.Portal], error) {
+	return respondWith(viewPortal)(s.Store.Portal(ctx))
+}
+
+// setPortal replaces the settings. All faults are reported together.
+func (s *server) setPortal(ctx context.Context, _ *none) (*reply[apitypes.Portal], error) {
+	var body apitypes.PortalUpdate
+	if err := decode(ctx, &body); err != nil {
+		return nil, err
+	}
+	p := postrider.Portal{Name: body.Name, Colour: strings.ToLower(body.Colour)}
+	faults := []error{checkText("name", body.Name, maxPortalName), checkColour(p.Colour)}
+	if len(body.FrameOrigins) > maxFrameOrigins {
+		faults = append(faults, invalid("frame_origins", fmt.Sprintf("must have at most %d origins", maxFrameOrigins)))
+	}
+	for i, origin := range body.FrameOrigins {
+		if !isOrigin(origin) {
+			faults = append(faults, invalid(fmt.Sprintf("frame_origins[%d]", i), "must be an https origin in lower case without a path, like https://app.example"))
+		}
+		p.FrameOrigins = append(p.FrameOrigins, origin)
+	}
+	if options, given := body.Options.Get(); given {
+		p.Options = append([]string{}, options...)
+		faults = append(faults, checkOptions(options))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	if err := s.Store.PutPortal(ctx, p); err != nil {
+		return nil, err
+	}
+	return respondWith(viewPortal)(s.Store.Portal(ctx))
+}
+
+// isOrigin reports whether the text is an https origin as browsers write it: with a host,
+// perhaps a port, and nothing else. It becomes part of a header, in which a wildcard or a
+// space would have a meaning.
+func isOrigin(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || "https://"+u.Host != text || u.Port() == "443" || strings.HasSuffix(u.Host, ":") {
+		return false
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return false
+		}
+	}
+	strange := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune(".-:[]", r)
+	}
+	return !strings.ContainsFunc(u.Host, strange)
+}
+
+// checkOptions refuses names that are no option of a policy.
+func checkOptions(names []string) error {
+	var faults []error
+	for i, name := range names {
+		known := false
+		for option := range policyOptions(apitypes.Policy{}) {
+			known = known || option == name
+		}
+		if !known || slices.Contains(names[:i], name) {
+			faults = append(faults, invalid(fmt.Sprintf("options[%d]", i), "must be the name of an option of an endpoint, once"))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// checkColour refuses what is no #rrggbb, and colours on which white text is hard to
+// read. Pages write white on the accent, and the accent on white, which has the same
+// contrast; dark pages lighten it.
+func checkColour(colour string) error {
+	if colour == "" {
+		return nil
+	}
+	rgb, err := hex.DecodeString(strings.TrimPrefix(colour, "#"))
+	if err != nil || len(rgb) != 3 || colour[0] != '#' {
+		return invalid("colour", "must be #rrggbb")
+	}
+	if contrast := 1.05 / (luminance(rgb) + 0.05); contrast < minContrast {
+		return invalid("colour", fmt.Sprintf("must have a contrast of at least %.1f with white text; it has %.1f, so choose a darker one", minContrast, math.Floor(contrast*10)/10))
+	}
+	return nil
+}
+
+// luminance returns the relative luminance of an sRGB colour, 0 to 1 (WCAG 2.2).
+func luminance(rgb []byte) float64 {
+	linear := func(c byte) float64 {
+		v := float64(c) / 255
+		if v <= 0.04045 {
+			return v / 12.92
+		}
+		return math.Pow((v+0.055)/1.055, 2.4)
+	}
+	return 0.2126*linear(rgb[0]) + 0.7152*linear(rgb[1]) + 0.0722*linear(rgb[2])
+}
+
+// viewLogo returns the logo in the form of a response.
+func viewLogo(image []byte) apitypes.Logo {
+	sum := sha256.Sum256(image)
+	return apitypes.Logo{PNG: image, SHA256: hex.EncodeToString(sum[:])}
+}
+
+func (s *server) getLogo(ctx context.Context, _ *none) (*reply[apitypes.Logo], error) {
+	return respondWith(viewLogo)(s.Store.Logo(ctx))
+}
+
+// setLogo replaces the logo.
+func (s *server) setLogo(ctx context.Context, _ *none) (*reply[apitypes.Logo], error) {
+	var body apitypes.LogoUpdate
+	if err := decode(ctx, &body); err != nil {
+		return nil, err
+	}
+	file, err := base64.StdEncoding.DecodeString(body.PNG)
+	if err != nil {
+		return nil, invalid("png", "must be base64")
+	}
+	image, err := cleanPNG(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Store.PutLogo(ctx, image); err != nil {
+		return nil, err
+	}
+	return respond(viewLogo(image)), nil
+}
+
+// cleanPNG decodes a PNG and encodes its pixels again, so that nothing else that the
+// file had reaches a browser. The size is checked before the pixels are decoded: a small
+// file can have billions of them.
+func cleanPNG(file []byte) ([]byte, error) {
+	if len(file) > maxLogo {
+		return nil, invalid("png", fmt.Sprintf("must be at most %d bytes", maxLogo))
+	}
+	size, err := png.DecodeConfig(bytes.NewReader(file))
+	if err != nil {
+		return nil, invalid("png", "must be a PNG")
+	}
+	if size.Width > maxLogoSide || size.Height > maxLogoSide {
+		return nil, invalid("png", fmt.Sprintf("must be at most %d by %d pixels", maxLogoSide, maxLogoSide))
+	}
+	image, err := png.Decode(bytes.NewReader(file))
+	if err != nil {
+		return nil, invalid("png", "must be a PNG")
+	}
+	var clean bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&clean, image); err != nil {
+		return nil, fmt.Errorf("encode logo: %w", err)
+	}
+	if clean.Len() > maxLogo {
+		return nil, invalid("png", fmt.Sprintf("must be at most %d bytes after it is encoded again", maxLogo))
+	}
+	return clean.Bytes(), nil
+}
+
+// deleteLogo removes the logo. Without one it succeeds, too.
+func (s *server) deleteLogo(ctx context.Context, _ *none) (*none, error) {
+	return nil, s.Store.PutLogo(ctx, nil)
+}

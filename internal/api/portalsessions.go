@@ -1,0 +1,206 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// capability is what a portal session may do, and the scope for it.
+type capability struct {
+	name  apitypes.Capability
+	scope postrider.Scope
+}
+
+// capabilities lists all of them, in the order of the document.
+var capabilities = []capability{
+	{apitypes.CapabilityView, postrider.ScopeWebhooksRead},
+	{apitypes.CapabilityOperate, postrider.ScopeWebhooksOperate},
+	{apitypes.CapabilityEdit, postrider.ScopeEndpointsWrite},
+	{apitypes.CapabilitySecrets, postrider.ScopeSecretsRead},
+}
+
+// viewSession returns a session in the form of a response, without its hashes.
+func viewSession(s postrider.Session) apitypes.Session {
+	return apitypes.Session{
+		ID: s.ID, Kind: s.Kind, Name: s.Name, Subject: orNull(s.Subject), Key: orNull(s.Key), Account: orNull(s.Account),
+		Scopes: append([]postrider.Scope{}, s.Scopes...), Embedded: s.Embedded, Opened: s.Hash != [32]byte{}, CreatedAt: instant(s.CreatedAt),
+		ExpiresAt: instant(s.ExpiresAt), LastSeenAt: timeOrNull(s.LastSeenAt), RevokedAt: timeOrNull(s.RevokedAt),
+	}
+}
+
+// sessionPath names a session.
+type sessionPath struct {
+	Session string `path:"session"`
+}
+
+// people registers the routes of sessions.
+func (rt *router) people() {
+	admin := postrider.ScopeAdmin
+	handle(rt, route{
+		name: "create-portal-session", path: "POST /portal-sessions",
+		summary:     "Create a one-time link to an account's customer portal",
+		description: "The link must be opened within 60 s, works once, and begins with the server's --public-url. The session ends with the API key that made it, and with its account.",
+		codes:       []string{"public_url_missing", "too_often"},
+		scope:       postrider.ScopeWebhooksRead, status: 201, body: apitypes.PortalSessionCreate{},
+	}, rt.createPortalSession)
+	handle(rt, route{
+		name: "list-sessions", path: "GET /sessions",
+		summary:     "List sessions of operators and of the portal, newest first",
+		description: "Sessions that expired more than 30 days ago are deleted.",
+		scope:       admin,
+	}, rt.listSessions)
+	handle(rt, route{
+		name: "revoke-session", path: "DELETE /sessions/{session}",
+		summary: "Revoke a session",
+		scope:   admin, status: 204,
+	}, rt.revokeSession)
+}
+
+// createPortalSession makes a one-time link. A caller gives at most what it has: its
+// scopes, its account, and the time until its key expires. A session of one account
+// makes none, so that it cannot outlive itself.
+func (s *server) createPortalSession(ctx context.Context, _ *none) (*reply[apitypes.PortalSession], error) {
+	var body apitypes.PortalSessionCreate
+	if err := decode(ctx, &body); err != nil {
+		return nil, err
+	}
+	caller := infoOf(ctx).caller
+	if !caller.Session.IsZero() && !caller.Account.IsZero() {
+		return nil, &apiError{class: errForbidden, detail: "a session of one account makes no links"}
+	}
+	account, err := s.requireAccount(ctx, "account", body.Account)
+	scopes, scopesErr := portalScopes(caller, body.Capabilities)
+	lasts, lastsErr := portalLasts(body.TTLMS)
+	localeErr := checkLocale(body.Locale)
+	if err := errors.Join(err, scopesErr, lastsErr, localeErr, checkText("name", body.Name, maxName)); err != nil {
+		return nil, err
+	}
+	if s.opts.PublicURL == "" {
+		return nil, errNoPublicURL
+	}
+	if err := s.links.allow(payerOf(caller)); err != nil {
+		return nil, err
+	}
+	settings, err := s.Store.Portal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	code, hash := secretText("")
+	session, err := s.issue(ctx, postrider.Session{
+		Kind: postrider.SessionPortal, Name: body.Name, Key: caller.Key, Account: account, Scopes: scopes,
+		Options: portalOptions(settings), Locale: body.Locale, Embedded: body.Embedded, Code: hash,
+	}, lasts)
+	if err != nil {
+		return nil, err
+	}
+	return respond(apitypes.PortalSession{
+		ID: session.ID, URL: s.opts.PublicURL + "/portal/enter/" + code,
+		CodeExpiresAt: instant(session.CodeExpiresAt), ExpiresAt: instant(session.ExpiresAt),
+	}), nil
+}
+
+// errNoPublicURL is the response to a link without a setting that it needs. The Host of
+// the request is no substitute, because the client chooses it.
+var errNoPublicURL = &apiError{
+	class: postrider.ErrInvalid, code: "public_url_missing",
+	detail: "links need the server's public URL, which is not set: start the server with --public-url https://… (POSTRIDER_PUBLIC_URL)",
+}
+
+// portalScopes returns the scopes of the capabilities, or of all if none are given. It
+// refuses a capability that the caller itself does not have.
+func portalScopes(caller *postrider.Caller, wanted []apitypes.Capability) ([]postrider.Scope, error) {
+	scopes := []postrider.Scope{postrider.ScopeWebhooksRead}
+	var faults []error
+	for _, c := range capabilities {
+		if len(wanted) > 0 && !slices.Contains(wanted, c.name) {
+			continue
+		}
+		if !caller.Allows(c.scope) {
+			faults = append(faults, &apiError{
+				class: errForbidden, detail: fmt.Sprintf("the capability %s needs a key with the scope %s", c.name, c.scope),
+			})
+		}
+		if !slices.Contains(scopes, c.scope) {
+			scopes = append(scopes, c.scope)
+		}
+	}
+	for i, name := range wanted {
+		if !slices.ContainsFunc(capabilities, func(c capability) bool { return c.name == name }) {
+			faults = append(faults, invalid(fmt.Sprintf("capabilities[%d]", i), "must be view, operate, edit or secrets"))
+		}
+	}
+	return scopes, errors.Join(faults...)
+}
+
+// portalLasts returns how long a portal session lasts.
+func portalLasts(ms *int64) (time.Duration, error) {
+	if ms == nil {
+		return portalTime, nil
+	}
+	lasts := millis(*ms)
+	if lasts < time.Minute || lasts > portalTime {
+		return 0, invalid("ttl_ms", "must be 60000 to 3600000")
+	}
+	return lasts, nil
+}
+
+// checkLocale refuses what is no language tag (RFC 5646), such as de or pt-BR. Whether
+// the pages have that language is theirs to know.
+func checkLocale(locale string) error {
+	strange := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-'
+	}
+	if len(locale) > 35 || strings.ContainsFunc(locale, strange) {
+		return invalid("locale", "must be a language tag, such as en or de")
+	}
+	return nil
+}
+
+// listSessions lists sessions. Those that have ended are listed only if the request
+// asks for all.
+func (s *server) listSessions(ctx context.Context, in *struct {
+	Kind    string `query:"kind" enum:"operator,portal"`
+	Account string `query:"account" doc:"Id or uid of the account."`
+	Ended   bool   `query:"ended" doc:"Whether to list sessions that have ended, too; default false."`
+	Paging
+},
+) (*reply[apitypes.Page[apitypes.Session]], error) {
+	account, err := s.resolveAccount(ctx, "account", in.Account)
+	if err != nil {
+		return nil, err
+	}
+	query := store.SessionQuery{Kind: postrider.SessionKind(in.Kind), Account: account, Paging: in.Paging.of()}
+	if !in.Ended {
+		if query.LiveAt, err = s.Store.Now(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return respondPage(viewSession)(s.Store.Sessions(ctx, query))
+}
+
+// revokeSession ends a session. It stops working at once on this node, and within
+// keyFresh on the others.
+func (s *server) revokeSession(ctx context.Context, in *sessionPath) (*none, error) {
+	id, err := parseID[postrider.SessionID](in.Session)
+	if err != nil {
+		return nil, err
+	}
+	session, err := first(s.Store.Sessions(ctx, store.SessionQuery{ID: id}))
+	if err != nil {
+		return nil, err
+	}
+	infoOf(ctx).account = session.Account
+	if err := s.Store.RevokeSession(ctx, id); err != nil {
+		return nil, err
+	}
+	s.sessions.forget()
+	return nil, nil // 204
+}

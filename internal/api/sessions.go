@@ -1,0 +1,298 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+const (
+	// operatorTime is how long an operator's session lasts, unless its key ends first.
+	operatorTime = 12 * time.Hour
+	// portalTime is the longest time, and the standard one, of a portal session.
+	portalTime = time.Hour
+	// codeTime is how long a one-time link waits to be opened.
+	codeTime = 60 * time.Second
+)
+
+// Sessions logs people in and out. Tokens and codes are 256 random bits; the store has
+// only their hashes. A session that ends on another node works here for at most five
+// seconds.
+//
+// The errors match postrider.ErrNotFound for a key, a code or a token that is unknown,
+// used or expired, and postrider.ErrBusy after too many tries.
+type Sessions struct {
+	*server
+
+	// known has the sessions in use, by the hash of their tokens. Cached sessions are
+	// shared and never modified.
+	known *ttlCache[[32]byte, *postrider.Session]
+	// unknown has the hashes that no session has.
+	unknown *ttlCache[[32]byte, struct{}]
+	// seen has the sessions whose LastSeenAt this node wrote within keyTouched.
+	seen *ttlCache[postrider.SessionID, struct{}]
+	// tries limits logins and opened links by the network of the client, allTries all
+	// of them together.
+	tries    *limiter[netip.Prefix]
+	allTries *limiter[struct{}]
+}
+
+// newSessions returns the sessions of the server, with empty caches.
+func newSessions(s *server) *Sessions {
+	return &Sessions{
+		server:   s,
+		known:    newTTLCache[[32]byte, *postrider.Session](keyFresh),
+		unknown:  newTTLCache[[32]byte, struct{}](noKeyFresh),
+		seen:     newTTLCache[postrider.SessionID, struct{}](keyTouched),
+		tries:    newLimiter[netip.Prefix](6*time.Second, 10, ""),
+		allTries: newLimiter[struct{}](50*time.Millisecond, 200, ""),
+	}
+}
+
+// secretText returns 256 random bits as text, and the hash that is stored of it.
+func secretText(prefix string) (text string, hash [32]byte) {
+	var random [32]byte
+	rand.Read(random[:]) // never fails, by its documentation
+	text = prefix + base64.RawURLEncoding.EncodeToString(random[:])
+	return text, sha256.Sum256([]byte(text))
+}
+
+// try counts a login or an opened link of the client. Clients of one IPv6 network of 64
+// bits count together, because one client has them all.
+func (s *Sessions) try(from netip.Addr) error {
+	bits := 32
+	if from.Is6() {
+		bits = 64
+	}
+	network, _ := from.Prefix(bits) // zero for the zero address
+	if s.allTries.allow(struct{}{}) != nil || s.tries.allow(network) != nil {
+		return fmt.Errorf("too many tries: %w", postrider.ErrBusy)
+	}
+	return nil
+}
+
+// Login makes a session of an operator from the text of an API key. The session has the
+// scopes and the account of the key. A key that may not read webhooks opens no page and
+// is refused like an unknown one.
+func (s *Sessions) Login(ctx context.Context, key string, from netip.Addr) (token string, made postrider.Session, err error) {
+	if err := s.try(from); err != nil {
+		return "", made, err
+	}
+	entry := postrider.AuditEntry{Action: "login", Details: clientOf(from)}
+	known, err := s.keyOf(ctx, key)
+	if err == nil && !known.caller.Allows(postrider.ScopeWebhooksRead) {
+		entry.Key, entry.Name, err = known.ID, known.Name, postrider.ErrNotFound
+	}
+	if errors.Is(err, postrider.ErrNotFound) {
+		entry.Outcome = "unauthorized"
+		return "", made, errors.Join(err, s.append(ctx, entry))
+	}
+	if err != nil {
+		return "", made, err
+	}
+	return s.open(ctx, postrider.Session{
+		Kind: postrider.SessionOperator, Name: known.Name, Key: known.ID, Account: known.Account, Scopes: known.Scopes,
+	}, entry)
+}
+
+// keyOf returns the active key with the text.
+func (s *Sessions) keyOf(ctx context.Context, text string) (*knownKey, error) {
+	if len(text) > maxToken {
+		return nil, postrider.ErrNotFound
+	}
+	known, err := s.keys.find(ctx, sha256.Sum256([]byte(text)), time.Now())
+	if errors.Is(err, errUnauthorized) || err == nil && !known.ActiveAt(s.Store.Clock().Wall()) {
+		return nil, postrider.ErrNotFound
+	}
+	return known, err
+}
+
+// LoginAs makes a session of an operator whom an identity provider authenticated. The
+// session must have a name, a subject and scopes.
+func (s *Sessions) LoginAs(ctx context.Context, person postrider.Session, from netip.Addr) (token string, made postrider.Session, err error) {
+	if err := s.try(from); err != nil {
+		return "", made, err
+	}
+	person.Kind = postrider.SessionOperator
+	return s.open(ctx, person, postrider.AuditEntry{Action: "login", Details: clientOf(from)})
+}
+
+// open stores a session with a token, and audits the entry.
+func (s *Sessions) open(ctx context.Context, session postrider.Session, entry postrider.AuditEntry) (string, postrider.Session, error) {
+	token, hash := secretText("prs_")
+	session.Hash = hash
+	session, err := s.issue(ctx, session, operatorTime)
+	if err != nil {
+		return "", session, err
+	}
+	entry.Outcome, entry.Key, entry.Session, entry.Name, entry.Account = outcomeOK, session.Key, session.ID, session.Name, session.Account
+	return token, session, s.append(ctx, entry)
+}
+
+// issue stores a session that lasts for the time, or until its key ends.
+//
+// The key and the account are read again after the write. If they ended before the
+// write, the session is revoked here; if they end after it, their end finds the session
+// in the store. So no session outlives them.
+func (s *server) issue(ctx context.Context, session postrider.Session, lasts time.Duration) (postrider.Session, error) {
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return session, err
+	}
+	session.ID = store.NewID[postrider.SessionID](s.IDs)
+	session.CreatedAt, session.ExpiresAt = session.ID.Time(), now.Add(lasts).Truncate(time.Microsecond)
+	if session.Code != [32]byte{} {
+		session.CodeExpiresAt = now.Add(codeTime).Truncate(time.Microsecond)
+	}
+	if !session.Key.IsZero() {
+		key, err := first(s.Store.Keys(ctx, store.KeyQuery{ID: session.Key}))
+		if err != nil {
+			return session, err
+		}
+		if end := key.ExpiresAt; !end.IsZero() && end.Before(session.ExpiresAt) {
+			session.ExpiresAt = end
+		}
+	}
+	if err := s.Store.PutSession(ctx, session); err != nil {
+		return session, err
+	}
+	if err := s.checkIssuer(ctx, session, now); err != nil {
+		return session, errors.Join(err, s.Store.RevokeSession(ctx, session.ID))
+	}
+	return session, nil
+}
+
+// checkIssuer returns errUnauthorized if the key or the account of the session has
+// ended.
+func (s *server) checkIssuer(ctx context.Context, session postrider.Session, now time.Time) error {
+	if !session.Key.IsZero() {
+		key, err := first(s.Store.Keys(ctx, store.KeyQuery{ID: session.Key}))
+		if err != nil || !key.ActiveAt(now) {
+			return errors.Join(err, errUnauthorized)
+		}
+	}
+	if !session.Account.IsZero() {
+		account, err := first(s.Store.Accounts(ctx, store.AccountQuery{ID: session.Account}))
+		if err != nil || !account.DeletedAt.IsZero() {
+			return errors.Join(err, errUnauthorized)
+		}
+	}
+	return nil
+}
+
+// Entry returns the session that the code of a one-time link stands for, and leaves the
+// code as it is.
+func (s *Sessions) Entry(ctx context.Context, code string) (postrider.Session, error) {
+	if len(code) > maxToken {
+		return postrider.Session{}, postrider.ErrNotFound
+	}
+	session, err := first(s.Store.Sessions(ctx, store.SessionQuery{Code: sha256.Sum256([]byte(code))}))
+	now := s.Store.Clock().Wall()
+	if err == nil && (session.Hash != [32]byte{} || !now.Before(session.CodeExpiresAt) || !session.RevokedAt.IsZero()) {
+		return postrider.Session{}, postrider.ErrNotFound
+	}
+	return session, err
+}
+
+// Redeem opens a one-time link. A code works once.
+func (s *Sessions) Redeem(ctx context.Context, code string, from netip.Addr) (token string, session postrider.Session, err error) {
+	if err := s.try(from); err != nil {
+		return "", session, err
+	}
+	token, hash := secretText("prs_")
+	session, err = s.Store.RedeemCode(ctx, store.RedeemCode{Code: sha256.Sum256([]byte(code)), Token: hash})
+	if err != nil {
+		return "", session, err
+	}
+	return token, session, s.append(ctx, entryOf(session, "open-portal", clientOf(from)))
+}
+
+// Find returns the session of a token if it is active.
+func (s *Sessions) Find(ctx context.Context, token string) (postrider.Session, error) {
+	if len(token) > maxToken {
+		return postrider.Session{}, postrider.ErrNotFound
+	}
+	session, err := s.find(ctx, sha256.Sum256([]byte(token)), time.Now())
+	if err != nil {
+		return postrider.Session{}, err
+	}
+	now := s.Store.Clock().Wall()
+	if !session.ActiveAt(now) {
+		return postrider.Session{}, postrider.ErrNotFound
+	}
+	s.touch(ctx, session, now)
+	return *session, nil
+}
+
+// find returns the session with the hash, from a cache or the store. An error of the
+// store is not cached.
+func (s *Sessions) find(ctx context.Context, hash [32]byte, now time.Time) (*postrider.Session, error) {
+	session, ok, epoch := s.known.get(hash, now)
+	if ok {
+		return session, nil
+	}
+	_, ok, unknownEpoch := s.unknown.get(hash, now)
+	if ok {
+		return nil, postrider.ErrNotFound
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.AnswerTime, errStoreTimeout)
+	defer cancel()
+	found, err := first(s.Store.Sessions(ctx, store.SessionQuery{Hash: hash}))
+	if err != nil {
+		if errors.Is(err, postrider.ErrNotFound) {
+			s.unknown.put(hash, struct{}{}, now, unknownEpoch)
+		}
+		return nil, err
+	}
+	s.known.put(hash, &found, now, epoch)
+	return &found, nil
+}
+
+// touch records the use of a session, at most once a minute, as [keyring.touch] does.
+func (s *Sessions) touch(ctx context.Context, session *postrider.Session, now time.Time) {
+	if now.Sub(session.LastSeenAt) < keyTouched || !s.seen.putIfAbsent(session.ID, struct{}{}, time.Now()) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, touchTime)
+	defer cancel()
+	if err := s.Store.TouchSession(ctx, session.ID, now); err != nil {
+		s.opts.Log.WarnContext(ctx, "last use of a session was not recorded", "session", *session, "error", err)
+	}
+}
+
+// Logout ends the session of a token.
+func (s *Sessions) Logout(ctx context.Context, token string) error {
+	session, err := s.Find(ctx, token)
+	if err != nil {
+		return err
+	}
+	if err := s.Store.RevokeSession(ctx, session.ID); err != nil {
+		return err
+	}
+	s.forget()
+	return s.append(ctx, entryOf(session, "logout", nil))
+}
+
+// forget empties the caches, so that this node sees at once that sessions ended.
+func (s *Sessions) forget() {
+	s.known.forget()
+	s.unknown.forget()
+}
+
+// entryOf returns the audit entry of what a session did by itself.
+func entryOf(session postrider.Session, action string, details map[string]string) postrider.AuditEntry {
+	return postrider.AuditEntry{
+		Action: action, Outcome: outcomeOK, Key: session.Key, Session: session.ID, Name: session.Name, Account: session.Account, Details: details,
+	}
+}
+
+// clientOf returns the details of an audit entry with the address of a client.
+func clientOf(from netip.Addr) map[string]string { return map[string]string{"client": from.String()} }

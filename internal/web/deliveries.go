@@ -27,6 +27,7 @@ func deliveryRoutes() []route {
 // listDeliveries shows deliveries, newest first.
 func listDeliveries(v *visit) error {
 	endpoint, endpointID, err := idFilter(v, "endpoint", postrider.ParseID[postrider.EndpointID])
+	job, jobID, jobErr := idFilter(v, "replay_job", postrider.ParseID[postrider.ReplayID])
 	event, eventID, eventErr := idFilter(v, "event", postrider.ParseID[postrider.EventID])
 	from, fromTime := v.timeFilter("from")
 	to, toTime := v.timeFilter("to")
@@ -34,12 +35,14 @@ func listDeliveries(v *visit) error {
 	if v.who == operators {
 		f = append(f, v.textFilter("account"))
 	}
-	f = append(f, event, from, to)
-	l := listed[apitypes.Delivery]{filters: f, err: errors.Join(err, eventErr)}
+	if f = append(f, event, from, to); job.Value != "" {
+		f = append(f, job)
+	}
+	l := listed[apitypes.Delivery]{filters: f, err: errors.Join(err, eventErr, jobErr)}
 	if l.err == nil {
 		l.items, l.err = v.api.Deliveries(v.ctx, client.DeliveryFilter{
 			Account: v.query("account"), Endpoint: endpointID, Event: eventID, EventType: v.query("event_type"),
-			Status: postrider.Status(v.query("status")), From: fromTime, To: toTime, Paging: v.paging(),
+			Status: postrider.Status(v.query("status")), ReplayJob: jobID, From: fromTime, To: toTime, Paging: v.paging(),
 		})
 	}
 	return showList(v, page{Name: "deliveries", Commands: []string{"deliveries list"}}, l)

@@ -195,6 +195,7 @@ func TestWhatAnotherAccountHasIsNotFound(t *testing.T) {
 		"GET /portal/events/" + d.Event.String(), "GET /portal/events/" + d.Event.String() + "/data", "POST /portal/events/" + d.Event.String() + "/replay",
 		"GET /portal/deliveries/" + d.ID.String(), "POST /portal/deliveries/" + d.ID.String() + "/replay", "POST /portal/deliveries/" + d.ID.String() + "/cancel",
 		"POST /portal/deliveries/" + d.ID.String() + "/release", "POST /portal/deliveries/" + d.ID.String() + "/discard",
+		"GET /portal/replays/rpl_01h455vb4pex5vsknk084sn02q", "POST /portal/replays/rpl_01h455vb4pex5vsknk084sn02q/pause",
 		"GET /portal/accounts", "GET /portal/accounts/" + w.account.ID.String(), "GET /portal/api-keys", "GET /portal/event-types/nothing", "GET /portal/deliveries/x",
 	} {
 		got := w.as("customer", route, nil)

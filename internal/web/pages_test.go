@@ -73,7 +73,7 @@ func (w *world) fill(path string, e apitypes.Endpoint, event apitypes.Receipt) s
 
 func TestPages(t *testing.T) {
 	t.Parallel()
-	for _, s := range slices.Concat(states, ledgerStates) {
+	for _, s := range slices.Concat(states, ledgerStates, replayStates) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, web.Options{})

@@ -29,7 +29,7 @@ type searchHit struct {
 
 // sections has the section of the pages of each kind of hit.
 var sections = map[string]string{
-	"account": "accounts", "endpoint": "endpoints", "event": "events", "delivery": "deliveries", "event_type": "event-types", "api_key": "api-keys",
+	"account": "accounts", "endpoint": "endpoints", "event": "events", "delivery": "deliveries", "event_type": "event-types", "api_key": "api-keys", "replay": "replays",
 }
 
 // showSearch shows what a text names. An id leads to its object at once.

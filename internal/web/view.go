@@ -103,6 +103,7 @@ var navigation = []struct {
 	{"events", "events", "v", everyone, postrider.ScopeWebhooksRead},
 	{"deliveries", "deliveries", "d", everyone, postrider.ScopeWebhooksRead},
 	{"dead_letters", "dead-letters", "l", everyone, postrider.ScopeWebhooksRead},
+	{"replays", "replays", "r", everyone, postrider.ScopeWebhooksRead},
 	{"accounts", "accounts", "a", operators, postrider.ScopeWebhooksRead},
 	{"event_types", "event-types", "t", everyone, postrider.ScopeWebhooksRead},
 	{"api_keys", "api-keys", "k", operators, postrider.ScopeAdmin},

@@ -135,6 +135,7 @@ func (h *Handler) routes() []route {
 		eventRoutes(),
 		deliveryRoutes(),
 		deadLetterRoutes(),
+		replayRoutes(),
 		accountRoutes(),
 		eventTypeRoutes(),
 		keyRoutes(),

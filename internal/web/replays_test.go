@@ -1,0 +1,82 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/web"
+)
+
+// replayStates are the states of the pages of replays.
+var replayStates = []state{
+	{name: "no replays", path: "/replays", people: "operator customer viewer", want: []string{"No replays yet"}},
+	{name: "replays", path: "/replays", people: "operator customer viewer", prepare: (*world).hostileReplay, want: []string{"Running"}},
+	{name: "replay", path: "/replays/{replay}", people: "operator customer viewer", prepare: (*world).hostileReplay, want: []string{"0 of 1 so far."}},
+	{name: "new replay of nothing", path: "/replays/new", people: "operator customer viewer", want: []string{"Nothing is selected."}},
+	{name: "new replay", path: "/replays/new?reason=gone", people: "operator customer", prepare: (*world).hostileDeath, want: []string{"delivery is selected", "Start the replay"}},
+	{name: "new discard", path: "/replays/new?action=discard", people: "operator customer", prepare: (*world).hostileDeath, want: []string{"Discard them"}},
+	{name: "new replay that is hostile", path: "/replays/new?event=&note=" + url.QueryEscape(hostile), people: "operator customer", prepare: (*world).hostileDeath, want: []string{"Start the replay"}},
+}
+
+// hostileReplay is hostileDeath with a replay of what died.
+func (w *world) hostileReplay(path string) string {
+	w.Helper()
+	path = w.hostileDeath(path)
+	r, err := w.admin.CreateReplay(w.Context(), apitypes.ReplayCreate{Account: "acme", Note: hostile})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return strings.ReplaceAll(path, "{replay}", r.ID.String())
+}
+
+func TestDeadLettersAreReplayedInBulk(t *testing.T) {
+	t.Parallel()
+	for person, base := range map[string]string{"operator": "/dashboard", "customer": "/portal"} {
+		w := newWorld(t, web.Options{})
+		e, _ := w.dead()
+		link := base + "/replays/new?endpoint=" + e.ID.String() + "&amp;reason=gone"
+		says(t, w.see(person, base+"/dead-letters"), link)
+		says(t, w.see(person, strings.ReplaceAll(link, "&amp;", "&")), "delivery is selected", `value="`+e.ID.String()+`"`)
+		form := url.Values{"endpoint": {e.ID.String()}, "reason": {"gone"}, "statuses": {"dead"}, "per_second": {"50"}, "note": {"mended"}}
+		made := w.as(person, "POST "+base+"/replays", form)
+		path := made.header.Get("Location")
+		if made.status != http.StatusSeeOther || !strings.HasPrefix(path, base+"/replays/rpl_") {
+			t.Fatalf("the form = %d to %s\n%s", made.status, path, made.html)
+		}
+		says(t, w.see(person, path), "Running", "0 of 1 so far.", "mended")
+		says(t, w.submit(person, path+"/pause", nil), "The replay is paused.", "Paused")
+		says(t, w.submit(person, path+"/resume", nil), "The replay goes on.")
+		says(t, w.submit(person, path+"/cancel", nil), "The replay is cancelled.")
+		says(t, w.submit(person, path+"/pause", nil), "Nothing was done:")
+		says(t, w.see(person, base+"/deliveries?replay_job="+path[strings.LastIndex(path, "/")+1:]), "Nothing matches")
+	}
+}
+
+func TestAReplayThatIsRefusedKeepsTheForm(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	w.dead()
+	for text, form := range map[string]url.Values{
+		"must be a number": {"per_second": {"fast"}, "note": {"keep me"}},
+		"must be a time":   {"from": {"x"}},
+		"names nothing":    {"endpoint": {"ep_x"}},
+		"names no account": {"account": {"nobody"}},
+		"per_second":       {"per_second": {"100000"}},
+	} {
+		got := w.as("operator", "POST /dashboard/replays", form)
+		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, text) {
+			t.Errorf("the form %v = %d, want %q\n%s", form, got.status, text, got.html)
+		}
+		checkHTML(t, got)
+	}
+	if got := w.as("viewer", "POST /dashboard/replays", url.Values{"statuses": {"dead"}}); got.status != http.StatusForbidden {
+		t.Errorf("a viewer's replay = %d", got.status)
+	}
+	if list, err := w.admin.Replays(t.Context(), client.ReplayFilter{}); err != nil || len(list.Data) != 0 {
+		t.Errorf("there are replays %v, %v", list.Data, err)
+	}
+}

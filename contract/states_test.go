@@ -31,7 +31,8 @@ func (c *caller) driveSearch() {
 	c.want(201, "POST /event-types", object{"name": "sought"})
 	c.want(202, "POST /events", object{"account": "acme", "type": "sought", "data": 1, "idempotency_key": "sought-1", "ordering_key": "sought-2"})
 	secret := c.want(200, "GET /endpoints/"+endpoint+"/secrets", nil).items()[0]["id"].(string)
-	for _, text := range []string{endpoint, event, delivery, key, secret, "sought", "sought-1", "sought-2", "acme", "nothing"} {
+	replay := c.want(201, "POST /replays", object{"account": "acme", "endpoint": endpoint}).id("id")
+	for _, text := range []string{replay, endpoint, event, delivery, key, secret, "sought", "sought-1", "sought-2", "acme", "nothing"} {
 		c.want(200, "GET /search?q="+text, nil)
 	}
 	c.want(200, "GET /events?account=acme&ordering_key=sought-2", nil)

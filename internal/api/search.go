@@ -60,6 +60,12 @@ func (s *server) hitOfID(ctx context.Context, id string) (apitypes.SearchHit, er
 		return hitWith(endpointHit("id"))(s.findEndpoint(ctx, id))
 	case "dlv":
 		return hitWith(deliveryHit)(s.findDelivery(ctx, id))
+	case "rpl":
+		job, err := parseID[postrider.ReplayID](id)
+		if err != nil {
+			return apitypes.SearchHit{}, err
+		}
+		return hitWith(replayHit)(s.findReplay(ctx, job))
 	case "key":
 		if infoOf(ctx).caller.Allows(postrider.ScopeAdmin) {
 			return hitWith(keyHit)(s.findKey(ctx, id))
@@ -105,6 +111,12 @@ func eventHit(by string) func(postrider.Event) apitypes.SearchHit {
 func deliveryHit(d postrider.Delivery) apitypes.SearchHit {
 	return apitypes.SearchHit{
 		Kind: "delivery", ID: d.ID.String(), Account: &d.Account, Title: d.EventType, MatchedBy: "id", CreatedAt: instant(d.ID.Time()),
+	}
+}
+
+func replayHit(r postrider.ReplayJob) apitypes.SearchHit {
+	return apitypes.SearchHit{
+		Kind: "replay", ID: r.ID.String(), Account: orNull(r.Filter.Account), Title: string(r.Action), MatchedBy: "id", CreatedAt: instant(r.CreatedAt),
 	}
 }
 

@@ -33,6 +33,7 @@ func TestSearchFindsAnObjectByAnyOfItsNames(t *testing.T) {
 	w.want(201, "POST /event-types", `{"name": "order.created"}`)
 	keyed := w.want(202, "POST /events", `{"account": "acme", "type": "order.paid", "data": 1, "idempotency_key": "order-42", "ordering_key": "cart-7"}`)
 	apiKey := w.want(201, "POST /api-keys", `{"name": "ci", "scopes": ["admin"]}`)
+	replay := w.want(201, "POST /replays", `{"account": "acme"}`)
 	secret := w.want(200, "GET /endpoints/"+acme.endpoint+"/secrets", "").data()[0]["id"].(string)
 	reader := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}})
 	account, endpoint := "account "+acme.account+" by ", "endpoint "+acme.endpoint+" by "
@@ -43,6 +44,7 @@ func TestSearchFindsAnObjectByAnyOfItsNames(t *testing.T) {
 		acme.event:                      {"event " + acme.event + " by id"},
 		" " + acme.delivery + " ":       {"delivery " + acme.delivery + " by id"},
 		apiKey.id("id"):                 {"api_key " + apiKey.id("id") + " by id"},
+		replay.id("id"):                 {"replay " + replay.id("id") + " by id"},
 		secret:                          {endpoint + "secret"},
 		"order-42":                      {"event " + keyed.id("id") + " by idempotency_key"},
 		"cart-7":                        {"event " + keyed.id("id") + " by ordering_key"},

@@ -43,6 +43,8 @@ var states = []state{
 	{name: "the first steps of an endpoint", path: "/endpoints/{endpoint}/start", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"1. Keep the secret", "timingSafeEqual"}},
 	{name: "snippets", path: "/endpoints/{endpoint}/snippets?code=python", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"hmac.compare_digest", "Webhook-Signature"}},
 	{name: "test events", path: "/endpoints/{endpoint}/tests", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"No test event was sent"}},
+	{name: "what was missed", path: "/endpoints/{endpoint}/missed", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Replay what was missed"}},
+	{name: "nothing was missed", path: "/endpoints/{endpoint}/missed?from=2026-01-31T09:30&pace=50", people: "operator customer", prepare: (*world).hostileEndpoint, want: []string{"Nothing was missed since then"}},
 	{name: "a test event", path: "/endpoints/{endpoint}/tests?event={event}", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Attempt 1", "500", "&lt;html&gt;"}},
 	{name: "filtered endpoints", path: "/endpoints?status=paused", people: "operator customer", want: []string{"Nothing matches"}},
 }

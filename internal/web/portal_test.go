@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"html"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -67,11 +68,11 @@ func TestACustomerGetsFromTheLinkToATestEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{*secrets[0].Secret, "timingSafeEqual", ">Stripe</a>", `value="order.created"`} {
-		if !strings.Contains(made.html, text) {
+		if !strings.Contains(html.UnescapeString(made.html), text) {
 			t.Errorf("the page after the form lacks %q", text)
 		}
 	}
-	if got := w.see("customer", "/portal/endpoints/"+e.ID.String()+"/start").html; strings.Contains(got, *secrets[0].Secret) {
+	if got := w.see("customer", "/portal/endpoints/"+e.ID.String()+"/start").html; strings.Contains(html.UnescapeString(got), *secrets[0].Secret) {
 		t.Error("the page shows the secret again")
 	}
 	tests := "/portal/endpoints/" + e.ID.String() + "/tests"
@@ -158,13 +159,15 @@ func TestCapabilitiesOfAPortalSession(t *testing.T) {
 		{one + "/secrets", one + "/secrets", postrider.ScopeSecretsRead, nil},
 		{one + "/secrets", one + "/secrets/rotate", postrider.ScopeEndpointsWrite, url.Values{"overlap_ms": {"1h"}}},
 		{one, one + "/delete", postrider.ScopeEndpointsWrite, nil},
+		{one + "/missed?from=2026-01-31T09:30", one + "/missed", postrider.ScopeWebhooksOperate, url.Values{"from": {"2026-01-31T09:30"}}},
 	}
+	link := regexp.MustCompile("/(new|delete)$") // a button leads to the page of the form
 	for _, scope := range []postrider.Scope{postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate, postrider.ScopeEndpointsWrite, postrider.ScopeSecretsRead} {
 		scopes := []postrider.Scope{postrider.ScopeWebhooksRead, scope}
 		w.sessions.add("customer", postrider.Caller{Name: "Carla", Account: w.account.ID, Scopes: scopes})
 		for _, f := range forms {
 			shown := w.see("customer", f.page).html
-			offered := strings.Contains(shown, `action="`+f.form+`"`) || f.page != f.form && strings.Contains(shown, `href="`+f.form+`"`)
+			offered := strings.Contains(shown, `action="`+f.form+`"`) || link.MatchString(f.form) && strings.Contains(shown, `href="`+f.form+`"`)
 			if offered != (scope == f.need) {
 				t.Errorf("with %s %s offers %s: %t", scope, f.page, f.form, offered)
 			}
@@ -220,7 +223,7 @@ func TestASecondAccountSeesNothing(t *testing.T) {
 		}
 		got := w.as("stranger", method+" "+path, url.Values{"value": {"closed"}})
 		for _, private := range []string{"acme.example", "private", *secrets[0].Secret} {
-			if strings.Contains(got.html, private) {
+			if strings.Contains(html.UnescapeString(got.html), private) {
 				t.Errorf("%s shows %q of another account", pattern, private)
 			}
 		}
@@ -261,5 +264,42 @@ func TestSnippetsAreForTheSchemesOfTheEndpoint(t *testing.T) {
 	remembered := w.as("customer", "GET "+path, nil, &http.Cookie{Name: "postrider-code", Value: "ruby"})
 	if !strings.Contains(remembered.html, "verify_webhook(request.env") {
 		t.Error("the language is not remembered")
+	}
+}
+
+// What was missed is counted first, and then replayed at a pace.
+func TestACustomerReplaysWhatWasMissed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	e := w.endpoint(apitypes.EndpointCreate{EventTypes: []string{"*"}})
+	for range 3 {
+		w.publish("order.created", "1")
+	}
+	dies := postrider.DefaultPolicy()
+	dies.ClientErrors = postrider.DeadLetterClientErrors
+	w.settle(e.ID, postrider.Attempt{StatusCode: 404}, dies)
+	path := "/portal/endpoints/" + e.ID.String() + "/missed"
+	form := w.see("customer", path).html
+	since := regexp.MustCompile(`type="datetime-local" name="from" value="([^"]+)"`).FindStringSubmatch(form)
+	if since == nil || strings.Contains(form, "Send them again") {
+		t.Fatalf("the form has no time, or is ready before it has counted\n%s", form)
+	}
+	counted := w.see("customer", path+"?from="+url.QueryEscape(since[1])+"&pace=50").html
+	if !strings.Contains(counted, "3 events were missed.") {
+		t.Errorf("the count is\n%s", counted)
+	}
+	for _, wrong := range []string{"?from=yesterday", "?from=2999-01-01T00:00&pace=999999"} {
+		if got := w.as("customer", "GET "+path+wrong, nil); got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, `role="alert"`) {
+			t.Errorf("%s = %d", wrong, got.status)
+		}
+	}
+	done := w.as("customer", "POST "+path, url.Values{"from": {since[1]}, "pace": {"50"}})
+	jobs, err := w.admin.Replays(t.Context(), client.ReplayFilter{})
+	if err != nil || len(jobs.Data) != 1 {
+		t.Fatalf("%d jobs, %v", len(jobs.Data), err)
+	}
+	job := jobs.Data[0]
+	if done.header.Get("Location") != "/portal/replays/"+job.ID.String() || job.Expected.Matches != 3 || job.PerSecond != 50 || *job.Endpoint != e.ID {
+		t.Errorf("the job is %+v, the form leads to %s", job, done.header.Get("Location"))
 	}
 }

@@ -141,6 +141,7 @@ func (h *Handler) routes() []route {
 		keyRoutes(),
 		portalRoutes(),
 		startRoutes(),
+		missedRoutes(),
 		preferenceRoutes(),
 	}
 	var all []route

@@ -266,7 +266,7 @@ func (a *App) serve(ctx context.Context) (err error) {
 		defer os.Remove(a.config.serverFile())
 	}
 	a.readiness.opened(a)
-	a.gate.set(a.handler())
+	a.gate.set(a.newFront(a.handler()))
 	a.log.InfoContext(ctx, "postrider listens", "api", a.Addr().String(), "ops", a.OpsAddr().String())
 	close(a.opened)
 

@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/postrider/postrider/internal/api"
 )
 
 // server is an HTTP server on a listener that is already bound.
@@ -130,7 +129,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*g.now.Load(
 // endBodies gives up the request bodies that are being read. The handler of the
 // start reads none.
 func (g *gate) endBodies() {
-	if handler, ok := (*g.now.Load()).(*api.Handler); ok {
+	if handler, ok := (*g.now.Load()).(*front); ok {
 		handler.EndBodies()
 	}
 }

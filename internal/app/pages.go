@@ -1,0 +1,97 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/web"
+)
+
+// front is the handler of the API listener: the API, and the pages at all other paths.
+type front struct {
+	*api.Handler
+
+	pages *web.Handler
+}
+
+// newFront returns the handler of the API and of the pages, which call it inside the
+// process.
+func (a *App) newFront(handler *api.Handler) *front {
+	return &front{Handler: handler, pages: web.New(web.Deps{
+		API: handler.As, Sessions: people{handler.Sessions(), a.store}, Brand: a.store,
+	}, web.Options{PublicURL: a.config.publicURL(a.Addr()), Version: Version(), Log: a.log})}
+}
+
+// ServeHTTP serves a request of a program or a person.
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/.well-known/") {
+		f.Handler.ServeHTTP(w, r)
+		return
+	}
+	f.pages.ServeHTTP(w, r)
+}
+
+// people gives the pages the sessions of the API in their own form.
+type people struct {
+	sessions *api.Sessions
+	settings store.PortalSettings
+}
+
+// Login implements [web.Sessions].
+func (p people) Login(ctx context.Context, key string, from netip.Addr) (string, web.Session, error) {
+	token, made, err := p.sessions.Login(ctx, key, from)
+	return p.opened(ctx, token, made, err)
+}
+
+// Entry implements [web.Sessions].
+func (p people) Entry(ctx context.Context, code string) (web.Session, error) {
+	return p.view(ctx)(p.sessions.Entry(ctx, code))
+}
+
+// Redeem implements [web.Sessions].
+func (p people) Redeem(ctx context.Context, code string, from netip.Addr) (string, web.Session, error) {
+	token, made, err := p.sessions.Redeem(ctx, code, from)
+	return p.opened(ctx, token, made, err)
+}
+
+// Find implements [web.Sessions].
+func (p people) Find(ctx context.Context, token string) (web.Session, error) {
+	return p.view(ctx)(p.sessions.Find(ctx, token))
+}
+
+// Logout implements [web.Sessions].
+func (p people) Logout(ctx context.Context, token string) error { return p.sessions.Logout(ctx, token) }
+
+// opened returns a new session with its token, or the error alone.
+func (p people) opened(ctx context.Context, token string, made postrider.Session, err error) (string, web.Session, error) {
+	session, err := p.view(ctx)(made, err)
+	if err != nil {
+		return "", session, err
+	}
+	return token, session, nil
+}
+
+// view returns a function that turns the result of a call into a session for the pages.
+// An embedded session may be shown by the origins that the operator names now, so an
+// origin that is taken away loses the sessions that are open, too.
+func (p people) view(ctx context.Context) func(postrider.Session, error) (web.Session, error) {
+	return func(s postrider.Session, err error) (web.Session, error) {
+		if err != nil {
+			return web.Session{}, err
+		}
+		session := web.Session{Caller: s.Caller(), ExpiresAt: s.ExpiresAt, Language: s.Locale}
+		if s.Embedded {
+			settings, err := p.settings.Portal(ctx)
+			if err != nil {
+				return web.Session{}, err
+			}
+			session.Embedders = settings.FrameOrigins
+		}
+		return session, nil
+	}
+}

@@ -1,0 +1,112 @@
+package app_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
+)
+
+// browser is a person without JavaScript.
+type browser struct {
+	*testing.T
+	http *http.Client
+	base string
+}
+
+func newBrowser(t *testing.T, r *running) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &browser{t, &http.Client{Jar: jar}, "http://" + r.app.Addr().String()}
+}
+
+// open loads a page, or posts a form, and returns the page that it leads to.
+func (b *browser) open(path string, form url.Values) (status int, at, text string) {
+	b.Helper()
+	method, body := http.MethodGet, io.Reader(http.NoBody)
+	if form != nil {
+		method, body = http.MethodPost, strings.NewReader(form.Encode())
+	}
+	request, err := http.NewRequestWithContext(b.Context(), method, b.base+path, body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := b.http.Do(request)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer response.Body.Close()
+	page, err := io.ReadAll(response.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return response.StatusCode, response.Request.URL.Path, string(page)
+}
+
+func TestPeopleLogInAndCustomersOpenTheirLink(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir())
+	r.subscribe(t, "http://127.0.0.1:9/hooks")
+	key, err := os.ReadFile(r.keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	operator := newBrowser(t, r)
+	if status, at, text := operator.open("/dashboard/endpoints", nil); strings.Contains(text, "127.0.0.1:9/hooks") || !strings.Contains(text, "/login") {
+		t.Errorf("without a session: %d at %s %.300s", status, at, text)
+	}
+	if status, _, _ := operator.open("/login", url.Values{"key": {"pr_wrong"}}); status != http.StatusForbidden {
+		t.Errorf("a wrong key = %d, want 403", status)
+	}
+	if status, at, text := operator.open("/login", url.Values{"key": {strings.TrimSpace(string(key))}, "next": {"/dashboard/endpoints"}}); status != http.StatusOK ||
+		at != "/dashboard/endpoints" || !strings.Contains(text, "127.0.0.1:9/hooks") {
+		t.Errorf("after the login: %d at %s %.300s", status, at, text)
+	}
+
+	link, err := r.api.CreatePortalSession(t.Context(), apitypes.PortalSessionCreate{Account: "acme"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	customer := newBrowser(t, r)
+	path, ok := strings.CutPrefix(link.URL, customer.base)
+	if !ok {
+		t.Fatalf("the link %s is not of %s", link.URL, customer.base)
+	}
+	for range 2 { // a mail scanner opens it first
+		if status, _, text := customer.open(path, nil); status != http.StatusOK || !strings.Contains(text, "<form") {
+			t.Fatalf("the link = %d %.300s", status, text)
+		}
+	}
+	if status, at, text := customer.open(path, url.Values{}); status != http.StatusOK || !strings.HasPrefix(at, "/portal") || strings.Contains(at, "enter") {
+		t.Errorf("after the button: %d at %s %.300s", status, at, text)
+	}
+	if status, _, _ := newBrowser(t, r).open(path, url.Values{}); status != http.StatusGone {
+		t.Errorf("the used link = %d, want 410", status)
+	}
+	if err := r.api.RevokeSession(t.Context(), link.ID); err != nil {
+		t.Fatal(err)
+	}
+	if status, at, _ := customer.open("/portal/endpoints", nil); status == http.StatusOK && strings.HasPrefix(at, "/portal/endpoints") {
+		t.Errorf("a revoked session opens %s", at)
+	}
+
+	entries, err := r.api.Audit(t.Context(), client.AuditFilter{Action: "login"})
+	if err != nil || len(entries.Data) != 2 || entries.Data[0].Outcome != "ok" || entries.Data[1].Outcome != "unauthorized" ||
+		entries.Data[0].Details["client"] != "127.0.0.1" {
+		t.Errorf("the logins in the audit log are %+v, %v", entries.Data, err)
+	}
+	if status, _, text := operator.open("/v1/webhooks/endpoints", nil); status != http.StatusUnauthorized || !strings.Contains(text, `"unauthorized"`) {
+		t.Errorf("the API with a cookie = %d %s, want 401", status, text)
+	}
+}

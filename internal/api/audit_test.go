@@ -207,3 +207,12 @@ func (c hangUp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.cancel()
 	c.Handler.ServeHTTP(w, r)
 }
+
+func TestACountIsNotInTheAuditLog(t *testing.T) {
+	t.Parallel()
+	w := newPeople(t)
+	w.want(200, "POST /replays/dry-run", "")
+	if got := w.want(200, "GET /audit", "").data(); len(got) != 0 {
+		t.Errorf("a dry run is audited: %v", got)
+	}
+}

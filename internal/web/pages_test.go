@@ -75,7 +75,7 @@ func (w *world) fill(path string, e apitypes.Endpoint, event apitypes.Receipt) s
 
 func TestPages(t *testing.T) {
 	t.Parallel()
-	for _, s := range slices.Concat(states, ledgerStates, replayStates) {
+	for _, s := range slices.Concat(states, ledgerStates, replayStates, auditStates) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, web.Options{})

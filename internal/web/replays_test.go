@@ -5,9 +5,12 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/web"
 )
 
@@ -31,6 +34,55 @@ func (w *world) hostileReplay(path string) string {
 		w.Fatal(err)
 	}
 	return strings.ReplaceAll(path, "{replay}", r.ID.String())
+}
+
+// auditStates are the states of the pages of sessions and of the audit log.
+var auditStates = []state{
+	{name: "audit log", path: "/audit", people: "operator", prepare: (*world).hostileKey, want: []string{"create-account", "create-api-key"}},
+	{name: "filtered audit log", path: "/audit?action=x", people: "operator", want: []string{"Nothing matches"}},
+	{name: "no sessions", path: "/sessions", people: "operator", want: []string{"No sessions"}},
+	{name: "sessions", path: "/sessions?ended=true", people: "operator", prepare: (*world).hostileSessions, want: []string{"Active", "Link not opened", "Revoked"}},
+}
+
+// hostileSessions stores a session in each state.
+func (w *world) hostileSessions(path string) string {
+	w.Helper()
+	now := w.store.Clock().Wall()
+	for i, s := range []postrider.Session{
+		{Kind: postrider.SessionOperator, Hash: [32]byte{1}},
+		{Kind: postrider.SessionPortal, Account: w.account.ID, Code: [32]byte{2}, CodeExpiresAt: now.Add(time.Minute)},
+		{Kind: postrider.SessionOperator, Hash: [32]byte{3}},
+	} {
+		s.ID, s.Name, s.Subject = store.NewID[postrider.SessionID](w.ids), hostile, hostile
+		s.Scopes, s.CreatedAt, s.ExpiresAt = []postrider.Scope{postrider.ScopeAdmin}, now, now.Add(time.Hour)
+		if err := w.store.PutSession(w.Context(), s); err != nil {
+			w.Fatal(err)
+		}
+		if i == 2 {
+			if err := w.admin.RevokeSession(w.Context(), s.ID); err != nil {
+				w.Fatal(err)
+			}
+		}
+	}
+	return path
+}
+
+func TestASessionIsRevoked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	w.hostileSessions("")
+	listed, err := w.admin.Sessions(t.Context(), client.SessionFilter{Kind: postrider.SessionOperator})
+	if err != nil || len(listed.Data) != 1 {
+		t.Fatalf("sessions = %v, %v", listed.Data, err)
+	}
+	path := "/dashboard/sessions/" + listed.Data[0].ID.String() + "/revoke"
+	says(t, w.submit("operator", path, nil), "The session is revoked.", "Link not opened")
+	if got := w.as("viewer", "POST "+path, nil); got.status != http.StatusForbidden {
+		t.Errorf("a viewer who revokes = %d", got.status)
+	}
+	if got := w.as("operator", "POST /dashboard/sessions/ses_01h455vb4pex5vsknk084sn02q/revoke", nil); got.status != http.StatusNotFound {
+		t.Errorf("an unknown session = %d", got.status)
+	}
 }
 
 func TestDeadLettersAreReplayedInBulk(t *testing.T) {

@@ -107,6 +107,8 @@ var navigation = []struct {
 	{"accounts", "accounts", "a", operators, postrider.ScopeWebhooksRead},
 	{"event_types", "event-types", "t", everyone, postrider.ScopeWebhooksRead},
 	{"api_keys", "api-keys", "k", operators, postrider.ScopeAdmin},
+	{"sessions", "sessions", "s", operators, postrider.ScopeAdmin},
+	{"audit", "audit", "u", operators, postrider.ScopeAdmin},
 }
 
 // layout returns the data of the layout for the page.

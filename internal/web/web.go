@@ -139,6 +139,7 @@ func (h *Handler) routes() []route {
 		accountRoutes(),
 		eventTypeRoutes(),
 		keyRoutes(),
+		auditRoutes(),
 		portalRoutes(),
 		startRoutes(),
 		missedRoutes(),

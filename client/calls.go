@@ -300,6 +300,17 @@ func (c *Client) DeadLetterGroups(ctx context.Context, f DeadLetterGroupFilter) 
 		"account", f.Account, "endpoint", idText(f.Endpoint)))
 }
 
+// Nodes lists the servers that share the store.
+func (c *Client) Nodes(ctx context.Context) ([]apitypes.Node, error) {
+	list, err := get[apitypes.List[apitypes.Node]](ctx, c, "/nodes")
+	return list.Data, err
+}
+
+// TroubledEndpoints returns the endpoints that need a person most.
+func (c *Client) TroubledEndpoints(ctx context.Context) (apitypes.TroubledEndpoints, error) {
+	return get[apitypes.TroubledEndpoints](ctx, c, "/troubled-endpoints")
+}
+
 // Search finds objects by an id, a key or a part of a name.
 func (c *Client) Search(ctx context.Context, text string) ([]apitypes.SearchHit, error) {
 	list, err := get[apitypes.List[apitypes.SearchHit]](ctx, c, "/search"+query(Paging{}, "q", text))

@@ -87,10 +87,12 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"list-dead-letter-groups": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.DeadLetterGroups(x, full[client.DeadLetterGroupFilter]()))
 	},
-	"search":              func(x ctx, c *client.Client) (any, error) { return answered(c.Search(x, "text")) },
-	"get-dead-letter":     func(x ctx, c *client.Client) (any, error) { return answered(c.DeadLetter(x, dlv)) },
-	"discard-dead-letter": func(x ctx, c *client.Client) (any, error) { return answered(c.DiscardDeadLetter(x, dlv, "r")) },
-	"replay-dead-letter":  func(x ctx, c *client.Client) (any, error) { return answered(c.ReplayDeadLetter(x, dlv)) },
+	"list-nodes":              func(x ctx, c *client.Client) (any, error) { return answered(c.Nodes(x)) },
+	"list-troubled-endpoints": func(x ctx, c *client.Client) (any, error) { return answered(c.TroubledEndpoints(x)) },
+	"search":                  func(x ctx, c *client.Client) (any, error) { return answered(c.Search(x, "text")) },
+	"get-dead-letter":         func(x ctx, c *client.Client) (any, error) { return answered(c.DeadLetter(x, dlv)) },
+	"discard-dead-letter":     func(x ctx, c *client.Client) (any, error) { return answered(c.DiscardDeadLetter(x, dlv, "r")) },
+	"replay-dead-letter":      func(x ctx, c *client.Client) (any, error) { return answered(c.ReplayDeadLetter(x, dlv)) },
 
 	"create-replay": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.CreateReplay(x, full[apitypes.ReplayCreate]()))

@@ -36,6 +36,7 @@ func (c *caller) driveSearch() {
 		c.want(200, "GET /search?q="+text, nil)
 	}
 	c.want(200, "GET /events?account=acme&ordering_key=sought-2", nil)
+	c.want(200, "GET /nodes", nil)
 }
 
 // paged reads two pages of a list, as soon as there are two.

@@ -68,6 +68,7 @@ type cli struct {
 	Endpoints   endpointsCmd   `cmd:"" help:"Work with endpoints."`
 	Deliveries  deliveriesCmd  `cmd:"" help:"List, cancel and release deliveries."`
 	DeadLetters deadLettersCmd `cmd:"" help:"List, replay and discard dead letters."`
+	Nodes       nodesCmd       `cmd:"" help:"List the servers that share the store."`
 	Search      searchCmd      `cmd:"" help:"Find an object by its id, a key, or a part of its name or host."`
 	Replays     replaysCmd     `cmd:"" help:"Replay or discard many deliveries at a pace, and watch it."`
 	Portal      portalCmd      `cmd:"" help:"Make links to the customer portal, and change how it looks."`

@@ -39,6 +39,8 @@ var commandOf = map[string]string{
 	"get-dead-letter":         "dead-letters get",
 	"list-dead-letter-groups": "dead-letters groups",
 	"search":                  "search",
+	"list-nodes":              "nodes",
+	"list-troubled-endpoints": "endpoints troubled",
 	"discard-dead-letter":     "dead-letters discard",
 	"replay-dead-letter":      "dead-letters replay",
 

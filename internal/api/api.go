@@ -144,7 +144,7 @@ type Replayer interface {
 	Wake()
 }
 
-// Deps has the parts that the API depends on. None may be nil.
+// Deps has the parts that the API depends on. None but Cluster may be nil.
 type Deps struct {
 	Store       Store
 	Publisher   Publisher
@@ -156,6 +156,7 @@ type Deps struct {
 	Notifier    Notifier
 	Canceller   Canceller
 	Replayer    Replayer
+	Cluster     Cluster // nil: one process uses the store
 	IDs         *store.IDs
 }
 

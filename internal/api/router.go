@@ -57,6 +57,7 @@ func (s *server) router() http.Handler {
 	rt.deadLetters()
 	rt.search()
 	rt.replays()
+	rt.operations()
 	rt.endpoints()
 	rt.circuits()
 	rt.ordering()

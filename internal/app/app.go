@@ -72,6 +72,7 @@ type App struct {
 	table      *routing.Table
 	ingest     *ingest.Ingest
 	dispatcher *dispatch.Dispatcher
+	cluster    api.Cluster // nil: one process uses the store
 	janitor    *janitor.Janitor
 	replays    *replay.Runner
 	// The two listeners. New binds them.
@@ -154,7 +155,7 @@ func (a *App) prepare(ctx context.Context, opened store.Store) error {
 func (a *App) handler() *api.Handler {
 	return api.New(api.Deps{
 		Store: a.store, Publisher: a.ingest, Guard: a.egress, Verifier: a.sender, Describer: a.sender, Vault: a.secrets, Reencrypter: reencrypter{a.secrets},
-		Notifier: a.table, Canceller: a.janitor, Replayer: a.replays, IDs: a.ids,
+		Notifier: a.table, Canceller: a.janitor, Replayer: a.replays, Cluster: a.cluster, IDs: a.ids,
 	}, api.Options{
 		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,
 		Verify: a.config.verify(), PublicURL: a.config.publicURL(a.Addr()), Hooks: a.observer.Hooks, Log: a.log,
@@ -194,6 +195,9 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	})
 	a.replays = replay.New(a.store, a.table, a.ids, replay.Options{Hooks: a.observer.Hooks, Log: a.log})
 	nodes, _ := opened.(store.Nodes) // SQLite is used by one process and does not implement it
+	if nodes != nil {
+		a.cluster = nodes
+	}
 	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, janitor: a.janitor}, a.sender, dispatch.Options{
 		Concurrency:     a.config.Concurrency,
 		HostConcurrency: a.config.HostConcurrency,

@@ -68,6 +68,10 @@ type Nodes interface {
 	// and what it still owned is nobody's.
 	Forget(ctx context.Context, incarnation uint32) error
 
+	// Members lists the nodes that are alive, and the dead ones that are not
+	// reclaimed yet, each with the number of its shards, by incarnation.
+	Members(ctx context.Context) ([]Member, error)
+
 	// Wake sends a short message to every node that listens. It may be lost.
 	Wake(ctx context.Context, message string) error
 
@@ -87,6 +91,16 @@ type Heartbeat struct {
 	Release     []uint8       // shards that the node gives up; it has nothing of them in flight or leased
 	Leaving     bool          // the node ends: it gets no more shards
 	Unlocked    bool          // the node cannot get its lock: its heartbeat alone shows that it lives
+}
+
+// Member is a node, as people see it.
+type Member struct {
+	Incarnation uint32
+	Shards      int       // number of shards that it owns
+	StartedAt   time.Time // of its first heartbeat
+	SeenAt      time.Time // of its last heartbeat
+	Leaving     bool      // it ends
+	Dead        bool      // it has not sent a heartbeat for its TTL, or its lock is free
 }
 
 // Membership says which nodes there are, and which shards the node owns that sent

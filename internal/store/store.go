@@ -256,7 +256,11 @@ type PutCircuit struct {
 type CircuitQuery struct {
 	Endpoint postrider.EndpointID
 	After    postrider.EndpointID
-	Limit    int
+	// Failing selects the circuits with a FailingSince of endpoints that are not
+	// deleted, and of the Account alone, if it is not zero.
+	Failing bool
+	Account postrider.AccountID // needs Failing
+	Limit   int
 }
 
 // Claim asks for due deliveries, all leased under one token.

@@ -40,7 +40,8 @@ func (s *Store) Circuits(_ context.Context, q store.CircuitQuery) (circuits []po
 	defer s.mu.Unlock()
 	for _, e := range s.endpoints.after(q.After) {
 		c := e.circuit
-		if c.Generation > 0 && selects(q.Endpoint, c.Endpoint) && len(circuits) < q.Limit {
+		failing := !c.FailingSince.IsZero() && e.Status != postrider.EndpointDeleted && selects(q.Account, e.Account)
+		if c.Generation > 0 && selects(q.Endpoint, c.Endpoint) && (failing || !q.Failing) && len(circuits) < q.Limit {
 			circuits = append(circuits, c)
 		}
 	}

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 
 type node struct {
 	instance [16]byte
+	started  time.Time // of its first heartbeat
+	seen     time.Time // of its last heartbeat
 	until    time.Time // its last heartbeat holds until then
 	leaving  bool
 	locked   bool      // it had its lock at its last Heartbeat but for those since it lost it
@@ -48,13 +51,13 @@ func (s *Store) Heartbeat(_ context.Context, b store.Heartbeat) (store.Membershi
 	n := s.nodes[b.Incarnation]
 	switch {
 	case n == nil:
-		n = &node{instance: b.Instance}
+		n = &node{instance: b.Instance, started: s.now()}
 		s.nodes[b.Incarnation] = n
 	case n.instance != b.Instance:
 		return store.Membership{}, fmt.Errorf("heartbeat of incarnation %d: another instance has it: %w", b.Incarnation, postrider.ErrConflict)
 	}
 	now := s.now()
-	n.until, n.leaving, n.free = now.Add(b.TTL), b.Leaving, time.Time{}
+	n.seen, n.until, n.leaving, n.free = now, now.Add(b.TTL), b.Leaving, time.Time{}
 	n.locked = s.locks[b.Incarnation] > 0 || n.locked && !b.Unlocked
 	for _, shard := range b.Release {
 		if s.owners[shard] == n {
@@ -64,6 +67,26 @@ func (s *Store) Heartbeat(_ context.Context, b store.Heartbeat) (store.Membershi
 	s.watchLocksLocked(n, now)
 	unlocked := n.locked && s.locks[b.Incarnation] == 0
 	return s.membershipLocked(n, unlocked, now), nil
+}
+
+// Members implements [store.Nodes].
+func (s *Store) Members(context.Context) (members []store.Member, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for _, incarnation := range slices.Sorted(maps.Keys(s.nodes)) {
+		n := s.nodes[incarnation]
+		m := store.Member{
+			Incarnation: incarnation, StartedAt: n.started, SeenAt: n.seen, Leaving: n.leaving, Dead: n.silent(now) || !n.free.IsZero(),
+		}
+		for _, owner := range s.owners {
+			if owner == n {
+				m.Shards++
+			}
+		}
+		members = append(members, m)
+	}
+	return members, nil
 }
 
 // watchLocksLocked notes which nodes but one have lost their locks, and takes

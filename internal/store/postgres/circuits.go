@@ -149,10 +149,26 @@ const circuitsSQL = `
 	order by c.endpoint
 	limit @limit`
 
+// Walks circuits_failing, or all circuits where most fail, and endpoints_pkey for each.
+const failingCircuitsSQL = `
+	select ` + circuitColumns + `
+	from circuits c
+	where c.failing_since is not null and c.endpoint > @after
+		and (@endpoint::uuid is null or c.endpoint = @endpoint)
+		and exists (
+			select from endpoints e
+			where e.id = c.endpoint and e.status <> 'deleted' and (@account::uuid is null or e.account = @account))
+	order by c.endpoint
+	limit @limit`
+
 // Circuits lists circuits, ordered by endpoint.
 func (s *Store) Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error) {
-	circuits, err := list(ctx, s, query{circuitsSQL, pgx.NamedArgs{
-		"after": someUUID(q.After), "endpoint": uuid(q.Endpoint), "limit": q.Limit,
+	statement := circuitsSQL
+	if q.Failing {
+		statement = failingCircuitsSQL
+	}
+	circuits, err := list(ctx, s, query{statement, pgx.NamedArgs{
+		"after": someUUID(q.After), "endpoint": uuid(q.Endpoint), "account": uuid(q.Account), "limit": q.Limit,
 	}}, scanCircuit)
 	if err != nil {
 		return nil, fmt.Errorf("list circuits: %w", err)

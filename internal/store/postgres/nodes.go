@@ -102,6 +102,25 @@ const acquireShardsSQL = `
 	where owner = @incarnation
 	order by shard`
 
+// Reads all of two tables of few rows.
+const membersSQL = `
+	select n.incarnation, (select count(*) from shards s where s.owner = n.incarnation), n.started_at, n.seen_at, n.leaving,
+		n.seen_at + n.ttl * interval '1 microsecond' <= @now or n.free_since is not null
+	from nodes n
+	order by n.incarnation`
+
+// Members lists the nodes.
+func (s *Store) Members(ctx context.Context) ([]store.Member, error) {
+	members, err := list(ctx, s, query{membersSQL, pgx.NamedArgs{}}, func(row pgx.CollectableRow) (m store.Member, err error) {
+		err = row.Scan(&m.Incarnation, &m.Shards, toTime(&m.StartedAt), toTime(&m.SeenAt), &m.Leaving, &m.Dead)
+		return m, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	return members, nil
+}
+
 // Heartbeat stores a node's heartbeat and returns the membership.
 func (s *Store) Heartbeat(ctx context.Context, b store.Heartbeat) (store.Membership, error) {
 	var membership store.Membership

@@ -227,6 +227,7 @@ func TestPlansOfLists(t *testing.T) {
 		sql    string
 		filter pgx.NamedArgs
 	}{
+		"circuits_failing":               {failingCircuitsSQL, pgx.NamedArgs{"after": before}},
 		"deliveries":                     {deliveriesSQL, nil},
 		"deliveries_by_account":          {deliveriesSQL, pgx.NamedArgs{"account": uuid(account)}},
 		"deliveries_by_endpoint":         {deliveriesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "status": "delivered"}},

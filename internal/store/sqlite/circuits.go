@@ -121,14 +121,25 @@ const (
 	circuitsOfSQL = `select ` + circuitColumns + ` from circuits where endpoint = @endpoint` + circuitsFilter
 )
 
+// By circuits_failing, and the key of endpoints for each row of it.
+const failingCircuitsSQL = `
+	select ` + circuitColumns + `
+	from circuits indexed by circuits_failing
+	join endpoints on id = endpoint
+	where failing_since is not null and endpoints.status <> 'deleted'
+		and (@endpoint is null or endpoint = @endpoint) and (@account is null or endpoints.account = @account)` + circuitsFilter
+
 // Circuits lists circuits; see [store.Queue].
 func (s *Store) Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error) {
 	statement := circuitsSQL
-	if !q.Endpoint.IsZero() {
+	switch {
+	case q.Failing:
+		statement = failingCircuitsSQL
+	case !q.Endpoint.IsZero():
 		statement = circuitsOfSQL
 	}
 	circuits, err := list(ctx, s, query{statement, []any{
-		sql.Named("endpoint", blob(q.Endpoint)),
+		sql.Named("endpoint", blobOrNull(q.Endpoint)), sql.Named("account", blobOrNull(q.Account)),
 		sql.Named("after", blob(q.After)), sql.Named("limit", q.Limit),
 	}}, scanCircuit)
 	return circuits, s.explain("list circuits", err)

@@ -35,6 +35,7 @@ var statements = map[string]string{
 	"changes":                            changesSQL,
 	"circuit":                            circuitSQL,
 	"circuits":                           circuitsSQL,
+	"circuits_failing":                   failingCircuitsSQL,
 	"claim":                              claimSQL,
 	"claim_fan_outs":                     claimFanOutsSQL,
 	"claimed_events":                     two(bulk{claimedEventsSQL, ")", 1}),

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ var (
 	circuitsSentences = []sentence{
 		{"they are listed by endpoint, at most Limit after After", circuitsPages},
 		{"each filter selects", circuitsFilters},
+		{"those that fail are selected, of endpoints that are not deleted", circuitsFailing},
 		{"an endpoint whose circuit never changed has none", circuitsNone},
 	}
 	healthHistorySentences = []sentence{
@@ -73,6 +75,27 @@ func (w *world) circuits(q store.CircuitQuery) []postrider.Circuit {
 	circuits, err := w.Circuits(w.Context(), q)
 	w.ok(err)
 	return circuits
+}
+
+func circuitsFailing(w *world) {
+	failing, healthy, deleted, other := w.endpoint(), w.endpoint(), w.endpoint(), w.put(w.draft(newID[postrider.AccountID](w)))
+	var want []postrider.Circuit
+	for _, e := range []postrider.Endpoint{failing, healthy, deleted, other} {
+		c := w.circuit(e)
+		if e.ID == healthy.ID {
+			c.Status, c.FailingSince = postrider.CircuitClosed, time.Time{}
+		}
+		if c = w.putCircuit(c); e.ID == failing.ID || e.ID == other.ID {
+			want = append(want, c)
+		}
+	}
+	deleted.Status = postrider.EndpointDeleted
+	w.put(deleted)
+	slices.SortFunc(want, func(a, b postrider.Circuit) int { return a.Endpoint.Compare(b.Endpoint) })
+	w.same("those that fail", w.circuits(store.CircuitQuery{Failing: true, Limit: 10}), want)
+	w.same("the first of them", w.circuits(store.CircuitQuery{Failing: true, Limit: 1}), want[:1])
+	w.same("those of an account", w.circuits(store.CircuitQuery{Failing: true, Account: other.Account, Limit: 10}),
+		slices.DeleteFunc(slices.Clone(want), func(c postrider.Circuit) bool { return c.Endpoint != other.ID }))
 }
 
 func putCircuitStores(w *world) {

@@ -31,6 +31,10 @@ var nodes = []verb{
 		{"a node that heartbeats again owns nothing of what others took", heartbeatBackTooLate},
 		{"no shard ever has two owners while nodes come, hand over and go", heartbeatInParallel},
 	}},
+	{"Members", []sentence{
+		{"the nodes that live are listed with their shards, by incarnation", membersListed},
+		{"one that leaves and one that is dead are marked, until the dead one is reclaimed", membersMarked},
+	}},
 	{"Reclaim", slices.Concat([]sentence{
 		{"what a dead node had leased is due at once, its attempts recorded as lost", reclaimFrees},
 		{"at most limit deliveries, and the node is forgotten when nothing is left", reclaimLimit},

@@ -1,0 +1,30 @@
+package apitypes
+
+import "github.com/postrider/postrider"
+
+// Node is a server that shares the store.
+type Node struct {
+	ID        uint32 `json:"id" doc:"Number of this run of the server. Each start has another."`
+	Status    string `json:"status" enum:"alive,leaving,dead" doc:"leaving: it ends and gives up its shards. dead: it has not sent a heartbeat in time, and another server reclaims what it had under way."`
+	Shards    int    `json:"shards" doc:"Number of the 256 shards of the endpoints that it owns."`
+	StartedAt *Time  `json:"started_at" format:"date-time" doc:"Null: the store is used by one process, which is this one."`
+	SeenAt    Time   `json:"seen_at" format:"date-time" doc:"Time of its last heartbeat."`
+}
+
+// TroubledEndpoints says which endpoints need a person.
+type TroubledEndpoints struct {
+	OpenCircuits int                `json:"open_circuits" maximum:"1000" doc:"Number of endpoints whose circuit is open or half open. Counting stops at 1000 endpoints that fail."`
+	Data         []TroubledEndpoint `json:"data" nullable:"false" maxItems:"10" doc:"The endpoints that need a person most, at most 10: those that were disabled, then those that fail, the longest first, then those with dead letters, the most first."`
+}
+
+// TroubledEndpoint is an endpoint that needs a person.
+type TroubledEndpoint struct {
+	Endpoint     postrider.EndpointID     `json:"endpoint"`
+	Account      postrider.AccountID      `json:"account"`
+	URL          string                   `json:"url"`
+	Status       postrider.EndpointStatus `json:"status" enum:"enabled,paused,disabled"`
+	Reasons      []string                 `json:"reasons" nullable:"false" enum:"disabled,circuit_open,failing,dead_letters" doc:"disabled: it was disabled for its failures. circuit_open: nothing is sent but probes. failing: its attempts fail, and the circuit is closed. dead_letters: it has unresolved ones."`
+	FailingSince *Time                    `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak. Null: its last attempt did not fail."`
+	ProbeAt      *Time                    `json:"probe_at" format:"date-time" doc:"Time of the next probe, while the circuit is open."`
+	DeadLetters  int                      `json:"dead_letters" doc:"Number of unresolved dead letters, as far as they were looked at."`
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
+)
+
+// nodesCmd is the command nodes.
+type nodesCmd struct {
+	target `embed:""`
+}
+
+// nodeTable shows nodes.
+var nodeTable = tableOf[apitypes.Node]{
+	[]string{"ID", "STATUS", "SHARDS", "STARTED", "SEEN"},
+	func(n apitypes.Node) []string {
+		return []string{strconv.FormatUint(uint64(n.ID), 10), n.Status, strconv.Itoa(n.Shards), moment(n.StartedAt), moment(&n.SeenAt)}
+	},
+}
+
+// Run lists the nodes.
+func (c *nodesCmd) Run(ctx context.Context, t terminal) error {
+	return ask(t, c.target, nodeTable.all, func(api *client.Client) ([]apitypes.Node, error) { return api.Nodes(ctx) })
+}
+
+// endpointsTroubledCmd is the command endpoints troubled.
+type endpointsTroubledCmd struct {
+	target `embed:""`
+}
+
+// troubledTable shows endpoints that need a person.
+var troubledTable = tableOf[apitypes.TroubledEndpoint]{
+	[]string{"ENDPOINT", "STATUS", "REASONS", "FAILING SINCE", "DEAD LETTERS", "URL"},
+	func(e apitypes.TroubledEndpoint) []string {
+		return []string{
+			e.Endpoint.String(), string(e.Status), strings.Join(e.Reasons, ", "), moment(e.FailingSince), strconv.Itoa(e.DeadLetters), e.URL,
+		}
+	},
+}
+
+// Run lists the endpoints.
+func (c *endpointsTroubledCmd) Run(ctx context.Context, t terminal) error {
+	return ask(t, c.target, troubledTable.all, func(api *client.Client) ([]apitypes.TroubledEndpoint, error) {
+		troubled, err := api.TroubledEndpoints(ctx)
+		return troubled.Data, err
+	})
+}

@@ -1,0 +1,195 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Cluster lists the nodes that share the store.
+type Cluster interface {
+	// Members lists the nodes, by incarnation.
+	Members(ctx context.Context) ([]store.Member, error)
+}
+
+// operations registers the routes about how the server and its endpoints fare.
+func (rt *router) operations() {
+	handle(rt, route{
+		name: "list-nodes", path: "GET /nodes",
+		summary:     "List the servers that share the store",
+		description: "With a store that one process uses, this is the server that responds.",
+		scope:       postrider.ScopeAdmin,
+	}, rt.listNodes)
+	handle(rt, route{
+		name: "list-troubled-endpoints", path: "GET /troubled-endpoints",
+		summary: "List the endpoints that need a person most",
+		scope:   postrider.ScopeWebhooksRead,
+	}, rt.listTroubled)
+}
+
+// listNodes lists the nodes.
+func (s *server) listNodes(ctx context.Context, _ *none) (*reply[apitypes.List[apitypes.Node]], error) {
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.Cluster == nil {
+		alone := apitypes.Node{ID: 1, Status: "alive", Shards: store.Shards, SeenAt: instant(now)}
+		return respond(apitypes.List[apitypes.Node]{Data: []apitypes.Node{alone}}), nil
+	}
+	members, err := s.Cluster.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]apitypes.Node, 0, len(members))
+	for _, m := range members {
+		n := apitypes.Node{ID: m.Incarnation, Status: "alive", Shards: m.Shards, StartedAt: timeOrNull(m.StartedAt), SeenAt: instant(m.SeenAt)}
+		switch {
+		case m.Dead:
+			n.Status = "dead"
+		case m.Leaving:
+			n.Status = "leaving"
+		}
+		nodes = append(nodes, n)
+	}
+	return respond(apitypes.List[apitypes.Node]{Data: nodes}), nil
+}
+
+const (
+	// maxTroubled is the largest number of endpoints that need a person and are
+	// listed.
+	maxTroubled = 10
+	// The numbers of failing circuits, groups of dead letters and disabled endpoints
+	// that are looked at. They bound the work of one request.
+	maxFailing      = 1000
+	maxGroups       = 250
+	maxDisabled     = 20
+	failingForLong  = 5 * time.Minute // a shorter streak needs nobody
+	reasonDisabled  = "disabled"
+	reasonOpen      = "circuit_open"
+	reasonFailing   = "failing"
+	reasonDead      = "dead_letters"
+	disabledUrgency = 1 << 62 // before every streak
+)
+
+// troubled is an endpoint that may need a person.
+type troubled struct {
+	endpoint postrider.EndpointID
+	circuit  postrider.Circuit
+	reasons  []string
+	letters  int           // dead letters
+	failing  time.Duration // disabledUrgency: it was disabled for its failures
+}
+
+// listTroubled collects what tells that an endpoint needs a person, sorts the endpoints
+// by that, and looks up the first few.
+func (s *server) listTroubled(ctx context.Context, _ *none) (*reply[apitypes.TroubledEndpoints], error) {
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	account := infoOf(ctx).caller.Account
+	found := map[postrider.EndpointID]*troubled{}
+	answer := apitypes.TroubledEndpoints{Data: []apitypes.TroubledEndpoint{}}
+	if answer.OpenCircuits, err = s.addFailing(ctx, found, account, now); err != nil {
+		return nil, err
+	}
+	if err := s.addDisabled(ctx, found, account); err != nil {
+		return nil, err
+	}
+	if err := s.addDead(ctx, found, account); err != nil {
+		return nil, err
+	}
+	urgent := slices.SortedFunc(maps.Values(found), func(a, b *troubled) int {
+		return cmp.Or(cmp.Compare(b.failing, a.failing), cmp.Compare(b.letters, a.letters), b.endpoint.Compare(a.endpoint))
+	})
+	for _, t := range urgent {
+		e, err := s.findLive(ctx, t.endpoint.String())
+		if errors.Is(err, postrider.ErrNotFound) {
+			continue // a deleted endpoint may have dead letters
+		}
+		if err != nil {
+			return nil, err
+		}
+		answer.Data = append(answer.Data, apitypes.TroubledEndpoint{
+			Endpoint: e.ID, Account: e.Account, URL: e.URL, Status: e.Status, Reasons: t.reasons, DeadLetters: t.letters,
+			FailingSince: timeOrNull(t.circuit.FailingSince), ProbeAt: timeOrNull(t.circuit.ProbeAt),
+		})
+		if len(answer.Data) == maxTroubled {
+			break
+		}
+	}
+	return respond(answer), nil
+}
+
+// of returns the entry of an endpoint.
+func of(found map[postrider.EndpointID]*troubled, id postrider.EndpointID) *troubled {
+	if found[id] == nil {
+		found[id] = &troubled{endpoint: id}
+	}
+	return found[id]
+}
+
+// addFailing adds the endpoints that fail, and returns how many circuits are open.
+func (s *server) addFailing(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID, now time.Time) (open int, _ error) {
+	circuits, err := s.Store.Circuits(ctx, store.CircuitQuery{Failing: true, Account: account, Limit: maxFailing})
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range circuits {
+		streak, reason := now.Sub(c.FailingSince), reasonFailing
+		if c.Status != postrider.CircuitClosed && c.Status != "" {
+			open, reason = open+1, reasonOpen
+		} else if streak < failingForLong {
+			continue
+		}
+		t := of(found, c.Endpoint)
+		t.circuit, t.failing, t.reasons = c, streak, append(t.reasons, reason)
+	}
+	return open, nil
+}
+
+// addDisabled adds the endpoints that were disabled for their failures; one that a
+// person disabled needs nobody.
+func (s *server) addDisabled(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID) error {
+	endpoints, err := s.Store.Endpoints(ctx, store.EndpointQuery{
+		Account: account, Status: postrider.EndpointDisabled, Paging: store.Paging{Limit: maxDisabled},
+	})
+	if err != nil {
+		return err
+	}
+	for _, e := range endpoints.Items {
+		health, err := s.Store.HealthHistory(ctx, store.HealthQuery{Account: e.Account, Endpoint: e.ID, Paging: store.Paging{Limit: 1}})
+		if err != nil {
+			return err
+		}
+		if len(health.Items) > 0 && health.Items[0].Status == postrider.HealthDisabled {
+			t := of(found, e.ID)
+			t.failing, t.reasons = disabledUrgency, append([]string{reasonDisabled}, t.reasons...)
+		}
+	}
+	return nil
+}
+
+// addDead adds the endpoints with unresolved dead letters.
+func (s *server) addDead(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID) error {
+	groups, err := s.Store.DeadLetterGroups(ctx, store.DeadLetterGroupQuery{Account: account, Paging: store.Paging{Limit: maxGroups}})
+	if err != nil {
+		return err
+	}
+	for _, g := range groups.Items {
+		t := of(found, g.Endpoint)
+		if t.letters == 0 {
+			t.reasons = append(t.reasons, reasonDead)
+		}
+		t.letters += g.Count
+	}
+	return nil
+}

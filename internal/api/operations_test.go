@@ -1,0 +1,87 @@
+package api_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	got := w.want(200, "GET /nodes", "").data()
+	if len(got) != 1 || got[0]["status"] != "alive" || got[0]["shards"] != 256.0 || got[0]["started_at"] != nil {
+		t.Errorf("the nodes of a store of one process are %v", got)
+	}
+	reader := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeWebhooksWrite}})
+	if got := w.do(reader, "GET /nodes", ""); got.status != 403 {
+		t.Errorf("GET /nodes without the scope admin = %d", got.status)
+	}
+}
+
+// The endpoints that need a person are those that were disabled for their failures, fail
+// or have dead letters, the most urgent first; not those that a person disabled.
+func TestTroubledEndpoints(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	names := []string{"fine", "disabled", "open", "long", "dead", "byhand", "moment"}
+	tenants := map[string]tenant{}
+	for _, name := range names {
+		tenants[name] = w.tenant(name)
+	}
+	id := func(name string) postrider.EndpointID {
+		parsed, err := postrider.ParseID[postrider.EndpointID](tenants[name].endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed
+	}
+	account := func(name string) postrider.AccountID {
+		parsed, err := postrider.ParseID[postrider.AccountID](tenants[name].account)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed
+	}
+	now := time.Now().UTC()
+	for name, since := range map[string]time.Duration{"open": 30 * time.Minute, "long": time.Hour, "moment": time.Minute} {
+		c := postrider.Circuit{Endpoint: id(name), Status: postrider.CircuitClosed, FailingSince: now.Add(-since)}
+		if name == "open" {
+			c.Status, c.ProbeAt = postrider.CircuitOpen, now.Add(time.Minute)
+		}
+		if _, err := w.store.PutCircuit(t.Context(), store.PutCircuit{Circuit: c}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.store.PutHealth(t.Context(), postrider.EndpointHealth{
+		Endpoint: id("disabled"), Account: account("disabled"), Number: 1, Status: postrider.HealthDisabled, Reason: postrider.ReasonFailing, Since: now,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.want(200, "POST /endpoints/"+tenants["byhand"].endpoint+"/disable", "")
+	w.settle(tenants["dead"].endpoint, postrider.Attempt{StatusCode: 410})
+	w.want(200, "POST /endpoints/"+tenants["dead"].endpoint+"/enable", "")
+
+	got := w.want(200, "GET /troubled-endpoints", "")
+	var order []string
+	for _, e := range got.data() {
+		for _, name := range names {
+			if e["endpoint"] == tenants[name].endpoint {
+				order = append(order, name)
+			}
+		}
+	}
+	if want := []string{"disabled", "long", "open", "dead"}; !slices.Equal(order, want) {
+		t.Errorf("the endpoints that need a person are %v, want %v", order, want)
+	}
+	if got.body["open_circuits"] != 1.0 {
+		t.Errorf("open_circuits = %v, want 1", got.body["open_circuits"])
+	}
+	own := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}, Account: account("open")})
+	if got := w.do(own, "GET /troubled-endpoints", "").data(); len(got) != 1 || got[0]["endpoint"] != tenants["open"].endpoint {
+		t.Errorf("the key of an account sees %v", got)
+	}
+}

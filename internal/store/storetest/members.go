@@ -1,0 +1,38 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/postrider/postrider/internal/store"
+)
+
+// members lists the nodes, without their times.
+func (w *world) members() []store.Member {
+	w.Helper()
+	members, err := w.Nodes.Members(w.Context())
+	w.ok(err)
+	for i, m := range members {
+		if m.StartedAt.IsZero() || m.SeenAt.Before(m.StartedAt) {
+			w.Errorf("node %d started at %v and was seen at %v", m.Incarnation, m.StartedAt, m.SeenAt)
+		}
+		members[i].StartedAt, members[i].SeenAt = time.Time{}, time.Time{}
+	}
+	return members
+}
+
+func membersListed(w *world) {
+	w.shares(w.member(2), w.member(1))
+	w.same("the nodes", w.members(), []store.Member{{Incarnation: 1, Shards: 128}, {Incarnation: 2, Shards: 128}})
+}
+
+func membersMarked(w *world) {
+	a, b := w.member(1), w.member(2)
+	a.heartbeats()
+	a.Leaving = true
+	a.heartbeats(everyShard()...)
+	b.dies()
+	w.same("the nodes", w.members(), []store.Member{{Incarnation: 1, Leaving: true}, {Incarnation: 2, Shards: 256, Dead: true}})
+	_, err := w.Reclaim(w.Context(), 2, 10)
+	w.ok(err)
+	w.same("the nodes after the reclaim", w.members(), []store.Member{{Incarnation: 1, Leaving: true}})
+}

@@ -56,8 +56,10 @@ type page struct {
 
 // The errors of pages that are no errors of the API.
 var (
-	errNoPage  = errors.New("no such page")
-	errBadForm = errors.New("the form cannot be read")
+	errNoPage         = errors.New("no such page")
+	errBadForm        = errors.New("the form cannot be read")
+	errForbidden      = errors.New("the session does not permit it")
+	errTooManyStreams = errors.New("too many streams are open")
 )
 
 // maxForm is the largest form, in bytes. The largest field is a certificate chain.
@@ -156,7 +158,7 @@ func (v *visit) enter(s Session) {
 	if v.cookie("language") == "" && s.Language != "" {
 		v.text = v.h.texts.choose(s.Language)
 	}
-	v.calls = &recorder{next: v.h.API(v.session.Caller)}
+	v.calls = &recorder{next: &briefTransport{v.h.API(v.session.Caller), v.h.brief, v.session.Caller}}
 	v.api = client.New("http://api.internal", "", client.Options{Attempts: 1, Timeout: v.h.opts.PageTime, Transport: v.calls})
 	v.flash = v.takeFlash()
 }
@@ -340,7 +342,9 @@ func (v *visit) failureOf(err error) failure {
 		f.Status = http.StatusNotFound
 	case errors.Is(err, errBadForm):
 		f.Status = http.StatusUnprocessableEntity
-	case errors.Is(err, errForged):
+	case errors.Is(err, errTooManyStreams):
+		f.Status = http.StatusTooManyRequests
+	case errors.Is(err, errForged), errors.Is(err, errForbidden):
 		f.Status = http.StatusForbidden
 	case errors.Is(err, errInsecure):
 		f.Status, f.Text = http.StatusForbidden, "insecure"

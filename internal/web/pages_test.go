@@ -13,6 +13,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/web"
 )
 
@@ -30,6 +32,8 @@ type state struct {
 
 // states lists the pages in all their states. A new page has its rows here.
 var states = []state{
+	{name: "overview of nothing", path: "", people: "operator viewer", want: []string{"Nothing needs you", "every circuit is closed"}},
+	{name: "overview", path: "", people: "operator viewer", prepare: (*world).trouble, want: []string{"Circuit open", "One circuit is open"}},
 	{name: "no endpoints", path: "/endpoints", people: "operator customer viewer", want: []string{"No endpoints yet"}},
 	{name: "endpoints", path: "/endpoints", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Enabled", "Closed"}},
 	{name: "an endpoint", path: "/endpoints/{endpoint}", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Latest deliveries", "Requests are sent.", "waits for its retry"}},
@@ -71,6 +75,22 @@ func (w *world) fill(path string, e apitypes.Endpoint, event apitypes.Receipt) s
 	return strings.NewReplacer(
 		"{endpoint}", e.ID.String(), "{event}", event.ID.String(), "{account}", w.account.ID.String(), "{delivery}", w.deliveryOf(event).ID.String(),
 	).Replace(path)
+}
+
+// trouble opens the circuit of an endpoint that fails.
+func (w *world) trouble(path string) string {
+	path = w.hostileEndpoint(path)
+	found, err := w.admin.Endpoints(w.Context(), client.EndpointFilter{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	c := postrider.Circuit{
+		Endpoint: found.Data[0].ID, Status: postrider.CircuitOpen, FailingSince: time.Now().Add(-time.Hour), ProbeAt: time.Now().Add(time.Minute),
+	}
+	if _, err := w.store.PutCircuit(w.Context(), store.PutCircuit{Circuit: c}); err != nil {
+		w.Fatal(err)
+	}
+	return path
 }
 
 func TestPages(t *testing.T) {

@@ -64,6 +64,17 @@ func (all *renderers) render(to io.Writer, v *visit, p page) error {
 	return r.templates.ExecuteTemplate(to, "layout", r.layout())
 }
 
+// renderPart writes one template, without the layout.
+func (all *renderers) renderPart(to io.Writer, v *visit, name string, data any) error {
+	r := <-all.idle
+	defer func() {
+		r.visit = nil
+		all.idle <- r
+	}()
+	r.visit = v
+	return r.templates.ExecuteTemplate(to, name, data)
+}
+
 // layout is the data of the layout, which surrounds every page.
 type layout struct {
 	Title     string
@@ -99,6 +110,7 @@ var navigation = []struct {
 	scope           postrider.Scope
 }{
 	{"home", "", "h", customers, postrider.ScopeWebhooksRead},
+	{"overview", "", "o", operators, postrider.ScopeWebhooksRead},
 	{"endpoints", "endpoints", "e", everyone, postrider.ScopeWebhooksRead},
 	{"events", "events", "v", everyone, postrider.ScopeWebhooksRead},
 	{"deliveries", "deliveries", "d", everyone, postrider.ScopeWebhooksRead},
@@ -193,7 +205,7 @@ func (r *renderer) time(at any) shownTime {
 	}
 	return shownTime{
 		ISO:      t.UTC().Format("2006-01-02T15:04:05.000Z"),
-		Full:     t.In(r.visit.zone).Format("2006-01-02 15:04:05.000 MST"),
+		Full:     t.In(r.visit.zone).Format("2006-01-02 15:04:05 MST"),
 		Relative: r.visit.text.relative(t, r.visit.now),
 	}
 }
@@ -286,6 +298,7 @@ const lowRate = 0.95
 var tones = map[string]string{
 	"enabled": "good", "closed": "good", "healthy": "good", "delivered": "good", "accepted": "good", "active": "good", "done": "good",
 	"pending": "busy", "half_open": "busy", "running": "busy", "in_flight": "busy",
+	"alive": "good", "leaving": "warn", "circuit_open": "bad", "failing": "warn", "dead_letters": "bad",
 	"paused": "warn", "warned": "warn", "throttled": "warn", "lost": "warn", "expiring": "warn",
 	"open": "bad", "dead": "bad", "disabled": "bad", "rejected": "bad", "gone": "bad", "unreachable": "bad", "timed_out": "bad", "broken": "bad",
 	"blocked": "bad", "revoked": "bad", "failed": "bad",

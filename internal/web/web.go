@@ -48,6 +48,8 @@ type Deps struct {
 	Sessions Sessions
 	// Brand has the look of the portal. nil: the standard one.
 	Brand Branding
+	// Live hands out what happens now. Nil: pages do not renew themselves.
+	Live Live
 }
 
 // Options tunes the pages. The zero value is the default.
@@ -80,6 +82,8 @@ type Handler struct {
 	pages    *renderers
 	assets   assets
 	brands   brands
+	streams  *streams
+	brief    *briefCache
 	handler  http.Handler
 	patterns []string // of mux, for tests
 }
@@ -87,7 +91,10 @@ type Handler struct {
 // New returns the handler of all pages. It panics if a template or a catalogue of
 // texts cannot be parsed, since both are parts of the program.
 func New(deps Deps, opts Options) *Handler {
-	h := &Handler{Deps: deps, opts: opts.withDefaults(), texts: newTexts(), assets: newAssets()}
+	h := &Handler{
+		Deps: deps, opts: opts.withDefaults(), texts: newTexts(), assets: newAssets(),
+		streams: newStreams(), brief: &briefCache{answers: map[string]*briefAnswer{}},
+	}
 	at, err := url.Parse(h.opts.PublicURL)
 	h.brands.from = deps.Brand
 	h.https = err == nil && at.Scheme == "https"
@@ -130,6 +137,7 @@ type route struct {
 // routes lists the pages and forms that need a session.
 func (h *Handler) routes() []route {
 	lists := [][]route{
+		overviewRoutes(),
 		endpointRoutes(),
 		searchRoutes(),
 		eventRoutes(),
@@ -144,6 +152,7 @@ func (h *Handler) routes() []route {
 		startRoutes(),
 		missedRoutes(),
 		preferenceRoutes(),
+		liveRoutes(),
 	}
 	var all []route
 	for _, list := range lists {

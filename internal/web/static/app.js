@@ -171,6 +171,100 @@ function move(by) {
   next.querySelector("a.row").focus();
 }
 
+// --- Live: one stream for each browser, shared by its tabs, closed while hidden ---
+
+// share opens the stream of a URL in one visible tab. That tab hands the messages to
+// the others. When it is hidden or closed, another visible tab takes over.
+function share(url, receive) {
+  const channel = new BroadcastChannel(url);
+  let stop = null;
+  channel.onmessage = (e) => { if (!document.hidden) receive(e.data); };
+  const lead = () => {
+    if (stop || document.hidden || !navigator.locks) return;
+    const giveUp = new AbortController();
+    stop = () => { giveUp.abort(); stop = null; };
+    navigator.locks.request(url, { signal: giveUp.signal }, () => new Promise((release) => {
+      const source = new EventSource(url);
+      const tell = (message) => { receive(message); channel.postMessage(message); };
+      for (const name of ["changed", "tail"]) source.addEventListener(name, (e) => tell({ name, data: e.data }));
+      source.onopen = () => tell({ name: "on" });
+      source.onerror = () => tell({ name: source.readyState === EventSource.CLOSED ? "gone" : "off" });
+      giveUp.signal.addEventListener("abort", () => { source.close(); release(); });
+    })).catch(() => {}); // an abort while it waits
+  };
+  const seen = () => { if (document.hidden) { stop?.(); } else { lead(); receive({ name: "seen" }); } };
+  document.addEventListener("visibilitychange", seen);
+  lead();
+  return () => { document.removeEventListener("visibilitychange", seen); stop?.(); channel.close(); };
+}
+
+let renewing = false;
+
+// renew loads the page again and replaces its live parts, except one that the person
+// is in.
+async function renew() {
+  if (renewing || document.hidden) return;
+  renewing = true;
+  const visit = visits;
+  try {
+    const response = await fetch(location.href, { headers: { Accept: "text/html" }, credentials: "same-origin" });
+    if (!response.ok || response.redirected) return;
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    if (visit !== visits) return; // the person has gone on
+    for (const old of main().querySelectorAll("[data-live][id]")) {
+      const fresh = page.getElementById(old.id);
+      if (!fresh || old.contains(document.activeElement) || old.querySelector("details[open], tr.selected")) continue;
+      const next = document.adoptNode(fresh);
+      enhance(next);
+      if (next.innerHTML !== old.innerHTML) old.replaceWith(next);
+    }
+    tellTimes();
+  } catch { /* the stream tells that the server is gone */ } finally { renewing = false; }
+}
+
+// mark shows whether the page renews itself.
+function mark(on) {
+  for (const el of main().querySelectorAll("[data-live-mark]")) {
+    el.hidden = on === null;
+    el.classList.toggle("off", !on);
+    el.textContent = on ? el.dataset.on : el.dataset.off;
+  }
+}
+
+// addRows adds rows of the tail on top, and drops the oldest.
+function addRows(tail, message) {
+  const { html, lost } = JSON.parse(message);
+  if (lost) { const note = main().querySelector("[data-lost]"); if (note) { note.dataset.n = Number(note.dataset.n ?? 0) + lost; note.textContent = note.dataset.lost.replace("{n}", note.dataset.n); note.hidden = false; } }
+  const rows = new DOMParser().parseFromString("<table><tbody>" + html + "</tbody></table>", "text/html").querySelectorAll("tr");
+  if (tail.dataset.paused) return;
+  for (const row of rows) tail.prepend(document.adoptNode(row));
+  while (tail.rows.length > 200) tail.lastElementChild.remove();
+  main().querySelector("[data-tail-empty]")?.setAttribute("hidden", "");
+  tellTimes();
+}
+
+let leave = null; // ends what the last page watched
+let watched = "";
+
+function watch() {
+  const tail = main().querySelector("[data-tail]");
+  const url = !base ? "" : tail ? base + "/live/tail" + location.search : main().querySelector("[data-live]") ? base + "/live" : "";
+  if (url !== watched) { leave?.(); leave = null; mark(null); }
+  if (!url || url === watched) { watched = url; return; }
+  watched = url;
+  leave = share(url, ({ name, data }) => {
+    if (name === "on") mark(true);
+    if (name === "off") mark(false);
+    if (name === "gone") mark(null);
+    if (name === "changed" || name === "seen" && !tail) renew();
+    const to = main().querySelector("[data-tail]");
+    if (name === "tail" && to) addRows(to, data);
+  });
+}
+document.addEventListener("page", watch);
+
+// --- Start ---
+
 const zone = document.querySelector("[data-zone]");
 if (zone) {
   const here = document.createElement("option");
@@ -179,3 +273,4 @@ if (zone) {
 }
 if (base) setInterval(tellTimes, 1000);
 enhance(document);
+watch();

@@ -1,0 +1,268 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// Attempted is an attempt that was settled just now, on any node.
+type Attempted struct {
+	Delivery     postrider.DeliveryID
+	Event        postrider.EventID
+	Endpoint     postrider.EndpointID
+	Account      postrider.AccountID
+	EventType    string
+	Attempt      int // number, from 1
+	Outcome      postrider.Outcome
+	StatusCode   int // 0: no response
+	Duration     time.Duration
+	Status       postrider.Status     // of the delivery, after the attempt
+	At           time.Time            // start of the attempt
+	ReplayedFrom postrider.DeliveryID // zero: the delivery is no replay
+}
+
+// Watch selects what a stream shows; a zero field does not filter.
+type Watch struct {
+	Account   postrider.AccountID
+	Endpoint  postrider.EndpointID
+	EventType postrider.Pattern
+	Status    postrider.Status
+	Outcome   postrider.Outcome
+}
+
+// Live hands settled attempts to those who watch.
+type Live interface {
+	// Subscribe returns a function that waits for attempts that the watch selects,
+	// and returns them with the number of those that were lost because the caller
+	// was slow. It returns an error when ctx has ended.
+	Subscribe(ctx context.Context, w Watch) func() (items []Attempted, lost int, err error)
+}
+
+const (
+	// streamBeat is the time between two comments on a stream in which nothing
+	// happens. They keep proxies from closing it, and find out that a browser is
+	// gone or a session has ended.
+	streamBeat = 15 * time.Second
+	// streamWrite is the time limit of one write.
+	streamWrite = 10 * time.Second
+	// tickEvery is the shortest time between two ticks of a stream.
+	tickEvery = 2 * time.Second
+	// maxStreams and maxStreamsOf limit the streams of this server, and of one
+	// session.
+	maxStreams   = 2000
+	maxStreamsOf = 8
+)
+
+// streams counts the open streams, and ends them all.
+type streams struct {
+	ended chan struct{} // closed by end
+	once  sync.Once
+
+	mu   sync.Mutex
+	open int
+	of   map[postrider.SessionID]int
+}
+
+func newStreams() *streams {
+	return &streams{ended: make(chan struct{}), of: map[postrider.SessionID]int{}}
+}
+
+// End ends all streams at once, and those that begin later. Call it when the server
+// shuts down.
+func (h *Handler) End() { h.streams.once.Do(func() { close(h.streams.ended) }) }
+
+// begin counts a stream of the session; false: there are too many.
+func (s *streams) begin(of postrider.SessionID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open >= maxStreams || s.of[of] >= maxStreamsOf {
+		return false
+	}
+	s.open++
+	s.of[of]++
+	return true
+}
+
+func (s *streams) done(of postrider.SessionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	if s.of[of]--; s.of[of] == 0 {
+		delete(s.of, of)
+	}
+}
+
+// liveRoutes lists the streams.
+func liveRoutes() []route {
+	return []route{
+		{"GET /live", everyone, streamTicks},
+		{"GET /live/tail", everyone, streamTail},
+	}
+}
+
+// streamTicks sends the event "changed" when an attempt was settled, so that pages
+// reload what they show. It says nothing about the attempt.
+func streamTicks(v *visit) error {
+	return v.stream(Watch{}, func([]Attempted, int) (string, string, error) { return "changed", "{}", nil }, tickEvery)
+}
+
+// streamTail sends the event "tail" with rows of HTML for the attempts that the
+// filters of the URL select, and how many were lost.
+func streamTail(v *visit) error {
+	w, err := v.watch()
+	if err != nil {
+		return err
+	}
+	return v.stream(w, func(items []Attempted, lost int) (string, string, error) {
+		var rows bytes.Buffer
+		if err := v.h.pages.renderPart(&rows, v, "tail-rows", items); err != nil {
+			return "", "", err
+		}
+		data, err := json.Marshal(map[string]any{"html": rows.String(), "lost": lost})
+		return "tail", string(data), err
+	}, 0)
+}
+
+// watch returns the filters of the URL. An id that is none selects nothing, which is
+// said as an error.
+func (v *visit) watch() (w Watch, err error) {
+	var errs [2]error
+	if account := v.query("account"); account != "" {
+		found, err := v.api.Account(v.ctx, account)
+		w.Account, errs[0] = found.ID, err
+	}
+	if endpoint := v.query("endpoint"); endpoint != "" {
+		w.Endpoint, errs[1] = postrider.ParseID[postrider.EndpointID](endpoint)
+	}
+	w.EventType, w.Status = postrider.Pattern(v.query("event_type")), postrider.Status(v.query("status"))
+	w.Outcome = postrider.Outcome(v.query("outcome"))
+	if errors.Join(errs[:]...) != nil {
+		return w, fmt.Errorf("watch: %w", postrider.ErrNotFound)
+	}
+	return w, nil
+}
+
+// stream sends an event for what the watch selects, until the browser is gone, the
+// session has ended or the server ends. A person of one account sees that account
+// alone. Between two events at least pause passes.
+func (v *visit) stream(w Watch, event func([]Attempted, int) (name, data string, err error), pause time.Duration) error {
+	caller := v.session.Caller
+	if !caller.Account.IsZero() {
+		w.Account = caller.Account
+	}
+	if !v.can(postrider.ScopeWebhooksRead) {
+		return errForbidden
+	}
+	if v.h.Live == nil {
+		return errNoPage
+	}
+	if !v.h.streams.begin(caller.Session) {
+		return errTooManyStreams
+	}
+	defer v.h.streams.done(caller.Session)
+	ctx, cancel := context.WithDeadline(v.r.Context(), v.session.ExpiresAt)
+	defer cancel()
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer cancel() // before the wait
+	s := &stream{visit: v, messages: make(chan string)}
+	next := v.h.Live.Subscribe(ctx, w)
+	waiting.Go(func() { s.feed(ctx, next, event, pause) })
+	s.begin()
+	s.run(ctx)
+	return nil
+}
+
+// stream is one open stream of events (Server-Sent Events).
+type stream struct {
+	*visit
+
+	messages chan string // from feed to run; not buffered, so that a slow reader loses items in the subscription
+}
+
+// begin sends the head. The connection then has no read deadline any more, since
+// net/http would end the stream with it.
+func (s *stream) begin() {
+	header := s.w.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Accel-Buffering", "no") // nginx would keep what it gets
+	_ = http.NewResponseController(s.w).SetReadDeadline(time.Time{})
+	s.w.WriteHeader(http.StatusOK)
+}
+
+// feed turns what happens into messages.
+func (s *stream) feed(ctx context.Context, next func() ([]Attempted, int, error), event func([]Attempted, int) (string, string, error), pause time.Duration) {
+	for {
+		items, lost, err := next()
+		if err != nil {
+			return
+		}
+		name, data, err := event(items, lost)
+		if err != nil {
+			s.h.opts.Log.ErrorContext(ctx, "stream", "error", err)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case s.messages <- "event: " + name + "\ndata: " + data + "\n\n":
+		}
+		if pause > 0 && !sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// sleep waits, and reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// run writes messages until somebody ends the stream.
+func (s *stream) run(ctx context.Context) {
+	beat := time.NewTicker(streamBeat)
+	defer beat.Stop()
+	if !s.write("retry: 2000\n: postrider\n\n") {
+		return
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.h.streams.ended:
+			return
+		case message := <-s.messages:
+			if !s.write(message) {
+				return
+			}
+		case <-beat.C:
+			if _, err := s.h.Sessions.Find(ctx, s.token(s.who)); errors.Is(err, postrider.ErrNotFound) || !s.write(":\n\n") {
+				return
+			}
+		}
+	}
+}
+
+// write writes a message within streamWrite, and reports whether the browser took it.
+func (s *stream) write(message string) bool {
+	out := http.NewResponseController(s.w)
+	_ = out.SetWriteDeadline(time.Now().Add(streamWrite)) // only writers of tests have none
+	_, err := s.w.Write([]byte(message))
+	return err == nil && out.Flush() == nil
+}

@@ -56,14 +56,7 @@ type Event struct {
 
 // EventReplay selects deliveries of an event to replay.
 type EventReplay struct {
-	Endpoint   string           `json:"endpoint,omitempty" minLength:"1" doc:"Replay to this endpoint alone."`
-	Status     postrider.Status `json:"status,omitempty" enum:"delivered,dead,cancelled,skipped" doc:"Replay only where the last delivery to an endpoint has this status."`
-	MadeBefore *Time            `json:"made_before,omitempty" format:"date-time" doc:"Only where the last delivery was made before this time; default: the time of the request."`
-}
-
-// EventReplays has the deliveries that one request has made. A large event needs
-// several requests; see MadeBefore.
-type EventReplays struct {
-	Data       []Delivery `json:"data" nullable:"false" doc:"The new deliveries."`
-	MadeBefore *Time      `json:"made_before" format:"date-time" doc:"Not null: there is more to replay. Repeat the request with this made_before."`
+	Endpoint  string           `json:"endpoint,omitempty" minLength:"1" doc:"Replay to this endpoint alone."`
+	Status    postrider.Status `json:"status,omitempty" enum:"delivered,dead,cancelled,skipped" doc:"Replay only where the last delivery to an endpoint has this status."`
+	PerSecond int              `json:"per_second,omitempty" minimum:"1" maximum:"5000" doc:"How many deliveries are replayed in a second, at most. Default: 500."`
 }

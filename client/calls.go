@@ -92,19 +92,10 @@ func (c *Client) EventAttempts(ctx context.Context, id postrider.EventID, p Pagi
 	return get[apitypes.Page[apitypes.Attempt]](ctx, c, "/events/"+id.String()+"/attempts"+query(p))
 }
 
-// ReplayEvent replays the deliveries of an event, in as many requests as
-// necessary, and returns the new deliveries. With an error it returns the deliveries of
-// the earlier requests. The zero filter selects all endpoints of the event.
-func (c *Client) ReplayEvent(ctx context.Context, id postrider.EventID, f apitypes.EventReplay) ([]apitypes.Delivery, error) {
-	var all []apitypes.Delivery
-	for {
-		response, err := post[apitypes.EventReplays](ctx, c, "/events/"+id.String()+"/replay", f)
-		all = append(all, response.Data...)
-		if err != nil || response.MadeBefore == nil {
-			return all, err
-		}
-		f.MadeBefore = response.MadeBefore
-	}
+// ReplayEvent replays the last delivery of an event to each endpoint, in a job of the server; see
+// [Client.Replay]. The zero filter selects all endpoints of the event.
+func (c *Client) ReplayEvent(ctx context.Context, id postrider.EventID, f apitypes.EventReplay) (apitypes.Replay, error) {
+	return post[apitypes.Replay](ctx, c, "/events/"+id.String()+"/replay", f)
 }
 
 // CreateEndpoint creates an endpoint. The response has its secret.

@@ -48,7 +48,6 @@ var unseen = map[string]string{
 
 // fleeting are states that depend on the moment, so that a request may miss them.
 var fleeting = map[string]string{
-	"EventReplays.made_before is null: false": "a replay of more than 5,000 deliveries, or one that takes longer than 3 s",
 	"Waiting.reason = suspected":              "from the death of a server until the delivery's next attempt",
 	"Waiting.reason = endpoint_deleted":       "from the deletion of its endpoint until the delivery is cancelled",
 }

@@ -263,11 +263,13 @@ func printRequest(t terminal, asJSON bool, r apitypes.AttemptRequest) error {
 // decides whether it replays a delivery or an event. It stands at the top level
 // because it is what people look for after an outage.
 type replayCmd struct {
-	target `embed:""`
+	target   `embed:""`
+	awaiting `embed:""`
 
-	ID       string               `arg:"" help:"A delivery's id, dlv_…, or an event's, evt_…"`
-	Endpoint postrider.EndpointID `placeholder:"ID" help:"For an event: only to this endpoint, ep_…"`
-	Status   postrider.Status     `enum:",delivered,dead,cancelled,skipped" default:"" placeholder:"STATUS" help:"For an event: only to endpoints whose last delivery of it has this status: delivered, dead, cancelled or skipped."`
+	ID        string               `arg:"" help:"A delivery's id, dlv_…, or an event's, evt_…"`
+	Endpoint  postrider.EndpointID `placeholder:"ID" help:"For an event: only to this endpoint, ep_…"`
+	Status    postrider.Status     `enum:",delivered,dead,cancelled,skipped" default:"" placeholder:"STATUS" help:"For an event: only to endpoints whose last delivery of it has this status: delivered, dead, cancelled or skipped."`
+	PerSecond int                  `placeholder:"N" help:"For an event: how many deliveries in a second, at most 5000. Default: 500."`
 }
 
 // Run makes the new deliveries and prints them. It refuses filters for a single
@@ -278,9 +280,9 @@ func (c *replayCmd) Run(ctx context.Context, t terminal) error {
 	if notDelivery != nil && notEvent != nil {
 		return misused("ID: must be a delivery's (dlv_…) or an event's (evt_…); %s is neither", strconv.Quote(shorten(c.ID)))
 	}
-	only := apitypes.EventReplay{Endpoint: idText(c.Endpoint), Status: c.Status}
-	if notDelivery == nil && only != (apitypes.EventReplay{}) {
-		return misused("--endpoint, --status: select among the deliveries of an event, and ID is one delivery")
+	only := eventReplay{apitypes.EventReplay{Endpoint: idText(c.Endpoint), Status: c.Status, PerSecond: c.PerSecond}, c.Wait}
+	if notDelivery == nil && only != (eventReplay{}) {
+		return misused("--endpoint, --status, --per-second, --wait: select among the deliveries of an event, and ID is one delivery")
 	}
 	if notDelivery != nil {
 		return c.replayEvent(ctx, t, event, only)
@@ -290,22 +292,32 @@ func (c *replayCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// replayEvent replays an event to the endpoints that the filter selects, and prints
-// the new deliveries. There are none if no endpoint matches. One request replays
-// at most 5,000 deliveries; the client repeats it until none is left.
-func (t target) replayEvent(ctx context.Context, to terminal, event postrider.EventID, only apitypes.EventReplay) error {
-	return ask(to, t, printReplayed, func(api *client.Client) ([]apitypes.Delivery, error) {
-		return api.ReplayEvent(ctx, event, only)
+// replayEvent replays an event to the endpoints that the filter selects, and prints the replay
+// job. There is nothing to replay if no endpoint matches.
+func (t target) replayEvent(ctx context.Context, to terminal, event postrider.EventID, request eventReplay) error {
+	return ask(to, t, printReplayed, func(api *client.Client) (apitypes.Replay, error) {
+		r, err := api.ReplayEvent(ctx, event, request.EventReplay)
+		if err != nil || !request.wait {
+			return r, err
+		}
+		return awaitReplay(ctx, to, api, r)
 	})
 }
 
-// printReplayed prints the deliveries of a replayed event.
-func printReplayed(t terminal, asJSON bool, deliveries []apitypes.Delivery) error {
-	if len(deliveries) == 0 && !asJSON {
+// eventReplay is a request to replay an event, and whether to wait for its end.
+type eventReplay struct {
+	apitypes.EventReplay
+
+	wait bool
+}
+
+// printReplayed prints the replay of an event.
+func printReplayed(t terminal, asJSON bool, r apitypes.Replay) error {
+	if r.Expected.Matches == 0 && !asJSON {
 		_, err := fmt.Fprintln(t.out, "nothing to replay")
 		return err
 	}
-	return deliveryTable.all(t, asJSON, deliveries)
+	return replayTable.one(t, asJSON, r)
 }
 
 // shorten returns the text, cut after 40 bytes for an error message.

@@ -103,15 +103,19 @@ func (c *eventsAttemptsCmd) Run(ctx context.Context, t terminal) error {
 
 type eventsReplayCmd struct {
 	oneEvent
+	awaiting `embed:""`
 
-	Endpoint postrider.EndpointID `placeholder:"ID" help:"Only to this endpoint, ep_…"`
-	Status   postrider.Status     `enum:",delivered,dead,cancelled,skipped" default:"" placeholder:"STATUS" help:"Only to endpoints whose last delivery of the event has this status: delivered, dead, cancelled or skipped."`
+	Endpoint  postrider.EndpointID `placeholder:"ID" help:"Only to this endpoint, ep_…"`
+	Status    postrider.Status     `enum:",delivered,dead,cancelled,skipped" default:"" placeholder:"STATUS" help:"Only to endpoints whose last delivery of the event has this status: delivered, dead, cancelled or skipped."`
+	PerSecond int                  `placeholder:"N" help:"How many deliveries in a second, at most 5000. Default: 500."`
 }
 
-// Run makes the new deliveries and prints them. It is the same as the command replay
+// Run creates the replay job and prints it. It is the same as the command replay
 // with an event's id, beside the other commands for events.
 func (c *eventsReplayCmd) Run(ctx context.Context, t terminal) error {
-	return c.replayEvent(ctx, t, c.ID, apitypes.EventReplay{Endpoint: idText(c.Endpoint), Status: c.Status})
+	return c.replayEvent(ctx, t, c.ID, eventReplay{
+		apitypes.EventReplay{Endpoint: idText(c.Endpoint), Status: c.Status, PerSecond: c.PerSecond}, c.Wait,
+	})
 }
 
 type eventsPublishCmd struct {

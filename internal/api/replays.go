@@ -142,23 +142,32 @@ func (s *server) requestedReplay(ctx context.Context) (job postrider.ReplayJob, 
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return job, err
 	}
-	filter, err := s.replayFilter(ctx, body)
-	job = postrider.ReplayJob{
-		ID: store.NewID[postrider.ReplayID](s.IDs), CreatedAt: s.Store.Clock().Wall(), Filter: filter,
-		Action: cmp.Or(body.Action, postrider.ActionReplay), PerSecond: cmp.Or(body.PerSecond, defaultReplayRate),
-		By: infoOf(ctx).caller.Name, Note: body.Note,
-	}
-	err = errors.Join(err, checkText("note", body.Note, maxDescription))
+	job = s.newReplay(ctx, body)
+	job.Filter, err = s.replayFilter(ctx, body)
+	err = errors.Join(err, checkText("note", body.Note, maxDescription), checkReplayRate(job.PerSecond))
 	if job.Action != postrider.ActionReplay && job.Action != postrider.ActionDiscard {
 		err = errors.Join(err, invalid("action", "must be replay or discard"))
 	}
-	if job.Action == postrider.ActionDiscard && slices.ContainsFunc(filter.Statuses, func(s postrider.Status) bool { return s != postrider.Dead }) {
+	if job.Action == postrider.ActionDiscard && slices.ContainsFunc(job.Filter.Statuses, func(s postrider.Status) bool { return s != postrider.Dead }) {
 		err = errors.Join(err, invalid("statuses", "must be dead to discard"))
 	}
-	if job.PerSecond < 1 || job.PerSecond > maxReplayRate {
-		err = errors.Join(err, invalid("per_second", fmt.Sprintf("must be 1 to %d", maxReplayRate)))
-	}
 	return job, err
+}
+
+// newReplay returns a job of the caller without a filter.
+func (s *server) newReplay(ctx context.Context, body apitypes.ReplayCreate) postrider.ReplayJob {
+	return postrider.ReplayJob{
+		ID: store.NewID[postrider.ReplayID](s.IDs), CreatedAt: s.Store.Clock().Wall(),
+		Action: cmp.Or(body.Action, postrider.ActionReplay), PerSecond: cmp.Or(body.PerSecond, defaultReplayRate),
+		By: infoOf(ctx).caller.Name, Note: body.Note,
+	}
+}
+
+func checkReplayRate(perSecond int) error {
+	if perSecond < 1 || perSecond > maxReplayRate {
+		return invalid("per_second", fmt.Sprintf("must be 1 to %d", maxReplayRate))
+	}
+	return nil
 }
 
 // replayFilter returns the filter of a job. The job belongs to the account of the endpoint or

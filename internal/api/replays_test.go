@@ -1,9 +1,7 @@
 package api_test
 
 import (
-	"fmt"
 	"testing"
-	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -40,60 +38,24 @@ func (w *world) wide(n int) (event string) {
 	return e.Event.ID.String()
 }
 
-// TestAnEventIsReplayedToEveryEndpoint replays more than one request replays,
-// and repeats a request whose answer was lost.
+// TestAnEventIsReplayedToEveryEndpoint looks at the job alone, which internal/replay runs.
 func TestAnEventIsReplayedToEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	const endpoints = 5300
 	w := newWorld(t)
-	route := "POST /events/" + w.wide(endpoints) + "/replay"
-	made := map[any]bool{}
-	body := ""
-	for range 100 { // a slow machine needs several
-		got := w.want(202, route, body)
-		if n := len(got.data()); n > 5000 {
-			t.Fatalf("one request replayed %d deliveries", n)
+	event := w.wide(endpoints)
+	job := w.want(202, "POST /events/"+event+"/replay", "")
+	has(t, "the job", job.body, map[string]any{
+		"status": "running", "event": event, "per_second": 500.0, "expected": map[string]any{"matches": float64(endpoints), "exact": true},
+	})
+	if got := w.do(w.admin, "GET /replays/"+job.id("id"), ""); got.status != 200 {
+		t.Errorf("GET of the job = %d %s", got.status, got.text)
+	}
+	for body, field := range map[string]string{
+		`{"status": "pending"}`: "status", `{"per_second": 5001}`: "per_second", `{"endpoint": "ep_x"}`: "endpoint", `{"made_before": null}`: "made_before",
+	} {
+		if got := w.want(422, "POST /events/"+event+"/replay", body); len(got.fields()) != 1 || got.fields()[0] != field {
+			t.Errorf("replay with %s names %v", body, got.fields())
 		}
-		for _, d := range got.data() {
-			if made[d["endpoint"]] {
-				t.Fatalf("endpoint %v is replayed to twice", d["endpoint"])
-			}
-			made[d["endpoint"]] = true
-		}
-		before, _ := got.body["made_before"].(string)
-		if before == "" {
-			break
-		}
-		body = fmt.Sprintf(`{"made_before": %q}`, before)
-	}
-	if len(made) != endpoints {
-		t.Errorf("the event was replayed to %d of %d endpoints", len(made), endpoints)
-	}
-}
-
-func TestAReplayOfAnEventCanBeRepeated(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	acme := w.tenant("acme")
-	w.settle(acme.endpoint, postrider.Attempt{StatusCode: 410})
-	route := "POST /events/" + acme.event + "/replay"
-	first := store.NewID[postrider.DeliveryID](w.ids).Time() // of the ids of this millisecond, or later
-	before := first
-	for !before.After(first) {
-		before = store.NewID[postrider.DeliveryID](w.ids).Time()
-	}
-	once := `{"made_before": "` + before.UTC().Format(time.RFC3339Nano) + `"}`
-	if got := w.want(202, route, once).data(); len(got) != 1 {
-		t.Fatalf("the first request replayed %v", got)
-	}
-	w.settle(acme.endpoint, postrider.Attempt{StatusCode: 200})
-	if got := w.want(202, route, once).data(); len(got) != 0 {
-		t.Errorf("repeated, the request replayed %v", got)
-	}
-	if got := w.want(202, route, "").data(); len(got) != 1 {
-		t.Errorf("another request replayed %v", got)
-	}
-	if got := w.want(422, route, `{"made_before": "yesterday"}`); len(got.fields()) != 1 || got.fields()[0] != "made_before" {
-		t.Errorf("what is no time = %s", got.text)
 	}
 }

@@ -358,21 +358,20 @@ func TestAnEventIsReplayedWhereItIsNotPending(t *testing.T) {
 	acme := w.tenant("acme")
 	other := w.want(201, "POST /endpoints", `{"account": "acme", "url": "https://b.example", "event_types": ["*"]}`).id("id")
 	event := w.want(202, "POST /events", `{"account": "acme", "type": "order.created", "data": 1}`).id("id")
-	replay := "POST /events/" + event + "/replay"
-	if got := w.want(202, replay, "").data(); len(got) != 0 {
-		t.Errorf("replay while all is pending = %v", got)
+	selects := func(what, body string, want float64) {
+		t.Helper()
+		got := w.want(202, "POST /events/"+event+"/replay", body)
+		has(t, what, got.body, map[string]any{"expected": map[string]any{"matches": want, "exact": true}})
 	}
+	selects("while all is pending", "", 0)
 	w.settle(acme.endpoint, postrider.Attempt{StatusCode: 410})
 	w.settle(other, postrider.Attempt{StatusCode: 200})
-	if got := w.want(202, replay, `{"status": "dead"}`).data(); len(got) != 1 || got[0]["endpoint"] != acme.endpoint {
-		t.Errorf("replay of the dead = %v", got)
-	}
-	if got := w.want(202, replay, `{"endpoint": "`+acme.endpoint+`"}`).data(); len(got) != 0 {
-		t.Errorf("replay while that is pending = %v", got)
-	}
-	if got := w.want(202, replay, "{}").data(); len(got) != 1 || got[0]["endpoint"] != other {
-		t.Errorf("replay of the rest = %v", got)
-	}
+	selects("the dead", `{"status": "dead"}`, 1)
+	selects("one endpoint", `{"endpoint": "`+other+`"}`, 1)
+	selects("all", "{}", 2)
+	letter := w.want(200, "GET /dead-letters?endpoint="+acme.endpoint, "").data()[0]["delivery"].(string)
+	w.want(202, "POST /dead-letters/"+letter+"/replay", "")
+	selects("while one is pending again", "", 1)
 }
 
 func TestADeadLetterIsDiscarded(t *testing.T) {
@@ -384,7 +383,7 @@ func TestADeadLetterIsDiscarded(t *testing.T) {
 	has(t, "discarded", letter.body, map[string]any{"resolution": "discarded", "resolved_by": "test", "note": "no longer needed"})
 	w.want(409, "POST /dead-letters/"+acme.delivery+"/discard", "")
 	for _, route := range []string{
-		"POST /dead-letters/" + acme.delivery, "POST /deliveries/" + acme.delivery, "POST /events/" + acme.event,
+		"POST /dead-letters/" + acme.delivery, "POST /deliveries/" + acme.delivery,
 		"POST /endpoints/" + acme.endpoint + "/deliveries/" + acme.delivery,
 	} {
 		refused := w.want(409, route+"/replay", "")
@@ -392,6 +391,7 @@ func TestADeadLetterIsDiscarded(t *testing.T) {
 			"code": "conflict", "detail": "the dead letter was discarded, and stays so; publish the event again if its receiver needs it",
 		})
 	}
+	has(t, "its event", w.want(202, "POST /events/"+acme.event+"/replay", "").body, map[string]any{"expected": map[string]any{"matches": 0.0, "exact": true}})
 	has(t, "still discarded", w.want(200, "GET /dead-letters/"+acme.delivery, "").body, letter.body)
 	w.want(404, "GET /dead-letters/dlv_00000000000000000000000000", "")
 	for query, want := range map[string]int{"": 0, "?resolved=true": 1} {

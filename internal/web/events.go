@@ -114,7 +114,7 @@ func replayEvent(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.done(v.path("events", id), flash{Text: v.t("event.replayed", "n", len(made))})
+	return v.done(v.path("events", id), flash{Text: v.t("event.replayed", "n", made.Expected.Matches)})
 }
 
 // anyFault returns one of the reasons why a form was refused.

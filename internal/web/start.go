@@ -28,7 +28,8 @@ type startPage struct {
 	Secrets  []apitypes.Secret // empty: the page does not show them
 	New      bool              // the endpoint was created just now
 	Code     codeBlock
-	Types    []string // that a test event may have
+	Codes    []codeBlock // of a new endpoint: every language, since a link would leave the page with the secret
+	Types    []string    // that a test event may have
 }
 
 // showStart shows the next steps of an endpoint, without its secret.
@@ -45,6 +46,12 @@ func (v *visit) showStart(p startPage) error {
 	if p.Code, err = v.codeOf(p.Endpoint, p.Secrets); err != nil {
 		return err
 	}
+	p.Code.Path = v.path("endpoints", p.Endpoint.ID, "start")
+	if p.New {
+		for i := range p.Code.Languages {
+			p.Codes = append(p.Codes, p.Code.in(i))
+		}
+	}
 	if p.Types, err = v.testTypes(p.Endpoint); err != nil {
 		return err
 	}
@@ -59,6 +66,7 @@ func (v *visit) showStart(p startPage) error {
 type codeBlock struct {
 	Path      string // of the page whose links choose
 	Language  string // that is shown
+	Title     string // of the language
 	Languages []snippets.Language
 	Uses      []codeUse // that the endpoint signs in
 	Chosen    codeUse
@@ -94,14 +102,20 @@ func (v *visit) codeOf(e apitypes.Endpoint, secrets []apitypes.Secret) (codeBloc
 	}
 	language := cmp.Or(v.query("code"), v.cookie("code"))
 	i := max(0, slices.IndexFunc(b.Languages, func(l snippets.Language) bool { return l.Name == language }))
-	b.Language, b.File = b.Languages[i].Name, b.Languages[i].File
-	if v.query("code") == b.Language {
-		v.setCookie("code", b.Language, preferenceAge)
-	}
-	b.Text, _ = snippets.Write(b.Language, b.Chosen.Use) // empty: there is none, and the page says so
 	b.Variable = snippets.Variable(b.Chosen.Use)
 	b.Headers, b.Expires = snippets.Headers(b.Chosen.Use), snippets.Expires(b.Chosen.Use)
+	if b = b.in(i); v.query("code") == b.Language {
+		v.setCookie("code", b.Language, preferenceAge)
+	}
 	return b, nil
+}
+
+// in returns the block with the snippet in a language.
+func (b codeBlock) in(language int) codeBlock {
+	l := b.Languages[language]
+	b.Language, b.Title, b.File = l.Name, l.Title, l.File
+	b.Text, _ = snippets.Write(l.Name, b.Chosen.Use) // empty: there is none, and the page says so
+	return b
 }
 
 // usesOf returns the ways to verify what an endpoint sends: by its schemes, and by its

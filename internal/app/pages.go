@@ -8,6 +8,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/web"
 )
@@ -23,8 +24,15 @@ type front struct {
 // process.
 func (a *App) newFront(handler *api.Handler) *front {
 	return &front{Handler: handler, pages: web.New(web.Deps{
-		API: handler.As, Sessions: people{handler.Sessions(), a.store}, Brand: a.store,
+		API: handler.As, Sessions: people{handler.Sessions(), a.store}, Brand: a.store, Live: liveAttempts{a.live},
 	}, web.Options{PublicURL: a.config.publicURL(a.Addr()), Version: Version(), Log: a.log})}
+}
+
+// EndBodies gives up the request bodies that are being read, and ends the streams of
+// pages.
+func (f *front) EndBodies() {
+	f.pages.End()
+	f.Handler.EndBodies()
 }
 
 // ServeHTTP serves a request of a program or a person.
@@ -34,6 +42,22 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.pages.ServeHTTP(w, r)
+}
+
+// liveAttempts gives the pages the attempts of the hub in their own form.
+type liveAttempts struct{ hub *live.Hub }
+
+// Subscribe implements [web.Live].
+func (l liveAttempts) Subscribe(ctx context.Context, w web.Watch) func() ([]web.Attempted, int, error) {
+	s := l.hub.Subscribe(ctx, live.Filter(w))
+	return func() ([]web.Attempted, int, error) {
+		items, lost, err := s.Next(ctx)
+		shown := make([]web.Attempted, 0, len(items))
+		for _, item := range items {
+			shown = append(shown, web.Attempted(item))
+		}
+		return shown, lost, err
+	}
 }
 
 // people gives the pages the sessions of the API in their own form.
@@ -84,7 +108,7 @@ func (p people) view(ctx context.Context) func(postrider.Session, error) (web.Se
 		if err != nil {
 			return web.Session{}, err
 		}
-		session := web.Session{Caller: s.Caller(), ExpiresAt: s.ExpiresAt, Language: s.Locale}
+		session := web.Session{Caller: s.Caller(), ExpiresAt: s.ExpiresAt, Language: s.Locale, Portal: s.Kind == postrider.SessionPortal}
 		if s.Embedded {
 			settings, err := p.settings.Portal(ctx)
 			if err != nil {

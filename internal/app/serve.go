@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
 )
 
 // server is an HTTP server on a listener that is already bound.

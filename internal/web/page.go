@@ -79,7 +79,7 @@ func (h *Handler) inSession(who audience, handle func(*visit) error) http.Handle
 		case err != nil:
 			return err
 		}
-		if (who == customers) != !s.Caller.Account.IsZero() {
+		if (who == customers) != s.Portal {
 			return errLoggedOut
 		}
 		v.enter(s)

@@ -16,6 +16,7 @@ import (
 type Session struct {
 	Caller    postrider.Caller
 	ExpiresAt time.Time
+	Portal    bool // a link to the portal opened it
 	// Language is the language that the operator chose for a portal session.
 	// Empty: the one of the browser.
 	Language string

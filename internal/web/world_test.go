@@ -192,7 +192,7 @@ func newSessions() *sessions {
 func (s *sessions) add(token string, c postrider.Caller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.of[token] = web.Session{Caller: c, ExpiresAt: time.Now().Add(time.Hour)}
+	s.of[token] = web.Session{Caller: c, ExpiresAt: time.Now().Add(time.Hour), Portal: !c.Account.IsZero()}
 }
 
 func (s *sessions) Find(_ context.Context, token string) (web.Session, error) {

@@ -58,6 +58,15 @@ func (e Endpoint) Subscribes(eventType string) bool {
 	return slices.ContainsFunc(e.EventTypes, func(p Pattern) bool { return p.Matches(eventType) })
 }
 
+// TargetURL returns the URL that requests have: the endpoint's own, or the one that
+// stands for it where it is an inspector, which nobody can reach.
+func (e Endpoint) TargetURL() string {
+	if e.Kind == KindInspector {
+		return "https://inspector.invalid/" + e.ID.String()
+	}
+	return e.URL
+}
+
 // LogValue logs the id and the status. The URL may hold a secret.
 func (e Endpoint) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("id", e.ID.String()), slog.String("status", string(e.Status)))

@@ -31,6 +31,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/ingest", "~ ~/internal/store ~/internal/batch ~/internal/observe ~/internal/routing ~/internal/schedule", "admits through an interface of its own, which dispatch has"},
 	{"internal/dispatch", "~ ~/internal/store ~/internal/batch ~/internal/observe ~/internal/routing ~/internal/schedule", "sends through an interface of its own, which webhook has"},
 	{"internal/webhook", "~ ~/signature ~/internal/store ~/internal/egress ~/internal/cache", "builds, signs and classifies requests; dispatch knows it as a Sender"},
+	{"internal/inspect", "~ ~/signature ~/internal/store ~/internal/batch", "keeps requests instead of sending them; signs through an interface of its own, which webhook has"},
 	{"internal/egress", "~ ~/internal/cache code.dny.dev/ssrf golang.org/x/net/idna golang.org/x/net/proxy", "the one door to the outside, so the one place that guards; it knows nothing of deliveries"},
 	{"internal/snippets", "~/signature", "writes code for others: knows the schemes, and nothing of a server"},
 	{"internal/cache", "", "a map with a bound, for every package"},
@@ -67,6 +68,7 @@ const testImports = "~ ~/apitypes ~/signature ~/internal/store ~/internal/store/
 var moreTestImports = []struct{ folder, allowed, why string }{
 	{"internal/store/postgres", "github.com/jackc/pgx/v5", "bends what is below the store"},
 	{"internal/store/sqlite", "modernc.org/sqlite", "bends what is below the store"},
+	{"internal/inspect", "~/internal/webhook ~/internal/egress", "signs as production does"},
 	{"internal/app", "~/client", "calls the server that it runs"},
 	{"internal/web", "~/internal/api", "shows what a real API answers"},
 	{"receiver", "github.com/jackc/pgx/v5 modernc.org/sqlite", "holds its contract on both databases"},

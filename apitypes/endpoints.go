@@ -4,11 +4,12 @@ import "github.com/postrider/postrider"
 
 // EndpointCreate is an endpoint to create.
 type EndpointCreate struct {
-	Account     string   `json:"account,omitempty" minLength:"1" doc:"Id or uid of the account. A key that is bound to an account may leave it out."`
-	UID         string   `json:"uid,omitempty" minLength:"1" doc:"Your own name for the endpoint, unique in the account."`
-	URL         string   `json:"url" example:"https://acme.example/hooks"`
-	Description string   `json:"description,omitempty"`
-	EventTypes  []string `json:"event_types" nullable:"false" example:"[\"order.*\"]" doc:"Event types that the endpoint receives: a type, a prefix like order.*, or *."`
+	Account     string                 `json:"account,omitempty" minLength:"1" doc:"Id or uid of the account. A key that is bound to an account may leave it out."`
+	UID         string                 `json:"uid,omitempty" minLength:"1" doc:"Your own name for the endpoint, unique in the account."`
+	Kind        postrider.EndpointKind `json:"kind,omitempty" enum:"http,inspector" doc:"http, the default: requests are sent to the URL. inspector: requests are signed and kept in the server, for people who have no receiver yet; see GET /endpoints/{endpoint}/requests. It never changes."`
+	URL         string                 `json:"url,omitempty" example:"https://acme.example/hooks" doc:"Required, but an inspector has none."`
+	Description string                 `json:"description,omitempty"`
+	EventTypes  []string               `json:"event_types" nullable:"false" example:"[\"order.*\"]" doc:"Event types that the endpoint receives: a type, a prefix like order.*, or *."`
 	Policy
 	NewSecrets
 }
@@ -28,7 +29,8 @@ type Endpoint struct {
 	ID           postrider.EndpointID     `json:"id"`
 	Account      postrider.AccountID      `json:"account"`
 	UID          *string                  `json:"uid"`
-	URL          string                   `json:"url"`
+	Kind         postrider.EndpointKind   `json:"kind" enum:"http,inspector"`
+	URL          string                   `json:"url" doc:"Empty: an inspector has none."`
 	Description  string                   `json:"description"`
 	EventTypes   []string                 `json:"event_types" nullable:"false"`
 	Status       postrider.EndpointStatus `json:"status" enum:"enabled,paused,disabled,deleted"`
@@ -100,4 +102,29 @@ type EndpointHealth struct {
 	Reason   *string                `json:"reason" enum:"failing,dead_letters,gone" doc:"Why the endpoint is not healthy. Null: it is."`
 	Warnings int                    `json:"warnings" doc:"Number of warnings since the endpoint was last healthy."`
 	Since    Time                   `json:"since" format:"date-time"`
+}
+
+// Inspection is a request that an inspector endpoint got.
+type Inspection struct {
+	ID        postrider.InspectionID `json:"id"`
+	Endpoint  postrider.EndpointID   `json:"endpoint"`
+	Delivery  postrider.DeliveryID   `json:"delivery"`
+	Event     postrider.EventID      `json:"event"`
+	EventType string                 `json:"event_type"`
+	Attempt   int                    `json:"attempt"`
+	At        Time                   `json:"at" format:"date-time" doc:"Time when the request was made."`
+	Headers   []RequestHeader        `json:"headers" nullable:"false" doc:"The header as a receiver would get it. Credentials are masked, signatures are not."`
+	Body      *string                `json:"body" doc:"At most the first 256 KiB of the body, before it is compressed. Null: it is in body_base64, or this is a list."`
+	BodyRaw   []byte                 `json:"body_base64,omitempty" doc:"The body in base64, if it is not UTF-8."`
+	BodyBytes int                    `json:"body_bytes" doc:"Length of the whole body."`
+	Verdicts  []Verdict              `json:"verdicts" nullable:"false" doc:"Whether the request verifies, by each scheme of the endpoint."`
+}
+
+// Verdict says whether a request verifies by one scheme, as a receiver would verify it.
+type Verdict struct {
+	Scheme postrider.Scheme    `json:"scheme" enum:"standard,stripe,github,github-sha1,shopify,slack,svix,timestamped,plain"`
+	Header string              `json:"header" doc:"Name of the header that carries the signature."`
+	Valid  bool                `json:"valid"`
+	Secret *postrider.SecretID `json:"secret" nullable:"true" doc:"Newest secret with which the request verifies. Null: it does not."`
+	Reason *string             `json:"reason" doc:"Why the request does not verify. Null: it does."`
 }

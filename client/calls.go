@@ -249,6 +249,18 @@ func (c *Client) Attempts(ctx context.Context, id postrider.DeliveryID, p Paging
 	return get[apitypes.Page[apitypes.Attempt]](ctx, c, "/deliveries/"+id.String()+"/attempts"+query(p))
 }
 
+// Inspections lists the requests that an inspector endpoint got, newest first, without
+// their bodies. For an endpoint that is no inspector the error matches
+// [postrider.ErrConflict].
+func (c *Client) Inspections(ctx context.Context, id postrider.EndpointID, p Paging) (apitypes.Page[apitypes.Inspection], error) {
+	return get[apitypes.Page[apitypes.Inspection]](ctx, c, "/endpoints/"+id.String()+"/requests"+query(p))
+}
+
+// Inspection returns one request that an inspector endpoint got.
+func (c *Client) Inspection(ctx context.Context, id postrider.EndpointID, request postrider.InspectionID) (apitypes.Inspection, error) {
+	return get[apitypes.Inspection](ctx, c, "/endpoints/"+id.String()+"/requests/"+request.String())
+}
+
 // AttemptRequest returns the request of an attempt by its number, with signatures and
 // credentials masked, and what each scheme signs of it. If the attempt made no request,
 // the error matches [postrider.ErrConflict].

@@ -127,6 +127,10 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"update-endpoint": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.ChangeEndpoint(x, ep, full[apitypes.EndpointUpdate]()))
 	},
+	"list-inspections": func(x ctx, c *client.Client) (any, error) { return answered(c.Inspections(x, ep, pg)) },
+	"get-inspection": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.Inspection(x, ep, postrider.InspectionID{}))
+	},
 	"get-circuit": func(x ctx, c *client.Client) (any, error) { return answered(c.Circuit(x, ep)) },
 	"set-circuit": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.SetCircuit(x, ep, postrider.CircuitOpen))

@@ -414,9 +414,30 @@ func (c *caller) driveStatuses() {
 	c.settled(waiting, "pending") // it waits for the endpoint to be enabled
 	c.want(204, "DELETE /endpoints/"+deleted, nil)
 	c.settled(waiting, "cancelled")
+	c.driveInspector()
 	for _, status := range []string{"enabled", "paused", "disabled"} {
 		c.want(200, "GET /endpoints?status="+status, nil)
 	}
+}
+
+// driveInspector has an inspector endpoint get requests.
+func (c *caller) driveInspector() {
+	c.Helper()
+	id := c.want(201, "POST /endpoints", object{
+		"account": "acme", "kind": "inspector", "event_types": []string{"inspected"}, "signature": object{"schemes": []any{"standard", "slack"}},
+	}).id("id")
+	for range 2 {
+		_, delivery := c.publish("inspected")
+		c.settled(delivery, "delivered")
+	}
+	list := "GET /endpoints/" + id + "/requests"
+	c.paged(list + "?limit=1")
+	c.want(200, list+"/"+c.want(200, list, nil).items()[0]["id"].(string), nil)
+	c.want(404, list+"/ins_00000000000000000000000000", nil)
+	c.want(409, "POST /endpoints/"+id+"/verify", object{"method": "challenge"})
+	other := c.endpoint("not.inspected", "/status/200")
+	c.want(409, "GET /endpoints/"+other+"/requests", nil)
+	c.want(409, "GET /endpoints/"+other+"/requests/ins_00000000000000000000000000", nil)
 }
 
 // driveRestart kills the server while an attempt is under way, and starts it

@@ -33,6 +33,8 @@ type endpointsCmd struct {
 	Circuit      endpointsCircuitCmd      `cmd:"" help:"Show or set the circuit, which stops requests to an endpoint that fails."`
 	OrderingKeys endpointsOrderingKeysCmd `cmd:"" help:"List the ordering keys that have pending deliveries or are paused."`
 	Troubled     endpointsTroubledCmd     `cmd:"" help:"List the endpoints that need a person most: disabled for their failures, failing, or with dead letters."`
+	Requests     endpointsRequestsCmd     `cmd:"" help:"List the requests that an inspector endpoint got."`
+	Request      endpointsRequestCmd      `cmd:"" help:"Show one request that an inspector endpoint got, and whether it verifies."`
 	Health       endpointsHealthCmd       `cmd:"" help:"List the changes of the endpoint's health: warned, disabled for its failures, healthy again."`
 }
 
@@ -41,7 +43,7 @@ type endpointsCmd struct {
 var endpointTable = tableOf[apitypes.Endpoint]{
 	[]string{"ID", "STATUS", "EVENT TYPES", "URL"},
 	func(e apitypes.Endpoint) []string {
-		return []string{e.ID.String(), string(e.Status), strings.Join(e.EventTypes, ","), e.URL}
+		return []string{e.ID.String(), string(e.Status), strings.Join(e.EventTypes, ","), shownURL(e)}
 	},
 }
 
@@ -50,8 +52,16 @@ var endpointTable = tableOf[apitypes.Endpoint]{
 var statusTable = tableOf[apitypes.Endpoint]{
 	[]string{"ID", "STATUS", "REASON", "URL"},
 	func(e apitypes.Endpoint) []string {
-		return []string{e.ID.String(), string(e.Status), optional(e.StatusReason), e.URL}
+		return []string{e.ID.String(), string(e.Status), optional(e.StatusReason), shownURL(e)}
 	},
+}
+
+// shownURL returns the URL of an endpoint for a table; an inspector has none.
+func shownURL(e apitypes.Endpoint) string {
+	if e.Kind == postrider.KindInspector {
+		return "(inspector)"
+	}
+	return e.URL
 }
 
 // secretTable shows the signing secrets of an endpoint.
@@ -238,7 +248,8 @@ func (c *endpointsRevokeCmd) Run(ctx context.Context, t terminal) error {
 type endpointsCreateCmd struct {
 	target `embed:""`
 
-	EndpointURL string   `arg:"" name:"endpoint-url" help:"The URL that gets the requests, for example https://acme.example/hooks."`
+	EndpointURL string   `arg:"" optional:"" name:"endpoint-url" help:"The URL that gets the requests, for example https://acme.example/hooks. An inspector has none."`
+	Kind        string   `enum:"http,inspector" default:"http" help:"http, or inspector: requests are signed and kept in the server, for people who have no receiver yet. See endpoints requests."`
 	Account     string   `required:"" help:"The account that the endpoint belongs to, by id or uid."`
 	EventTypes  []string `default:"*" help:"The event types that it gets, separated by commas: names as order.created, prefixes as order.*, or * for all."`
 	UID         string   `help:"Your own name for the endpoint."`
@@ -259,7 +270,7 @@ func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
 	}
 	return ask(t, c.target, printCreated, func(api *client.Client) (apitypes.Endpoint, error) {
 		return api.CreateEndpoint(ctx, apitypes.EndpointCreate{
-			Account: c.Account, URL: c.EndpointURL, EventTypes: c.EventTypes, UID: c.UID, Description: c.Description, Policy: policy,
+			Account: c.Account, Kind: postrider.EndpointKind(c.Kind), URL: c.EndpointURL, EventTypes: c.EventTypes, UID: c.UID, Description: c.Description, Policy: policy,
 			NewSecrets: apitypes.NewSecrets{Secret: own, KeyType: c.KeyType},
 		})
 	})

@@ -77,6 +77,8 @@ var commandOf = map[string]string{
 	"verify-endpoint":      "endpoints verify",
 	"list-ordering-keys":   "endpoints ordering-keys",
 	"list-endpoint-health": "endpoints health",
+	"list-inspections":     "endpoints requests",
+	"get-inspection":       "endpoints request",
 	"list-secrets":         "endpoints secrets",
 	"rotate-secret":        "endpoints rotate",
 	"revoke-secret":        "endpoints revoke-secret",

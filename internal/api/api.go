@@ -49,6 +49,7 @@ type Store interface {
 	store.Catalogue
 	store.Ledger
 	store.Finder
+	store.Inspections
 	store.Replays
 
 	// Circuits is the method of store.Queue.

@@ -24,7 +24,7 @@ func (s *server) viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) 
 		patterns = append(patterns, string(p))
 	}
 	view := apitypes.Endpoint{
-		ID: e.ID, Account: e.Account, UID: orNull(e.UID), URL: e.URL, Description: e.Description,
+		ID: e.ID, Account: e.Account, Kind: e.Kind, UID: orNull(e.UID), URL: e.URL, Description: e.Description,
 		EventTypes: patterns, Status: e.Status, StatusReason: orNull(e.StatusReason), PolicyError: orNull(e.PolicyError),
 		Warnings: s.warnings(e, secrets), VerifiedAt: timeOrNull(e.VerifiedAt), CreatedAt: instant(e.CreatedAt), UpdatedAt: instant(e.UpdatedAt),
 	}
@@ -141,7 +141,7 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.E
 		return nil, err
 	}
 	e := postrider.Endpoint{
-		ID: store.NewID[postrider.EndpointID](s.IDs), Account: account, UID: body.UID, URL: body.URL,
+		ID: store.NewID[postrider.EndpointID](s.IDs), Account: account, Kind: cmp.Or(body.Kind, postrider.KindHTTP), UID: body.UID, URL: body.URL,
 		Description: body.Description, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
 	}
 	e.EventTypes = patterns(body.EventTypes)
@@ -176,7 +176,7 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.E
 // Credentials are decrypted only if the request names some or if the host changes.
 // Most changes need no encryption key, and so still work if the key is missing.
 func (s *server) setPolicy(ctx context.Context, e *postrider.Endpoint, was postrider.Endpoint, to apitypes.Policy) error {
-	url, urlErr := s.Guard.CheckURL(e.URL)
+	url, urlErr := s.checkURL(*e)
 	e.URL = url
 	moved := urlErr == nil && host(url) != host(was.URL)
 	if e.PolicyError != "" {
@@ -205,7 +205,7 @@ func (s *server) setPolicy(ctx context.Context, e *postrider.Endpoint, was postr
 		c.Headers, c.Auth = nil, ""
 	}
 	policyErr := applyPolicy(&e.Policy, &c, to)
-	faults := []error{urlErr, checkEndpoint(*e), e.Policy.Check(), s.checkTokenURL(&e.Policy.Auth), policyErr}
+	faults := []error{urlErr, checkEndpoint(*e), e.Policy.Check(), s.checkTokenURL(&e.Policy.Auth), checkInspector(*e), policyErr}
 	if opened && policyErr == nil {
 		faults = append(faults, s.checkCredentials(was.Policy, e.Policy, c, to))
 	}
@@ -213,6 +213,37 @@ func (s *server) setPolicy(ctx context.Context, e *postrider.Endpoint, was postr
 		return err
 	}
 	return s.Vault.EncryptCredentials(ctx, e, c)
+}
+
+// checkURL returns the canonical form of the endpoint's URL; an inspector has none.
+func (s *server) checkURL(e postrider.Endpoint) (string, error) {
+	switch {
+	case e.Kind != postrider.KindInspector:
+		return s.Guard.CheckURL(e.URL)
+	case e.URL != "":
+		return "", invalid("url", "must be left out: an inspector has none")
+	}
+	return "", nil
+}
+
+// checkInspector refuses the options of an inspector that say how to connect to a
+// receiver: there is none.
+func checkInspector(e postrider.Endpoint) error {
+	if e.Kind != postrider.KindInspector {
+		return nil
+	}
+	const reason = "must be left out: an inspector connects to nothing"
+	var faults []error
+	if e.Policy.TLS != (postrider.TLS{}) {
+		faults = append(faults, invalid("tls", reason))
+	}
+	if e.Policy.Auth.Kind == postrider.AuthOAuth2 {
+		faults = append(faults, invalid("auth.type", reason))
+	}
+	if e.Policy.MaxRedirects != 0 {
+		faults = append(faults, invalid("max_redirects", reason))
+	}
+	return errors.Join(faults...)
 }
 
 // checkEndpoint returns all faults of an endpoint's fields besides its URL and

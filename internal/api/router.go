@@ -56,6 +56,7 @@ func (s *server) router() http.Handler {
 	rt.deliveries()
 	rt.deadLetters()
 	rt.search()
+	rt.inspections()
 	rt.replays()
 	rt.operations()
 	rt.endpoints()

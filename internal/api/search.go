@@ -95,7 +95,7 @@ func accountHit(by string) func(postrider.Account) apitypes.SearchHit {
 func endpointHit(by string) func(postrider.Endpoint) apitypes.SearchHit {
 	return func(e postrider.Endpoint) apitypes.SearchHit {
 		return apitypes.SearchHit{
-			Kind: "endpoint", ID: e.ID.String(), Account: &e.Account, Title: e.URL, MatchedBy: by, CreatedAt: instant(e.CreatedAt),
+			Kind: "endpoint", ID: e.ID.String(), Account: &e.Account, Title: e.TargetURL(), MatchedBy: by, CreatedAt: instant(e.CreatedAt),
 		}
 	}
 }

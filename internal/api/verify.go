@@ -21,7 +21,7 @@ const reasonUnverified = "unverified"
 // verification, it also pauses an enabled endpoint.
 func (s *server) resetVerification(e *postrider.Endpoint) {
 	e.VerifiedAt = postrider.Endpoint{}.VerifiedAt
-	if s.opts.Verify != "" && e.Status == postrider.EndpointEnabled {
+	if s.opts.Verify != "" && e.Kind != postrider.KindInspector && e.Status == postrider.EndpointEnabled {
 		e.Status, e.StatusReason = postrider.EndpointPaused, reasonUnverified
 	}
 }
@@ -29,7 +29,7 @@ func (s *server) resetVerification(e *postrider.Endpoint) {
 // requireVerified refuses to enable an unverified endpoint, if the operator
 // requires verification. An endpoint that is already enabled is not affected.
 func (s *server) requireVerified(e postrider.Endpoint, to postrider.EndpointStatus) error {
-	if s.opts.Verify == "" || to != postrider.EndpointEnabled || !e.VerifiedAt.IsZero() || e.Status == postrider.EndpointEnabled {
+	if s.opts.Verify == "" || e.Kind == postrider.KindInspector || to != postrider.EndpointEnabled || !e.VerifiedAt.IsZero() || e.Status == postrider.EndpointEnabled {
 		return nil
 	}
 	return &apiError{
@@ -56,6 +56,9 @@ func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 	asked, err := s.findReadable(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
+	}
+	if asked.Kind == postrider.KindInspector {
+		return nil, conflict("an inspector has no receiver that could agree")
 	}
 	method, err := s.verifyMethod(body)
 	if err != nil {

@@ -39,6 +39,7 @@ import (
 	"github.com/postrider/postrider/internal/dispatch"
 	"github.com/postrider/postrider/internal/egress"
 	"github.com/postrider/postrider/internal/ingest"
+	"github.com/postrider/postrider/internal/inspect"
 	"github.com/postrider/postrider/internal/janitor"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/observe"
@@ -69,6 +70,7 @@ type App struct {
 	ids        *store.IDs
 	egress     *egress.Egress
 	sender     *webhook.Sender
+	inspector  *inspect.Inspector
 	table      *routing.Table
 	ingest     *ingest.Ingest
 	dispatcher *dispatch.Dispatcher
@@ -198,7 +200,10 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	if nodes != nil {
 		a.cluster = nodes
 	}
-	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, janitor: a.janitor}, a.sender, dispatch.Options{
+	a.inspector = inspect.New(inspect.Deps{
+		Store: a.store, Signer: a.sender, Vault: a.secrets, IDs: a.ids, Now: a.store.Clock().Wall, Log: a.log,
+	})
+	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, janitor: a.janitor}, senders{a.sender, a.inspector}, dispatch.Options{
 		Concurrency:     a.config.Concurrency,
 		HostConcurrency: a.config.HostConcurrency,
 		Drain:           a.config.DrainTimeout,
@@ -283,6 +288,7 @@ func (a *App) serve(ctx context.Context) (err error) {
 		{"dispatch", a.dispatcher.Run},
 		{"routing", a.table.Run},
 		{"janitor", a.janitor.Run},
+		{"inspector", a.inspector.Run},
 		{"clock", a.clock.Run},
 		{"writes", a.writes.Run},
 		{"store", a.watchStore},

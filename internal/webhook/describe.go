@@ -21,18 +21,14 @@ import (
 // placeholders and masked. So it also describes requests to a deleted endpoint, and to
 // a URL that is forbidden by now. It sends nothing.
 func (s *Sender) Describe(ctx context.Context, c *postrider.Claimed, e postrider.Endpoint, at time.Time) (postrider.Request, error) {
-	u, err := url.Parse(e.URL)
-	if err != nil {
-		return postrider.Request{}, fmt.Errorf("describe request: %w", err)
-	}
 	to := &store.EndpointSnapshot{Endpoint: e, Secrets: []postrider.Secret{{}}}
-	return s.unsent.describe(ctx, draft{claimed: c, to: to, at: at}, u, maskSignatures)
+	return s.unsent.describe(ctx, draft{claimed: c, to: to, at: at}, maskSignatures)
 }
 
-// Sign returns the request of an attempt as its receiver would get it from u, with
-// real signatures and masked credentials. It sends nothing.
-func (s *Sender) Sign(ctx context.Context, c *postrider.Claimed, to *store.EndpointSnapshot, u *url.URL) (postrider.Request, error) {
-	return s.targets.describe(ctx, draft{claimed: c, to: to, at: s.now()}, u, showSignatures)
+// Sign returns the request of an attempt as its receiver would get it, with real
+// signatures and masked credentials. It sends nothing.
+func (s *Sender) Sign(ctx context.Context, c *postrider.Claimed, to *store.EndpointSnapshot) (postrider.Request, error) {
+	return s.targets.describe(ctx, draft{claimed: c, to: to, at: s.now()}, showSignatures)
 }
 
 const (
@@ -41,7 +37,11 @@ const (
 )
 
 // describe builds the request of the draft, as build does, and masks its credentials.
-func (ts *targets) describe(ctx context.Context, d draft, u *url.URL, signatures bool) (r postrider.Request, err error) {
+func (ts *targets) describe(ctx context.Context, d draft, signatures bool) (r postrider.Request, err error) {
+	u, err := url.Parse(d.to.Endpoint.TargetURL())
+	if err != nil {
+		return r, fmt.Errorf("describe request: %w", err)
+	}
 	t, err := ts.makeUnsent(ctx, d.to, d.at, u)
 	if err != nil {
 		return r, err

@@ -1,0 +1,99 @@
+package api
+
+import (
+	"context"
+	"unicode/utf8"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// inspections registers the routes that read what inspector endpoints got.
+func (rt *router) inspections() {
+	const kept = "The newest 100 are kept, for 24 hours. It is a conflict if the endpoint is no inspector."
+	handle(rt, route{
+		name: "list-inspections", path: "GET /endpoints/{endpoint}/requests",
+		summary: "List the requests that an inspector endpoint got, newest first", description: kept,
+		codes: []string{"conflict"},
+		scope: postrider.ScopeWebhooksRead,
+	}, rt.listInspections)
+	handle(rt, route{
+		name: "get-inspection", path: "GET /endpoints/{endpoint}/requests/{request}",
+		summary: "Get a request that an inspector endpoint got, with its body", description: kept,
+		codes: []string{"conflict"},
+		scope: postrider.ScopeWebhooksRead,
+	}, rt.getInspection)
+}
+
+// findInspector returns the endpoint if the caller may see it and it is an inspector.
+func (s *server) findInspector(ctx context.Context, text string) (postrider.Endpoint, error) {
+	e, err := s.findEndpoint(ctx, text)
+	if err == nil && e.Kind != postrider.KindInspector {
+		err = conflict("the endpoint is no inspector: its requests are sent to its URL")
+	}
+	return e, err
+}
+
+func (s *server) listInspections(ctx context.Context, in *struct {
+	EndpointPath
+	Paging
+},
+) (*reply[apitypes.Page[apitypes.Inspection]], error) {
+	e, err := s.findInspector(ctx, in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return respondPage(viewInspection)(s.Store.Inspections(ctx, store.InspectionQuery{Endpoint: e.ID, Paging: in.Paging.of()}))
+}
+
+func (s *server) getInspection(ctx context.Context, in *struct {
+	EndpointPath
+	Request string `path:"request"`
+},
+) (*reply[apitypes.Inspection], error) {
+	e, err := s.findInspector(ctx, in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	id, err := parseID[postrider.InspectionID](in.Request)
+	if err != nil {
+		return nil, err
+	}
+	return respondWith(viewInspection)(first(s.Store.Inspections(ctx, store.InspectionQuery{Endpoint: e.ID, ID: id})))
+}
+
+// viewInspection returns a request in the form of a response. Its body is text as far
+// as it is UTF-8; a character that was cut at the end does not count.
+func viewInspection(i postrider.Inspection) apitypes.Inspection {
+	view := apitypes.Inspection{
+		ID: i.ID, Endpoint: i.Endpoint, Delivery: i.Delivery, Event: i.Event, EventType: i.EventType, Attempt: i.Attempt,
+		At: instant(i.At), Headers: viewHeader(i.Header), BodyBytes: i.BodyBytes, Verdicts: []apitypes.Verdict{},
+	}
+	switch text := wholeCharacters(i.Body, i.BodyBytes); {
+	case i.Body == nil:
+	case utf8.Valid(text):
+		view.Body = orNull(string(text))
+	default:
+		view.BodyRaw = i.Body
+	}
+	for _, v := range i.Verdicts {
+		view.Verdicts = append(view.Verdicts, apitypes.Verdict{
+			Scheme: v.Scheme, Header: v.Header, Valid: v.Error == "", Secret: orNull(v.Secret), Reason: orNull(v.Error),
+		})
+	}
+	return view
+}
+
+// wholeCharacters returns the body without the character that was cut at its end.
+func wholeCharacters(body []byte, size int) []byte {
+	for n := 1; len(body) < size && n < utf8.UTFMax && n <= len(body); n++ {
+		if start := len(body) - n; utf8.RuneStart(body[start]) {
+			if !utf8.FullRune(body[start:]) {
+				return body[:start]
+			}
+			break
+		}
+	}
+	return body
+}

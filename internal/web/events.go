@@ -101,7 +101,7 @@ func downloadEvent(v *visit) error {
 	return nil
 }
 
-// replayEvent replays the deliveries of an event that have ended.
+// replayEvent replays the deliveries of an event that have ended, and leads to the progress.
 func replayEvent(v *visit) error {
 	id, err := pathID(v, "event", postrider.ParseID[postrider.EventID])
 	if err != nil {
@@ -114,7 +114,12 @@ func replayEvent(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.done(v.path("events", id), flash{Text: v.t("event.replayed", "n", made.Expected.Matches)})
+	if made.Expected.Matches == 0 {
+		return v.done(v.path("events", id), flash{Text: v.t("event.nothing_to_replay"), Warn: true})
+	}
+	return v.done(v.path("replays", made.ID), flash{
+		Text: v.t("event.replayed", "n", made.Expected.Matches), Link: v.path("events", id), LinkText: v.t("event"),
+	})
 }
 
 // anyFault returns one of the reasons why a form was refused.

@@ -167,7 +167,7 @@ func TestAnEventIsReplayedAndDownloaded(t *testing.T) {
 	_, d := w.dead()
 	path := "/dashboard/events/" + d.Event.String()
 	says(t, w.submit("operator", path+"/replay", url.Values{"status": {"dead"}}), "One new delivery is on its way.")
-	says(t, w.submit("operator", path+"/replay", url.Values{"status": {"delivered"}}), "on their way")
+	says(t, w.submit("operator", path+"/replay", url.Values{"status": {"delivered"}}), "No delivery of this event")
 	got := w.as("customer", "GET /portal/events/"+d.Event.String()+"/data", nil)
 	for name, want := range map[string]string{
 		"Content-Type": "application/octet-stream", "X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox",

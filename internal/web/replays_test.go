@@ -44,6 +44,12 @@ var auditStates = []state{
 	{name: "sessions", path: "/sessions?ended=true", people: "operator", prepare: (*world).hostileSessions, want: []string{"Active", "Link not opened", "Revoked"}},
 }
 
+// tailStates are the states of the page of the live tail.
+var tailStates = []state{
+	{name: "live tail without streams", path: "/tail", people: "operator customer viewer", want: []string{"This server has no live tail.", "Waiting for the next attempt"}},
+	{name: "filtered live tail", path: "/tail?status=dead&outcome=gone&event_type=order.*", people: "operator customer", want: []string{"Clear"}},
+}
+
 // hostileSessions stores a session in each state.
 func (w *world) hostileSessions(path string) string {
 	w.Helper()

@@ -114,6 +114,7 @@ var navigation = []struct {
 	{"endpoints", "endpoints", "e", everyone, postrider.ScopeWebhooksRead},
 	{"events", "events", "v", everyone, postrider.ScopeWebhooksRead},
 	{"deliveries", "deliveries", "d", everyone, postrider.ScopeWebhooksRead},
+	{"live", "tail", "w", everyone, postrider.ScopeWebhooksRead},
 	{"dead_letters", "dead-letters", "l", everyone, postrider.ScopeWebhooksRead},
 	{"replays", "replays", "r", everyone, postrider.ScopeWebhooksRead},
 	{"accounts", "accounts", "a", operators, postrider.ScopeWebhooksRead},

@@ -148,6 +148,7 @@ func (h *Handler) routes() []route {
 		eventTypeRoutes(),
 		keyRoutes(),
 		auditRoutes(),
+		tailRoutes(),
 		portalRoutes(),
 		startRoutes(),
 		missedRoutes(),

@@ -141,6 +141,7 @@ function tellTimes() {
 
 // enhance shows what needs scripts, in a part of the page that is new.
 function enhance(part) {
+  for (const button of part.querySelectorAll("[data-tail-pause]")) button.hidden = !main().querySelector("[data-tail]");
   if (navigator.clipboard) for (const button of part.querySelectorAll("[data-copy]")) button.hidden = false;
 }
 
@@ -236,12 +237,21 @@ function addRows(tail, message) {
   const { html, lost } = JSON.parse(message);
   if (lost) { const note = main().querySelector("[data-lost]"); if (note) { note.dataset.n = Number(note.dataset.n ?? 0) + lost; note.textContent = note.dataset.lost.replace("{n}", note.dataset.n); note.hidden = false; } }
   const rows = new DOMParser().parseFromString("<table><tbody>" + html + "</tbody></table>", "text/html").querySelectorAll("tr");
-  if (tail.dataset.paused) return;
+  if ("paused" in tail.dataset) return;
   for (const row of rows) tail.prepend(document.adoptNode(row));
   while (tail.rows.length > 200) tail.lastElementChild.remove();
   main().querySelector("[data-tail-empty]")?.setAttribute("hidden", "");
   tellTimes();
 }
+
+document.addEventListener("click", (e) => {
+  const button = e.target.closest("[data-tail-pause]");
+  const tail = button && main().querySelector("[data-tail]");
+  if (!tail) return;
+  const paused = tail.toggleAttribute("data-paused");
+  button.setAttribute("aria-pressed", paused);
+  button.textContent = paused ? button.dataset.resume : button.dataset.pause;
+});
 
 let leave = null; // ends what the last page watched
 let watched = "";

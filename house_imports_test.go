@@ -53,6 +53,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"bench/run", "~ ~/bench/internal ~/apitypes ~/client ~/internal/secrets", "starts the parts as processes and reads their numbers"},
 	{"bench/crash", "~ ~/bench/internal ~/apitypes ~/client", "kills the server, and asks it only through its API"},
 	{"bench/isolation", "~/apitypes ~/bench/internal ~/client", "measures a server from outside, through its API"},
+	{"bench/pages", "~ ~/apitypes ~/bench/internal ~/client", "reads the pages of a server from outside, as a browser does"},
 	{"bench/hostile", "~ ~/internal/egress ~/internal/webhook ~/internal/store ~/internal/testkit", "sends through a real egress, to receivers in a process of its own"},
 	{"bench/internal/lab", "~/apitypes ~/client ~/internal/testkit", "what run and crash share: processes, a cluster, calls to the API"},
 

@@ -11,59 +11,9 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/bench/internal/lab"
 	"github.com/postrider/postrider/internal/secrets"
 )
-
-// seedSQL multiplies a row that the server made: whatever columns a table has,
-// those that are not overridden stay as they are, so that it knows no more of
-// the tables than it must. The ids it makes order by time, as the
-// server's do.
-const seedSQL = `
-	set timezone = 'UTC';
-	create function pg_temp.multiply(target text, which text, overrides jsonb, source text) returns bigint
-	language plpgsql as $$
-	declare
-		names text;
-		exprs text;
-		made  bigint;
-	begin
-		select string_agg(quote_ident(attname), ', ' order by attnum),
-			string_agg(coalesce(overrides ->> attname::text, 'base.' || quote_ident(attname)), ', ' order by attnum)
-		into names, exprs
-		from pg_attribute
-		where attrelid = target::regclass and attnum > 0 and not attisdropped and attgenerated = '';
-		execute format('insert into %1$s (%2$s) select %3$s from (select x.* from %1$s x where %4$s limit 1) base, %5$s',
-			target, names, exprs, which, source);
-		get diagnostics made = row_count;
-		if made = 0 then
-			raise exception 'there is no row of % to multiply', target;
-		end if;
-		return made;
-	end
-	$$;
-	create function pg_temp.make_id(ms bigint, n bigint) returns uuid
-	language sql immutable as $$
-		select encode(int8send((ms << 16) | (7 << 12) | (n & 4095)) || int8send(-9223372036854775808 | n), 'hex')::uuid
-	$$;
-`
-
-// copies is rows to be made of one.
-type copies struct {
-	table     string
-	which     string            // the condition that it is found by
-	overrides map[string]string // SQL by column; base and what source names are in scope
-	source    string
-}
-
-// SQL returns the statement. Its strings are our own: dollars are quotation
-// enough.
-func (c copies) SQL() string {
-	overrides, err := json.Marshal(c.overrides)
-	if err != nil {
-		return "" // strings always encode
-	}
-	return fmt.Sprintf("select pg_temp.multiply($s$%s$s$, $s$%s$s$, $s$%s$s$, $s$%s$s$);\n", c.table, c.which, overrides, c.source)
-}
 
 // seedEndpoints makes the endpoints of a group that its first one lacks, while
 // no server runs.
@@ -84,17 +34,17 @@ func (w *environment) seedEndpoints(ctx context.Context, place int) error {
 		host = "'127.0.0.1'"
 	}
 	series := fmt.Sprintf("generate_series(1::bigint, %d) i", g.endpoints-1)
-	_, err := w.lab.SQL(ctx, w.nodes[0], seedSQL+copies{
-		table: "endpoints", which: "id = " + first,
-		overrides: map[string]string{
+	_, err := w.lab.SQL(ctx, w.nodes[0], lab.SeedSQL+lab.Copies{
+		Table: "endpoints", Which: "id = " + first,
+		Overrides: map[string]string{
 			"id": id(0), "uid": "null", "event_types": types, "version": "v.version + i",
 			"url": fmt.Sprintf("'http://' || %s || ':%s/%s'", host, w.sink.Port(), g.class),
 		},
-		source: "(select version from subscriptions) v, " + series,
-	}.SQL()+copies{
-		table: "endpoint_secrets", which: "endpoint = " + first,
-		overrides: map[string]string{"id": id(1), "endpoint": id(0)},
-		source:    series,
+		Source: "(select version from subscriptions) v, " + series,
+	}.SQL()+lab.Copies{
+		Table: "endpoint_secrets", Which: "endpoint = " + first,
+		Overrides: map[string]string{"id": id(1), "endpoint": id(0)},
+		Source:    series,
 	}.SQL()+fmt.Sprintf(`
 		update subscriptions set version = version + %d;
 		vacuum (analyze) endpoints;
@@ -194,9 +144,9 @@ func backlog(class string, rows int, retries bool) action {
 		if _, err := c.Publish(ctx, event); err != nil {
 			return fmt.Errorf("publish the event of the backlog: %w", err)
 		}
-		_, err := w.lab.SQL(ctx, w.nodes[0], seedSQL+copies{
-			table: "queue", which: fmt.Sprintf("endpoint = '%x'", to[:]),
-			overrides: overrides, source: fmt.Sprintf("generate_series(1::bigint, %d) i", rows),
+		_, err := w.lab.SQL(ctx, w.nodes[0], lab.SeedSQL+lab.Copies{
+			Table: "queue", Which: fmt.Sprintf("endpoint = '%x'", to[:]),
+			Overrides: overrides, Source: fmt.Sprintf("generate_series(1::bigint, %d) i", rows),
 		}.SQL())
 		if err != nil {
 			return fmt.Errorf("seed the backlog: %w", err)
@@ -222,17 +172,17 @@ func history(rows int) action {
 		series := fmt.Sprintf("generate_series(1::bigint, %d) i", rows/2)
 		ms := fmt.Sprintf("%d + i * %d / 1000", begin.UnixMilli(), step.Microseconds())
 		event, delivery := "pg_temp.make_id("+ms+", i)", "pg_temp.make_id("+ms+", 10000000 + i)"
-		_, err := w.lab.SQL(ctx, w.nodes[0], seedSQL+
-			"select postrider_make_partitions(current_date - 1, current_date);\n"+copies{
-			table: "events", which: "true",
-			overrides: map[string]string{"id": event, "created_at": at, "data": `convert_to('{"of":"yesterday"}', 'UTF8')`},
-			source:    series,
-		}.SQL()+copies{
-			table: "attempts", which: "outcome = 'accepted'",
-			overrides: map[string]string{
+		_, err := w.lab.SQL(ctx, w.nodes[0], lab.SeedSQL+
+			"select postrider_make_partitions(current_date - 1, current_date);\n"+lab.Copies{
+			Table: "events", Which: "true",
+			Overrides: map[string]string{"id": event, "created_at": at, "data": `convert_to('{"of":"yesterday"}', 'UTF8')`},
+			Source:    series,
+		}.SQL()+lab.Copies{
+			Table: "attempts", Which: "outcome = 'accepted'",
+			Overrides: map[string]string{
 				"delivery": delivery, "event": event, "endpoint": "e.ids[1 + i % e.n]", "started_at": at,
 			},
-			source: "(select array_agg(id) as ids, count(*) as n from endpoints) e, " + series,
+			Source: "(select array_agg(id) as ids, count(*) as n from endpoints) e, " + series,
 		}.SQL()+"vacuum (analyze) events;\nvacuum (analyze) attempts;\ncheckpoint;")
 		if err != nil {
 			return fmt.Errorf("seed history: %w", err)

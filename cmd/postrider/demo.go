@@ -50,6 +50,7 @@ type demo struct {
 	api       *client.Client
 	key       string
 	url       string
+	dashboard string // the link to it; set with api
 	receivers *receivers
 	shown     string // the last summary; empty: none was printed
 	// Lines of the last summary, which the next one overwrites. 0: the output is no
@@ -103,6 +104,7 @@ func (c *demoCmd) Run(ctx context.Context, t terminal) (err error) {
 			return nil
 		}
 		d.key = server.FirstKey().Text
+		d.dashboard = d.receivers.dashboard(server.Handler(), d.url, d.key)
 		d.api = client.New(d.url, d.key, client.Options{UserAgent: "postrider-demo"})
 		defer d.api.Close()
 		return d.show(ctx)
@@ -203,20 +205,25 @@ func (d *demo) prepare(ctx context.Context) error {
 	return nil
 }
 
-// printIntroduction prints the receivers, and commands to try from another terminal.
+// printIntroduction prints the receivers, the link to the dashboard, and commands to
+// try from another terminal.
 func (d *demo) printIntroduction() {
 	fmt.Fprintf(d.term.out, "Postrider delivers order.created, %d a second, to six receivers:\n\n", d.cmd.Rate)
 	for _, r := range d.receivers.all {
 		fmt.Fprintf(d.term.out, "  %-8s %s\n", r.name, r.behaviour)
 	}
 	fmt.Fprintf(d.term.out, `
+The dashboard, while this runs:
+
+  %[3]s
+
 The API is at %[1]s/v1/webhooks. From another terminal:
 
   export POSTRIDER_URL=%[1]s POSTRIDER_API_KEY=%[2]s
   curl -H "Authorization: Bearer $POSTRIDER_API_KEY" $POSTRIDER_URL/v1/webhooks/dead-letters
   curl -H "Authorization: Bearer $POSTRIDER_API_KEY" "$POSTRIDER_URL/v1/webhooks/deliveries?status=skipped"
 
-`, d.url, d.key)
+`, d.url, d.key, d.dashboard)
 }
 
 // publish publishes the order n and tells the receivers to expect it. The

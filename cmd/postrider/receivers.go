@@ -21,6 +21,7 @@ type receivers struct {
 	// Set by newReceivers; in the order of the summary.
 	all      []*receiver
 	server   *http.Server
+	link     *link        // to the dashboard; served beside the receivers
 	listener net.Listener // set by listen
 	began    time.Time    // set by listen; the outages are counted from it
 
@@ -75,7 +76,7 @@ func newReceivers() *receivers {
 	}
 	sixAttempts := []int64{0, 300, 300, 600, 600, 1000}
 	never := apitypes.CircuitPolicy{Preset: "never"}
-	rs := &receivers{expected: map[string]bool{}}
+	rs := &receivers{expected: map[string]bool{}, link: newLink()}
 	rs.all = []*receiver{
 		{name: "healthy", behaviour: "accepts at once", accepts: true, delays: sixAttempts, circuit: never, respond: always(http.StatusNoContent)},
 		{name: "slow", behaviour: "accepts after half a second", accepts: true, delays: sixAttempts, circuit: never, respond: acceptSlowly},
@@ -93,6 +94,7 @@ func newReceivers() *receivers {
 		r.times, r.accepted = map[string]int{}, map[string]bool{}
 		mux.Handle("POST /"+r.name, r)
 	}
+	mux.Handle("GET "+rs.link.path(), rs.link)
 	rs.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	return rs
 }
@@ -139,6 +141,12 @@ func (rs *receivers) run(ctx context.Context) error {
 		return fmt.Errorf("receive: %w", err)
 	}
 	return nil
+}
+
+// dashboard returns the link that logs in to the dashboard. It works from now on.
+func (rs *receivers) dashboard(server http.Handler, url, key string) string {
+	rs.link.server, rs.link.url, rs.link.key = server, url, key
+	return "http://" + rs.listener.Addr().String() + rs.link.path()
 }
 
 // url returns the URL of a receiver. It needs the port, so listen comes first.

@@ -439,3 +439,29 @@ func TestTheDemonstrationJudgesByItsOwnLedger(t *testing.T) {
 		t.Errorf("verdict = %v missing, %d forged; want none, 1", missing, forged)
 	}
 }
+
+// The link of the demonstration must lead to a session of the dashboard, and no other
+// path of its server to anything.
+func TestTheLinkOfTheDemonstrationLogsIn(t *testing.T) {
+	t.Parallel()
+	var sent string
+	server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent = r.Method + " " + r.URL.Path + " " + r.FormValue("key")
+		http.SetCookie(w, &http.Cookie{Name: "session", Value: "token"})
+		http.Redirect(w, r, "/dashboard", http.StatusSeeOther)
+	})
+	rs := newReceivers()
+	rs.link.server, rs.link.url, rs.link.key = server, "http://127.0.0.1:8080", "pr_key"
+	get := func(path string) *http.Response {
+		w := httptest.NewRecorder()
+		rs.server.Handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+		return w.Result()
+	}
+	if r := get("/dashboard/guess"); r.StatusCode != http.StatusNotFound || sent != "" {
+		t.Errorf("a guess got %s and sent %q", r.Status, sent)
+	}
+	r := get(rs.link.path())
+	if sent != "POST /login pr_key" || r.Header.Get("Location") != "http://127.0.0.1:8080/dashboard" || len(r.Cookies()) != 1 || r.Cookies()[0].Value != "token" {
+		t.Errorf("the link sent %q and leads to %q with %v", sent, r.Header.Get("Location"), r.Cookies())
+	}
+}

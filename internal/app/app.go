@@ -31,6 +31,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"runtime/debug"
 	"time"
@@ -225,6 +226,10 @@ func (a *App) Opened() <-chan struct{} { return a.opened }
 // FirstKey returns the admin key that the server made because the store had no key.
 // Call it only after [App.Opened] is closed.
 func (a *App) FirstKey() FirstKey { return a.firstKey }
+
+// Handler returns the handler of the API listener, for a request that is made in this
+// process. Until the store is open, it responds with 503.
+func (a *App) Handler() http.Handler { return &a.gate }
 
 // Addr returns the address of the API listener, with the port that the system chose
 // for port 0.

@@ -36,6 +36,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/snippets", "~/signature", "writes code for others: knows the schemes, and nothing of a server"},
 	{"internal/cache", "", "a map with a bound, for every package"},
 	{"internal/batch", "", "a queue between goroutines, a signal and a sleep, for every package"},
+	{"internal/rollup", "~ ~/internal/store ~/internal/batch ~/internal/observe", "sees settlements through observe, and works through one method of store.Rollups"},
 	{"internal/janitor", "~ ~/internal/store ~/internal/batch ~/internal/observe", "works through store.Upkeep alone"},
 	{"internal/replay", "~ ~/internal/store ~/internal/batch ~/internal/observe golang.org/x/time/rate", "works through store.Replays; it knows the endpoints through an interface of its own, which routing has"},
 	{"internal/secrets", "~ ~/internal/store", "holds the encryption keys; a package that encrypts or decrypts is passed a vault"},

@@ -67,5 +67,5 @@ type StatsNow struct {
 	Pending     int    `json:"pending" doc:"Number of pending deliveries. Counting stops at 10000."`
 	OldestDueMS *int64 `json:"oldest_due_ms" doc:"For how long the delivery has been due that has been due for longest. Null: none is due."`
 	DeadLetters int    `json:"dead_letters" doc:"Number of unresolved dead letters. Counting stops at 10000."`
-	Partial     bool   `json:"partial" doc:"True: the account has more endpoints, or more endpoints have pending deliveries, than were looked at, which are 1000. Then pending and oldest_due_ms may be greater."`
+	Partial     bool   `json:"partial" doc:"True: the account has more endpoints, or more endpoints have pending deliveries, than were looked at, which are 1000. Then oldest_due_ms, and the pending of an account, may be greater."`
 }

@@ -127,6 +127,25 @@ func (c *Client) VerifyEndpoint(ctx context.Context, id postrider.EndpointID, me
 	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/verify", apitypes.EndpointVerification{Method: method})
 }
 
+// Stats returns the numbers of all that the key may see.
+func (c *Client) Stats(ctx context.Context, q StatsQuery) (apitypes.Stats, error) {
+	return get[apitypes.Stats](ctx, c, "/stats"+q.query())
+}
+
+// AccountStats returns the numbers of an account, which is named by its id or uid.
+func (c *Client) AccountStats(ctx context.Context, account string, q StatsQuery) (apitypes.Stats, error) {
+	return get[apitypes.Stats](ctx, c, "/accounts/"+url.PathEscape(account)+"/stats"+q.query())
+}
+
+// EndpointStats returns the numbers of an endpoint.
+func (c *Client) EndpointStats(ctx context.Context, id postrider.EndpointID, q StatsQuery) (apitypes.Stats, error) {
+	return get[apitypes.Stats](ctx, c, "/endpoints/"+id.String()+"/stats"+q.query())
+}
+
+func (q StatsQuery) query() string {
+	return query(Paging{}, "from", instant(q.From), "to", instant(q.To), "step", q.Step, "type", q.Type, "tz", q.TZ)
+}
+
 // Circuit returns an endpoint's circuit.
 func (c *Client) Circuit(ctx context.Context, id postrider.EndpointID) (apitypes.Circuit, error) {
 	return get[apitypes.Circuit](ctx, c, "/endpoints/"+id.String()+"/circuit")

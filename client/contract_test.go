@@ -155,6 +155,14 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"list-ordering-keys":   func(x ctx, c *client.Client) (any, error) { return answered(c.OrderingKeys(x, ep, pg)) },
 	"list-endpoint-health": func(x ctx, c *client.Client) (any, error) { return answered(c.EndpointHealth(x, ep, pg)) },
 
+	"get-stats": func(x ctx, c *client.Client) (any, error) { return answered(c.Stats(x, full[client.StatsQuery]())) },
+	"get-account-stats": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.AccountStats(x, "a", full[client.StatsQuery]()))
+	},
+	"get-endpoint-stats": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.EndpointStats(x, ep, full[client.StatsQuery]()))
+	},
+
 	"list-event-types": func(x ctx, c *client.Client) (any, error) { return answered(c.EventTypes(x, pg)) },
 	"create-event-type": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.CreateEventType(x, full[apitypes.EventTypeCreate]()))

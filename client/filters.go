@@ -73,6 +73,14 @@ type EndpointFilter struct {
 	Paging
 }
 
+// StatsQuery selects a range of stats. The zero query is the last day, by hours.
+type StatsQuery struct {
+	From, To time.Time // zero: an hour before To, by hours a day, by days 30 days; and now
+	Step     string    // minute, hour or day; empty: hour
+	Type     string    // event type; empty: all types
+	TZ       string    // with days: their time zone, such as Europe/Berlin; empty: UTC
+}
+
 // DeadLetterFilter selects dead letters. A zero field selects all; for Resolved
 // see there.
 type DeadLetterFilter struct {

@@ -304,6 +304,9 @@ func (c *caller) driveDeadLetters() {
 	c.want(200, "GET /endpoints/"+gone+"/deliveries", nil)
 	c.paged("GET /endpoints/" + failing + "/deliveries?limit=1")
 	c.want(200, "POST /endpoints/"+gone+"/enable", nil) // healthy again at the next assessment
+	c.until("something is counted", "GET /stats?step=minute", func(a answer) bool { return len(a.body["points"].([]any)) > 0 })
+	c.want(200, "GET /accounts/acme/stats?step=hour&type=gone", nil)
+	c.want(200, "GET /endpoints/"+gone+"/stats?step=day&tz=Europe/Berlin", nil)
 }
 
 // driveReplays brings replay jobs into every status that a person can bring about. The dead

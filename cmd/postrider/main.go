@@ -76,6 +76,8 @@ type cli struct {
 	Audit       auditCmd       `cmd:"" help:"List who changed, replayed, tested or looked at what, newest first."`
 	Replay      replayCmd      `cmd:"" help:"Deliver again: a delivery, or an event to all its endpoints."`
 
+	Stats statsCmd `cmd:"" help:"Show how many deliveries succeed, how long they take, and what waits."`
+
 	Verify     verifyCmd     `cmd:"" help:"Verify the signature of a received webhook."`
 	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
 	Complete   completeCmd   `cmd:"" name:"__complete" hidden:"" passthrough:""`

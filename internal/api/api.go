@@ -58,6 +58,10 @@ type Store interface {
 	Unpark(ctx context.Context, u store.Unpark) (postrider.Delivery, error)
 	// PutCircuit is the method of store.Queue.
 	PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error)
+	// Rollups is the method of store.Rollups.
+	Rollups(ctx context.Context, q store.RollupQuery) ([]store.Rollup, error)
+	// Backlog is the method of store.Rollups.
+	Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlog, error)
 
 	// Now returns the store's time, read from the store itself.
 	Now(ctx context.Context) (time.Time, error)

@@ -54,6 +54,7 @@ func description(registry huma.Registry) *huma.OpenAPI {
 			{Name: "portal-sessions", Description: "A one-time link opens the customer portal of one account."},
 			{Name: "sessions", Description: "A session is the right of a browser to see the pages."},
 			{Name: "secrets", Description: "Secrets and credentials are stored encrypted with encryption keys."},
+			{Name: "stats", Description: "What happened in a range of time, by minute, hour or day, and what waits now."},
 		},
 		Components: &huma.Components{
 			Schemas:   registry,

@@ -63,6 +63,7 @@ func (s *server) router() http.Handler {
 	rt.circuits()
 	rt.ordering()
 	rt.health()
+	rt.stats()
 	rt.secrets()
 	rt.encryption()
 	rt.accounts()

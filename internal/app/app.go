@@ -45,6 +45,7 @@ import (
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/replay"
+	"github.com/postrider/postrider/internal/rollup"
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
@@ -65,7 +66,8 @@ type App struct {
 	opened   chan struct{} // serve closes it when the API serves
 
 	live       *live.Hub         // attempts for those who watch; New makes it
-	observer   *observe.Observer // for the log, metrics and notifications; see hooks
+	observer   *observe.Observer // for the log, rollups, metrics and notifications; see hooks
+	rollup     *rollup.Rollup
 	secrets    *secrets.Secrets
 	clock      *clock
 	ids        *store.IDs
@@ -93,8 +95,11 @@ type App struct {
 // database is away.
 func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 	log.InfoContext(ctx, "postrider starts", "version", Version(), "settings", c)
-	a := &App{config: c, log: log, fatal: make(chan error, 1), opened: make(chan struct{}), readiness: &readiness{}, live: live.New()}
-	a.observer = observe.New(observe.Join(hooks(log), a.live.Hooks()), log)
+	a := &App{
+		config: c, log: log, fatal: make(chan error, 1), opened: make(chan struct{}), readiness: &readiness{},
+		rollup: rollup.New(rollup.Options{Log: log}), live: live.New(),
+	}
+	a.observer = observe.New(observe.Join(hooks(log), a.rollup.Hooks(), a.live.Hooks()), log)
 	a.gate.set(api.Starting(log))
 	var err error
 	if a.api, err = listen(ctx, c.Listen, &a.gate, log.With("server", "api")); err != nil {
@@ -286,11 +291,13 @@ func (a *App) serve(ctx context.Context) (err error) {
 
 	// Each service needs those below it until it has ended: ingest commits the
 	// publishes that were received, the dispatcher finishes attempts with the
-	// routing table and the store's clock, and only then do the probes stop.
+	// routing table and the store's clock, the rollups are folded with what those
+	// attempts left, and only then do the probes stop.
 	return runServices(ctx, func() {}, []service{
 		{"replays", a.replays.Run},
 		{"ingest", a.ingest.Run},
 		{"dispatch", a.dispatcher.Run},
+		{"rollup", func(ctx context.Context) error { return a.rollup.Run(ctx, a.store) }},
 		{"routing", a.table.Run},
 		{"janitor", a.janitor.Run},
 		{"inspector", a.inspector.Run},

@@ -69,6 +69,10 @@ type Store interface {
 	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
 	// HealthHistory is [store.Ledger]'s.
 	HealthHistory(ctx context.Context, q store.HealthQuery) (store.Page[postrider.EndpointHealth], error)
+	// RollUp is [store.Rollups]'s.
+	RollUp(ctx context.Context, limit int) (int, error)
+	// ForgetRollups is [store.Rollups]'s.
+	ForgetRollups(ctx context.Context, limit int) (int, error)
 }
 
 // Janitor does a store's chores. Its methods may be called from any goroutine.
@@ -139,6 +143,8 @@ func (j *Janitor) chores() []chore {
 		{name: "forget idempotency keys", do: counted(func(ctx context.Context) (int, error) {
 			return j.store.ForgetKeys(ctx, j.opts.KeysAge, j.opts.Chunk)
 		})},
+		{name: "roll up", do: counted(func(ctx context.Context) (int, error) { return j.store.RollUp(ctx, j.opts.Chunk) })},
+		{name: "forget rollups", do: counted(func(ctx context.Context) (int, error) { return j.store.ForgetRollups(ctx, j.opts.Chunk) })},
 		{name: "assess endpoint health", do: (&assessor{Janitor: j}).chunk},
 	}
 }

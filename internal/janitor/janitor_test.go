@@ -40,6 +40,20 @@ func (u *upkeep) note(chore string) {
 	u.calls[chore] = append(u.calls[chore], time.Since(u.start).Seconds())
 }
 
+func (u *upkeep) RollUp(context.Context, int) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.note("roll up")
+	return 0, nil
+}
+
+func (u *upkeep) ForgetRollups(context.Context, int) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.note("forget rollups")
+	return 0, nil
+}
+
 func (u *upkeep) Expire(_ context.Context, limit int) (n, lost int, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -111,7 +125,7 @@ func TestEveryChoreIsDoneAtOnceAndEachMinute(t *testing.T) {
 		work(t, u, 150*time.Second)
 
 		each := []float64{0, 60, 120}
-		want := map[string][]float64{"expire": each, "cancel": each, "forget": each, "partitions": each, "assess": each}
+		want := map[string][]float64{"expire": each, "cancel": each, "forget": each, "partitions": each, "assess": each, "roll up": each, "forget rollups": each}
 		if diff := cmp.Diff(want, u.calls); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}

@@ -3,7 +3,7 @@
 // A [Store] has these roles, each for one part of the program: [Inbox] for ingest,
 // [Queue] for dispatch, [Directory], [Access], [Sessions], [Audit], [PortalSettings] and
 // [Catalogue] for the API, [Encryption] for secrets, [Ledger] and [Finder] for the history that people look at,
-// [Replays] for replay jobs, [Upkeep] for the janitor.
+// [Rollups] for its numbers, [Replays] for replay jobs, [Upkeep] for the janitor.
 // Stores that several nodes can share have one more, [Nodes]. Every method is one
 // transaction: it happens whole or not at all, and is on disk when it returns. No method
 // returns a transaction.
@@ -51,6 +51,7 @@ type Store interface {
 	Ledger
 	Finder
 	Replays
+	Rollups
 	Upkeep
 
 	// Close ends the store. Calls under way finish first.

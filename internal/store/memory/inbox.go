@@ -106,6 +106,9 @@ func (s *Store) enqueueLocked(e *event, n store.NewDelivery, now time.Time) {
 }
 
 func (s *Store) addLocked(d *delivery) {
+	d.count = func(outcome postrider.Outcome, number int, after postrider.Status) {
+		s.rollups.record(d, outcome, number, after)
+	}
 	s.deliveries.put(d.id, d)
 	d.event.deliveries.put(d.id, d)
 }

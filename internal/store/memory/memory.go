@@ -71,6 +71,7 @@ type Store struct {
 	owners      [store.Shards]*node
 	locks       map[uint32]int // that are held, by incarnation
 	listeners   map[chan string]struct{}
+	rollups     rollups
 }
 
 var (
@@ -80,8 +81,9 @@ var (
 
 // New returns an empty store.
 func New(opts Options) *Store {
+	clock := opts.withDefaults().Clock
 	return &Store{
-		clock:     opts.withDefaults().Clock,
+		clock:     clock,
 		types:     map[string]postrider.EventType{},
 		lanes:     map[laneKey]*lane{},
 		keyOwners: map[store.Key]ownedKey{},
@@ -91,6 +93,11 @@ func New(opts Options) *Store {
 		nodes:     map[uint32]*node{},
 		locks:     map[uint32]int{},
 		listeners: map[chan string]struct{}{},
+		rollups: rollups{
+			wall:   clock.Wall,
+			deltas: map[delta]*postrider.Counts{},
+			rows:   map[store.RollupKey]*store.RollupValue{},
+		},
 	}
 }
 

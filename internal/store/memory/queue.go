@@ -36,7 +36,8 @@ type delivery struct {
 	status     postrider.Status
 	reason     string
 	finishedAt time.Time
-	attempts   []postrider.Attempt // by number
+	attempts   []postrider.Attempt                                                 // by number
+	count      func(outcome postrider.Outcome, number int, after postrider.Status) // counts a record, for the rollups; set by addLocked
 	deadLetter *postrider.DeadLetter
 }
 
@@ -192,6 +193,7 @@ func (d *delivery) lease(token postrider.Token, now time.Time, lease time.Durati
 // lose records the attempt under way as lost.
 func (d *delivery) lose(now time.Time) {
 	d.losses++
+	d.count(postrider.OutcomeLost, d.claims, postrider.Pending)
 	d.record(postrider.Attempt{
 		Number: d.claims, Outcome: postrider.OutcomeLost, StartedAt: now, Error: "server_died",
 		StatusAfter: postrider.Pending,
@@ -228,6 +230,7 @@ func (d *delivery) decide(status postrider.Status, reason string, now time.Time)
 		number = d.claims + 1
 	}
 	d.status, d.reason, d.finishedAt = status, reason, now
+	d.count(postrider.OutcomeNone, number, status)
 	d.record(postrider.Attempt{
 		Number: number, Outcome: postrider.OutcomeNone, StartedAt: now, Error: reason, StatusAfter: status,
 	})
@@ -259,6 +262,7 @@ func (s *Store) settleLocked(settlement store.Settlement, now time.Time) store.S
 		a.Error = cmp.Or(a.Error, t.Reason)
 	}
 	a.StatusAfter = t.To
+	d.count(a.Outcome, a.Number, t.To)
 	if t.To != postrider.Pending {
 		s.endLocked(d)
 		d.record(a)
@@ -278,8 +282,12 @@ func (s *Store) settleLocked(settlement store.Settlement, now time.Time) store.S
 
 // settleStale records an attempt that does not count, unless it is a repeat.
 func (d *delivery) settleStale(a postrider.Attempt) store.Settled {
-	if i, found := d.find(a.Number); found && d.attempts[i].Outcome != postrider.OutcomeLost {
+	i, found := d.find(a.Number)
+	if found && d.attempts[i].Outcome != postrider.OutcomeLost {
 		return store.Settled{Stale: d.attempts[i].Stale}
+	}
+	if !found {
+		d.count(a.Outcome, a.Number, postrider.Pending)
 	}
 	a.Stale, a.StatusAfter, a.NextAt = true, postrider.Pending, time.Time{}
 	d.record(a)

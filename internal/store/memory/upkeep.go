@@ -48,6 +48,7 @@ func (s *Store) Expire(_ context.Context, limit int) (n, lost int, err error) {
 			lost++
 		}
 		s.endLocked(d)
+		d.count(postrider.OutcomeNone, 0, postrider.Dead)
 		d.die(postrider.ReasonExpired, now)
 		s.advanceLocked(d, now)
 	}

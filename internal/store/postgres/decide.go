@@ -152,6 +152,11 @@ const cancelSQL = `
 		delete from queue
 		where id = @id and (@account::uuid is null or account = @account)
 		returning id, claims, event, endpoint, account, type, replayed_from, replay_job
+	), counted as (
+		` + insertDeltaSQL + `
+		select endpoint, account, type, 'none' as outcome, 0 as number, 'cancelled' as status
+		from ended
+		` + insertDeltaEnd + `
 	)
 	insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 		retry_after, started_at, duration, stale, status_after, replayed_from, replay_job)

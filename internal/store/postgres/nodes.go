@@ -281,6 +281,11 @@ const reclaimSQL = `
 		select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'pending', replayed_from, replay_job
 		from leased
 		on conflict (delivery, number) do nothing
+	), counted as (
+		` + insertDeltaSQL + `
+		select endpoint, account, type, 'lost' as outcome, claims as number, 'pending' as status
+		from leased
+		` + insertDeltaEnd + `
 	), freed as (
 		update queue q
 		set token = null, losses = q.losses + 1, deaths_alone = leased.deaths, parked = leased.deaths >= @parked,

@@ -117,6 +117,11 @@ select id(i, 'dead'), id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'accou
     case when i % 3 = 0 then 'gone' else 'exhausted' end, 10, 500, '', now()
 from generate_series(1, 5000) i;
 
+insert into rollup_deltas (at, counted) select now(), 'x' from generate_series(1, 100) i;
+
+insert into rollups (scope, type, step, at, counts, delivered, dead)
+select id(i % 500, 'endpoint'), '', 0, now() - i * interval '1 minute', 'x', 1, (i % 100 = 0)::int from generate_series(1, 20000) i;
+
 insert into idempotency_keys (account, key, event, hash, created_at)
 select id(i % 20, 'account'), i, id(i, 'event'), sha256('x'), now() from generate_series(1, 10000) i;
 
@@ -193,6 +198,15 @@ func TestPlans(t *testing.T) {
 		"cancel_end":         {cancelOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
 		"reencrypt":          {reencryptSQL, pgx.NamedArgs{"endpoints": uuids{}, "secrets": uuids{}, "old": [][]byte{}, "new": [][]byte{}}},
 		"revoke_active":      {activeSecretsSQL, pgx.NamedArgs{"id": nil, "secret": nil}},
+		"backlog_endpoint":   {backlogOfEndpointSQL, pgx.NamedArgs{"account": nil, "endpoint": nil, "looked": 1, "most": 1}},
+		"backlog_account":    {backlogOfAccountSQL, pgx.NamedArgs{"account": nil, "looked": 1, "most": 1}},
+		"backlog_all":        {backlogOfAllSQL, pgx.NamedArgs{"looked": 1, "most": 1}},
+		"fold_read":          {readRollupsSQL, rollupColumns(nil)},
+		"fold_types":         {rollupTypesSQL, pgx.NamedArgs{"scopes": uuids{}}},
+		"fold_write":         {writeRollupsSQL, rollupValues(nil, nil)},
+		"fold_take":          {takeDeltasSQL, pgx.NamedArgs{"limit": 1}},
+		"roll_up":            {rollUpSQL, pgx.NamedArgs{"step": 0, "at": nil, "scope": nil, "type": nil, "before": nil, "limit": 1}},
+		"forget_rollups":     {forgetRollupsSQL, pgx.NamedArgs{"step": 0, "at": nil, "scope": nil, "type": nil, "before": nil, "limit": 1}},
 		"health_inputs":      {healthInputsSQL, pgx.NamedArgs{"after": nil, "limit": 1, "span": 1, "reach": 1, "look": 1, "least": 1}},
 	} {
 		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, statement.sql, statement.args)) })
@@ -211,12 +225,13 @@ func TestPlansOfLists(t *testing.T) {
 
 	today := postrider.MakeID[[16]byte](time.Now(), [10]byte{}) // of a partition that is there
 	account, endpoint, event := postrider.AccountID(today), postrider.EndpointID(today), postrider.EventID(today)
+	epoch := time.Unix(0, 0)
 	from, before, _ := within[postrider.DeliveryID](store.Span{}, store.Paging{})
 	deliveries := func(filter pgx.NamedArgs) pgx.NamedArgs {
 		args := pgx.NamedArgs{
 			"from": from, "before": before, "limit": 51, "id": nil, "event": nil, "account": nil,
 			"endpoint": nil, "type": nil, "status": nil, "delivery": nil, "after": 1, "resolved": false,
-			"reason": nil, "key": nil, "session": nil, "action": nil, "object_id": nil, "hash": nil, "code": nil, "kind": nil, "live": nil,
+			"reason": nil, "key": nil, "scope": uuid(account), "step": 1, "session": nil, "action": nil, "object_id": nil, "hash": nil, "code": nil, "kind": nil, "live": nil,
 			"ordering_key": nil, "secret": nil, "text": nil, "term": nil, "cursor": nil,
 			"from_account": uuid(account), "from_endpoint": uuid(endpoint), "to_account": uuid(account), "to_endpoint": uuid(endpoint),
 		}
@@ -240,6 +255,7 @@ func TestPlansOfLists(t *testing.T) {
 		"find":                           {findSQL, pgx.NamedArgs{"secret": uuid(event), "text": "a1", "term": "a1", "after": "a2"}},
 		"find_of_account":                {findSQL, pgx.NamedArgs{"account": uuid(account), "secret": uuid(event), "text": "a1", "term": "a1", "after": "a2"}},
 		"dead_letter_groups":             {deadLetterGroupsSQL, nil},
+		"rollups":                        {rollupsSQL, pgx.NamedArgs{"type": "", "from": epoch, "to": epoch.Add(time.Hour)}},
 		"events_of_key":                  {eventsSQL, pgx.NamedArgs{"account": uuid(account), "key": "k"}},
 		"dead_letters_of_reason":         {deadLettersSQL, pgx.NamedArgs{"reason": "gone"}},
 		"dead_letters_of_reason_account": {deadLettersSQL, pgx.NamedArgs{"account": uuid(account), "reason": "gone"}},

@@ -77,6 +77,12 @@ const claimSQL = `
 		from due
 		where token is not null
 		on conflict (delivery, number) do nothing
+	), counted as (
+		` + insertDeltaSQL + `
+		select endpoint, account, type, 'lost' as outcome, claims as number, 'pending' as status
+		from due
+		where token is not null
+		` + insertDeltaEnd + `
 	), claimed as (
 		update queue q
 		set token = case when due.suspect then null else @token::bigint end,

@@ -61,6 +61,7 @@ func (r *newRows) queue(b *pgx.Batch, now time.Time) {
 	}
 	if len(r.skipped.ids) > 0 {
 		b.Queue(insertSkippedSQL, r.skipped.args())
+		b.Queue(insertCountedSQL, pgx.NamedArgs{"counted": r.skipped.counted.Bytes()})
 	}
 	if len(r.fanouts.events) > 0 {
 		b.Queue(insertFanoutsSQL, at(now, r.fanouts.args()))
@@ -219,12 +220,14 @@ const insertSkippedSQL = `
 type skippedColumns struct {
 	ids, events, endpoints, accounts uuids
 	types, reasons                   []string
+	counted                          store.Deltas
 }
 
 func (c *skippedColumns) add(e postrider.Event, d *store.NewDelivery) {
 	c.ids, c.events = append(c.ids, someUUID(d.ID)), append(c.events, someUUID(e.ID))
 	c.endpoints, c.accounts = append(c.endpoints, someUUID(d.Endpoint)), append(c.accounts, someUUID(e.Account))
 	c.types, c.reasons = append(c.types, e.Type), append(c.reasons, d.Skipped)
+	c.counted.Record(store.DeltaKey{Account: e.Account, Endpoint: d.Endpoint, Type: e.Type}, postrider.OutcomeNone, 0, postrider.Skipped)
 }
 
 func (c *skippedColumns) args() pgx.NamedArgs {

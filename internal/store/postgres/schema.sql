@@ -122,6 +122,7 @@ CREATE TABLE public.attempts (
     response_start bytea,
     final_url text,
     timing bytea,
+    was_lost boolean,
     CONSTRAINT attempts_decision CHECK (((status_after <> ALL (ARRAY['cancelled'::text, 'skipped'::text])) OR (outcome = 'none'::text))),
     CONSTRAINT attempts_duration_check CHECK ((duration >= 0)),
     CONSTRAINT attempts_next_at CHECK (((next_at IS NULL) OR (status_after = 'pending'::text))),
@@ -148,6 +149,8 @@ COMMENT ON COLUMN public.attempts.response_start IS 'The first bytes of an accep
 COMMENT ON COLUMN public.attempts.final_url IS 'Where redirects led to; null: there were none.';
 
 COMMENT ON COLUMN public.attempts.timing IS 'The parts of the duration, by store.EncodeTiming; null: no request was begun.';
+
+COMMENT ON COLUMN public.attempts.was_lost IS 'True: the record has taken the place of one that said lost, by which the rollups have counted it; null: it has not.';
 
 CREATE TABLE public.audit (
     id uuid NOT NULL,
@@ -584,6 +587,54 @@ COMMENT ON COLUMN public.replay_jobs.cursor IS 'The last delivery that is done.'
 
 COMMENT ON COLUMN public.replay_jobs.due_at IS 'When the job is due; with a token, when its lease ends.';
 
+CREATE TABLE public.rollup_deltas (
+    at timestamp with time zone NOT NULL,
+    counted bytea,
+    endpoints uuid[],
+    accounts uuid[],
+    types text[],
+    outcomes text[],
+    numbers integer[],
+    statuses text[],
+    CONSTRAINT rollup_deltas_form CHECK (((counted IS NULL) = (endpoints IS NOT NULL)))
+)
+WITH (toast_tuple_target='8160', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='10000');
+ALTER TABLE ONLY public.rollup_deltas ALTER COLUMN counted SET STORAGE EXTERNAL;
+
+COMMENT ON TABLE public.rollup_deltas IS 'What a transaction has recorded: one row for each one that records attempts or ends deliveries. FoldRollups deletes the rows, all of them every ten seconds or so; it needs no index.';
+
+COMMENT ON COLUMN public.rollup_deltas.counted IS 'The bytes of store.Deltas, of a transaction that knows beforehand what it records; null: the arrays have one element for each record.';
+
+CREATE TABLE public.rollup_positions (
+    step smallint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    scope uuid NOT NULL,
+    type text NOT NULL COLLATE pg_catalog."C",
+    CONSTRAINT rollup_positions_step_check CHECK (((step >= 0) AND (step <= 1)))
+);
+
+COMMENT ON TABLE public.rollup_positions IS 'Up to where the rollups of a step were added to those of the next one, in the order of rollups_at. Two rows.';
+
+CREATE TABLE public.rollups (
+    scope uuid NOT NULL,
+    type text NOT NULL COLLATE pg_catalog."C",
+    step smallint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    counts bytea NOT NULL,
+    responses bytea,
+    latencies bytea,
+    delivered bigint NOT NULL,
+    dead bigint NOT NULL,
+    CONSTRAINT rollups_step_check CHECK (((step >= 0) AND (step <= 2)))
+)
+WITH (fillfactor='70');
+
+COMMENT ON TABLE public.rollups IS 'What happened in a minute (step 0), an hour (1) or a day (2): to all deliveries (scope is the zero id), those of an account or those of an endpoint; of all types (type is empty) or of one. Written under the lock of the rollups alone.';
+
+COMMENT ON COLUMN public.rollups.counts IS 'The bytes of postrider.Counts; responses and latencies are those of postrider.Sketch, null: an empty one.';
+
+COMMENT ON COLUMN public.rollups.delivered IS 'As in counts, for HealthInputs; dead too.';
+
 CREATE TABLE public.search_terms (
     term text NOT NULL COLLATE pg_catalog."C",
     id uuid NOT NULL,
@@ -723,6 +774,12 @@ ALTER TABLE ONLY public.queue
 
 ALTER TABLE ONLY public.replay_jobs
     ADD CONSTRAINT replay_jobs_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.rollup_positions
+    ADD CONSTRAINT rollup_positions_pkey PRIMARY KEY (step);
+
+ALTER TABLE ONLY public.rollups
+    ADD CONSTRAINT rollups_pkey PRIMARY KEY (scope, type, step, at);
 
 ALTER TABLE ONLY public.search_terms
     ADD CONSTRAINT search_terms_pkey PRIMARY KEY (term, id);
@@ -866,7 +923,7 @@ COMMENT ON INDEX public.dead_letters_replays IS 'Deliveries with Last: the repla
 
 CREATE INDEX dead_letters_unresolved ON public.dead_letters USING btree (account, endpoint, reason, last_status_code, last_error, delivery) WHERE (resolved_at IS NULL);
 
-COMMENT ON INDEX public.dead_letters_unresolved IS 'DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each.';
+COMMENT ON INDEX public.dead_letters_unresolved IS 'DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each. Backlog: those of all, of an account or of an endpoint.';
 
 COMMENT ON INDEX public.endpoint_health_pkey IS 'HealthHistory: the changes of an endpoint, newest first. HealthInputs: the last one. PutHealth: each number exists once.';
 
@@ -987,6 +1044,14 @@ COMMENT ON INDEX public.replay_jobs_pkey IS 'ReplayJobs: one, and the list, newe
 CREATE INDEX replay_jobs_running ON public.replay_jobs USING btree (id) WHERE (status = 'running'::text);
 
 COMMENT ON INDEX public.replay_jobs_running IS 'ClaimReplayJobs: the jobs that run, oldest first. Ended ones are not in it.';
+
+COMMENT ON INDEX public.rollup_positions_pkey IS 'FoldRollups, RollUp, ForgetRollups, Rollups: both.';
+
+CREATE INDEX rollups_at ON public.rollups USING btree (step, at, scope, type);
+
+COMMENT ON INDEX public.rollups_at IS 'RollUp: what follows a position. ForgetRollups: the oldest of a step.';
+
+COMMENT ON INDEX public.rollups_pkey IS 'Rollups: a range of a scope, type and step. FoldRollups: one, and a skip scan of the types of a scope.';
 
 CREATE INDEX search_terms_account ON public.search_terms USING btree (account, term);
 

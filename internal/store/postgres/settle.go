@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Settles a group of attempts in one statement, in four steps that see one snapshot:
+// Settles a group of attempts in one statement, in five steps that see one snapshot:
 //
 // found joins each settlement with its row of the queue by id and token. The token is the
 // fence: a row has it from the claim until the lease is settled, released or taken over. A
@@ -28,6 +28,8 @@ import (
 //
 // recorded writes one row of attempts for each settlement, stale or not: a request that
 // left is always in the history.
+//
+// whole, counted and counted_late insert one delta of the rollups (see countSettledSQL).
 //
 // A delivery that succeeds at once costs this statement two row writes: delete from queue,
 // insert into attempts. Walks queue_pkey, one probe for each settlement, and updates by
@@ -141,12 +143,36 @@ const recordSQL = `, recorded as (
 		set outcome = excluded.outcome, status_code = excluded.status_code, error = excluded.error,
 			retry_after = excluded.retry_after, started_at = excluded.started_at, duration = excluded.duration,
 			stale = excluded.stale, status_after = excluded.status_after, next_at = excluded.next_at,
-			response_start = excluded.response_start, final_url = excluded.final_url, timing = excluded.timing
+			response_start = excluded.response_start, final_url = excluded.final_url, timing = excluded.timing,
+			was_lost = case when a.outcome = 'lost' then true end
 		where (a.outcome = 'lost' and excluded.outcome <> 'lost') or (a.stale and not excluded.stale)
-	)
+		returning a.delivery, a.number, a.was_lost
+	)` + countSettledSQL + `
 	select c.stale
 	from checked c
 	order by c.place`
+
+// Counts the group for the rollups. Nearly always every settlement counts; then @counted,
+// which the caller has made of the group, is the delta. If some are stale, it is made of
+// those that count here: the ones that are not stale, and of the stale ones those whose
+// record is new. A stale one that took the place of a lost record was counted as lost
+// before, and one that changed no record is a repeat.
+const countSettledSQL = `, whole as materialized (
+		select not exists (select from checked where stale) as whole
+	), counted as (
+		insert into rollup_deltas (at, counted)
+		select now(), @counted::bytea
+		from whole w
+		where w.whole and @counted::bytea is not null
+	), counted_late as (
+		` + insertDeltaSQL + `
+		select c.endpoint, c.account, c.type, c.outcome, c.number, case when c.stale then 'pending' else c.status end as status
+		from whole w
+		cross join checked c
+		left join recorded r on r.delivery = c.id and r.number = c.number and r.was_lost is null
+		where not w.whole and (not c.stale or r.delivery is not null)
+		` + insertDeltaEnd + `
+	)`
 
 // Finds those of the stale settlements that were settled before by the same settlement:
 // their record exists and is neither stale nor lost. This happens when the reply to Settle
@@ -318,6 +344,7 @@ type settlementColumns struct {
 	finalURLs                                                  texts
 	startedAt                                                  times
 	responseStarts, timings                                    [][]byte
+	counted                                                    store.Deltas
 }
 
 func settleColumns(settlements []store.Settlement) (*settlementColumns, *bodyColumns) {
@@ -347,6 +374,8 @@ func (c *settlementColumns) add(s *store.Settlement) {
 	c.startedAt, c.durations = append(c.startedAt, started), append(c.durations, micros(attempt.Duration))
 	c.statuses, c.reasons = append(c.statuses, someText(transition.To)), append(c.reasons, someText(transition.Reason))
 	c.afters = append(c.afters, micros(transition.After))
+	c.counted.Record(store.DeltaKey{Account: claimed.Event.Account, Endpoint: claimed.Endpoint, Type: claimed.Event.Type},
+		attempt.Outcome, claimed.Attempt, transition.To)
 	var start []byte
 	if attempt.Outcome == postrider.OutcomeAccepted {
 		start = bytesOrNull(attempt.ResponseBody[:min(len(attempt.ResponseBody), store.MaxAcceptedBody)])
@@ -371,7 +400,7 @@ func (c *settlementColumns) args() pgx.NamedArgs {
 		"errors": c.errors, "retry_afters": c.retryAfters, "started_at": c.startedAt, "durations": c.durations,
 		"statuses": c.statuses, "reasons": c.reasons, "steps": c.steps, "afters": c.afters,
 		"replayed_from": c.replayedFrom, "response_starts": c.responseStarts, "final_urls": c.finalURLs,
-		"replay_jobs": c.replayJobs, "timings": c.timings,
+		"replay_jobs": c.replayJobs, "timings": c.timings, "counted": c.counted.Bytes(),
 	}
 }
 

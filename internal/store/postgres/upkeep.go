@@ -52,6 +52,15 @@ const expiredDeadLettersSQL = `, ended as (
 			d.replayed_from, d.replay_job, now()
 		from expired d
 		on conflict (delivery) do nothing
+	), counted as (
+		` + insertDeltaSQL + `
+		select endpoint, account, type, 'none' as outcome, 0 as number, 'dead' as status
+		from expired
+		union all
+		select endpoint, account, type, 'lost', claims, 'pending'
+		from expired
+		where token is not null
+		` + insertDeltaEnd + `
 	)`
 
 // The same for ordered deliveries, in two steps, because their keys must be locked before
@@ -269,6 +278,11 @@ const cancelGoneSQL = `, ended as (
 		select id, claims + 1, event, endpoint, account, type, 'none', 0, 'endpoint_deleted', 0, now(), 0, false,
 			'cancelled', replayed_from, replay_job
 		from gone
+	), counted as (
+		` + insertDeltaSQL + `
+		select endpoint, account, type, 'none' as outcome, 0 as number, 'cancelled' as status
+		from gone
+		` + insertDeltaEnd + `
 	)`
 
 // The same for ordered deliveries, in two steps for the reason given at expireOrdered.

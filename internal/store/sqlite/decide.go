@@ -139,13 +139,15 @@ func cancel(ctx context.Context, tx *tx, id postrider.DeliveryID, reason string)
 		return false, err
 	}
 	p := gone[0]
-	err = tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, record{
+	decision := record{
 		Attempt: postrider.Attempt{
 			Delivery: p.id, Event: p.event, Endpoint: p.endpoint, Number: p.claims + 1, Outcome: postrider.OutcomeNone,
 			Error: reason, StartedAt: tx.wall, StatusAfter: postrider.Cancelled,
 		},
 		account: p.account, eventType: p.eventType, replayedFrom: p.replayedFrom, replayJob: p.replayJob,
-	}))
+	}
+	tx.tally(decision)
+	err = tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, decision))
 	if err != nil {
 		return false, err
 	}

@@ -216,13 +216,15 @@ func (r *newRows) event(ctx context.Context, tx *tx, event postrider.Event, e *s
 func (r *newRows) deliveries(ctx context.Context, tx *tx, event postrider.Event, deliveries []store.NewDelivery) error {
 	for _, d := range deliveries {
 		if d.Skipped != "" {
-			r.skipped = appendAttempt(r.skipped, record{
+			decision := record{
 				Attempt: postrider.Attempt{
 					Delivery: d.ID, Event: event.ID, Endpoint: d.Endpoint, Outcome: postrider.OutcomeNone,
 					Error: d.Skipped, StartedAt: tx.wall, StatusAfter: postrider.Skipped,
 				},
 				account: event.Account, eventType: event.Type,
-			})
+			}
+			tx.tally(decision)
+			r.skipped = appendAttempt(r.skipped, decision)
 			continue
 		}
 		due, claims := micros(tx.now.Add(d.Wait)), 0

@@ -134,10 +134,12 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 			losses := len(suspects)
 			for _, p := range suspects {
 				lost = appendAttempt(lost, p.lost(tx.wall))
+				tx.tally(p.lost(tx.wall))
 			}
 			for _, p := range rows {
 				if p.token != 0 { // the lease that it had has ended; p is the row as it was
 					lost = appendAttempt(lost, p.lost(tx.wall))
+					tx.tally(p.lost(tx.wall))
 					losses++
 					p.losses++
 				}

@@ -60,6 +60,13 @@ func appendBody(args []any, r record) []any {
 		bytesOrNull(r.RequestHead), bytesOrNull(r.ResponseHead), bytesOrNull(r.ResponseBody))
 }
 
+// tally counts a record for the rollups. An attempt that was counted as lost before is not
+// counted again: nobody calls this for the stale one that takes its place.
+func (t *tx) tally(r record) {
+	key := store.DeltaKey{Account: r.account, Endpoint: r.Endpoint, Type: r.eventType}
+	t.recorded.Record(key, r.Outcome, r.Number, r.StatusAfter)
+}
+
 // deadLetter is a dead letter to be written. attempts counts the requests of the delivery,
 // so a decision without a request does not count.
 type deadLetter struct {

@@ -22,7 +22,8 @@ const (
 	insert or replace into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
 		started_at, duration, stale, status_after, replayed_from, replay_job)
 	select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, @wall, 0, 0, 'pending', replayed_from, replay_job
-	from queue where id = @id`
+	from queue where id = @id
+	returning number, endpoint, account, type`
 	recoverSQL = `
 	update queue
 	set token = null, losses = losses + 1, deaths_alone = deaths_alone + @alone, parked = deaths_alone + @alone >= @park,
@@ -126,16 +127,22 @@ func (r recovery) run(ctx context.Context, db *sql.DB) error {
 // rows records the lost attempt of each delivery and ends its lease.
 func (r recovery) rows(ctx context.Context, tx *sql.Tx) error {
 	now, wall := sql.Named("now", micros(r.clock.Now())), sql.Named("wall", micros(r.clock.Wall()))
+	var recorded store.Deltas
 	for _, id := range r.ids {
 		row := sql.Named("id", blob(id))
-		if _, err := tx.ExecContext(ctx, recordLostSQL, wall, row); err != nil {
+		var number int
+		var of store.DeltaKey
+		err := tx.QueryRowContext(ctx, recordLostSQL, wall, row).Scan(&number, toID(&of.Endpoint), toID(&of.Account), &of.Type)
+		if err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, recoverSQL, now, row, sql.Named("alone", r.alone), sql.Named("park", postrider.ParkedAfter),
+		recorded.Record(of, postrider.OutcomeLost, number, postrider.Pending)
+		_, err = tx.ExecContext(ctx, recoverSQL, now, row, sql.Named("alone", r.alone), sql.Named("park", postrider.ParkedAfter),
 			sql.Named("suspect", postrider.SuspectedAfter))
 		if err != nil {
 			return err
 		}
 	}
-	return nil
+	_, err := tx.ExecContext(ctx, insertDeltaSQL, wall, sql.Named("counted", recorded.Bytes()))
+	return err
 }

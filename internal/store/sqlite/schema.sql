@@ -387,6 +387,34 @@ CREATE INDEX replay_jobs_account on replay_jobs (account, id) where account is n
 
 CREATE INDEX replay_jobs_running on replay_jobs (id) where status = 'running';
 
+CREATE TABLE rollup_deltas (
+    id      integer primary key,
+    at      integer not null,
+    counted blob not null check (length(counted) > 0)
+) strict;
+
+CREATE TABLE rollup_positions (
+    step  integer primary key check (step between 0 and 1),
+    at    integer not null,
+    scope blob not null check (length(scope) = 16),
+    type  text not null
+) strict;
+
+CREATE TABLE rollups (
+    scope     blob not null check (length(scope) = 16),
+    type      text not null,
+    step      integer not null check (step between 0 and 2),
+    at        integer not null,
+    counts    blob not null,
+    responses blob,
+    latencies blob,
+    delivered integer not null,
+    dead      integer not null,
+    primary key (scope, type, step, at)
+) strict, without rowid;
+
+CREATE INDEX rollups_at on rollups (step, at, scope, type);
+
 CREATE TABLE search_terms (
     term    text not null check (term <> ''),
     id      blob not null check (length(id) = 16),

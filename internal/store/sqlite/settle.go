@@ -139,6 +139,7 @@ func (b *settleBatch) settle(tx *tx, s store.Settlement, h leased) {
 		}
 		b.endings = append(b.endings, end)
 	}
+	tx.tally(r)
 	b.attempts, b.bodies = appendAttempt(b.attempts, r), appendBody(b.bodies, r)
 }
 
@@ -208,6 +209,9 @@ func settleLate(ctx context.Context, tx *tx, s store.Settlement) (store.Settled,
 		return store.Settled{Stale: stale}, nil
 	}
 	r.Stale, r.StatusAfter = true, postrider.Pending
+	if err != nil { // it takes the place of no lost one, which is counted
+		tx.tally(r)
+	}
 	return store.Settled{Stale: true}, errors.Join(
 		tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, r)),
 		tx.execAll(ctx, bulk{putBodiesSQL, "", 5}, appendBody(nil, r)),

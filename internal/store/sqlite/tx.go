@@ -16,6 +16,7 @@ type tx struct {
 	conn       *sql.Conn
 	clock      *store.Clock
 	now, wall  time.Time               // set by runJob for each job: what decides what is due, and what people see
+	recorded   store.Deltas            // what the job has recorded so far; runJob empties it and stores it
 	statements map[statement]*sql.Stmt // prepared once, closed by close; filled by prepare
 }
 

@@ -84,10 +84,13 @@ func expire(ctx context.Context, tx *tx, id postrider.DeliveryID, lost *int) (bo
 	}
 	if p.token != 0 {
 		*lost++
+		tx.tally(p.lost(tx.wall))
 		if err := tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, p.lost(tx.wall))); err != nil {
 			return false, err
 		}
 	}
+	decision.StatusAfter = postrider.Dead
+	tx.tally(decision)
 	err = deadLetter{record: decision, reason: postrider.ReasonExpired, attempts: p.claims}.insert(ctx, tx)
 	if err != nil {
 		return false, err

@@ -233,12 +233,12 @@ func (w *writer) runGroup(ctx context.Context, group []*job) ([]error, error) {
 func (w *writer) runJob(ctx context.Context, j *job, alone bool) (own, group error) {
 	w.tx.now, w.tx.wall = w.tx.clock.Now(), w.tx.clock.Wall()
 	if alone {
-		return split(j.run(ctx, w.tx))
+		return split(w.runCounted(ctx, j))
 	}
 	if err := w.tx.exec(ctx, "savepoint job"); err != nil {
 		return nil, err
 	}
-	own, group = split(j.run(ctx, w.tx))
+	own, group = split(w.runCounted(ctx, j))
 	if group != nil {
 		return nil, group
 	}
@@ -250,6 +250,15 @@ func (w *writer) runJob(ctx context.Context, j *job, alone bool) (own, group err
 		}
 	}
 	return own, w.tx.exec(ctx, "release job")
+}
+
+// runCounted runs a job, and stores what it has recorded as a delta of the rollups.
+func (w *writer) runCounted(ctx context.Context, j *job) error {
+	w.tx.recorded = store.Deltas{}
+	if err := j.run(ctx, w.tx); err != nil {
+		return err
+	}
+	return w.tx.insertDelta(ctx)
 }
 
 // split tells whose an error is. An error that leaves the file in doubt belongs to the

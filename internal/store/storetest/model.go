@@ -311,6 +311,7 @@ func (h *history) look() {
 				h.lookAtEndpoint(e, p)
 			}
 		}
+		h.lookAtCounts(store.RollupQuery{Account: account})
 		for _, d := range h.deliveries(account) {
 			agree(h, "attempts", p, func(s store.Store, p store.Paging) (store.Page[postrider.Attempt], error) {
 				return s.Attempts(h.Context(), store.AttemptQuery{Account: account, Delivery: d.ID, Paging: p})
@@ -320,8 +321,29 @@ func (h *history) look() {
 	h.lookAtWork()
 }
 
+// lookAtCounts folds, and reads what was counted in these days, whichever minutes it was.
+func (h *history) lookAtCounts(q store.RollupQuery) {
+	h.Helper()
+	both(h, "counts", func(s store.Store) (sum postrider.Counts, err error) {
+		if _, err := s.FoldRollups(h.Context(), store.Fold{Deltas: 1 << 20}); err != nil {
+			return sum, err
+		}
+		now, err := s.Now(h.Context())
+		if err != nil {
+			return sum, err
+		}
+		q.Step, q.From, q.To = store.Hours, now.AddDate(0, 0, -2), now.AddDate(0, 0, 2)
+		rollups, err := s.Rollups(h.Context(), q)
+		for _, r := range rollups {
+			sum.Add(r.Counts)
+		}
+		return sum, err
+	})
+}
+
 func (h *history) lookAtEndpoint(e postrider.Endpoint, p store.Paging) {
 	h.Helper()
+	h.lookAtCounts(store.RollupQuery{Endpoint: e.ID, Type: pick(h, "type", "", "order.created", "order.paid")})
 	agree(h, "ordered keys", p, func(s store.Store, p store.Paging) (store.Page[store.OrderedKey], error) {
 		return s.OrderedKeys(h.Context(), store.OrderedKeyQuery{Account: e.Account, Endpoint: e.ID, Paging: p})
 	})

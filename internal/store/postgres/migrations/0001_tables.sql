@@ -481,6 +481,7 @@ create table attempts (
     response_start bytea check (octet_length(response_start) <= 256),
     final_url      text,
     timing         bytea,
+    was_lost       boolean,
     constraint attempts_next_at check (next_at is null or status_after = 'pending'),
     constraint attempts_stale check (not stale or status_after = 'pending'),
     constraint attempts_decision check (status_after not in ('cancelled', 'skipped') or outcome = 'none')
@@ -502,6 +503,7 @@ comment on column attempts.duration is 'Microseconds.';
 comment on column attempts.response_start is 'The first bytes of an accepted response.';
 comment on column attempts.final_url is 'Where redirects led to; null: there were none.';
 comment on column attempts.timing is 'The parts of the duration, by store.EncodeTiming; null: no request was begun.';
+comment on column attempts.was_lost is 'True: the record has taken the place of one that said lost, by which the rollups have counted it; null: it has not.';
 comment on index attempts_pkey is 'Settle: a settlement that is repeated meets its first record here. Attempts of a delivery.';
 comment on index attempts_endpoint is 'Deliveries of an endpoint, newest first.';
 comment on index attempts_account is 'Deliveries of an account, newest first.';
@@ -561,7 +563,7 @@ comment on index dead_letters_account is 'DeadLetters and Deliveries of an accou
 comment on index dead_letters_event is 'Deliveries of an event.';
 comment on index dead_letters_reason_account is 'DeadLetters of an account and a reason.';
 comment on index dead_letters_reason is 'DeadLetters of a reason.';
-comment on index dead_letters_unresolved is 'DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each.';
+comment on index dead_letters_unresolved is 'DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each. Backlog: those of all, of an account or of an endpoint.';
 comment on index dead_letters_died_at is 'HealthInputs: a skip scan of the endpoints, and the dead letters of a day.';
 comment on index dead_letters_replay_job is 'Deliveries of a replay job. ReplayJobs: how many of its deliveries died. Other rows are not in it.';
 comment on index dead_letters_replays is 'Deliveries with Last: the replays of an event that died. Other rows are not in it.';
@@ -601,6 +603,58 @@ comment on column replay_jobs.due_at is 'When the job is due; with a token, when
 comment on index replay_jobs_pkey is 'ReplayJobs: one, and the list, newest first. SetReplayJob, ReplayChunk.';
 comment on index replay_jobs_account is 'ReplayJobs of an account, newest first.';
 comment on index replay_jobs_running is 'ClaimReplayJobs: the jobs that run, oldest first. Ended ones are not in it.';
+
+-- What is counted.
+
+-- A row lives for ten seconds or so. Its bytes stay in the row as far as a page allows.
+create table rollup_deltas (
+    at        timestamptz not null,
+    counted   bytea,
+    endpoints uuid[],
+    accounts  uuid[],
+    types     text[],
+    outcomes  text[],
+    numbers   integer[],
+    statuses  text[],
+    constraint rollup_deltas_form check ((counted is null) = (endpoints is not null))
+) with (
+    toast_tuple_target = 8160,
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 10000
+);
+alter table rollup_deltas alter column counted set storage external;
+comment on table rollup_deltas is 'What a transaction has recorded: one row for each one that records attempts or ends deliveries. FoldRollups deletes the rows, all of them every ten seconds or so; it needs no index.';
+comment on column rollup_deltas.counted is 'The bytes of store.Deltas, of a transaction that knows beforehand what it records; null: the arrays have one element for each record.';
+
+create table rollups (
+    scope     uuid not null,
+    type      text collate "C" not null,
+    step      smallint not null check (step between 0 and 2),
+    at        timestamptz not null,
+    counts    bytea not null,
+    responses bytea,
+    latencies bytea,
+    delivered bigint not null,
+    dead      bigint not null,
+    primary key (scope, type, step, at)
+) with (fillfactor = 70);
+create index rollups_at on rollups (step, at, scope, type);
+comment on table rollups is 'What happened in a minute (step 0), an hour (1) or a day (2): to all deliveries (scope is the zero id), those of an account or those of an endpoint; of all types (type is empty) or of one. Written under the lock of the rollups alone.';
+comment on column rollups.counts is 'The bytes of postrider.Counts; responses and latencies are those of postrider.Sketch, null: an empty one.';
+comment on column rollups.delivered is 'As in counts, for HealthInputs; dead too.';
+comment on index rollups_pkey is 'Rollups: a range of a scope, type and step. FoldRollups: one, and a skip scan of the types of a scope.';
+comment on index rollups_at is 'RollUp: what follows a position. ForgetRollups: the oldest of a step.';
+
+create table rollup_positions (
+    step  smallint primary key check (step between 0 and 1),
+    at    timestamptz not null,
+    scope uuid not null,
+    type  text collate "C" not null
+);
+comment on table rollup_positions is 'Up to where the rollups of a step were added to those of the next one, in the order of rollups_at. Two rows.';
+comment on index rollup_positions_pkey is 'FoldRollups, RollUp, ForgetRollups, Rollups: both.';
+insert into rollup_positions (step, at, scope, type)
+values (0, 'epoch', '00000000-0000-0000-0000-000000000000', ''), (1, 'epoch', '00000000-0000-0000-0000-000000000000', '');
 
 -- +goose StatementBegin
 create function postrider_check_version(expected bigint) returns void

@@ -463,6 +463,7 @@ create index dead_letters_reason on dead_letters (reason, delivery);
 -- HealthInputs: the dead letters of an endpoint since a time.
 create index dead_letters_died_at on dead_letters (endpoint, died_at);
 -- DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each.
+-- Backlog: those of all, of an account or of an endpoint.
 create index dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery)
     where resolved_at is null;
 -- Deliveries of a replay job; ReplayJobs: how many died. Other rows are not in it.
@@ -503,6 +504,46 @@ create table replay_jobs (
 create index replay_jobs_account on replay_jobs (account, id) where account is not null;
 -- ClaimReplayJobs: the jobs that run. Ended ones are not in it.
 create index replay_jobs_running on replay_jobs (id) where status = 'running';
+
+-- What is counted.
+
+-- What a job has recorded (store.Deltas): one row for each job that records attempts or
+-- ends deliveries, in its transaction. FoldRollups deletes the rows, oldest first.
+create table rollup_deltas (
+    id      integer primary key,
+    at      integer not null,
+    counted blob not null check (length(counted) > 0)
+) strict;
+
+-- What happened in a minute (step 0), an hour (1) or a day (2) from at on: to all
+-- deliveries (scope is the zero id), those of an account or those of an endpoint; of all
+-- types (type is empty) or of one. counts, responses and latencies are those of
+-- store.RollupBytes; delivered and dead repeat what HealthInputs needs of counts. The key
+-- serves Rollups, and a skip scan of the types of a scope.
+create table rollups (
+    scope     blob not null check (length(scope) = 16),
+    type      text not null,
+    step      integer not null check (step between 0 and 2),
+    at        integer not null,
+    counts    blob not null,
+    responses blob,
+    latencies blob,
+    delivered integer not null,
+    dead      integer not null,
+    primary key (scope, type, step, at)
+) strict, without rowid;
+-- RollUp: what follows a position. ForgetRollups: the oldest of a step.
+create index rollups_at on rollups (step, at, scope, type);
+
+-- Up to where the rollups of a step were added to those of the next one, in the order of
+-- rollups_at. One row for each step but days. The key serves all that reads them.
+create table rollup_positions (
+    step  integer primary key check (step between 0 and 1),
+    at    integer not null,
+    scope blob not null check (length(scope) = 16),
+    type  text not null
+) strict;
+insert into rollup_positions (step, at, scope, type) values (0, 0, zeroblob(16), ''), (1, 0, zeroblob(16), '');
 
 -- The health of endpoints over days: a row for each change, append-only. The key
 -- serves HealthHistory and HealthInputs, from an endpoint's newest back.

@@ -1,0 +1,214 @@
+// Package rollup has the store's deltas folded into rollups, and adds the durations that
+// this node has seen.
+//
+//	r := rollup.New(rollup.Options{Log: log})
+//	observer := observe.New(observe.Join(r.Hooks(), …), log)
+//	err := r.Run(ctx, store)
+//
+// It promises:
+//
+//   - Every ten seconds, and once more when Run ends, all deltas are folded, those of
+//     other nodes too. Counts are exact whatever happens to a node: they are in the store
+//     from the start, see [store.Rollups].
+//   - Durations are in this node's memory until the next fold. A node that dies, or a fold
+//     that fails, loses those of ten seconds, and nothing else.
+//   - All durations that wait, and one fold, take at most 64 MiB. When too many endpoints are
+//     active for that, folds come earlier; what comes before they end is not kept, and the
+//     log says so.
+//   - A settlement waits for nothing but a map.
+package rollup
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
+	"github.com/postrider/postrider/internal/observe"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Options tunes a [Rollup]. The zero value is the production default.
+type Options struct {
+	Every time.Duration // between two folds; default 10 s
+	Log   *slog.Logger  // default: discard
+}
+
+func (o Options) withDefaults() Options {
+	o.Every = cmp.Or(o.Every, 10*time.Second)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return o
+}
+
+// Store is what a [Rollup] needs of a store.
+type Store interface {
+	// FoldRollups is [store.Rollups]'s.
+	FoldRollups(ctx context.Context, f store.Fold) (int, error)
+}
+
+// Rollup has deltas folded, and keeps durations until then.
+type Rollup struct {
+	opts   Options
+	filled batch.Signal // half of maxBytes is taken: the next fold is not to wait
+	deltas int          // of the next transaction; used by Run alone
+
+	mu      sync.Mutex
+	seen    map[minute]*durations // since the last fold
+	bytes   int                   // that seen takes, rather too many than too few
+	dropped int                   // durations for which there was no space
+}
+
+// minute is a minute of an endpoint and type.
+type minute struct {
+	store.DeltaKey
+	at int64 // Unix time
+}
+
+// durations are what the settlements of a minute took.
+type durations struct{ responses, latencies postrider.Sketch }
+
+const (
+	// maxBytes bounds the durations that wait. While those of one fold are stored, as many
+	// can come for the next one. It is counted generously: two thirds of it are taken.
+	maxBytes = 36 << 20
+	// minuteBytes is what a minute takes without the buckets of its sketches: about 100
+	// bytes of the map, 80 of the sketches, and the text of a type.
+	minuteBytes = 288
+	// bucketBytes is what another bucket takes in a slice that is half empty. Each duration
+	// is taken for a new bucket.
+	bucketBytes = 32
+)
+
+// New returns a Rollup without durations.
+func New(opts Options) *Rollup {
+	return &Rollup{opts: opts.withDefaults(), filled: batch.NewSignal(), deltas: leastDeltas, seen: map[minute]*durations{}}
+}
+
+// Hooks returns the hooks by which it sees durations.
+func (r *Rollup) Hooks() observe.Hooks { return observe.Hooks{Settled: r.settled} }
+
+// settled keeps the durations of a settled attempt, in the minute in which its response
+// was there. The latency of a delivery counts from its own creation, so that a replay is
+// not as late as its event is old.
+func (r *Rollup) settled(s observe.Settled) {
+	responded := s.Attempt.StatusCode != 0
+	delivered := !s.Stale && s.Transition.To == postrider.Delivered
+	if !responded && !delivered {
+		return
+	}
+	ended := s.Attempt.StartedAt.Add(s.Attempt.Duration)
+	of := minute{
+		store.DeltaKey{Account: s.Delivery.Event.Account, Endpoint: s.Delivery.Endpoint, Type: s.Delivery.Event.Type},
+		ended.Truncate(time.Minute).Unix(),
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d := r.seen[of]
+	if d == nil && r.bytes+minuteBytes > maxBytes || r.bytes > maxBytes {
+		r.dropped++
+		return
+	}
+	if d == nil {
+		d = &durations{}
+		r.seen[of] = d
+		r.bytes += minuteBytes
+	}
+	if responded {
+		d.responses.Add(s.Attempt.Duration)
+		r.bytes += bucketBytes
+	}
+	if delivered {
+		d.latencies.Add(ended.Sub(s.Delivery.ID.Time()))
+		r.bytes += bucketBytes
+	}
+	if r.bytes > maxBytes/2 {
+		r.filled.Set()
+	}
+}
+
+// foldTime bounds the fold at the end of Run.
+const foldTime = 5 * time.Second
+
+// Run folds until ctx ends, and then once more. It always returns nil: a fold that fails
+// is tried again at the next time.
+func (r *Rollup) Run(ctx context.Context, s Store) error {
+	for batch.SleepOr(ctx, r.opts.Every, r.filled) {
+		r.fold(ctx, s)
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), foldTime)
+	defer cancel()
+	r.fold(last, s)
+	return nil
+}
+
+const (
+	// maxSeen is how many minutes one transaction adds. Each is six rollups.
+	maxSeen = 1000
+	// leastDeltas and mostDeltas bound how many deltas one transaction folds. A delta has
+	// one endpoint or 500, so the time that the last transaction took decides.
+	leastDeltas, mostDeltas = 16, 1024
+	// A transaction of less than quick may be larger, one of more than slow was too large:
+	// other nodes wait for it.
+	quick, slow = 50 * time.Millisecond, 250 * time.Millisecond
+)
+
+// fold folds all deltas, with the durations that have been seen.
+func (r *Rollup) fold(ctx context.Context, s Store) {
+	seen := r.take(ctx)
+	for {
+		n := min(len(seen), maxSeen)
+		begun := time.Now()
+		folded, err := s.FoldRollups(ctx, store.Fold{Deltas: r.deltas, Seen: valuesOf(seen[:n])})
+		if err != nil {
+			if ctx.Err() == nil {
+				r.opts.Log.WarnContext(ctx, "rollups not folded", "lost_durations_of", len(seen), "error", err)
+			}
+			return
+		}
+		seen = seen[n:]
+		if folded < r.deltas && len(seen) == 0 {
+			return
+		}
+		switch took := time.Since(begun); {
+		case took < quick:
+			r.deltas = min(2*r.deltas, mostDeltas)
+		case took > slow:
+			r.deltas = max(r.deltas/2, leastDeltas)
+		}
+	}
+}
+
+// seenMinute is a minute with its durations.
+type seenMinute struct {
+	minute
+	*durations
+}
+
+// take returns what was seen since the last fold, and forgets it.
+func (r *Rollup) take(ctx context.Context) []seenMinute {
+	r.mu.Lock()
+	seen, dropped := r.seen, r.dropped
+	r.seen, r.bytes, r.dropped = make(map[minute]*durations, min(len(seen), maxSeen)), 0, 0
+	r.mu.Unlock()
+	if dropped > 0 {
+		r.opts.Log.WarnContext(ctx, "too many endpoints are active to keep all durations", "dropped", dropped)
+	}
+	all := make([]seenMinute, 0, len(seen))
+	for of, d := range seen {
+		all = append(all, seenMinute{of, d})
+	}
+	return all
+}
+
+// valuesOf returns minutes in the store's form.
+func valuesOf(minutes []seenMinute) []store.Seen {
+	values := make([]store.Seen, len(minutes))
+	for i, m := range minutes {
+		values[i] = store.Seen{DeltaKey: m.DeltaKey, At: time.Unix(m.at, 0)}
+		values[i].Responses, values[i].Latencies = m.responses, m.latencies
+	}
+	return values
+}

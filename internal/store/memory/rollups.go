@@ -1,0 +1,156 @@
+package memory
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// rollups are what the store counts. Every step has all that was folded, so there is
+// nothing to roll up.
+type rollups struct {
+	deltas map[delta]*postrider.Counts // what was recorded and not folded yet
+	rows   map[store.RollupKey]*store.RollupValue
+	wall   func() time.Time
+}
+
+// delta is a minute of an endpoint and type. A durable store has a delta for each
+// transaction; here those of a minute are one.
+type delta struct {
+	store.DeltaKey
+	minute int64 // Unix time
+}
+
+// record counts a record of the delivery.
+func (r *rollups) record(d *delivery, outcome postrider.Outcome, number int, after postrider.Status) {
+	of := delta{
+		store.DeltaKey{Account: d.event.Account, Endpoint: d.endpoint, Type: d.event.Type},
+		r.wall().Truncate(time.Minute).Unix(),
+	}
+	if r.deltas[of] == nil {
+		r.deltas[of] = &postrider.Counts{}
+	}
+	r.deltas[of].Record(outcome, number, after)
+}
+
+// FoldRollups implements [store.Rollups].
+func (s *Store) FoldRollups(_ context.Context, f store.Fold) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.Clone(f.Seen)
+	folded := 0
+	for of, counts := range s.rollups.deltas {
+		if folded == f.Deltas {
+			break
+		}
+		folded++
+		delete(s.rollups.deltas, of)
+		all = append(all, store.Seen{DeltaKey: of.DeltaKey, At: time.Unix(of.minute, 0), RollupValue: store.RollupValue{Counts: *counts}})
+	}
+	slices.SortStableFunc(all, func(a, b store.Seen) int {
+		return keyOf(store.Scope{}, a.Type, store.Minutes, a.At).Compare(keyOf(store.Scope{}, b.Type, store.Minutes, b.At))
+	})
+	for i := range all {
+		if err := s.rollups.fold(&all[i]); err != nil {
+			return 0, err
+		}
+	}
+	return folded, nil
+}
+
+// keyOf returns the key of the rollup that the time is in.
+func keyOf(scope store.Scope, eventType string, step store.Step, at time.Time) store.RollupKey {
+	return store.RollupKey{Scope: scope, Type: eventType, Step: step, At: at.UTC().Truncate(step.Duration()).Unix()}
+}
+
+// fold adds to the rollups of everything, of the account and of the endpoint.
+func (r *rollups) fold(seen *store.Seen) error {
+	for scope, most := range map[store.Scope]int{
+		{}: store.MaxAllTypes, store.Scope(seen.Account): store.MaxAllTypes, store.Scope(seen.Endpoint): store.MaxTypes,
+	} {
+		for _, eventType := range []string{"", r.typeOf(scope, seen.Type, most)} {
+			for _, step := range []store.Step{store.Minutes, store.Hours, store.Days} {
+				key := keyOf(scope, eventType, step, seen.At)
+				if r.rows[key] == nil {
+					r.rows[key] = &store.RollupValue{}
+				}
+				if err := r.rows[key].Merge(&seen.RollupValue); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// typeOf returns the type by which the scope counts the event type.
+func (r *rollups) typeOf(scope store.Scope, eventType string, most int) string {
+	known := map[string]bool{}
+	for key := range r.rows {
+		if key.Scope == scope && key.Type != "" {
+			known[key.Type] = true
+		}
+	}
+	if known[eventType] || len(known) < most {
+		return eventType
+	}
+	return store.OtherTypes
+}
+
+// RollUp implements [store.Rollups].
+func (s *Store) RollUp(context.Context, int) (int, error) { return 0, nil }
+
+// ForgetRollups implements [store.Rollups].
+func (s *Store) ForgetRollups(_ context.Context, limit int) (forgotten int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.rollups.rows {
+		if forgotten < limit && key.Time().Before(s.wall().Add(-key.Step.Kept())) {
+			delete(s.rollups.rows, key)
+			forgotten++
+		}
+	}
+	return forgotten, nil
+}
+
+// Rollups implements [store.Rollups].
+func (s *Store) Rollups(_ context.Context, q store.RollupQuery) ([]store.Rollup, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := q.Key()
+	var rows []store.RollupRow
+	for key, value := range s.rollups.rows {
+		at := key.Time()
+		if key.Scope == of.Scope && key.Type == of.Type && key.Step == of.Step && !at.Before(q.From) && at.Before(q.To) {
+			rows = append(rows, store.RollupRow{RollupKey: key, RollupValue: *value})
+		}
+	}
+	return store.JoinRollups(q, rows)
+}
+
+// Backlog implements [store.Rollups].
+func (s *Store) Backlog(_ context.Context, q store.BacklogQuery) (store.Backlog, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b store.Backlog
+	now := s.now()
+	for _, d := range s.deliveries.rows {
+		if !selects(q.Endpoint, d.endpoint) || q.Endpoint.IsZero() && !selects(q.Account, d.event.Account) {
+			continue
+		}
+		if d.deadLetter != nil && d.deadLetter.Resolution == "" {
+			b.DeadLetters = min(b.DeadLetters+1, store.MaxCounted)
+		}
+		if d.status != postrider.Pending {
+			continue
+		}
+		b.Pending = min(b.Pending+1, store.MaxCounted)
+		if d.at >= 0 && !d.due.After(now) {
+			b.IsDue, b.DueFor = true, max(b.DueFor, now.Sub(d.due))
+		}
+	}
+	return b, nil
+}

@@ -1,0 +1,473 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Inserts the delta of a transaction that knows what it has recorded. It has no index to
+// keep.
+const insertCountedSQL = `insert into rollup_deltas (at, counted) values (now(), @counted)`
+
+// Around a query of endpoint, account, type, outcome, number and status: inserts the delta
+// of a statement that finds out itself what it records, unless that is nothing. These are
+// rare, so nothing is spent on making them small.
+const (
+	insertDeltaSQL = `insert into rollup_deltas (at, endpoints, accounts, types, outcomes, numbers, statuses)
+		select now(), array_agg(r.endpoint), array_agg(r.account), array_agg(r.type), array_agg(r.outcome), array_agg(r.number),
+			array_agg(r.status)
+		from (`
+	insertDeltaEnd = `) r
+		having count(*) > 0`
+)
+
+// rollupClass is the first of the two numbers of the lock of the rollups; see lockClass.
+const rollupClass = lockClass + 1
+
+// One transaction at a time writes rollups: it reads them, adds to them, and writes them
+// back, so a row that another one adds meanwhile would be lost. The lock is waited for; a
+// fold takes milliseconds.
+const lockRollupsSQL = `select pg_advisory_xact_lock(@class, 0)`
+
+// Two rows. It runs after the lock, in a snapshot of its own.
+const positionsSQL = `select p.step, p.at, p.scope, p.type from rollup_positions p`
+
+// Deletes deltas, whichever come first. There is no order among them, and they have no
+// index: the table is as long as what ten seconds leave.
+const takeDeltasSQL = `
+	delete from rollup_deltas d
+	where d.ctid = any (array(select o.ctid from rollup_deltas o limit @limit))
+	returning d.at, d.counted, d.endpoints, d.accounts, d.types, d.outcomes, d.numbers, d.statuses`
+
+// writeRollups runs do in a transaction that has the lock of the rollups, with the
+// positions.
+func (s *Store) writeRollups(ctx context.Context, do func(pgx.Tx, store.Positions) error) error {
+	return s.once(ctx, func() error {
+		return s.tx(ctx, func(tx pgx.Tx) error {
+			var p store.Positions
+			b := &pgx.Batch{}
+			b.Queue(lockRollupsSQL, pgx.NamedArgs{"class": int32(rollupClass)})
+			b.Queue(positionsSQL).Query(func(rows pgx.Rows) error {
+				keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (key store.RollupKey, err error) {
+					err = row.Scan(&key.Step, toSeconds(&key.At), toID(&key.Scope), &key.Type)
+					return key, err
+				})
+				for _, key := range keys {
+					p[key.Step] = key
+				}
+				return err
+			})
+			if err := tx.SendBatch(ctx, b).Close(); err != nil {
+				return err
+			}
+			return do(tx, p)
+		})
+	})
+}
+
+// FoldRollups adds deltas to the rollups; see [store.Rollups]. It is not repeated when its
+// reply is lost: deltas that it has added are gone, and its caller folds again anyway. What
+// nodes have seen may then be added twice, which only durations can stand.
+func (s *Store) FoldRollups(ctx context.Context, f store.Fold) (folded int, err error) {
+	err = s.writeRollups(ctx, func(tx pgx.Tx, p store.Positions) error {
+		var folding store.Folding
+		rows, _ := tx.Query(ctx, takeDeltasSQL, pgx.NamedArgs{"limit": f.Deltas})
+		folded, err = foldDeltas(rows, &folding)
+		if err == nil {
+			err = folding.Seen(f.Seen)
+		}
+		if err == nil {
+			err = folding.Store(rollupRows{ctx, tx}, p)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("fold rollups: %w", err)
+	}
+	return folded, nil
+}
+
+// foldDeltas adds up the rows of takeDeltasSQL, of either form, and counts them.
+func foldDeltas(rows pgx.Rows, folding *store.Folding) (n int, err error) {
+	var at time.Time
+	var counted []byte
+	var endpoints, accounts []pgtype.UUID
+	var types, outcomes, statuses []string
+	var numbers []int
+	_, err = pgx.ForEachRow(rows, []any{toTime(&at), &counted, &endpoints, &accounts, &types, &outcomes, &numbers, &statuses}, func() error {
+		n++
+		if counted == nil {
+			var d store.Deltas
+			for i := range endpoints {
+				key := store.DeltaKey{Account: accounts[i].Bytes, Endpoint: endpoints[i].Bytes, Type: types[i]}
+				d.Record(key, postrider.Outcome(outcomes[i]), numbers[i], postrider.Status(statuses[i]))
+			}
+			counted = d.Bytes()
+		}
+		return folding.Delta(at, counted)
+	})
+	return n, err
+}
+
+// rollupRows reads and writes rollups in a transaction that has their lock.
+type rollupRows struct {
+	ctx context.Context //nolint:containedctx // it lives as long as the call that has the transaction
+	tx  pgx.Tx
+}
+
+// rollupColumns are keys as columns.
+func rollupColumns(keys []store.RollupKey) pgx.NamedArgs {
+	var scopes uuids
+	var types texts
+	var steps numbers
+	var ats times
+	for _, key := range keys {
+		scopes, types = append(scopes, someUUID(key.Scope)), append(types, someText(key.Type))
+		steps, ats = append(steps, number(key.Step)), append(ats, instant(key.Time()))
+	}
+	return pgx.NamedArgs{"scopes": scopes, "types": types, "steps": steps, "ats": ats}
+}
+
+// Walks one of the indexes of rollups, which both have the whole key: one probe for each key.
+const readRollupsSQL = `
+	select r.scope, r.type, r.step, r.at, r.counts, r.responses, r.latencies
+	from unnest(@scopes::uuid[], @types::text[], @steps::smallint[], @ats::timestamptz[]) as k (scope, type, step, at)
+	cross join lateral (
+		select r.*
+		from rollups r
+		where r.scope = k.scope and r.type = k.type and r.step = k.step and r.at = k.at
+		limit 1
+	) r`
+
+// Read implements [store.RollupRows].
+func (r rollupRows) Read(keys []store.RollupKey) (map[store.RollupKey]*store.RollupValue, error) {
+	rows, _ := r.tx.Query(r.ctx, readRollupsSQL, rollupColumns(keys))
+	found, err := pgx.CollectRows(rows, scanRollup)
+	values := make(map[store.RollupKey]*store.RollupValue, len(found))
+	for i := range found {
+		values[found[i].RollupKey] = &found[i].RollupValue
+	}
+	return values, err
+}
+
+// scanRollup reads a rollup with its key.
+func scanRollup(row pgx.CollectableRow) (r store.RollupRow, err error) {
+	var b store.RollupBytes
+	if err := row.Scan(toID(&r.Scope), &r.Type, &r.Step, toSeconds(&r.At), &b.Counts, &b.Responses, &b.Latencies); err != nil {
+		return r, err
+	}
+	r.RollupValue, err = b.Value()
+	return r, err
+}
+
+// A skip scan of rollups_pkey for each scope: each step finds the next type, however many
+// rollups a type has.
+const rollupTypesSQL = `
+	with recursive known (scope, type) as (
+		select s.scope, '' collate "C"
+		from unnest(@scopes::uuid[]) as s (scope)
+		union all
+		select k.scope, n.type
+		from known k
+		cross join lateral (
+			select r.type
+			from rollups r
+			where r.scope = k.scope and r.type > k.type
+			order by r.scope, r.type
+			limit 1
+		) n
+	)
+	select k.scope, k.type
+	from known k
+	where k.type <> ''`
+
+// Types implements [store.RollupRows].
+func (r rollupRows) Types(scopes []store.Scope) (map[store.Scope][]string, error) {
+	var ids uuids
+	for _, scope := range scopes {
+		ids = append(ids, someUUID(scope))
+	}
+	rows, _ := r.tx.Query(r.ctx, rollupTypesSQL, pgx.NamedArgs{"scopes": ids})
+	types := make(map[store.Scope][]string, len(scopes))
+	var scope store.Scope
+	var name string
+	_, err := pgx.ForEachRow(rows, []any{toID(&scope), &name}, func() error {
+		types[scope] = append(types[scope], name)
+		return nil
+	})
+	return types, err
+}
+
+// Walks rollups_pkey. A row that exists changes no column of an index, so that it stays on
+// its page and no index changes.
+const writeRollupsSQL = `
+	insert into rollups as r (scope, type, step, at, counts, responses, latencies, delivered, dead)
+	select *
+	from unnest(@scopes::uuid[], @types::text[], @steps::smallint[], @ats::timestamptz[], @counts::bytea[], @responses::bytea[],
+		@latencies::bytea[], @delivered::bigint[], @dead::bigint[])
+	on conflict (scope, type, step, at) do update
+	set counts = excluded.counts, responses = excluded.responses, latencies = excluded.latencies, delivered = excluded.delivered,
+		dead = excluded.dead`
+
+// Write implements [store.RollupRows].
+func (r rollupRows) Write(keys []store.RollupKey, values map[store.RollupKey]*store.RollupValue) error {
+	_, err := r.tx.Exec(r.ctx, writeRollupsSQL, rollupValues(keys, values))
+	return err
+}
+
+// rollupValues are rollups as columns.
+func rollupValues(keys []store.RollupKey, values map[store.RollupKey]*store.RollupValue) pgx.NamedArgs {
+	args := rollupColumns(keys)
+	var counts, responses, latencies [][]byte
+	var delivered, dead numbers
+	for _, key := range keys {
+		v := values[key]
+		b := v.Bytes()
+		counts, responses = append(counts, b.Counts), append(responses, b.Responses)
+		latencies = append(latencies, b.Latencies)
+		delivered, dead = append(delivered, number(v.Status(postrider.Delivered))), append(dead, number(v.Status(postrider.Dead)))
+	}
+	args["counts"], args["responses"], args["latencies"], args["delivered"], args["dead"] = counts, responses, latencies, delivered, dead
+	return args
+}
+
+// Walks rollups_at.
+const rollUpSQL = `
+	select r.scope, r.type, r.step, r.at, r.counts, r.responses, r.latencies
+	from rollups r
+	where r.step = @step and (r.at, r.scope, r.type) > (@at, @scope, @type) and r.at < @before
+	order by r.step, r.at, r.scope, r.type
+	limit @limit`
+
+// Walks rollup_positions_pkey.
+const putPositionSQL = `update rollup_positions set at = @at, scope = @scope, type = @type where step = @step`
+
+// RollUp adds minutes to hours and hours to days; see [store.Rollups].
+func (s *Store) RollUp(ctx context.Context, limit int) (rolled int, err error) {
+	for step := range store.Days {
+		err = s.writeRollups(ctx, func(tx pgx.Tx, p store.Positions) error {
+			args := positionArgs(p[step])
+			args["step"], args["before"], args["limit"] = step, step.RollUpBefore(s.clock.Wall()), limit
+			rows, _ := tx.Query(ctx, rollUpSQL, args)
+			passing, err := pgx.CollectRows(rows, scanRollup)
+			if err != nil || len(passing) == 0 {
+				return err
+			}
+			if p, err = store.RollUpRows(rollupRows{ctx, tx}, p, passing); err != nil {
+				return err
+			}
+			rolled += len(passing)
+			_, err = tx.Exec(ctx, putPositionSQL, positionArgs(p[step]))
+			return err
+		})
+		if err != nil {
+			return rolled, fmt.Errorf("roll up: %w", err)
+		}
+	}
+	return rolled, nil
+}
+
+func positionArgs(p store.RollupKey) pgx.NamedArgs {
+	return pgx.NamedArgs{"step": p.Step, "at": p.Time(), "scope": someUUID(p.Scope), "type": p.Type}
+}
+
+// Deletes the oldest rollups of a step. What was not rolled up is kept: its counts are in
+// no longer step yet. Walks rollups_at, and deletes by ctid; the lock of the rollups keeps
+// rows where they are.
+const forgetRollupsSQL = `
+	delete from rollups r
+	where r.ctid = any (array(
+		select o.ctid
+		from rollups o
+		where o.step = @step and o.at < @before and (o.step = 2 or (o.at, o.scope, o.type) <= (@at, @scope, @type))
+		order by o.step, o.at
+		limit @limit))`
+
+// ForgetRollups deletes old rollups; see [store.Rollups].
+func (s *Store) ForgetRollups(ctx context.Context, limit int) (forgotten int, err error) {
+	err = s.writeRollups(ctx, func(tx pgx.Tx, p store.Positions) error {
+		for step := store.Minutes; step <= store.Days && forgotten < limit; step++ {
+			args := positionArgs(store.RollupKey{})
+			if step < store.Days {
+				args = positionArgs(p[step])
+			}
+			args["step"], args["before"], args["limit"] = step, s.clock.Wall().Add(-step.Kept()), limit-forgotten
+			tag, err := tx.Exec(ctx, forgetRollupsSQL, args)
+			if err != nil {
+				return err
+			}
+			forgotten += int(tag.RowsAffected())
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("forget rollups: %w", err)
+	}
+	return forgotten, nil
+}
+
+// The rollups of the step, and what was not added to them yet: hours behind the position of
+// hours for days, minutes behind that of minutes for hours and days. All in one snapshot,
+// so nothing is missed or counted twice while it is rolled up. Each walks rollups_pkey. The
+// conditions compare rows, so that rollups_at, which has all scopes of the range, cannot
+// look as cheap.
+const rollupsSQL = `
+	select r.scope, r.type, r.step, r.at, r.counts, r.responses, r.latencies
+	from rollups r
+	where (r.scope, r.type, r.step, r.at) >= (@scope, @type, @step, @from)
+		and (r.scope, r.type, r.step, r.at) < (@scope, @type, @step, @to)
+	union all
+	select r.scope, r.type, r.step, r.at, r.counts, r.responses, r.latencies
+	from rollups r
+	where @step > 0
+		and (r.scope, r.type, r.step, r.at) >= (@scope, @type, 0::smallint, @from)
+		and (r.scope, r.type, r.step, r.at) < (@scope, @type, 0::smallint, @to)
+		and (r.at, r.scope, r.type) > (select p.at, p.scope, p.type from rollup_positions p where p.step = 0)
+	union all
+	select r.scope, r.type, r.step, r.at, r.counts, r.responses, r.latencies
+	from rollups r
+	where @step > 1
+		and (r.scope, r.type, r.step, r.at) >= (@scope, @type, 1::smallint, @from)
+		and (r.scope, r.type, r.step, r.at) < (@scope, @type, 1::smallint, @to)
+		and (r.at, r.scope, r.type) > (select p.at, p.scope, p.type from rollup_positions p where p.step = 1)`
+
+// Rollups returns what happened in a range; see [store.Rollups].
+func (s *Store) Rollups(ctx context.Context, q store.RollupQuery) ([]store.Rollup, error) {
+	key := q.Key()
+	rows, err := list(ctx, s, query{rollupsSQL, pgx.NamedArgs{
+		"scope": someUUID(key.Scope), "type": key.Type, "step": key.Step, "from": q.From, "to": q.To,
+	}}, scanRollup)
+	if err != nil {
+		return nil, fmt.Errorf("list rollups: %w", err)
+	}
+	return store.JoinRollups(q, rows)
+}
+
+// What waits. looked are the endpoints that are looked at, at most @looked and one more,
+// which says that there are more. pending are their pending deliveries, counted up to
+// @most: by queue_due, then the ordered ones that are not due, by queue_order_key, then the
+// parked ones, by queue_parked. The second walk steps over the heads of keys, which the
+// first one has counted, so all three end after @most rows each. The minimum is the first
+// that is due in each lane, by queue_due. Dead letters are counted by
+// dead_letters_unresolved.
+const (
+	backlogOfEndpointSQL = `
+	with looked as materialized (
+		select @endpoint::uuid as id
+	)` + backlogOfLookedSQL + `
+			where l.account = @account and l.endpoint = @endpoint and` + backlogEnd
+	backlogOfAccountSQL = `
+	with looked as materialized (
+		select e.id
+		from endpoints e
+		where e.account = @account and e.status <> 'deleted'
+		limit @looked + 1
+	)` + backlogOfLookedSQL + `
+			where l.account = @account and` + backlogEnd
+	backlogOfLookedSQL = `, pending as (
+		(select from looked cross join queue q where q.endpoint = looked.id and q.due_at < 'infinity')
+		union all
+		(select from looked cross join queue q where q.endpoint = looked.id and q.ordering_key is not null and q.due_at = 'infinity')
+		union all
+		(select from looked cross join queue q where q.endpoint = looked.id and q.parked and q.ordering_key is null)
+		limit @most
+	)` + backlogSQL
+)
+
+// The same of everything. looked is a skip scan of queue_due: each step enters it at the
+// next endpoint, however much waits for one. All pending deliveries are counted, by
+// queue_pkey.
+const backlogOfAllSQL = `
+	with recursive waiting (id, n) as (
+		(
+			select q.endpoint, 1
+			from queue q
+			where q.due_at < 'infinity'
+			order by q.endpoint, q.lane, q.due_at
+			limit 1
+		)
+		union all
+		select n.endpoint, w.n + 1
+		from waiting w
+		cross join lateral (
+			select q.endpoint
+			from queue q
+			where q.endpoint > w.id and q.due_at < 'infinity'
+			order by q.endpoint, q.lane, q.due_at
+			limit 1
+		) n
+		where w.n <= @looked
+	), looked as materialized (
+		select id from waiting
+	), pending as (
+		select from (select q.id from queue q order by q.id limit @most) q
+	)` + backlogSQL + `
+			where` + backlogEnd
+
+const (
+	backlogSQL = `
+	select (select count(*) from looked), (select count(*) from pending),
+		(
+			select min(q.due_at)
+			from looked
+			cross join generate_series(0, 3) as n (lane)
+			cross join lateral (
+				select q.due_at
+				from queue q
+				where q.endpoint = looked.id and q.lane = n.lane and q.due_at < 'infinity'
+				order by q.due_at
+				limit 1
+			) q
+		),
+		(select count(*) from (
+			select
+			from dead_letters l`
+	backlogEnd = ` l.resolved_at is null
+			order by l.account, l.endpoint
+			limit @most) dead)`
+)
+
+// Backlog says what waits; see [store.Rollups].
+func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlog, error) {
+	statement := backlogOfAllSQL
+	switch {
+	case !q.Endpoint.IsZero():
+		statement = backlogOfEndpointSQL
+	case !q.Account.IsZero():
+		statement = backlogOfAccountSQL
+	}
+	now := s.clock.Now()
+	var backlog store.Backlog
+	err := s.repeat(ctx, func(bool) error {
+		b := &pgx.Batch{}
+		b.Queue(backlogSettingSQL)
+		b.Queue(statement, pgx.NamedArgs{
+			"account": uuid(q.Account), "endpoint": uuid(q.Endpoint), "looked": store.MaxLooked, "most": store.MaxCounted,
+		}).QueryRow(func(row pgx.Row) error {
+			var looked int
+			var due time.Time
+			err := row.Scan(&looked, &backlog.Pending, toTime(&due), &backlog.DeadLetters)
+			backlog.Partial = looked > store.MaxLooked
+			if !due.IsZero() && !due.After(now) {
+				backlog.IsDue, backlog.DueFor = true, now.Sub(due)
+			}
+			return err
+		})
+		return s.pool.SendBatch(ctx, b).Close()
+	})
+	if err != nil {
+		return store.Backlog{}, fmt.Errorf("count the backlog: %w", err)
+	}
+	return backlog, nil
+}
+
+// As long as a list may take (listSettingsSQL). It keeps the plans of the pool, which walk
+// indexes alone: a plan that sorts or makes a bitmap would read all that waits.
+const backlogSettingSQL = `select set_config('statement_timeout', '2s', true)`

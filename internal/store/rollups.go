@@ -1,0 +1,150 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// Rollups keeps what happened to deliveries: counts and durations by minute, hour and
+// day, of everything, of each account and of each endpoint, for all types and for each
+// event type.
+//
+// Every transaction of the other roles that records an attempt or ends a delivery also
+// inserts one row with what it has recorded, a delta. FoldRollups adds the deltas to the
+// rollups. So counts are exact, whatever happens to a process: a delta is there if and
+// only if its transaction was committed, and is added once.
+//
+// What is counted, and when:
+//
+//   - An attempt is counted once, by the outcome that was recorded first. An attempt
+//     that was recorded as lost is counted as lost, and not again when its settlement
+//     takes the place of the lost record. A stale settlement whose attempt was never
+//     recorded is counted by its outcome.
+//   - A delivery is counted once, when it ends, by its final status.
+//   - Both belong to the minute of the store's Wall in which they were recorded.
+//   - A settlement that is repeated is not counted again.
+type Rollups interface {
+	// FoldRollups adds up to f.Deltas deltas and all of f.Seen to the rollups, and
+	// deletes these deltas, in one transaction. It returns how many deltas it added.
+	//
+	// Deltas that several nodes fold at once are added once.
+	// Of an endpoint at most MaxTypes event types are kept apart, of an account and of
+	// everything MaxAllTypes; all others are added up as OtherTypes.
+	FoldRollups(ctx context.Context, f Fold) (int, error)
+
+	// RollUp adds up to limit minutes that are over to their hours, and up to limit
+	// hours to their days, and returns how many of both. It does not change what
+	// Rollups returns: until they are added, that adds them itself.
+	RollUp(ctx context.Context, limit int) (int, error)
+
+	// ForgetRollups deletes up to limit rollups that are older than the Kept of
+	// their step and were rolled up, and returns how many.
+	ForgetRollups(ctx context.Context, limit int) (int, error)
+
+	// Rollups returns the rollups of one scope and type whose At is from q.From on and
+	// before q.To, oldest first. Steps in which nothing happened have none.
+	// An hour has all its minutes that are folded, and a day all its hours, at any time.
+	Rollups(ctx context.Context, q RollupQuery) ([]Rollup, error)
+
+	// Backlog says what waits now.
+	//
+	// It takes bounded time, however much waits: both counts stop at MaxCounted, and
+	// of the endpoints of an account, or of all those with pending deliveries, at most
+	// MaxLooked are looked at. A backlog for which there are more is Partial.
+	Backlog(ctx context.Context, q BacklogQuery) (Backlog, error)
+}
+
+const (
+	// MaxTypes is how many event types of an endpoint are counted apart: those that
+	// came first, of those that still have rollups.
+	MaxTypes = 100
+
+	// MaxAllTypes is the same for an account and for everything.
+	MaxAllTypes = 1000
+
+	// OtherTypes is the type of all types beyond these.
+	OtherTypes = "other"
+
+	// MaxCounted is where the counts of a backlog stop.
+	MaxCounted = 10_000
+
+	// MaxLooked is how many endpoints a backlog is made of at most.
+	MaxLooked = 1000
+)
+
+// Step is the length of a rollup.
+type Step int
+
+// The steps, as they are stored. Days are UTC days.
+const (
+	Minutes Step = 0
+	Hours   Step = 1
+	Days    Step = 2
+)
+
+// Duration returns the length of the step.
+func (s Step) Duration() time.Duration {
+	return [...]time.Duration{time.Minute, time.Hour, 24 * time.Hour}[s]
+}
+
+// Kept returns for how long rollups of this step are kept.
+func (s Step) Kept() time.Duration {
+	const day = 24 * time.Hour
+	return [...]time.Duration{2 * day, 90 * day, 730 * day}[s]
+}
+
+// RollupQuery asks for the rollups of one scope: an endpoint, an account, or everything
+// where both are zero.
+type RollupQuery struct {
+	Account  postrider.AccountID
+	Endpoint postrider.EndpointID // not zero: Account does not matter
+	Type     string               // empty: all types together
+	Step     Step
+	From, To time.Time
+}
+
+// scope returns the scope of the query.
+func (q RollupQuery) scope() Scope { return scopeOf(q.Account, q.Endpoint) }
+
+// Key returns the key of the first rollup that q selects, whether there is one or not.
+func (q RollupQuery) Key() RollupKey {
+	return RollupKey{Scope: q.scope(), Type: q.Type, Step: q.Step, At: q.From.UTC().Unix()}
+}
+
+// Rollup is what happened in one step.
+type Rollup struct {
+	At time.Time // its beginning
+	RollupValue
+}
+
+// BacklogQuery asks for the backlog of an endpoint of the account, of an account, or of
+// everything where both are zero.
+type BacklogQuery struct {
+	Account  postrider.AccountID
+	Endpoint postrider.EndpointID // with its Account
+}
+
+// Backlog is what waits now.
+type Backlog struct {
+	Pending     int           // pending deliveries, at most MaxCounted
+	DeadLetters int           // unresolved, at most MaxCounted
+	IsDue       bool          // whether a delivery is due
+	DueFor      time.Duration // since the first of them is due; 0: none is
+	Partial     bool          // there are more endpoints than were looked at: DueFor, and an account's Pending, may be greater
+}
+
+// Fold asks for deltas to be added to the rollups.
+type Fold struct {
+	Deltas int    // at most
+	Seen   []Seen // added too
+}
+
+// Seen is what a node has seen of one endpoint and type in one minute. It has durations;
+// counts come from deltas, because a node can die with what it has seen.
+type Seen struct {
+	DeltaKey
+	At time.Time // in the minute
+	RollupValue
+}

@@ -48,7 +48,7 @@ func showEndpoint(v *visit) error {
 			return err
 		}
 	}
-	return v.show(page{Name: "endpoints-one", Title: e.URL, Data: p, Commands: []string{
+	return v.show(page{Name: "endpoints-one", Title: where(v, e), Data: p, Commands: []string{
 		"endpoints get " + e.ID.String(), "endpoints circuit " + e.ID.String(), "deliveries list --endpoint " + e.ID.String(),
 	}})
 }
@@ -187,7 +187,7 @@ func deleteEndpoint(v *visit) error {
 	if err := v.api.DeleteEndpoint(v.ctx, e.ID); err != nil {
 		return err
 	}
-	return v.done(v.path("endpoints"), flash{Text: v.t("endpoint.done.delete", "url", e.URL)})
+	return v.done(v.path("endpoints"), flash{Text: v.t("endpoint.done.delete", "url", where(v, e))})
 }
 
 // secretsPage is the data of the page of an endpoint's secrets.
@@ -220,7 +220,7 @@ func (v *visit) showSecrets(p secretsPage) error {
 		status = http.StatusUnprocessableEntity
 	}
 	id := p.Endpoint.ID.String()
-	return v.show(page{Name: "endpoints-secrets", Title: p.Endpoint.URL, Status: status, Data: p, Commands: []string{
+	return v.show(page{Name: "endpoints-secrets", Title: where(v, p.Endpoint), Status: status, Data: p, Commands: []string{
 		"endpoints secrets " + id, "endpoints rotate " + id + " --overlap 24h",
 	}})
 }

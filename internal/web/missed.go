@@ -86,7 +86,7 @@ func showMissed(v *visit) error {
 }
 
 func (v *visit) showMissed(p missedPage) error {
-	show := page{Name: "endpoints-missed", Title: p.Endpoint.URL, Data: p, Commands: []string{
+	show := page{Name: "endpoints-missed", Title: where(v, p.Endpoint), Data: p, Commands: []string{
 		"replays create --endpoint " + p.Endpoint.ID.String() + " --status dead,cancelled,skipped --from " + p.From + " --dry-run",
 	}}
 	if p.Fault != "" {

@@ -65,7 +65,7 @@ func showOptions(v *visit) error {
 }
 
 func (v *visit) showOptions(f optionsForm) error {
-	p := page{Name: "endpoints-options", Title: f.Endpoint.URL, Data: f, Commands: []string{"endpoints update " + f.Endpoint.ID.String() + " --timeout 20s"}}
+	p := page{Name: "endpoints-options", Title: where(v, f.Endpoint), Data: f, Commands: []string{"endpoints update " + f.Endpoint.ID.String() + " --timeout 20s"}}
 	if f.New {
 		p = page{Name: "endpoints-new", Data: f, Commands: []string{"endpoints create --help"}}
 	}

@@ -82,6 +82,7 @@ func (p *homePage) fill(v *visit) error {
 // guide is the form with which a customer adds an endpoint, in three steps: where,
 // what, and the options that the operator lets customers set.
 type guide struct {
+	Where       string // url, or inspector for those who have no receiver
 	URL         string
 	Description string
 	All         bool // every event type, also later ones
@@ -104,7 +105,10 @@ func showGuide(v *visit) error {
 	if err != nil {
 		return err
 	}
-	g.All = len(g.Types) == 0
+	g.Where, g.All = "url", len(g.Types) == 0
+	if v.query("where") == "inspector" {
+		g.Where = "inspector"
+	}
 	return v.showGuide(g)
 }
 
@@ -130,7 +134,7 @@ func (v *visit) guide() (guide, error) {
 		}
 	}
 	if v.r.Method == http.MethodPost {
-		g.URL, g.Description = v.form("url"), v.form("description")
+		g.Where, g.URL, g.Description = v.form("where"), v.form("url"), v.form("description")
 		g.All, g.Patterns = v.form("all") == "yes", v.form("patterns")
 		for i := range g.Types {
 			g.Types[i].Checked = slices.Contains(v.r.PostForm["type"], g.Types[i].Name)
@@ -207,6 +211,9 @@ func createGuided(v *visit) error {
 	f := v.optionsOf(apitypes.Endpoint{})
 	change := f.update(v)
 	create := apitypes.EndpointCreate{URL: g.URL, Description: g.Description, EventTypes: g.eventTypes(), Policy: change.Policy}
+	if g.Where == "inspector" {
+		create.Kind, create.URL = postrider.KindInspector, ""
+	}
 	if f.Faults != nil {
 		g.Faults = f.Faults
 		return v.showGuide(g)

@@ -7,10 +7,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/web"
 )
 
@@ -301,5 +303,65 @@ func TestACustomerReplaysWhatWasMissed(t *testing.T) {
 	job := jobs.Data[0]
 	if done.header.Get("Location") != "/portal/replays/"+job.ID.String() || job.Expected.Matches != 3 || job.PerSecond != 50 || *job.Endpoint != e.ID {
 		t.Errorf("the job is %+v, the form leads to %s", job, done.header.Get("Location"))
+	}
+}
+
+// hostileInspector creates an inspector with a hostile request that verifies by one of
+// its schemes.
+func (w *world) hostileInspector(path string) string {
+	w.Helper()
+	e := w.endpoint(apitypes.EndpointCreate{Kind: postrider.KindInspector, Description: hostile, EventTypes: []string{"*"}})
+	event := w.publish("order.created", `"<script>alert(3)</script>"`)
+	found, err := w.admin.Deliveries(w.Context(), client.DeliveryFilter{Event: event.ID, Endpoint: e.ID})
+	if err != nil || len(found.Data) != 1 {
+		w.Fatalf("%d deliveries, %v", len(found.Data), err)
+	}
+	body := `{"data":"it's ` + "<script>alert(4)</script>" + `"}`
+	i := postrider.Inspection{
+		ID: store.NewID[postrider.InspectionID](w.ids), At: time.Now(), Endpoint: e.ID, Delivery: found.Data[0].ID,
+		Event: event.ID, EventType: "order.created", Attempt: 1, Body: []byte(body), BodyBytes: len(body),
+		Header:   []postrider.HeaderField{{Name: "Webhook-Id", Value: "evt_1"}, {Name: "X-Own", Value: hostile}, {Name: "Authorization", Value: postrider.Masked}},
+		Verdicts: []postrider.Verdict{{Scheme: postrider.SchemeStandard, Header: "Webhook-Signature", Secret: store.NewID[postrider.SecretID](w.ids)}, {Scheme: postrider.SchemeSlack, Header: "X-Slack-Signature", Error: "mismatch"}},
+	}
+	if err := w.store.PutInspection(w.Context(), i); err != nil {
+		w.Fatal(err)
+	}
+	return strings.NewReplacer("{endpoint}", e.ID.String(), "{request}", i.ID.String()).Replace(path)
+}
+
+// An inspector needs no URL, and a customer without a receiver sees what one would get,
+// whether it verifies, and how to send it to a receiver that is being written.
+func TestACustomerWithoutAReceiverUsesTheInspector(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	w.catalogue()
+	if got := w.see("customer", "/portal/endpoints/new?where=inspector").html; !strings.Contains(got, `value="inspector" checked`) {
+		t.Errorf("the form does not begin with an inspector\n%s", got)
+	}
+	made := w.as("customer", "POST /portal/endpoints/new", url.Values{"where": {"inspector"}, "url": {""}, "all": {"yes"}})
+	found, err := w.admin.Endpoints(t.Context(), client.EndpointFilter{})
+	if err != nil || len(found.Data) != 1 || found.Data[0].Kind != postrider.KindInspector {
+		t.Fatalf("%d endpoints, %v: the form = %d\n%s", len(found.Data), err, made.status, made.html)
+	}
+	if requests := "/portal/endpoints/" + found.Data[0].ID.String() + "/requests"; !strings.Contains(made.html, requests) ||
+		!strings.Contains(w.see("customer", requests).html, "No requests yet") {
+		t.Error("the first steps do not lead to the requests")
+	}
+	path := w.hostileInspector("/portal/endpoints/{endpoint}/requests/{request}")
+	page := html.UnescapeString(w.see("customer", path).html)
+	for _, text := range []string{
+		"The signature verifies: Standard Webhooks, in the header Webhook-Signature.", "The signature does not verify: Slack: mismatch.", "timingSafeEqual",
+		"curl -i http://localhost:3000/webhooks", `-H 'Webhook-Id: evt_1'`, `it'\''s`,
+	} {
+		if !strings.Contains(page, text) {
+			t.Errorf("the page of a request lacks %s\n%s", text, page)
+		}
+	}
+	if strings.Contains(page, "-H 'Authorization") {
+		t.Error("the command has a masked header")
+	}
+	http := w.endpoint(apitypes.EndpointCreate{})
+	if got := w.as("customer", "GET /portal/endpoints/"+http.ID.String()+"/requests", nil); got.status != 409 {
+		t.Errorf("the requests of an endpoint with a URL = %d", got.status)
 	}
 }

@@ -145,7 +145,7 @@ func showSnippets(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.show(page{Name: "endpoints-snippets", Title: e.URL, Data: startPage{Endpoint: e, Tab: "snippets", Code: code}, Commands: []string{
+	return v.show(page{Name: "endpoints-snippets", Title: where(v, e), Data: startPage{Endpoint: e, Tab: "snippets", Code: code}, Commands: []string{
 		"endpoints secrets " + e.ID.String(), "verify --help",
 	}})
 }
@@ -218,7 +218,7 @@ func (v *visit) showTests(p testsPage) error {
 		return err
 	}
 	p.Tab = "tests"
-	show := page{Name: "endpoints-tests", Title: p.Endpoint.URL, Data: p, Commands: []string{"endpoints test " + p.Endpoint.ID.String() + " --type TYPE"}}
+	show := page{Name: "endpoints-tests", Title: where(v, p.Endpoint), Data: p, Commands: []string{"endpoints test " + p.Endpoint.ID.String() + " --type TYPE"}}
 	if p.Fault != "" {
 		show.Status = 422
 	}

@@ -152,6 +152,7 @@ func (h *Handler) routes() []route {
 		portalRoutes(),
 		startRoutes(),
 		missedRoutes(),
+		inspectorRoutes(),
 		preferenceRoutes(),
 		liveRoutes(),
 	}

@@ -127,7 +127,7 @@ func (w *world) endpoint(e apitypes.EndpointCreate) apitypes.Endpoint {
 	if e.Account == "" {
 		e.Account = w.account.ID.String()
 	}
-	if e.URL == "" {
+	if e.URL == "" && e.Kind != postrider.KindInspector {
 		e.URL = "https://acme.example/hooks"
 	}
 	if e.EventTypes == nil {

@@ -70,6 +70,7 @@ const testImports = "~ ~/apitypes ~/signature ~/internal/store ~/internal/store/
 var moreTestImports = []struct{ folder, allowed, why string }{
 	{"internal/store/postgres", "github.com/jackc/pgx/v5", "bends what is below the store"},
 	{"internal/store/sqlite", "modernc.org/sqlite", "bends what is below the store"},
+	{"internal/live", "~/internal/store/postgres", "sends by the notifications of a real database"},
 	{"internal/inspect", "~/internal/webhook ~/internal/egress", "signs as production does"},
 	{"internal/app", "~/client", "calls the server that it runs"},
 	{"internal/web", "~/internal/api", "shows what a real API answers"},

@@ -213,7 +213,7 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 		Concurrency:     a.config.Concurrency,
 		HostConcurrency: a.config.HostConcurrency,
 		Drain:           a.config.DrainTimeout,
-		Cluster:         dispatch.Cluster{Nodes: nodes, PollOnly: a.config.PollOnly},
+		Cluster:         dispatch.Cluster{Nodes: nodes, PollOnly: a.config.PollOnly, OnMessage: a.live.Receive},
 		Hooks:           a.observer.Hooks,
 		Log:             a.log,
 	})
@@ -301,6 +301,7 @@ func (a *App) serve(ctx context.Context) (err error) {
 		{"routing", a.table.Run},
 		{"janitor", a.janitor.Run},
 		{"inspector", a.inspector.Run},
+		{"live", func(ctx context.Context) error { return a.live.Run(ctx, a.dispatcher.Tell) }},
 		{"clock", a.clock.Run},
 		{"writes", a.writes.Run},
 		{"store", a.watchStore},

@@ -105,6 +105,11 @@ type Cluster struct {
 	Heartbeat   time.Duration // between two heartbeats; default 1 s, so that four may be lost
 	Poll        time.Duration // between two polls for deliveries that others committed; default 1 s
 	PollOnly    bool          // wake-ups are neither sent nor received
+
+	// OnMessage is called with the messages of other nodes that are not the
+	// dispatcher's own: see [Dispatcher.Tell]. from is the same for all messages of one
+	// node. It must not block. Nil: they are ignored.
+	OnMessage func(from, verb, arguments string)
 }
 
 func (o Options) withDefaults() Options {

@@ -168,6 +168,19 @@ func (d *Dispatcher) onWakeUp(message string) {
 				d.postOwn(endpointChanged{routing.Change{Endpoint: id, Due: true}})
 			}
 		}
+	default:
+		if d.opts.Cluster.OnMessage != nil {
+			d.opts.Cluster.OnMessage(from, verb, arguments)
+		}
+	}
+}
+
+// Tell sends a message of another part of the program to all other nodes, which get it
+// by Cluster.OnMessage: a verb that the dispatcher does not use, a space, and arguments.
+// It has at most 7 KB. It may be lost, and is sent only where there are other nodes.
+func (d *Dispatcher) Tell(ctx context.Context, message string) {
+	if d.opts.Cluster.Nodes != nil {
+		d.cluster.notify(ctx, message)
 	}
 }
 

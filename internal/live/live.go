@@ -21,6 +21,7 @@
 //   - A subscription costs its buffer, which is bounded, and reads at most four times a
 //     second, so that a thousand of them cannot slow the deliveries down.
 //   - A filter with an account gets nothing of another account, not even a count.
+//   - With [Hub.Run], a subscription gets the attempts of all nodes; see nodes.go.
 //   - The items of a subscription are in the order in which they were settled, as
 //     far as one node made them.
 package live
@@ -84,15 +85,17 @@ func (f *Filter) matches(i *Item) bool {
 
 // Hub hands attempts to subscriptions. Its methods may be called from any goroutine.
 type Hub struct {
-	watched atomic.Bool // there is a subscription
+	watched atomic.Bool // there is a subscription, or another node watches
 
 	mu    sync.Mutex
 	subs  map[*Subscription]struct{}
 	ended bool
+	peers map[string]peer // other nodes on which somebody watches, by their names
+	out   outgoing        // for the peers; Run sends it
 }
 
 // New returns a hub without subscriptions.
-func New() *Hub { return &Hub{subs: map[*Subscription]struct{}{}} }
+func New() *Hub { return &Hub{subs: map[*Subscription]struct{}{}, peers: map[string]peer{}} }
 
 // Hooks returns the hooks by which the hub gets the attempts of this node.
 func (h *Hub) Hooks() observe.Hooks { return observe.Hooks{Settled: h.settled} }
@@ -105,17 +108,19 @@ func (h *Hub) settled(s observe.Settled) {
 	if s.Stale { // it has moved nothing
 		status = postrider.Pending
 	}
-	h.publish(&Item{
+	i := &Item{
 		Delivery: s.Delivery.ID, Event: s.Delivery.Event.ID, Endpoint: s.Delivery.Endpoint, Account: s.Delivery.Event.Account,
 		EventType: s.Delivery.Event.Type, Attempt: s.Delivery.Attempt, Outcome: s.Attempt.Outcome, StatusCode: s.Attempt.StatusCode,
 		Duration: s.Attempt.Duration, Status: status, At: s.Attempt.StartedAt, ReplayedFrom: s.Delivery.ReplayedFrom,
-	})
-}
-
-// publish hands the item to the subscriptions of this node.
-func (h *Hub) publish(i *Item) {
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.publishLocked(i)
+	h.offerLocked(i)
+}
+
+// publishLocked hands the item to the subscriptions of this node.
+func (h *Hub) publishLocked(i *Item) {
 	for s := range h.subs {
 		if s.filter.matches(i) {
 			s.addLocked(i)
@@ -133,7 +138,7 @@ func (h *Hub) Subscribe(ctx context.Context, f Filter) *Subscription {
 		return s
 	}
 	h.subs[s] = struct{}{}
-	h.watched.Store(true)
+	h.noteWatchedLocked()
 	context.AfterFunc(ctx, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -159,7 +164,7 @@ func (h *Hub) endLocked(s *Subscription) {
 	}
 	close(s.ended)
 	delete(h.subs, s)
-	h.watched.Store(len(h.subs) > 0)
+	h.noteWatchedLocked()
 }
 
 // Subscription gets the items that its filter selects. One goroutine reads it.
@@ -185,8 +190,9 @@ func (s *Subscription) addLocked(i *Item) {
 	s.ready.Set()
 }
 
-// Next waits for items and returns them, the oldest first, and how many came after them
-// and are lost because the buffer was full. It returns four times a second at most. Its
+// Next waits for items and returns them, the oldest first, and how many are lost, because
+// the buffer was full or another node could not send them. Of the latter some may be of
+// another endpoint, type or status than the filter selects. It returns four times a second at most. Its
 // error is ctx's or [ErrEnded]; nothing comes after that.
 func (s *Subscription) Next(ctx context.Context) (items []Item, lost int, err error) {
 	if !batch.SleepOr(ctx, time.Until(s.read.Add(pace)), s.ended) {

@@ -1,0 +1,306 @@
+package live
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// Each node knows the attempts that it made itself. A node on which somebody watches says
+// so to the others, and these send it theirs:
+//
+//	watch *                     everything is watched; renewed every 4 s
+//	watch acc_01jd… acc_01je…   these accounts are
+//	watch                       nobody watches any more
+//	attempts BASE64             what a node settled in the last quarter of a second
+//
+// The messages may be lost, and a node that dies says no more: what it watched ends after
+// 12 s. While nobody watches, there are no messages.
+const (
+	verbWatch    = "watch"
+	verbAttempts = "attempts"
+
+	flushEvery   = 250 * time.Millisecond // so at most four messages a second with attempts
+	renewEvery   = 4 * time.Second
+	watchedFor   = 3 * renewEvery
+	maxAccounts  = 128     // in one message; more are sent as *
+	maxBatch     = 5 << 10 // bytes of a batch, 6.7 KB in base64; a notification of PostgreSQL has 8 KB
+	maxOutgoing  = 64      // items that wait for the next batch: what fits into one
+	maxLeftOut   = 16      // accounts in a batch of which attempts were left out; the others are counted together
+	batchVersion = 1
+)
+
+// peer is another node on which somebody watches.
+type peer struct {
+	accounts map[postrider.AccountID]struct{} // nil: all
+	until    time.Time
+}
+
+// outgoing are the attempts of this node for the other nodes. Guarded by Hub.mu.
+type outgoing struct {
+	items   []Item                      // at most maxOutgoing
+	leftOut map[postrider.AccountID]int // attempts that had no place
+}
+
+// wantedLocked reports whether another node watches the account.
+func (h *Hub) wantedLocked(account postrider.AccountID) bool {
+	for _, p := range h.peers {
+		if _, watches := p.accounts[account]; watches || p.accounts == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// offerLocked puts an item of this node into the next batch, if another node wants it.
+func (h *Hub) offerLocked(i *Item) {
+	switch {
+	case !h.wantedLocked(i.Account):
+	case len(h.out.items) < maxOutgoing:
+		h.out.items = append(h.out.items, *i)
+	default:
+		h.out.leaveOut(i.Account, 1)
+	}
+}
+
+func (o *outgoing) leaveOut(account postrider.AccountID, n int) {
+	if o.leftOut == nil {
+		o.leftOut = map[postrider.AccountID]int{}
+	}
+	if _, counted := o.leftOut[account]; !counted && len(o.leftOut) >= maxLeftOut {
+		account = postrider.AccountID{}
+	}
+	o.leftOut[account] += n
+}
+
+// Run exchanges messages with the other nodes until ctx ends. send sends a message to
+// all of them; they give it to [Hub.Receive]. Without Run the hub knows the attempts of
+// its own node alone.
+func (h *Hub) Run(ctx context.Context, send func(ctx context.Context, message string)) error {
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	var said string // the last announcement; empty: nobody watches
+	var saidAt time.Time
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		watching, out := h.turn(time.Now())
+		if watching != said || watching != "" && time.Since(saidAt) >= renewEvery {
+			send(ctx, strings.TrimSpace(verbWatch+" "+watching))
+			said, saidAt = watching, time.Now()
+		}
+		if len(out.items)+len(out.leftOut) > 0 {
+			send(ctx, verbAttempts+" "+base64.RawStdEncoding.EncodeToString(out.encode()))
+		}
+	}
+}
+
+// turn forgets nodes that have said nothing for too long. It returns what is watched
+// here, and takes the attempts for the next batch.
+func (h *Hub) turn(now time.Time) (watching string, out outgoing) {
+	if !h.watched.Load() {
+		return "", outgoing{}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for from, p := range h.peers {
+		if !now.Before(p.until) {
+			delete(h.peers, from)
+		}
+	}
+	h.noteWatchedLocked()
+	out, h.out = h.out, outgoing{}
+	return h.watchingLocked(), out
+}
+
+// watchingLocked returns the accounts that are watched on this node, as the arguments of
+// a message; empty: nobody watches.
+func (h *Hub) watchingLocked() string {
+	accounts := map[postrider.AccountID]struct{}{}
+	for s := range h.subs {
+		accounts[s.filter.Account] = struct{}{}
+	}
+	if _, all := accounts[postrider.AccountID{}]; all || len(accounts) > maxAccounts {
+		return "*"
+	}
+	names := make([]string, 0, len(accounts))
+	for account := range accounts {
+		names = append(names, account.String())
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// noteWatchedLocked notes whether anybody watches, here or on another node.
+func (h *Hub) noteWatchedLocked() { h.watched.Store(len(h.subs)+len(h.peers) > 0) }
+
+// Receive acts on a message of another node, which from names. It does not block. A
+// message that it cannot read is ignored.
+func (h *Hub) Receive(from, verb, arguments string) {
+	switch verb {
+	case verbWatch:
+		h.watchedBy(from, arguments)
+	case verbAttempts:
+		batch, err := base64.RawStdEncoding.DecodeString(arguments)
+		if err != nil {
+			return
+		}
+		out, ok := decode(batch)
+		if !ok {
+			return
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for n := range out.items {
+			h.publishLocked(&out.items[n])
+		}
+		for account, n := range out.leftOut {
+			h.lostLocked(account, n)
+		}
+	}
+}
+
+// watchedBy notes what another node watches.
+func (h *Hub) watchedBy(from, arguments string) {
+	p := peer{until: time.Now().Add(watchedFor)}
+	if arguments != "*" {
+		p.accounts = map[postrider.AccountID]struct{}{}
+		for name := range strings.FieldsSeq(arguments) {
+			if account, err := postrider.ParseID[postrider.AccountID](name); err == nil {
+				p.accounts[account] = struct{}{}
+			}
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.peers, from)
+	if arguments != "" {
+		h.peers[from] = p
+	}
+	h.noteWatchedLocked()
+}
+
+// lostLocked tells the subscriptions of an account that attempts of it were left out, and
+// those without an account that attempts of any were.
+func (h *Hub) lostLocked(account postrider.AccountID, n int) {
+	for s := range h.subs {
+		if s.filter.Account.IsZero() || s.filter.Account == account {
+			s.lost += n
+			s.ready.Set()
+		}
+	}
+}
+
+// encode returns the batch: a version, what was left out, and the items, the oldest
+// first. Items that do not fit are left out.
+func (o *outgoing) encode() []byte {
+	var items []byte
+	for n := range o.items {
+		grown := o.items[n].append(items)
+		if len(grown) > maxBatch-(maxLeftOut+1)*(16+binary.MaxVarintLen64)-2 {
+			o.leaveOut(o.items[n].Account, 1)
+			continue
+		}
+		items = grown
+	}
+	b := binary.AppendUvarint([]byte{batchVersion}, uint64(len(o.leftOut)))
+	for account, n := range o.leftOut {
+		b = binary.AppendUvarint(append(b, account[:]...), uint64(n))
+	}
+	return append(b, items...)
+}
+
+// append appends the item in its binary form.
+func (i *Item) append(b []byte) []byte {
+	for _, id := range [][16]byte{i.Delivery, i.Event, i.Endpoint, i.Account, i.ReplayedFrom} {
+		b = append(b, id[:]...)
+	}
+	for _, n := range []int64{
+		int64(i.Attempt), int64(slices.Index(postrider.Outcomes, i.Outcome)), int64(i.StatusCode), i.Duration.Microseconds(),
+		int64(slices.Index(postrider.Statuses, i.Status)), i.At.UnixMicro(), int64(len(i.EventType)),
+	} {
+		b = binary.AppendVarint(b, n)
+	}
+	return append(b, i.EventType...)
+}
+
+// decode returns what a batch has, unless it is malformed or of another version.
+func decode(b []byte) (out outgoing, ok bool) {
+	r := reader{rest: b}
+	if version := r.take(1); len(version) == 0 || version[0] != batchVersion {
+		return out, false
+	}
+	for range min(r.uvarint(), maxLeftOut+1) {
+		account := postrider.AccountID(r.id())
+		out.leaveOut(account, int(min(r.uvarint(), 1<<31)))
+	}
+	for len(r.rest) > 0 && !r.bad {
+		i := Item{
+			Delivery: r.id(), Event: r.id(), Endpoint: r.id(), Account: r.id(), ReplayedFrom: r.id(),
+			Attempt: int(r.varint()), Outcome: nth(&r, postrider.Outcomes), StatusCode: int(r.varint()),
+			Duration: time.Duration(r.varint()) * time.Microsecond, Status: nth(&r, postrider.Statuses), At: time.UnixMicro(r.varint()).UTC(),
+		}
+		i.EventType = string(r.take(int(r.varint())))
+		out.items = append(out.items, i)
+	}
+	return out, !r.bad
+}
+
+// reader reads a batch. After a fault it returns zero values, and bad is set.
+type reader struct {
+	rest []byte
+	bad  bool
+}
+
+func (r *reader) take(n int) []byte {
+	if r.bad || n < 0 || n > len(r.rest) {
+		r.bad, r.rest = true, nil
+		return nil
+	}
+	taken := r.rest[:n]
+	r.rest = r.rest[n:]
+	return taken
+}
+
+func (r *reader) id() (id [16]byte) {
+	copy(id[:], r.take(len(id)))
+	return id
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.rest)
+	if n <= 0 {
+		r.take(-1)
+		return 0
+	}
+	r.take(n)
+	return v
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 {
+		r.take(-1)
+		return 0
+	}
+	r.take(n)
+	return v
+}
+
+// nth returns the element of the list at the place that is read.
+func nth[T any](r *reader, list []T) (element T) {
+	n := r.varint()
+	if n < 0 || n >= int64(len(list)) {
+		r.take(-1)
+		return element
+	}
+	return list[n]
+}

@@ -20,3 +20,13 @@ func (h *Handler) Catalogues() map[string][]string {
 	}
 	return keys
 }
+
+// OptionNames lists the options of the form of an endpoint.
+func OptionNames() (names []string) {
+	for _, group := range optionGroups {
+		for _, o := range group.options {
+			names = append(names, o.name)
+		}
+	}
+	return names
+}

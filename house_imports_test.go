@@ -51,7 +51,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 
 	{"bench/sink", "~/bench/internal", "a receiver of its own: shares no code with what it measures"},
 	{"bench/load", "~/bench/internal", "a publisher of its own, for the same reason"},
-	{"bench/run", "~ ~/bench/internal ~/apitypes ~/client ~/internal/secrets", "starts the parts as processes and reads their numbers"},
+	{"bench/run", "~ ~/bench/internal ~/apitypes ~/client ~/internal/secrets golang.org/x/sync", "starts the parts as processes and reads their numbers"},
 	{"bench/crash", "~ ~/bench/internal ~/apitypes ~/client", "kills the server, and asks it only through its API"},
 	{"bench/isolation", "~/apitypes ~/bench/internal ~/client", "measures a server from outside, through its API"},
 	{"bench/pages", "~ ~/apitypes ~/bench/internal ~/client", "reads the pages of a server from outside, as a browser does"},

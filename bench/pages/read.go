@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/cookiejar"
-	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -25,33 +22,14 @@ type reader struct {
 // page is a page of the dashboard.
 type page struct{ name, path string }
 
-// login logs in with the first key and names the pages.
+// login logs in and names the pages.
 func (h *history) login(ctx context.Context) (*reader, error) {
-	key, err := h.server.Key()
+	browser, err := h.server.Login(ctx)
 	if err != nil {
 		return nil, err
 	}
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		return nil, fmt.Errorf("log in: %w", err)
-	}
-	r := &reader{http: &http.Client{Jar: jar, Timeout: time.Minute}, base: h.server.URL()}
-	form := url.Values{"key": {key}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.base+"/login", strings.NewReader(form.Encode()))
-	if err != nil {
-		return nil, fmt.Errorf("log in: %w", err)
-	}
-	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	response, err := r.http.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("log in: %w", err)
-	}
-	response.Body.Close()
-	if response.StatusCode != http.StatusOK || strings.HasSuffix(response.Request.URL.Path, "/login") {
-		return nil, fmt.Errorf("log in: %s at %s", response.Status, response.Request.URL.Path)
-	}
-	r.pages = h.pages()
-	return r, nil
+	browser.Timeout = time.Minute
+	return &reader{http: browser, base: h.server.URL(), pages: h.pages()}, nil
 }
 
 // pages returns the pages, with the first rows of the history in their paths.

@@ -122,7 +122,7 @@ func scenarios(e extent) []scenario {
 			goals:   goals{latencyP50: atMost(3), latencyP95: atMost(5), latencyP99: atMost(10)},
 			goalsOn: goals{latencyP50: atMost(3)},
 		},
-		oneHangs(e), blackHoles(e), fanOutToMany(e), longBacklog(e), threeNodes(e), growth(e),
+		oneHangs(e), blackHoles(e), fanOutToMany(e), longBacklog(e), threeNodes(e), growth(e), openDashboards(e),
 	}
 }
 
@@ -277,6 +277,23 @@ func threeNodes(e extent) scenario {
 			"three nodes ÷ one node": atLeast(0.85), "one killed: longest created→received": atMost(10),
 			"one killed: longest created→received again": atMost(10),
 		},
+	}
+}
+
+func openDashboards(e extent) scenario {
+	lasts := e.lasting(30 * time.Second)
+	loads := []load{{class: good, connections: 8, rate: 50}}
+	return scenario{
+		name: "B13 50 open dashboards",
+		setups: []setup{{
+			groups: []group{{class: good, endpoints: 1}},
+			phases: []phase{
+				{name: "without", lasts: lasts, loads: loads},
+				{name: "dashboards", lasts: lasts, loads: loads, during: watch(50, lasts)},
+			},
+		}},
+		figures: isolation(good, pair{"without", "dashboards"}),
+		goals:   goals{"dashboards: p99 ÷ without": atMost(1.05)},
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -182,6 +184,35 @@ func (s *Server) Process() *Process { return s.process }
 
 // Client returns a client of the server. It stays good across restarts.
 func (s *Server) Client() *client.Client { return s.client }
+
+// Login returns an HTTP client with the session of an operator who has logged in to the
+// dashboard with the first key.
+func (s *Server) Login(ctx context.Context) (*http.Client, error) {
+	key, err := s.Key()
+	if err != nil {
+		return nil, err
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		return nil, fmt.Errorf("log in: %w", err)
+	}
+	browser := &http.Client{Jar: jar}
+	form := strings.NewReader(url.Values{"key": {key}}.Encode())
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL()+"/login", form)
+	if err != nil {
+		return nil, fmt.Errorf("log in: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := browser.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("log in: %w", err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK || strings.HasSuffix(response.Request.URL.Path, "/login") {
+		return nil, fmt.Errorf("log in: %s at %s", response.Status, response.Request.URL.Path)
+	}
+	return browser, nil
+}
 
 // Address returns host:port of the server's API.
 func (s *Server) Address() string { return s.address }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -49,13 +50,19 @@ func showEndpoint(v *visit) error {
 		}
 	}
 	return v.show(page{Name: "endpoints-one", Title: where(v, e), Data: p, Commands: []string{
-		"endpoints get " + e.ID.String(), "endpoints circuit " + e.ID.String(), "deliveries list --endpoint " + e.ID.String(),
+		"endpoints get " + e.ID.String(), "stats --endpoint " + e.ID.String(), "endpoints circuit " + e.ID.String(), "deliveries list --endpoint " + e.ID.String(),
 	}})
 }
 
 // fill adds what an endpoint has that is not deleted.
 func (p *endpointPage) fill(v *visit) (err error) {
 	if p.Circuit, err = v.api.Circuit(v.ctx, p.Endpoint.ID); err != nil {
+		return err
+	}
+	p.Traffic, err = v.traffic(func(ctx context.Context, q client.StatsQuery) (apitypes.Stats, error) {
+		return v.api.EndpointStats(ctx, p.Endpoint.ID, q)
+	})
+	if err != nil {
 		return err
 	}
 	health, err := v.api.EndpointHealth(v.ctx, p.Endpoint.ID, client.Paging{Limit: 10})

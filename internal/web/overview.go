@@ -23,7 +23,10 @@ func showOverview(v *visit) (err error) {
 	if p.Troubled, err = v.api.TroubledEndpoints(v.ctx); err != nil {
 		return err
 	}
-	commands := []string{"endpoints troubled"}
+	if p.Traffic, err = v.traffic(v.api.Stats); err != nil {
+		return err
+	}
+	commands := []string{"stats", "endpoints troubled"}
 	if v.can(postrider.ScopeAdmin) {
 		if p.Nodes, err = v.api.Nodes(v.ctx); err != nil {
 			return err

@@ -1,10 +1,12 @@
 package web
 
 import (
+	"context"
 	"math"
 	"time"
 
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
 )
 
 // traffic is what happened in a range of time, as the overview and the page of an
@@ -33,16 +35,9 @@ var trafficRanges = []trafficRange{
 	{"1y", 365 * 24 * time.Hour, "day", 24 * time.Hour},
 }
 
-// statsQuery is what a page wants to know of a range.
-type statsQuery struct {
-	From, To time.Time
-	Step     string
-	TZ       string // of days
-}
-
 // traffic returns what happened in the range of the URL, from the stats that ask
-// returns.
-func (v *visit) traffic(ask func(statsQuery) (apitypes.Stats, error)) (*traffic, error) {
+// returns. Its times are whole minutes, so that all who ask in one second ask the same.
+func (v *visit) traffic(ask func(context.Context, client.StatsQuery) (apitypes.Stats, error)) (*traffic, error) {
 	chosen := trafficRanges[0]
 	t := &traffic{}
 	for _, r := range trafficRanges {
@@ -52,7 +47,11 @@ func (v *visit) traffic(ask func(statsQuery) (apitypes.Stats, error)) (*traffic,
 		}
 	}
 	t.Range = chosen.name
-	stats, err := ask(statsQuery{From: v.now.Add(-chosen.length), To: v.now, Step: chosen.step, TZ: v.zone.String()})
+	q := client.StatsQuery{From: v.now.Add(-chosen.length).Truncate(time.Minute), To: v.now.Truncate(time.Minute), Step: chosen.step}
+	if chosen.step == "day" {
+		q.TZ = v.zone.String()
+	}
+	stats, err := ask(v.ctx, q)
 	if err != nil {
 		return nil, err
 	}

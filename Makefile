@@ -26,6 +26,7 @@ test: setup ## All that CI runs: format, lint, module files, vet, tests with the
 	$(MAKE) fuzz FUZZTIME=10s
 	$(MAKE) compat
 	$(MAKE) contract
+	$(MAKE) oidc
 
 .PHONY: setup
 setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compiler for the race detector, curl, Python, Node.js, Java, Maven, PHP, Ruby, Mono, Rust.
@@ -56,6 +57,11 @@ setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compile
 compat: ## Let receivers' own libraries verify what the server sends; see compat/README.md.
 	cd compat && go mod tidy -diff
 	cd compat && go test -count=1 -vet=all -v .
+
+.PHONY: oidc
+oidc: ## Log in to the server by another's identity provider; see docs/adr/0045-operators-log-in-by-openid-connect.md.
+	cd oidctest && go mod tidy -diff
+	cd oidctest && go test -count=1 -vet=all -v .
 
 .PHONY: contract
 contract: ## Hold the answers of the server to its OpenAPI document, and generate clients from it; see contract/README.md.

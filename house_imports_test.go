@@ -34,6 +34,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/inspect", "~ ~/signature ~/internal/store ~/internal/batch", "keeps requests instead of sending them; signs through an interface of its own, which webhook has"},
 	{"internal/egress", "~ ~/internal/cache code.dny.dev/ssrf golang.org/x/net/idna golang.org/x/net/proxy", "the one door to the outside, so the one place that guards; it knows nothing of deliveries"},
 	{"internal/snippets", "~/signature", "writes code for others: knows the schemes, and nothing of a server"},
+	{"internal/identity", "~ ~/internal/egress github.com/coreos/go-oidc/v3 golang.org/x/oauth2", "the only one that talks to an identity provider; the pages get it as an interface of their own"},
 	{"internal/cache", "", "a map with a bound, for every package"},
 	{"internal/batch", "", "a queue between goroutines, a signal and a sleep, for every package"},
 	{"internal/rollup", "~ ~/internal/store ~/internal/batch ~/internal/observe", "sees settlements through observe, and works through one method of store.Rollups"},
@@ -59,6 +60,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"bench/internal/lab", "~/apitypes ~/client ~/internal/testkit", "what run and crash share: processes, a cluster, calls to the API"},
 
 	{"compat", "github.com/google/go-github github.com/standard-webhooks github.com/stripe/stripe-go github.com/svix/svix-webhooks", "a module of its own: other people's verifiers, and not one line of ours"},
+	{"oidctest", "github.com/zitadel/oidc/v3", "a module of its own: another's identity provider, and not one line of ours"},
 	{"contract", "github.com/santhosh-tekuri/jsonschema", "a module of its own: the API as its clients see it, and not one line of ours"},
 }
 

@@ -115,14 +115,26 @@ func (s *Sessions) keyOf(ctx context.Context, text string) (*knownKey, error) {
 	return known, err
 }
 
-// LoginAs makes a session of an operator whom an identity provider authenticated. The
-// session must have a name, a subject and scopes.
-func (s *Sessions) LoginAs(ctx context.Context, person postrider.Session, from netip.Addr) (token string, made postrider.Session, err error) {
+// LoginAs makes a session of an operator whom an identity provider authenticates. The
+// function returns the name, the subject and the scopes of the session, or an error that
+// matches postrider.ErrNotFound if the person gets none. It is not called after too many
+// tries.
+func (s *Sessions) LoginAs(ctx context.Context, from netip.Addr, authenticate func(context.Context) (postrider.Session, error)) (token string, made postrider.Session, err error) {
 	if err := s.try(from); err != nil {
 		return "", made, err
 	}
+	entry := postrider.AuditEntry{Action: "login", Details: clientOf(from)}
+	person, err := authenticate(ctx)
+	if errors.Is(err, postrider.ErrNotFound) {
+		s.opts.Log.InfoContext(ctx, "the identity provider's login was refused", "client", from.String(), "error", err)
+		entry.Outcome = "unauthorized"
+		return "", made, errors.Join(err, s.append(ctx, entry))
+	}
+	if err != nil {
+		return "", made, err
+	}
 	person.Kind = postrider.SessionOperator
-	return s.open(ctx, person, postrider.AuditEntry{Action: "login", Details: clientOf(from)})
+	return s.open(ctx, person, entry)
 }
 
 // open stores a session with a token, and audits the entry.

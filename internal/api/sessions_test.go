@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -327,9 +328,15 @@ func TestNoSecretOfASessionIsShown(t *testing.T) {
 func TestAPersonOfAnIdentityProviderLogsIn(t *testing.T) {
 	t.Parallel()
 	w := newPeople(t)
-	token, _, err := w.sessions().LoginAs(t.Context(), postrider.Session{
-		Name: "ann@example.com", Subject: "https://login.example ann", Scopes: []postrider.Scope{postrider.ScopeWebhooksRead},
-	}, loopback)
+	refuse := func(context.Context) (postrider.Session, error) { return postrider.Session{}, postrider.ErrNotFound }
+	if _, _, err := w.sessions().LoginAs(t.Context(), loopback, refuse); !errors.Is(err, postrider.ErrNotFound) {
+		t.Errorf("a person whom the provider refuses: %v", err)
+	}
+	token, _, err := w.sessions().LoginAs(t.Context(), loopback, func(context.Context) (postrider.Session, error) {
+		return postrider.Session{
+			Name: "ann@example.com", Subject: "https://login.example ann", Scopes: []postrider.Scope{postrider.ScopeWebhooksRead},
+		}, nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

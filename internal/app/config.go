@@ -28,6 +28,7 @@ import (
 // every field that has one.
 type Config struct {
 	StoreConfig `embed:""`
+	OIDCConfig  `embed:""`
 
 	// The listeners. Dev loosens what Validate and egress allow; see effective.
 	Listen    string `name:"listen" setting:"" group:"Server" default:"127.0.0.1:8080" help:"Address of the API, host:port. Port 0 takes a free port."`
@@ -95,7 +96,7 @@ func (f *Fault) Error() string { return f.Key + ": " + f.Reason }
 // correct them in one go. Named returns how the operator typed a setting: a flag, a
 // variable or a line of the file.
 func (c Config) Validate(named func(setting string) string) error {
-	faults := []error{c.StoreConfig.Validate(named)}
+	faults := []error{c.StoreConfig.Validate(named), c.OIDCConfig.validate(named, c.PublicURL != "" || c.Dev)}
 	refuse := func(wrong bool, setting, reason string) {
 		if wrong {
 			faults = append(faults, &Fault{Key: named(setting), Reason: reason})
@@ -334,7 +335,7 @@ func settingsOf(config reflect.Value) []Setting {
 		switch {
 		case s.Name == "database-url" || s.Name == "egress-proxy":
 			settings[i].Value = maskURL(s.Value.(string)) //nolint:errcheck // the field is a string
-		case s.Name == "secrets-key" && s.Value != "":
+		case (s.Name == "secrets-key" || s.Name == "oidc-client-secret") && s.Value != "":
 			settings[i].Value = "xxxxx"
 		}
 	}

@@ -23,8 +23,10 @@ type front struct {
 // newFront returns the handler of the API and of the pages, which call it inside the
 // process.
 func (a *App) newFront(handler *api.Handler) *front {
+	sessions := people{handler.Sessions(), a.store}
 	return &front{Handler: handler, pages: web.New(web.Deps{
-		API: handler.As, Sessions: people{handler.Sessions(), a.store}, Brand: a.store, Live: liveAttempts{a.live},
+		API: handler.As, Sessions: sessions, Brand: a.store, Live: liveAttempts{a.live},
+		Identity: a.config.identity(a.config.publicURL(a.Addr()), sessions),
 	}, web.Options{PublicURL: a.config.publicURL(a.Addr()), Version: Version(), Log: a.log})}
 }
 

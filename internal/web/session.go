@@ -65,13 +65,17 @@ func (h *Handler) publicRoutes() []route {
 
 // loginPage is the data of the login.
 type loginPage struct {
-	Next  string // path to go to afterwards
-	Fault string // key of the text that says what was wrong; empty: nothing was
+	Next string // path to go to afterwards
+	// Provider is true if an identity provider logs people in, too.
+	Provider bool
+	// Refused is true if the identity provider gave the person no session.
+	Refused bool
+	Fault   string // key of the text that says what was wrong; empty: nothing was
 }
 
 // showLogin shows the form for an API key.
 func showLogin(v *visit) error {
-	return v.show(page{Name: "login", Data: loginPage{Next: v.next("next")}})
+	return v.show(page{Name: "login", Data: loginPage{Next: v.next("next"), Provider: v.h.Identity != nil}})
 }
 
 // login makes a session of an API key. The form is shown again if the key is wrong.
@@ -91,6 +95,8 @@ func login(v *visit) error {
 func (v *visit) refuseLogin(err error, p loginPage) error {
 	status := http.StatusForbidden
 	switch {
+	case errors.Is(err, postrider.ErrNotFound) && p.Refused:
+		p.Fault = "login.refused"
 	case errors.Is(err, postrider.ErrNotFound):
 		p.Fault = "login.wrong"
 	case errors.Is(err, postrider.ErrBusy):
@@ -98,6 +104,7 @@ func (v *visit) refuseLogin(err error, p loginPage) error {
 	default:
 		return err
 	}
+	p.Provider = v.h.Identity != nil
 	return v.show(page{Name: "login", Status: status, Data: p})
 }
 

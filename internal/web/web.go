@@ -46,6 +46,8 @@ type Deps struct {
 	API func(postrider.Caller) http.RoundTripper
 	// Sessions logs people in and out.
 	Sessions Sessions
+	// Identity logs operators in by an identity provider. nil: there is none.
+	Identity Identity
 	// Brand has the look of the portal. nil: the standard one.
 	Brand Branding
 	// Live hands out what happens now. Nil: pages do not renew themselves.
@@ -178,7 +180,7 @@ func (h *Handler) mux() http.Handler {
 			}
 		}
 	}
-	for _, r := range h.publicRoutes() {
+	for _, r := range append(h.publicRoutes(), h.identityRoutes()...) {
 		handle(r.pattern, h.inPublic(r.handle))
 	}
 	handle("GET /static/{file}", h.assets.serve)

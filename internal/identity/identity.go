@@ -1,0 +1,231 @@
+// Package identity authenticates operators at the platform's identity provider, by
+// OpenID Connect.
+//
+// [Provider.Begin] returns the URL at the provider to which the browser goes, and a text
+// that the browser must keep; [Provider.Finish] takes that text and the parameters with
+// which the browser comes back, and returns who the person is and what they may do.
+//
+//   - A login that one browser began is finished by no other: the text has the state, the
+//     nonce of the id token and the verifier of PKCE (RFC 7636, S256).
+//   - The issuer, the audience, the signature, the expiry and the nonce of the id token
+//     are checked by package go-oidc.
+//   - A person without a role, or of another domain, gets nothing.
+//   - The provider is asked for its configuration at the first login, not at the start: a
+//     server must start while its provider is away.
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/egress"
+)
+
+// Options says who may log in. All come from the operator.
+type Options struct {
+	Issuer       string // URL of the provider
+	ClientID     string
+	ClientSecret string   // empty: a public client, which PKCE protects
+	RedirectURL  string   // of this server, as it is registered at the provider
+	RoleClaim    string   // name of the claim with the roles; dots lead into objects
+	Viewers      []string // values of the claim that make a viewer
+	Supporters   []string // values of the claim that make a supporter
+	Admins       []string // values of the claim that make an admin
+	Domains      []string // of the verified email addresses that may log in; empty: any
+}
+
+// Provider is an identity provider. It is safe for concurrent use.
+type Provider struct {
+	opts Options
+	// within gives a context the HTTP client for the provider.
+	within func(context.Context) context.Context
+
+	mu    sync.Mutex     // guards found, and is held while it is looked for
+	found *oidc.Provider // nil: no login was begun, or the provider was away
+}
+
+// New returns a provider. It makes no request.
+func New(opts Options) *Provider {
+	client := egress.OperatorClient()
+	return &Provider{opts: opts, within: func(ctx context.Context) context.Context { return oidc.ClientContext(ctx, client) }}
+}
+
+// provider returns the provider's configuration, which it publishes. A provider that
+// cannot be reached is postrider.ErrBusy, and asked again at the next login.
+func (p *Provider) provider(ctx context.Context) (*oidc.Provider, oauth2.Config, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.found == nil {
+		found, err := oidc.NewProvider(ctx, p.opts.Issuer)
+		if err != nil {
+			return nil, oauth2.Config{}, fmt.Errorf("discover identity provider: %w: %w", postrider.ErrBusy, err)
+		}
+		p.found = found
+	}
+	return p.found, oauth2.Config{
+		ClientID: p.opts.ClientID, ClientSecret: p.opts.ClientSecret, RedirectURL: p.opts.RedirectURL,
+		Endpoint: p.found.Endpoint(), Scopes: []string{oidc.ScopeOpenID, "profile", "email"},
+	}, nil
+}
+
+// Begin starts a login. The attempt is for this browser alone, in a cookie.
+func (p *Provider) Begin(ctx context.Context) (to, attempt string, err error) {
+	_, config, err := p.provider(p.within(ctx))
+	if err != nil {
+		return "", "", err
+	}
+	state, nonce, verifier := rand.Text(), rand.Text(), oauth2.GenerateVerifier()
+	to = config.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier))
+	return to, state + "." + nonce + "." + verifier, nil
+}
+
+// Finish ends a login with the parameters that the provider sent the browser back with.
+// It returns the name, the subject and the scopes of the session that the person gets.
+// If the person gets none, the error matches postrider.ErrNotFound; if the provider does
+// not respond, postrider.ErrBusy.
+func (p *Provider) Finish(ctx context.Context, attempt string, query url.Values) (postrider.Session, error) {
+	ctx = p.within(ctx)
+	parts := strings.Split(attempt, ".")
+	if len(parts) != 3 || parts[0] == "" || subtle.ConstantTimeCompare([]byte(parts[0]), []byte(query.Get("state"))) != 1 {
+		return postrider.Session{}, refused("the login was begun by another browser, or too long ago")
+	}
+	if code := query.Get("error"); code != "" {
+		return postrider.Session{}, refused("the provider says " + code)
+	}
+	found, config, err := p.provider(ctx)
+	if err != nil {
+		return postrider.Session{}, err
+	}
+	tokens, err := config.Exchange(ctx, query.Get("code"), oauth2.VerifierOption(parts[2]))
+	if rejected := (*oauth2.RetrieveError)(nil); errors.As(err, &rejected) && rejected.Response.StatusCode < 500 {
+		return postrider.Session{}, refused("the provider takes the code for " + rejected.ErrorCode)
+	}
+	if err != nil {
+		return postrider.Session{}, fmt.Errorf("exchange code: %w: %w", postrider.ErrBusy, err)
+	}
+	raw, _ := tokens.Extra("id_token").(string)
+	token, err := found.Verifier(&oidc.Config{ClientID: p.opts.ClientID}).Verify(ctx, raw)
+	if err != nil {
+		return postrider.Session{}, fmt.Errorf("verify id token: %w: %w", postrider.ErrNotFound, err)
+	}
+	if subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(parts[1])) != 1 {
+		return postrider.Session{}, refused("the id token has another nonce")
+	}
+	claims, err := p.claims(ctx, found, token, tokens)
+	if err != nil {
+		return postrider.Session{}, err
+	}
+	return p.person(token, claims)
+}
+
+// claims returns the claims of the id token, and those of the user info where the id
+// token has not all: many providers put the email and the groups only there.
+func (p *Provider) claims(ctx context.Context, found *oidc.Provider, token *oidc.IDToken, tokens *oauth2.Token) (map[string]any, error) {
+	claims := map[string]any{}
+	if err := token.Claims(&claims); err != nil {
+		return nil, fmt.Errorf("read id token: %w", err)
+	}
+	if claims["email"] != nil && lookUp(claims, p.opts.RoleClaim) != nil || found.UserInfoEndpoint() == "" {
+		return claims, nil
+	}
+	user, err := found.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
+	if err != nil {
+		return nil, fmt.Errorf("read user info: %w: %w", postrider.ErrBusy, err)
+	}
+	if user.Subject != token.Subject { // OpenID Connect Core, 5.3.2
+		return nil, refused("the user info is of another person")
+	}
+	more := map[string]any{}
+	if err := user.Claims(&more); err != nil {
+		return nil, fmt.Errorf("read user info: %w", err)
+	}
+	for name, value := range more {
+		if claims[name] == nil {
+			claims[name] = value
+		}
+	}
+	return claims, nil
+}
+
+// person returns the session of a person, if the settings give them one.
+func (p *Provider) person(token *oidc.IDToken, claims map[string]any) (postrider.Session, error) {
+	email, _ := claims["email"].(string)
+	name, _ := claims["name"].(string)
+	if email != "" {
+		name = email
+	}
+	if name == "" {
+		name = token.Subject
+	}
+	if len(p.opts.Domains) > 0 {
+		at := strings.LastIndexByte(email, '@')
+		inDomain := func(domain string) bool { return at > 0 && strings.EqualFold(email[at+1:], domain) }
+		if claims["email_verified"] != true || !slices.ContainsFunc(p.opts.Domains, inDomain) {
+			return postrider.Session{}, refused("the person has no verified email address of an allowed domain")
+		}
+	}
+	scopes := p.scopes(texts(lookUp(claims, p.opts.RoleClaim)))
+	if scopes == nil {
+		return postrider.Session{}, refused("the person has no role")
+	}
+	return postrider.Session{Name: name, Subject: token.Issuer + " " + token.Subject, Scopes: scopes}, nil
+}
+
+// scopes returns the scopes of the greatest role among the values; nil: there is none.
+func (p *Provider) scopes(values []string) []postrider.Scope {
+	has := func(role []string) bool {
+		return slices.ContainsFunc(values, func(value string) bool { return slices.Contains(role, value) })
+	}
+	switch {
+	case has(p.opts.Admins):
+		return []postrider.Scope{postrider.ScopeAdmin}
+	case has(p.opts.Supporters):
+		return []postrider.Scope{postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate}
+	case has(p.opts.Viewers):
+		return []postrider.Scope{postrider.ScopeWebhooksRead}
+	}
+	return nil
+}
+
+// lookUp returns the claim with the name. If there is none, dots in the name lead into
+// objects, as in realm_access.roles.
+func lookUp(claims map[string]any, name string) any {
+	if value, ok := claims[name]; ok {
+		return value
+	}
+	first, rest, nested := strings.Cut(name, ".")
+	inner, ok := claims[first].(map[string]any)
+	if !nested || !ok {
+		return nil
+	}
+	return lookUp(inner, rest)
+}
+
+// texts returns the texts of a claim: a text, or a list of texts.
+func texts(claim any) (all []string) {
+	switch claim := claim.(type) {
+	case string:
+		return []string{claim}
+	case []any:
+		for _, value := range claim {
+			if text, ok := value.(string); ok {
+				all = append(all, text)
+			}
+		}
+	}
+	return all
+}
+
+// refused returns the error of a person who gets no session.
+func refused(why string) error { return fmt.Errorf("%s: %w", why, postrider.ErrNotFound) }

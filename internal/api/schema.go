@@ -62,7 +62,7 @@ func (optionalSchema[T]) Schema(r huma.Registry) *huma.Schema {
 	if value.Ref != "" {
 		return orNullSchema(value)
 	}
-	value.Nullable = true
+	value.Nullable = value.Type != "" // a schema without a type allows null already
 	return value
 }
 
@@ -95,17 +95,19 @@ func (endpointSchema) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Sch
 // deliverySchema has the schema of a delivery.
 type deliverySchema struct{ apitypes.Delivery }
 
-// TransformSchema lets waiting be null.
+// TransformSchema lets waiting and explanation be null.
 func (deliverySchema) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.Properties["waiting"] = orNullSchema(s.Properties["waiting"])
+	s.Properties["explanation"] = orNullSchema(s.Properties["explanation"])
 	return s
 }
 
 // attemptSchema has the schema of an attempt.
 type attemptSchema struct{ apitypes.Attempt }
 
-// TransformSchema lists the classes that an error begins with.
+// TransformSchema lists the classes that an error begins with, and lets timing be null.
 func (attemptSchema) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Properties["timing"] = orNullSchema(s.Properties["timing"])
 	names := make([]string, len(postrider.Failures))
 	for i, f := range postrider.Failures {
 		names[i] = string(f)

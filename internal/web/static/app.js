@@ -228,7 +228,7 @@ function mark(on) {
   for (const el of main().querySelectorAll("[data-live-mark]")) {
     el.hidden = on === null;
     el.classList.toggle("off", !on);
-    el.textContent = on ? el.dataset.on : el.dataset.off;
+    el.textContent = on ? el.dataset.textOn : el.dataset.textOff;
   }
 }
 

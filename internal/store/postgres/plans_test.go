@@ -16,6 +16,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -213,6 +214,33 @@ func TestPlans(t *testing.T) {
 	}
 }
 
+func TestPlansOfReplays(t *testing.T) {
+	t.Parallel()
+	dsn := testkit.Postgres(t, Migrate)
+	seed(t, dsn)
+	config, err := parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	setParams(config.ConnConfig.RuntimeParams)
+	conn, err := pgx.ConnectConfig(t.Context(), config.ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	args := pgx.NamedArgs{
+		"matches": uuids{}, "events": uuids{}, "endpoints": uuids{}, "ids": uuids{}, "expiries": numbers{}, "ordered": uuids{},
+		"pauses": column[pgtype.Bool]{}, "job": nil, "by": "", "note": "", "max": 1, "token": 1, "lease": 1,
+	}
+	for name, sql := range map[string]string{
+		"replay_jobs_claim": claimReplayJobsSQL, "replay_lock_keys": lockReplayKeysSQL, "replay_lock": lockDeadLettersSQL,
+		"replay_matches": replayMatchesSQL, "replay_discard": discardMatchesSQL, "replay_release": releaseLowestSQL,
+		"replay_pending": replaysPendingSQL,
+	} {
+		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, sql, args)) })
+	}
+}
+
 func TestPlansOfLists(t *testing.T) {
 	t.Parallel()
 	dsn := testkit.Postgres(t, Migrate)
@@ -250,6 +278,11 @@ func TestPlansOfLists(t *testing.T) {
 		"deliveries_skipped":             {deliveriesSQL, pgx.NamedArgs{"status": "skipped"}},
 		"deliveries_skipped_by_account":  {deliveriesSQL, pgx.NamedArgs{"account": uuid(account), "status": "skipped"}},
 		"deliveries_skipped_by_endpoint": {deliveriesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "status": "skipped"}},
+		"deliveries_by_job":              {deliveriesSQL, pgx.NamedArgs{"job": uuid(event)}},
+		"deliveries_last":                {deliveriesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "status": "skipped", "last": true}},
+		"replay_jobs_by_id":              {replayJobsSQL, pgx.NamedArgs{"id": uuid(event)}},
+		"replay_jobs_by_account":         {replayJobsSQL, pgx.NamedArgs{"account": uuid(account)}},
+		"dead_letters_of_event":          {deadLettersSQL, pgx.NamedArgs{"event": uuid(event)}},
 		"deliveries_oldest":              {inOrder(query{statement: deliveriesSQL}, store.Paging{OldestFirst: true}).statement, pgx.NamedArgs{"account": uuid(account)}},
 		"events_of_order":                {eventsSQL, pgx.NamedArgs{"account": uuid(account), "ordering_key": "o"}},
 		"find":                           {findSQL, pgx.NamedArgs{"secret": uuid(event), "text": "a1", "term": "a1", "after": "a2"}},

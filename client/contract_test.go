@@ -468,7 +468,7 @@ func goKind(is reflect.Type) string {
 	switch is.Kind() {
 	case reflect.String:
 		return "string"
-	case reflect.Int, reflect.Int64:
+	case reflect.Int, reflect.Int64, reflect.Uint32:
 		return "integer"
 	case reflect.Float64:
 		return "number"

@@ -31,7 +31,7 @@ func newRegistry() huma.Registry {
 	describe[apitypes.Optional[int], optionalSchema[int]](r)
 	describe[apitypes.Optional[int64], optionalSchema[int64]](r)
 	describe[apitypes.Optional[string], optionalSchema[string]](r)
-	describe[apitypes.Optional[json.RawMessage], optionalSchema[json.RawMessage]](r)
+	describe[apitypes.Optional[json.RawMessage], json.RawMessage](r) // any JSON value, null too
 	describe[apitypes.Optional[[]string], optionalSchema[[]string]](r)
 	describe[apitypes.Optional[postrider.ClientErrors], optionalSchema[string]](r)
 	describe[apitypes.Optional[postrider.Payload], optionalSchema[string]](r)

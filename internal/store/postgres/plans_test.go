@@ -281,8 +281,6 @@ func TestPlansOfLists(t *testing.T) {
 		"deliveries_by_job":              {deliveriesSQL, pgx.NamedArgs{"job": uuid(event)}},
 		"deliveries_last":                {deliveriesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "status": "skipped", "last": true}},
 		"replay_jobs_by_id":              {replayJobsSQL, pgx.NamedArgs{"id": uuid(event)}},
-		"replay_jobs_by_account":         {replayJobsSQL, pgx.NamedArgs{"account": uuid(account)}},
-		"dead_letters_of_event":          {deadLettersSQL, pgx.NamedArgs{"event": uuid(event)}},
 		"deliveries_oldest":              {inOrder(query{statement: deliveriesSQL}, store.Paging{OldestFirst: true}).statement, pgx.NamedArgs{"account": uuid(account)}},
 		"events_of_order":                {eventsSQL, pgx.NamedArgs{"account": uuid(account), "ordering_key": "o"}},
 		"find":                           {findSQL, pgx.NamedArgs{"secret": uuid(event), "text": "a1", "term": "a1", "after": "a2"}},

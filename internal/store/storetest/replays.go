@@ -437,12 +437,12 @@ func replayChunkDiscards(w *world) {
 }
 
 // orderedChunk is the chunk of a new job for ordered matches.
-func (w *world) orderedChunk(e postrider.Endpoint, onDead postrider.OnDead, matches ...postrider.DeliveryID) store.ReplayChunk {
+func (w *world) orderedChunk(e postrider.Endpoint, matches ...postrider.DeliveryID) store.ReplayChunk {
 	w.Helper()
 	job, token := w.runningJob(w.newJob(e, postrider.Dead, postrider.Cancelled))
 	c := w.chunkOf(job, token, matches...)
 	for i := range c.Items {
-		c.Items[i].Ordered = onDead
+		c.Items[i].Ordered = postrider.PauseOnDead
 	}
 	return c
 }
@@ -460,7 +460,7 @@ func (w *world) cancelledLine(n int) (e postrider.Endpoint, ids []postrider.Deli
 
 func replayChunkInSequence(w *world) {
 	e, ids := w.cancelledLine(3)
-	made := w.replayed(w.orderedChunk(e, postrider.PauseOnDead, ids...))
+	made := w.replayed(w.orderedChunk(e, ids...))
 	later := w.publishOrdered(e, "o", postrider.PauseOnDead, 1)
 	if got := w.delivery(made[1]).Waiting; got.Reason != postrider.WaitOrdering && got.Reason != postrider.WaitNoSecret {
 		w.Errorf("the second waits for %+v, want the first of its key", got)
@@ -472,7 +472,7 @@ func replayChunkBelowHead(w *world) {
 	e, ids := w.cancelledLine(2)
 	live := w.publishOrdered(e, "o", postrider.PauseOnDead, 2)
 	c := w.claimExactly(e, live[0])[0]
-	made := w.replayed(w.orderedChunk(e, postrider.PauseOnDead, ids...))
+	made := w.replayed(w.orderedChunk(e, ids...))
 	w.claimExactly(e)
 	w.settle(retry(c, 0))
 	again := w.claimExactly(e, live[0])[0]
@@ -484,7 +484,7 @@ func replayChunkBlockedCancelled(w *world) {
 	e, ids := w.cancelledLine(2)
 	live := w.publishOrdered(e, "o", postrider.PauseOnDead, 1)
 	c := w.claimExactly(e, live[0])[0]
-	made := w.replayed(w.orderedChunk(e, postrider.PauseOnDead, ids...))
+	made := w.replayed(w.orderedChunk(e, ids...))
 	w.cancel(made[0])
 	w.claimExactly(e)
 	w.settle(dead(c)) // it was the head, so it pauses the key
@@ -498,7 +498,7 @@ func replayChunkResumes(w *world) {
 	ids := w.publishOrdered(e, "o", postrider.PauseOnDead, 3)
 	w.settle(delivered(w.claimExactly(e, ids[0])[0]))
 	w.settle(dead(w.claimExactly(e, ids[1])[0]))
-	made := w.replayed(w.orderedChunk(e, postrider.PauseOnDead, ids[0], ids[1]))
+	made := w.replayed(w.orderedChunk(e, ids[0], ids[1]))
 	w.pausedBy(e, postrider.DeliveryID{})
 	w.deliverInOrder(e, made[0], made[1], ids[2])
 }
@@ -508,7 +508,7 @@ func replayChunkStaysPaused(w *world) {
 	ids := w.publishOrdered(e, "o", postrider.PauseOnDead, 2)
 	w.settle(delivered(w.claimExactly(e, ids[0])[0]))
 	w.settle(dead(w.claimExactly(e, ids[1])[0]))
-	made := w.replayed(w.orderedChunk(e, postrider.PauseOnDead, ids[0]))
+	made := w.replayed(w.orderedChunk(e, ids[0]))
 	w.claimExactly(e)
 	w.pausedBy(e, ids[1])
 	_, err := w.Discard(w.Context(), store.Discard{Delivery: ids[1], By: "support"})
@@ -527,7 +527,7 @@ func replayChunkDiscardResumes(w *world) {
 
 func replayChunkPauses(w *world) {
 	e, ids := w.cancelledLine(2)
-	made := w.replayed(w.orderedChunk(e, postrider.PauseOnDead, ids...))
+	made := w.replayed(w.orderedChunk(e, ids...))
 	w.settle(dead(w.claimExactly(e, made[0])[0]))
 	w.claimExactly(e)
 	w.pausedBy(e, made[0])

@@ -253,23 +253,19 @@ func TestPlansOfLists(t *testing.T) {
 
 	today := postrider.MakeID[[16]byte](time.Now(), [10]byte{}) // of a partition that is there
 	account, endpoint, event := postrider.AccountID(today), postrider.EndpointID(today), postrider.EventID(today)
-	epoch := time.Unix(0, 0)
 	from, before, _ := within[postrider.DeliveryID](store.Span{}, store.Paging{})
 	deliveries := func(filter pgx.NamedArgs) pgx.NamedArgs {
 		args := pgx.NamedArgs{
 			"from": from, "before": before, "limit": 51, "id": nil, "event": nil, "account": nil,
 			"endpoint": nil, "type": nil, "status": nil, "delivery": nil, "after": 1, "resolved": false,
 			"reason": nil, "key": nil, "scope": uuid(account), "step": 1, "session": nil, "action": nil, "object_id": nil, "hash": nil, "code": nil, "kind": nil, "live": nil,
-			"ordering_key": nil, "secret": nil, "text": nil, "term": nil, "cursor": nil,
+			"ordering_key": nil, "secret": nil, "text": nil, "term": nil, "cursor": nil, "job": nil, "last": false, "resolved_from": nil,
 			"from_account": uuid(account), "from_endpoint": uuid(endpoint), "to_account": uuid(account), "to_endpoint": uuid(endpoint),
 		}
 		maps.Copy(args, filter)
 		return args
 	}
-	for name, statement := range map[string]struct {
-		sql    string
-		filter pgx.NamedArgs
-	}{
+	for name, statement := range map[string]query{
 		"circuits_failing":               {failingCircuitsSQL, pgx.NamedArgs{"after": before}},
 		"deliveries":                     {deliveriesSQL, nil},
 		"deliveries_by_account":          {deliveriesSQL, pgx.NamedArgs{"account": uuid(account)}},
@@ -286,7 +282,7 @@ func TestPlansOfLists(t *testing.T) {
 		"find":                           {findSQL, pgx.NamedArgs{"secret": uuid(event), "text": "a1", "term": "a1", "after": "a2"}},
 		"find_of_account":                {findSQL, pgx.NamedArgs{"account": uuid(account), "secret": uuid(event), "text": "a1", "term": "a1", "after": "a2"}},
 		"dead_letter_groups":             {deadLetterGroupsSQL, nil},
-		"rollups":                        {rollupsSQL, pgx.NamedArgs{"type": "", "from": epoch, "to": epoch.Add(time.Hour)}},
+		"rollups":                        {rollupsSQL, pgx.NamedArgs{"type": "", "from": time.Unix(0, 0), "to": time.Unix(3600, 0)}},
 		"events_of_key":                  {eventsSQL, pgx.NamedArgs{"account": uuid(account), "key": "k"}},
 		"dead_letters_of_reason":         {deadLettersSQL, pgx.NamedArgs{"reason": "gone"}},
 		"dead_letters_of_reason_account": {deadLettersSQL, pgx.NamedArgs{"account": uuid(account), "reason": "gone"}},
@@ -314,7 +310,7 @@ func TestPlansOfLists(t *testing.T) {
 		"health_history":                 {healthHistorySQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "before": 1 << 40}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rows, _ := conn.Query(t.Context(), `explain (costs off) `+statement.sql, deliveries(statement.filter))
+			rows, _ := conn.Query(t.Context(), `explain (costs off) `+statement.statement, deliveries(statement.args))
 			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 			if err != nil {
 				t.Fatal(err)

@@ -86,6 +86,7 @@ type replayForm struct {
 	All                                                            []string // statuses to choose from
 	Reasons                                                        []string
 	Count                                                          apitypes.ReplayCount
+	Uncounted                                                      bool // nothing was selected yet
 	Faults                                                         map[string]string
 }
 
@@ -148,6 +149,7 @@ func (f *replayForm) request(v *visit) apitypes.ReplayCreate {
 // newReplay shows the form of a replay, and how many deliveries it would select.
 func newReplay(v *visit) error {
 	f := replayFormOf(v.r.URL.Query())
+	f.Uncounted = len(v.r.URL.Query()) == 0 // a count of everything may take a second
 	return v.showReplayForm(f)
 }
 
@@ -159,7 +161,7 @@ func (v *visit) showReplayForm(f replayForm) error {
 		f.Faults = refused
 	}
 	shown := page{Name: "replays-new", Commands: []string{"replays create --dry-run", "replays create"}}
-	if len(f.Faults) == 0 {
+	if len(f.Faults) == 0 && !f.Uncounted {
 		var err error
 		f.Count, err = v.api.CountReplay(v.ctx, r)
 		faults, refused := faulty(err)

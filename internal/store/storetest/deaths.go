@@ -18,6 +18,7 @@ var deaths = []sentence{
 	{"a suspect that was given back did not die", deathReleased},
 	{"Unpark makes a parked delivery due at once, its deaths counted from 0", unparkCountsAnew},
 	{"Unpark of what is not parked is ErrConflict, and of another account's ErrNotFound", unparkRefuses},
+	{"the attempts of nodes that died are counted as lost, each once", deathCounted},
 	{"a parked delivery expires", parkedExpires},
 	{"a parked delivery can be cancelled", parkedCancelled},
 	{"a parked delivery is cancelled with its endpoint", parkedOrphan},
@@ -88,6 +89,18 @@ func (w *world) isParked(id postrider.DeliveryID) postrider.Delivery {
 		w.Fatalf("the delivery is %+v, want it pending and parked", d)
 	}
 	return d
+}
+
+// deathCounted counts what was folded before a death and what was not.
+func deathCounted(w *world) {
+	e := w.endpoint()
+	w.settleAll(e, 1)
+	w.pending(e, 2)
+	w.dieWith(e, 1)
+	w.fold()
+	w.dieWith(e, 1)
+	w.counted(e, record{accepted, 1, postrider.Delivered}, record{lost, 1, pending}, record{lost, 1, pending},
+		record{lost, 2, pending}, record{lost, 2, pending})
 }
 
 func deathSuspects(w *world) {

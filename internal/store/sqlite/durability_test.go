@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -148,6 +149,30 @@ func TestLeasesOfADeadProcessAreTakenOverAtOnce(t *testing.T) {
 	attempts, err := s.Attempts(t.Context(), store.AttemptQuery{Account: page.Items[0].Account, Delivery: deliveries[0]})
 	if err != nil || len(attempts.Items) != 1 || attempts.Items[0].Outcome != postrider.OutcomeLost {
 		t.Errorf("recorded %+v, %v; want the lost attempt", attempts.Items, err)
+	}
+}
+
+// TestAReplayJobOfADeadProcessIsDueAtOnce leaves the lease of a job behind.
+func TestAReplayJobOfADeadProcessIsDueAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	job := postrider.ReplayJob{
+		ID: postrider.ReplayID{1}, Action: postrider.ActionReplay, PerSecond: 1,
+		Filter: postrider.ReplayFilter{Statuses: []postrider.Status{postrider.Dead}},
+	}
+	s := open(t, dir, sqlite.Options{})
+	if err := s.PutReplayJob(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	for process := range 2 {
+		jobs, err := s.ClaimReplayJobs(t.Context(), store.ClaimReplayJobs{Max: 1, Token: 7, Lease: time.Hour})
+		if err != nil || len(jobs) != 1 {
+			t.Fatalf("process %d claimed %v, %v; want the job", process, jobs, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, dir, sqlite.Options{})
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 const (
 	leftSQL           = `select id, lane from queue where token is not null`
 	releaseFanOutsSQL = `update fanouts set due_at = @now where token is not null and due_at > @now`
+	releaseReplaysSQL = `update replay_jobs set due_at = @now where status = 'running' and token is not null and due_at > @now`
 	recordLostSQL     = `
 	insert or replace into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
 		started_at, duration, stale, status_after, replayed_from, replay_job)
@@ -53,9 +54,11 @@ func recoverLeases(ctx context.Context, db *sql.DB, clock *store.Clock, onLost f
 	if err != nil {
 		return fmt.Errorf("find the leases of a process that died: %w", err)
 	}
-	// Fan-out jobs have no attempts: their leases just end.
-	if _, err := db.ExecContext(ctx, releaseFanOutsSQL, sql.Named("now", micros(clock.Now()))); err != nil {
-		return fmt.Errorf("release fan-out jobs: %w", err)
+	// Jobs have no attempts: their leases just end.
+	for _, statement := range []string{releaseFanOutsSQL, releaseReplaysSQL} {
+		if _, err := db.ExecContext(ctx, statement, sql.Named("now", micros(clock.Now()))); err != nil {
+			return fmt.Errorf("release jobs: %w", err)
+		}
 	}
 	alone := 0
 	if len(suspects) == 1 {

@@ -73,7 +73,7 @@ type plot struct {
 }
 
 // standardBox is the place of the charts of a page.
-var standardBox = box{Width: 720, Height: 190, Left: 48, Top: 8, Right: 8, Bottom: 24}
+var standardBox = box{Width: 440, Height: 170, Left: 46, Top: 8, Right: 6, Bottom: 22}
 
 // draw returns the chart of a plot.
 func (v *visit) draw(p plot) chart {
@@ -87,7 +87,7 @@ func (v *visit) draw(p plot) chart {
 	for _, value := range ticks {
 		c.YTicks = append(c.YTicks, tick{fixed(y(value)), p.show(value)})
 	}
-	for _, i := range spread(len(p.at), 6) {
+	for _, i := range spread(len(p.at), 5) {
 		c.XTicks = append(c.XTicks, tick{fixed(x(i) + width/2), v.axisTime(p.at[i], p.step)})
 	}
 	base := make([]float64, len(p.at)) // of the stack so far

@@ -26,10 +26,10 @@ type trafficRange struct {
 	size   time.Duration // of a step
 }
 
-// trafficRanges are the ranges that a person can choose. The first is the default.
+// trafficRanges are the ranges that a person can choose. The second is the default.
 var trafficRanges = []trafficRange{
-	{"24h", 24 * time.Hour, "hour", time.Hour},
 	{"1h", time.Hour, "minute", time.Minute},
+	{"24h", 24 * time.Hour, "hour", time.Hour},
 	{"7d", 7 * 24 * time.Hour, "hour", time.Hour},
 	{"30d", 30 * 24 * time.Hour, "day", 24 * time.Hour},
 	{"1y", 365 * 24 * time.Hour, "day", 24 * time.Hour},
@@ -38,7 +38,7 @@ var trafficRanges = []trafficRange{
 // traffic returns what happened in the range of the URL, from the stats that ask
 // returns. Its times are whole minutes, so that all who ask in one second ask the same.
 func (v *visit) traffic(ask func(context.Context, client.StatsQuery) (apitypes.Stats, error)) (*traffic, error) {
-	chosen := trafficRanges[0]
+	chosen := trafficRanges[1]
 	t := &traffic{}
 	for _, r := range trafficRanges {
 		t.Ranges = append(t.Ranges, r.name)
@@ -108,7 +108,7 @@ func (v *visit) outcomeChart(at []time.Time, points []*apitypes.StatsNumbers, r 
 func (v *visit) latencyChart(at []time.Time, points []*apitypes.StatsNumbers, r trafficRange) chart {
 	p := plot{
 		id: "latency", title: v.t("chart.latency"), desc: v.t("chart.latency.desc"), at: at, step: r.size, area: true,
-		names: []string{"p50", "p95", "p99"}, classes: []string{"series-3", "series-5", "series-4"}, values: make([][]float64, 3),
+		names: []string{"p50", "p95", "p99"}, classes: []string{"series-0", "series-5", "series-2"}, values: make([][]float64, 3),
 		show: func(ms float64) string { return v.text.duration(time.Duration(ms * float64(time.Millisecond))) },
 	}
 	number := func(ms *int64) float64 {

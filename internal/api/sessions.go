@@ -39,21 +39,41 @@ type Sessions struct {
 	unknown *ttlCache[[32]byte, struct{}]
 	// seen has the sessions whose LastSeenAt this node wrote within keyTouched.
 	seen *ttlCache[postrider.SessionID, struct{}]
-	// tries limits logins and opened links by the network of the client, allTries all
-	// of them together.
-	tries    *limiter[netip.Prefix]
-	allTries *limiter[struct{}]
+	// logins limits logins, opens the links that people open.
+	logins, opens door
+}
+
+// door limits how often people try to come in: each network of clients, and all
+// together.
+type door struct {
+	each *limiter[netip.Prefix]
+	all  *limiter[struct{}]
+}
+
+// try counts a try of the client. Clients of one IPv6 network of 64 bits count together,
+// because one client has them all. A private address is most likely a proxy's, which
+// stands for everybody, so only all together are limited there.
+func (d door) try(from netip.Addr) error {
+	bits := 32
+	if from.Is6() {
+		bits = 64
+	}
+	network, _ := from.Prefix(bits) // zero for the zero address
+	if d.all.allow(struct{}{}) != nil || !from.IsPrivate() && !from.IsLoopback() && d.each.allow(network) != nil {
+		return fmt.Errorf("too many tries: %w", postrider.ErrBusy)
+	}
+	return nil
 }
 
 // newSessions returns the sessions of the server, with empty caches.
 func newSessions(s *server) *Sessions {
 	return &Sessions{
-		server:   s,
-		known:    newTTLCache[[32]byte, *postrider.Session](keyFresh),
-		unknown:  newTTLCache[[32]byte, struct{}](noKeyFresh),
-		seen:     newTTLCache[postrider.SessionID, struct{}](keyTouched),
-		tries:    newLimiter[netip.Prefix](6*time.Second, 10, ""),
-		allTries: newLimiter[struct{}](50*time.Millisecond, 200, ""),
+		server:  s,
+		known:   newTTLCache[[32]byte, *postrider.Session](keyFresh),
+		unknown: newTTLCache[[32]byte, struct{}](noKeyFresh),
+		seen:    newTTLCache[postrider.SessionID, struct{}](keyTouched),
+		logins:  door{newLimiter[netip.Prefix](6*time.Second, 10, ""), newLimiter[struct{}](50*time.Millisecond, 200, "")},
+		opens:   door{newLimiter[netip.Prefix](time.Second, 60, ""), newLimiter[struct{}](10*time.Millisecond, 1000, "")},
 	}
 }
 
@@ -65,25 +85,11 @@ func secretText(prefix string) (text string, hash [32]byte) {
 	return text, sha256.Sum256([]byte(text))
 }
 
-// try counts a login or an opened link of the client. Clients of one IPv6 network of 64
-// bits count together, because one client has them all.
-func (s *Sessions) try(from netip.Addr) error {
-	bits := 32
-	if from.Is6() {
-		bits = 64
-	}
-	network, _ := from.Prefix(bits) // zero for the zero address
-	if s.allTries.allow(struct{}{}) != nil || s.tries.allow(network) != nil {
-		return fmt.Errorf("too many tries: %w", postrider.ErrBusy)
-	}
-	return nil
-}
-
 // Login makes a session of an operator from the text of an API key. The session has the
 // scopes and the account of the key. A key that may not read webhooks opens no page and
 // is refused like an unknown one.
 func (s *Sessions) Login(ctx context.Context, key string, from netip.Addr) (token string, made postrider.Session, err error) {
-	if err := s.try(from); err != nil {
+	if err := s.logins.try(from); err != nil {
 		return "", made, err
 	}
 	entry := postrider.AuditEntry{Action: "login", Details: clientOf(from)}
@@ -120,7 +126,7 @@ func (s *Sessions) keyOf(ctx context.Context, text string) (*knownKey, error) {
 // matches postrider.ErrNotFound if the person gets none. It is not called after too many
 // tries.
 func (s *Sessions) LoginAs(ctx context.Context, from netip.Addr, authenticate func(context.Context) (postrider.Session, error)) (token string, made postrider.Session, err error) {
-	if err := s.try(from); err != nil {
+	if err := s.logins.try(from); err != nil {
 		return "", made, err
 	}
 	entry := postrider.AuditEntry{Action: "login", Details: clientOf(from)}
@@ -216,7 +222,7 @@ func (s *Sessions) Entry(ctx context.Context, code string) (postrider.Session, e
 
 // Redeem opens a one-time link. A code works once.
 func (s *Sessions) Redeem(ctx context.Context, code string, from netip.Addr) (token string, session postrider.Session, err error) {
-	if err := s.try(from); err != nil {
+	if err := s.opens.try(from); err != nil {
 		return "", session, err
 	}
 	token, hash := secretText("prs_")

@@ -274,8 +274,19 @@ func TestTriesAreLimited(t *testing.T) {
 		if _, _, err := w.sessions().Login(t.Context(), w.admin, same); !errors.Is(err, postrider.ErrBusy) {
 			t.Errorf("the eleventh try: %v, want ErrBusy", err)
 		}
-		if _, _, err := w.sessions().Redeem(t.Context(), "wrong", one); !errors.Is(err, postrider.ErrBusy) {
-			t.Errorf("a link: %v, want ErrBusy", err)
+		for i := range 61 {
+			want := postrider.ErrNotFound
+			if i == 60 {
+				want = postrider.ErrBusy
+			}
+			if _, _, err := w.sessions().Redeem(t.Context(), "wrong", one); !errors.Is(err, want) {
+				t.Errorf("link %d: %v, want %v", i, err, want)
+			}
+		}
+		for i := range 20 { // a proxy stands for everybody
+			if _, _, err := w.sessions().Login(t.Context(), "wrong", loopback); !errors.Is(err, postrider.ErrNotFound) {
+				t.Errorf("try %d through a proxy: %v", i, err)
+			}
 		}
 		if _, _, err := w.sessions().Login(t.Context(), w.admin, other); err != nil {
 			t.Errorf("from another network: %v", err)

@@ -7,10 +7,10 @@
 // continues makes no delivery twice and misses none:
 //
 //	 0.0 s  A claims a job of 500 a second, for 15 s
-//	 0.2 s  chunk 1: 100 deliveries, cursor at the 100th match, and a new lease of 15 s
-//	 0.4 s  chunk 2; then A dies
-//	15.4 s  the lease has ended. B finds the job when it polls, claims it with a new token,
-//	        and continues behind the 200th match
+//	 0.05 s chunk 1: 25 deliveries, cursor at the 25th match, and a new lease of 15 s
+//	 0.1 s  chunk 2; then A dies
+//	15.1 s  the lease has ended. B finds the job when it polls, claims it with a new token,
+//	        and continues behind the 50th match
 //
 // If A was only slow, its next chunk is fenced, and B has the job. A node that stops in order
 // gives its jobs back, and the next one has them at once. A pause, a resume and a cancel change

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// chunksPerSecond divides the pace into chunks: few enough for the store, and often
-	// enough that endpoints get a stream and not bursts.
-	chunksPerSecond = 5
+	// chunksPerSecond divides the pace into chunks: so small that a publish does not wait
+	// long for the commit of one, and that endpoints get a stream and not bursts.
+	chunksPerSecond = 20
 	// commitTime is how long a commit may take, also after the end of ctx.
 	commitTime = 5 * time.Second
 	// fullPoll is the interval in which a job looks whether its endpoints have taken some of

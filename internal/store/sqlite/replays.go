@@ -208,7 +208,7 @@ type replaying struct {
 
 // handle replays or discards one match, or counts why not.
 func (r *replaying) handle(ctx context.Context, item store.ReplayItem) error {
-	skipped, err := r.skip(ctx, item)
+	letter, skipped, err := r.skip(ctx, item)
 	if err != nil || skipped != nil {
 		if skipped != nil {
 			*skipped++
@@ -222,44 +222,46 @@ func (r *replaying) handle(ctx context.Context, item store.ReplayItem) error {
 		resolution, replay, note = postrider.Discarded, nil, r.job.Note
 		err = resumeKey(ctx, r.tx, item.Match)
 	} else {
-		err = r.insert(ctx, item)
+		err = r.insert(ctx, item, letter)
 	}
-	if err != nil {
+	if err != nil || !letter {
 		return err
 	}
 	return r.tx.exec(ctx, resolveSQL, sql.Named("delivery", blob(item.Match)), sql.Named("now", micros(r.tx.wall)),
 		sql.Named("resolution", string(resolution)), sql.Named("by", r.job.By), sql.Named("note", note), sql.Named("replay", replay))
 }
 
-// skip returns the count of the reason for which the match is skipped; nil: it is not.
-func (r *replaying) skip(ctx context.Context, item store.ReplayItem) (*int, error) {
+// skip returns whether the match is a dead letter, and the count of the reason for which it is
+// skipped; nil: it is not.
+func (r *replaying) skip(ctx context.Context, item store.ReplayItem) (letter bool, skipped *int, err error) {
 	var resolution postrider.Resolution
 	var pending postrider.DeliveryID
-	err := r.tx.row(ctx, resolutionSQL, sql.Named("delivery", blob(item.Match))).Scan(&resolution, toID(&pending))
+	err = r.tx.row(ctx, resolutionSQL, sql.Named("delivery", blob(item.Match))).Scan(&resolution, toID(&pending))
 	discard := r.job.Action == postrider.ActionDiscard
 	switch {
 	case errors.Is(err, sql.ErrNoRows) && discard:
-		return &r.job.Skipped.Resolved, nil // it is no dead letter
+		return false, &r.job.Skipped.Resolved, nil
 	case err != nil && !errors.Is(err, sql.ErrNoRows):
-		return nil, err
+		return false, nil, err
 	case !pending.IsZero():
-		return &r.job.Skipped.ReplayPending, nil
+		return true, &r.job.Skipped.ReplayPending, nil
 	case resolution != "":
-		return &r.job.Skipped.Resolved, nil
+		return true, &r.job.Skipped.Resolved, nil
 	case discard:
-		return nil, nil
+		return true, nil, nil
 	}
+	letter = err == nil
 	var endpoint, event bool
 	err = r.tx.row(ctx, replayableSQL, sql.Named("endpoint", blob(item.Endpoint)), sql.Named("event", blob(item.Event))).Scan(&endpoint, &event)
 	switch {
 	case err != nil:
-		return nil, err
+		return letter, nil, err
 	case !endpoint:
-		return &r.job.Skipped.EndpointDeleted, nil
+		return letter, &r.job.Skipped.EndpointDeleted, nil
 	case !event:
-		return &r.job.Skipped.BytesGone, nil
+		return letter, &r.job.Skipped.BytesGone, nil
 	}
-	return nil, nil
+	return letter, nil, nil
 }
 
 // Inserts a replay of a job. With @ordered it gets the sequence of its event, and is not
@@ -273,12 +275,14 @@ const insertReplayOfJobSQL = `
 	from events where id = @event
 	returning ordering_key`
 
-// insert makes the new delivery of a match. If the match pauses its ordering key, the pause
-// ends, and the new delivery pauses the key again if it dies too.
-func (r *replaying) insert(ctx context.Context, item store.ReplayItem) error {
-	paused, err := unpause(ctx, r.tx, item.Match)
-	if err != nil {
-		return err
+// insert makes the new delivery of a match. If the match is a dead letter that pauses its
+// ordering key, the pause ends, and the new delivery pauses the key again if it dies too.
+func (r *replaying) insert(ctx context.Context, item store.ReplayItem, letter bool) (err error) {
+	var paused orderedKey
+	if letter {
+		if paused, err = unpause(ctx, r.tx, item.Match); err != nil {
+			return err
+		}
 	}
 	k := orderedKey{endpoint: item.Endpoint}
 	err = r.tx.row(ctx, insertReplayOfJobSQL, sql.Named("id", blob(item.ID)), sql.Named("endpoint", blob(item.Endpoint)),

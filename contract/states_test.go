@@ -237,6 +237,7 @@ func (c *caller) driveDeliveries() {
 	c.want(409, "POST /deliveries/"+hangs+"/cancel", nil)
 	c.want(409, "POST /deliveries/"+hangs+"/release", nil) // it is not parked
 	c.settled(hangs, "cancelled")
+	c.want(409, "GET /deliveries/"+hangs+"/attempts/2/request", nil) // a decision is no request
 	c.want(202, "POST /deliveries/"+ok+"/replay", nil)
 }
 
@@ -496,7 +497,6 @@ func (c *caller) finishSlow(s slow) {
 	c.settled(s.expiring, "dead")
 	c.settled(s.untried, "dead")
 	c.attempted(s.expiring, "none")
-	c.want(409, "GET /deliveries/"+s.untried+"/attempts/1/request", nil)
 	c.want(200, "GET /dead-letters?limit=250", nil)
 	c.want(200, "GET /dead-letters/groups?limit=250", nil)
 	c.paged("GET /dead-letters/groups?limit=1")

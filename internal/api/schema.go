@@ -25,6 +25,7 @@ func newRegistry() huma.Registry {
 	describe[apitypes.Endpoint, endpointSchema](r)
 	describe[apitypes.Delivery, deliverySchema](r)
 	describe[apitypes.Attempt, attemptSchema](r)
+	describe[apitypes.Replay, replaySchema](r)
 	describe[apitypes.Scheme, schemeSchema](r)
 	describe[apitypes.TLS, tls](r)
 	describe[apitypes.Optional[bool], optionalSchema[bool]](r)
@@ -114,6 +115,15 @@ func (attemptSchema) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Sche
 	}
 	s.Properties["error"].Description = "Class of the failure, and after a colon a detail. Null: there was no failure. With the outcome none, the reason of the decision. " +
 		"Otherwise one of " + strings.Join(names, ", ") + "."
+	return s
+}
+
+// replaySchema has the schema of a replay job.
+type replaySchema struct{ apitypes.Replay }
+
+// TransformSchema lets deliveries be null.
+func (replaySchema) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Properties["deliveries"] = orNullSchema(s.Properties["deliveries"])
 	return s
 }
 

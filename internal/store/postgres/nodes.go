@@ -111,7 +111,7 @@ const membersSQL = `
 
 // Members lists the nodes.
 func (s *Store) Members(ctx context.Context) ([]store.Member, error) {
-	members, err := list(ctx, s, query{membersSQL, pgx.NamedArgs{}}, func(row pgx.CollectableRow) (m store.Member, err error) {
+	members, err := list(ctx, s, query{membersSQL, at(s.clock.Now(), pgx.NamedArgs{})}, func(row pgx.CollectableRow) (m store.Member, err error) {
 		err = row.Scan(&m.Incarnation, &m.Shards, toTime(&m.StartedAt), toTime(&m.SeenAt), &m.Leaving, &m.Dead)
 		return m, err
 	})

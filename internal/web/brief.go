@@ -77,11 +77,7 @@ func (t *briefTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // key returns what the answer to a call depends on.
 func (t *briefTransport) key(r *http.Request) string {
-	key := t.caller.Account.String() + " " + r.URL.RequestURI()
-	for _, scope := range t.caller.Scopes {
-		key += " " + string(scope)
-	}
-	return key
+	return t.caller.Account.String() + " " + r.URL.RequestURI() + " " + strings.Join(words(t.caller.Scopes), " ")
 }
 
 // answer returns the entry of a key. The first who asks for a new one drops those that

@@ -255,8 +255,7 @@ func TestOptionsFormIsComplete(t *testing.T) {
 	known := web.OptionNames()
 	var walk func(reflect.Type)
 	walk = func(of reflect.Type) {
-		for i := range of.NumField() {
-			field := of.Field(i)
+		for field := range of.Fields() {
 			if field.Anonymous {
 				walk(field.Type)
 				continue

@@ -46,7 +46,7 @@ func beginIdentity(v *visit) error {
 	if err != nil {
 		return err
 	}
-	v.setCookie(attemptCookie, attempt+"|"+url.QueryEscape(v.next("next")), attemptTime)
+	v.setCookie(attemptCookie, attempt+"|"+url.QueryEscape(v.next()), attemptTime)
 	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
 	return nil
 }

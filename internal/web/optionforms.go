@@ -99,8 +99,8 @@ func (v *visit) showOption(o option, e apitypes.Endpoint) shownOption {
 	}
 	for i, in := range o.inputs {
 		s := shownInput{input: in, Name: o.field(i), Value: values[i], Was: values[i]}
-		if shown.MaySet && v.r.Method == http.MethodPost && v.r.PostForm.Has("was."+s.Name) {
-			s.Value, s.Was = v.typed(s), v.r.PostForm.Get("was."+s.Name)
+		if shown.MaySet && v.r.Method == http.MethodPost && v.posted.Has("was."+s.Name) {
+			s.Value, s.Was = v.typed(s), v.posted.Get("was."+s.Name)
 		}
 		shown.Inputs = append(shown.Inputs, s)
 	}
@@ -117,9 +117,9 @@ func describes(name string) bool {
 // CR LF.
 func (v *visit) typed(s shownInput) string {
 	if s.Kind == "checks" {
-		return strings.Join(v.r.PostForm[s.Name], " ")
+		return strings.Join(v.posted[s.Name], " ")
 	}
-	return strings.TrimSpace(strings.ReplaceAll(v.r.PostForm.Get(s.Name), "\r\n", "\n"))
+	return strings.TrimSpace(strings.ReplaceAll(v.posted.Get(s.Name), "\r\n", "\n"))
 }
 
 // update returns the change that the form makes, and notes what it is and what cannot
@@ -251,7 +251,7 @@ func undoOptions(v *visit) error {
 		}
 	}
 	back.Set("save", "yes")
-	v.r.PostForm = back
+	v.posted = back
 	return changeOptions(v)
 }
 

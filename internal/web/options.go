@@ -241,7 +241,7 @@ func setRetry(u *apitypes.EndpointUpdate, to []string) error {
 			return errNoRetry
 		}
 	default:
-		for _, text := range strings.Fields(strings.ReplaceAll(own, ",", " ")) {
+		for text := range strings.FieldsSeq(strings.ReplaceAll(own, ",", " ")) {
 			d, err := parseDuration(text)
 			if err != nil {
 				return errNoRetry
@@ -337,10 +337,10 @@ func showSignature(e apitypes.Endpoint) []string {
 
 func setSignature(u *apitypes.EndpointUpdate, to []string) error {
 	var s apitypes.Signature
-	for _, name := range strings.Fields(to[0]) {
+	for name := range strings.FieldsSeq(to[0]) {
 		s.Schemes = append(s.Schemes, apitypes.Scheme{Scheme: postrider.Scheme(name)})
 	}
-	for _, line := range strings.Fields(to[1]) {
+	for line := range strings.FieldsSeq(to[1]) {
 		parts := strings.SplitN(line+"::", ":", 3)
 		s.Schemes = append(s.Schemes, apitypes.Scheme{
 			Scheme: postrider.Scheme(parts[0]), Header: parts[1], Prefix: strings.TrimRight(parts[2], ":"),

@@ -25,7 +25,9 @@ type visit struct {
 	h   *Handler
 	w   *responseWriter
 	r   *http.Request
-	ctx context.Context // ends after Options.PageTime
+	ctx context.Context //nolint:containedctx // a visit is one request; it ends after Options.PageTime
+
+	posted url.Values // the form of a POST
 
 	who     audience // 0: a page without a session
 	base    string   // path that all pages of the audience are below
@@ -130,6 +132,7 @@ func (v *visit) call(handle func(*visit) error) (err error) {
 		if err := v.r.ParseForm(); err != nil {
 			return errBadForm
 		}
+		v.posted = v.r.PostForm //nolint:forbidigo // of the request; nothing is sent
 	}
 	return handle(v)
 }
@@ -235,11 +238,12 @@ func (v *visit) origin() string {
 
 // path returns the path of a page of this audience. Each part is escaped.
 func (v *visit) path(parts ...any) string {
-	path := v.base
+	var path strings.Builder
+	path.WriteString(v.base)
 	for _, part := range parts {
-		path += "/" + url.PathEscape(fmt.Sprint(part))
+		path.WriteString("/" + url.PathEscape(fmt.Sprint(part)))
 	}
-	return path
+	return path.String()
 }
 
 // t returns the text of a key, with its arguments as names and values in turn.
@@ -249,7 +253,7 @@ func (v *visit) t(key string, args ...any) string { return v.text.get(key, args.
 func (v *visit) query(name string) string { return strings.TrimSpace(v.r.URL.Query().Get(name)) }
 
 // form returns a field of the form, without the spaces around it.
-func (v *visit) form(name string) string { return strings.TrimSpace(v.r.PostForm.Get(name)) }
+func (v *visit) form(name string) string { return strings.TrimSpace(v.posted.Get(name)) }
 
 // can reports whether the person has the scope.
 func (v *visit) can(scope postrider.Scope) bool { return v.session.Caller.Allows(scope) }

@@ -106,7 +106,7 @@ func TestPages(t *testing.T) {
 			if s.prepare != nil {
 				path = s.prepare(w, path)
 			}
-			for _, person := range strings.Fields(s.people) {
+			for person := range strings.FieldsSeq(s.people) {
 				base := "/dashboard"
 				if person == "customer" {
 					base = "/portal"

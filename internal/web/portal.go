@@ -137,7 +137,7 @@ func (v *visit) guide() (guide, error) {
 		g.Where, g.URL, g.Description = v.form("where"), v.form("url"), v.form("description")
 		g.All, g.Patterns = v.form("all") == "yes", v.form("patterns")
 		for i := range g.Types {
-			g.Types[i].Checked = slices.Contains(v.r.PostForm["type"], g.Types[i].Name)
+			g.Types[i].Checked = slices.Contains(v.posted["type"], g.Types[i].Name)
 		}
 	}
 	return g, nil

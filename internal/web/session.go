@@ -75,7 +75,7 @@ type loginPage struct {
 
 // showLogin shows the form for an API key.
 func showLogin(v *visit) error {
-	return v.show(page{Name: "login", Data: loginPage{Next: v.next("next"), Provider: v.h.Identity != nil}})
+	return v.show(page{Name: "login", Data: loginPage{Next: v.next(), Provider: v.h.Identity != nil}})
 }
 
 // login makes a session of an API key. The form is shown again if the key is wrong.
@@ -85,10 +85,10 @@ func login(v *visit) error {
 	}
 	token, s, err := v.h.Sessions.Login(v.ctx, strings.TrimSpace(v.form("key")), v.remote())
 	if err != nil {
-		return v.refuseLogin(err, loginPage{Next: v.next("next")})
+		return v.refuseLogin(err, loginPage{Next: v.next()})
 	}
 	v.setSession(operators, token, s)
-	return v.redirect(v.next("next"))
+	return v.redirect(v.next())
 }
 
 // refuseLogin shows the login again, with what was wrong.
@@ -108,10 +108,10 @@ func (v *visit) refuseLogin(err error, p loginPage) error {
 	return v.show(page{Name: "login", Status: status, Data: p})
 }
 
-// next returns the path of the parameter if it is one of the dashboard, so that a
+// next returns the path of the parameter next if it is one of the dashboard, so that a
 // link to the login leads nowhere else.
-func (v *visit) next(name string) string {
-	path := v.r.FormValue(name)
+func (v *visit) next() string {
+	path := v.r.FormValue("next")
 	if path == operators.base() || strings.HasPrefix(path, operators.base()+"/") || strings.HasPrefix(path, operators.base()+"?") {
 		return path
 	}

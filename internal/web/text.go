@@ -74,7 +74,7 @@ func newTexts() *texts {
 // English one. A wish is a language like de or de-AT, or an Accept-Language.
 func (t *texts) choose(wishes ...string) *catalogue {
 	for _, wish := range wishes {
-		for _, language := range strings.Split(wish, ",") { // browsers send the preferred language first
+		for language := range strings.SplitSeq(wish, ",") { // browsers send the preferred language first
 			language, _, _ = strings.Cut(strings.TrimSpace(language), ";")
 			language, _, _ = strings.Cut(language, "-")
 			if c, ok := t.catalogues[strings.ToLower(language)]; ok {

@@ -54,15 +54,6 @@ func newWorld(tb testing.TB, opts web.Options) *world {
 	return w
 }
 
-// in returns the same world for a subtest.
-func (w *world) in(t *testing.T) *world {
-	t.Helper()
-	sub := *w
-	sub.TB = t
-	web.OnMissingText(w.web, func(key string) { t.Errorf("there is no text %q", key) })
-	return &sub
-}
-
 // page is a response, as a browser gets it.
 type page struct {
 	status int
@@ -93,7 +84,7 @@ func (w *world) send(r *http.Request) page {
 	w.Helper()
 	rec := httptest.NewRecorder()
 	w.web.ServeHTTP(rec, r)
-	response := rec.Result() //nolint:bodyclose // in memory
+	response := rec.Result()
 	return page{rec.Code, rec.Header(), rec.Body.String(), response.Cookies()}
 }
 

@@ -52,10 +52,10 @@ func (h *history) pages() []page {
 		{"one account", "/dashboard/accounts/" + h.delivered.Account.String()},
 		{"event types", "/dashboard/event-types"},
 		{"replays", "/dashboard/replays"},
-		{"keys", "/dashboard/keys"},
+		{"keys", "/dashboard/api-keys"},
 		{"audit", "/dashboard/audit"},
 		{"sessions", "/dashboard/sessions"},
-		{"live", "/dashboard/live"},
+		{"live tail", "/dashboard/tail"},
 		{"search by id", "/dashboard/search?q=" + delivery},
 		{"search by account", "/dashboard/search?q=customer-7"},
 		{"search in vain", "/dashboard/search?q=nothing-has-this-name"},
@@ -97,8 +97,11 @@ func (r *reader) read(ctx context.Context, p page, reads int) (times []time.Dura
 		}
 		size, err = io.Copy(io.Discard, response.Body)
 		response.Body.Close()
-		if err != nil || response.StatusCode != http.StatusOK {
-			return nil, 0, fmt.Errorf("read %s: %s: %w", p.path, response.Status, err)
+		if err != nil {
+			return nil, 0, fmt.Errorf("read %s: %w", p.path, err)
+		}
+		if response.StatusCode != http.StatusOK {
+			return nil, 0, fmt.Errorf("read %s: %s", p.path, response.Status)
 		}
 		times = append(times, time.Since(began))
 	}

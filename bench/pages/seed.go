@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -101,7 +102,7 @@ func (h *history) seed(ctx context.Context) error {
 	if err := h.server.Process().Terminate(30 * time.Second); err != nil {
 		return err
 	}
-	if _, err := h.lab.SQL(ctx, h.server, lab.SeedSQL+h.directorySQL()+h.historySQL()+
+	if _, err := h.lab.SQL(ctx, h.server, lab.SeedSQL+h.directorySQL()+h.historySQL()+h.rollupSQL()+
 		"vacuum (analyze);\ncheckpoint;"); err != nil {
 		return fmt.Errorf("seed: %w", err)
 	}
@@ -169,6 +170,35 @@ func (h *history) historySQL() string {
 			Overrides: map[string]string{"id": fmt.Sprintf("pg_temp.make_id(%d, i)", begin.UnixMilli()), "due_at": "now() - interval '1 hour'"},
 			Source:    fmt.Sprintf("generate_series(1::bigint, %d) i", waiting),
 		}.SQL()
+}
+
+// rollupSQL makes the statistics of two days by minute, of 90 days by hour and of two
+// years by day: of everything, of the account and of its endpoint; and of a thousand
+// endpoints those of the last day by minute.
+func (h *history) rollupSQL() string {
+	var sql string
+	of := func(which, scope string, step int, unit string, source string) string {
+		return lab.Copies{
+			Table: "rollups", Which: which + " and type = '' and step = 0",
+			Overrides: map[string]string{
+				"scope": scope, "step": strconv.Itoa(step),
+				"at": fmt.Sprintf("date_trunc('%[1]s', now()) - i * interval '1 %[1]s'", unit),
+			},
+			Source: source,
+		}.SQL()
+	}
+	kept := []struct {
+		unit  string
+		steps int
+	}{{"minute", 2879}, {"hour", 2159}, {"day", 729}}
+	for _, scope := range [][16]byte{{}, h.delivered.Account, h.delivered.Endpoint} {
+		for step, k := range kept {
+			sql += of(fmt.Sprintf("scope = '%x'", scope), "base.scope", step, k.unit, fmt.Sprintf("generate_series(2::bigint, %d) i", k.steps))
+		}
+	}
+	return sql + of(uuid("scope", h.delivered.Endpoint), "e.id", 0, "minute",
+		"(select id from endpoints where url like '%/ok/%' limit 1000) e, generate_series(2::bigint, 1439) i") +
+		"update rollup_positions set at = now();\n"
 }
 
 // uuid returns the condition that a column has the id.

@@ -209,7 +209,7 @@ func (s *Server) Login(ctx context.Context) (*http.Client, error) {
 	}
 	response.Body.Close()
 	if response.StatusCode != http.StatusOK || strings.HasSuffix(response.Request.URL.Path, "/login") {
-		return nil, fmt.Errorf("log in: %s at %s", response.Status, response.Request.URL.Path)
+		return nil, fmt.Errorf("log in: %s at %s\n%s", response.Status, response.Request.URL.Path, s.process.Tail())
 	}
 	return browser, nil
 }

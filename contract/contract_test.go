@@ -48,8 +48,16 @@ var unseen = map[string]string{
 
 // fleeting are states that depend on the moment, so that a request may miss them.
 var fleeting = map[string]string{
-	"Waiting.reason = suspected":              "from the death of a server until the delivery's next attempt",
-	"Waiting.reason = endpoint_deleted":       "from the deletion of its endpoint until the delivery is cancelled",
+	"Node.started_at is null: false":        "the nodes of PostgreSQL have it, the one of SQLite has not",
+	"Node.started_at is null: true":         "the one node of SQLite",
+	"Node.status = dead":                    "from the death of a node until another has reclaimed what it leased",
+	"Node.status = leaving":                 "from the signal to a node until its end",
+	"TroubledEndpoint.reasons[] = disabled": "an endpoint that was disabled for its failures, until a person enables it",
+	"TroubledEndpoint.reasons[] = failing":  "five minutes of failures that do not open the circuit",
+	"TroubledEndpoint.status = disabled":    "like the reason disabled",
+	"TroubledEndpoint.status = paused":      "an endpoint that is paused while it fails",
+	"Waiting.reason = suspected":            "from the death of a server until the delivery's next attempt",
+	"Waiting.reason = endpoint_deleted":     "from the deletion of its endpoint until the delivery is cancelled",
 }
 
 // unseenOnSQLite are the states that only a database in a process of its own

@@ -283,11 +283,11 @@ func (s *siege) checkDoors(t *testing.T) {
 		body map[string]any
 		want []netip.Addr
 	}{
-		{plain + "/test", nil, []netip.Addr{testkit.Public}},
+		{plain + "/test", map[string]any{}, []netip.Addr{testkit.Public}},
 		{plain + "/verify", map[string]any{"method": "challenge"}, []netip.Addr{testkit.Public}},
 		{plain + "/verify", map[string]any{"method": "cloudevents"}, []netip.Addr{testkit.Public}},
-		{token + "/test", nil, []netip.Addr{testkit.Public}}, // its token's server, asked in both ways to log in
-		{redirect + "/test", nil, []netip.Addr{testkit.Public, testkit.Public6}},
+		{token + "/test", map[string]any{}, []netip.Addr{testkit.Public}}, // its token's server, asked in both ways to log in
+		{redirect + "/test", map[string]any{}, []netip.Addr{testkit.Public, testkit.Public6}},
 	} {
 		status, got := s.server.call(t.Context(), "POST endpoints/"+c.to, c.body)
 		if status == http.StatusAccepted {

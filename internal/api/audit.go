@@ -211,7 +211,7 @@ func (s *server) listAudit(ctx context.Context, in *struct {
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.AuditEntry]], error) {
-	account, err := s.resolveAccount(ctx, "account", in.Account)
+	account, err := s.resolveAccount(ctx, in.Account)
 	key, keyErr := filtered[postrider.KeyID]("key", in.Key)
 	session, sessionErr := filtered[postrider.SessionID]("session", in.Session)
 	if err := errors.Join(err, keyErr, sessionErr); err != nil {

@@ -189,7 +189,7 @@ func (s *server) listDeliveries(ctx context.Context, in *struct {
 // be visible to the caller's key; otherwise the error is a fault of the
 // parameter.
 func (s *server) scope(ctx context.Context, account, endpoint string) (postrider.AccountID, postrider.EndpointID, error) {
-	accountID, err := s.resolveAccount(ctx, "account", account)
+	accountID, err := s.resolveAccount(ctx, account)
 	if err != nil || endpoint == "" {
 		return accountID, postrider.EndpointID{}, err
 	}

@@ -295,7 +295,7 @@ func (s *server) listEndpoints(ctx context.Context, in *struct {
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.Endpoint]], error) {
-	account, err := s.resolveAccount(ctx, "account", in.Account)
+	account, err := s.resolveAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func (s *server) listEvents(ctx context.Context, in *struct {
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.Event]], error) {
-	account, err := s.resolveAccount(ctx, "account", in.Account)
+	account, err := s.resolveAccount(ctx, in.Account)
 	if err := errors.Join(err, checkTypeFilter("type", in.Type)); err != nil {
 		return nil, err
 	}

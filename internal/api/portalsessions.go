@@ -173,7 +173,7 @@ func (s *server) listSessions(ctx context.Context, in *struct {
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.Session]], error) {
-	account, err := s.resolveAccount(ctx, "account", in.Account)
+	account, err := s.resolveAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}

@@ -256,7 +256,7 @@ func (s *server) listReplays(ctx context.Context, in *struct {
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.Replay]], error) {
-	account, err := s.resolveAccount(ctx, "account", in.Account)
+	account, err := s.resolveAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}

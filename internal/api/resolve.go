@@ -24,11 +24,11 @@ func first[T any](p store.Page[T], err error) (item T, _ error) {
 }
 
 // resolveAccount returns the account that a request is about: the account that
-// the field names by id or uid, or the account of the caller's key. Zero means
+// the field account names by id or uid, or the account of the caller's key. Zero means
 // all accounts. An account that the key may not see is reported as missing. A
 // deleted account is found by its id, because its history can still be read.
-func (s *server) resolveAccount(ctx context.Context, field, name string) (postrider.AccountID, error) {
-	account, err := s.resolveAccountName(ctx, field, name)
+func (s *server) resolveAccount(ctx context.Context, name string) (postrider.AccountID, error) {
+	account, err := s.resolveAccountName(ctx, "account", name)
 	return account.id, err
 }
 

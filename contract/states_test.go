@@ -2,6 +2,7 @@ package contract_test
 
 import (
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -294,7 +295,7 @@ func (c *caller) driveDeadLetters() {
 	c.want(409, "POST /endpoints/"+refusing+"/disable", nil)
 	c.want(409, "POST /endpoints/"+refusing+"/circuit", object{"status": "open"})
 	c.want(409, "POST /dead-letters/"+again+"/replay", nil) // its endpoint is deleted
-	c.want(202, "POST /events/"+event+"/replay", nil) // skips it
+	c.want(202, "POST /events/"+event+"/replay", nil)       // skips it
 	gone := c.endpoint("gone", "/status/410")
 	_, left := c.publish("gone")
 	c.settled(left, "dead")
@@ -360,7 +361,11 @@ func (c *caller) driveCircuits() {
 	c.want(200, "GET /endpoints/"+manual+"/circuit", nil)
 	c.want(200, "POST /endpoints/"+manual+"/circuit", object{"status": "open"})
 	opened(manual, "manual")
-	c.publish("by.hand")
+	_, behind := c.publish("by.hand")
+	c.until("it waits for a probe", "GET /deliveries/"+behind, func(a answer) bool {
+		explanation, _ := a.body["explanation"].(object)
+		return explanation["next"] == "probe"
+	})
 	c.want(200, "POST /endpoints/"+manual+"/circuit", object{"status": "half_open"})
 	half := func(a answer) bool { return a.id("status") == "half_open" }
 	c.until("the circuit is half open", "GET /endpoints/"+manual+"/circuit", half)
@@ -394,7 +399,8 @@ func (c *caller) driveStatuses() {
 	c.want(202, path+"/test", object{"type": "postrider.test"})
 	c.want(409, path+"/verify", object{"method": "challenge"})
 	c.want(200, path+"/pause", object{"reason": "maintenance"})
-	c.publish("statuses")
+	_, held := c.publish("statuses")
+	c.want(200, "GET /deliveries/"+held, nil)
 	c.want(409, path+"/enable", nil)
 	c.want(409, path+"/test", nil)
 	c.want(200, path+"/resume", nil)
@@ -427,16 +433,23 @@ func (c *caller) driveStatuses() {
 // driveInspector has an inspector endpoint get requests.
 func (c *caller) driveInspector() {
 	c.Helper()
-	id := c.want(201, "POST /endpoints", object{
-		"account": "acme", "kind": "inspector", "event_types": []string{"inspected"}, "signature": object{"schemes": []any{"standard", "slack"}},
-	}).id("id")
-	for range 2 {
-		_, delivery := c.publish("inspected")
-		c.settled(delivery, "delivered")
+	var list string
+	for event, schemes := range map[string][]any{ // shopify uses the header of another one
+		"inspected.all": {"standard", "stripe", "github", "github-sha1", "slack", "svix", "timestamped", "plain"}, "inspected.shopify": {"shopify"},
+	} {
+		id := c.want(201, "POST /endpoints", object{
+			"account": "acme", "kind": "inspector", "event_types": []string{event}, "signature": object{"schemes": schemes},
+		}).id("id")
+		for _, data := range []any{1, strings.Repeat("x", 20<<10)} { // one that a response repeats, and one that it does not
+			_, delivery := c.publish(event, object{"data": data})
+			c.settled(delivery, "delivered")
+			c.want(200, "GET /deliveries/"+delivery+"/attempts/1/request", nil)
+		}
+		list = "GET /endpoints/" + id + "/requests"
+		c.paged(list + "?limit=1")
+		c.want(200, list+"/"+c.want(200, list, nil).items()[0]["id"].(string), nil)
 	}
-	list := "GET /endpoints/" + id + "/requests"
-	c.paged(list + "?limit=1")
-	c.want(200, list+"/"+c.want(200, list, nil).items()[0]["id"].(string), nil)
+	id := c.want(201, "POST /endpoints", object{"account": "acme", "kind": "inspector", "event_types": []string{"none"}}).id("id")
 	c.want(404, list+"/ins_00000000000000000000000000", nil)
 	c.want(409, "POST /endpoints/"+id+"/verify", object{"method": "challenge"})
 	other := c.endpoint("not.inspected", "/status/200")

@@ -85,5 +85,5 @@ func (a assets) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", mediaTypes[path.Ext(name)])
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'")
-	_, _ = w.Write(content) // an error means that the browser is gone
+	_, _ = w.Write(compressed(w.Header(), r, content)) // an error means that the browser is gone
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -194,12 +195,36 @@ func (v *visit) show(p page) error {
 	header := v.w.Header()
 	v.policy(header)
 	header.Set("Content-Type", "text/html; charset=utf-8")
-	header.Set("Content-Length", strconv.Itoa(body.Len()))
+	// Secrets are shown in answers to forms alone, and these are not compressed: the
+	// length of a compressed page tells whether its secret is like a text that
+	// somebody else has put there (BREACH).
+	content := body.Bytes()
+	if v.r.Method != http.MethodPost {
+		content = compressed(header, v.r, content)
+	}
+	header.Set("Content-Length", strconv.Itoa(len(content)))
 	v.w.WriteHeader(max(p.Status, http.StatusOK))
 	if v.r.Method != http.MethodHead {
-		_, _ = v.w.Write(body.Bytes()) // an error means that the browser is gone
+		_, _ = v.w.Write(content) // an error means that the browser is gone
 	}
 	return nil
+}
+
+// compressed returns the content for a browser that takes gzip, with the header that
+// says so, and the content itself for others.
+func compressed(header http.Header, r *http.Request, content []byte) []byte {
+	header.Add("Vary", "Accept-Encoding")
+	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		return content
+	}
+	var small bytes.Buffer
+	writer := gzip.NewWriter(&small)
+	_, _ = writer.Write(content) // a buffer takes everything
+	if err := writer.Close(); err != nil {
+		return content
+	}
+	header.Set("Content-Encoding", "gzip")
+	return small.Bytes()
 }
 
 // policy sets the headers that say what a browser may do with the page. Only the
@@ -308,6 +333,10 @@ func (v *visit) fail(err error) {
 		return
 	}
 	if errors.Is(err, errLoggedOut) || statusOf(err) == http.StatusUnauthorized {
+		if v.r.Header.Get("Accept") == "text/event-stream" { // a browser opens no stream again after a 204
+			v.w.WriteHeader(http.StatusNoContent)
+			return
+		}
 		v.askLogin()
 		return
 	}

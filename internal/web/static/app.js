@@ -86,11 +86,6 @@ document.addEventListener("submit", async (e) => {
   load(url, { body: form.getAttribute("enctype") === "multipart/form-data" ? data : new URLSearchParams(data) });
 });
 
-document.addEventListener("change", (e) => {
-  const form = e.target.closest("form[data-auto]");
-  if (form && e.target.matches("select, input[type=datetime-local]")) form.requestSubmit();
-});
-
 addEventListener("popstate", () => load(location.href, { push: false }));
 
 // confirmed asks the question of a form in a dialog.
@@ -199,19 +194,20 @@ function share(url, receive) {
   return () => { document.removeEventListener("visibilitychange", seen); stop?.(); channel.close(); };
 }
 
-let renewing = false;
+let renewing = false, again = false; // again: something has changed since the fetch began
 
 // renew loads the page again and replaces its live parts, except one that the person
 // is in.
 async function renew() {
+  again = renewing;
   if (renewing || document.hidden) return;
   renewing = true;
-  const visit = visits;
+  const visit = visits, at = location.href;
   try {
-    const response = await fetch(location.href, { headers: { Accept: "text/html" }, credentials: "same-origin" });
+    const response = await fetch(at, { headers: { Accept: "text/html" }, credentials: "same-origin" });
     if (!response.ok || response.redirected) return;
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
-    if (visit !== visits) return; // the person has gone on
+    if (visit !== visits || at !== location.href) { again = true; return; } // the person has gone on to another page
     for (const old of main().querySelectorAll("[data-live][id]")) {
       const fresh = page.getElementById(old.id);
       if (!fresh || old.contains(document.activeElement) || old.querySelector("details[open], tr.selected")) continue;
@@ -220,7 +216,10 @@ async function renew() {
       if (next.innerHTML !== old.innerHTML) old.replaceWith(next);
     }
     tellTimes();
-  } catch { /* the stream tells that the server is gone */ } finally { renewing = false; }
+  } catch { /* the stream tells that the server is gone */ } finally {
+    renewing = false;
+    if (again) renew();
+  }
 }
 
 // mark shows whether the page renews itself.

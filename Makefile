@@ -17,7 +17,7 @@ help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup ## All that CI runs: format, lint, module files, vet, tests with the race detector, fuzzing, receivers' libraries, the contract of the API.
+test: setup ## All that CI runs: format, lint, module files, vet, tests with the race detector, fuzzing, receivers' libraries, the contract of the API, the pages.
 	$(LINT) fmt --diff
 	$(LINT) run
 	go mod tidy -diff
@@ -26,10 +26,11 @@ test: setup ## All that CI runs: format, lint, module files, vet, tests with the
 	$(MAKE) fuzz FUZZTIME=10s
 	$(MAKE) compat
 	$(MAKE) contract
+	$(MAKE) browser
 	$(MAKE) oidc
 
 .PHONY: setup
-setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compiler for the race detector, curl, Python, Node.js, Java, Maven, PHP, Ruby, Mono, Rust.
+setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compiler for the race detector, curl, Python, Node.js, Java, Maven, PHP, Ruby, Mono, Rust, Chromium.
 	@missing=; \
 	[[ -x $(PGBIN)/postgres ]] || missing+=' postgresql-15'; \
 	command -v gcc >/dev/null || missing+=' gcc libc6-dev'; \
@@ -45,6 +46,8 @@ setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compile
 	command -v ruby >/dev/null || missing+=' ruby'; \
 	command -v mcs >/dev/null || missing+=' mono-mcs mono-runtime libmono-system-core4.0-cil'; \
 	command -v cargo >/dev/null || missing+=' cargo-web rustc-web'; \
+	[[ -x /usr/bin/chromium ]] || missing+=' chromium'; \
+	[[ -d /usr/share/fonts/truetype/dejavu ]] || missing+=' fonts-dejavu-core'; \
 	[[ -n $$missing ]] || exit 0; \
 	root=; if [[ $$(id -u) != 0 ]]; then root='sudo -n'; fi; \
 	$$root mkdir -p /etc/postgresql-common/createcluster.d; \
@@ -71,6 +74,16 @@ contract: ## Hold the answers of the server to its OpenAPI document, and generat
 .PHONY: snippets
 snippets: ## Run the snippets that verify webhooks in eight languages, on signatures of ours; part of the tests.
 	go test -count=1 ./internal/snippets
+
+.PHONY: browser
+browser: ## Open every page in Chromium and go the ways of people through them; see browser/README.md.
+	cd browser && go mod tidy -diff
+	cd browser && go test -count=1 -vet=all -timeout 10m .
+
+.PHONY: screenshots
+screenshots: ## Take the pictures in docs/screenshots anew.
+	mkdir -p docs/screenshots
+	cd browser && go test -count=1 -run 'TestPages|TestScreenshots' -timeout 10m . -update
 
 .PHONY: lint
 lint: ## Format the code, then lint it.

@@ -62,6 +62,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"compat", "github.com/google/go-github github.com/standard-webhooks github.com/stripe/stripe-go github.com/svix/svix-webhooks", "a module of its own: other people's verifiers, and not one line of ours"},
 	{"oidctest", "github.com/zitadel/oidc/v3", "a module of its own: another's identity provider, and not one line of ours"},
 	{"contract", "github.com/santhosh-tekuri/jsonschema", "a module of its own: the API as its clients see it, and not one line of ours"},
+	{"browser", "github.com/chromedp/chromedp github.com/chromedp/cdproto", "a module of its own: the pages as people see them, and not one line of ours"},
 }
 
 // testImports are what a test file may import besides what its package may.

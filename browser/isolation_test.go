@@ -1,0 +1,93 @@
+package browser_test
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestAccountsAreApart collects every link and every form that the portal offers
+// a customer, and asks for each with the ids of another customer: each answer is
+// 404, or 422 where the id is a filter or the form is empty, and none names what is the other's.
+func TestAccountsAreApart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	theirs := w.owned(t, "acme")
+	routes := w.offered(t)
+	session := w.visitors[customer].session(t)
+	if len(routes) < 10 {
+		t.Errorf("the portal offers only %v", routes)
+	}
+	for _, route := range routes {
+		method, path, _ := strings.Cut(route, " ")
+		foreign := anyID.ReplaceAllStringFunc(path, func(id string) string { return theirs[kind(id)] })
+		if foreign == path {
+			continue // it names nothing
+		}
+		status, text := session.fetch(t, method, foreign)
+		inQuery := !anyID.MatchString(strings.Split(foreign, "?")[0])
+		refused := status == http.StatusUnprocessableEntity && (inQuery || method == http.MethodPost) // as a filter, or for its empty form
+		if status != http.StatusNotFound && !refused {
+			t.Errorf("%s %s answers %d", method, foreign, status)
+		}
+		for _, secret := range []string{"acme", "Acme", "warehouse", "Order service"} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s %s names %q", method, foreign, secret)
+			}
+		}
+		if own, _ := session.fetch(t, http.MethodGet, path); method == http.MethodGet && own != http.StatusOK {
+			t.Errorf("GET %s answers %d to its owner", path, own)
+		}
+	}
+}
+
+var anyID = regexp.MustCompile(`\b(acc|evt|ep|dlv|sec|key|rpl|ses|aud|req)_[0-9a-z]{26}\b`)
+
+// kind returns the kind of an id: what is before its underscore.
+func kind(id string) string {
+	kind, _, _ := strings.Cut(id, "_")
+	return kind
+}
+
+// owned returns one id of each kind that the account has.
+func (w *world) owned(t *testing.T, account string) map[string]string {
+	t.Helper()
+	owned := map[string]string{"acc": w.names[account]}
+	endpoint := w.call(t, "GET /endpoints?limit=1&account="+account, nil).items()[0]["id"].(string)
+	delivery := w.call(t, "GET /deliveries?limit=1&endpoint="+endpoint, nil).items()[0]
+	owned["ep"], owned["dlv"], owned["evt"] = endpoint, delivery["id"].(string), delivery["event"].(string)
+	owned["sec"] = w.call(t, "GET /endpoints/"+endpoint+"/secrets", nil).items()[0]["id"].(string)
+	return owned
+}
+
+// offered walks through the portal and returns each link and form once for each
+// kind of object, as METHOD and path.
+func (w *world) offered(t *testing.T) []string {
+	t.Helper()
+	tb := w.visitors[customer].newTab(t)
+	seen, queue, routes := map[string]bool{}, []string{"GET /portal"}, []string{}
+	for len(queue) > 0 && len(routes) < 300 {
+		route := queue[0]
+		queue = queue[1:]
+		shape := anyID.ReplaceAllStringFunc(route, kind)
+		if seen[shape] {
+			continue
+		}
+		seen[shape] = true
+		routes = append(routes, route)
+		path, isPage := strings.CutPrefix(route, "GET ")
+		if !isPage || strings.Contains(path, "?cursor=") {
+			continue
+		}
+		tb.open(path)
+		queue = append(queue, eval[[]string](tb, `[
+			...[...document.links].filter(a => a.origin == location.origin && a.pathname.startsWith('/portal') && !a.hasAttribute('download')).map(a => 'GET ' + a.pathname + a.search),
+			...[...document.forms].map(f => (f.getAttribute('method') ?? 'get').toUpperCase() + ' ' + new URL(f.getAttribute('action') ?? '', location).pathname),
+			...[...document.querySelectorAll('[formaction]')].map(b => 'POST ' + new URL(b.getAttribute('formaction'), location).pathname),
+		]`)...)
+	}
+	slices.Sort(routes)
+	return routes
+}

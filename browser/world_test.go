@@ -1,0 +1,122 @@
+package browser_test
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// world is a server with what a platform has after some days: customers whose
+// endpoints work, are slow, fail, wait or are gone.
+type world struct {
+	*server
+	receiver *receiver
+	names    map[string]string // what the paths of pages may name, and its id
+	visitors [3]*visitor       // by who
+}
+
+// retries is a retry policy whose last attempt comes at once, so that failures
+// become dead letters.
+var retries = object{"delays_ms": []int{0, 0}, "jitter": "none"}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{receiver: newReceiver(t), names: map[string]string{}}
+	w.server = newServer(t)
+	w.accounts(t)
+	w.endpoints(t)
+	w.history(t)
+	w.visitors[nobody] = newVisitor(t, w.url)
+	w.visitors[operator] = newVisitor(t, w.url)
+	w.logIn(t, w.visitors[operator])
+	w.enter(t, "globex", customer)
+	return w
+}
+
+// path returns a path with the ids of what it names in braces.
+func (w *world) path(t *testing.T, path string) string {
+	t.Helper()
+	for name, id := range w.names {
+		path = strings.ReplaceAll(path, "{"+name+"}", id)
+	}
+	if strings.ContainsAny(path, "{}") {
+		t.Fatalf("%s names what the world does not have", path)
+	}
+	return path
+}
+
+func (w *world) accounts(t *testing.T) {
+	t.Helper()
+	for uid, name := range map[string]string{
+		"acme": "Acme Corporation", "globex": "Globex Logistics GmbH", "initech": "Initech", "umbrella-eu": "Umbrella Europe",
+	} {
+		w.names[uid] = w.call(t, "POST /accounts", object{"uid": uid, "name": name}).id("id")
+	}
+	w.names["account"] = w.names["globex"]
+	w.names["key"] = w.call(t, "POST /api-keys", object{"name": "Order service", "scopes": []string{"events:write"}}).id("id")
+	for name, description := range map[string]string{
+		"order.created": "A customer placed an order.", "order.paid": "The payment of an order arrived.",
+		"invoice.finalized": "An invoice got its number and will not change.", "shipment.delivered": "A parcel reached its address.",
+		"customer.updated": "A customer changed their address or name.",
+	} {
+		w.call(t, "POST /event-types", object{"name": name, "description": description})
+	}
+}
+
+// endpoints makes one endpoint of each kind of health.
+func (w *world) endpoints(t *testing.T) {
+	t.Helper()
+	never := object{"preset": "never"}
+	make := func(name, account, path string, more object) {
+		body := object{"account": account, "url": w.receiver.url + path, "event_types": []string{"*"}, "retry": retries, "circuit": never}
+		for option, value := range more {
+			body[option] = value
+		}
+		w.names[name] = w.call(t, "POST /endpoints", body).id("id")
+	}
+	make("healthy", "acme", "/acme/orders", object{"description": "Order service, production", "event_types": []string{"order.*"},
+		"headers": []object{{"name": "X-Tenant", "value": "acme"}, {"name": "X-Token", "value": "sesame", "sensitive": true}}})
+	make("busy", "acme", "/acme/warehouse", object{"description": "Warehouse", "event_types": []string{"order.paid", "shipment.*"},
+		"rate": object{"attempts": 100, "per_ms": 1000}, "order": "by_key"})
+	make("failing", "globex", "/globex/hooks", object{"description": "Globex ERP", "event_types": []string{"order.*", "invoice.*"}})
+	make("open", "globex", "/globex/legacy", object{"uid": "legacy", "circuit": object{"preset": "strict"}, "event_types": []string{"customer.*"},
+		"retry": object{"delays_ms": []int{0, 600_000, 3_600_000}, "jitter": "none"}})
+	make("slow", "initech", "/initech/slow", object{"description": "Answers after a second", "event_types": []string{"order.created"}})
+	make("paused", "initech", "/initech/paused", object{"event_types": []string{"invoice.*"}})
+	make("gone", "umbrella-eu", "/umbrella/gone", object{"event_types": []string{"order.*"}})
+	w.call(t, "POST /endpoints/"+w.names["paused"]+"/pause", object{"reason": "moving to another region"})
+	w.receiver.tell("/globex/hooks", saying(500, `{"error": "database is locked", "hint": "<b>see</b> the runbook"}`))
+	w.receiver.tell("/globex/legacy", saying(503, "<html><h1>Service Unavailable</h1></html>"))
+	w.receiver.tell("/umbrella/gone", saying(410, ""))
+	w.receiver.tell("/initech/slow", func(w http.ResponseWriter, request *http.Request) {
+		select {
+		case <-time.After(300 * time.Millisecond):
+		case <-request.Context().Done():
+		}
+		_, _ = w.Write([]byte("thank you"))
+	})
+}
+
+// history publishes events and waits for what they lead to.
+func (w *world) history(t *testing.T) {
+	t.Helper()
+	types := []string{"order.created", "order.paid", "order.paid", "shipment.delivered", "invoice.finalized", "customer.updated"}
+	for _, account := range []string{"acme", "acme", "globex", "initech", "umbrella-eu"} {
+		for i, eventType := range types {
+			n := strconv.Itoa(i)
+			w.publish(t, account, eventType, object{"idempotency_key": account + "-" + eventType + "-" + n + "-" + t.Name(), "ordering_key": "customer-" + n, "data": object{
+				"id": "ord_" + n, "total": 4200 + i, "currency": "EUR", "paid": i%2 == 0, "note": nil,
+				"customer": object{"id": "cus_" + n, "name": "Ada Lovelace", "address": object{"city": "Zürich", "lines": []string{"Bahnhofstrasse 1", "8001"}}},
+				"lines":    []object{{"sku": "A-1", "quantity": 2, "price": 1900}, {"sku": "B-7", "quantity": 1, "price": 400 + i}},
+			}})
+		}
+	}
+	w.names["event"], w.names["dead"] = w.publish(t, "globex", "order.paid", nil)
+	_, w.names["delivered"] = w.publish(t, "acme", "order.created", nil)
+	_, w.names["waiting"] = w.publish(t, "globex", "customer.updated", nil)
+	w.settled(t, w.names["dead"], "dead")
+	w.settled(t, w.names["delivered"], "delivered")
+	w.names["replay"] = w.call(t, "POST /replays", object{"endpoint": w.names["gone"], "per_second": 1, "note": "after the database was mended"}).id("id")
+}

@@ -89,8 +89,9 @@ func TestTenThousandEndpoints(t *testing.T) {
 	tb.find("link", "First page")
 }
 
-// TestStreamsDoNotStopDeliveries watches the deliveries of a server with 1,000
-// live tails that nobody reads.
+// TestStreamsDoNotStopDeliveries watches the deliveries of a server that is asked
+// for 1,000 live tails by one session, and whose streams nobody reads. Those beyond
+// the limit of a session are refused.
 func TestStreamsDoNotStopDeliveries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

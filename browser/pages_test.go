@@ -47,6 +47,8 @@ var pages = []listed{
 	{"endpoint-options", operator, "/dashboard/endpoints/{healthy}/options"},
 	{"endpoint-secrets", operator, "/dashboard/endpoints/{healthy}/secrets"},
 	{"endpoint-delete", operator, "/dashboard/endpoints/{paused}/delete"},
+	{"inspector", operator, "/dashboard/endpoints/{inspector}/requests"},
+	{"inspector-request", operator, "/dashboard/endpoints/{inspector}/requests/{request}"},
 	{"events", operator, "/dashboard/events"},
 	{"event", operator, "/dashboard/events/{event}"},
 	{"deliveries", operator, "/dashboard/deliveries"},
@@ -83,6 +85,7 @@ var pages = []listed{
 	{"portal-start", customer, "/portal/endpoints/{failing}/start"},
 	{"portal-snippets", customer, "/portal/endpoints/{failing}/snippets"},
 	{"portal-tests", customer, "/portal/endpoints/{failing}/tests"},
+	{"portal-inspector", customer, "/portal/endpoints/{inspector}/requests"},
 	{"portal-events", customer, "/portal/events"},
 	{"portal-event", customer, "/portal/events/{event}"},
 	{"portal-deliveries", customer, "/portal/deliveries"},
@@ -170,7 +173,7 @@ func (tb *tab) overflow(width int64) []string {
 // on a phone, in both schemes.
 func (tb *tab) look(name string) {
 	tb.Helper()
-	for _, screen := range []struct{ width, height, limit int64 }{{1280, 800, 1600}, {390, 844, 1800}} {
+	for _, screen := range []struct{ width, height, limit int64 }{{1280, 800, 1300}, {390, 844, 1500}} {
 		tb.resize(screen.width, screen.height)
 		for _, scheme := range []string{"light", "dark"} {
 			tb.scheme(scheme)

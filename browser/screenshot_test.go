@@ -20,7 +20,7 @@ const screenshots = "../docs/screenshots"
 
 // colours is how many a picture in docs has at most. Pages have few, and many
 // shades of them at the edges of letters.
-const colours = 64
+const colours = 40
 
 // picture returns what the page looks like in a window that is as high as the
 // page, at most limit.

@@ -118,5 +118,16 @@ func (w *world) history(t *testing.T) {
 	_, w.names["waiting"] = w.publish(t, "globex", "customer.updated", nil)
 	w.settled(t, w.names["dead"], "dead")
 	w.settled(t, w.names["delivered"], "delivered")
+	w.inspect(t, "globex", "Hello")
 	w.names["replay"] = w.call(t, "POST /replays", object{"endpoint": w.names["gone"], "per_second": 1, "note": "after the database was mended"}).id("id")
+}
+
+// inspect makes an inspector endpoint of the account, with a request in it that
+// has the text.
+func (w *world) inspect(t *testing.T, account, text string) {
+	t.Helper()
+	w.names["inspector"] = w.call(t, "POST /endpoints", object{"account": account, "kind": "inspector", "event_types": []string{"inspected"}}).id("id")
+	_, delivery := w.publish(t, account, "inspected", object{"data": object{"text": text}})
+	w.settled(t, delivery, "delivered")
+	w.names["request"] = w.call(t, "GET /endpoints/"+w.names["inspector"]+"/requests", nil).items()[0]["id"].(string)
 }

@@ -159,6 +159,7 @@ func (w *world) infect(t *testing.T) {
 	w.call(t, "POST /event-types", object{"name": "order.paid", "description": corpus[1], "example": object{corpus[1]: corpus[13]}})
 	w.settled(t, w.names["dead"], "dead")
 	w.settled(t, w.names["delivered"], "delivered")
+	w.inspect(t, "hostile", corpus[1])
 	w.names["replay"] = w.call(t, "POST /replays", object{"endpoint": w.names["failing"], "per_second": 1, "note": corpus[1]}).id("id")
 }
 

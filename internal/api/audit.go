@@ -37,10 +37,9 @@ const (
 	auditTime = 2 * time.Second
 )
 
-// audited reports whether the requests of the route have audit entries. A POST that needs
-// no more than the right to read changes nothing.
+// audited reports whether the requests of the route have audit entries.
 func (r route) audited() bool {
-	return r.reveals || !strings.HasPrefix(r.path, http.MethodGet) && r.scope != postrider.ScopeWebhooksRead
+	return r.reveals || !strings.HasPrefix(r.path, http.MethodGet) && !r.reads
 }
 
 // objectKinds has the kinds of objects by the path parameter or, where a path has none,

@@ -72,7 +72,7 @@ func (rt *router) replays() {
 	handle(rt, route{
 		name: "count-replay", path: "POST /replays/dry-run",
 		summary: "Count the deliveries that a replay would select",
-		scope:   read, body: apitypes.ReplayCreate{}, empty: true,
+		scope:   read, body: apitypes.ReplayCreate{}, empty: true, reads: true,
 	}, rt.countReplay)
 	handle(rt, route{
 		name: "list-replays", path: "GET /replays",

@@ -144,6 +144,8 @@ type route struct {
 	repeatable bool
 	// reveals is true for a GET that shows secrets: its requests are audited.
 	reveals bool
+	// reads is true for a POST that changes nothing: its requests are not audited.
+	reads bool
 	// headers are the request headers that the handler reads itself.
 	headers []*huma.Param
 }

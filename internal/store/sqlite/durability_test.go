@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -217,18 +218,45 @@ func commits(t *testing.T, dir string) (n int) {
 	return n
 }
 
+// openRaw opens the database beside the store, on one connection.
+func openRaw(t *testing.T, dir string) *sql.Conn {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "postrider.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(conn.Close(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return conn
+}
+
+// A lock of the database keeps the first commit waiting until all calls are at hand, so
+// that a slow machine does not spread them over many commits.
 func TestCallsAtHandShareACommit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r := newRig(t, dir, sqlite.Options{})
 	defer func() { r.ok(r.Close()) }()
 	before := commits(t, dir)
+	other := openRaw(t, dir)
+	if _, err := other.ExecContext(t.Context(), "begin immediate"); err != nil {
+		t.Fatal(err)
+	}
 	var stored atomic.Int32
-	var publishers sync.WaitGroup
+	var called, publishers sync.WaitGroup
+	called.Add(200)
 	for i := range 200 {
 		p, _ := r.batch(1, 100)
 		p.Version += int64(i % 2)
 		publishers.Go(func() {
+			called.Done()
 			_, err := r.Publish(t.Context(), p)
 			switch {
 			case err == nil:
@@ -237,6 +265,10 @@ func TestCallsAtHandShareACommit(t *testing.T) {
 				t.Errorf("Publish = %v", err)
 			}
 		})
+	}
+	called.Wait()
+	if _, err := other.ExecContext(t.Context(), "rollback"); err != nil {
+		t.Fatal(err)
 	}
 	publishers.Wait()
 	if stored.Load() != 100 {

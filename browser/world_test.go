@@ -76,13 +76,19 @@ func (w *world) endpoints(t *testing.T) {
 		}
 		w.names[name] = w.call(t, "POST /endpoints", body).id("id")
 	}
-	make("healthy", "acme", "/acme/orders", object{"description": "Order service, production", "event_types": []string{"order.*"},
-		"headers": []object{{"name": "X-Tenant", "value": "acme"}, {"name": "X-Token", "value": "sesame", "sensitive": true}}})
-	make("busy", "acme", "/acme/warehouse", object{"description": "Warehouse", "event_types": []string{"order.paid", "shipment.*"},
-		"rate": object{"attempts": 100, "per_ms": 1000}, "order": "by_key"})
+	make("healthy", "acme", "/acme/orders", object{
+		"description": "Order service, production", "event_types": []string{"order.*"},
+		"headers": []object{{"name": "X-Tenant", "value": "acme"}, {"name": "X-Token", "value": "sesame", "sensitive": true}},
+	})
+	make("busy", "acme", "/acme/warehouse", object{
+		"description": "Warehouse", "event_types": []string{"order.paid", "shipment.*"},
+		"rate": object{"attempts": 100, "per_ms": 1000}, "order": "by_key",
+	})
 	make("failing", "globex", "/globex/hooks", object{"description": "Globex ERP", "event_types": []string{"order.*", "invoice.*"}})
-	make("open", "globex", "/globex/legacy", object{"uid": "legacy", "circuit": object{"preset": "strict"}, "event_types": []string{"customer.*"},
-		"retry": object{"delays_ms": []int{0, 600_000, 3_600_000}, "jitter": "none"}})
+	make("open", "globex", "/globex/legacy", object{
+		"uid": "legacy", "circuit": object{"preset": "strict"}, "event_types": []string{"customer.*"},
+		"retry": object{"delays_ms": []int{0, 600_000, 3_600_000}, "jitter": "none"},
+	})
 	make("slow", "initech", "/initech/slow", object{"description": "Answers after a second", "event_types": []string{"order.created"}})
 	make("paused", "initech", "/initech/paused", object{"event_types": []string{"invoice.*"}})
 	make("gone", "umbrella-eu", "/umbrella/gone", object{"event_types": []string{"order.*"}})

@@ -177,7 +177,7 @@ func (h *history) historySQL() string {
 // endpoints those of the last day by minute.
 func (h *history) rollupSQL() string {
 	var sql string
-	of := func(which, scope string, step int, unit string, source string) string {
+	of := func(which, scope string, step int, unit, source string) string {
 		return lab.Copies{
 			Table: "rollups", Which: which + " and type = '' and step = 0",
 			Overrides: map[string]string{

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -176,7 +177,7 @@ func (h *history) historySQL() string {
 // years by day: of everything, of the account and of its endpoint; and of a thousand
 // endpoints those of the last day by minute.
 func (h *history) rollupSQL() string {
-	var sql string
+	var sql strings.Builder
 	of := func(which, scope string, step int, unit, source string) string {
 		return lab.Copies{
 			Table: "rollups", Which: which + " and type = '' and step = 0",
@@ -193,10 +194,10 @@ func (h *history) rollupSQL() string {
 	}{{"minute", 2879}, {"hour", 2159}, {"day", 729}}
 	for _, scope := range [][16]byte{{}, h.delivered.Account, h.delivered.Endpoint} {
 		for step, k := range kept {
-			sql += of(fmt.Sprintf("scope = '%x'", scope), "base.scope", step, k.unit, fmt.Sprintf("generate_series(2::bigint, %d) i", k.steps))
+			sql.WriteString(of(fmt.Sprintf("scope = '%x'", scope), "base.scope", step, k.unit, fmt.Sprintf("generate_series(2::bigint, %d) i", k.steps)))
 		}
 	}
-	return sql + of(uuid("scope", h.delivered.Endpoint), "e.id", 0, "minute",
+	return sql.String() + of(uuid("scope", h.delivered.Endpoint), "e.id", 0, "minute",
 		"(select id from endpoints where url like '%/ok/%' limit 1000) e, generate_series(2::bigint, 1439) i") +
 		"update rollup_positions set at = now();\n"
 }

@@ -24,8 +24,6 @@ var unseen = map[string]string{
 	"Problem.code = gone": "the same",
 
 	"delete-endpoint 409*":                     "another client has to change the endpoint at the same moment, three times",
-	"verify-endpoint 409 conflict":             "another client has to change the URL while the receiver is asked",
-	"replay-event 409 replay_pending":          "another client has to replay the same dead letter at the same moment",
 	"Delivery.reason = system":                 "it takes a store that lost data",
 	"DeadLetter.reason = system":               "it takes a store that lost data",
 	"DeadLetterGroup.reason = system":          "the same",
@@ -45,6 +43,8 @@ var unseen = map[string]string{
 	"Verdict.reason is null: false":            "an inspector gets what the server has signed, so it verifies",
 	"Verdict.secret is null: true":             "the same",
 	"EndpointHealth.reason = failing":          "an endpoint has to fail for six hours",
+	"Replay.status = failed":                   "a step of a replay has to fail ten times, for a reason that does not pass",
+	"Replay.error is null: false":              "the same",
 	"Session.kind = operator":                  "a person logs in through a page, not through the API",
 	"Session.account is null: true":            "the same",
 	"Session.key is null: true":                "the same, with an identity provider",
@@ -122,6 +122,7 @@ func (c *caller) drive() {
 	c.driveSecrets()
 	c.driveDeliveries()
 	c.driveDeadLetters()
+	c.driveManyReplays()
 	c.want(200, "GET /troubled-endpoints", nil)
 	c.driveCircuits()
 	c.want(200, "GET /troubled-endpoints", nil)

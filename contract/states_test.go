@@ -340,6 +340,34 @@ func (c *caller) driveReplays(failing string) {
 	c.paged("GET /replays?limit=1")
 }
 
+// driveManyReplays starts replays for an account of its own until no more may run. Each has
+// more to do than it can before the last one is refused.
+func (c *caller) driveManyReplays() {
+	c.Helper()
+	c.want(201, "POST /accounts", object{"uid": "busy"})
+	of := object{"account": "busy"}
+	disabled := c.endpoint("busy", "/status/200", of)
+	c.want(200, "POST /endpoints/"+disabled+"/disable", nil)
+	var event string
+	for range 60 {
+		event, _ = c.publish("busy", of)
+	}
+	slow := object{"account": "busy", "statuses": []string{"skipped"}, "per_second": 1}
+	var running []string
+	for len(running) <= 100 {
+		got := c.send(request{route: "POST /replays", body: slow})
+		if got.status != 201 {
+			break
+		}
+		running = append(running, got.id("id"))
+	}
+	c.want(409, "POST /replays", slow)
+	c.want(409, "POST /events/"+event+"/replay", nil)
+	for _, id := range running {
+		c.want(200, "POST /replays/"+id+"/cancel", nil)
+	}
+}
+
 // driveCircuits brings circuits into every status, for every reason.
 func (c *caller) driveCircuits() {
 	c.Helper()
@@ -424,6 +452,7 @@ func (c *caller) driveStatuses() {
 	c.settled(waiting, "pending") // it waits for the endpoint to be enabled
 	c.want(204, "DELETE /endpoints/"+deleted, nil)
 	c.settled(waiting, "cancelled")
+	c.until("it is counted, without an attempt", "GET /endpoints/"+deleted+"/stats?step=minute", func(a answer) bool { return len(a.body["points"].([]any)) > 0 })
 	c.driveInspector()
 	for _, status := range []string{"enabled", "paused", "disabled"} {
 		c.want(200, "GET /endpoints?status="+status, nil)
@@ -515,6 +544,6 @@ func (c *caller) finishSlow(s slow) {
 	c.paged("GET /dead-letters/groups?limit=1")
 	gone := c.want(200, "GET /dead-letters?reason=gone", nil).items()[0]["endpoint"].(string)
 	history := "GET /endpoints/" + gone + "/health"
-	c.until("the endpoint is healthy", history, func(a answer) bool { return len(a.items()) > 1 })
+	c.until("the endpoint is healthy", history, func(a answer) bool { return len(a.items()) > 1 && a.items()[0]["status"] == "healthy" })
 	c.paged(history + "?limit=1")
 }

@@ -17,7 +17,7 @@ const (
 	// defaultReplayRate and maxReplayRate are deliveries a second.
 	defaultReplayRate = 100
 	maxReplayRate     = 5000
-	// maxReplayJobs is how many jobs of an account may run or be paused at once.
+	// maxReplayJobs is how many jobs of an account may run at once; paused ones are not counted.
 	maxReplayJobs = 100
 	// A count of matches stops after maxCount or countTime.
 	maxCount  = 10_000

@@ -192,8 +192,11 @@ func spread(size, n int) []int {
 	return at
 }
 
+// dotLength is the length of a point that has no neighbours, in units of the picture.
+const dotLength = 6
+
 // linePath returns the path of a line. A point that is NaN is a gap; a point between two
-// gaps is a dot.
+// gaps is a dash, as long as dotLength.
 func linePath(values []float64, x func(int) float64, y func(float64) float64) string {
 	var d strings.Builder
 	for i, value := range values {
@@ -204,10 +207,11 @@ func linePath(values []float64, x func(int) float64, y func(float64) float64) st
 		if i == 0 || math.IsNaN(values[i-1]) {
 			command = "M"
 		}
-		d.WriteString(command + fixed(x(i)) + " " + fixed(y(value)))
 		if command == "M" && (i+1 == len(values) || math.IsNaN(values[i+1])) {
-			d.WriteString("h0")
+			d.WriteString("M" + fixed(x(i)-dotLength/2) + " " + fixed(y(value)) + "h" + fixed(dotLength))
+			continue
 		}
+		d.WriteString(command + fixed(x(i)) + " " + fixed(y(value)))
 	}
 	return d.String()
 }

@@ -177,6 +177,7 @@ func (r *renderer) functions() template.FuncMap {
 		"join":     func(items []string) string { return strings.Join(items, ", ") },
 		"has_word": func(words, word string) bool { return slices.Contains(strings.Fields(words), word) },
 		"deref":    deref,
+		"failure":  func(text *string) string { return strings.TrimPrefix(*text, httpStatus) },
 		"timing":   timingParts,
 		"base64":   base64.StdEncoding.EncodeToString,
 		"at":       func(name, value string) string { return r.visit.at(name, value) },
@@ -278,6 +279,10 @@ func prettyJSON(text any) string {
 	}
 	return out.String()
 }
+
+// httpStatus is the beginning of the error of an attempt that got a response. What
+// follows says all that a person wants to know.
+const httpStatus = string(postrider.FailureStatus) + ": "
 
 // deref returns what a pointer points to; empty: it is nil.
 func deref(p any) any {

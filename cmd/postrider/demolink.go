@@ -39,7 +39,7 @@ func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.server.ServeHTTP(response, login)
 	w.Header()["Set-Cookie"] = response.Header()["Set-Cookie"]
 	w.Header().Set("Cache-Control", "no-store")
-	http.Redirect(w, r, l.url+"/dashboard", http.StatusSeeOther) // without a session it leads to the login
+	http.Redirect(w, r, l.url+"/dashboard?range=1h", http.StatusSeeOther) // the story is minutes long; without a session it leads to the login
 }
 
 // header is a response of which only the header matters.

@@ -461,7 +461,7 @@ func TestTheLinkOfTheDemonstrationLogsIn(t *testing.T) {
 		t.Errorf("a guess got %s and sent %q", r.Status, sent)
 	}
 	r := get(rs.link.path())
-	if sent != "POST /login pr_key" || r.Header.Get("Location") != "http://127.0.0.1:8080/dashboard" || len(r.Cookies()) != 1 || r.Cookies()[0].Value != "token" {
+	if sent != "POST /login pr_key" || r.Header.Get("Location") != "http://127.0.0.1:8080/dashboard?range=1h" || len(r.Cookies()) != 1 || r.Cookies()[0].Value != "token" {
 		t.Errorf("the link sent %q and leads to %q with %v", sent, r.Header.Get("Location"), r.Cookies())
 	}
 }

@@ -140,8 +140,8 @@ func (f *replayForm) request(v *visit) apitypes.ReplayCreate {
 	}
 	r.From, r.To = instant("from", f.From), instant("to", f.To)
 	var err error
-	if r.PerSecond, err = strconv.Atoi(f.PerSecond); err != nil {
-		f.Faults["per_second"] = v.t("form.no_number")
+	if r.PerSecond, err = strconv.Atoi(f.PerSecond); err != nil || r.PerSecond < 1 { // 0 would be the default of the API
+		f.Faults["per_second"] = v.t("replay.no_pace")
 	}
 	return r
 }

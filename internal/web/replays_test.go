@@ -120,7 +120,8 @@ func TestAReplayThatIsRefusedKeepsTheForm(t *testing.T) {
 	w := newWorld(t, web.Options{})
 	w.dead()
 	for text, form := range map[string]url.Values{
-		"must be a number": {"per_second": {"fast"}, "note": {"keep me"}},
+		"whole number":     {"per_second": {"fast"}, "note": {"keep me"}},
+		"1 or more":        {"per_second": {"0"}},
 		"must be a time":   {"from": {"x"}},
 		"names nothing":    {"endpoint": {"ep_x"}},
 		"names no account": {"account": {"nobody"}},

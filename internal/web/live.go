@@ -238,6 +238,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (s *stream) run(ctx context.Context) {
 	beat := time.NewTicker(streamBeat)
 	defer beat.Stop()
+	// The deadline of the last write may have passed. The end of the response needs one of
+	// its own; without it the browser takes the stream for cut.
+	defer func() { _ = http.NewResponseController(s.w).SetWriteDeadline(time.Now().Add(streamWrite)) }()
 	if !s.write("retry: 2000\n: postrider\n\n") {
 		return
 	}

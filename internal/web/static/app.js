@@ -265,7 +265,8 @@ function watch() {
     if (name === "on") mark(true);
     if (name === "off") mark(false);
     if (name === "gone") mark(null);
-    if (name === "changed" || name === "seen" && !tail) renew();
+    // What happened between the page and the stream is in no message: renew once.
+    if (name === "changed" || (name === "seen" || name === "on") && !tail) renew();
     const to = main().querySelector("[data-tail]");
     if (name === "tail" && to) addRows(to, data);
   });

@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unicode"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
@@ -168,6 +169,9 @@ func (p *Provider) person(token *oidc.IDToken, claims map[string]any) (postrider
 	if name == "" {
 		name = token.Subject
 	}
+	if len(token.Subject) > maxSubject || strings.ContainsFunc(token.Subject, unicode.IsControl) {
+		return postrider.Session{}, refused("the subject of the person is no subject of OpenID Connect")
+	}
 	if len(p.opts.Domains) > 0 {
 		at := strings.LastIndexByte(email, '@')
 		inDomain := func(domain string) bool { return at > 0 && strings.EqualFold(email[at+1:], domain) }
@@ -179,7 +183,27 @@ func (p *Provider) person(token *oidc.IDToken, claims map[string]any) (postrider
 	if scopes == nil {
 		return postrider.Session{}, refused("the person has no role")
 	}
-	return postrider.Session{Name: name, Subject: token.Issuer + " " + token.Subject, Scopes: scopes}, nil
+	return postrider.Session{Name: shown(name), Subject: token.Issuer + " " + token.Subject, Scopes: scopes}, nil
+}
+
+const (
+	// maxName is the length of a session's name, in bytes. People choose their names at
+	// many providers.
+	maxName = 256
+	// maxSubject is the length of a subject, in bytes (OpenID Connect Core, 2).
+	maxSubject = 255
+)
+
+// shown returns the beginning of a name, without control characters, which a store need
+// not keep.
+func shown(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, name)
+	return strings.ToValidUTF8(name[:min(len(name), maxName)], "")
 }
 
 // scopes returns the scopes of the greatest role among the values; nil: there is none.

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -107,5 +108,23 @@ func TestNoLoginWaitsForAnother(t *testing.T) {
 	case <-both:
 	default:
 		t.Error("the second login asked the provider only after the first had given up")
+	}
+}
+
+// TestNamesAreBounded logs in people whose names no store would keep.
+func TestNamesAreBounded(t *testing.T) {
+	t.Parallel()
+	p := &Provider{opts: Options{RoleClaim: "groups", Viewers: []string{"v"}}}
+	for _, tt := range []struct{ name, subject, want string }{
+		{"Ann\x00 Lee\n", "ann", "Ann Lee"},
+		{"x" + strings.Repeat("ü", 1000), "ann", "x" + strings.Repeat("ü", 127)},
+		{"", strings.Repeat("s", 255), strings.Repeat("s", 255)},
+		{"Ann", strings.Repeat("s", 256), ""},
+		{"Ann", "ann\x00", ""},
+	} {
+		got, err := p.person(&oidc.IDToken{Issuer: "https://login.example", Subject: tt.subject}, map[string]any{"groups": "v", "name": tt.name})
+		if got.Name != tt.want || (err == nil) != (tt.want != "") {
+			t.Errorf("the name %.20q of %.20q is shown as %q, %v, want %q", tt.name, tt.subject, got.Name, err, tt.want)
+		}
 	}
 }

@@ -234,12 +234,10 @@ func (c *caller) driveDeliveries() {
 		c.want(200, "GET /deliveries?status="+status, nil)
 	}
 	c.want(409, "POST /deliveries/"+hangs+"/replay", nil)
-	c.want(200, "POST /deliveries/"+hangs+"/retry", nil)
 	c.want(200, "POST /deliveries/"+hangs+"/cancel", nil)
 	c.want(409, "POST /deliveries/"+hangs+"/cancel", nil)
 	c.want(409, "POST /deliveries/"+hangs+"/release", nil) // it is not parked
 	c.settled(hangs, "cancelled")
-	c.want(409, "POST /deliveries/"+hangs+"/retry", nil)
 	c.want(409, "GET /deliveries/"+hangs+"/attempts/2/request", nil) // a decision is no request
 	c.want(202, "POST /deliveries/"+ok+"/replay", nil)
 }
@@ -401,24 +399,6 @@ func (c *caller) driveCircuits() {
 	c.until("the circuit is half open", "GET /endpoints/"+manual+"/circuit", half)
 	c.want(200, "POST /endpoints/"+manual+"/circuit", object{"status": "half_open"})
 	c.want(200, "POST /endpoints/"+manual+"/circuit", object{"status": "closed"})
-}
-
-// drivePace brings endpoints into every state in which they get less than their limit.
-func (c *caller) drivePace() {
-	c.Helper()
-	held := func(account, path, reason string, options ...object) {
-		id := c.endpoint(account, path, options...)
-		c.publish(account)
-		c.publish(account)
-		c.until("it is held back by "+reason, "GET /endpoints/"+id+"/circuit", func(a answer) bool {
-			pace, _ := a.body["pace"].(object)
-			return pace["reason"] == reason
-		})
-	}
-	held("throttling", "/status/503", "window", later)
-	held("asking", "/status/429", "retry_after", later)
-	held("silent", "/cut", "no_response", later)
-	held("slow.rate", "/status/200", "rate", object{"rate": object{"attempts": 1, "per_ms": 3600000}})
 }
 
 func (c *caller) driveOrder() {

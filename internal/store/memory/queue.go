@@ -335,25 +335,20 @@ func (s *Store) Release(_ context.Context, leases []store.Lease) error {
 	return nil
 }
 
-// MakeDue implements [store.Queue].
-func (s *Store) MakeDue(_ context.Context, m store.MakeDue) (postrider.Delivery, error) {
+// Unpark implements [store.Queue].
+func (s *Store) Unpark(_ context.Context, u store.Unpark) (postrider.Delivery, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.now()
-	d, err := s.findLocked(m.Account, m.Delivery)
-	if err == nil && !(m.Parked && d.parked) && !(!m.Parked && d.at >= 0 && d.token == 0 && d.due.After(now)) {
-		err = store.NotWaitingError(m)
+	d, err := s.findLocked(u.Account, u.Delivery)
+	if err == nil && !d.parked {
+		err = fmt.Errorf("it is not parked: %w", postrider.ErrConflict)
 	}
 	if err != nil {
-		return postrider.Delivery{}, fmt.Errorf("make delivery %s due: %w", m.Delivery, err)
+		return postrider.Delivery{}, fmt.Errorf("release delivery %s: %w", u.Delivery, err)
 	}
-	if m.Parked {
-		delete(s.parked, d)
-		d.parked, d.losses, d.alone, d.due = false, 0, 0, now
-		s.laneOf(d).push(d)
-	} else {
-		s.requeueLocked(d, func() { d.due = now })
-	}
+	delete(s.parked, d)
+	d.parked, d.losses, d.alone, d.due = false, 0, 0, s.now()
+	s.laneOf(d).push(d)
 	return s.readLocked(d), nil
 }
 

@@ -122,8 +122,7 @@ var statements = map[string]string{
 	"sequences":                          two(bulk{sequencesSQL, ")", 1}),
 	"health_history":                     healthHistorySQL,
 	"suspect":                            two(bulk{suspectSQL, suspectTail, 2}),
-	"make_due":                           makeDueSQL,
-	"make_due_parked":                    releaseParkedSQL,
+	"unpark":                             unparkSQL,
 	"unpause":                            unpauseSQL,
 	"waiting":                            waitingSQL,
 }

@@ -67,7 +67,6 @@ var moves = map[string]func(*history){
 	"reencrypt":     (*history).reencrypt,
 	"replay":        (*history).replay,
 	"cancel":        (*history).cancel,
-	"make due":      (*history).makeDue,
 	"discard":       (*history).discard,
 	"circuit":       (*history).circuit,
 	"health":        (*history).health,

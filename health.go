@@ -64,12 +64,11 @@ type HealthInput struct {
 	Health   EndpointHealth // the last one stored; zero: none
 
 	// Delivered counts the deliveries that were delivered within HealthSpan, and
-	// not before the endpoint was last recorded as healthy. Counting stops at
-	// max(MinHealthDeliveries, 3 × Dead): more cannot change the result. Deliveries
-	// made before HealthReach do not count.
-	Delivered int
+	// not before the endpoint was last recorded as healthy. It counts from the first
+	// minute that began in this time, up to the last fold of the statistics.
+	Delivered int64
 	// Dead counts the deliveries that became dead letters in the same time.
-	Dead int
+	Dead int64
 
 	FailingSince time.Time // time since which nothing was accepted; zero: the last attempt succeeded
 }
@@ -77,14 +76,6 @@ type HealthInput struct {
 const (
 	// HealthSpan is how long ago a delivery may have ended to be counted.
 	HealthSpan = 24 * time.Hour
-
-	// HealthReach is how long ago it may have been made. It is a day longer than
-	// the default time after which deliveries expire.
-	HealthReach = 8 * 24 * time.Hour
-
-	// HealthAttempts is the number of attempts of an endpoint, of its newest
-	// deliveries first, among which stores look for delivered ones.
-	HealthAttempts = 10_000
 
 	// MinHealthDeliveries is the least number of ended deliveries that say anything
 	// about the share of dead letters.
@@ -138,7 +129,7 @@ func (in HealthInput) Assess(now time.Time, limits HealthLimits) (EndpointHealth
 		return s.next(status, reason, warnings, now), true
 	}
 	settled := in.Delivered + in.Dead
-	tooManyDead := func(percent int) bool { return settled >= MinHealthDeliveries && in.Dead*100 > settled*percent }
+	tooManyDead := func(percent int) bool { return settled >= MinHealthDeliveries && in.Dead*100 > settled*int64(percent) }
 	warned := s.Status == HealthWarned
 	warnedLongEnough := warned && now.Sub(s.Since) >= warningTime
 	steps := limits.steps()

@@ -33,7 +33,7 @@ func failingFor(d time.Duration, s postrider.EndpointHealth) postrider.HealthInp
 }
 
 // ended is the record of an enabled endpoint whose deliveries ended so.
-func ended(delivered, dead int, s postrider.EndpointHealth) postrider.HealthInput {
+func ended(delivered, dead int64, s postrider.EndpointHealth) postrider.HealthInput {
 	return postrider.HealthInput{Enabled: true, Health: s, Delivered: delivered, Dead: dead}
 }
 
@@ -214,7 +214,7 @@ func (m *healthMachine) lastHealthy() (at time.Time) {
 }
 
 func (m *healthMachine) record() postrider.HealthInput {
-	count := func(ended []time.Time) (n int) {
+	count := func(ended []time.Time) (n int64) {
 		for _, at := range ended {
 			if !at.Before(m.now.Add(-postrider.HealthSpan)) && !at.Before(m.lastHealthy()) {
 				n++

@@ -73,7 +73,7 @@ func (w *harness) found(id postrider.EndpointID) postrider.Endpoint {
 	return page.Items[0]
 }
 
-// deadLetters has n deliveries of the endpoint end as dead letters.
+// deadLetters has n deliveries of the endpoint end as dead letters, and counts them.
 func (w *harness) deadLetters(e postrider.Endpoint, n int) {
 	w.Helper()
 	changes, err := w.Changes(w.Context(), 0, 1000)
@@ -94,6 +94,8 @@ func (w *harness) deadLetters(e postrider.Endpoint, n int) {
 	if expired != n {
 		w.Fatalf("%d of %d deliveries are dead letters", expired, n)
 	}
+	_, err = w.FoldRollups(w.Context(), store.Fold{Deltas: n})
+	w.ok(err)
 }
 
 // failing has the endpoint fail since now.

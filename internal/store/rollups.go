@@ -54,6 +54,39 @@ type Rollups interface {
 	// of the endpoints of an account, or of all those with pending deliveries, at most
 	// MaxLooked are looked at. A backlog for which there are more is Partial.
 	Backlog(ctx context.Context, q BacklogQuery) (Backlog, error)
+
+	// EndpointStates says how endpoints fare: one state for each id, in their order.
+	// One that does not exist has a state with nothing but its id.
+	//
+	// It takes bounded time, however much waits: Pending stops at MaxPending.
+	EndpointStates(ctx context.Context, ids ...postrider.EndpointID) ([]EndpointState, error)
+}
+
+// EndpointState is how an endpoint fares.
+type EndpointState struct {
+	Endpoint postrider.EndpointID
+	Health   postrider.EndpointHealth // the last change; zero: there was none
+	Circuit  postrider.Circuit        // as stored; zero: it never changed
+	Pending  int                      // pending deliveries, at most MaxPending
+
+	// Delivered and Dead count the deliveries that ended in the last 24 hours and in
+	// the part of the hour before them, as far as they are folded.
+	Delivered, Dead int64
+}
+
+// HealthSince returns the beginning of the minutes that count for the health of an
+// endpoint whose last change is given.
+func HealthSince(now time.Time, last postrider.EndpointHealth) time.Time {
+	since := now.Add(-postrider.HealthSpan)
+	if last.Status == postrider.Healthy && last.Since.After(since) {
+		since = last.Since
+	}
+	return since.UTC().Add(time.Minute - time.Microsecond).Truncate(time.Minute)
+}
+
+// DayBefore returns the beginning of the hours that an [EndpointState] counts.
+func DayBefore(now time.Time) time.Time {
+	return now.UTC().Add(-24 * time.Hour).Truncate(time.Hour)
 }
 
 const (
@@ -72,6 +105,10 @@ const (
 
 	// MaxLooked is how many endpoints a backlog is made of at most.
 	MaxLooked = 1000
+
+	// MaxPending is where the pending deliveries of one of many endpoints stop being
+	// counted.
+	MaxPending = 1000
 )
 
 // Step is the length of a rollup.

@@ -401,6 +401,13 @@ type EndpointQuery struct {
 	ID      postrider.EndpointID
 	UID     string // with Account
 	Status  postrider.EndpointStatus
+	// Circuit selects by the status of the stored circuit; one that never changed is
+	// closed.
+	Circuit postrider.CircuitStatus
+	Failing bool // whose circuit has a FailingSince
+	// Health selects by the status that was recorded last; without a record it is
+	// healthy.
+	Health postrider.HealthStatus
 	Paging
 }
 
@@ -531,11 +538,9 @@ type Upkeep interface {
 	// failing, or a health that is not healthy. They are ordered by id, at most
 	// limit after the given one.
 	//
-	// A delivery counts by when it ended, and not by when it was made, as long as
-	// it was made within [postrider.HealthReach]. It counts if it ended within
-	// HealthSpan and after the endpoint was last recorded as healthy. Delivered
-	// ones are looked for among the [postrider.HealthAttempts] attempts of the
-	// endpoint's newest deliveries.
+	// Deliveries are counted by the rollups of the minutes in which they ended: of
+	// those minutes that began within HealthSpan, and after the endpoint was last
+	// recorded as healthy. Deltas that are not folded yet do not count.
 	HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.HealthInput, error)
 
 	// PutHealth records a health. One that is disabled disables the endpoint, for

@@ -157,6 +157,8 @@ func (s *Store) Endpoints(_ context.Context, q store.EndpointQuery) (store.Page[
 	defer s.mu.Unlock()
 	return list(&s.endpoints, q.Paging, q.ID, func(e *endpoint) (postrider.Endpoint, bool) {
 		return e.read(), selects(q.Account, e.Account) && selects(q.UID, e.UID) && selects(q.Status, e.Status) &&
+			selects(q.Circuit, cmp.Or(e.circuit.Status, postrider.CircuitClosed)) && !(q.Failing && e.circuit.FailingSince.IsZero()) &&
+			selects(q.Health, cmp.Or(e.health().Status, postrider.Healthy)) &&
 			(!e.deleted() || !q.ID.IsZero())
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -68,26 +67,22 @@ func (s *Store) PutHealth(_ context.Context, health postrider.EndpointHealth) er
 	return nil
 }
 
-// settled counts an endpoint's deliveries of the last day that have ended.
-type settled struct {
-	delivered, dead int
-	deadLetters     bool // there are dead letters, counted or not
-}
-
 // HealthInputs implements [store.Upkeep].
 func (s *Store) HealthInputs(_ context.Context, after postrider.EndpointID, limit int) (inputs []postrider.HealthInput, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	counts := s.settledLocked(s.wall().Add(-postrider.HealthSpan))
+	now := s.wall()
 	for _, e := range s.endpoints.after(after) {
-		n, health := counts[e.ID], e.health()
-		bad := n.deadLetters || !e.circuit.FailingSince.IsZero() || !isHealthy(health)
+		health := e.health()
+		_, recent := s.rollups.ended(e.ID, now.Add(-postrider.HealthSpan))
+		bad := recent > 0 || !e.circuit.FailingSince.IsZero() || !isHealthy(health)
 		if len(inputs) == limit || e.deleted() || !bad {
 			continue
 		}
+		delivered, dead := s.rollups.ended(e.ID, store.HealthSince(now, health))
 		inputs = append(inputs, postrider.HealthInput{
 			Endpoint: e.ID, Account: e.Account, Enabled: e.Status == postrider.EndpointEnabled, Health: health,
-			Delivered: min(n.delivered, max(postrider.MinHealthDeliveries, 3*n.dead)), Dead: n.dead, FailingSince: e.circuit.FailingSince,
+			Delivered: delivered, Dead: dead, FailingSince: e.circuit.FailingSince,
 		})
 	}
 	return inputs, nil
@@ -95,35 +90,4 @@ func (s *Store) HealthInputs(_ context.Context, after postrider.EndpointID, limi
 
 func isHealthy(s postrider.EndpointHealth) bool {
 	return s.Number == 0 || s.Status == postrider.Healthy
-}
-
-// settledLocked counts what has ended since the span began, and not before
-// the endpoint was last healthy: the dead letters, and of the delivered ones as
-// many as [store.Upkeep] looks at.
-func (s *Store) settledLocked(span time.Time) map[postrider.EndpointID]settled {
-	counts := map[postrider.EndpointID]settled{}
-	reach, looked := s.wall().Add(-postrider.HealthReach), map[postrider.EndpointID]int{}
-	for _, d := range slices.Backward(s.deliveries.rows) {
-		looked[d.endpoint] += len(d.attempts)
-		ended := d.finishedAt
-		if d.deadLetter != nil {
-			ended = d.deadLetter.DiedAt
-		}
-		e, ok := s.endpoints.get(d.endpoint)
-		if !ok || ended.Before(span) {
-			continue
-		}
-		n := counts[d.endpoint]
-		n.deadLetters = n.deadLetters || d.deadLetter != nil
-		health := e.health()
-		switch again := health.Number > 0 && isHealthy(health); {
-		case again && ended.Before(health.Since):
-		case d.status == postrider.Dead:
-			n.dead++
-		case d.status == postrider.Delivered && !d.id.Time().Before(reach) && looked[d.endpoint] <= postrider.HealthAttempts:
-			n.delivered++
-		}
-		counts[d.endpoint] = n
-	}
-	return counts
 }

@@ -136,7 +136,7 @@ func (s *Store) Backlog(_ context.Context, q store.BacklogQuery) (store.Backlog,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b store.Backlog
-	now := s.now()
+	now, waiting := s.now(), map[postrider.EndpointID]bool{}
 	for _, d := range s.deliveries.rows {
 		if !selects(q.Endpoint, d.endpoint) || q.Endpoint.IsZero() && !selects(q.Account, d.event.Account) {
 			continue
@@ -147,10 +147,51 @@ func (s *Store) Backlog(_ context.Context, q store.BacklogQuery) (store.Backlog,
 		if d.status != postrider.Pending {
 			continue
 		}
-		b.Pending = min(b.Pending+1, store.MaxCounted)
+		b.Pending, waiting[d.endpoint] = min(b.Pending+1, store.MaxCounted), true
 		if d.at >= 0 && !d.due.After(now) {
 			b.IsDue, b.DueFor = true, max(b.DueFor, now.Sub(d.due))
 		}
 	}
+	looked := len(waiting)
+	if !q.Account.IsZero() {
+		looked = 0
+		for _, e := range s.endpoints.rows {
+			if e.Account == q.Account && !e.deleted() {
+				looked++
+			}
+		}
+	}
+	b.Partial = q.Endpoint.IsZero() && looked > store.MaxLooked
 	return b, nil
+}
+
+// ended counts the deliveries that ended at an endpoint in the minutes from a time on.
+func (r *rollups) ended(e postrider.EndpointID, since time.Time) (delivered, dead int64) {
+	for key, value := range r.rows {
+		if key.Scope == store.Scope(e) && key.Type == "" && key.Step == store.Minutes && !key.Time().Before(since) {
+			delivered += value.Status(postrider.Delivered)
+			dead += value.Status(postrider.Dead)
+		}
+	}
+	return delivered, dead
+}
+
+// EndpointStates implements [store.Rollups].
+func (s *Store) EndpointStates(_ context.Context, ids ...postrider.EndpointID) (states []store.EndpointState, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		state := store.EndpointState{Endpoint: id}
+		if e, ok := s.endpoints.get(id); ok {
+			state.Health, state.Circuit = e.health(), e.circuit
+		}
+		for _, d := range s.deliveries.rows {
+			if d.endpoint == id && d.status == postrider.Pending {
+				state.Pending = min(state.Pending+1, store.MaxPending)
+			}
+		}
+		state.Delivered, state.Dead = s.rollups.ended(id, store.DayBefore(s.wall()))
+		states = append(states, state)
+	}
+	return states, nil
 }

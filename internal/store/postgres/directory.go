@@ -145,7 +145,8 @@ const endpointColumns = `e.id, e.account, e.kind, coalesce(e.uid, ''), e.url, e.
 		e.policy, e.credentials, e.verified_at, e.revision, e.created_at, e.updated_at`
 
 // Walks endpoints_pkey by id, endpoints_uid by uid, endpoints_account by
-// account, and endpoints_pkey backwards for all.
+// account, and endpoints_pkey backwards for all. A filter by circuit or health probes
+// circuits_pkey or endpoint_health_unhealthy for each endpoint that it walks over.
 const endpointsSQL = `
 	select ` + endpointColumns + `
 	from endpoints e
@@ -154,6 +155,10 @@ const endpointsSQL = `
 		and (@account::uuid is null or e.account = @account)
 		and (@uid::text is null or e.uid = @uid)
 		and (@status::text is null or e.status = @status)
+		and (@circuit::text is null or @circuit = coalesce((select c.status from circuits c where c.endpoint = e.id), 'closed'))
+		and (not @failing::bool or exists (select from circuits c where c.endpoint = e.id and c.failing_since is not null))
+		and (@health::text is null or @health = coalesce((
+			select h.status from endpoint_health h where h.endpoint = e.id and h.last and h.status <> 'healthy'), 'healthy'))
 		and (@id::uuid is not null or e.status <> 'deleted')
 	order by e.id desc
 	limit @limit`
@@ -166,7 +171,8 @@ func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.Pag
 	}
 	endpoints, err := list(ctx, s, query{endpointsSQL, pgx.NamedArgs{
 		"before": before, "id": uuid(q.ID), "account": uuid(q.Account), "uid": text(q.UID),
-		"status": text(string(q.Status)), "limit": q.Size() + 1,
+		"status": text(string(q.Status)), "circuit": text(string(q.Circuit)), "failing": q.Failing, "health": text(string(q.Health)),
+		"limit": q.Size() + 1,
 	}}, scanEndpoint)
 	if err != nil {
 		return store.Page[postrider.Endpoint]{}, fmt.Errorf("list endpoints: %w", err)

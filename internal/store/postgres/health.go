@@ -49,10 +49,16 @@ const disableSQL = `
 
 // Appends a health, if its number is the next one of the endpoint. If two nodes assess an
 // endpoint at once, both may see the same last number; endpoint_health_pkey refuses the
-// second. Walks endpoints_pkey, and endpoint_health_pkey backwards.
+// second. The row before is no longer the last one; if nothing is inserted, the transaction
+// is undone. Walks endpoints_pkey, and endpoint_health_pkey backwards.
 const insertHealthSQL = `
-	insert into endpoint_health (endpoint, number, account, status, reason, warnings, since)
-	select e.id, @number, e.account, @status, @reason, @warnings, @since
+	with before as (
+		update endpoint_health s
+		set last = false
+		where s.endpoint = @endpoint and s.number = @number - 1 and s.last
+	)
+	insert into endpoint_health (endpoint, number, account, status, reason, warnings, since, last)
+	select e.id, @number, e.account, @status, @reason, @warnings, @since, true
 	from endpoints e
 	where e.id = @endpoint and e.account = @account
 		and @number = 1 + coalesce((
@@ -117,19 +123,40 @@ func putHealth(ctx context.Context, tx pgx.Tx, status postrider.HealthStatus, ar
 	return nil
 }
 
-// Three walks find the endpoints that may have to change: dying (a recent dead
-// letter, by dead_letters_died_at), unhealthy (the last row of endpoint_health is
-// not healthy, by endpoint_health_pkey) and failing (by circuits_failing). The
-// first two are skip scans: each step of the recursion reads the next endpoint of
-// the index, however many rows the endpoint has. A walk ends when it has found
-// @limit endpoints. Deleted endpoints are stepped over by endpoints_pkey and do not
-// count.
-//
-// The cost of an endpoint is bounded too. Its delivered ones are counted by
-// attempts_endpoint, newest first, in at most @look attempts of deliveries made
-// within @reach. The conditions compare rows, (a.endpoint, a.delivery) >= (…), and
-// the order names both columns, so that no other index of an empty partition can
-// look as cheap to the planner.
+// The deliveries that ended at an endpoint, e.id, in the minutes from began.minute on:
+// whole hours from began.hour on by the rollups of hours, the minutes before them, and the
+// minutes that are not in their hours yet, by their own. It reads some 24 hours and 60
+// minutes at most. Walks rollups_pkey; the conditions compare rows, so that rollups_at,
+// which has all scopes of the range, cannot look as cheap.
+const endedSQL = `
+		select coalesce(sum(r.delivered), 0)::bigint as delivered, coalesce(sum(r.dead), 0)::bigint as dead
+		from (
+			select r.delivered, r.dead
+			from rollups r
+			where (r.scope, r.type, r.step, r.at) >= (e.id, '', 1::smallint, began.hour)
+				and (r.scope, r.type, r.step, r.at) < (e.id, '', 1::smallint, 'infinity')
+			union all
+			select r.delivered, r.dead
+			from rollups r
+			where (r.scope, r.type, r.step, r.at) >= (e.id, '', 0::smallint, began.minute)
+				and (r.scope, r.type, r.step, r.at) < (e.id, '', 0::smallint, began.hour)
+			union all
+			select r.delivered, r.dead
+			from (select p.at, p.scope, p.type from rollup_positions p where p.step = 0) p
+			cross join lateral (
+				select r.delivered, r.dead
+				from rollups r
+				where (r.scope, r.type, r.step, r.at) >= (e.id, '', 0::smallint, greatest(began.hour, p.at))
+					and (r.scope, r.type, r.step, r.at) < (e.id, '', 0::smallint, 'infinity')
+					and (r.at, r.scope, r.type) > (p.at, p.scope, p.type)
+			) r
+		) r`
+
+// Three walks find the endpoints that may have to change, up to @limit each: dying
+// (a delivery died within the span), unhealthy (by endpoint_health_unhealthy) and failing
+// (by circuits_failing). The first is a skip scan of rollups_dying: each step of the
+// recursion reads the next scope, however many minutes it has. Accounts and deleted
+// endpoints are stepped over by endpoints_pkey and do not count.
 const healthInputsSQL = `
 	with recursive dying (endpoint, recent, found) as (
 		select @after::uuid, false, 0
@@ -137,51 +164,34 @@ const healthInputsSQL = `
 		select d.endpoint, d.recent, y.found + d.recent::int
 		from dying y
 		cross join lateral (
-			select d.endpoint, d.died_at >= now() - @span * interval '1 microsecond' and e.lives as recent
+			select r.scope as endpoint, r.at >= now() - @span * interval '1 microsecond' and coalesce(e.lives, false) as recent
 			from (
-				select d.endpoint, d.died_at
-				from dead_letters d
-				where d.endpoint > y.endpoint
-				order by d.endpoint, d.died_at desc
+				select r.scope, r.at
+				from rollups r
+				where r.scope > y.endpoint and r.dead > 0 and r.step = 0 and r.type = ''
+				order by r.scope, r.at desc
 				limit 1
-			) d
-			cross join lateral (
+			) r
+			left join lateral (
 				select e.status <> 'deleted' as lives
 				from endpoints e
-				where e.id = d.endpoint
+				where e.id = r.scope
 				limit 1
-			) e
+			) e on true
 		) d
 		where y.found < @limit
-	), unhealthy (endpoint, bad, found) as (
-		select @after::uuid, false, 0
-		union all
-		select s.endpoint, s.bad, y.found + s.bad::int
-		from unhealthy y
+	), unhealthy as (
+		select s.endpoint
+		from endpoint_health s
 		cross join lateral (
-			select s.endpoint
-			from endpoint_health s
-			where s.endpoint > y.endpoint
-			order by s.endpoint
+			select e.status
+			from endpoints e
+			where e.id = s.endpoint
 			limit 1
-		) n
-		cross join lateral (
-			select s.endpoint, s.status <> 'healthy' and e.lives as bad
-			from (
-				select s.endpoint, s.status
-				from endpoint_health s
-				where s.endpoint = n.endpoint
-				order by s.number desc
-				limit 1
-			) s
-			cross join lateral (
-				select e.status <> 'deleted' as lives
-				from endpoints e
-				where e.id = s.endpoint
-				limit 1
-			) e
-		) s
-		where y.found < @limit
+		) e
+		where s.endpoint > @after and s.last and s.status <> 'healthy' and e.status <> 'deleted'
+		order by s.endpoint
+		limit @limit
 	), failing as (
 		select c.endpoint
 		from circuits c
@@ -197,13 +207,14 @@ const healthInputsSQL = `
 	), suspect as materialized (
 		select endpoint from dying where recent
 		union
-		select endpoint from unhealthy where bad
+		select endpoint from unhealthy
 		union
 		select endpoint from failing
 		order by endpoint
+		limit @limit
 	)
 	select e.id, e.account, e.status = 'enabled', coalesce(l.number, 0), coalesce(l.status, ''), coalesce(l.reason, ''),
-		coalesce(l.warnings, 0), l.since, c.failing_since, dead.n, delivered.n
+		coalesce(l.warnings, 0), l.since, c.failing_since, ended.dead, ended.delivered
 	from suspect s
 	cross join lateral (
 		select e.id, e.account, e.status
@@ -225,32 +236,15 @@ const healthInputsSQL = `
 		limit 1
 	) c on true
 	cross join lateral (
-		select greatest(now() - @span * interval '1 microsecond', case l.status when 'healthy' then l.since end) as began
+		select greatest(now() - @span * interval '1 microsecond', case l.status when 'healthy' then l.since end) as since
 	) span
 	cross join lateral (
-		select count(*) as n
-		from dead_letters d
-		where d.endpoint = e.id and d.died_at >= span.began
-	) dead
-	cross join lateral (
-		select count(*) as n
-		from (
-			select
-			from (
-				select a.status_after, a.stale, a.started_at, a.duration
-				from attempts a
-				where (a.endpoint, a.delivery) >= (e.id, postrider_id_floor(now() - @reach * interval '1 microsecond'))
-					and (a.endpoint, a.delivery) <= (e.id, postrider_id_floor('9999-12-31'))
-				order by a.endpoint desc, a.delivery desc
-				limit @look
-			) a
-			where a.status_after = 'delivered' and not a.stale
-				and a.started_at + a.duration * interval '1 microsecond' >= span.began
-			limit greatest(@least, 3 * dead.n)
-		) a
-	) delivered
-	order by e.id
-	limit @limit`
+		select date_trunc('minute', span.since + interval '59.999999 seconds', 'UTC') as minute,
+			date_trunc('hour', span.since + interval '59 minutes 59.999999 seconds', 'UTC') as hour
+	) began
+	cross join lateral (` + endedSQL + `
+	) ended
+	order by e.id`
 
 // HealthInputs returns what the assessment of endpoints needs.
 func (s *Store) HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.HealthInput, error) {
@@ -258,7 +252,6 @@ func (s *Store) HealthInputs(ctx context.Context, after postrider.EndpointID, li
 	err := s.repeat(ctx, func(bool) (err error) {
 		rows, _ := s.pool.Query(ctx, healthInputsSQL, pgx.NamedArgs{
 			"after": someUUID(after), "limit": limit, "span": postrider.HealthSpan.Microseconds(),
-			"reach": postrider.HealthReach.Microseconds(), "look": postrider.HealthAttempts, "least": postrider.MinHealthDeliveries,
 		})
 		inputs, err = pgx.CollectRows(rows, scanHealthInput)
 		return err

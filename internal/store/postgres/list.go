@@ -29,13 +29,33 @@ type query struct {
 	args      pgx.NamedArgs
 }
 
-// list runs a list's statement with the settings above. Both are in one pipeline, which is
-// one transaction; the settings end with it.
+// Counts get as long as lists. They keep the plans of the pool, which walk indexes alone: a
+// plan that sorts or makes a bitmap would read all that waits.
+const countSettingsSQL = `select set_config('statement_timeout', '2s', true)`
+
+// list runs a list's statement with the settings of lists.
 func list[T any](ctx context.Context, s *Store, q query, scan pgx.RowToFunc[T]) ([]T, error) {
+	return read(ctx, s, asked{listSettingsSQL, q}, scan)
+}
+
+// count runs a statement that counts with the settings of counts.
+func count[T any](ctx context.Context, s *Store, q query, scan pgx.RowToFunc[T]) ([]T, error) {
+	return read(ctx, s, asked{countSettingsSQL, q}, scan)
+}
+
+// asked is a query with the statement that makes its settings.
+type asked struct {
+	settings string
+	query
+}
+
+// read runs a query. It is in one pipeline with its settings, which is one transaction; the
+// settings end with it.
+func read[T any](ctx context.Context, s *Store, q asked, scan pgx.RowToFunc[T]) ([]T, error) {
 	var items []T
 	err := s.repeat(ctx, func(bool) error {
 		b := &pgx.Batch{}
-		b.Queue(listSettingsSQL) // until the end of the batch's own transaction
+		b.Queue(q.settings) // until the end of the batch's own transaction
 		b.Queue(q.statement, q.args).Query(func(rows pgx.Rows) (err error) {
 			items, err = pgx.CollectRows(rows, scan)
 			return err

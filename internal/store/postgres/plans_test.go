@@ -91,8 +91,8 @@ insert into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, f
 select id(i, 'endpoint'), case when i % 20 = 0 then 'open' else 'closed' end, '', now(), now(), 0, now(), 1, 'rejected', 1, now()
 from generate_series(1, 200) i;
 
-insert into endpoint_health (endpoint, number, account, status, reason, warnings, since)
-select id(i, 'endpoint'), n, id(i % 20, 'account'), 'warned', '', 1, now()
+insert into endpoint_health (endpoint, number, account, status, reason, warnings, since, last)
+select id(i, 'endpoint'), n, id(i % 20, 'account'), 'warned', '', 1, now(), n = 10
 from generate_series(1, 200) i, generate_series(1, 10) n;
 
 insert into paused_keys (endpoint, ordering_key, account, delivery, sequence, since)
@@ -208,7 +208,8 @@ func TestPlans(t *testing.T) {
 		"fold_take":          {takeDeltasSQL, pgx.NamedArgs{"limit": 1}},
 		"roll_up":            {rollUpSQL, pgx.NamedArgs{"step": 0, "at": nil, "scope": nil, "type": nil, "before": nil, "limit": 1}},
 		"forget_rollups":     {forgetRollupsSQL, pgx.NamedArgs{"step": 0, "at": nil, "scope": nil, "type": nil, "before": nil, "limit": 1}},
-		"health_inputs":      {healthInputsSQL, pgx.NamedArgs{"after": nil, "limit": 1, "span": 1, "reach": 1, "look": 1, "least": 1}},
+		"health_inputs":      {healthInputsSQL, pgx.NamedArgs{"after": nil, "limit": 1, "span": 1}},
+		"endpoint_states":    {endpointStatesSQL, pgx.NamedArgs{"ids": uuids{}, "most": 1, "since": nil}},
 	} {
 		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, statement.sql, statement.args)) })
 	}

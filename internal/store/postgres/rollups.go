@@ -444,30 +444,85 @@ func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlo
 		statement = backlogOfAccountSQL
 	}
 	now := s.clock.Now()
-	var backlog store.Backlog
-	err := s.repeat(ctx, func(bool) error {
-		b := &pgx.Batch{}
-		b.Queue(backlogSettingSQL)
-		b.Queue(statement, pgx.NamedArgs{
-			"account": uuid(q.Account), "endpoint": uuid(q.Endpoint), "looked": store.MaxLooked, "most": store.MaxCounted,
-		}).QueryRow(func(row pgx.Row) error {
-			var looked int
-			var due time.Time
-			err := row.Scan(&looked, &backlog.Pending, toTime(&due), &backlog.DeadLetters)
-			backlog.Partial = looked > store.MaxLooked
-			if !due.IsZero() && !due.After(now) {
-				backlog.IsDue, backlog.DueFor = true, now.Sub(due)
-			}
-			return err
-		})
-		return s.pool.SendBatch(ctx, b).Close()
+	found, err := count(ctx, s, query{statement, pgx.NamedArgs{
+		"account": uuid(q.Account), "endpoint": uuid(q.Endpoint), "looked": store.MaxLooked, "most": store.MaxCounted,
+	}}, func(row pgx.CollectableRow) (b store.Backlog, err error) {
+		var looked int
+		var due time.Time
+		err = row.Scan(&looked, &b.Pending, toTime(&due), &b.DeadLetters)
+		b.Partial = looked > store.MaxLooked
+		if !due.IsZero() && !due.After(now) {
+			b.IsDue, b.DueFor = true, now.Sub(due)
+		}
+		return b, err
 	})
 	if err != nil {
 		return store.Backlog{}, fmt.Errorf("count the backlog: %w", err)
 	}
-	return backlog, nil
+	return found[0], nil
 }
 
-// As long as a list may take (listSettingsSQL). It keeps the plans of the pool, which walk
-// indexes alone: a plan that sorts or makes a bitmap would read all that waits.
-const backlogSettingSQL = `select set_config('statement_timeout', '2s', true)`
+// How endpoints fare, in the order of the ids: the last change of health, by
+// endpoint_health_pkey; circuits by circuits_pkey; pending deliveries as in
+// backlogOfLookedSQL; what ended by endedSQL.
+const endpointStatesSQL = `
+	select e.id, h.account, coalesce(h.number, 0), coalesce(h.status, ''), coalesce(h.reason, ''), coalesce(h.warnings, 0), h.since,
+		c.endpoint, coalesce(c.status, ''), coalesce(c.reason, ''), c.opened_at, c.probe_at, coalesce(c.cooldown, 0),
+		c.failing_since, c.paced_until, c.rate_full_at, coalesce(c.failures, 0), c.last_attempt_at,
+		coalesce(c.last_outcome, ''), coalesce(c.generation, 0), pending.n, ended.delivered, ended.dead
+	from unnest(@ids::uuid[]) with ordinality as e (id, place)
+	cross join (select @since::timestamptz as minute, @since::timestamptz as hour) began
+	left join lateral (
+		select s.*
+		from endpoint_health s
+		where s.endpoint = e.id
+		order by s.number desc
+		limit 1
+	) h on true
+	left join lateral (
+		select c.*
+		from circuits c
+		where c.endpoint = e.id
+		limit 1
+	) c on true
+	cross join lateral (
+		select count(*) as n
+		from (
+			(select from queue q where q.endpoint = e.id and q.due_at < 'infinity')
+			union all
+			(select from queue q where q.endpoint = e.id and q.ordering_key is not null and q.due_at = 'infinity')
+			union all
+			(select from queue q where q.endpoint = e.id and q.parked and q.ordering_key is null)
+			limit @most
+		) q
+	) pending
+	cross join lateral (` + endedSQL + `
+	) ended
+	order by e.place`
+
+// EndpointStates says how endpoints fare; see [store.Rollups].
+func (s *Store) EndpointStates(ctx context.Context, ids ...postrider.EndpointID) ([]store.EndpointState, error) {
+	column := uuids{}
+	for _, id := range ids {
+		column = append(column, someUUID(id))
+	}
+	states, err := count(ctx, s, query{endpointStatesSQL, pgx.NamedArgs{
+		"ids": column, "since": store.DayBefore(s.clock.Wall()), "most": store.MaxPending,
+	}}, scanEndpointState)
+	if err != nil {
+		return nil, fmt.Errorf("read states of endpoints: %w", err)
+	}
+	return states, nil
+}
+
+func scanEndpointState(row pgx.CollectableRow) (e store.EndpointState, err error) {
+	h, c := &e.Health, &e.Circuit
+	err = row.Scan(toID(&e.Endpoint), toID(&h.Account), &h.Number, &h.Status, &h.Reason, &h.Warnings, toTime(&h.Since),
+		toID(&c.Endpoint), &c.Status, &c.Reason, toTime(&c.OpenedAt), toTime(&c.ProbeAt), toWait(&c.Cooldown),
+		toTime(&c.FailingSince), toTime(&c.PacedUntil), toTime(&c.RateFullAt), &c.Failures, toTime(&c.LastAttemptAt),
+		&c.LastOutcome, &c.Generation, &e.Pending, &e.Delivered, &e.Dead)
+	if h.Number > 0 {
+		h.Endpoint = e.Endpoint
+	}
+	return e, err
+}

@@ -255,12 +255,15 @@ CREATE TABLE public.endpoint_health (
     reason text NOT NULL,
     warnings integer NOT NULL,
     since timestamp with time zone NOT NULL,
+    last boolean NOT NULL,
     CONSTRAINT endpoint_health_number_check CHECK ((number >= 1)),
     CONSTRAINT endpoint_health_status_check CHECK ((status = ANY (ARRAY['healthy'::text, 'warned'::text, 'disabled'::text]))),
     CONSTRAINT endpoint_health_warnings_check CHECK ((warnings >= 0))
 );
 
-COMMENT ON TABLE public.endpoint_health IS 'The health of endpoints over days: a row for each change. Append-only.';
+COMMENT ON TABLE public.endpoint_health IS 'The health of endpoints over days: a row for each change. Append-only, but for last.';
+
+COMMENT ON COLUMN public.endpoint_health.last IS 'Whether the row is the newest one of its endpoint. PutHealth sets it, and clears it in the row before.';
 
 CREATE TABLE public.endpoint_secrets (
     id uuid NOT NULL,
@@ -633,7 +636,7 @@ COMMENT ON TABLE public.rollups IS 'What happened in a minute (step 0), an hour 
 
 COMMENT ON COLUMN public.rollups.counts IS 'The bytes of postrider.Counts; responses and latencies are those of postrider.Sketch, null: an empty one.';
 
-COMMENT ON COLUMN public.rollups.delivered IS 'As in counts, for HealthInputs; dead too.';
+COMMENT ON COLUMN public.rollups.delivered IS 'As in counts, for HealthInputs and EndpointStates; dead too.';
 
 CREATE TABLE public.search_terms (
     term text NOT NULL COLLATE pg_catalog."C",
@@ -891,10 +894,6 @@ CREATE INDEX dead_letters_account ON public.dead_letters USING btree (account, d
 
 COMMENT ON INDEX public.dead_letters_account IS 'DeadLetters and Deliveries of an account, newest first.';
 
-CREATE INDEX dead_letters_died_at ON public.dead_letters USING btree (endpoint, died_at DESC);
-
-COMMENT ON INDEX public.dead_letters_died_at IS 'HealthInputs: a skip scan of the endpoints, and the dead letters of a day.';
-
 CREATE INDEX dead_letters_endpoint ON public.dead_letters USING btree (endpoint, delivery);
 
 COMMENT ON INDEX public.dead_letters_endpoint IS 'DeadLetters and Deliveries of an endpoint, newest first.';
@@ -925,7 +924,11 @@ CREATE INDEX dead_letters_unresolved ON public.dead_letters USING btree (account
 
 COMMENT ON INDEX public.dead_letters_unresolved IS 'DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each. Backlog: those of all, of an account or of an endpoint.';
 
-COMMENT ON INDEX public.endpoint_health_pkey IS 'HealthHistory: the changes of an endpoint, newest first. HealthInputs: the last one. PutHealth: each number exists once.';
+COMMENT ON INDEX public.endpoint_health_pkey IS 'HealthHistory: the changes of an endpoint, newest first. HealthInputs and EndpointStates: the last one. PutHealth: each number exists once.';
+
+CREATE INDEX endpoint_health_unhealthy ON public.endpoint_health USING btree (endpoint) WHERE (last AND (status <> 'healthy'::text));
+
+COMMENT ON INDEX public.endpoint_health_unhealthy IS 'HealthInputs: the endpoints that are not healthy now. Endpoints: whether one is.';
 
 CREATE INDEX endpoint_secrets_endpoint ON public.endpoint_secrets USING btree (endpoint, id);
 
@@ -1051,7 +1054,11 @@ CREATE INDEX rollups_at ON public.rollups USING btree (step, at, scope, type);
 
 COMMENT ON INDEX public.rollups_at IS 'RollUp: what follows a position. ForgetRollups: the oldest of a step.';
 
-COMMENT ON INDEX public.rollups_pkey IS 'Rollups: a range of a scope, type and step. FoldRollups: one, and a skip scan of the types of a scope.';
+CREATE INDEX rollups_dying ON public.rollups USING btree (scope, at DESC) WHERE ((dead > 0) AND (step = 0) AND (type = ''::text));
+
+COMMENT ON INDEX public.rollups_dying IS 'HealthInputs: a skip scan of the scopes in which deliveries died within the last two days.';
+
+COMMENT ON INDEX public.rollups_pkey IS 'Rollups, HealthInputs and EndpointStates: a range of a scope, type and step. FoldRollups: one, and a skip scan of the types of a scope.';
 
 CREATE INDEX search_terms_account ON public.search_terms USING btree (account, term);
 

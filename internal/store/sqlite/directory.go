@@ -122,11 +122,16 @@ const endpointsFilter = ` and id < @below
 		and (@id is null or id = @id)
 		and (@uid = '' or uid = @uid)
 		and (@status = '' or status = @status)
+		and (@circuit = '' or @circuit = coalesce((select c.status from circuits c where c.endpoint = id), 'closed'))
+		and (not @failing or exists (select 1 from circuits c where c.endpoint = id and c.failing_since is not null))
+		and (@health = '' or @health = coalesce((
+			select h.status from endpoint_health h indexed by endpoint_health_unhealthy where h.endpoint = id and h.last and h.status <> 'healthy'), 'healthy'))
 		and (@id is not null or status <> 'deleted')
 	order by id desc limit @limit`
 
 // One by the key, those of an account by endpoints_account, one by its uid
-// among them, and all from the end of the key.
+// among them, and all from the end of the key. A filter by circuit or health probes the key
+// of circuits or endpoint_health_unhealthy for each endpoint that it walks over.
 const (
 	endpointsSQL          = `select ` + endpointColumns + ` from endpoints where true` + endpointsFilter
 	endpointByIDSQL       = `select ` + endpointColumns + ` from endpoints where id = @id and (@account is null or account = @account)` + endpointsFilter
@@ -150,7 +155,8 @@ func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.Pag
 		statement = endpointsOfAccountSQL
 	}
 	args = append(args, sql.Named("account", blobOrNull(q.Account)), sql.Named("id", blobOrNull(q.ID)),
-		sql.Named("uid", q.UID), sql.Named("status", string(q.Status)))
+		sql.Named("uid", q.UID), sql.Named("status", string(q.Status)), sql.Named("circuit", string(q.Circuit)),
+		sql.Named("failing", q.Failing), sql.Named("health", string(q.Health)))
 	endpoints, err := list(ctx, s, query{statement, args}, scanEndpoint)
 	return store.Cut(endpoints, q.Paging, func(e postrider.Endpoint) string { return key(e.ID) }), s.explain("list endpoints", err)
 }

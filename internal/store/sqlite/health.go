@@ -53,10 +53,14 @@ const (
 	where id = @id`
 )
 
-// refuseHealth has checked the number, so the key never refuses it.
-const insertHealthSQL = `
-	insert into endpoint_health (` + healthColumns + `)
-	values (@endpoint, @number, @account, @status, @reason, @warnings, @since)`
+// refuseHealth has checked the number, so the key never refuses it. The row before is no
+// longer the last one; by the key.
+const (
+	outdateHealthSQL = `update endpoint_health set last = 0 where endpoint = @endpoint and number = @number - 1`
+	insertHealthSQL  = `
+	insert into endpoint_health (` + healthColumns + `, last)
+	values (@endpoint, @number, @account, @status, @reason, @warnings, @since, 1)`
+)
 
 // PutHealth records a health, and disables the endpoint if the health is disabled; see
 // [store.Upkeep].
@@ -76,7 +80,11 @@ func (s *Store) PutHealth(ctx context.Context, p postrider.EndpointHealth) error
 				return err
 			}
 		}
-		return tx.exec(ctx, insertHealthSQL, sql.Named("endpoint", blob(p.Endpoint)), sql.Named("number", p.Number),
+		endpoint, number := sql.Named("endpoint", blob(p.Endpoint)), sql.Named("number", p.Number)
+		if err := tx.exec(ctx, outdateHealthSQL, endpoint, number); err != nil {
+			return err
+		}
+		return tx.exec(ctx, insertHealthSQL, endpoint, number,
 			sql.Named("account", blob(p.Account)), sql.Named("status", string(p.Status)), sql.Named("reason", p.Reason),
 			sql.Named("warnings", p.Warnings), sql.Named("since", micros(p.Since)))
 	})
@@ -112,29 +120,29 @@ func refuseHealth(ctx context.Context, tx *tx, p postrider.EndpointHealth) error
 // Finds the endpoints whose health may have to change, in the order of their ids, up to
 // the limit. Three walks find them:
 //
-//   - dying: a skip scan of dead_letters_died_at, one step for each endpoint however
-//     many dead letters it has, which keeps those with a recent one.
+//   - dying: a skip scan of rollups_dying, one step for each scope however many minutes it
+//     has, which keeps the endpoints with a recent one.
 //   - failing: circuits_failing.
-//   - unhealthy: endpoint_health_not_healthy; an endpoint that is healthy again by its
-//     last row is stepped over.
+//   - unhealthy: endpoint_health_unhealthy.
 //
 // Deleted endpoints are stepped over in each. Each walk has the limit of its own, so their
 // union has the first @limit endpoints of all.
 const healthInputsSQL = `
-	with recursive dying (endpoint) as (
+	with recursive dying (scope) as (
 		select (
-			select min(endpoint) from dead_letters
-			where endpoint > @after)
+			select min(scope) from rollups indexed by rollups_dying
+			where scope > @after and dead > 0 and step = 0 and type = '')
 		union all
 		select (
-			select min(endpoint) from dead_letters
-			where endpoint > dying.endpoint)
-		from dying where dying.endpoint is not null
+			select min(scope) from rollups indexed by rollups_dying
+			where scope > dying.scope and dead > 0 and step = 0 and type = '')
+		from dying where dying.scope is not null
 	), assessed (id) as (
-		select endpoint from (
-			select endpoint from dying cross join endpoints on endpoints.id = endpoint
-			where endpoints.status <> 'deleted'
-				and (select max(died_at) from dead_letters where dead_letters.endpoint = dying.endpoint) >= @since
+		select scope from (
+			select scope from dying cross join endpoints on endpoints.id = scope
+			where endpoints.status <> 'deleted' and (
+				select max(at) from rollups indexed by rollups_dying
+				where rollups.scope = dying.scope and dead > 0 and step = 0 and type = '') >= @since
 			limit @limit)
 		union
 		select endpoint from (
@@ -143,12 +151,8 @@ const healthInputsSQL = `
 			order by endpoint limit @limit)
 		union
 		select endpoint from (
-			select distinct endpoint from endpoint_health once cross join endpoints on endpoints.id = endpoint
-			where endpoint > @after and once.status <> 'healthy' and endpoints.status <> 'deleted'
-				and (
-					select status from endpoint_health last
-					where last.endpoint = once.endpoint
-					order by number desc limit 1) <> 'healthy'
+			select endpoint from endpoint_health cross join endpoints on endpoints.id = endpoint
+			where endpoint > @after and last and endpoint_health.status <> 'healthy' and endpoints.status <> 'deleted'
 			order by endpoint limit @limit)
 		order by 1 limit @limit
 	)
@@ -161,20 +165,22 @@ const healthInputsSQL = `
 		select max(number) from endpoint_health last where last.endpoint = id)
 	order by id`
 
-// Count what has ended since a time: dead letters by dead_letters_died_at; delivered
-// ones by attempts_endpoint from its end, at most @look attempts, and no further
-// than @limit, because more cannot change the assessment.
+// The deliveries that ended at an endpoint in the minutes from @minute on: whole hours from
+// @hour on by the rollups of hours, the minutes before them, and the minutes that are not in
+// their hours yet, by their own. It reads some 24 hours and 60 minutes at most, by the key
+// of rollups.
 const (
-	deadSinceSQL = `
-	select count(*) from dead_letters where endpoint = @endpoint and died_at >= @since`
-	deliveredSinceSQL = `
-	select count(*) from (
-		select 1 from (
-			select status_after, stale, started_at + duration as ended_at from attempts
-			where endpoint = @endpoint and delivery >= @from
-			order by delivery desc limit @look)
-		where status_after = 'delivered' and not stale and ended_at >= @since
-		limit @limit)`
+	endedSQL = `
+	select delivered, dead from rollups
+	where scope = @endpoint and type = '' and step = 1 and at >= @hour
+	union all
+	select delivered, dead from rollups
+	where scope = @endpoint and type = '' and step = 0 and at >= @minute and at < @hour
+	union all
+	select delivered, dead from rollups
+	where scope = @endpoint and type = '' and step = 0 and at >= max(@hour, (select p.at from rollup_positions p where p.step = 0))
+		and (at, scope, type) > (select p.at, p.scope, p.type from rollup_positions p where p.step = 0)`
+	endedSinceSQL = `select coalesce(sum(delivered), 0), coalesce(sum(dead), 0) from (` + endedSQL + `)`
 )
 
 // HealthInputs returns what the assessment of endpoints needs; see [store.Upkeep].
@@ -185,20 +191,20 @@ func (s *Store) HealthInputs(ctx context.Context, after postrider.EndpointID, li
 
 // healthInputs reads the endpoints and their counts from one snapshot.
 func (s *Store) healthInputs(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.HealthInput, error) {
-	since := s.wall().Add(-postrider.HealthSpan)
-	snapshot, err := s.snapshot(ctx, healthInputsSQL, deadSinceSQL, deliveredSinceSQL)
+	now := s.wall()
+	snapshot, err := s.snapshot(ctx, healthInputsSQL, endedSinceSQL)
 	if err != nil {
 		return nil, err
 	}
 	defer snapshot.end()
 	inputs, err := listIn(ctx, snapshot, query{healthInputsSQL, []any{
-		sql.Named("after", blob(after)), sql.Named("since", micros(since)), sql.Named("limit", limit),
+		sql.Named("after", blob(after)), sql.Named("since", micros(now.Add(-postrider.HealthSpan))), sql.Named("limit", limit),
 	}}, scanHealthInput)
 	if err != nil {
 		return nil, err
 	}
 	for i := range inputs {
-		if err := snapshot.count(ctx, &inputs[i], since); err != nil {
+		if err := snapshot.count(ctx, &inputs[i], now); err != nil {
 			return nil, err
 		}
 	}
@@ -220,22 +226,11 @@ func scanHealthInput(rows *sql.Rows, r *postrider.HealthInput) error {
 // count counts the deliveries of an endpoint that ended within the span. Those that ended
 // before the endpoint was last recorded as healthy do not count: a person who enables it
 // gives it a fresh start.
-func (v snapshot) count(ctx context.Context, r *postrider.HealthInput, span time.Time) error {
-	// Ended within the span, but perhaps created long before it: retries take days.
-	reach := span.Add(postrider.HealthSpan - postrider.HealthReach)
-	since := span
-	if st := r.Health; st.Status == postrider.Healthy && st.Since.After(since) {
-		since = st.Since
-	}
-	endpoint, at := sql.Named("endpoint", blob(r.Endpoint)), sql.Named("since", micros(since))
-	dead, err := v.number(ctx, query{deadSinceSQL, []any{endpoint, at}})
-	if err != nil {
-		return err
-	}
-	delivered, err := v.number(ctx, query{deliveredSinceSQL, []any{
-		endpoint, at, sql.Named("from", blob(firstID[postrider.DeliveryID](reach))), sql.Named("look", postrider.HealthAttempts),
-		sql.Named("limit", max(postrider.MinHealthDeliveries, 3*dead)),
-	}})
-	r.Dead, r.Delivered = int(dead), int(delivered)
+func (v snapshot) count(ctx context.Context, r *postrider.HealthInput, now time.Time) error {
+	minute := store.HealthSince(now, r.Health)
+	_, err := listIn(ctx, v, query{endedSinceSQL, []any{
+		sql.Named("endpoint", blob(r.Endpoint)), sql.Named("minute", micros(minute)),
+		sql.Named("hour", micros(minute.Add(time.Hour-1).Truncate(time.Hour))),
+	}}, func(rows *sql.Rows, _ *struct{}) error { return rows.Scan(&r.Delivered, &r.Dead) })
 	return err
 }

@@ -345,3 +345,58 @@ func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlo
 	}
 	return found[0], nil
 }
+
+// How endpoints fare; their ids are the parts of @ids, of 16 bytes each. What ended is
+// counted as in endedSinceSQL, by the key of rollups, from the beginning of an hour on; the
+// last change of health by its key; circuits by theirs; pending deliveries by queue_due.
+const endpointStatesSQL = `
+	with recursive asked (place, id) as (
+		select 0, substr(@ids, 1, 16) where length(@ids) > 0
+		union all
+		select place + 1, substr(@ids, 16 * place + 17, 16) from asked where length(@ids) > 16 * place + 16
+	), ended (id, delivered, dead) as (
+		select id, sum(delivered), sum(dead) from (
+			select asked.id, delivered, dead
+			from asked cross join rollups on scope = asked.id and type = '' and step = 1 and at >= @since
+			union all
+			select asked.id, delivered, dead
+			from asked cross join rollups on scope = asked.id and type = '' and step = 0
+				and at >= max(@since, (select p.at from rollup_positions p where p.step = 0))
+			where (at, scope, type) > (select p.at, p.scope, p.type from rollup_positions p where p.step = 0))
+		group by id
+	)
+	select asked.id, coalesce(ended.delivered, 0), coalesce(ended.dead, 0),
+		(select count(*) from (select 1 from queue where queue.endpoint = asked.id limit @most)),
+		h.account, h.number, h.status, h.reason, h.warnings, h.since,
+		circuits.endpoint, circuits.status, circuits.reason, opened_at, probe_at, cooldown, failing_since,
+		paced_until, rate_full_at, failures, last_attempt_at, last_outcome, generation
+	from asked
+	left join ended using (id)
+	left join endpoint_health h on h.endpoint = asked.id and h.number = (
+		select max(number) from endpoint_health last where last.endpoint = asked.id)
+	left join circuits on circuits.endpoint = asked.id
+	order by place`
+
+// EndpointStates says how endpoints fare; see [store.Rollups].
+func (s *Store) EndpointStates(ctx context.Context, ids ...postrider.EndpointID) ([]store.EndpointState, error) {
+	var all []byte
+	for _, id := range ids {
+		all = append(all, id[:]...)
+	}
+	states, err := list(ctx, s, query{endpointStatesSQL, []any{
+		sql.Named("ids", someBytes(all)), sql.Named("since", micros(store.DayBefore(s.wall()))), sql.Named("most", store.MaxPending),
+	}}, scanEndpointState)
+	return states, s.explain("read states of endpoints", err)
+}
+
+func scanEndpointState(rows *sql.Rows, e *store.EndpointState) error {
+	h := &e.Health
+	err := rows.Scan(append([]any{
+		toID(&e.Endpoint), &e.Delivered, &e.Dead, &e.Pending,
+		toID(&h.Account), toNumber(&h.Number), toString(&h.Status), toString(&h.Reason), toNumber(&h.Warnings), toTime(&h.Since),
+	}, circuitInto(&e.Circuit)...)...)
+	if h.Number > 0 {
+		h.Endpoint = e.Endpoint
+	}
+	return err
+}

@@ -151,8 +151,6 @@ CREATE TABLE dead_letters (
 
 CREATE INDEX dead_letters_account on dead_letters (account, delivery);
 
-CREATE INDEX dead_letters_died_at on dead_letters (endpoint, died_at);
-
 CREATE INDEX dead_letters_endpoint on dead_letters (endpoint, delivery);
 
 CREATE INDEX dead_letters_event on dead_letters (event);
@@ -176,10 +174,11 @@ CREATE TABLE endpoint_health (
     reason   text not null,
     warnings integer not null check (warnings >= 0),
     since    integer not null,
+    last     integer not null check (last in (0, 1)),
     primary key (endpoint, number)
 ) strict, without rowid;
 
-CREATE INDEX endpoint_health_not_healthy on endpoint_health (endpoint) where status <> 'healthy';
+CREATE INDEX endpoint_health_unhealthy on endpoint_health (endpoint) where last and status <> 'healthy';
 
 CREATE TABLE endpoint_secrets (
     id         blob primary key check (length(id) = 16),
@@ -414,6 +413,8 @@ CREATE TABLE rollups (
 ) strict, without rowid;
 
 CREATE INDEX rollups_at on rollups (step, at, scope, type);
+
+CREATE INDEX rollups_dying on rollups (scope, at) where dead > 0 and step = 0 and type = '';
 
 CREATE TABLE search_terms (
     term    text not null check (term <> ''),

@@ -295,6 +295,15 @@ func endpointsFilters(w *world) {
 	foreign := w.draft(b)
 	foreign.UID = "main"
 	foreign = w.put(foreign)
+	closed := w.circuit(named)
+	closed.Status, closed.FailingSince = postrider.CircuitClosed, time.Time{}
+	w.putCircuit(closed)
+	w.putCircuit(w.circuit(paused))
+	w.putHealth(w.health(named, 1))
+	w.putHealth(w.health(foreign, 1))
+	good := w.health(foreign, 2)
+	good.Status = postrider.Healthy
+	w.putHealth(good)
 	list := by(endpointID, func(q store.EndpointQuery) (store.Page[postrider.Endpoint], error) {
 		return w.Endpoints(w.Context(), q)
 	})
@@ -310,6 +319,14 @@ func endpointsFilters(w *world) {
 		{store.EndpointQuery{Account: a, UID: "other"}, nil},
 		{store.EndpointQuery{Account: a, Status: postrider.EndpointPaused}, []postrider.EndpointID{paused.ID}},
 		{store.EndpointQuery{Status: postrider.EndpointEnabled}, []postrider.EndpointID{foreign.ID, named.ID}},
+		{store.EndpointQuery{Circuit: postrider.CircuitClosed}, []postrider.EndpointID{foreign.ID, named.ID}},
+		{store.EndpointQuery{Circuit: postrider.CircuitOpen}, []postrider.EndpointID{paused.ID}},
+		{store.EndpointQuery{Circuit: postrider.CircuitHalfOpen}, nil},
+		{store.EndpointQuery{Failing: true}, []postrider.EndpointID{paused.ID}},
+		{store.EndpointQuery{Account: b, Failing: true}, nil},
+		{store.EndpointQuery{Health: postrider.Healthy}, []postrider.EndpointID{foreign.ID, paused.ID}},
+		{store.EndpointQuery{Account: a, Health: postrider.HealthWarned}, []postrider.EndpointID{named.ID}},
+		{store.EndpointQuery{Health: postrider.HealthDisabled}, nil},
 		{store.EndpointQuery{ID: newID[postrider.EndpointID](w)}, nil},
 	} {
 		selects(w, tt.query, list, tt.want)

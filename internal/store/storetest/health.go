@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -46,9 +44,10 @@ var (
 		{"deleted and healthy ones are not", healthInputsNotOf},
 		{"deleted ones take up nothing of the limit", healthInputsPastDeleted},
 		{"they are ordered by id, at most limit after the given one", healthInputsPages},
-		{"deliveries are counted, delivered ones as far as they matter", healthInputsCount},
-		{"what ended before the endpoint was last healthy is not counted", healthInputsSinceGood},
+		{"deliveries are counted when they are folded", healthInputsCount},
+		{"those that ended before the endpoint was last healthy, or in that minute, are not counted", healthInputsSinceGood},
 		{"a delivery counts by when it ended, and not by when it was made", healthInputsByEnd},
+		{"minutes of the last day count, whether they were rolled up or not", healthInputsOfDay},
 	}
 )
 
@@ -368,8 +367,10 @@ func putHealthNotFound(w *world) {
 	w.refuses(w.PutHealth(w.Context(), w.disabling(e, 1)), postrider.ErrNotFound)
 }
 
+// records folds, and returns the inputs.
 func (w *world) records(after postrider.EndpointID, limit int) []postrider.HealthInput {
 	w.Helper()
+	w.fold()
 	records, err := w.HealthInputs(w.Context(), after, limit)
 	w.ok(err)
 	return records
@@ -466,20 +467,55 @@ func healthInputsCount(w *world) {
 	w.settleAll(e, 5)
 	ids := w.pending(e, 2)
 	w.cancel(ids[0])
+	unfolded, err := w.HealthInputs(w.Context(), postrider.EndpointID{}, 10)
+	w.ok(err)
+	w.same("the records before the fold", unfolded, []postrider.HealthInput{})
 	want := postrider.HealthInput{Endpoint: e.ID, Account: e.Account, Enabled: true, Delivered: 5, Dead: 2}
 	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.HealthInput{want})
 	w.claimOne(e, postrider.LaneFirst)
 	w.settleAll(e, 25)
-	got := w.records(postrider.EndpointID{}, 10)
-	want.Delivered = 20
-	w.same("the records of many", got, []postrider.HealthInput{want}, cmpopts.IgnoreFields(postrider.HealthInput{}, "Delivered"))
-	if n := got[0].Delivered; n < 20 || n > 30 {
-		w.Errorf("%d of 30 deliveries are counted, want 20 at least", n)
-	}
 	w.deadLetters(e, 6)
-	if got := w.records(postrider.EndpointID{}, 10)[0]; got.Dead != 8 || got.Delivered < 24 || got.Delivered > 30 {
-		w.Errorf("counted %d dead and %d of 30 delivered, want 8 and 24 at least", got.Dead, got.Delivered)
+	want.Delivered, want.Dead = 30, 8
+	w.same("the records of many", w.records(postrider.EndpointID{}, 10), []postrider.HealthInput{want})
+}
+
+// ended is so many deliveries that ended at an endpoint in a minute.
+func ended(e postrider.Endpoint, at time.Time, delivered, dead int) store.Seen {
+	s := store.Seen{DeltaKey: store.DeltaKey{Account: e.Account, Endpoint: e.ID, Type: "order.created"}, At: at}
+	for range delivered {
+		s.Record(postrider.OutcomeAccepted, 1, postrider.Delivered)
 	}
+	for range dead {
+		s.Record(postrider.OutcomeRejected, 1, postrider.Dead)
+	}
+	return s
+}
+
+// healthInputsOfDay has a delivery die every seven minutes of 25 hours.
+func healthInputsOfDay(w *world) {
+	e := w.endpoint()
+	now := w.now()
+	if next := now.Truncate(time.Minute).Add(time.Minute); next.Sub(now) < 10*time.Second { // the minutes must be the same to the end
+		w.passed(next.Sub(now) + time.Second)
+		now = w.now()
+	}
+	since := store.HealthSince(now, postrider.EndpointHealth{})
+	want := postrider.HealthInput{Endpoint: e.ID, Account: e.Account, Enabled: true}
+	var all []store.Seen
+	for at := now.Truncate(time.Minute).Add(-25 * time.Hour); !at.After(now); at = at.Add(7 * time.Minute) {
+		all = append(all, ended(e, at, 2, 1))
+		if !at.Before(since) {
+			want.Delivered += 2
+			want.Dead++
+		}
+	}
+	all = append(all, ended(e, since, 0, 1), ended(e, since.Add(-time.Minute), 0, 1))
+	want.Dead++
+	w.see(all...)
+	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.HealthInput{want})
+	w.rollUpAll(250, func() {
+		w.same("after a part was rolled up", w.records(postrider.EndpointID{}, 10), []postrider.HealthInput{want})
+	})
 }
 
 // settleAll publishes n deliveries and delivers them.
@@ -530,15 +566,11 @@ func healthInputsByEnd(w *world) {
 
 func healthInputsSinceGood(w *world) {
 	e := w.endpoint()
-	w.deadLetters(e, 3)
-	w.settleAll(e, 2)
-	w.apart()
 	good := w.health(e, 1)
 	good.Status, good.Reason, good.Warnings = postrider.Healthy, "", 0
+	good.Since = w.now().Truncate(time.Minute).Add(-10*time.Minute + time.Second)
 	w.putHealth(good)
-	w.apart()
-	w.deadLetters(e, 1)
-	w.settleAll(e, 4)
+	w.see(ended(e, good.Since.Add(-time.Minute), 1, 1), ended(e, good.Since, 1, 2), ended(e, good.Since.Add(time.Minute), 4, 1))
 	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.HealthInput{
 		{Endpoint: e.ID, Account: e.Account, Enabled: true, Health: good, Delivered: 4, Dead: 1},
 	})

@@ -399,9 +399,14 @@ func (h *history) lookAtWork() {
 		return s.EncryptedValues(h.Context(), store.EncryptedID{Endpoint: before}, 1000)
 	})
 	both(h, "health inputs", func(s store.Store) ([]postrider.HealthInput, error) {
+		if _, err := s.FoldRollups(h.Context(), store.Fold{Deltas: 1 << 20}); err != nil {
+			return nil, err
+		}
 		inputs, err := s.HealthInputs(h.Context(), before, 1000)
-		for i := range inputs { // what is more may be counted or not
-			inputs[i].Delivered = min(inputs[i].Delivered, max(postrider.MinHealthDeliveries, 3*inputs[i].Dead))
+		for i := range inputs {
+			if inputs[i].Health.Status == postrider.Healthy { // the stores may have counted in different minutes
+				inputs[i].Delivered, inputs[i].Dead = 0, 0
+			}
 		}
 		return inputs, err
 	})

@@ -36,6 +36,13 @@ var rollups = []verb{
 		{"it counts what is pending and what is dead", backlogCounts},
 		{"an endpoint's waiting deliveries say since when the first is due", backlogDue},
 		{"of everything it is the same as of the only account", backlogOfAll},
+		{"both counts stop at MaxCounted", backlogStops},
+		{"more than MaxLooked endpoints make it Partial", backlogPartial},
+	}},
+	{"EndpointStates", []sentence{
+		{"there is one state for each id, in their order", statesOf},
+		{"it counts what is pending, and what ended within a day", statesCount},
+		{"Pending stops at MaxPending", statesStop},
 	}},
 }
 
@@ -456,4 +463,95 @@ func backlogOfAll(w *world) {
 	w.near("due for", all.DueFor, account.DueFor)
 	all.DueFor = account.DueFor
 	w.same("the backlog of all", all, account)
+}
+
+// batches publishes n deliveries, 500 at a time, each to the next one of the endpoints.
+func (w *world) batches(n int, expiry time.Duration, endpoints ...postrider.Endpoint) {
+	w.Helper()
+	for n > 0 {
+		var batch store.Batch
+		for range min(n, 500) {
+			d := w.to(endpoints[n%len(endpoints)])
+			d.Expiry = expiry
+			batch = append(batch, w.event(endpoints[n%len(endpoints)].Account, d))
+			n--
+		}
+		w.publish(batch)
+	}
+}
+
+func backlogStops(w *world) {
+	e := w.endpoint()
+	w.batches(store.MaxCounted+1, 0, e)
+	expired := 0
+	for expired <= store.MaxCounted {
+		expired += w.expire(2000)
+	}
+	w.batches(store.MaxCounted+1, long, e)
+	for what, b := range map[string]store.Backlog{
+		"the endpoint": w.backlog(e.Account, e.ID), "the account": w.backlog(e.Account, postrider.EndpointID{}),
+		"everything": w.backlog(postrider.AccountID{}, postrider.EndpointID{}),
+	} {
+		b.IsDue, b.DueFor = false, 0
+		w.same(what, b, store.Backlog{Pending: store.MaxCounted, DeadLetters: store.MaxCounted})
+	}
+}
+
+func backlogPartial(w *world) {
+	account := w.account()
+	var endpoints []postrider.Endpoint
+	for range store.MaxLooked {
+		endpoints = append(endpoints, w.put(w.draft(account)))
+	}
+	w.batches(store.MaxLooked, long, endpoints...)
+	partial := func() [2]bool {
+		return [2]bool{w.backlog(account, postrider.EndpointID{}).Partial, w.backlog(postrider.AccountID{}, postrider.EndpointID{}).Partial}
+	}
+	w.same("with MaxLooked endpoints", partial(), [2]bool{})
+	w.batches(1, long, w.put(w.draft(account)))
+	w.same("with one more", partial(), [2]bool{true, true})
+	w.same("of one endpoint", w.backlog(account, endpoints[0].ID).Partial, false)
+}
+
+func (w *world) states(ids ...postrider.EndpointID) []store.EndpointState {
+	w.Helper()
+	states, err := w.EndpointStates(w.Context(), ids...)
+	w.ok(err)
+	return states
+}
+
+func statesOf(w *world) {
+	first, second, plain := w.endpoint(), w.endpoint(), w.endpoint()
+	unknown := newID[postrider.EndpointID](w)
+	w.putHealth(w.health(first, 1))
+	health := w.putHealth(w.health(first, 2))
+	circuit := w.putCircuit(w.circuit(second))
+	w.same("the states", w.states(second.ID, plain.ID, unknown, first.ID), []store.EndpointState{
+		{Endpoint: second.ID, Circuit: circuit}, {Endpoint: plain.ID}, {Endpoint: unknown}, {Endpoint: first.ID, Health: health},
+	})
+	w.same("those of none", len(w.states()), 0)
+}
+
+func statesCount(w *world) {
+	e, other := w.endpoint(), w.endpoint()
+	w.settleAll(e, 3)
+	w.deadLetters(e, 2)
+	w.settleAll(other, 1)
+	w.pending(e, 4)
+	w.claim(e, postrider.LaneFirst, 1)
+	w.fold()
+	want := []store.EndpointState{{Endpoint: e.ID, Pending: 4, Delivered: 3, Dead: 2}, {Endpoint: other.ID, Delivered: 1}}
+	w.same("the states", w.states(e.ID, other.ID), want)
+	since := store.DayBefore(w.now())
+	w.see(ended(e, since.Add(-time.Minute), 1, 1), ended(e, since, 5, 0), ended(e, since.Add(90*time.Minute), 0, 6))
+	want[0].Delivered, want[0].Dead = 8, 8
+	w.rollUpAll(2, func() { w.same("the states of the day", w.states(e.ID, other.ID), want) })
+}
+
+func statesStop(w *world) {
+	e := w.endpoint()
+	w.batches(store.MaxPending, long, e)
+	w.same("pending", w.states(e.ID)[0].Pending, store.MaxPending)
+	w.batches(1, long, e)
+	w.same("pending of one more", w.states(e.ID)[0].Pending, store.MaxPending)
 }

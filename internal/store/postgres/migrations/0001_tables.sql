@@ -270,10 +270,14 @@ create table endpoint_health (
     reason   text not null,
     warnings integer not null check (warnings >= 0),
     since    timestamptz not null,
+    last     boolean not null,
     primary key (endpoint, number)
 );
-comment on table endpoint_health is 'The health of endpoints over days: a row for each change. Append-only.';
-comment on index endpoint_health_pkey is 'HealthHistory: the changes of an endpoint, newest first. HealthInputs: the last one. PutHealth: each number exists once.';
+create index endpoint_health_unhealthy on endpoint_health (endpoint) where last and status <> 'healthy';
+comment on table endpoint_health is 'The health of endpoints over days: a row for each change. Append-only, but for last.';
+comment on column endpoint_health.last is 'Whether the row is the newest one of its endpoint. PutHealth sets it, and clears it in the row before.';
+comment on index endpoint_health_pkey is 'HealthHistory: the changes of an endpoint, newest first. HealthInputs and EndpointStates: the last one. PutHealth: each number exists once.';
+comment on index endpoint_health_unhealthy is 'HealthInputs: the endpoints that are not healthy now. Endpoints: whether one is.';
 
 create table probe (
     id integer primary key check (id = 1),
@@ -552,7 +556,6 @@ create index dead_letters_account on dead_letters (account, delivery);
 create index dead_letters_event on dead_letters (event);
 create index dead_letters_reason_account on dead_letters (account, reason, delivery);
 create index dead_letters_reason on dead_letters (reason, delivery);
-create index dead_letters_died_at on dead_letters (endpoint, died_at desc);
 create index dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery) where resolved_at is null;
 create index dead_letters_replay_job on dead_letters (replay_job, delivery) where replay_job is not null;
 create index dead_letters_replays on dead_letters (event, endpoint, delivery) where replayed_from is not null;
@@ -564,7 +567,6 @@ comment on index dead_letters_event is 'Deliveries of an event.';
 comment on index dead_letters_reason_account is 'DeadLetters of an account and a reason.';
 comment on index dead_letters_reason is 'DeadLetters of a reason.';
 comment on index dead_letters_unresolved is 'DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each. Backlog: those of all, of an account or of an endpoint.';
-comment on index dead_letters_died_at is 'HealthInputs: a skip scan of the endpoints, and the dead letters of a day.';
 comment on index dead_letters_replay_job is 'Deliveries of a replay job. ReplayJobs: how many of its deliveries died. Other rows are not in it.';
 comment on index dead_letters_replays is 'Deliveries with Last: the replays of an event that died. Other rows are not in it.';
 
@@ -639,11 +641,13 @@ create table rollups (
     primary key (scope, type, step, at)
 ) with (fillfactor = 70);
 create index rollups_at on rollups (step, at, scope, type);
+create index rollups_dying on rollups (scope, at desc) where dead > 0 and step = 0 and type = '';
 comment on table rollups is 'What happened in a minute (step 0), an hour (1) or a day (2): to all deliveries (scope is the zero id), those of an account or those of an endpoint; of all types (type is empty) or of one. Written under the lock of the rollups alone.';
 comment on column rollups.counts is 'The bytes of postrider.Counts; responses and latencies are those of postrider.Sketch, null: an empty one.';
-comment on column rollups.delivered is 'As in counts, for HealthInputs; dead too.';
-comment on index rollups_pkey is 'Rollups: a range of a scope, type and step. FoldRollups: one, and a skip scan of the types of a scope.';
+comment on column rollups.delivered is 'As in counts, for HealthInputs and EndpointStates; dead too.';
+comment on index rollups_pkey is 'Rollups, HealthInputs and EndpointStates: a range of a scope, type and step. FoldRollups: one, and a skip scan of the types of a scope.';
 comment on index rollups_at is 'RollUp: what follows a position. ForgetRollups: the oldest of a step.';
+comment on index rollups_dying is 'HealthInputs: a skip scan of the scopes in which deliveries died within the last two days.';
 
 create table rollup_positions (
     step  smallint primary key check (step between 0 and 1),

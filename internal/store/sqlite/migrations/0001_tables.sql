@@ -460,8 +460,6 @@ create index dead_letters_event on dead_letters (event);
 -- DeadLetters of a reason: of an account, and all.
 create index dead_letters_reason_account on dead_letters (account, reason, delivery);
 create index dead_letters_reason on dead_letters (reason, delivery);
--- HealthInputs: the dead letters of an endpoint since a time.
-create index dead_letters_died_at on dead_letters (endpoint, died_at);
 -- DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each.
 -- Backlog: those of all, of an account or of an endpoint.
 create index dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery)
@@ -518,8 +516,8 @@ create table rollup_deltas (
 -- What happened in a minute (step 0), an hour (1) or a day (2) from at on: to all
 -- deliveries (scope is the zero id), those of an account or those of an endpoint; of all
 -- types (type is empty) or of one. counts, responses and latencies are those of
--- store.RollupBytes; delivered and dead repeat what HealthInputs needs of counts. The key
--- serves Rollups, and a skip scan of the types of a scope.
+-- store.RollupBytes; delivered and dead repeat what HealthInputs and EndpointStates need of
+-- counts. The key serves these and Rollups, and a skip scan of the types of a scope.
 create table rollups (
     scope     blob not null check (length(scope) = 16),
     type      text not null,
@@ -534,6 +532,8 @@ create table rollups (
 ) strict, without rowid;
 -- RollUp: what follows a position. ForgetRollups: the oldest of a step.
 create index rollups_at on rollups (step, at, scope, type);
+-- HealthInputs: a skip scan of the scopes in which deliveries died within the last two days.
+create index rollups_dying on rollups (scope, at) where dead > 0 and step = 0 and type = '';
 
 -- Up to where the rollups of a step were added to those of the next one, in the order of
 -- rollups_at. One row for each step but days. The key serves all that reads them.
@@ -545,8 +545,10 @@ create table rollup_positions (
 ) strict;
 insert into rollup_positions (step, at, scope, type) values (0, 0, zeroblob(16), ''), (1, 0, zeroblob(16), '');
 
--- The health of endpoints over days: a row for each change, append-only. The key
--- serves HealthHistory and HealthInputs, from an endpoint's newest back.
+-- The health of endpoints over days: a row for each change. Append-only, but for last, which
+-- says that the row is the newest one of its endpoint: PutHealth sets it, and clears it in
+-- the row before. The key serves HealthHistory, HealthInputs and EndpointStates, from an
+-- endpoint's newest back.
 create table endpoint_health (
     endpoint blob not null references endpoints (id),
     number   integer not null check (number >= 1),
@@ -555,10 +557,11 @@ create table endpoint_health (
     reason   text not null,
     warnings integer not null check (warnings >= 0),
     since    integer not null,
+    last     integer not null check (last in (0, 1)),
     primary key (endpoint, number)
 ) strict, without rowid;
--- HealthInputs: the endpoints that were ever not healthy.
-create index endpoint_health_not_healthy on endpoint_health (endpoint) where status <> 'healthy';
+-- HealthInputs: the endpoints that are not healthy now. Endpoints: whether one is.
+create index endpoint_health_unhealthy on endpoint_health (endpoint) where last and status <> 'healthy';
 
 -- ProbeWrite: one row that is written in order to learn whether the store accepts
 -- writes. padding fills a page of its own, so that a full disk is noticed.

@@ -2,11 +2,11 @@ package testkit
 
 import (
 	"errors"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -67,7 +67,8 @@ func (p *FaultProxy) Away(away bool) {
 }
 
 // CutOnce cuts one connection, once match holds for all the bytes that its
-// client has sent: they are forwarded to the server, no answer comes back.
+// client has sent: the server gets them and does what they ask, and its answer
+// does not come back.
 func (p *FaultProxy) CutOnce(match func(sent []byte) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,55 +102,50 @@ func (p *FaultProxy) accept() {
 		p.mu.Lock()
 		p.conns[client], p.conns[server] = true, true
 		p.mu.Unlock()
-		p.running.Go(func() { p.forward(client, server) })
-		p.running.Go(func() { p.answer(client, server) })
+		cut := new(atomic.Bool)
+		p.running.Go(func() { p.forward(client, server, cut) })
+		p.running.Go(func() { p.answer(client, server, cut) })
 	}
 }
 
-// forward passes the client's bytes on, and cuts after those that match.
-func (p *FaultProxy) forward(client, server net.Conn) {
-	defer p.close(client, server)
+// forward passes the client's bytes on, until those that match: they are the last.
+func (p *FaultProxy) forward(client, server net.Conn, cut *atomic.Bool) {
 	var sent []byte
 	piece := make([]byte, 64<<10)
 	for {
 		n, err := client.Read(piece)
 		sent = append(sent, piece[:n]...)
-		matched := n > 0 && p.matches(sent)
-		if matched {
-			client.Close() // before the server can answer
+		if n > 0 && p.matches(sent) {
+			cut.Store(true)
 		}
 		p.pause()
-		if _, failed := server.Write(piece[:n]); failed != nil || matched || err != nil {
-			p.letFinish(server, matched)
+		_, failed := server.Write(piece[:n])
+		if half, ok := server.(interface{ CloseWrite() error }); ok && cut.Load() && failed == nil {
+			_ = half.CloseWrite() // the server answers in vain, then closes its side; then answer closes both
+			return
+		}
+		if failed != nil || err != nil {
+			p.close(client, server)
 			return
 		}
 	}
 }
 
-// letFinish waits until the server has taken in, and answered in vain, what it
-// was sent before the cut.
-func (p *FaultProxy) letFinish(server net.Conn, matched bool) {
-	if half, ok := server.(interface{ CloseWrite() error }); ok && matched {
-		_ = half.CloseWrite()
-		_ = server.SetReadDeadline(time.Now().Add(Patience))
-		_, _ = io.Copy(io.Discard, server)
-	}
-}
-
-func (p *FaultProxy) answer(client, server net.Conn) {
+// answer passes the server's bytes back. After the cut it drops them, and the client's
+// connection ends only when the server has done all that it was asked: a client that
+// repeats its request at once does not meet the first one still running.
+func (p *FaultProxy) answer(client, server net.Conn, cut *atomic.Bool) {
+	defer p.close(client, server)
 	piece := make([]byte, 64<<10)
 	for {
 		n, err := server.Read(piece)
 		p.pause()
-		if _, failed := client.Write(piece[:n]); failed != nil {
-			// Cut: what the server still says is read by letFinish.
-			if !errors.Is(failed, net.ErrClosed) {
-				p.close(client, server)
+		if !cut.Load() {
+			if _, failed := client.Write(piece[:n]); failed != nil {
+				return
 			}
-			return
 		}
 		if err != nil {
-			p.close(client, server)
 			return
 		}
 	}

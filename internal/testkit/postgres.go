@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -150,6 +152,19 @@ func (c *Cluster) prepareLocked(ctx context.Context, template string, prepare fu
 	return err
 }
 
+// drop removes a database, whoever is still connected to it.
+func (c *Cluster) drop(ctx context.Context, dsn string) error {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, c.Bin("dropdb"), "--host="+c.dir, "--username=postgres", "--force", path.Base(u.Path))
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("drop database %s: %w: %s", path.Base(u.Path), err, out)
+	}
+	return nil
+}
+
 func (c *Cluster) create(ctx context.Context, database, template string) error {
 	command := exec.CommandContext(ctx, c.Bin("createdb"), "--host="+c.dir, "--username=postgres",
 		"--template="+template, "--strategy=wal_log", database)
@@ -187,13 +202,20 @@ func (s sharing) Run() int {
 
 // Postgres returns the DSN of a fresh database in the cluster that the tests
 // of this binary share, copied from a template that prepare made; its TestMain
-// must call [Main]. A machine without PostgreSQL fails the test.
+// must call [Main]. The end of the test drops it. A machine without PostgreSQL
+// fails the test.
 func Postgres(t testing.TB, prepare func(ctx context.Context, dsn string) error) string {
 	t.Helper()
-	dsn, err := SharedCluster(t).Database(t.Context(), "test", prepare)
+	cluster := SharedCluster(t)
+	dsn, err := cluster.Database(t.Context(), "test", prepare)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := cluster.drop(context.WithoutCancel(t.Context()), dsn); err != nil {
+			t.Error(err)
+		}
+	})
 	return dsn
 }
 
@@ -203,12 +225,24 @@ func SharedCluster(t testing.TB) *Cluster {
 	binary.Lock()
 	defer binary.Unlock()
 	if binary.cluster == nil && binary.err == nil {
-		binary.cluster, binary.err = StartPostgres("")
+		binary.cluster, binary.err = StartPostgres(memory())
 	}
 	if binary.err != nil {
 		t.Fatal(binary.err)
 	}
 	return binary.cluster
+}
+
+// memory returns a folder on a file system in memory, or an empty string if
+// there is none with room for two clusters. In memory a new database, which is
+// a copy of 300 files, costs a tenth of the time.
+func memory() string {
+	const dir, room = "/dev/shm", 4 << 30
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil || uint64(fs.Bavail)*uint64(fs.Bsize) < room { //nolint:unconvert // signed on some systems
+		return ""
+	}
+	return dir
 }
 
 func stopSharedCluster() error {

@@ -17,6 +17,8 @@ package testkit
 
 import (
 	"context"
+	"runtime/debug"
+	"slices"
 	"testing"
 	"time"
 )
@@ -41,4 +43,11 @@ func Eventually(tb testing.TB, what string, condition func() bool) {
 			tb.Fatalf("%s: did not happen in %v", what, Patience)
 		}
 	}
+}
+
+// Raced reports whether the race detector watches, which makes some tests ten
+// times slower.
+func Raced() bool {
+	build, _ := debug.ReadBuildInfo()
+	return build != nil && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }

@@ -5,6 +5,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"maps"
 	"os"
@@ -137,8 +138,7 @@ analyze;`
 
 func TestPlans(t *testing.T) {
 	t.Parallel()
-	dsn := testkit.Postgres(t, Migrate)
-	seed(t, dsn)
+	dsn := seeded(t)
 	config, err := parse(dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -217,8 +217,7 @@ func TestPlans(t *testing.T) {
 
 func TestPlansOfReplays(t *testing.T) {
 	t.Parallel()
-	dsn := testkit.Postgres(t, Migrate)
-	seed(t, dsn)
+	dsn := seeded(t)
 	config, err := parse(dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -244,8 +243,7 @@ func TestPlansOfReplays(t *testing.T) {
 
 func TestPlansOfLists(t *testing.T) {
 	t.Parallel()
-	dsn := testkit.Postgres(t, Migrate)
-	seed(t, dsn)
+	dsn := seeded(t)
 	conn, err := pgx.Connect(t.Context(), dsn) // the settings of a list are the server's own
 	if err != nil {
 		t.Fatal(err)
@@ -321,16 +319,25 @@ func TestPlansOfLists(t *testing.T) {
 	}
 }
 
-func seed(t *testing.T, dsn string) {
+// seeded returns the DSN of a database with the rows of seedSQL, which are
+// inserted once.
+func seeded(t *testing.T) string {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
+	dsn, err := testkit.SharedCluster(t).Database(t.Context(), "plans", func(ctx context.Context, dsn string) error {
+		if err := Migrate(ctx, dsn); err != nil {
+			return err
+		}
+		conn, err := pgx.Connect(ctx, dsn)
+		if err != nil {
+			return err
+		}
+		_, err = conn.PgConn().Exec(ctx, seedSQL).ReadAll()
+		return errors.Join(err, conn.Close(ctx))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(t.Context())
-	if _, err := conn.PgConn().Exec(t.Context(), seedSQL).ReadAll(); err != nil {
-		t.Fatal(err)
-	}
+	return dsn
 }
 
 // explainGeneric returns the plan that the pool's sessions use: the one that

@@ -4,8 +4,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -13,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/sqlite"
 	"github.com/postrider/postrider/internal/store/storetest"
+	"github.com/postrider/postrider/internal/testkit"
 )
 
 func TestContract(t *testing.T) { storetest.Run(t, migrated(t).open) }
@@ -105,7 +104,7 @@ func open(t *testing.T, dir string, opts sqlite.Options) *sqlite.Store {
 }
 
 func TestMain(m *testing.M) {
-	if raced() {
+	if testkit.Raced() {
 		// SQLite in Go is ten times slower then. What the model adds is not
 		// about races; without the detector it plays all its histories.
 		if err := flag.Set("rapid.checks", "10"); err != nil {
@@ -113,10 +112,4 @@ func TestMain(m *testing.M) {
 		}
 	}
 	goleak.VerifyTestMain(m)
-}
-
-// raced reports whether the race detector watches.
-func raced() bool {
-	build, _ := debug.ReadBuildInfo()
-	return build != nil && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }

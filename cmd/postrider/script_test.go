@@ -100,6 +100,14 @@ func TestScriptOnPostgreSQL(t *testing.T) {
 }
 
 func params(p testscript.Params) testscript.Params {
+	prepare := p.Setup
+	p.Setup = func(env *testscript.Env) error {
+		// Under the race detector a program waits for a second before it exits,
+		// for reports of other threads. The scripts run 700 programs, and races
+		// belong to the servers, which wait for their goroutines by themselves.
+		env.Setenv("GORACE", "atexit_sleep_ms=0")
+		return prepare(env)
+	}
 	p.RequireExplicitExec = true
 	p.RequireUniqueNames = true
 	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){
@@ -404,7 +412,7 @@ func code(ts *testscript.TestScript, _ bool, args []string) {
 // environment is what a script's programs see.
 func environment(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "POSTRIDER_DATABASE_URL", "POSTRIDER_DATA_DIR"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "POSTRIDER_DATABASE_URL", "POSTRIDER_DATA_DIR", "GORACE"} {
 		env = append(env, name+"="+ts.Getenv(name))
 	}
 	return env

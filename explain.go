@@ -150,8 +150,8 @@ var nexts = map[Next][2]string{
 // actions has the English text of each Action.
 var actions = map[Action]string{
 	ToRelease:      "A person has to release or cancel it.",
-	ToResume:       "It is sent when the endpoint is resumed.",
-	ToEnable:       "It is sent when the endpoint is enabled.",
+	ToResume:       "It can be sent once the endpoint is resumed; a retry keeps its time.",
+	ToEnable:       "It can be sent once the endpoint is enabled; a retry keeps its time.",
 	ToSetPolicy:    "It is sent when the policy is set again.",
 	ToRotateSecret: "It is sent when a rotation gives the endpoint a secret.",
 	ToReplay:       "A replay sends the event again.",

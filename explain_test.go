@@ -79,7 +79,7 @@ func TestAnExplanationIsASentence(t *testing.T) {
 				Status: postrider.Pending, Waiting: postrider.Waiting{Reason: postrider.WaitEndpointPaused},
 			},
 			postrider.Endpoint{StatusReason: "maintenance"},
-			"Its endpoint is paused (maintenance). It is sent when the endpoint is resumed.",
+			"Its endpoint is paused (maintenance). It can be sent once the endpoint is resumed; a retry keeps its time.",
 		},
 		{
 			"an open circuit",

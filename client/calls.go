@@ -298,6 +298,13 @@ func (c *Client) CancelDelivery(ctx context.Context, id postrider.DeliveryID) (a
 	return post[apitypes.Delivery](ctx, c, "/deliveries/"+id.String()+"/cancel", nil)
 }
 
+// RetryDelivery makes the next attempt of a delivery that waits for its time due now. If
+// the delivery has ended, or waits for anything else, the error matches
+// [postrider.ErrConflict] and says for what.
+func (c *Client) RetryDelivery(ctx context.Context, id postrider.DeliveryID) (apitypes.Delivery, error) {
+	return post[apitypes.Delivery](ctx, c, "/deliveries/"+id.String()+"/retry", nil)
+}
+
 // ReleaseDelivery releases a parked delivery, which is then attempted alone. If
 // the delivery is not parked, the error matches [postrider.ErrConflict].
 func (c *Client) ReleaseDelivery(ctx context.Context, id postrider.DeliveryID) (apitypes.Delivery, error) {

@@ -113,6 +113,7 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"list-attempts":       func(x ctx, c *client.Client) (any, error) { return answered(c.Attempts(x, dlv, pg)) },
 	"get-attempt-request": func(x ctx, c *client.Client) (any, error) { return answered(c.AttemptRequest(x, dlv, 1)) },
 	"cancel-delivery":     func(x ctx, c *client.Client) (any, error) { return answered(c.CancelDelivery(x, dlv)) },
+	"retry-delivery":      func(x ctx, c *client.Client) (any, error) { return answered(c.RetryDelivery(x, dlv)) },
 	"release-delivery":    func(x ctx, c *client.Client) (any, error) { return answered(c.ReleaseDelivery(x, dlv)) },
 	"replay-delivery":     func(x ctx, c *client.Client) (any, error) { return answered(c.ReplayDelivery(x, dlv)) },
 

@@ -234,10 +234,12 @@ func (c *caller) driveDeliveries() {
 		c.want(200, "GET /deliveries?status="+status, nil)
 	}
 	c.want(409, "POST /deliveries/"+hangs+"/replay", nil)
+	c.want(200, "POST /deliveries/"+hangs+"/retry", nil)
 	c.want(200, "POST /deliveries/"+hangs+"/cancel", nil)
 	c.want(409, "POST /deliveries/"+hangs+"/cancel", nil)
 	c.want(409, "POST /deliveries/"+hangs+"/release", nil) // it is not parked
 	c.settled(hangs, "cancelled")
+	c.want(409, "POST /deliveries/"+hangs+"/retry", nil)
 	c.want(409, "GET /deliveries/"+hangs+"/attempts/2/request", nil) // a decision is no request
 	c.want(202, "POST /deliveries/"+ok+"/replay", nil)
 }

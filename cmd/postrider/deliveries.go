@@ -20,6 +20,7 @@ type deliveriesCmd struct {
 	Attempts deliveriesAttemptsCmd `cmd:"" help:"List the attempts of a delivery. A lost attempt STARTED when its loss was noticed; its request may have left long before."`
 	Request  deliveriesRequestCmd  `cmd:"" help:"Show the request of an attempt, what is signed of it, and a curl command. Signatures and credentials are masked."`
 	Cancel   deliveriesCancelCmd   `cmd:"" help:"Cancel a pending delivery."`
+	Retry    deliveriesRetryCmd    `cmd:"" help:"Retry a waiting delivery now."`
 	Release  deliveriesReleaseCmd  `cmd:"" help:"Send a parked delivery again. A delivery is parked if five servers died while sending it."`
 }
 
@@ -111,6 +112,7 @@ type oneDelivery struct {
 type (
 	deliveriesGetCmd     struct{ oneDelivery }
 	deliveriesCancelCmd  struct{ oneDelivery }
+	deliveriesRetryCmd   struct{ oneDelivery }
 	deliveriesReleaseCmd struct{ oneDelivery }
 )
 
@@ -176,8 +178,12 @@ func explanationText(d apitypes.Delivery) string {
 	case postrider.ToReplay:
 		command = "replay " + d.ID.String()
 	}
-	if reason := optional(d.Waiting).Reason; reason == postrider.WaitCircuitOpen || reason == postrider.WaitAskedToWait {
+	reason := optional(d.Waiting).Reason
+	if reason == postrider.WaitCircuitOpen || reason == postrider.WaitAskedToWait {
 		command = "endpoints circuit " + d.Endpoint.String()
+	}
+	if reason == postrider.WaitScheduled {
+		command = "deliveries retry " + d.ID.String()
 	}
 	if command == "" {
 		return d.Explanation.Text
@@ -190,6 +196,13 @@ func explanationText(d apitypes.Delivery) string {
 func (c *deliveriesCancelCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, deliveryTable.one, func(api *client.Client) (apitypes.Delivery, error) {
 		return api.CancelDelivery(ctx, c.ID)
+	})
+}
+
+// Run makes the next attempt of the delivery due now, and prints the delivery.
+func (c *deliveriesRetryCmd) Run(ctx context.Context, t terminal) error {
+	return ask(t, c.target, deliveryTable.one, func(api *client.Client) (apitypes.Delivery, error) {
+		return api.RetryDelivery(ctx, c.ID)
 	})
 }
 

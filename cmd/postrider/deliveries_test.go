@@ -18,7 +18,8 @@ func TestAnExplanationNamesTheCommandThatHelps(t *testing.T) {
 		reason postrider.WaitReason
 		want   string
 	}{
-		{"", postrider.WaitScheduled, "Why. Next."},
+		{"", postrider.WaitDue, "Why. Next."},
+		{"", postrider.WaitScheduled, "Why. Next. postrider deliveries retry " + id.String()},
 		{"", postrider.WaitCircuitOpen, "Why. Next. postrider endpoints circuit " + endpoint.String()},
 		{"", postrider.WaitAskedToWait, "Why. Next. postrider endpoints circuit " + endpoint.String()},
 		{postrider.ToRelease, postrider.WaitParked, "Why. Next. postrider deliveries release " + id.String()},

@@ -57,6 +57,7 @@ var commandOf = map[string]string{
 	"list-attempts":            "deliveries attempts",
 	"get-attempt-request":      "deliveries request",
 	"cancel-delivery":          "deliveries cancel",
+	"retry-delivery":           "deliveries retry",
 	"release-delivery":         "deliveries release",
 	"replay-delivery":          "replay",
 	"list-endpoint-deliveries": "deliveries list --endpoint",

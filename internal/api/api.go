@@ -54,8 +54,8 @@ type Store interface {
 
 	// Circuits is the method of store.Queue.
 	Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error)
-	// Unpark is the method of store.Queue.
-	Unpark(ctx context.Context, u store.Unpark) (postrider.Delivery, error)
+	// MakeDue is the method of store.Queue.
+	MakeDue(ctx context.Context, m store.MakeDue) (postrider.Delivery, error)
 	// PutCircuit is the method of store.Queue.
 	PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error)
 	// Rollups is the method of store.Rollups.

@@ -123,6 +123,13 @@ func (rt *router) deliveries() {
 		scope:   operate,
 	}, rt.cancelDelivery)
 	handle(rt, route{
+		name: "retry-delivery", path: "POST /deliveries/{delivery}/retry",
+		summary:     "Retry a waiting delivery now",
+		description: "The next attempt of a delivery that waits for its time is due now, as far as the circuit, the rate and the concurrency of its endpoint allow. Its place in the retry schedule stays. A delivery that has ended, that is being sent, or that waits for anything but its time is a conflict.",
+		codes:       []string{"conflict"},
+		scope:       operate,
+	}, rt.retryDelivery)
+	handle(rt, route{
 		name: "release-delivery", path: "POST /deliveries/{delivery}/release",
 		summary:     "Release a parked delivery",
 		description: "It is sent again, alone. A delivery is parked if five servers died while sending it.",
@@ -223,13 +230,22 @@ func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*reply[apit
 	if err != nil {
 		return nil, err
 	}
-	e, err := first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
-	if err != nil && !errors.Is(err, postrider.ErrNotFound) {
+	x, err := s.explain(ctx, d)
+	if err != nil {
 		return nil, err
 	}
 	view := viewDelivery(d)
-	view.Explanation = viewExplanation(postrider.Explain(d, e))
+	view.Explanation = viewExplanation(x)
 	return respond(view), nil
+}
+
+// explain explains the delivery by its endpoint.
+func (s *server) explain(ctx context.Context, d postrider.Delivery) (postrider.Explanation, error) {
+	e, err := first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
+	if err != nil && !errors.Is(err, postrider.ErrNotFound) {
+		return postrider.Explanation{}, err
+	}
+	return postrider.Explain(d, e), nil
 }
 
 // viewExplanation returns an explanation in the form of a response.
@@ -333,6 +349,36 @@ func (s *server) whyNoReplay(ctx context.Context, d postrider.Delivery, err erro
 	return err
 }
 
+// retryDelivery makes the next attempt of a delivery due now. The conflict for one that does
+// not wait for its time says what it is or waits for.
+func (s *server) retryDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
+	d, err := s.findDelivery(ctx, in.Delivery)
+	if err != nil {
+		return nil, err
+	}
+	if d.Waiting.Reason == postrider.WaitScheduled {
+		made, err := s.Store.MakeDue(ctx, store.MakeDue{Account: d.Account, Delivery: d.ID})
+		if err == nil {
+			s.Notifier.Notify(d.Endpoint)
+			return respond(viewDelivery(made)), nil
+		}
+		if !errors.Is(err, postrider.ErrConflict) {
+			return nil, err
+		}
+		if d, err = s.findDelivery(ctx, in.Delivery); err != nil { // it has changed since it was read
+			return nil, err
+		}
+	}
+	if d.Status != postrider.Pending {
+		return nil, conflict("the delivery is " + string(d.Status))
+	}
+	x, err := s.explain(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return nil, conflict("the delivery does not wait for its retry. " + x.String())
+}
+
 // releaseDelivery releases a parked delivery. A delivery that is not parked is
 // a conflict.
 func (s *server) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
@@ -340,7 +386,7 @@ func (s *server) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.Store.Unpark(ctx, store.Unpark{Account: infoOf(ctx).caller.Account, Delivery: id})
+	d, err := s.Store.MakeDue(ctx, store.MakeDue{Account: infoOf(ctx).caller.Account, Delivery: id, Parked: true})
 	if errors.Is(err, postrider.ErrConflict) {
 		err = conflict("the delivery is not parked")
 	}

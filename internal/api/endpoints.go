@@ -414,11 +414,11 @@ var statusChanges = []statusChange{{
 	scope: postrider.ScopeWebhooksOperate,
 	to:    postrider.EndpointPaused, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
 }, {
-	verb: "resume", summary: "Resume a paused endpoint",
+	verb: "resume", summary: "Resume a paused endpoint", description: "Deliveries that are due are sent. Those that wait for a retry keep their time.",
 	scope: postrider.ScopeWebhooksOperate,
 	to:    postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
 }, {
-	verb: "enable", summary: "Enable a disabled endpoint", description: "Its circuit is closed, too. Repeated, it changes nothing more.",
+	verb: "enable", summary: "Enable a disabled endpoint", description: "Its circuit is closed, too. Deliveries that are due are sent; those that wait for a retry keep their time. Repeated, it changes nothing more.",
 	scope: postrider.ScopeWebhooksOperate,
 	to:    postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointDisabled},
 	closes: true,

@@ -161,6 +161,15 @@ type Replay struct {
 // decided about it, and the record of who did and why has one place.
 var ErrDiscarded = fmt.Errorf("the dead letter was discarded: %w", postrider.ErrConflict)
 
+// NotWaitingError returns the error of a MakeDue that found nothing to do. It matches
+// [postrider.ErrConflict].
+func NotWaitingError(m MakeDue) error {
+	if m.Parked {
+		return fmt.Errorf("it is not parked: %w", postrider.ErrConflict)
+	}
+	return fmt.Errorf("it does not wait for its time: %w", postrider.ErrConflict)
+}
+
 // ReplayPendingError says that the last replay of a dead letter is still pending.
 type ReplayPendingError struct {
 	Replay postrider.DeliveryID // that replay

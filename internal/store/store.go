@@ -215,10 +215,14 @@ type Queue interface {
 	// is left alone.
 	Release(ctx context.Context, leases []Lease) error
 
-	// Unpark lets a parked delivery be attempted again: it is due at once in the
-	// suspect lane, and its Losses and deaths alone are counted from 0. One that
-	// is not parked is postrider.ErrConflict.
-	Unpark(ctx context.Context, u Unpark) (postrider.Delivery, error)
+	// MakeDue makes a pending delivery due at once, in its lane.
+	//
+	// With m.Parked it is a parked one, whose Losses and deaths alone are counted
+	// from 0 then; one that is not parked is postrider.ErrConflict.
+	// Else it is one that waits for its first attempt or its retry. Its step and
+	// the number of its attempt stay. One that has ended, that is leased, parked
+	// or due, or that waits for its ordering key is postrider.ErrConflict.
+	MakeDue(ctx context.Context, m MakeDue) (postrider.Delivery, error)
 
 	// Due lists the lanes in which a delivery waits, and when the first one of each is
 	// due, leases that end included, ordered by endpoint: at most d.Max
@@ -317,10 +321,11 @@ type Lease struct {
 	Token    postrider.Token
 }
 
-// Unpark asks for a parked delivery to be attempted again.
-type Unpark struct {
+// MakeDue asks for a pending delivery to be attempted now.
+type MakeDue struct {
 	Account  postrider.AccountID // zero: any
 	Delivery postrider.DeliveryID
+	Parked   bool // it is parked; false: it waits for its time
 }
 
 // Due asks which lanes have work.

@@ -20,6 +20,7 @@ func deliveryRoutes() []route {
 		{"POST /deliveries/{delivery}/replay", everyone, replayDelivery},
 		{"POST /deliveries/{delivery}/cancel", everyone, changeDelivery("cancel")},
 		{"POST /deliveries/{delivery}/release", everyone, changeDelivery("release")},
+		{"POST /deliveries/{delivery}/retry", everyone, changeDelivery("retry")},
 		{"POST /deliveries/{delivery}/discard", everyone, discardDelivery},
 	}
 }
@@ -184,7 +185,7 @@ func replayDelivery(v *visit) error {
 	})
 }
 
-// changeDelivery returns the handler of a form that cancels or releases a delivery. If the
+// changeDelivery returns the handler of a form that cancels, retries or releases a delivery. If the
 // delivery has changed since the page was loaded, its page says what it is now.
 func changeDelivery(verb string) func(*visit) error {
 	return func(v *visit) error {
@@ -192,9 +193,12 @@ func changeDelivery(verb string) func(*visit) error {
 		if err != nil {
 			return err
 		}
-		if verb == "cancel" {
+		switch verb {
+		case "cancel":
 			_, err = v.api.CancelDelivery(v.ctx, id)
-		} else {
+		case "retry":
+			_, err = v.api.RetryDelivery(v.ctx, id)
+		default:
 			_, err = v.api.ReleaseDelivery(v.ctx, id)
 		}
 		if faults, refused := faulty(err); refused {

@@ -150,6 +150,23 @@ func TestADeadDeliveryIsReplayedAndCancelled(t *testing.T) {
 	}
 }
 
+func TestAWaitingDeliveryIsRetriedNow(t *testing.T) {
+	t.Parallel()
+	for person, base := range map[string]string{"operator": "/dashboard", "customer": "/portal"} {
+		w := newWorld(t, web.Options{})
+		e := w.endpoint(apitypes.EndpointCreate{})
+		d := w.deliveryOf(w.publish("order.created", `{}`))
+		w.settle(e.ID, postrider.Attempt{StatusCode: 503}, postrider.DefaultPolicy())
+		path := base + "/deliveries/" + d.ID.String()
+		says(t, w.see(person, path), "Retry now", `action="`+path+`/retry"`)
+		says(t, w.submit(person, path+"/retry", nil), "The next attempt is due now.")
+		if again := w.see(person, path); strings.Contains(again.html, "Retry now") {
+			t.Errorf("a delivery that is due can be retried again:\n%s", again.html)
+		}
+		says(t, w.submit(person, path+"/retry", nil), "Nothing was done: the delivery does not wait for its retry.")
+	}
+}
+
 func TestADeadLetterIsDiscarded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
@@ -194,7 +211,7 @@ func TestWhatAnotherAccountHasIsNotFound(t *testing.T) {
 	for _, route := range []string{
 		"GET /portal/events/" + d.Event.String(), "GET /portal/events/" + d.Event.String() + "/data", "POST /portal/events/" + d.Event.String() + "/replay",
 		"GET /portal/deliveries/" + d.ID.String(), "POST /portal/deliveries/" + d.ID.String() + "/replay", "POST /portal/deliveries/" + d.ID.String() + "/cancel",
-		"POST /portal/deliveries/" + d.ID.String() + "/release", "POST /portal/deliveries/" + d.ID.String() + "/discard",
+		"POST /portal/deliveries/" + d.ID.String() + "/release", "POST /portal/deliveries/" + d.ID.String() + "/retry", "POST /portal/deliveries/" + d.ID.String() + "/discard",
 		"GET /portal/replays/rpl_01h455vb4pex5vsknk084sn02q", "POST /portal/replays/rpl_01h455vb4pex5vsknk084sn02q/pause",
 		"GET /portal/accounts", "GET /portal/accounts/" + w.account.ID.String(), "GET /portal/api-keys", "GET /portal/event-types/nothing", "GET /portal/deliveries/x",
 	} {

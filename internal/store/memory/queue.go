@@ -335,20 +335,25 @@ func (s *Store) Release(_ context.Context, leases []store.Lease) error {
 	return nil
 }
 
-// Unpark implements [store.Queue].
-func (s *Store) Unpark(_ context.Context, u store.Unpark) (postrider.Delivery, error) {
+// MakeDue implements [store.Queue].
+func (s *Store) MakeDue(_ context.Context, m store.MakeDue) (postrider.Delivery, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d, err := s.findLocked(u.Account, u.Delivery)
-	if err == nil && !d.parked {
-		err = fmt.Errorf("it is not parked: %w", postrider.ErrConflict)
+	now := s.now()
+	d, err := s.findLocked(m.Account, m.Delivery)
+	if err == nil && !(m.Parked && d.parked) && !(!m.Parked && d.at >= 0 && d.token == 0 && d.due.After(now)) {
+		err = store.NotWaitingError(m)
 	}
 	if err != nil {
-		return postrider.Delivery{}, fmt.Errorf("release delivery %s: %w", u.Delivery, err)
+		return postrider.Delivery{}, fmt.Errorf("make delivery %s due: %w", m.Delivery, err)
 	}
-	delete(s.parked, d)
-	d.parked, d.losses, d.alone, d.due = false, 0, 0, s.now()
-	s.laneOf(d).push(d)
+	if m.Parked {
+		delete(s.parked, d)
+		d.parked, d.losses, d.alone, d.due = false, 0, 0, now
+		s.laneOf(d).push(d)
+	} else {
+		s.requeueLocked(d, func() { d.due = now })
+	}
 	return s.readLocked(d), nil
 }
 

@@ -32,7 +32,7 @@
 //     head, or the key is paused. The end of the head, or of the pause, makes it due
 //     (order.go).
 //   - It is parked: no token; due_at is infinity, parked is true. Reclaim puts it there
-//     after several nodes died with it. Unpark makes it due.
+//     after several nodes died with it. MakeDue makes it due.
 //
 // Settle deletes a leased row whose delivery has ended. Cancel and CancelDeleted can
 // delete a row in every state; Expire too, except a row under a valid lease. A token has

@@ -304,32 +304,44 @@ func (s *Store) Release(ctx context.Context, leases []store.Lease) error {
 // Losses and deaths alone start from 0: a person has decided that the delivery gets a new
 // chance. It stays in the suspect lane, so if it kills a node again, no other delivery
 // dies with it. Walks queue_pkey.
-const unparkSQL = `
+const releaseParkedSQL = `
 	update queue q
 	set parked = false, losses = 0, deaths_alone = 0, due_at = @now::timestamptz
 	where q.id = @id and q.parked and (@account::uuid is null or q.account = @account)`
 
-// Unpark lets a parked delivery be attempted again. A repeat after a lost reply finds it
-// unparked, which is then a success.
-func (s *Store) Unpark(ctx context.Context, u store.Unpark) (postrider.Delivery, error) {
+// Of those that wait for their time. One that is leased has a token; one that is parked or
+// waits for its ordering key is never due. Walks queue_pkey.
+const makeDueSQL = `
+	update queue q
+	set due_at = @now::timestamptz
+	where q.id = @id and q.token is null and q.due_at > @now::timestamptz and q.due_at < 'infinity'
+		and (@account::uuid is null or q.account = @account)`
+
+// MakeDue makes a pending delivery due at once. A repeat after a lost reply finds that it
+// does not wait any more, which is then a success.
+func (s *Store) MakeDue(ctx context.Context, m store.MakeDue) (postrider.Delivery, error) {
+	query := makeDueSQL
+	if m.Parked {
+		query = releaseParkedSQL
+	}
 	var d postrider.Delivery
 	err := s.repeat(ctx, func(again bool) error {
-		tag, err := s.pool.Exec(ctx, unparkSQL, pgx.NamedArgs{
-			"id": someUUID(u.Delivery), "account": uuid(u.Account), "now": s.clock.Now(),
+		tag, err := s.pool.Exec(ctx, query, pgx.NamedArgs{
+			"id": someUUID(m.Delivery), "account": uuid(m.Account), "now": s.clock.Now(),
 		})
 		if err != nil {
 			return err
 		}
-		if d, err = s.delivery(ctx, u.Delivery, u.Account); err != nil {
+		if d, err = s.delivery(ctx, m.Delivery, m.Account); err != nil {
 			return err
 		}
-		if released := tag.RowsAffected() > 0 || again && !d.Parked; !released {
-			return fmt.Errorf("it is not parked: %w", postrider.ErrConflict)
+		if made := tag.RowsAffected() > 0 || again && !d.Parked; !made {
+			return store.NotWaitingError(m)
 		}
 		return nil
 	})
 	if err != nil {
-		return postrider.Delivery{}, fmt.Errorf("release delivery %s: %w", u.Delivery, err)
+		return postrider.Delivery{}, fmt.Errorf("make delivery %s due: %w", m.Delivery, err)
 	}
 	return d, nil
 }

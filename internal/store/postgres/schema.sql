@@ -537,7 +537,7 @@ COMMENT ON COLUMN public.queue.losses IS 'Leases in a row that ended without a s
 
 COMMENT ON COLUMN public.queue.deaths_alone IS 'Nodes in a row that died while this was the only row of lane 3 that they had leased.';
 
-COMMENT ON COLUMN public.queue.parked IS 'Whether it waits for a person, who calls Unpark or Cancel.';
+COMMENT ON COLUMN public.queue.parked IS 'Whether it waits for a person, who calls MakeDue or Cancel.';
 
 COMMENT ON COLUMN public.queue.ordering_key IS 'Set for ordered deliveries only, as are sequence and pauses. A delivery to an endpoint without order has none, even if its event has a key.';
 

@@ -122,7 +122,8 @@ var statements = map[string]string{
 	"sequences":                          two(bulk{sequencesSQL, ")", 1}),
 	"health_history":                     healthHistorySQL,
 	"suspect":                            two(bulk{suspectSQL, suspectTail, 2}),
-	"unpark":                             unparkSQL,
+	"make_due":                           makeDueSQL,
+	"make_due_parked":                    releaseParkedSQL,
 	"unpause":                            unpauseSQL,
 	"waiting":                            waitingSQL,
 }

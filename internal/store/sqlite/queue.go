@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -269,22 +268,32 @@ func (s *Store) Release(ctx context.Context, leases []store.Lease) error {
 	})
 }
 
-// The losses start from 0, since a person has decided that the delivery gets a new chance.
-// It stays in the suspect lane. By the key of queue.
-const unparkSQL = `
+// The losses of a parked one start from 0, since a person has decided that the delivery
+// gets a new chance. It stays in the suspect lane. By the key of queue.
+const releaseParkedSQL = `
 	update queue set parked = 0, losses = 0, deaths_alone = 0, due_at = @now
 	where id = @id and parked`
 
-// Unpark lets a parked delivery be attempted again; see [store.Queue].
-func (s *Store) Unpark(ctx context.Context, u store.Unpark) (postrider.Delivery, error) {
-	return write(ctx, s, "release delivery", func(ctx context.Context, tx *tx) (postrider.Delivery, error) {
-		d, err := delivery(ctx, tx, u.Account, u.Delivery)
+// Of those that wait for their time. One that is leased has a token; one that is parked or
+// waits for its ordering key is never due. By the key of queue.
+const makeDueSQL = `
+	update queue set due_at = @now
+	where id = @id and token is null and due_at > @now and due_at < ` + neverSQL
+
+// MakeDue makes a pending delivery due at once; see [store.Queue].
+func (s *Store) MakeDue(ctx context.Context, m store.MakeDue) (postrider.Delivery, error) {
+	return write(ctx, s, "make delivery due", func(ctx context.Context, tx *tx) (postrider.Delivery, error) {
+		d, err := delivery(ctx, tx, m.Account, m.Delivery)
 		if err != nil {
 			return postrider.Delivery{}, err
 		}
-		n, err := tx.count(ctx, unparkSQL, sql.Named("now", micros(tx.now)), sql.Named("id", blob(u.Delivery)))
+		query := makeDueSQL
+		if m.Parked {
+			query = releaseParkedSQL
+		}
+		n, err := tx.count(ctx, query, sql.Named("now", micros(tx.now)), sql.Named("id", blob(m.Delivery)))
 		if err == nil && n == 0 {
-			err = fmt.Errorf("it is not parked: %w", postrider.ErrConflict)
+			err = store.NotWaitingError(m)
 		}
 		if err != nil {
 			return postrider.Delivery{}, err

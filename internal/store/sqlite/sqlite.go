@@ -31,7 +31,7 @@
 //     not its head, or the key is paused. The end of the head, or of the pause, makes it
 //     due.
 //   - It is parked: no token; due_at is never, parked is 1. Starts put it there after
-//     several processes died with it. Unpark makes it due.
+//     several processes died with it. MakeDue makes it due.
 //
 // Settle deletes a leased row whose delivery has ended. Cancel and CancelDeleted can
 // delete a row in every state; Expire too, except a row under a valid lease.

@@ -16,8 +16,8 @@ var deaths = []sentence{
 	{"suspects that were leased together did not die alone", deathTogether},
 	{"a settlement forgets how often a suspect died alone", deathSettled},
 	{"a suspect that was given back did not die", deathReleased},
-	{"Unpark makes a parked delivery due at once, its deaths counted from 0", unparkCountsAnew},
-	{"Unpark of what is not parked is ErrConflict, and of another account's ErrNotFound", unparkRefuses},
+	{"MakeDue makes a parked delivery due at once, its deaths counted from 0", makeDueParked},
+	{"MakeDue of what is not parked is ErrConflict, and of another account's ErrNotFound", makeDueParkedRefuses},
 	{"the attempts of nodes that died are counted as lost, each once", deathCounted},
 	{"a parked delivery expires", parkedExpires},
 	{"a parked delivery can be cancelled", parkedCancelled},
@@ -193,12 +193,12 @@ func deathReleased(w *world) {
 	}
 }
 
-func unparkCountsAnew(w *world) {
+func makeDueParked(w *world) {
 	e, d := w.parked()
-	got, err := w.Unpark(w.Context(), store.Unpark{Account: e.Account, Delivery: d.ID})
+	got, err := w.MakeDue(w.Context(), store.MakeDue{Account: e.Account, Delivery: d.ID, Parked: true})
 	w.ok(err)
 	if got.Parked || !got.Suspected || got.NextAttemptAt.IsZero() || got.Attempts != d.Attempts {
-		w.Errorf("Unpark = %+v, want a suspect that is due", got)
+		w.Errorf("MakeDue = %+v, want a suspect that is due", got)
 	}
 	w.near("when it is due", got.NextAttemptAt.Sub(w.now()), 0)
 	c := w.claimOne(e, postrider.LaneSuspect)
@@ -214,14 +214,15 @@ func unparkCountsAnew(w *world) {
 	w.isParked(d.ID)
 }
 
-func unparkRefuses(w *world) {
+func makeDueParkedRefuses(w *world) {
 	e, d := w.parked()
-	_, err := w.Unpark(w.Context(), store.Unpark{Account: newID[postrider.AccountID](w), Delivery: d.ID})
+	_, err := w.MakeDue(w.Context(), store.MakeDue{Account: newID[postrider.AccountID](w), Delivery: d.ID, Parked: true})
 	w.refuses(err, postrider.ErrNotFound)
+	w.notMadeDue(d.ID) // it does not wait for its time
 	w.isParked(d.ID)
-	_, err = w.Unpark(w.Context(), store.Unpark{Delivery: w.pending(e, 1)[0]})
+	_, err = w.MakeDue(w.Context(), store.MakeDue{Delivery: w.pending(e, 1)[0], Parked: true})
 	w.refuses(err, postrider.ErrConflict)
-	_, err = w.Unpark(w.Context(), store.Unpark{Delivery: newID[postrider.DeliveryID](w)})
+	_, err = w.MakeDue(w.Context(), store.MakeDue{Delivery: newID[postrider.DeliveryID](w), Parked: true})
 	w.refuses(err, postrider.ErrNotFound)
 }
 

@@ -67,6 +67,7 @@ var moves = map[string]func(*history){
 	"reencrypt":     (*history).reencrypt,
 	"replay":        (*history).replay,
 	"cancel":        (*history).cancel,
+	"make due":      (*history).makeDue,
 	"discard":       (*history).discard,
 	"circuit":       (*history).circuit,
 	"health":        (*history).health,

@@ -255,6 +255,13 @@ func (h *history) cancel() {
 	})
 }
 
+func (h *history) makeDue() {
+	account, id := h.target()
+	both(h, "make due", func(s store.Store) (postrider.Delivery, error) {
+		return s.MakeDue(h.Context(), store.MakeDue{Account: account, Delivery: id})
+	})
+}
+
 func (h *history) discard() {
 	account, id := h.target()
 	both(h, "discard", func(s store.Store) (postrider.DeadLetter, error) {

@@ -67,6 +67,7 @@ var queue = []verb{
 		{"what is repeated or unknown is left alone", releaseRepeated},
 		{"the first of a key is due again and the others stay blocked", releaseOrdered},
 	}},
+	{"MakeDue", makeDueSentences},
 	{"Due", []sentence{
 		{"it says which lanes have something waiting and when the first is due", dueLanes},
 		{"leases that end are included", dueLeases},

@@ -449,7 +449,7 @@ comment on column queue.due_at is 'When the delivery is due; with a token, when 
 comment on column queue.claims is 'The number of the attempt under way, or else of the last one made.';
 comment on column queue.losses is 'Leases in a row that ended without a settlement.';
 comment on column queue.deaths_alone is 'Nodes in a row that died while this was the only row of lane 3 that they had leased.';
-comment on column queue.parked is 'Whether it waits for a person, who calls Unpark or Cancel.';
+comment on column queue.parked is 'Whether it waits for a person, who calls MakeDue or Cancel.';
 comment on column queue.ordering_key is 'Set for ordered deliveries only, as are sequence and pauses. A delivery to an endpoint without order has none, even if its event has a key.';
 comment on column queue.pauses is 'Whether its end as a dead letter pauses the key.';
 comment on index queue_pkey is 'Settle, Release, Cancel: one delivery. Expire: those without an order. Deliveries: by age.';

@@ -281,7 +281,7 @@ create table fanouts (
 -- 1 retry, 2 bulk, 3 suspect. deaths_alone counts the processes in a row that
 -- died while this was the only row of lane 3 that they had leased; after ParkedAfter of
 -- them it is parked, with the greatest integer as due_at. The key serves Settle,
--- Release, Unpark and Cancel.
+-- Release, MakeDue and Cancel.
 -- Rows with an ordering_key are delivered by sequence. The lowest row of a key is its
 -- head. Every other one, and the head while the key is paused, has the greatest
 -- integer as due_at, so that no claim meets it. pauses: the key is paused if this row

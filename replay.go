@@ -5,8 +5,9 @@ import "time"
 // ReplayJob replays or discards all deliveries that a filter selects, at a pace. A
 // person creates it; the nodes run it (internal/replay), one at a time.
 //
-// Its set is fixed when it is created: the deliveries whose ids are lower than its own.
-// So it never contains a delivery that the job made.
+// Its set is fixed when it is created: the deliveries that have ended by CreatedAt and whose
+// ids are lower than its own. So it contains nothing that is pending then, and none of its own
+// deliveries.
 type ReplayJob struct {
 	ID        ReplayID
 	Action    ReplayAction
@@ -20,7 +21,7 @@ type ReplayJob struct {
 	Cursor    DeliveryID // all matches up to this id are done; moved by each chunk
 	Handled   int        // matches that were replayed or discarded
 	Skipped   ReplaySkips
-	CreatedAt time.Time
+	CreatedAt time.Time  // by the store's time of day, as the node that created it knows that
 	EndedAt   time.Time   // zero: it is running or paused
 	Made      ReplayTally // what became of the deliveries that it made; only of a job found by its id
 }

@@ -24,7 +24,7 @@ type ReplayCount struct {
 }
 
 // Replay is a job that replays or discards the deliveries that it selects. They are fixed when
-// it is created: later deliveries, its own included, are not among them.
+// it is created: what ends later, its own deliveries included, is not among them.
 type Replay struct {
 	ID         postrider.ReplayID     `json:"id" example:"rpl_01h455vb4pex5vsknk084sn02q"`
 	Action     postrider.ReplayAction `json:"action" enum:"replay,discard"`

@@ -65,7 +65,7 @@ func (rt *router) replays() {
 	handle(rt, route{
 		name: "create-replay", path: "POST /replays",
 		summary:     "Replay or discard all deliveries that a filter selects",
-		description: "The deliveries are fixed by the request. Each gets exactly one new delivery, oldest first and below live traffic, at the given pace or slower: while many of them wait for their endpoints, the job waits too. Deliveries with an ordering key are sent in sequence, and later events of the key wait for them. The job goes on after a restart of the server.",
+		description: "The deliveries are those that have ended at the time of the request. Each gets exactly one new delivery, oldest first and below live traffic, at the given pace or slower: while many of them wait for their endpoints, the job waits too. Deliveries with an ordering key are sent in sequence, and later events of the key wait for them. The job goes on after a restart of the server.",
 		codes:       []string{"conflict"},
 		scope:       operate, status: 201, body: apitypes.ReplayCreate{}, empty: true,
 	}, rt.createReplay)

@@ -103,7 +103,7 @@ func (w *world) settle(lane postrider.Lane, n int, to postrider.Transition) []po
 func (w *world) job(perSecond int) postrider.ReplayID {
 	w.Helper()
 	job := postrider.ReplayJob{
-		ID: store.NewID[postrider.ReplayID](w.ids), Action: postrider.ActionReplay, PerSecond: perSecond, By: "support",
+		ID: store.NewID[postrider.ReplayID](w.ids), CreatedAt: w.Clock().Wall(), Action: postrider.ActionReplay, PerSecond: perSecond, By: "support",
 		Filter: postrider.ReplayFilter{Statuses: []postrider.Status{postrider.Dead}},
 	}
 	w.ok(w.PutReplayJob(w.Context(), job))

@@ -14,8 +14,8 @@ import (
 // Replays keeps replay jobs. The API creates and changes them; internal/replay runs
 // them.
 type Replays interface {
-	// PutReplayJob stores a new job, which is running and due at once. Repeated, it changes
-	// nothing.
+	// PutReplayJob stores a new job with its CreatedAt, running and due at once. Repeated, it
+	// changes nothing.
 	PutReplayJob(ctx context.Context, job postrider.ReplayJob) error
 
 	// ReplayJobs lists replay jobs, newest first. Only a job found by ID carries its
@@ -138,6 +138,23 @@ func FindReplayMatches(ctx context.Context, lists Lists, job postrider.ReplayJob
 	return m, nil
 }
 
+// fixedAt returns the time by which a delivery must have ended to be in the set of a job. A
+// delivery that is pending then and ends later is no match, though its id is lower than the
+// job's: the count that a person has seen before does not have it.
+//
+// The two times that are compared may come from two clocks. The store's statements write
+// DiedAt, and FinishedAt of what was skipped or cancelled. CreatedAt, and FinishedAt of what was
+// delivered, come from [Clock.Wall] of a node, which follows the store's clock to within
+// milliseconds. So what ends in the very moment of the creation may fall either side, but on the
+// same one for the count and for the job. After the store's clock was set back, ids still go
+// forward: then the id's time decides, so that no delivery of the time before is missed.
+func fixedAt(job postrider.ReplayJob) time.Time {
+	if at := job.ID.Time(); at.After(job.CreatedAt) {
+		return at
+	}
+	return job.CreatedAt
+}
+
 // replayPage reads a page of the deliveries of one status that the job selects. next is the
 // cursor of the page after it; empty: there is none.
 func replayPage(
@@ -152,7 +169,11 @@ func replayPage(
 	if len(f.EventTypes) == 1 && !strings.HasSuffix(string(f.EventTypes[0]), "*") {
 		eventType = string(f.EventTypes[0]) // the store can filter by it
 	}
-	add := func(i ReplayItem, eventType, reason string, made postrider.ReplayID) {
+	end := fixedAt(job)
+	add := func(i ReplayItem, eventType, reason string, ended time.Time, made postrider.ReplayID) {
+		if ended.After(end) {
+			return
+		}
 		anyType := len(f.EventTypes) == 0
 		right := anyType || slices.ContainsFunc(f.EventTypes, func(p postrider.Pattern) bool { return p.Matches(eventType) })
 		if right && (f.Reason == "" || f.Reason == reason) && made != job.ID && i.Match.Compare(postrider.DeliveryID(job.ID)) < 0 {
@@ -160,8 +181,8 @@ func replayPage(
 		}
 	}
 	span := Span{From: f.From, To: f.To}
-	if end := job.ID.Time().Add(time.Millisecond); span.To.IsZero() || end.Before(span.To) {
-		span.To = end
+	if last := job.ID.Time().Add(time.Millisecond); span.To.IsZero() || last.Before(span.To) {
+		span.To = last
 	}
 	if status == postrider.Dead {
 		page, err := lists.DeadLetters(ctx, DeadLetterQuery{
@@ -169,7 +190,7 @@ func replayPage(
 			ResolvedFrom: job.CreatedAt, Span: span, Paging: paging,
 		})
 		for _, l := range page.Items {
-			add(ReplayItem{Match: l.Delivery, Event: l.Event, Endpoint: l.Endpoint}, l.EventType, l.Reason, postrider.ReplayID{})
+			add(ReplayItem{Match: l.Delivery, Event: l.Event, Endpoint: l.Endpoint}, l.EventType, l.Reason, l.DiedAt, postrider.ReplayID{})
 		}
 		return items, page.Next, err
 	}
@@ -178,7 +199,7 @@ func replayPage(
 		Last: true, Span: span, Paging: paging,
 	})
 	for _, d := range page.Items {
-		add(ReplayItem{Match: d.ID, Event: d.Event, Endpoint: d.Endpoint}, d.EventType, d.Reason, d.ReplayJob)
+		add(ReplayItem{Match: d.ID, Event: d.Event, Endpoint: d.Endpoint}, d.EventType, d.Reason, d.FinishedAt, d.ReplayJob)
 	}
 	return items, page.Next, err
 }

@@ -25,7 +25,7 @@ func (s *Store) PutReplayJob(_ context.Context, job postrider.ReplayJob) error {
 		return nil
 	}
 	job.Filter.EventTypes, job.Filter.Statuses = slices.Clone(job.Filter.EventTypes), slices.Clone(job.Filter.Statuses)
-	job.Status, job.CreatedAt = postrider.ReplayRunning, stored(s.wall())
+	job.Status = postrider.ReplayRunning
 	s.replayJobs.put(job.ID, &replayJob{ReplayJob: job, due: s.now()})
 	return nil
 }

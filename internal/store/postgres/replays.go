@@ -18,7 +18,7 @@ const putReplayJobSQL = `
 	insert into replay_jobs (id, account, action, filter, per_second, made_by, note, expected, expected_exact, status, error,
 		cursor, due_at, created_at)
 	values (@id, @account, @action, @filter, @per_second, @by, @note, @expected, @exact, 'running', '',
-		'00000000-0000-0000-0000-000000000000', @now, now())
+		'00000000-0000-0000-0000-000000000000', @now, @created_at)
 	on conflict (id) do nothing`
 
 // PutReplayJob stores a new job.
@@ -31,7 +31,7 @@ func (s *Store) PutReplayJob(ctx context.Context, job postrider.ReplayJob) error
 		_, err := s.pool.Exec(ctx, putReplayJobSQL, pgx.NamedArgs{
 			"id": someUUID(job.ID), "account": uuid(job.Filter.Account), "action": someText(job.Action), "filter": filter,
 			"per_second": job.PerSecond, "by": job.By, "note": job.Note, "expected": job.Expected.Matches,
-			"exact": job.Expected.Exact, "now": s.clock.Now(),
+			"exact": job.Expected.Exact, "now": s.clock.Now(), "created_at": job.CreatedAt,
 		})
 		return err
 	})

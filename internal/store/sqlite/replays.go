@@ -15,7 +15,7 @@ const putReplayJobSQL = `
 	insert into replay_jobs (id, account, action, filter, per_second, made_by, note, expected, expected_exact, status, error,
 		cursor, handled, bytes_gone, replay_pending, endpoint_deleted, resolved, due_at, created_at)
 	values (@id, @account, @action, @filter, @per_second, @by, @note, @expected, @exact, 'running', '', zeroblob(16), 0, 0, 0,
-		0, 0, @now, @wall)
+		0, 0, @now, @created_at)
 	on conflict do nothing`
 
 // PutReplayJob stores a new job; see [store.Replays].
@@ -28,7 +28,7 @@ func (s *Store) PutReplayJob(ctx context.Context, job postrider.ReplayJob) error
 		return tx.exec(ctx, putReplayJobSQL, sql.Named("id", blob(job.ID)), sql.Named("account", blobOrNull(job.Filter.Account)),
 			sql.Named("action", string(job.Action)), sql.Named("filter", filter), sql.Named("per_second", job.PerSecond),
 			sql.Named("by", job.By), sql.Named("note", job.Note), sql.Named("expected", job.Expected.Matches),
-			sql.Named("exact", job.Expected.Exact), sql.Named("now", micros(tx.now)), sql.Named("wall", micros(tx.wall)))
+			sql.Named("exact", job.Expected.Exact), sql.Named("now", micros(tx.now)), sql.Named("created_at", micros(job.CreatedAt)))
 	})
 }
 

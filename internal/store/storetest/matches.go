@@ -138,3 +138,20 @@ func matchesResolved(w *world) {
 	w.replay(ids[1])
 	w.same("the matches", w.matches(w.readJob(job.ID)), ids[1:])
 }
+
+func matchesEnded(w *world) {
+	e := w.endpoint()
+	ids := w.deadLetters(e, 2)
+	pending := w.pending(e, 4)
+	job := w.newJob(e, postrider.ReplayStatuses...)
+	w.passed(2 * time.Millisecond)
+	w.cancel(pending[0])
+	for i, c := range w.claim(e, postrider.LaneFirst, 3) {
+		s := []func(postrider.Claimed) store.Settlement{dead, delivered, dead}[i](c)
+		s.Attempt.StartedAt = w.Clock().Wall()
+		w.settle(s)
+	}
+	w.same("what a dry run counts", w.matches(job), ids)
+	w.ok(w.PutReplayJob(w.Context(), job))
+	w.same("of the job", w.matches(w.readJob(job.ID)), ids)
+}

@@ -329,12 +329,13 @@ func (w *world) settle(settlements ...store.Settlement) []store.Settled {
 	return settled
 }
 
-// settlement is what a worker makes of a claimed delivery and an answer.
+// settlement is what a worker makes of a claimed delivery and an answer. The attempt ended in
+// the past: what ends after a replay job was created is not in its set.
 func settlement(c postrider.Claimed, code int, t postrider.Transition) store.Settlement {
 	a := postrider.Attempt{
 		Delivery: c.ID, Event: c.Event.ID, Endpoint: c.Endpoint, Number: c.Attempt,
 		Outcome: postrider.Classify(code, 0), StatusCode: code,
-		StartedAt: c.ID.Time().Add(time.Second), Duration: 12 * time.Millisecond,
+		StartedAt: c.ID.Time().Add(-time.Second), Duration: 12 * time.Millisecond,
 	}
 	if a.Outcome != postrider.OutcomeAccepted {
 		a.Error = "the endpoint refused"

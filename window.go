@@ -25,6 +25,33 @@ const (
 	maxPause       = time.Second
 )
 
+// Pace says how much one node lets be in flight to an endpoint.
+type Pace struct {
+	Slots    int // attempts that may be in flight now; 0: none, or one probe, while the circuit is open
+	Limit    int // attempts that may be in flight while the endpoint accepts everything
+	InFlight int
+	// Reason says why less than the limit is sent; empty: nothing holds it back.
+	Reason PaceReason
+	// ResumesAt is when the next attempt may start, by the store's clock. Zero: now.
+	ResumesAt time.Time
+}
+
+// PaceReason says why an endpoint gets less than its limit.
+type PaceReason string
+
+// The reasons. The first that applies is named.
+const (
+	// PaceRetryAfter means that the receiver asked for time with Retry-After.
+	PaceRetryAfter PaceReason = "retry_after"
+	// PaceNoResponse means that the last attempt got no response, so that one is in flight at a time.
+	PaceNoResponse PaceReason = "no_response"
+	// PaceWindow means that the endpoint throttled, or failed until lately, and its
+	// concurrency window is not its whole limit.
+	PaceWindow PaceReason = "window"
+	// PaceRate means that the rate of its policy is used up.
+	PaceRate PaceReason = "rate"
+)
+
 // Slots returns how many attempts may be in flight, of limit.
 func (w ConcurrencyWindow) Slots(limit int) int {
 	if w.size == 0 {

@@ -74,7 +74,17 @@ type Circuit struct {
 	Failures      int                     `json:"failures" doc:"Number of attempts in a row that failed, when the circuit was last stored."`
 	LastAttemptAt *Time                   `json:"last_attempt_at" format:"date-time" doc:"End of the last attempt before the circuit was last stored. Null: none is known. The attempts of the endpoint's deliveries are complete."`
 	LastOutcome   *postrider.Outcome      `json:"last_outcome" doc:"Outcome of that attempt."`
+	Pace          *Pace                   `json:"pace" doc:"How much is sent to the endpoint now. Null: another server than the one that responds sends to it."`
 	Generation    int64                   `json:"generation" doc:"Number of times that this circuit was stored: when it changed, when the receiver asked for time, once a minute while every attempt fails, and after each attempt at a rate of one a second or slower. 0: never."`
+}
+
+// Pace says how much is sent to an endpoint now.
+type Pace struct {
+	Slots     int     `json:"slots" doc:"Number of attempts that may be in flight now: the concurrency window, or the probe of an open circuit."`
+	Limit     int     `json:"limit" doc:"Number of attempts that may be in flight while the endpoint accepts everything: concurrency, as far as one endpoint may have slots of a server."`
+	InFlight  int     `json:"in_flight" doc:"Number of attempts in flight."`
+	Reason    *string `json:"reason" enum:"retry_after,no_response,window,rate" doc:"Why less is sent than the limit. retry_after: the receiver asked for time. no_response: the last attempt got no response. window: the endpoint throttled or failed until lately, and the window grows with each accepted attempt. rate: the rate of the policy is used up. Null: nothing holds it back."`
+	ResumesAt *Time   `json:"resumes_at" format:"date-time" doc:"Nothing is sent before this time. Null: attempts may start."`
 }
 
 // CircuitUpdate is a request to set a circuit by hand.

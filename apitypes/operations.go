@@ -14,7 +14,7 @@ type Node struct {
 // TroubledEndpoints says which endpoints need a person.
 type TroubledEndpoints struct {
 	OpenCircuits int                `json:"open_circuits" maximum:"1000" doc:"Number of endpoints whose circuit is open or half open. Counting stops at 1000 endpoints that fail."`
-	Data         []TroubledEndpoint `json:"data" nullable:"false" maxItems:"10" doc:"The endpoints that need a person most, at most 10: those that were disabled, then those that fail, the longest first, then those with dead letters, the most first."`
+	Data         []TroubledEndpoint `json:"data" nullable:"false" maxItems:"10" doc:"The endpoints that need a person most, at most 10: those that were disabled, then those that fail, the longest first, then those whose deliveries wait, the longest first, then those with dead letters, the most first."`
 }
 
 // TroubledEndpoint is an endpoint that needs a person.
@@ -23,8 +23,9 @@ type TroubledEndpoint struct {
 	Account      postrider.AccountID      `json:"account"`
 	URL          string                   `json:"url"`
 	Status       postrider.EndpointStatus `json:"status" enum:"enabled,paused,disabled"`
-	Reasons      []string                 `json:"reasons" nullable:"false" enum:"disabled,circuit_open,failing,dead_letters" doc:"disabled: it was disabled for its failures. circuit_open: nothing is sent but probes. failing: its attempts fail, and the circuit is closed. dead_letters: it has unresolved ones."`
+	Reasons      []string                 `json:"reasons" nullable:"false" enum:"disabled,circuit_open,failing,waiting,dead_letters" doc:"disabled: it was disabled for its failures. circuit_open: nothing is sent but probes. failing: its attempts fail, and the circuit is closed. waiting: it is enabled and not failing, and a delivery has been due for five minutes. dead_letters: it has unresolved ones."`
 	FailingSince *Time                    `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak. Null: its last attempt did not fail."`
 	ProbeAt      *Time                    `json:"probe_at" format:"date-time" doc:"Time of the next probe, while the circuit is open."`
+	OldestDueMS  *int64                   `json:"oldest_due_ms" doc:"Time since its first waiting delivery is due. Null: it does not have the reason waiting."`
 	DeadLetters  int                      `json:"dead_letters" doc:"Number of unresolved dead letters, as far as they were looked at."`
 }

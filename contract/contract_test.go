@@ -57,17 +57,20 @@ var unseen = map[string]string{
 
 // fleeting are states that depend on the moment, so that a request may miss them.
 var fleeting = map[string]string{
-	"Node.started_at is null: false":        "the nodes of PostgreSQL have it, the one of SQLite has not",
-	"Node.started_at is null: true":         "the one node of SQLite",
-	"Node.status = dead":                    "from the death of a node until another has reclaimed what it leased",
-	"Node.status = leaving":                 "from the signal to a node until its end",
-	"TroubledEndpoint.reasons[] = disabled": "an endpoint that was disabled for its failures, until a person enables it",
-	"TroubledEndpoint.reasons[] = failing":  "five minutes of failures that do not open the circuit",
-	"TroubledEndpoint.status = disabled":    "like the reason disabled",
-	"TroubledEndpoint.status = paused":      "an endpoint that is paused while it fails",
-	"Waiting.reason = suspected":            "from the death of a server until the delivery's next attempt",
-	"Waiting.reason = endpoint_deleted":     "from the deletion of its endpoint until the delivery is cancelled",
-	"Explanation.next = cancel":             "the same as Waiting.reason = endpoint_deleted",
+	"Node.started_at is null: false":                "the nodes of PostgreSQL have it, the one of SQLite has not",
+	"Node.started_at is null: true":                 "the one node of SQLite",
+	"Node.status = dead":                            "from the death of a node until another has reclaimed what it leased",
+	"Node.status = leaving":                         "from the signal to a node until its end",
+	"TroubledEndpoint.reasons[] = disabled":         "an endpoint that was disabled for its failures, until a person enables it",
+	"TroubledEndpoint.reasons[] = failing":          "five minutes of failures that do not open the circuit",
+	"TroubledEndpoint.reasons[] = waiting":          "five minutes in which a delivery is due and does not leave",
+	"TroubledEndpoint.oldest_due_ms is null: false": "the same",
+	"Circuit.pace is null: true":                    "a server that does not send to the endpoint, while others own its shard",
+	"TroubledEndpoint.status = disabled":            "like the reason disabled",
+	"TroubledEndpoint.status = paused":              "an endpoint that is paused while it fails",
+	"Waiting.reason = suspected":                    "from the death of a server until the delivery's next attempt",
+	"Waiting.reason = endpoint_deleted":             "from the deletion of its endpoint until the delivery is cancelled",
+	"Explanation.next = cancel":                     "the same as Waiting.reason = endpoint_deleted",
 }
 
 // unseenOnSQLite are the states that only a database in a process of its own
@@ -126,6 +129,7 @@ func (c *caller) drive() {
 	c.want(200, "GET /troubled-endpoints", nil)
 	c.driveCircuits()
 	c.want(200, "GET /troubled-endpoints", nil)
+	c.drivePace()
 	c.driveOrder()
 	c.driveStatuses()
 	c.want(200, "GET /troubled-endpoints", nil)

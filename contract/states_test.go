@@ -403,6 +403,24 @@ func (c *caller) driveCircuits() {
 	c.want(200, "POST /endpoints/"+manual+"/circuit", object{"status": "closed"})
 }
 
+// drivePace brings endpoints into every state in which they get less than their limit.
+func (c *caller) drivePace() {
+	c.Helper()
+	held := func(account, path, reason string, options ...object) {
+		id := c.endpoint(account, path, options...)
+		c.publish(account)
+		c.publish(account)
+		c.until("it is held back by "+reason, "GET /endpoints/"+id+"/circuit", func(a answer) bool {
+			pace, _ := a.body["pace"].(object)
+			return pace["reason"] == reason
+		})
+	}
+	held("throttling", "/status/503", "window", later)
+	held("asking", "/status/429", "retry_after", later)
+	held("silent", "/cut", "no_response", later)
+	held("slow.rate", "/status/200", "rate", object{"rate": object{"attempts": 1, "per_ms": 3600000}})
+}
+
 func (c *caller) driveOrder() {
 	c.Helper()
 	id := c.endpoint("ordered", "/status/500", once, object{"order": "by_key", "on_dead": "pause"})

@@ -32,7 +32,7 @@ type endpointsCmd struct {
 
 	Circuit      endpointsCircuitCmd      `cmd:"" help:"Show or set the circuit, which stops requests to an endpoint that fails."`
 	OrderingKeys endpointsOrderingKeysCmd `cmd:"" help:"List the ordering keys that have pending deliveries or are paused."`
-	Troubled     endpointsTroubledCmd     `cmd:"" help:"List the endpoints that need a person most: disabled for their failures, failing, or with dead letters."`
+	Troubled     endpointsTroubledCmd     `cmd:"" help:"List the endpoints that need a person most: disabled for their failures, failing, with deliveries that wait for long, or with dead letters."`
 	Requests     endpointsRequestsCmd     `cmd:"" help:"List the requests that an inspector endpoint got."`
 	Request      endpointsRequestCmd      `cmd:"" help:"Show one request that an inspector endpoint got, and whether it verifies."`
 	Health       endpointsHealthCmd       `cmd:"" help:"List the changes of the endpoint's health: warned, disabled for its failures, healthy again."`

@@ -34,10 +34,10 @@ type endpointsTroubledCmd struct {
 
 // troubledTable shows endpoints that need a person.
 var troubledTable = tableOf[apitypes.TroubledEndpoint]{
-	[]string{"ENDPOINT", "STATUS", "REASONS", "FAILING SINCE", "DEAD LETTERS", "URL"},
+	[]string{"ENDPOINT", "STATUS", "REASONS", "FAILING SINCE", "OLDEST DUE FOR", "DEAD LETTERS", "URL"},
 	func(e apitypes.TroubledEndpoint) []string {
 		return []string{
-			e.Endpoint.String(), string(e.Status), strings.Join(e.Reasons, ", "), moment(e.FailingSince), strconv.Itoa(e.DeadLetters), e.URL,
+			e.Endpoint.String(), string(e.Status), strings.Join(e.Reasons, ", "), moment(e.FailingSince), spanText(e.OldestDueMS), strconv.Itoa(e.DeadLetters), e.URL,
 		}
 	},
 }

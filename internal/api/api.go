@@ -54,6 +54,8 @@ type Store interface {
 
 	// Circuits is the method of store.Queue.
 	Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error)
+	// Due is the method of store.Queue.
+	Due(ctx context.Context, d store.Due) ([]store.DueLane, error)
 	// MakeDue is the method of store.Queue.
 	MakeDue(ctx context.Context, m store.MakeDue) (postrider.Delivery, error)
 	// PutCircuit is the method of store.Queue.
@@ -136,6 +138,13 @@ type Notifier interface {
 	Notify(endpoint postrider.EndpointID)
 }
 
+// Pacer knows how much endpoints are sent.
+type Pacer interface {
+	// Pace returns how much this node may send to the endpoint now; false: it does not
+	// send to it.
+	Pace(ctx context.Context, endpoint postrider.EndpointID) (postrider.Pace, bool)
+}
+
 // Canceller deletes the endpoints of deleted accounts, and cancels the pending
 // deliveries of deleted endpoints.
 type Canceller interface {
@@ -159,6 +168,7 @@ type Deps struct {
 	Vault       Vault
 	Reencrypter Reencrypter
 	Notifier    Notifier
+	Pacer       Pacer // nil: nobody knows
 	Canceller   Canceller
 	Replayer    Replayer
 	Cluster     Cluster // nil: one process uses the store

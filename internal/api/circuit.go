@@ -26,6 +26,22 @@ func viewCircuit(c postrider.Circuit) apitypes.Circuit {
 	}
 }
 
+// pacedCircuit returns viewCircuit with how much is sent to the endpoint now.
+func (s *server) pacedCircuit(ctx context.Context) func(postrider.Circuit) apitypes.Circuit {
+	return func(c postrider.Circuit) apitypes.Circuit {
+		view := viewCircuit(c)
+		if s.Pacer == nil {
+			return view
+		}
+		if p, ok := s.Pacer.Pace(ctx, c.Endpoint); ok {
+			view.Pace = &apitypes.Pace{
+				Slots: p.Slots, Limit: p.Limit, InFlight: p.InFlight, Reason: orNull(string(p.Reason)), ResumesAt: timeOrNull(p.ResumesAt),
+			}
+		}
+		return view
+	}
+}
+
 // circuits registers the routes of an endpoint's circuit.
 func (rt *router) circuits() {
 	handle(rt, route{
@@ -48,7 +64,7 @@ func (s *server) getCircuit(ctx context.Context, in *EndpointPath) (*reply[apity
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(viewCircuit)(s.circuit(ctx, e.ID))
+	return respondWith(s.pacedCircuit(ctx))(s.circuit(ctx, e.ID))
 }
 
 // circuit returns an endpoint's circuit. The store has no row for a circuit
@@ -76,7 +92,7 @@ func (s *server) setCircuit(ctx context.Context, in *EndpointPath) (*reply[apity
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(viewCircuit)(s.putCircuit(ctx, e, to))
+	return respondWith(s.pacedCircuit(ctx))(s.putCircuit(ctx, e, to))
 }
 
 // putCircuit sets the status of an endpoint's circuit. The store detects a

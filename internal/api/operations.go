@@ -71,10 +71,14 @@ const (
 	maxFailing      = 1000
 	maxGroups       = 250
 	maxDisabled     = 20
+	maxWaiting      = 1000
+	maxOwn          = 100             // endpoints of a caller's account whose backlog is looked at
 	failingForLong  = 5 * time.Minute // a shorter streak needs nobody
+	waitingForLong  = 5 * time.Minute // the same of a delivery that is due
 	reasonDisabled  = "disabled"
 	reasonOpen      = "circuit_open"
 	reasonFailing   = "failing"
+	reasonWaiting   = "waiting"
 	reasonDead      = "dead_letters"
 	disabledUrgency = 1 << 62 // before every streak
 )
@@ -86,6 +90,7 @@ type troubled struct {
 	reasons  []string
 	letters  int           // dead letters
 	failing  time.Duration // disabledUrgency: it was disabled for its failures
+	waiting  time.Duration // since its first waiting delivery is due; 0: not for long, or the failures say why
 }
 
 // listTroubled collects what tells that an endpoint needs a person, sorts the endpoints
@@ -104,11 +109,14 @@ func (s *server) listTroubled(ctx context.Context, _ *none) (*reply[apitypes.Tro
 	if err := s.addDisabled(ctx, found, account); err != nil {
 		return nil, err
 	}
+	if err := s.addWaiting(ctx, found, account); err != nil {
+		return nil, err
+	}
 	if err := s.addDead(ctx, found, account); err != nil {
 		return nil, err
 	}
 	urgent := slices.SortedFunc(maps.Values(found), func(a, b *troubled) int {
-		return cmp.Or(cmp.Compare(b.failing, a.failing), cmp.Compare(b.letters, a.letters), b.endpoint.Compare(a.endpoint))
+		return cmp.Or(cmp.Compare(b.failing, a.failing), cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.letters, a.letters), b.endpoint.Compare(a.endpoint))
 	})
 	for _, t := range urgent {
 		e, err := s.findLive(ctx, t.endpoint.String())
@@ -121,6 +129,7 @@ func (s *server) listTroubled(ctx context.Context, _ *none) (*reply[apitypes.Tro
 		answer.Data = append(answer.Data, apitypes.TroubledEndpoint{
 			Endpoint: e.ID, Account: e.Account, URL: e.URL, Status: e.Status, Reasons: t.reasons, DeadLetters: t.letters,
 			FailingSince: timeOrNull(t.circuit.FailingSince), ProbeAt: timeOrNull(t.circuit.ProbeAt),
+			OldestDueMS: orNull(t.waiting.Milliseconds()),
 		})
 		if len(answer.Data) == maxTroubled {
 			break
@@ -176,6 +185,64 @@ func (s *server) addDisabled(ctx context.Context, found map[postrider.EndpointID
 		}
 	}
 	return nil
+}
+
+// addWaiting adds the endpoints of which a delivery has been due for long although they
+// are enabled and do not fail: they throttle, or their window or rate is too small for
+// what is published.
+func (s *server) addWaiting(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID) error {
+	due, err := s.dueFor(ctx, account)
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	for _, status := range []postrider.EndpointStatus{postrider.EndpointPaused, postrider.EndpointDisabled} { // a person holds these
+		held, err := s.Store.Endpoints(ctx, store.EndpointQuery{Account: account, Status: status, Paging: store.Paging{Limit: maxWaiting}})
+		if err != nil {
+			return err
+		}
+		for _, e := range held.Items {
+			delete(due, e.ID)
+		}
+	}
+	for id, span := range due {
+		if t := found[id]; t == nil {
+			t = of(found, id)
+			t.waiting, t.reasons = span, append(t.reasons, reasonWaiting)
+		}
+	}
+	return nil
+}
+
+// dueFor returns the endpoints of which a delivery has been due for long, and for how
+// long. The queue has no accounts: those of one account are looked at one by one, when
+// its backlog says that there is one.
+func (s *server) dueFor(ctx context.Context, account postrider.AccountID) (map[postrider.EndpointID]time.Duration, error) {
+	due := map[postrider.EndpointID]time.Duration{}
+	note := func(id postrider.EndpointID, span time.Duration) {
+		if span >= waitingForLong {
+			due[id] = max(due[id], span)
+		}
+	}
+	if account.IsZero() {
+		lanes, err := s.Store.Due(ctx, store.Due{Max: maxWaiting})
+		for _, lane := range lanes {
+			note(lane.Endpoint, -lane.In)
+		}
+		return due, err
+	}
+	all, err := s.Store.Backlog(ctx, store.BacklogQuery{Account: account})
+	if err != nil || all.DueFor < waitingForLong {
+		return nil, err
+	}
+	own, err := s.Store.Endpoints(ctx, store.EndpointQuery{Account: account, Status: postrider.EndpointEnabled, Paging: store.Paging{Limit: maxOwn}})
+	for _, e := range own.Items {
+		backlog, err := s.Store.Backlog(ctx, store.BacklogQuery{Account: account, Endpoint: e.ID})
+		if err != nil {
+			return nil, err
+		}
+		note(e.ID, backlog.DueFor)
+	}
+	return due, err
 }
 
 // addDead adds the endpoints with unresolved dead letters.

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/memory"
 )
 
 func TestNodes(t *testing.T) {
@@ -83,5 +85,34 @@ func TestTroubledEndpoints(t *testing.T) {
 	own := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}, Account: account("open")})
 	if got := w.do(own, "GET /troubled-endpoints", "").data(); len(got) != 1 || got[0]["endpoint"] != tenants["open"].endpoint {
 		t.Errorf("the key of an account sees %v", got)
+	}
+}
+
+// An endpoint whose deliveries have been due for long needs a person, although it does not
+// fail; one that a person paused does not.
+func TestTroubledEndpointsThatWait(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	w := newWorldOver(t, memory.New(memory.Options{Now: func() time.Time { return now }}), api.Options{})
+	tenants := map[string]tenant{}
+	for _, name := range []string{"behind", "paused"} {
+		tenants[name] = w.tenant(name)
+	}
+	w.want(200, "POST /endpoints/"+tenants["paused"].endpoint+"/pause", "")
+	now = now.Add(5 * time.Minute)
+	w.tenant("lately")
+	account, err := postrider.ParseID[postrider.AccountID](tenants["behind"].account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}, Account: account})
+	for _, key := range []string{w.admin, own} {
+		got := w.do(key, "GET /troubled-endpoints", "").data()
+		if len(got) != 1 || got[0]["endpoint"] != tenants["behind"].endpoint {
+			t.Fatalf("the endpoints that need a person are %v, want the one whose delivery waits", got)
+		}
+		if reasons := got[0]["reasons"].([]any); len(reasons) != 1 || reasons[0] != "waiting" || got[0]["oldest_due_ms"] != 300_000.0 {
+			t.Errorf("reasons %v, oldest due for %v ms, want waiting for 300000", reasons, got[0]["oldest_due_ms"])
+		}
 	}
 }

@@ -26,6 +26,7 @@ func newRegistry() huma.Registry {
 	describe[apitypes.Delivery, deliverySchema](r)
 	describe[apitypes.Attempt, attemptSchema](r)
 	describe[apitypes.Replay, replaySchema](r)
+	describe[apitypes.Circuit, circuitSchema](r)
 	describe[apitypes.Scheme, schemeSchema](r)
 	describe[apitypes.TLS, tls](r)
 	describe[apitypes.Optional[bool], optionalSchema[bool]](r)
@@ -124,6 +125,15 @@ type replaySchema struct{ apitypes.Replay }
 // TransformSchema lets deliveries be null.
 func (replaySchema) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.Properties["deliveries"] = orNullSchema(s.Properties["deliveries"])
+	return s
+}
+
+// circuitSchema has the schema of a circuit.
+type circuitSchema struct{ apitypes.Circuit }
+
+// TransformSchema lets pace be null.
+func (circuitSchema) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Properties["pace"] = orNullSchema(s.Properties["pace"])
 	return s
 }
 

@@ -335,6 +335,22 @@ func (d *Dispatcher) Admit(ask []schedule.Admission, commit func(schedule.Grant)
 	return err
 }
 
+// Pace returns how much an endpoint that exists may be sent now; false: another node sends
+// to it, or the dispatcher is not running.
+func (d *Dispatcher) Pace(ctx context.Context, id postrider.EndpointID) (postrider.Pace, bool) {
+	response := make(chan paceKnown, 1)
+	if !d.postOwn(paceAsked{id, response}) {
+		return postrider.Pace{}, false
+	}
+	select {
+	case answer := <-response:
+		return answer.pace, answer.known
+	case <-d.done:
+	case <-ctx.Done():
+	}
+	return postrider.Pace{}, false
+}
+
 // Lag returns how long this node would need for the deliveries that are due and
 // wait for nothing but this node; 0 while its processors keep up.
 func (d *Dispatcher) Lag() time.Duration { return time.Duration(d.lag.Load()) }

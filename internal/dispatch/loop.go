@@ -32,7 +32,11 @@ type (
 		ask      []schedule.Admission
 		response chan<- schedule.Grant
 	}
-	surplusAsked    struct{ response chan<- []uint8 }
+	surplusAsked struct{ response chan<- []uint8 }
+	paceAsked    struct {
+		endpoint postrider.EndpointID
+		response chan<- paceKnown
+	}
 	endpointChanged struct{ routing.Change }
 )
 
@@ -44,6 +48,18 @@ func (in admissionAsked) apply(l *loop, now time.Time) {
 }
 
 func (in surplusAsked) apply(l *loop, _ time.Time) { in.response <- l.core.SurplusShards() }
+
+// paceKnown is the answer to paceAsked.
+type paceKnown struct {
+	pace  postrider.Pace
+	known bool
+}
+
+func (in paceAsked) apply(l *loop, now time.Time) {
+	l.introduce(in.endpoint)
+	pace, known := l.core.Pace(now, in.endpoint)
+	in.response <- paceKnown{pace, known}
+}
 
 func (in endpointChanged) apply(l *loop, now time.Time) {
 	settings, _ := l.endpoints.Lookup(in.Endpoint)

@@ -64,6 +64,30 @@ func (ep *endpoint) maxInFlight() int {
 	return ep.window.Slots(ep.limit)
 }
 
+// Pace returns how much an endpoint may be sent now, for people; false: it is another
+// node's, or the core does not know it.
+func (c *Core) Pace(now time.Time, id postrider.EndpointID) (postrider.Pace, bool) {
+	ep := c.endpoints[id]
+	if ep == nil || !c.shards.owns(ep.shard) {
+		return postrider.Pace{}, false
+	}
+	p := postrider.Pace{Slots: ep.maxInFlight(), Limit: ep.limit, InFlight: ep.inFlight}
+	if at := later(ep.breaker.PacedUntil, ep.rateBlockedUntil); at.After(now) {
+		p.ResumesAt = at.Add(c.wall).UTC()
+	}
+	switch {
+	case ep.breaker.PacedUntil.After(now):
+		p.Reason = postrider.PaceRetryAfter
+	case ep.unresponsive:
+		p.Reason = postrider.PaceNoResponse
+	case !ep.window.Open():
+		p.Reason = postrider.PaceWindow
+	case ep.rateBlockedUntil.After(now):
+		p.Reason = postrider.PaceRate
+	}
+	return p, true
+}
+
 // creditLimit returns how much credit the endpoint may use: factor times maxInFlight, or
 // as much as it uses up in half a second if it responds fast. That is more than it can
 // have in flight, so that no slot of it waits for a claim, and no more than it can

@@ -36,7 +36,7 @@ func (s Scope) Includes(other Scope) bool {
 
 // Caller makes a request of the API: an API key, or a person with a session.
 type Caller struct {
-	Key     KeyID     // of the request, or of the session that it issued; zero: a session that no key issued
+	Key     KeyID     // key of the request, or the key that issued its session; zero: a session that no key issued
 	Session SessionID // zero: the request has an API key of its own
 	Name    string    // of the key or the person, for people; not unique
 	Account AccountID // the only account that it sees; zero: all accounts
@@ -79,7 +79,7 @@ func (k APIKey) ActiveAt(now time.Time) bool {
 	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt))
 }
 
-// Caller returns who makes the requests that carry the key.
+// Caller returns the caller of the requests that carry the key.
 func (k APIKey) Caller() Caller {
 	return Caller{Key: k.ID, Name: k.Name, Account: k.Account, Scopes: k.Scopes}
 }

@@ -8,17 +8,16 @@ import (
 	"slices"
 )
 
-// Counts says how many attempts were made in some time, and how many deliveries ended.
-// Attempts and deliveries are counted apart: a delivery can have many attempts, and one
-// that was skipped has none.
+// Counts says how many attempts were made in a period, and how many deliveries ended.
+// Attempts and deliveries are counted apart: a delivery can have many attempts, and a
+// skipped delivery has none.
 //
-// The store counts in the transaction that records, so that each request that left and
-// each delivery that ended is counted exactly once. An attempt is counted by the outcome
-// that was recorded first: one that was recorded as lost stays counted as lost when its
-// response is settled after all.
+// The store counts in the transaction that records, so each attempt and each final status
+// is counted exactly once. An attempt is counted by the outcome that was recorded first:
+// a lost attempt stays counted as lost, even if its response is settled later.
 type Counts struct {
 	Attempts      [CountedOutcomes]int64 // by outcome, in the order of [Outcomes]
-	Numbers       [CountedNumbers]int64  // by number: first attempts, second ones, …; the last has all greater numbers too
+	Numbers       [CountedNumbers]int64  // by number: first attempts, second ones, …; the last element has all greater numbers too
 	Ended         [EndStatuses]int64     // deliveries by their final status, in the order of [Statuses], without pending
 	FirstAccepted int64                  // first attempts that were accepted
 }
@@ -88,9 +87,8 @@ func (c *Counts) AllAttempts() (all int64) {
 	return all
 }
 
-// SuccessRate returns the share of the deliveries that were delivered, of those that
-// were delivered or died; ok is false if there are none. Deliveries that were cancelled
-// or skipped say nothing about an endpoint.
+// SuccessRate returns delivered / (delivered + dead); ok is false if both are 0.
+// Cancelled and skipped deliveries say nothing about an endpoint.
 func (c *Counts) SuccessRate() (rate float64, ok bool) {
 	return share(c.Status(Delivered), c.Status(Delivered)+c.Status(Dead))
 }
@@ -158,7 +156,7 @@ func (c *Counts) AppendBinary(text []byte) ([]byte, error) {
 }
 
 // ReadCounts reads stored counts from the beginning of text, and returns the bytes
-// behind them. Anything else is [ErrCounts].
+// behind them. If text does not begin with stored counts, it returns [ErrCounts].
 func ReadCounts(text []byte) (c Counts, rest []byte, err error) {
 	if len(text) == 0 || text[0] != countsVersion {
 		return c, nil, fmt.Errorf("read the version of counts: %w", ErrCounts)

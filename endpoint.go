@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Endpoint is a URL, or an inspector in the server, that gets an account's events: those whose type one of its
-// patterns matches. Its policy says how they are sent. The API creates and changes
-// it; the janitor and the dispatcher change its status.
+// Endpoint is a URL, or an inspector in the server, that gets the events of an account
+// whose type one of its patterns matches. Its policy says how they are sent. The API
+// creates and changes it; the janitor and the dispatcher change its status.
 //
 // An endpoint with a PolicyError is set aside: new events create deliveries for
 // it, and none is sent until its policy can be read again. Of its Policy only
@@ -58,8 +58,8 @@ func (e Endpoint) Subscribes(eventType string) bool {
 	return slices.ContainsFunc(e.EventTypes, func(p Pattern) bool { return p.Matches(eventType) })
 }
 
-// TargetURL returns the URL that requests have: the endpoint's own, or the one that
-// stands for it where it is an inspector, which nobody can reach.
+// TargetURL returns the URL of the endpoint's requests. An inspector has no URL; its
+// requests show one that nobody can reach.
 func (e Endpoint) TargetURL() string {
 	if e.Kind == KindInspector {
 		return "https://inspector.invalid/" + e.ID.String()

@@ -15,7 +15,7 @@ type Explanation struct {
 	At     time.Time // of Next; zero: it has no known time
 	Action Action
 
-	Attempt    int        // number of the next attempt, or of the last one if none follows; 0: there was none
+	Attempt    int        // number of the next attempt, or of the last one if no more follow; 0: there was none
 	StatusCode int        // of the last response; 0: there was none
 	Error      string     // of the last attempt; empty: it was accepted, or there was none
 	For        DeliveryID // with pending.ordering: the delivery that goes first
@@ -29,7 +29,7 @@ type Next string
 const (
 	NextAttempt Next = "attempt" // the attempt is made, at At, or as soon as possible
 	NextProbe   Next = "probe"   // a probe of the endpoint at At; the attempt follows when one succeeds
-	NextResult  Next = "result"  // the attempt ends that is under way
+	NextResult  Next = "result"  // the attempt under way ends
 	NextCancel  Next = "cancel"  // the delivery is cancelled soon
 	NextNothing Next = "nothing" // nothing, until a person acts
 )
@@ -48,8 +48,8 @@ const (
 	ToReplay       Action = "replay"        // replay the delivery
 )
 
-// Explain explains the delivery. The zero endpoint leaves out what only the endpoint
-// knows.
+// Explain explains the delivery d to the endpoint e. With the zero endpoint, the
+// explanation has no Note.
 func Explain(d Delivery, e Endpoint) Explanation {
 	x := Explanation{
 		Why: string(d.Status), Next: NextNothing, Attempt: d.Attempts, StatusCode: d.LastStatusCode, Error: d.LastError,
@@ -100,7 +100,7 @@ func (x *Explanation) explainWaiting(d Delivery, e Endpoint) {
 }
 
 // WhyRetry is the Why of a delivery whose last attempt failed and whose next one is
-// scheduled; pending.scheduled is that of one whose first attempt is.
+// scheduled. With pending.scheduled the first attempt is scheduled.
 const WhyRetry = "pending.retry"
 
 // whys has the English text of each Why. The words in braces are replaced.

@@ -22,7 +22,8 @@ const (
 	MaxInspectionBody = 256 << 10      // bytes of a body; the rest is cut off
 )
 
-// Inspection is a request that an inspector endpoint got.
+// Inspection is a request that an inspector endpoint got. The dispatcher's attempt
+// writes it; it never changes.
 type Inspection struct {
 	ID        InspectionID // carries the time
 	At        time.Time    // when the request was made

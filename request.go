@@ -16,7 +16,7 @@ type Request struct {
 	Method string
 	URL    string // without its query, which may be a credential: "?..." stands for it
 	Header []HeaderField
-	Body   []byte // as it is signed, which is before it is compressed; nil: its bytes are gone
+	Body   []byte // as it is signed, before compression; nil: its bytes are deleted
 	Signed []SignedContent
 }
 
@@ -32,13 +32,13 @@ type SignedContent struct {
 	Prefix string // empty: the body alone is signed
 }
 
-// maxCurlBody is the longest body that a curl command contains. One that is longer is
-// read from a file.
+// maxCurlBody is the length, in bytes, up to which a curl command contains the body. A
+// longer body is read from a file.
 const maxCurlBody = 16 << 10
 
 // Curl returns a curl command for a POSIX shell that makes the request. Placeholders
-// such as <Webhook-Signature> stand for what is masked, and @body.json for a body that
-// is long or gone. It leaves out the fields that curl writes by itself.
+// such as <Webhook-Signature> stand for masked values, and @body.json for a body that
+// is long, deleted or no text. It leaves out the fields that curl writes by itself.
 func (r Request) Curl() string {
 	var b strings.Builder
 	url, _, hasQuery := strings.Cut(r.URL, "?")

@@ -23,16 +23,16 @@ type Session struct {
 	Kind     SessionKind
 	Name     string    // of the person or the key, for people
 	Subject  string    // of a person, by the provider that authenticated them; empty: a key issued the session
-	Key      KeyID     // that issued it; zero: a provider did
+	Key      KeyID     // API key that issued it; zero: an identity provider did
 	Account  AccountID // the only account that it reaches; zero: every account
 	Scopes   []Scope
-	Options  []string // that it may set; see [Caller]
+	Options  []string // policy options that it may set; see [Caller]
 	Locale   string   // of the pages; empty: as the browser asks
 	Embedded bool     // its pages are in a frame of another site
 
 	Code          [32]byte  // SHA-256 of the code of its one-time link; zero: it has none
 	CodeExpiresAt time.Time // zero: it has no code
-	Hash          [32]byte  // SHA-256 of its token, set when the link is opened; zero: it was not
+	Hash          [32]byte  // SHA-256 of its token; zero: its link was not opened yet
 
 	CreatedAt  time.Time
 	ExpiresAt  time.Time
@@ -46,7 +46,7 @@ func (s Session) ActiveAt(now time.Time) bool {
 	return s.Hash != [32]byte{} && s.RevokedAt.IsZero() && now.Before(s.ExpiresAt)
 }
 
-// Caller returns who makes the requests of the session.
+// Caller returns the caller of the session's requests.
 func (s Session) Caller() Caller {
 	return Caller{Key: s.Key, Session: s.ID, Name: s.Name, Account: s.Account, Scopes: s.Scopes, Options: s.Options}
 }
@@ -66,7 +66,7 @@ type AuditEntry struct {
 	Key      KeyID             // of the caller; zero: none
 	Session  SessionID         // of the caller; zero: none
 	Name     string            // of the caller; of a failed login empty
-	Account  AccountID         // that it was about; zero: none, or several
+	Account  AccountID         // account of the object; zero: none, or several
 	Object   string            // kind of the object, such as endpoint; empty: none
 	ObjectID string            // id or name of the object; empty: none
 	Request  string            // id of the request in the log
@@ -79,12 +79,12 @@ type Portal struct {
 	Name         string   // of the platform, shown in the title; empty: none
 	Colour       string   // accent, "#rrggbb" in lower case; empty: the standard one
 	FrameOrigins []string // https origins whose pages may have the portal in a frame
-	Options      []string // of an endpoint's policy, which portal sessions may set; nil: PortalOptions
-	Logo         [32]byte // SHA-256 of the logo; zero: none. PutLogo sets it
+	Options      []string // policy options that portal sessions may set; nil: PortalOptions
+	Logo         [32]byte // SHA-256 of the logo; zero: none. Written by PutLogo alone
 	UpdatedAt    time.Time
 }
 
-// PortalOptions are the options that portal sessions may set unless the operator names
-// others. Those that spend the operator's own capacity are missing: concurrency, circuit,
-// expiry, retries and timeouts.
+// PortalOptions are the policy options that portal sessions may set unless the operator
+// names others. The options that spend the operator's own capacity are missing:
+// concurrency, circuit, expiry, retries and timeouts.
 var PortalOptions = []string{"client_errors", "signature", "payload", "order", "on_dead", "headers", "compression", "rate", "auth"}

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// Sketch summarises durations so that quantiles can be asked for. It counts them in
-// buckets whose bounds grow by 2 %, so a quantile is at most 1 % off, whatever the
-// durations are. Only buckets that have something take space.
+// Sketch summarises durations for quantiles. It counts them in buckets whose bounds grow
+// by 2 %, so a quantile is at most 1 % off, whatever the durations are. Empty buckets
+// take no space.
 //
-// The zero Sketch is empty and ready to use. Sketches that were merged are the same
-// whatever the order of the merges. A Sketch is not for several goroutines at once.
+// The zero Sketch is empty and ready to use. The result of merges does not depend on
+// their order. A Sketch is not safe for concurrent use.
 type Sketch struct {
-	growth  uint64 // of the bounds, in thousandths: sketchGrowth, or what a stored sketch has; 0: it is empty
+	growth  uint64 // of the bounds, in thousandths: sketchGrowth, or that of the stored sketch; 0: it is empty
 	count   uint64
 	buckets []sketchBucket // by index
 }
 
 // sketchBucket counts the durations d, in microseconds, with γ^(index-1) < d <= γ^index.
-// Those of 1 µs and less are in bucket 0.
+// Bucket 0 counts durations of at most 1 µs.
 type sketchBucket struct {
 	index uint32
 	count uint64
@@ -30,14 +30,14 @@ type sketchBucket struct {
 
 const (
 	// sketchGrowth is γ less one, in thousandths: γ = 1.02. The middle of a bucket is
-	// then at most (γ-1)/(γ+1) = 0.99 % away from all that is in the bucket.
+	// then at most (γ-1)/(γ+1) = 0.99 % away from each duration in the bucket.
 	sketchGrowth = 20
 
 	// sketchVersion is the first byte of a stored sketch.
 	sketchVersion = 1
 
-	// maxSketchIndex bounds the buckets of a stored sketch. With γ = 1.001 bucket
-	// 44,000 ends at the longest [time.Duration].
+	// maxSketchIndex bounds the buckets of a stored sketch. With the least growth,
+	// γ = 1.001, the longest [time.Duration] is in bucket 36,800.
 	maxSketchIndex = 1 << 16
 )
 
@@ -68,8 +68,8 @@ func (s *Sketch) Add(d time.Duration) {
 
 func compareBucket(b sketchBucket, index uint32) int { return int(b.index) - int(index) }
 
-// Merge adds what the other sketch has counted. It returns [ErrSketch], and changes
-// nothing, if the other one's buckets have other bounds.
+// Merge adds the durations that the other sketch has counted. If the bounds of the
+// buckets differ, it returns [ErrSketch] and changes nothing.
 func (s *Sketch) Merge(other Sketch) error {
 	switch {
 	case other.count == 0:
@@ -100,9 +100,8 @@ func (s *Sketch) Merge(other Sketch) error {
 // Count returns how many durations were added.
 func (s *Sketch) Count() uint64 { return s.count }
 
-// Quantile returns a duration that is at most 1 % away from the one at the place q of
-// all that were added, in their order: 0 is the shortest, 0.5 the median, 1 the longest.
-// An empty sketch returns 0.
+// Quantile returns the quantile q of the added durations, at most 1 % off: 0 is the
+// shortest, 0.5 the median, 1 the longest. An empty sketch returns 0.
 func (s *Sketch) Quantile(q float64) time.Duration {
 	if s.count == 0 {
 		return 0
@@ -172,7 +171,7 @@ func (s *Sketch) UnmarshalBinary(text []byte) error {
 		read.count += count
 	}
 	if len(r.text) > 0 {
-		return fmt.Errorf("read a sketch with bytes behind it: %w", ErrSketch)
+		return fmt.Errorf("read the end of a sketch: %d bytes follow it: %w", len(r.text), ErrSketch)
 	}
 	*s = read
 	return nil

@@ -13,8 +13,8 @@ type Timing struct {
 	Reused    bool          // the request went out on a connection that was open already
 }
 
-// Rest returns what is left of the attempt's duration: the rest of the response, and
-// what came before the connection, such as a token that was fetched.
+// Rest returns the rest of the attempt's duration: the time for the response after its
+// first byte, and for work before the connection, such as fetching an OAuth token.
 func (t Timing) Rest(duration time.Duration) time.Duration {
 	return max(duration-t.DNS-t.Connect-t.TLS-t.FirstByte, 0)
 }

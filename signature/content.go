@@ -2,15 +2,15 @@ package signature
 
 import "strconv"
 
-// Content is what a format signs of a message, for receivers who compare it with what
-// they verify: the Prefix, followed by the body.
+// Content is the text that a format signs: the Prefix, followed by the body. Receivers
+// compare it with the text that they verify.
 type Content struct {
 	Header string // name of the header field that carries the signature
 	Prefix string // signed in front of the body; empty: the body alone is signed
 }
 
-// Content returns what the format signs of the message. It needs no key and reads no
-// body.
+// Content returns the text that the format signs, without the body. It needs no key and
+// reads no body.
 func (f Format) Content(m Message) (Content, error) {
 	f, err := f.check()
 	if err != nil {

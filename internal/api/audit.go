@@ -27,7 +27,8 @@ import (
 //
 // The entry is written after the change and before the response. If it cannot be
 // written, the response is a 503, which promises nothing, and the log has the entry. So
-// whatever was confirmed, and every secret that was shown, is in the audit log.
+// every change that a response confirms, and every secret that it shows, is in the audit
+// log.
 
 const (
 	// outcomeOK is the outcome of what succeeded.
@@ -117,13 +118,14 @@ func (s *server) append(ctx context.Context, e postrider.AuditEntry) error {
 	return fmt.Errorf("%w: %w", errUnaudited, err)
 }
 
-// path returns a path parameter of the request. Control characters cannot be stored.
+// path returns the first maxName bytes of a path parameter of the request, in whole
+// characters. Control characters cannot be stored.
 func (c *requestInfo) path(parameter string) string {
 	if c.request == nil || parameter == "" || !isText(c.request.URL.Path) {
 		return ""
 	}
 	value := c.request.PathValue(parameter)
-	return value[:min(len(value), maxName)]
+	return strings.ToValidUTF8(value[:min(len(value), maxName)], "")
 }
 
 // note adds a detail to the audit entry of the request. It must not be a secret.
@@ -134,7 +136,7 @@ func (c *requestInfo) note(name, detail string) {
 	c.details[name] = detail
 }
 
-// described is what an audit entry takes from a response.
+// described has the fields of an audit entry that come from the response.
 type described struct {
 	id      string
 	account postrider.AccountID

@@ -216,3 +216,19 @@ func TestACountIsNotInTheAuditLog(t *testing.T) {
 		t.Errorf("a dry run is audited: %v", got)
 	}
 }
+
+// TestTheObjectOfAnEntryIsWholeText asks for a long name without the scope: the name is
+// cut in the middle of a character, which PostgreSQL could not store.
+func TestTheObjectOfAnEntryIsWholeText(t *testing.T) {
+	t.Parallel()
+	w := newPeople(t)
+	do := w.as(postrider.Caller{Name: "Ann", Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}})
+	if got := do("DELETE /event-types/x"+strings.Repeat("%C3%BC", 200), ""); got.status != 403 {
+		t.Fatalf("without the scope = %d %s, want 403", got.status, got.text)
+	}
+	entries := w.audit("")
+	object, _ := entries[len(entries)-1]["object_id"].(string)
+	if want := "x" + strings.Repeat("ü", 127); object != want {
+		t.Errorf("the object is %q, want %q", object, want)
+	}
+}

@@ -15,12 +15,12 @@ import (
 // from the network cannot set it, because it has no other context than the server's.
 type callerKey struct{}
 
-// As returns a transport that calls the API inside the process, as the caller: with
-// no key, and no connection. Its requests get the responses that any client gets, in
-// the same checks of scopes, accounts, sizes and times. Their log lines have the
+// As returns a transport that calls the API inside the process, as the caller: without a
+// key and without a connection. Its requests pass the same checks of scopes, accounts,
+// sizes and times as all others, and get the same responses. Their log lines have the
 // level debug, and the caller's Request as their id if it is not empty.
 //
-// The caller must be authenticated and not expired; the API does not look again.
+// The caller must be authenticated and not expired: the API does not check that again.
 func (h *Handler) As(caller postrider.Caller) http.RoundTripper {
 	return &inside{handler: h, caller: &caller}
 }

@@ -20,14 +20,22 @@ type limiter[K comparable] struct {
 
 	// mu guards of.
 	mu sync.Mutex
-	// of has the keys that used some of their burst, and perhaps older ones until a
-	// new key is added.
+	// of has the keys that used some of their burst. Keys whose burst is full again are
+	// removed when a new key is added.
 	of map[K]*rate.Limiter
 }
 
 // newLimiter returns a limiter that has counted nothing.
 func newLimiter[K comparable](every time.Duration, burst int, detail string) *limiter[K] {
 	return &limiter[K]{every: every, burst: burst, detail: detail, of: map[K]*rate.Limiter{}}
+}
+
+// spent reports whether the limit of the key is reached. It counts nothing.
+func (l *limiter[K]) spent(key K) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own, known := l.of[key]
+	return known && own.Tokens() < 1
 }
 
 // allow counts one use by the key, or returns a 429 with the wait if the limit is

@@ -66,8 +66,8 @@ const (
 	// maxTroubled is the largest number of endpoints that need a person and are
 	// listed.
 	maxTroubled = 10
-	// The numbers of failing circuits, groups of dead letters and disabled endpoints
-	// that are looked at. They bound the work of one request.
+	// The largest numbers of failing circuits, groups of dead letters and disabled
+	// endpoints that one request reads.
 	maxFailing      = 1000
 	maxGroups       = 250
 	maxDisabled     = 20

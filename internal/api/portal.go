@@ -117,9 +117,9 @@ func (s *server) setPortal(ctx context.Context, _ *none) (*reply[apitypes.Portal
 	return respondWith(viewPortal)(s.Store.Portal(ctx))
 }
 
-// isOrigin reports whether the text is an https origin as browsers write it: with a host,
-// perhaps a port, and nothing else. It becomes part of a header, in which a wildcard or a
-// space would have a meaning.
+// isOrigin reports whether the text is an https origin as browsers write it: a host,
+// perhaps a port, and nothing else. It becomes part of the Content-Security-Policy, in
+// which a wildcard or a space would have a meaning.
 func isOrigin(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || "https://"+u.Host != text || u.Port() == "443" || strings.HasSuffix(u.Host, ":") {
@@ -136,7 +136,7 @@ func isOrigin(text string) bool {
 	return !strings.ContainsFunc(u.Host, strange)
 }
 
-// checkOptions refuses names that are no option of a policy.
+// checkOptions refuses names that are no policy option, and repeated ones.
 func checkOptions(names []string) error {
 	var faults []error
 	for i, name := range names {
@@ -151,9 +151,9 @@ func checkOptions(names []string) error {
 	return errors.Join(faults...)
 }
 
-// checkColour refuses what is no #rrggbb, and colours on which white text is hard to
-// read. Pages write white on the accent, and the accent on white, which has the same
-// contrast; dark pages lighten it.
+// checkColour refuses a text that is no #rrggbb, and colours on which white text is hard
+// to read. Pages write white on the accent, and the accent on white, which has the same
+// contrast; dark pages lighten the accent.
 func checkColour(colour string) error {
 	if colour == "" {
 		return nil
@@ -210,9 +210,9 @@ func (s *server) setLogo(ctx context.Context, _ *none) (*reply[apitypes.Logo], e
 	return respond(viewLogo(image)), nil
 }
 
-// cleanPNG decodes a PNG and encodes its pixels again, so that nothing else that the
-// file had reaches a browser. The size is checked before the pixels are decoded: a small
-// file can have billions of them.
+// cleanPNG decodes a PNG and encodes its pixels again, so that nothing but pixels reaches
+// a browser. The size is checked before the pixels are decoded: a small file can have
+// billions of them.
 func cleanPNG(file []byte) ([]byte, error) {
 	if len(file) > maxLogo {
 		return nil, invalid("png", fmt.Sprintf("must be at most %d bytes", maxLogo))

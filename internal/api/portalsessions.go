@@ -64,9 +64,9 @@ func (rt *router) people() {
 	}, rt.revokeSession)
 }
 
-// createPortalSession makes a one-time link. A caller gives at most what it has: its
-// scopes, its account, and the time until its key expires. A session of one account
-// makes none, so that it cannot outlive itself.
+// createPortalSession makes a one-time link. The session has at most the scopes, the
+// account and the life of its caller. A session of one account makes no links, because
+// these would outlive it.
 func (s *server) createPortalSession(ctx context.Context, _ *none) (*reply[apitypes.PortalSession], error) {
 	var body apitypes.PortalSessionCreate
 	if err := decode(ctx, &body); err != nil {
@@ -152,8 +152,8 @@ func portalLasts(ms *int64) (time.Duration, error) {
 	return lasts, nil
 }
 
-// checkLocale refuses what is no language tag (RFC 5646), such as de or pt-BR. Whether
-// the pages have that language is theirs to know.
+// checkLocale refuses a text that is no language tag (RFC 5646), such as de or pt-BR.
+// Whether there are pages in that language, only the pages know.
 func checkLocale(locale string) error {
 	strange := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-'
@@ -164,8 +164,7 @@ func checkLocale(locale string) error {
 	return nil
 }
 
-// listSessions lists sessions. Those that have ended are listed only if the request
-// asks for all.
+// listSessions lists sessions; ended ones only if the request asks for them.
 func (s *server) listSessions(ctx context.Context, in *struct {
 	Kind    string `query:"kind" enum:"operator,portal"`
 	Account string `query:"account" doc:"Id or uid of the account."`

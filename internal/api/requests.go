@@ -18,8 +18,8 @@ import (
 // maxShownBody is the longest body that a response repeats.
 const maxShownBody = 16 << 10
 
-// getAttemptRequest describes the request of an attempt. The header is the recorded one
-// if there is one; the rest is made anew from the event and the endpoint.
+// getAttemptRequest describes the request of an attempt. It has the recorded header, if
+// one was recorded; the rest is made anew from the event and the endpoint.
 func (s *server) getAttemptRequest(ctx context.Context, in *struct {
 	DeliveryPath
 	Attempt string `path:"attempt" doc:"Number of the attempt, from 1."`

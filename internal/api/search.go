@@ -47,7 +47,7 @@ func (s *server) listHits(ctx context.Context, in *struct {
 	return respond(apitypes.List[apitypes.SearchHit]{Data: hits[:min(len(hits), maxHits)]}), nil
 }
 
-// hitOfID finds the object of an id. The functions that find objects look whether the
+// hitOfID finds the object of an id. The functions that find objects check that the
 // caller may see them.
 func (s *server) hitOfID(ctx context.Context, id string) (apitypes.SearchHit, error) {
 	prefix, _, _ := strings.Cut(id, "_")
@@ -132,8 +132,8 @@ var foundBy = map[store.FoundBy]string{
 	store.FoundByOrderingKey: "ordering_key", store.FoundByName: "name",
 }
 
-// hitsOfText finds what a text names besides ids of its own: first the objects of a key or
-// a secret, then event types, then the others.
+// hitsOfText finds objects by other texts than their own id: first by a key or the id of a
+// secret, then event types, then accounts and endpoints by a name.
 func (s *server) hitsOfText(ctx context.Context, text string) ([]apitypes.SearchHit, error) {
 	secret, err := postrider.ParseID[postrider.SecretID](text)
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *server) hitsOfText(ctx context.Context, text string) ([]apitypes.Search
 	return append(hits, types...), nil
 }
 
-// hitOf reads what was found.
+// hitOf reads the object that the store found.
 func (s *server) hitOf(ctx context.Context, f store.Found) (apitypes.SearchHit, error) {
 	switch by := foundBy[f.By]; {
 	case !f.Event.IsZero():
@@ -177,7 +177,7 @@ func (s *server) hitOf(ctx context.Context, f store.Found) (apitypes.SearchHit, 
 }
 
 // typesLike finds the event types of the catalogue that begin with the text. The list is
-// sorted by name, so they are behind the text, in one run.
+// sorted by name, so they follow the text without a gap.
 func (s *server) typesLike(ctx context.Context, text string) (hits []apitypes.SearchHit, err error) {
 	if len(text) > 128 {
 		return nil, nil

@@ -28,7 +28,7 @@ const (
 // seconds.
 //
 // The errors match postrider.ErrNotFound for a key, a code or a token that is unknown,
-// used or expired, and postrider.ErrBusy after too many tries.
+// used or expired, and ErrTooManyTries after too many tries.
 type Sessions struct {
 	*server
 
@@ -39,31 +39,39 @@ type Sessions struct {
 	unknown *ttlCache[[32]byte, struct{}]
 	// seen has the sessions whose LastSeenAt this node wrote within keyTouched.
 	seen *ttlCache[postrider.SessionID, struct{}]
-	// logins limits logins, opens the links that people open.
+	// logins limits the tries to log in, opens those to open a one-time link.
 	logins, opens door
 }
 
-// door limits how often people try to come in: each network of clients, and all
-// together.
+// door limits the tries to log in, or to open links: of each client, and of all clients.
 type door struct {
 	each *limiter[netip.Prefix]
 	all  *limiter[struct{}]
 }
 
-// try counts a try of the client. Clients of one IPv6 network of 64 bits count together,
-// because one client has them all. A private address is most likely a proxy's, which
-// stands for everybody, so only all together are limited there.
+// try counts a try of the client. The addresses of one IPv6 network of 64 bits count as
+// one client. A private address is most likely that of a proxy, behind which are many
+// clients, so it counts for the limit of all clients alone.
+//
+// A client at its own limit does not use up the limit of all: it could lock everybody
+// out. The limit of all is tried before a new network is kept in memory, so it bounds
+// that memory too.
 func (d door) try(from netip.Addr) error {
 	bits := 32
 	if from.Is6() {
 		bits = 64
 	}
 	network, _ := from.Prefix(bits) // zero for the zero address
-	if d.all.allow(struct{}{}) != nil || !from.IsPrivate() && !from.IsLoopback() && d.each.allow(network) != nil {
-		return fmt.Errorf("too many tries: %w", postrider.ErrBusy)
+	shared := from.IsPrivate() || from.IsLoopback()
+	if !shared && d.each.spent(network) || d.all.allow(struct{}{}) != nil || !shared && d.each.allow(network) != nil {
+		return ErrTooManyTries
 	}
 	return nil
 }
+
+// ErrTooManyTries is the error of a login, or of the opening of a link, beyond the limit of
+// tries. It matches postrider.ErrBusy.
+var ErrTooManyTries = fmt.Errorf("too many tries: %w", postrider.ErrBusy)
 
 // newSessions returns the sessions of the server, with empty caches.
 func newSessions(s *server) *Sessions {
@@ -188,8 +196,8 @@ func (s *server) issue(ctx context.Context, session postrider.Session, lasts tim
 	return session, nil
 }
 
-// checkIssuer returns errUnauthorized if the key or the account of the session has
-// ended.
+// checkIssuer returns errUnauthorized if the session's key is no longer active, or its
+// account is deleted.
 func (s *server) checkIssuer(ctx context.Context, session postrider.Session, now time.Time) error {
 	if !session.Key.IsZero() {
 		key, err := first(s.Store.Keys(ctx, store.KeyQuery{ID: session.Key}))
@@ -206,8 +214,7 @@ func (s *server) checkIssuer(ctx context.Context, session postrider.Session, now
 	return nil
 }
 
-// Entry returns the session that the code of a one-time link stands for, and leaves the
-// code as it is.
+// Entry returns the session of a one-time link by its code, without using the code.
 func (s *Sessions) Entry(ctx context.Context, code string) (postrider.Session, error) {
 	if len(code) > maxToken {
 		return postrider.Session{}, postrider.ErrNotFound

@@ -291,6 +291,14 @@ func TestTriesAreLimited(t *testing.T) {
 		if _, _, err := w.sessions().Login(t.Context(), w.admin, other); err != nil {
 			t.Errorf("from another network: %v", err)
 		}
+		for range 1000 {
+			if _, _, err := w.sessions().Login(t.Context(), "wrong", one); !errors.Is(err, postrider.ErrBusy) {
+				t.Fatalf("a try of a client at its limit: %v, want ErrBusy", err)
+			}
+		}
+		if _, _, err := w.sessions().Login(t.Context(), w.admin, other); err != nil {
+			t.Errorf("after 1000 tries of another client: %v", err)
+		}
 		time.Sleep(6 * time.Second)
 		if _, _, err := w.sessions().Login(t.Context(), w.admin, one); err != nil {
 			t.Errorf("six seconds later: %v", err)

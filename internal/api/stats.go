@@ -15,7 +15,7 @@ import (
 // StatsQuery has the query parameters of stats.
 type StatsQuery struct {
 	From time.Time `query:"from" doc:"Beginning of the range; it is moved back to the beginning of its step. Default: an hour before to, by hours a day, by days 30 days."`
-	To   time.Time `query:"to" doc:"End of the range; it is moved on to the end of its step. Default: now."`
+	To   time.Time `query:"to" doc:"End of the range; it is moved on to the end of its step. Default, and latest: now."`
 	Step string    `query:"step" enum:"minute,hour,day" default:"hour" doc:"Length of the steps. Minutes are kept for 2 days, hours for 90 days, days for 2 years."`
 	Type string    `query:"type" doc:"Only this event type. Of an endpoint 100 types are counted apart, of an account 1000; all others together have the type other. Default: all types."`
 	TZ   string    `query:"tz" doc:"With days: the time zone of the days, by its IANA name, such as Europe/Berlin. They are made of hours, which are kept for 90 days. Default: UTC."`
@@ -75,7 +75,7 @@ func (s *server) getEndpointStats(ctx context.Context, in *struct {
 	return s.statsOf(ctx, store.BacklogQuery{Account: e.Account, Endpoint: e.ID}, in.StatsQuery)
 }
 
-// statsOf returns the stats of what the scope selects.
+// statsOf returns the stats of an endpoint, an account or everything.
 func (s *server) statsOf(ctx context.Context, scope store.BacklogQuery, in StatsQuery) (*reply[apitypes.Stats], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -144,8 +144,8 @@ func (in StatsQuery) span(now time.Time) (statsSpan, error) {
 	if in.Step != "day" && in.TZ != "" {
 		return span, invalid("tz", "works only with step=day; times of shorter steps are UTC")
 	}
-	if span.to.IsZero() {
-		span.to = now.Add(1) // the step that now is in
+	if end := now.Add(1); span.to.IsZero() || span.to.After(end) {
+		span.to = end // the range ends with the step of now
 	}
 	if span.from.IsZero() {
 		span.from = span.to.Add(-defaultSpans[in.Step])
@@ -162,8 +162,8 @@ func (in StatsQuery) span(now time.Time) (statsSpan, error) {
 	return span, span.refuse(now)
 }
 
-// refuse names the parameter that asks for what is no longer kept. The step that the
-// oldest kept time is in is allowed.
+// refuse returns an error that names the parameter to change, if the range begins before
+// the oldest step that is kept in part.
 func (p statsSpan) refuse(now time.Time) error {
 	days := int(p.stored.Kept() / (24 * time.Hour))
 	switch {
@@ -177,8 +177,8 @@ func (p statsSpan) refuse(now time.Time) error {
 	return invalid("step", fmt.Sprintf("%ss are kept for %d days; ask for a longer step, or from a later time", p.step, days))
 }
 
-// start returns the beginning of the step that the time is in. An hour of UTC in which a
-// day of the zone begins belongs to that day.
+// start returns the beginning of the step of a time. An hour of UTC in which a day of the
+// zone begins belongs to that day.
 func (p statsSpan) start(at time.Time) time.Time {
 	if p.step != "day" {
 		return at.UTC().Truncate(p.stored.Duration())

@@ -201,6 +201,9 @@ func TestStatsRefuseWhatIsNotKept(t *testing.T) {
 			{"step", 422, []string{"step", "week"}},
 			{"from", 422, []string{"from", ago(1), "to", ago(2)}},
 			{"from", 422, []string{"from", ago(1), "to", ago(1)}},
+			{"from", 422, []string{"from", ago(-1)}},
+			{"", 200, []string{"step", "day", "to", "9999-12-31T23:59:59Z"}},
+			{"", 200, []string{"step", "day", "to", "9999-12-31T23:59:59Z", "tz", "Europe/Berlin"}},
 			{"type", 422, []string{"type", "order.*"}},
 			{"to", 422, []string{"to", "yesterday"}},
 		} {

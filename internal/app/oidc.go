@@ -66,7 +66,7 @@ func (c OIDCConfig) secret() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// identity returns what logs operators in by the identity provider. nil: there is none.
+// identity returns the login by the identity provider. nil: there is no provider.
 func (c OIDCConfig) identity(publicURL string, sessions people) web.Identity {
 	if c.OIDCIssuer == "" {
 		return nil

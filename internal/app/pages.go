@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -95,6 +96,9 @@ func (p people) Logout(ctx context.Context, token string) error { return p.sessi
 
 // opened returns a new session with its token, or the error alone.
 func (p people) opened(ctx context.Context, token string, made postrider.Session, err error) (string, web.Session, error) {
+	if errors.Is(err, api.ErrTooManyTries) {
+		err = web.ErrTooManyTries
+	}
 	session, err := p.view(ctx)(made, err)
 	if err != nil {
 		return "", session, err
@@ -103,8 +107,8 @@ func (p people) opened(ctx context.Context, token string, made postrider.Session
 }
 
 // view returns a function that turns the result of a call into a session for the pages.
-// An embedded session may be shown by the origins that the operator names now, so an
-// origin that is taken away loses the sessions that are open, too.
+// The embedders are the present ones: an origin that the operator removes can no longer
+// show sessions that are open.
 func (p people) view(ctx context.Context) func(postrider.Session, error) (web.Session, error) {
 	return func(s postrider.Session, err error) (web.Session, error) {
 		if err != nil {

@@ -110,3 +110,21 @@ func TestPeopleLogInAndCustomersOpenTheirLink(t *testing.T) {
 		t.Errorf("the API with a cookie = %d %s, want 401", status, text)
 	}
 }
+
+// TestTooManyTriesAreSaid logs in until the limit of all clients, and not as if the
+// database were away.
+func TestTooManyTriesAreSaid(t *testing.T) {
+	t.Parallel()
+	person := newBrowser(t, start(t, t.TempDir()))
+	for try := range 1000 {
+		status, _, text := person.open("/login", url.Values{"key": {"pr_wrong"}})
+		if status == http.StatusForbidden {
+			continue
+		}
+		if status != http.StatusTooManyRequests || !strings.Contains(text, "Too many tries") || try < 200 {
+			t.Errorf("try %d = %d %.300s, want 429 after 200 tries", try, status, text)
+		}
+		return
+	}
+	t.Error("1000 tries to log in were not too many")
+}

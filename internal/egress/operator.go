@@ -11,14 +11,13 @@ import (
 const (
 	// operatorTime is the time limit of one request to a server of the operator.
 	operatorTime = 10 * time.Second
-	// operatorBytes is the most that is read of its response.
+	// operatorBytes is the limit of the bytes that are read of its response.
 	operatorBytes = 1 << 20
 )
 
-// OperatorClient returns a client for the URLs that the operator sets, such as the one
-// of an identity provider. It goes where these settings say, private networks and the
-// proxy of the environment included: no tenant has a say in them. Use it for no other
-// URL. It follows no redirect.
+// OperatorClient returns a client for URLs that the operator sets, such as the URL of an
+// identity provider. It is not guarded: it reaches private networks, and uses the proxy of
+// the environment. So never use it for a URL that a tenant sets. It follows no redirect.
 func OperatorClient() *http.Client {
 	return &http.Client{
 		Timeout: operatorTime,

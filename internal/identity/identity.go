@@ -2,8 +2,8 @@
 // OpenID Connect.
 //
 // [Provider.Begin] returns the URL at the provider to which the browser goes, and a text
-// that the browser must keep; [Provider.Finish] takes that text and the parameters with
-// which the browser comes back, and returns who the person is and what they may do.
+// that the browser must keep. [Provider.Finish] takes that text and the parameters with
+// which the browser comes back, and returns the name and the scopes of the person.
 //
 //   - A login that one browser began is finished by no other: the text has the state, the
 //     nonce of the id token and the verifier of PKCE (RFC 7636, S256).
@@ -23,7 +23,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
+	"unicode"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
@@ -50,9 +51,9 @@ type Provider struct {
 	opts Options
 	// within gives a context the HTTP client for the provider.
 	within func(context.Context) context.Context
-
-	mu    sync.Mutex     // guards found, and is held while it is looked for
-	found *oidc.Provider // nil: no login was begun, or the provider was away
+	// found is nil until the provider was reached. Logins that begin before all ask for it:
+	// none waits for the time limit of another.
+	found atomic.Pointer[oidc.Provider]
 }
 
 // New returns a provider. It makes no request.
@@ -61,25 +62,25 @@ func New(opts Options) *Provider {
 	return &Provider{opts: opts, within: func(ctx context.Context) context.Context { return oidc.ClientContext(ctx, client) }}
 }
 
-// provider returns the provider's configuration, which it publishes. A provider that
-// cannot be reached is postrider.ErrBusy, and asked again at the next login.
+// provider returns the provider's configuration, which it publishes. If the provider does
+// not respond, the error matches postrider.ErrBusy, and the next login asks again.
 func (p *Provider) provider(ctx context.Context) (*oidc.Provider, oauth2.Config, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.found == nil {
-		found, err := oidc.NewProvider(ctx, p.opts.Issuer)
-		if err != nil {
+	found := p.found.Load()
+	if found == nil {
+		var err error
+		if found, err = oidc.NewProvider(ctx, p.opts.Issuer); err != nil {
 			return nil, oauth2.Config{}, fmt.Errorf("discover identity provider: %w: %w", postrider.ErrBusy, err)
 		}
-		p.found = found
+		p.found.Store(found)
 	}
-	return p.found, oauth2.Config{
+	return found, oauth2.Config{
 		ClientID: p.opts.ClientID, ClientSecret: p.opts.ClientSecret, RedirectURL: p.opts.RedirectURL,
-		Endpoint: p.found.Endpoint(), Scopes: []string{oidc.ScopeOpenID, "profile", "email"},
+		Endpoint: found.Endpoint(), Scopes: []string{oidc.ScopeOpenID, "profile", "email"},
 	}, nil
 }
 
-// Begin starts a login. The attempt is for this browser alone, in a cookie.
+// Begin starts a login. It returns the URL at the provider, and the attempt: a text for
+// Finish, which the caller keeps in a cookie of this browser alone.
 func (p *Provider) Begin(ctx context.Context) (to, attempt string, err error) {
 	_, config, err := p.provider(p.within(ctx))
 	if err != nil {
@@ -109,7 +110,7 @@ func (p *Provider) Finish(ctx context.Context, attempt string, query url.Values)
 	}
 	tokens, err := config.Exchange(ctx, query.Get("code"), oauth2.VerifierOption(parts[2]))
 	if rejected := (*oauth2.RetrieveError)(nil); errors.As(err, &rejected) && rejected.Response.StatusCode < 500 {
-		return postrider.Session{}, refused("the provider takes the code for " + rejected.ErrorCode)
+		return postrider.Session{}, refused("the provider refused the code: " + rejected.ErrorCode)
 	}
 	if err != nil {
 		return postrider.Session{}, fmt.Errorf("exchange code: %w: %w", postrider.ErrBusy, err)
@@ -129,8 +130,8 @@ func (p *Provider) Finish(ctx context.Context, attempt string, query url.Values)
 	return p.person(token, claims)
 }
 
-// claims returns the claims of the id token, and those of the user info where the id
-// token has not all: many providers put the email and the groups only there.
+// claims returns the claims of the id token. If it has no email or no roles, the claims of
+// the user info are added: many providers put the email and the groups only there.
 func (p *Provider) claims(ctx context.Context, found *oidc.Provider, token *oidc.IDToken, tokens *oauth2.Token) (map[string]any, error) {
 	claims := map[string]any{}
 	if err := token.Claims(&claims); err != nil {
@@ -158,7 +159,7 @@ func (p *Provider) claims(ctx context.Context, found *oidc.Provider, token *oidc
 	return claims, nil
 }
 
-// person returns the session of a person, if the settings give them one.
+// person returns the session of a person, if the options allow them to log in.
 func (p *Provider) person(token *oidc.IDToken, claims map[string]any) (postrider.Session, error) {
 	email, _ := claims["email"].(string)
 	name, _ := claims["name"].(string)
@@ -167,6 +168,9 @@ func (p *Provider) person(token *oidc.IDToken, claims map[string]any) (postrider
 	}
 	if name == "" {
 		name = token.Subject
+	}
+	if len(token.Subject) > maxSubject || strings.ContainsFunc(token.Subject, unicode.IsControl) {
+		return postrider.Session{}, refused("the subject of the person is no subject of OpenID Connect")
 	}
 	if len(p.opts.Domains) > 0 {
 		at := strings.LastIndexByte(email, '@')
@@ -179,7 +183,27 @@ func (p *Provider) person(token *oidc.IDToken, claims map[string]any) (postrider
 	if scopes == nil {
 		return postrider.Session{}, refused("the person has no role")
 	}
-	return postrider.Session{Name: name, Subject: token.Issuer + " " + token.Subject, Scopes: scopes}, nil
+	return postrider.Session{Name: shown(name), Subject: token.Issuer + " " + token.Subject, Scopes: scopes}, nil
+}
+
+const (
+	// maxName is the length of a session's name, in bytes. People choose their names at
+	// many providers.
+	maxName = 256
+	// maxSubject is the length of a subject, in bytes (OpenID Connect Core, 2).
+	maxSubject = 255
+)
+
+// shown returns the beginning of a name, without control characters, which a store need
+// not keep.
+func shown(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, name)
+	return strings.ToValidUTF8(name[:min(len(name), maxName)], "")
 }
 
 // scopes returns the scopes of the greatest role among the values; nil: there is none.

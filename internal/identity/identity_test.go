@@ -3,8 +3,13 @@ package identity
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -68,5 +73,58 @@ func TestAnAttemptThatIsNoneIsRefused(t *testing.T) {
 	}
 	if _, err := p.Finish(t.Context(), "..", url.Values{}); !errors.Is(err, postrider.ErrNotFound) {
 		t.Errorf("an empty state: %v, want ErrNotFound", err)
+	}
+}
+
+// TestNoLoginWaitsForAnother begins two logins while the provider responds to none: it
+// does so only when it has the requests of both.
+func TestNoLoginWaitsForAnother(t *testing.T) {
+	t.Parallel()
+	var asking atomic.Int32
+	both := make(chan struct{})
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer asking.Add(-1)
+		if asking.Add(1) == 2 {
+			close(both)
+		}
+		select {
+		case <-both:
+		case <-r.Context().Done():
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer provider.Close()
+	p := New(Options{Issuer: provider.URL})
+	var logins sync.WaitGroup
+	for range 2 {
+		logins.Go(func() {
+			if _, _, err := p.Begin(t.Context()); !errors.Is(err, postrider.ErrBusy) {
+				t.Errorf("Begin = %v, want ErrBusy", err)
+			}
+		})
+	}
+	logins.Wait()
+	select {
+	case <-both:
+	default:
+		t.Error("the second login asked the provider only after the first had given up")
+	}
+}
+
+// TestNamesAreBounded logs in people whose names no store would keep.
+func TestNamesAreBounded(t *testing.T) {
+	t.Parallel()
+	p := &Provider{opts: Options{RoleClaim: "groups", Viewers: []string{"v"}}}
+	for _, tt := range []struct{ name, subject, want string }{
+		{"Ann\x00 Lee\n", "ann", "Ann Lee"},
+		{"x" + strings.Repeat("ü", 1000), "ann", "x" + strings.Repeat("ü", 127)},
+		{"", strings.Repeat("s", 255), strings.Repeat("s", 255)},
+		{"Ann", strings.Repeat("s", 256), ""},
+		{"Ann", "ann\x00", ""},
+	} {
+		got, err := p.person(&oidc.IDToken{Issuer: "https://login.example", Subject: tt.subject}, map[string]any{"groups": "v", "name": tt.name})
+		if got.Name != tt.want || (err == nil) != (tt.want != "") {
+			t.Errorf("the name %.20q of %.20q is shown as %q, %v, want %q", tt.name, tt.subject, got.Name, err, tt.want)
+		}
 	}
 }

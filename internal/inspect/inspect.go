@@ -16,8 +16,8 @@
 //
 //   - Nothing leaves the process, and nothing from outside gets into an inspector: it
 //     has neither a URL nor a listener.
-//   - Credentials are masked before anything is stored. Signatures are not: they are
-//     what a person wants to compare.
+//   - Credentials are masked before anything is stored. Signatures are not, because people
+//     compare them with their own.
 //   - A request that cannot be signed or stored is an attempt that failed, and is
 //     retried by its schedule.
 package inspect
@@ -109,9 +109,9 @@ func (i *Inspector) keep(ctx context.Context, c *postrider.Claimed, to *store.En
 	return i.Store.PutInspection(ctx, kept)
 }
 
-// verify verifies the request as its receiver would, by each scheme of the endpoint and
-// with each of its secrets, the newest first. Like a receiver it reads the header that
-// was written, and knows nothing else of how the request was signed.
+// verify verifies the request by each scheme of the endpoint and with each of its secrets,
+// the newest first. Like a receiver, it reads the header alone. r.Signed has one element
+// for each scheme, in their order.
 func (i *Inspector) verify(ctx context.Context, r postrider.Request, to *store.EndpointSnapshot) ([]postrider.Verdict, error) {
 	header := http.Header{}
 	for _, f := range r.Header {
@@ -167,8 +167,8 @@ func (i *Inspector) key(ctx context.Context, s postrider.Secret) (signature.Key,
 // are not listed in the meantime.
 const forgetEvery = 10 * time.Minute
 
-// Run deletes requests that are too old, until ctx ends. Several nodes may do so at
-// once.
+// Run deletes requests that are older than InspectionKeptFor, until ctx ends. It may run on
+// several nodes at once.
 func (i *Inspector) Run(ctx context.Context) error {
 	const limit = 1000
 	for {

@@ -14,16 +14,15 @@
 //
 // Whatever happens, this holds:
 //
-//   - Nothing waits for a subscriber. One that reads slowly loses items, and the next
-//     call of [Subscription.Next] says how many. Items are for the eye: who needs
-//     every attempt reads the API.
+//   - Nothing waits for a subscriber. A subscriber that reads slowly loses items, and the
+//     next call of [Subscription.Next] says how many. A program that needs every attempt
+//     reads the API.
 //   - While nobody watches, an attempt costs one atomic load.
 //   - A subscription costs its buffer, which is bounded, and reads at most four times a
 //     second, so that a thousand of them cannot slow the deliveries down.
 //   - A filter with an account gets nothing of another account, not even a count.
 //   - With [Hub.Run], a subscription gets the attempts of all nodes; see nodes.go.
-//   - The items of a subscription are in the order in which they were settled, as
-//     far as one node made them.
+//   - The items of one node are in the order in which they were settled.
 package live
 
 import (
@@ -42,8 +41,8 @@ import (
 var ErrEnded = errors.New("the subscription has ended")
 
 const (
-	// bufferSize is how many items wait for a subscriber. With pace, it bounds what a
-	// subscriber gets to 400 items a second, which is more than anybody reads.
+	// bufferSize is how many items wait for a subscriber. With pace, it bounds a
+	// subscription to 400 items a second, which is more than anybody reads.
 	bufferSize = 100
 	// pace is the shortest time between two results of Next.
 	pace = 250 * time.Millisecond
@@ -105,7 +104,7 @@ func (h *Hub) settled(s observe.Settled) {
 		return
 	}
 	status := s.Transition.To
-	if s.Stale { // it has moved nothing
+	if s.Stale { // it has not changed the delivery
 		status = postrider.Pending
 	}
 	i := &Item{
@@ -147,8 +146,8 @@ func (h *Hub) Subscribe(ctx context.Context, f Filter) *Subscription {
 	return s
 }
 
-// End ends all subscriptions, and those that are made later at once. The server
-// calls it when it ends, so that no stream holds it up.
+// End ends all subscriptions; later ones end at once. The server calls it when it shuts
+// down, so that it does not wait for streams.
 func (h *Hub) End() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -190,10 +189,11 @@ func (s *Subscription) addLocked(i *Item) {
 	s.ready.Set()
 }
 
-// Next waits for items and returns them, the oldest first, and how many are lost, because
-// the buffer was full or another node could not send them. Of the latter some may be of
-// another endpoint, type or status than the filter selects. It returns four times a second at most. Its
-// error is ctx's or [ErrEnded]; nothing comes after that.
+// Next waits for items and returns them, the oldest first. lost is the number of items
+// that are missing, because the buffer was full or another node could not send them; other
+// nodes know the account of the filter alone, so lost may count items that the filter does
+// not select. Next returns at most four times a second. Its error is ctx's or [ErrEnded];
+// after an error there are no more items.
 func (s *Subscription) Next(ctx context.Context) (items []Item, lost int, err error) {
 	if !batch.SleepOr(ctx, time.Until(s.read.Add(pace)), s.ended) {
 		return nil, 0, ctx.Err()

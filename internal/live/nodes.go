@@ -11,16 +11,17 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Each node knows the attempts that it made itself. A node on which somebody watches says
-// so to the others, and these send it theirs:
+// Each node knows the attempts that it made itself. A node with a subscription tells the
+// other nodes, and they send it their attempts:
 //
-//	watch *                     everything is watched; renewed every 4 s
-//	watch acc_01jd… acc_01je…   these accounts are
-//	watch                       nobody watches any more
-//	attempts BASE64             what a node settled in the last quarter of a second
+//	watch *                     I have subscriptions to all accounts; repeated every 4 s
+//	watch acc_01jd… acc_01je…   I have subscriptions to these accounts; repeated every 4 s
+//	watch                       I have no subscription any more
+//	attempts BASE64             I settled these attempts in the last quarter of a second
 //
-// The messages may be lost, and a node that dies says no more: what it watched ends after
-// 12 s. While nobody watches, there are no messages.
+// Messages may be lost, and nodes may die, so a node forgets the subscriptions of another
+// node after 12 s without a watch message. While no node has a subscription, there are no
+// messages.
 const (
 	verbWatch    = "watch"
 	verbAttempts = "attempts"
@@ -30,24 +31,24 @@ const (
 	watchedFor   = 3 * renewEvery
 	maxAccounts  = 128     // in one message; more are sent as *
 	maxBatch     = 5 << 10 // bytes of a batch, 6.7 KB in base64; a notification of PostgreSQL has 8 KB
-	maxOutgoing  = 64      // items that wait for the next batch: what fits into one
-	maxLeftOut   = 16      // accounts in a batch of which attempts were left out; the others are counted together
+	maxOutgoing  = 64      // items that wait for the next batch; more do not fit into one
+	maxLeftOut   = 16      // accounts whose left-out attempts a batch counts apart; it counts those of all others together
 	batchVersion = 1
 )
 
-// peer is another node on which somebody watches.
+// peer is another node that has subscriptions.
 type peer struct {
-	accounts map[postrider.AccountID]struct{} // nil: all
-	until    time.Time
+	accounts map[postrider.AccountID]struct{} // that the subscriptions are limited to; nil: all
+	until    time.Time                        // forget the peer, unless it renews its subscriptions before
 }
 
 // outgoing are the attempts of this node for the other nodes. Guarded by Hub.mu.
 type outgoing struct {
 	items   []Item                      // at most maxOutgoing
-	leftOut map[postrider.AccountID]int // attempts that had no place
+	leftOut map[postrider.AccountID]int // attempts that did not fit; the zero account: of several accounts
 }
 
-// wantedLocked reports whether another node watches the account.
+// wantedLocked reports whether another node has a subscription that may select the account.
 func (h *Hub) wantedLocked(account postrider.AccountID) bool {
 	for _, p := range h.peers {
 		if _, watches := p.accounts[account]; watches || p.accounts == nil {
@@ -84,7 +85,7 @@ func (o *outgoing) leaveOut(account postrider.AccountID, n int) {
 func (h *Hub) Run(ctx context.Context, send func(ctx context.Context, message string)) error {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
-	var said string // the last announcement; empty: nobody watches
+	var said string // arguments of the last watch message; empty: none was sent, or one without arguments
 	var saidAt time.Time
 	for {
 		select {
@@ -103,8 +104,8 @@ func (h *Hub) Run(ctx context.Context, send func(ctx context.Context, message st
 	}
 }
 
-// turn forgets nodes that have said nothing for too long. It returns what is watched
-// here, and takes the attempts for the next batch.
+// turn forgets nodes that have not renewed their subscriptions. It returns the arguments of
+// this node's watch message, and takes the attempts for the next batch.
 func (h *Hub) turn(now time.Time) (watching string, out outgoing) {
 	if !h.watched.Load() {
 		return "", outgoing{}
@@ -121,8 +122,8 @@ func (h *Hub) turn(now time.Time) (watching string, out outgoing) {
 	return h.watchingLocked(), out
 }
 
-// watchingLocked returns the accounts that are watched on this node, as the arguments of
-// a message; empty: nobody watches.
+// watchingLocked returns the accounts of this node's subscriptions, as the arguments of a
+// watch message; empty: there is no subscription.
 func (h *Hub) watchingLocked() string {
 	accounts := map[postrider.AccountID]struct{}{}
 	for s := range h.subs {
@@ -139,11 +140,11 @@ func (h *Hub) watchingLocked() string {
 	return strings.Join(names, " ")
 }
 
-// noteWatchedLocked notes whether anybody watches, here or on another node.
+// noteWatchedLocked sets watched, after a change of the subscriptions or the peers.
 func (h *Hub) noteWatchedLocked() { h.watched.Store(len(h.subs)+len(h.peers) > 0) }
 
-// Receive acts on a message of another node, which from names. It does not block. A
-// message that it cannot read is ignored.
+// Receive acts on a message of the node with the name from. It does not block. It ignores
+// a message that it cannot read.
 func (h *Hub) Receive(from, verb, arguments string) {
 	switch verb {
 	case verbWatch:
@@ -168,7 +169,7 @@ func (h *Hub) Receive(from, verb, arguments string) {
 	}
 }
 
-// watchedBy notes what another node watches.
+// watchedBy stores the subscriptions of another node.
 func (h *Hub) watchedBy(from, arguments string) {
 	p := peer{until: time.Now().Add(watchedFor)}
 	if arguments != "*" {
@@ -188,8 +189,9 @@ func (h *Hub) watchedBy(from, arguments string) {
 	h.noteWatchedLocked()
 }
 
-// lostLocked tells the subscriptions of an account that attempts of it were left out, and
-// those without an account that attempts of any were.
+// lostLocked adds n left-out attempts of an account to the subscriptions that select the
+// account. Those of the zero account may be of any account: only subscriptions to all
+// accounts learn of them.
 func (h *Hub) lostLocked(account postrider.AccountID, n int) {
 	for s := range h.subs {
 		if s.filter.Account.IsZero() || s.filter.Account == account {
@@ -199,8 +201,8 @@ func (h *Hub) lostLocked(account postrider.AccountID, n int) {
 	}
 }
 
-// encode returns the batch: a version, what was left out, and the items, the oldest
-// first. Items that do not fit are left out.
+// encode returns the batch: a version, the numbers of left-out attempts, and the items,
+// the oldest first. Items that do not fit are left out.
 func (o *outgoing) encode() []byte {
 	var items []byte
 	for n := range o.items {
@@ -232,7 +234,7 @@ func (i *Item) append(b []byte) []byte {
 	return append(b, i.EventType...)
 }
 
-// decode returns what a batch has, unless it is malformed or of another version.
+// decode reads a batch; ok is false if it is malformed or of another version.
 func decode(b []byte) (out outgoing, ok bool) {
 	r := reader{rest: b}
 	if version := r.take(1); len(version) == 0 || version[0] != batchVersion {
@@ -254,7 +256,8 @@ func decode(b []byte) (out outgoing, ok bool) {
 	return out, !r.bad
 }
 
-// reader reads a batch. After a fault it returns zero values, and bad is set.
+// reader reads a batch. If a field is malformed, it sets bad, and returns zero values from
+// then on.
 type reader struct {
 	rest []byte
 	bad  bool
@@ -295,7 +298,7 @@ func (r *reader) uvarint() uint64 {
 	return v
 }
 
-// nth returns the element of the list at the place that is read.
+// nth reads an index and returns the list's element there.
 func nth[T any](r *reader, list []T) (element T) {
 	n := r.varint()
 	if n < 0 || n >= int64(len(list)) {

@@ -41,8 +41,8 @@ type worker struct {
 	pending  int                  // deliveries of the job; see [store.Replays.ReplayChunk]
 }
 
-// newWorker returns the worker of a claimed job. The token bucket holds a second, so that a slow
-// commit is made up for, and begins empty.
+// newWorker returns the worker of a claimed job. The token bucket begins empty, and holds the
+// tokens of one second, so that the job catches up after a slow commit.
 func newWorker(r *Runner, job postrider.ReplayJob, token postrider.Token) *worker {
 	w := &worker{Runner: r, job: job, token: token, foundTo: job.Cursor}
 	w.pace = rate.NewLimiter(rate.Limit(job.PerSecond), job.PerSecond)
@@ -113,8 +113,8 @@ func (w *worker) step(ctx context.Context) (done bool, err error) {
 	return c.End != "", nil
 }
 
-// find reads the next page of matches, when all of the last one are committed. A page may
-// have none, and still not be the last.
+// find reads the next page of matches, when all matches of the last page are committed. A page
+// without matches may be followed by others.
 func (w *worker) find(ctx context.Context) error {
 	if len(w.found) > 0 || w.foundAll {
 		return nil
@@ -129,8 +129,8 @@ func (w *worker) find(ctx context.Context) error {
 	return nil
 }
 
-// fill sets what a replay takes from its endpoint's present policy. An endpoint that is
-// deleted has none, and the store skips the match.
+// fill sets the replay's id, expiry and order by its endpoint's present policy. For a deleted
+// endpoint it takes the defaults; the store skips the match.
 func (w *worker) fill(item *store.ReplayItem) {
 	item.ID = store.NewID[postrider.DeliveryID](w.ids)
 	policy := postrider.DefaultPolicy()
@@ -143,8 +143,9 @@ func (w *worker) fill(item *store.ReplayItem) {
 	}
 }
 
-// commit stores a chunk and moves the cursor. The end of ctx does not cut it: a chunk of which
-// nobody knows whether it is stored would cost the next node the wait for the lease.
+// commit stores a chunk and moves the cursor. The end of ctx does not interrupt it: a node
+// that does not know whether its chunk is stored cannot give the job back, and the next node
+// waits for the end of the lease.
 func (w *worker) commit(ctx context.Context, c store.ReplayChunk) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTime)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package rollup has the store's deltas folded into rollups, and adds the durations that
-// this node has seen.
+// Package rollup folds the store's deltas into rollups, and adds the durations of the
+// attempts that this node made.
 //
 //	r := rollup.New(rollup.Options{Log: log})
 //	observer := observe.New(observe.Join(r.Hooks(), …), log)
@@ -7,15 +7,15 @@
 //
 // It promises:
 //
-//   - Every ten seconds, and once more when Run ends, all deltas are folded, those of
-//     other nodes too. Counts are exact whatever happens to a node: they are in the store
-//     from the start, see [store.Rollups].
+//   - Every ten seconds, and once more when Run ends, the deltas of all nodes are folded.
+//     Counts are exact whatever happens to a node: the transaction that records an attempt
+//     also stores its delta, see [store.Rollups].
 //   - Durations are in this node's memory until the next fold. A node that dies, or a fold
-//     that fails, loses those of ten seconds, and nothing else.
-//   - All durations that wait, and one fold, take at most 64 MiB. When too many endpoints are
-//     active for that, folds come earlier; what comes before they end is not kept, and the
-//     log says so.
-//   - A settlement waits for nothing but a map.
+//     that fails, loses the durations of at most ten seconds, and nothing else.
+//   - The waiting durations and one fold take at most 64 MiB. If that is too little for ten
+//     seconds, a fold starts earlier. Durations for which there is no space until it ends are
+//     dropped, and the log says how many.
+//   - A settlement takes one mutex and never waits for the store.
 package rollup
 
 import (
@@ -43,22 +43,22 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Store is what a [Rollup] needs of a store.
+// Store is the part of the store that a [Rollup] needs.
 type Store interface {
 	// FoldRollups is [store.Rollups]'s.
 	FoldRollups(ctx context.Context, f store.Fold) (int, error)
 }
 
-// Rollup has deltas folded, and keeps durations until then.
+// Rollup folds deltas, and keeps durations until the next fold.
 type Rollup struct {
 	opts   Options
-	filled batch.Signal // half of maxBytes is taken: the next fold is not to wait
+	filled batch.Signal // half of maxBytes is taken: fold now
 	deltas int          // of the next transaction; used by Run alone
 
 	mu      sync.Mutex
 	seen    map[minute]*durations // since the last fold
-	bytes   int                   // that seen takes, rather too many than too few
-	dropped int                   // durations for which there was no space
+	bytes   int                   // memory of seen, rather estimated too high than too low
+	dropped int                   // durations for which there was no space, since the last fold
 }
 
 // minute is a minute of an endpoint and type.
@@ -67,18 +67,18 @@ type minute struct {
 	at int64 // Unix time
 }
 
-// durations are what the settlements of a minute took.
+// durations are those of the attempts that were settled in a minute.
 type durations struct{ responses, latencies postrider.Sketch }
 
 const (
-	// maxBytes bounds the durations that wait. While those of one fold are stored, as many
-	// can come for the next one. It is counted generously: two thirds of it are taken.
+	// maxBytes bounds the waiting durations. While one fold stores its durations, as many
+	// can arrive for the next one. The estimate is generous: about two thirds are really used.
 	maxBytes = 36 << 20
-	// minuteBytes is what a minute takes without the buckets of its sketches: about 100
-	// bytes of the map, 80 of the sketches, and the text of a type.
+	// minuteBytes is the memory of a minute without the buckets of its sketches: about 100
+	// bytes in the map, 80 for the sketches, and the text of the type.
 	minuteBytes = 288
-	// bucketBytes is what another bucket takes in a slice that is half empty. Each duration
-	// is taken for a new bucket.
+	// bucketBytes is the memory of a bucket in a slice that is half empty. Each duration is
+	// counted as a new bucket.
 	bucketBytes = 32
 )
 
@@ -90,9 +90,9 @@ func New(opts Options) *Rollup {
 // Hooks returns the hooks by which it sees durations.
 func (r *Rollup) Hooks() observe.Hooks { return observe.Hooks{Settled: r.settled} }
 
-// settled keeps the durations of a settled attempt, in the minute in which its response
-// was there. The latency of a delivery counts from its own creation, so that a replay is
-// not as late as its event is old.
+// settled keeps the durations of a settled attempt, in the minute in which it ended. The
+// latency of a delivery counts from its own creation: a replay does not count the age of
+// its event.
 func (r *Rollup) settled(s observe.Settled) {
 	responded := s.Attempt.StatusCode != 0
 	delivered := !s.Stale && s.Transition.To == postrider.Delivered
@@ -150,12 +150,12 @@ const (
 	// leastDeltas and mostDeltas bound how many deltas one transaction folds. A delta has
 	// one endpoint or 500, so the time that the last transaction took decides.
 	leastDeltas, mostDeltas = 16, 1024
-	// A transaction of less than quick may be larger, one of more than slow was too large:
-	// other nodes wait for it.
+	// After a transaction of less than quick the next one is larger, after one of more than
+	// slow it is smaller: other nodes wait for it.
 	quick, slow = 50 * time.Millisecond, 250 * time.Millisecond
 )
 
-// fold folds all deltas, with the durations that have been seen.
+// fold folds all deltas, and adds the durations that were seen since the last fold.
 func (r *Rollup) fold(ctx context.Context, s Store) {
 	seen := r.take(ctx)
 	for {
@@ -187,7 +187,7 @@ type seenMinute struct {
 	*durations
 }
 
-// take returns what was seen since the last fold, and forgets it.
+// take returns the durations since the last fold, and starts anew.
 func (r *Rollup) take(ctx context.Context) []seenMinute {
 	r.mu.Lock()
 	seen, dropped := r.seen, r.dropped

@@ -29,7 +29,7 @@ import (
 //go:embed templates/*.tmpl
 var files embed.FS
 
-// Language is a language that there are snippets in.
+// Language is a programming language of snippets.
 type Language struct {
 	Name  string // in URLs, and of the template
 	Title string // for people
@@ -61,9 +61,9 @@ type Use struct {
 	PublicKey bool             // with an ed25519 public key; only Standard and Svix
 }
 
-// layout is where a scheme puts its signature and what it signs; a snippet is a
-// template of its language filled with it. Signed is ID, Before, the timestamp, After
-// and the body; schemes without a timestamp sign the body alone.
+// layout says where a scheme puts its signature, and which text it signs: ID, Before, the
+// timestamp, After and the body; schemes without a timestamp sign the body alone. The
+// template of a language gets it.
 type layout struct {
 	ID        string // header of the event's id, if it is signed
 	Timestamp string // header of the timestamp; empty: none, or InList
@@ -76,7 +76,7 @@ type layout struct {
 	Prefix    string // of an item, before the encoded signature
 	Base64    bool   // else hexadecimal
 	Hash      string // of the HMAC, as most languages call it
-	Decoded   bool   // the HMAC key is what follows whsec_, decoded from base64
+	Decoded   bool   // the HMAC key is the text after whsec_, decoded from base64
 }
 
 var layouts = map[signature.Scheme]layout{
@@ -135,8 +135,8 @@ type snippet struct {
 }
 
 // Write returns the snippet in a language, with its last line ended. It returns
-// [ErrNone] for a language or scheme that there is no snippet for: the class library of
-// C# has no ed25519, and schemes other than Standard and Svix have no public keys.
+// [ErrNone] for an unknown language or scheme, and where public keys cannot be used: the
+// class library of C# has no ed25519, and only Standard and Svix have public keys.
 func Write(language string, use Use) (string, error) {
 	scheme := cmp.Or(use.Format.Scheme, signature.Standard)
 	l, found := layouts[scheme]

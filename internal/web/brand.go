@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Branding has what the operator chose for the look of the portal, and where it may
-// be embedded.
+// Branding has the operator's settings for the portal: its look, and the sites that may
+// embed it.
 type Branding interface {
 	// Portal returns the settings.
 	Portal(ctx context.Context) (postrider.Portal, error)
@@ -35,8 +35,8 @@ type brands struct {
 	at   time.Time // when last was read; zero: never
 }
 
-// get returns the settings. While the store does not respond, they are the last ones:
-// a page that can be made should not fail for its colour.
+// get returns the settings. While the store does not respond, they are the settings that
+// were read last: no page should fail for its colour.
 func (b *brands) get(ctx context.Context, now time.Time) postrider.Portal {
 	b.mu.Lock()
 	last, fresh := b.last, !b.at.IsZero() && now.Sub(b.at) < brandAge
@@ -77,9 +77,11 @@ func (v *visit) brand() brand {
 	return b
 }
 
-// serveBrand serves the stylesheet of a colour, or the logo. Both are named after
-// what they contain, so browsers keep them. They are public, as a brand is.
+// serveBrand serves the stylesheet of a colour, or the logo. Both are named after their
+// content, so browsers keep them. They are public, as a brand is.
 func (h *Handler) serveBrand(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeoutCause(r.Context(), h.opts.PageTime, errSlow)
+	defer cancel()
 	name := r.PathValue("file")
 	content, mediaType := []byte(nil), ""
 	if digits, ok := strings.CutSuffix(name, ".css"); ok {
@@ -87,9 +89,9 @@ func (h *Handler) serveBrand(w http.ResponseWriter, r *http.Request) {
 			content, mediaType = []byte(c.stylesheet()), "text/css; charset=utf-8"
 		}
 	} else if hash, ok := strings.CutSuffix(name, ".png"); ok && h.Brand != nil {
-		p := h.brands.get(r.Context(), time.Now())
+		p := h.brands.get(ctx, time.Now())
 		if p.Logo != ([32]byte{}) && hash == hex.EncodeToString(p.Logo[:]) {
-			logo, err := h.Brand.Logo(r.Context())
+			logo, err := h.Brand.Logo(ctx)
 			if err == nil {
 				content, mediaType = logo, "image/png"
 			}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -11,28 +12,32 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// briefly is how long an answer is given to others who ask the same. Fifty open
-// dashboards ask for the same numbers, and one answer of each second is new enough.
+// briefly is how long an answer is used for the same call of other pages. Fifty open
+// dashboards ask for the same numbers, and numbers that are a second old are new enough.
 const briefly = time.Second
 
 // briefCache keeps the answers of the calls whose numbers every dashboard shows.
 type briefCache struct {
 	mu      sync.Mutex
-	answers map[string]*briefAnswer // by account and URL
+	answers map[string]*briefAnswer // by briefTransport.key
 }
 
-// briefAnswer is the answer to one call. Its mutex is held while the call is made, so
-// that those who ask meanwhile wait for it.
+// briefAnswer is the answer to one call.
 type briefAnswer struct {
-	mu     sync.Mutex
-	until  time.Time // zero: there is no answer
+	// turn holds one item while a page makes the call or reads the answer, so that the
+	// other pages wait for it. Each waits no longer than its own time limit.
+	turn chan struct{}
+
+	// The rest belongs to the page whose turn it is.
+
+	until  time.Time // the answer is used until then; zero: there is none
 	status int
 	header http.Header
 	body   []byte
 }
 
-// shared reports whether a call is one whose answer is kept. It depends on the account
-// of the caller alone, or needs a scope.
+// shared reports whether the answer to a call is kept. It must depend on nothing of the
+// caller but the account and the scopes.
 func shared(r *http.Request) bool {
 	path := r.URL.Path
 	return r.Method == http.MethodGet &&
@@ -46,14 +51,18 @@ type briefTransport struct {
 	caller postrider.Caller
 }
 
-// RoundTrip makes the call, unless its answer is kept. Only good answers are.
+// RoundTrip makes the call, unless its answer is kept. Errors are not kept.
 func (t *briefTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !shared(r) {
 		return t.next.RoundTrip(r)
 	}
 	a := t.cache.answer(t.key(r), time.Now())
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	select {
+	case a.turn <- struct{}{}:
+		defer func() { <-a.turn }()
+	case <-r.Context().Done():
+		return nil, context.Cause(r.Context())
+	}
 	if time.Now().After(a.until) {
 		response, err := t.next.RoundTrip(r)
 		if err != nil {
@@ -75,13 +84,13 @@ func (t *briefTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// key returns what the answer to a call depends on.
+// key returns the key of the call's answer: all that the answer depends on.
 func (t *briefTransport) key(r *http.Request) string {
 	return t.caller.Account.String() + " " + r.URL.RequestURI() + " " + strings.Join(words(t.caller.Scopes), " ")
 }
 
-// answer returns the entry of a key. The first who asks for a new one drops those that
-// are over.
+// answer returns the entry of a key. A new entry is the occasion to drop the entries that
+// are too old.
 func (c *briefCache) answer(key string, now time.Time) *briefAnswer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,14 +98,16 @@ func (c *briefCache) answer(key string, now time.Time) *briefAnswer {
 		return found
 	}
 	for other, a := range c.answers {
-		if a.mu.TryLock() {
+		select {
+		case a.turn <- struct{}{}:
 			if now.After(a.until) {
 				delete(c.answers, other)
 			}
-			a.mu.Unlock()
+			<-a.turn
+		default: // it is in use
 		}
 	}
-	a := &briefAnswer{}
+	a := &briefAnswer{turn: make(chan struct{}, 1)}
 	c.answers[key] = a
 	return a
 }

@@ -12,8 +12,8 @@ import (
 // Identity is the identity provider by which operators log in. The errors are those of
 // [Sessions].
 type Identity interface {
-	// Begin returns the URL at the provider to which the browser goes, and what the
-	// browser must keep until it comes back.
+	// Begin returns the URL at the provider to which the browser goes, and a text that
+	// the browser must keep until it comes back.
 	Begin(ctx context.Context) (to, attempt string, err error)
 	// Finish makes a session from the parameters with which the browser came back.
 	Finish(ctx context.Context, attempt string, query url.Values, from netip.Addr) (token string, s Session, err error)

@@ -38,11 +38,12 @@ type Watch struct {
 	Outcome   postrider.Outcome
 }
 
-// Live hands settled attempts to those who watch.
+// Live hands settled attempts to streams.
 type Live interface {
-	// Subscribe returns a function that waits for attempts that the watch selects,
-	// and returns them with the number of those that were lost because the caller
-	// was slow. It returns an error when ctx has ended.
+	// Subscribe returns a function that waits for attempts that the watch selects.
+	// It returns them, and the number of attempts that are missing because the
+	// caller was slow or another node could not send them. It returns an error when
+	// ctx has ended.
 	Subscribe(ctx context.Context, w Watch) func() (items []Attempted, lost int, err error)
 }
 
@@ -131,8 +132,8 @@ func streamTail(v *visit) error {
 	}, 0)
 }
 
-// watch returns the filters of the URL. An id that is none selects nothing, which is
-// said as an error.
+// watch returns the filters of the URL. An account or an endpoint that does not exist is
+// an error.
 func (v *visit) watch() (w Watch, err error) {
 	var errs [2]error
 	if account := v.query("account"); account != "" {
@@ -150,9 +151,9 @@ func (v *visit) watch() (w Watch, err error) {
 	return w, nil
 }
 
-// stream sends an event for what the watch selects, until the browser is gone, the
-// session has ended or the server ends. A person of one account sees that account
-// alone. Between two events at least pause passes.
+// stream sends events about the attempts that the watch selects, until the browser is
+// gone, the session has ended or the server shuts down. A person of one account gets the
+// attempts of that account alone. Between two events at least pause passes.
 func (v *visit) stream(w Watch, event func([]Attempted, int) (name, data string, err error), pause time.Duration) error {
 	caller := v.session.Caller
 	if !caller.Account.IsZero() {
@@ -199,7 +200,7 @@ func (s *stream) begin() {
 	s.w.WriteHeader(http.StatusOK)
 }
 
-// feed turns what happens into messages.
+// feed turns attempts into messages.
 func (s *stream) feed(ctx context.Context, next func() ([]Attempted, int, error), event func([]Attempted, int) (string, string, error), pause time.Duration) {
 	for {
 		items, lost, err := next()

@@ -195,9 +195,9 @@ func (v *visit) show(p page) error {
 	header := v.w.Header()
 	v.policy(header)
 	header.Set("Content-Type", "text/html; charset=utf-8")
-	// Secrets are shown in answers to forms alone, and these are not compressed: the
-	// length of a compressed page tells whether its secret is like a text that
-	// somebody else has put there (BREACH).
+	// Only responses to forms show secrets, and these are not compressed: the length of
+	// a compressed page tells whether its secret resembles a text that an attacker has
+	// put on the page (BREACH).
 	content := body.Bytes()
 	if v.r.Method != http.MethodPost {
 		content = compressed(header, v.r, content)
@@ -227,9 +227,9 @@ func compressed(header http.Header, r *http.Request, content []byte) []byte {
 	return small.Bytes()
 }
 
-// policy sets the headers that say what a browser may do with the page. Only the
-// origins of a portal session may show it in a frame; where there is no session, those
-// that the operator named, so that the page about the end of one can be seen.
+// policy sets the headers that restrict the page. Only the embedders of the session may
+// show it in a frame. Without a session these are the origins that the operator named, so
+// that an embedded portal can show that its session has ended.
 func (v *visit) policy(header http.Header) {
 	embedders, origins := "'none'", v.session.Embedders
 	if v.portal && v.api == nil && len(origins) == 0 {
@@ -283,8 +283,8 @@ func (v *visit) form(name string) string { return strings.TrimSpace(v.posted.Get
 // can reports whether the person has the scope.
 func (v *visit) can(scope postrider.Scope) bool { return v.session.Caller.Allows(scope) }
 
-// pathID returns the id in the path of the request. A text that is none is an error
-// that matches postrider.ErrNotFound.
+// pathID returns the id in the path of the request. The error for another text matches
+// postrider.ErrNotFound.
 func pathID[I any](v *visit, name string, parse func(string) (I, error)) (I, error) {
 	id, err := parse(v.r.PathValue(name))
 	if err != nil {
@@ -293,9 +293,9 @@ func pathID[I any](v *visit, name string, parse func(string) (I, error)) (I, err
 	return id, nil
 }
 
-// faulty reports whether the API refused the form, and returns why, by field. The
-// handler then shows the form again, with what the person typed. The field "" is what
-// is wrong with the form as a whole.
+// faulty reports whether the API refused the form, and returns the reasons by field; the
+// field "" is the form as a whole. The handler then shows the form again, with the values
+// that the person typed.
 func faulty(err error) (map[string]string, bool) {
 	problem, ok := errors.AsType[*client.Error](err)
 	if !ok {
@@ -375,7 +375,7 @@ func (v *visit) failureOf(err error) failure {
 		f.Status = http.StatusNotFound
 	case errors.Is(err, errBadForm):
 		f.Status = http.StatusUnprocessableEntity
-	case errors.Is(err, errTooManyStreams):
+	case errors.Is(err, errTooManyStreams), errors.Is(err, ErrTooManyTries):
 		f.Status = http.StatusTooManyRequests
 	case errors.Is(err, errForged), errors.Is(err, errForbidden):
 		f.Status = http.StatusForbidden

@@ -305,6 +305,10 @@ func TestDatabaseThatIsAway(t *testing.T) {
 		t.Errorf("a page = %d\n%s", got.status, got.html)
 	}
 	checkHTML(t, got)
+	login := w.as("nobody", "POST /login", url.Values{"key": {"key of operator"}})
+	if login.status != http.StatusServiceUnavailable || strings.Contains(login.html, "Too many tries") {
+		t.Errorf("a login = %d\n%s", login.status, login.html)
+	}
 }
 
 func TestUnknownPages(t *testing.T) {

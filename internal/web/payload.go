@@ -15,6 +15,7 @@ const (
 	maxLexeme = 2 << 10  // bytes of one value
 	maxRaw    = 64 << 10 // bytes of the raw text
 	manyNodes = 100      // beyond it only the outermost values are unfolded at first
+	maxMarks  = 1000     // marked hits; all are counted
 )
 
 // payload is JSON as a page shows it.
@@ -83,6 +84,7 @@ type reader struct {
 	decoder *json.Decoder
 	find    string // in lower case
 	nodes   int
+	marks   int // pieces that are hits
 	cut     bool
 }
 
@@ -147,11 +149,12 @@ func (r *reader) part(n *node, depth int) error {
 func (r *reader) pieces(text string) (pieces []piece, clipped bool) {
 	text, clipped = clipText(text, maxLexeme)
 	lower := strings.ToLower(text)
-	for r.find != "" && len(lower) == len(text) { // else the places are not the same
+	for r.find != "" && r.marks < maxMarks && len(lower) == len(text) { // else the places are not the same
 		at := strings.Index(lower, r.find)
 		if at < 0 {
 			break
 		}
+		r.marks++
 		end := at + len(r.find)
 		pieces = append(pieces, piece{Text: text[:at]}, piece{text[at:end], true})
 		text, lower = text[end:], lower[end:]

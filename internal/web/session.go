@@ -29,13 +29,12 @@ type Session struct {
 // browser keeps it in a cookie.
 //
 // The errors match postrider.ErrNotFound for a key, a code or a token that is
-// unknown, used or expired, and postrider.ErrBusy after too many tries.
+// unknown, used or expired, and [ErrTooManyTries] after too many tries.
 type Sessions interface {
 	// Login makes a session of an operator from an API key. from is the address of
 	// the client, for the limit of tries.
 	Login(ctx context.Context, key string, from netip.Addr) (token string, s Session, err error)
-	// Entry returns the session that the code of a portal link stands for, and
-	// leaves the code as it is.
+	// Entry returns the session of a portal link by its code, without using the code.
 	Entry(ctx context.Context, code string) (Session, error)
 	// Redeem makes the session of a portal link. A code works once.
 	Redeem(ctx context.Context, code string, from netip.Addr) (token string, s Session, err error)
@@ -44,6 +43,10 @@ type Sessions interface {
 	// Logout ends the session of a token.
 	Logout(ctx context.Context, token string) error
 }
+
+// ErrTooManyTries is the error of a login, or of the opening of a link, beyond the limit of
+// tries.
+var ErrTooManyTries = errors.New("too many tries")
 
 // errLoggedOut is the error of a page that needs a session and has none.
 var errLoggedOut = errors.New("no session")
@@ -99,7 +102,7 @@ func (v *visit) refuseLogin(err error, p loginPage) error {
 		p.Fault = "login.refused"
 	case errors.Is(err, postrider.ErrNotFound):
 		p.Fault = "login.wrong"
-	case errors.Is(err, postrider.ErrBusy):
+	case errors.Is(err, ErrTooManyTries):
 		p.Fault, status = "login.too_often", http.StatusTooManyRequests
 	default:
 		return err
@@ -179,12 +182,12 @@ func cookieName(name string, secure bool) string {
 	return "postrider-" + name
 }
 
-// cookieOf returns the name of the session cookie of an audience, so that an operator
-// who looks at a portal stays logged in.
+// cookie returns the name of the session cookie of an audience. Each audience has its own,
+// so that an operator who opens a portal stays logged in.
 func (a audience) cookie() string { return strings.TrimPrefix(a.base(), "/") }
 
 // overHTTPS reports whether the browser reached this server by HTTPS, as far as is
-// known: a proxy may end TLS. Forms have the Origin, which tells.
+// known: a proxy may end TLS. Then the Origin, which forms have, tells.
 func (v *visit) overHTTPS() bool {
 	return v.h.https || v.r.TLS != nil || strings.HasPrefix(v.r.Header.Get("Origin"), "https://")
 }

@@ -50,8 +50,10 @@ func newRenderers(a assets) *renderers {
 	return all
 }
 
-// render writes the whole page. It waits for an idle renderer.
+// render writes the whole page. It waits for an idle renderer. The brand is read before:
+// while the store does not respond, no page may keep the others from a renderer.
 func (all *renderers) render(to io.Writer, v *visit, p page) error {
+	brand := v.brand()
 	r := <-all.idle
 	defer func() {
 		r.visit, r.page = nil, page{}
@@ -61,7 +63,7 @@ func (all *renderers) render(to io.Writer, v *visit, p page) error {
 	if r.page.Title == "" {
 		r.page.Title = v.t(p.Name + ".title")
 	}
-	return r.templates.ExecuteTemplate(to, "layout", r.layout())
+	return r.templates.ExecuteTemplate(to, "layout", r.layout(brand))
 }
 
 // renderPart writes one template, without the layout.
@@ -125,11 +127,11 @@ var navigation = []struct {
 }
 
 // layout returns the data of the layout for the page.
-func (r *renderer) layout() layout {
+func (r *renderer) layout(look brand) layout {
 	v := r.visit
 	section, _, _ := strings.Cut(r.page.Name, "-")
 	l := layout{
-		Title: r.page.Title, Section: section, Portal: v.portal, Brand: v.brand(), Session: v.session, LoggedIn: v.api != nil, Flash: v.flash,
+		Title: r.page.Title, Section: section, Portal: v.portal, Brand: look, Session: v.session, LoggedIn: v.api != nil, Flash: v.flash,
 		Commands: r.page.Commands, Version: v.h.opts.Version, Language: v.text.Language, Languages: v.h.texts.languages,
 		Zone: v.zone.String(), Origin: v.origin(),
 	}
@@ -264,7 +266,7 @@ func dict(pairs ...any) (map[string]any, error) {
 	return args, nil
 }
 
-// prettyJSON returns JSON with line breaks. What is no JSON is returned as it is.
+// prettyJSON returns JSON with line breaks. Another text is returned as it is.
 func prettyJSON(text any) string {
 	raw := []byte(fmt.Sprint(text))
 	switch text := text.(type) {
@@ -280,8 +282,8 @@ func prettyJSON(text any) string {
 	return out.String()
 }
 
-// httpStatus is the beginning of the error of an attempt that got a response. What
-// follows says all that a person wants to know.
+// httpStatus is the beginning of the error of an attempt that got a response. Pages show
+// the text after it.
 const httpStatus = string(postrider.FailureStatus) + ": "
 
 // deref returns what a pointer points to; empty: it is nil.

@@ -201,7 +201,7 @@ func (s *sessions) Find(_ context.Context, token string) (web.Session, error) {
 
 func (s *sessions) Login(ctx context.Context, key string, _ netip.Addr) (string, web.Session, error) {
 	if key == "too often" {
-		return "", web.Session{}, postrider.ErrBusy
+		return "", web.Session{}, web.ErrTooManyTries
 	}
 	token := strings.TrimPrefix(key, "key of ")
 	found, err := s.Find(ctx, token)

@@ -1,0 +1,146 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// noSessions knows no code of a link.
+type noSessions struct{ Sessions }
+
+func (noSessions) Entry(context.Context, string) (Session, error) {
+	return Session{}, postrider.ErrNotFound
+}
+
+// hanging is a store that does not respond before the time limit of its caller.
+type hanging struct {
+	asked chan struct{} // gets one for each call
+	calls atomic.Int32  // that wait
+}
+
+func (h *hanging) Portal(ctx context.Context) (postrider.Portal, error) {
+	h.calls.Add(1)
+	defer h.calls.Add(-1)
+	h.asked <- struct{}{}
+	<-ctx.Done()
+	return postrider.Portal{}, ctx.Err()
+}
+
+func (h *hanging) Logo(ctx context.Context) ([]byte, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestPagesThatWaitForTheirBrandHoldUpNoOther opens as many pages of the portal as there
+// are renderers, while the store does not respond.
+func TestPagesThatWaitForTheirBrandHoldUpNoOther(t *testing.T) {
+	t.Parallel()
+	store := &hanging{asked: make(chan struct{}, 100)} // each page asks more than once
+	h := New(Deps{Sessions: noSessions{}, Brand: store}, Options{})
+	ctx, leave := context.WithCancel(t.Context())
+	var pages sync.WaitGroup
+	n := runtime.GOMAXPROCS(0)
+	for range n {
+		pages.Go(func() {
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/portal/enter/code", http.NoBody))
+		})
+	}
+	for range n {
+		<-store.asked
+	}
+	login := httptest.NewRecorder()
+	h.ServeHTTP(login, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/login", http.NoBody))
+	if waiting := store.calls.Load(); login.Code != http.StatusOK || waiting != int32(n) {
+		t.Errorf("the login = %d, when %d of %d pages waited for their brand; want 200, and all", login.Code, waiting, n)
+	}
+	leave()
+	pages.Wait()
+}
+
+func TestALogoHasATimeLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := New(Deps{Brand: &hanging{asked: make(chan struct{}, 1)}}, Options{})
+		begun := time.Now()
+		got := httptest.NewRecorder()
+		h.ServeHTTP(got, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/portal/brand/0a.png", http.NoBody))
+		if took := time.Since(begun); took != 10*time.Second {
+			t.Errorf("the logo = %d after %v, want an end after 10s", got.Code, took)
+		}
+	})
+}
+
+// slowAPI does not respond before the time limit of its caller.
+type slowAPI struct{ asked chan struct{} }
+
+func (a slowAPI) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.asked <- struct{}{}
+	<-r.Context().Done()
+	return nil, context.Cause(r.Context())
+}
+
+// TestAPageWaitsForTheAnswerOfAnotherNoLongerThanItsTimeLimit asks twice for the same
+// numbers. The second page has less time than the first one.
+func TestAPageWaitsForTheAnswerOfAnotherNoLongerThanItsTimeLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		api := slowAPI{make(chan struct{}, 1)}
+		transport := &briefTransport{next: api, cache: &briefCache{answers: map[string]*briefAnswer{}}}
+		ask := func(limit time.Duration) (took time.Duration, err error) {
+			ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errSlow)
+			defer cancel()
+			begun := time.Now()
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.internal/v1/stats", http.NoBody)
+			if err != nil {
+				return 0, err
+			}
+			response, err := transport.RoundTrip(request)
+			if err == nil {
+				err = response.Body.Close()
+			}
+			return time.Since(begun), err
+		}
+		var first sync.WaitGroup
+		first.Go(func() {
+			if took, err := ask(10 * time.Second); took != 10*time.Second || !errors.Is(err, errSlow) {
+				t.Errorf("the first page ended after %v with %v", took, err)
+			}
+		})
+		<-api.asked
+		if took, err := ask(2 * time.Second); took != 2*time.Second || !errors.Is(err, errSlow) {
+			t.Errorf("the second page ended after %v with %v, want after 2s, errSlow", took, err)
+		}
+		first.Wait()
+	})
+}
+
+func TestAPayloadHasALimitOfMarks(t *testing.T) {
+	t.Parallel()
+	text := `["` + strings.Repeat(strings.Repeat("a", 2000)+`","`, 100) + `"]`
+	p := newPayload([]byte(text), "a", false)
+	if p.Root == nil || p.Hits != 200_000 {
+		t.Fatalf("the payload has %d hits, want 200000", p.Hits)
+	}
+	marks := 0
+	for _, part := range p.Root.Parts {
+		for _, piece := range part.Text {
+			if piece.Hit {
+				marks++
+			}
+		}
+	}
+	if marks != maxMarks {
+		t.Errorf("%d hits are marked, want %d", marks, maxMarks)
+	}
+}

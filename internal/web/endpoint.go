@@ -15,6 +15,7 @@ type endpointPage struct {
 	Endpoint   apitypes.Endpoint
 	Tab        string // overview, options or secrets
 	Circuit    apitypes.Circuit
+	Sending    sending
 	Deliveries []apitypes.Delivery       // the newest
 	Health     []apitypes.EndpointHealth // the newest changes
 	Keys       []apitypes.OrderedKey     // with the order by_key; else none
@@ -65,6 +66,7 @@ func (p *endpointPage) fill(v *visit) (err error) {
 	if err != nil {
 		return err
 	}
+	p.Sending = v.sending(p.Endpoint, p.Circuit, p.Traffic.Stats.Now)
 	health, err := v.api.EndpointHealth(v.ctx, p.Endpoint.ID, client.Paging{Limit: 10})
 	if err != nil {
 		return err

@@ -1,6 +1,10 @@
 package web
 
 import (
+	"slices"
+	"strings"
+	"time"
+
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 )
@@ -12,6 +16,7 @@ func overviewRoutes() []route {
 
 // overviewPage is the data of the overview.
 type overviewPage struct {
+	Verdict  verdict
 	Traffic  *traffic
 	Troubled apitypes.TroubledEndpoints
 	Nodes    []apitypes.Node // nil: the person may not see them
@@ -26,6 +31,7 @@ func showOverview(v *visit) (err error) {
 	if p.Traffic, err = v.traffic(v.api.Stats); err != nil {
 		return err
 	}
+	p.Verdict = v.verdict(p.Troubled, p.Traffic.Stats.Now)
 	commands := []string{"stats", "endpoints troubled"}
 	if v.can(postrider.ScopeAdmin) {
 		if p.Nodes, err = v.api.Nodes(v.ctx); err != nil {
@@ -34,4 +40,72 @@ func showOverview(v *visit) (err error) {
 		commands = append(commands, "nodes")
 	}
 	return v.show(page{Name: "overview", Data: p, Commands: commands})
+}
+
+// verdict says in one line whether webhooks are healthy.
+type verdict struct {
+	Tone string // good, warn or bad
+	Text string
+}
+
+const (
+	// worthSaying is the age from which on the oldest delivery is in the verdict.
+	worthSaying = time.Minute
+	// troubledEnd is where the list of endpoints that need a person ends.
+	troubledEnd = 10
+)
+
+// verdict counts the endpoints that need a person, each by its worst reason, and says how
+// long the oldest delivery waits.
+func (v *visit) verdict(t apitypes.TroubledEndpoints, now apitypes.StatsNow) verdict {
+	var failing, waiting, dead int
+	for _, e := range t.Data {
+		switch {
+		case slices.Contains(e.Reasons, "waiting"):
+			waiting++
+		case slices.Equal(e.Reasons, []string{"dead_letters"}):
+			dead++
+		default:
+			failing++
+		}
+	}
+	said := verdict{Tone: "good", Text: v.t("verdict.well")}
+	if len(t.Data) > 0 {
+		said = verdict{Tone: "warn"}
+	}
+	if failing = max(failing, t.OpenCircuits); failing > 0 {
+		said.Tone = "bad"
+	}
+	say := func(key string, n int) {
+		if n > 0 {
+			said.Text += " " + v.t("verdict."+key, "n", n)
+		}
+	}
+	say("failing", failing)
+	say("waiting", waiting)
+	say("dead", dead)
+	if len(t.Data) == troubledEnd {
+		say("more", troubledEnd)
+	}
+	age := time.Duration(known(now.OldestDueMS)) * time.Millisecond
+	switch {
+	case len(t.Data) == 0 && age >= 5*time.Minute: // none of an endpoint that is enabled
+		said.Text += " " + v.t("verdict.held", "age", age)
+	case age >= worthSaying:
+		said.Text += " " + v.t("verdict.oldest", "age", age)
+	case now.Pending == 0:
+		said.Text += " " + v.t("verdict.none")
+	default:
+		say("pending", now.Pending)
+	}
+	said.Text = strings.TrimSpace(said.Text)
+	return said
+}
+
+// known returns a number that may be unknown; then 0.
+func known(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
 }

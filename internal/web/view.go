@@ -307,7 +307,7 @@ var tones = map[string]string{
 	"enabled": "good", "closed": "good", "healthy": "good", "delivered": "good", "accepted": "good", "active": "good", "done": "good",
 	"pending": "busy", "half_open": "busy", "running": "busy", "in_flight": "busy",
 	"alive": "good", "leaving": "warn", "circuit_open": "bad", "failing": "warn", "dead_letters": "bad",
-	"paused": "warn", "warned": "warn", "throttled": "warn", "lost": "warn", "expiring": "warn",
+	"paused": "warn", "warned": "warn", "throttled": "warn", "waiting": "warn", "lost": "warn", "expiring": "warn",
 	"open": "bad", "dead": "bad", "disabled": "bad", "rejected": "bad", "gone": "bad", "unreachable": "bad", "timed_out": "bad", "broken": "bad",
 	"blocked": "bad", "revoked": "bad", "failed": "bad",
 }

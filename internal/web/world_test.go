@@ -32,14 +32,23 @@ type world struct {
 	sessions *sessions
 	admin    *client.Client // calls the API as an admin
 	account  apitypes.Account
+	later    time.Duration                           // the store's clock is so far ahead
+	paces    map[postrider.EndpointID]postrider.Pace // of the endpoints that this node sends to
+}
+
+// Pace implements [api.Pacer].
+func (w *world) Pace(_ context.Context, id postrider.EndpointID) (postrider.Pace, bool) {
+	pace, ok := w.paces[id]
+	return pace, ok
 }
 
 func newWorld(tb testing.TB, opts web.Options) *world {
 	tb.Helper()
-	over := memory.New(memory.Options{})
-	w := &world{TB: tb, store: over, ids: store.NewIDs(over.Clock().Wall, nil), sessions: newSessions()}
+	w := &world{TB: tb, sessions: newSessions(), paces: map[postrider.EndpointID]postrider.Pace{}}
+	over := memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(w.later) }})
+	w.store, w.ids = over, store.NewIDs(over.Clock().Wall, nil)
 	w.api = api.New(api.Deps{
-		Store: over, Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+		Store: over, Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Pacer: w, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
 	}, api.Options{})
 	opts.Log = slog.New(slog.NewTextHandler(tb.Output(), nil))
 	w.web = web.New(web.Deps{API: w.api.As, Sessions: w.sessions, Brand: over}, opts)

@@ -49,6 +49,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/store/postgres", "~ ~/internal/store github.com/jackc/pgx/v5 github.com/pressly/goose/v3", "the only one that talks to PostgreSQL"},
 	{"internal/store/sqlite", "~ ~/internal/store ~/internal/batch modernc.org/sqlite github.com/pressly/goose/v3 golang.org/x/sys", "the only one that talks to SQLite"},
 	{"internal/testkit", "~ ~/signature ~/internal/store go.uber.org/goleak golang.org/x/net/dns/dnsmessage golang.org/x/sys", "what tests and benchmarks start: of no use to the server"},
+	{"internal/testkit/throwaway", "~/internal/testkit", "a program, because the modules that run it import nothing of this one"},
 
 	{"bench/sink", "~/bench/internal", "a receiver of its own: shares no code with what it measures"},
 	{"bench/load", "~/bench/internal", "a publisher of its own, for the same reason"},

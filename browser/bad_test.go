@@ -45,7 +45,7 @@ func TestForgedFormsAreRefused(t *testing.T) {
 func TestDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
-	w := &world{server: newServer(t, "--database-url", database.url()), names: map[string]string{}}
+	w := &world{server: newServer(t, "--database-url", database.url), names: map[string]string{}}
 	v := newVisitor(t, w.url)
 	w.logIn(t, v)
 	tb := v.newTab(t)

@@ -1,79 +1,64 @@
 package browser_test
 
 import (
+	"bufio"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
-	"os/user"
-	"strconv"
-	"syscall"
 	"testing"
 )
 
 // database is a PostgreSQL server with an empty database.
-type database struct{ dir string }
-
-const postgresBin = "/usr/lib/postgresql/15/bin/"
+type database struct {
+	url     string
+	orders  io.Writer
+	answers *bufio.Scanner
+}
 
 // newDatabase starts a PostgreSQL server; the test's end ends it.
 func newDatabase(t *testing.T) *database {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pg") // short: a socket's path has at most 107 bytes
+	command := exec.Command("go", "run", "./internal/testkit/throwaway")
+	command.Dir, command.Stderr = "..", os.Stderr
+	orders, err := command.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &database{dir: dir}
+	said, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
-		d.stop(t)
-		os.RemoveAll(dir)
-	})
-	if os.Getuid() == 0 {
-		owner := account(t)
-		if err := os.Chown(dir, int(owner.Uid), int(owner.Gid)); err != nil {
-			t.Fatal(err)
+		orders.Close()
+		if err := command.Wait(); err != nil {
+			t.Errorf("stop PostgreSQL: %v", err)
 		}
-	}
-	initdb := d.command(t, "initdb", "--pgdata="+dir+"/data", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		t.Fatalf("initdb: %v\n%s", err, out)
-	}
-	start := d.command(t, "pg_ctl", "--pgdata="+dir+"/data", "--log="+dir+"/log", "--wait", "--silent",
-		"--options=-c listen_addresses='' -c unix_socket_directories="+dir, "start")
-	if out, err := start.CombinedOutput(); err != nil {
-		t.Fatalf("start PostgreSQL: %v\n%s", err, out)
-	}
+	})
+	d := &database{orders: orders, answers: bufio.NewScanner(said)}
+	d.url = d.answer(t)
 	return d
 }
 
-func (d *database) command(t *testing.T, name string, args ...string) *exec.Cmd {
+func (d *database) answer(t *testing.T) string {
 	t.Helper()
-	command := exec.Command(postgresBin+name, args...)
-	command.Dir = d.dir
-	if os.Getuid() == 0 { // as which PostgreSQL refuses to run
-		owner := account(t)
-		command.SysProcAttr = &syscall.SysProcAttr{Credential: &owner}
+	if !d.answers.Scan() {
+		t.Fatal("PostgreSQL broke")
 	}
-	return command
+	return d.answers.Text()
 }
 
-// stop ends the database at once. It may be called twice.
-func (d *database) stop(t *testing.T) {
-	t.Helper()
-	_ = d.command(t, "pg_ctl", "--pgdata="+d.dir+"/data", "--mode=immediate", "--silent", "stop").Run() // the second finds none
-}
+// stop ends the server at once.
+func (d *database) stop(t *testing.T) { d.order(t, "stop") }
 
-func (d *database) url() string { return "postgres://postgres@/postgres?host=" + d.dir }
+// start starts it again, with what it had.
+func (d *database) start(t *testing.T) { d.order(t, "start") }
 
-// account returns the system's account postgres.
-func account(t *testing.T) syscall.Credential {
+func (d *database) order(t *testing.T, action string) {
 	t.Helper()
-	found, err := user.Lookup("postgres")
-	if err != nil {
-		t.Fatal(err)
-	}
-	uid, uidErr := strconv.ParseUint(found.Uid, 10, 32)
-	gid, gidErr := strconv.ParseUint(found.Gid, 10, 32)
-	if uidErr != nil || gidErr != nil {
-		t.Fatal(uidErr, gidErr)
-	}
-	return syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	fmt.Fprintln(d.orders, action) // what goes wrong, its answer says
+	d.answer(t)
 }

@@ -94,10 +94,10 @@ func TestTheAnswersAreThoseOfTheDocument(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		db := newDatabase(t)
-		c := newCaller(t, newServer(t, "--database-url="+db.url()))
+		url, stop := newDatabase(t)
+		c := newCaller(t, newServer(t, "--database-url="+url))
 		c.drive()
-		db.stop(c.T)
+		stop()
 		c.driveUnavailable()
 		c.judgeCoverage(unseen)
 	})

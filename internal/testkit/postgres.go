@@ -29,20 +29,24 @@ type Cluster struct {
 	bin      string
 	dir      string
 	keeper   *exec.Cmd      // a shell that cleans up when its standard input ends
-	lifeline io.WriteCloser // that input
+	lifeline io.WriteCloser // that input: an action of pg_ctl a line
+	said     *bufio.Reader  // what the keeper says of them
 
 	mu        sync.Mutex
 	databases int
 	templates map[string]error
 }
 
-// keeperScript runs as the owner of the cluster. read returns when Stop closes
+// keeperScript runs as the owner of the cluster. read fails when Stop closes
 // the pipe, and just as well when our process was killed.
 const keeperScript = `
 	"$1/initdb" --pgdata="$2/data" --auth=trust --username=postgres --encoding=UTF8 --locale=C --no-sync >"$2/log" 2>&1 &&
 	"$1/pg_ctl" --pgdata="$2/data" --log="$2/log" --wait --silent --options="$3" start >>"$2/log" 2>&1 &&
 	echo ready || { echo broken; cat "$2/log"; }
-	read -r _
+	while read -r action; do
+		"$1/pg_ctl" --pgdata="$2/data" --log="$2/log" --wait --silent --mode=immediate --options="$3" "$action" >>"$2/log" 2>&1 &&
+		echo done || { echo broken; cat "$2/log"; break; }
+	done
 	"$1/pg_ctl" --pgdata="$2/data" --mode=immediate stop >/dev/null 2>&1
 	rm -rf "$2"`
 
@@ -88,13 +92,31 @@ func (c *Cluster) start() error {
 	if err := c.keeper.Start(); err != nil {
 		return err
 	}
-	lines := bufio.NewReader(stdout)
-	if line, _ := lines.ReadString('\n'); line == "ready\n" {
+	c.said = bufio.NewReader(stdout)
+	return c.await("ready\n")
+}
+
+// await reads the keeper's next line. After another than the wanted one, the
+// keeper cleans up.
+func (c *Cluster) await(want string) error {
+	if line, _ := c.said.ReadString('\n'); line == want {
 		return nil
 	}
 	c.lifeline.Close()
-	complaint, _ := io.ReadAll(lines)
+	complaint, _ := io.ReadAll(c.said)
 	return errors.Join(errors.New(string(complaint)), c.keeper.Wait())
+}
+
+// Control ends the server at once, for the action "stop", or starts it again
+// with the same files, for "start". After an error the cluster is gone.
+func (c *Cluster) Control(action string) error {
+	if _, err := fmt.Fprintln(c.lifeline, action); err != nil {
+		return fmt.Errorf("%s postgres: %w", action, err)
+	}
+	if err := c.await("done\n"); err != nil {
+		return fmt.Errorf("%s postgres: %w", action, err)
+	}
+	return nil
 }
 
 // Stop ends the server at once and removes its files.

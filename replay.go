@@ -9,21 +9,42 @@ import "time"
 // ids are lower than its own. So it contains nothing that is pending then, and none of its own
 // deliveries.
 type ReplayJob struct {
-	ID        ReplayID
-	Action    ReplayAction
-	Filter    ReplayFilter
-	PerSecond int    // deliveries that are replayed or discarded in a second, at most
-	By        string // name of the API key that created it
-	Note      string // reason that the person gave
-	Expected  ReplayCount
-	Status    ReplayStatus
-	Error     string     // why it failed; empty: it did not
-	Cursor    DeliveryID // all matches up to this id are done; moved by each chunk
-	Handled   int        // matches that were replayed or discarded
-	Skipped   ReplaySkips
-	CreatedAt time.Time  // by the store's time of day, as the node that created it knows that
-	EndedAt   time.Time   // zero: it is running or paused
-	Made      ReplayTally // what became of the deliveries that it made; only of a job found by its id
+	ID             ReplayID
+	Action         ReplayAction
+	Filter         ReplayFilter
+	PerSecond      int    // deliveries that are replayed or discarded in a second, at most
+	By             string // name of the API key that created it
+	Note           string // reason that the person gave
+	Expected       ReplayCount
+	Status         ReplayStatus
+	Error          string // why it failed; empty: it did not
+	ReplayPosition        // moved by each chunk
+	Handled        int    // matches that were replayed or discarded
+	Skipped        ReplaySkips
+	CreatedAt      time.Time   // by the store's time of day, as the node that created it knows that
+	EndedAt        time.Time   // zero: it is running or paused
+	Made           ReplayTally // what became of the deliveries that it made; only of a job found by its id
+}
+
+// ReplayPosition says which matches of a job are done: those up to Cursor. Of the endpoints in
+// Held, only those up to the id there.
+//
+// internal/replay holds an endpoint when too many of the job's deliveries are pending at it. From
+// then on, until the job ends, the job handles its matches apart from those of all others.
+type ReplayPosition struct {
+	Cursor DeliveryID
+	Held   map[EndpointID]DeliveryID
+}
+
+// Reached returns the id up to which the matches of all endpoints are done.
+func (p ReplayPosition) Reached() DeliveryID {
+	reached := p.Cursor
+	for _, id := range p.Held {
+		if id.Compare(reached) < 0 {
+			reached = id
+		}
+	}
+	return reached
 }
 
 // Matched returns the number of matches that the job has looked at so far.

@@ -38,8 +38,8 @@ func viewReplay(j postrider.ReplayJob) apitypes.Replay {
 	for _, p := range f.EventTypes {
 		view.EventTypes = append(view.EventTypes, string(p))
 	}
-	if !j.Cursor.IsZero() {
-		view.Position = timeOrNull(j.Cursor.Time())
+	if reached := j.Reached(); !reached.IsZero() {
+		view.Position = timeOrNull(reached.Time())
 	}
 	return view
 }

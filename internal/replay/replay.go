@@ -3,7 +3,7 @@
 //
 // A [Runner] claims jobs from the store, and works on a few of them at once. For each it
 // finds the next matches, waits until the pace allows them, and commits them as a chunk. The
-// chunk's deliveries and the job's cursor are one transaction, so a job that another node
+// chunk's deliveries and the job's position are one transaction, so a job that another node
 // continues makes no delivery twice and misses none:
 //
 //	 0.0 s  A claims a job of 500 a second, for 15 s
@@ -20,8 +20,12 @@
 //
 //   - A job makes no more than PerSecond deliveries a second, over any time longer than a
 //     second, and no less while the store and the endpoints can take them.
-//   - Its deliveries wait in the bulk lane, below live traffic, and few of them at once
-//     ([store.MaxReplaysPending]): beyond that the job waits for its endpoints.
+//   - Its deliveries wait in the bulk lane, below live traffic, and of each endpoint few of
+//     them at once (Options.Pending): the queue must not fill with what could be made later
+//     as well, and a cancel should save something.
+//   - An endpoint that has so many pending is held: the job goes on with the matches of the
+//     others, and with those of the held one whenever it has room.
+//   - The matches of one endpoint are replayed oldest first, held or not.
 //   - Errors that pass are repeated for ever. A step that fails for other reasons again and
 //     again ends the job as failed.
 package replay
@@ -58,6 +62,9 @@ type Endpoints interface {
 
 // Options tunes a runner. The zero value is the production default, without hooks.
 type Options struct {
+	// Pending is how many of its deliveries a job may have pending at one endpoint, give or
+	// take a chunk. Default 5000.
+	Pending int
 	// Jobs is how many jobs this node works on at once; others wait. Default 8.
 	Jobs int
 	// Poll is the interval in which the runner looks for jobs that other nodes have made
@@ -70,6 +77,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
+	o.Pending = cmp.Or(o.Pending, 5000)
 	o.Jobs = cmp.Or(o.Jobs, 8)
 	o.Poll = cmp.Or(o.Poll, time.Second)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,13 +18,14 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
-// world is a store with dead letters of one endpoint, in virtual time.
+// world is a store with dead letters of a few endpoints, in virtual time.
 type world struct {
 	*testing.T
 	*memory.Store
 	ids      *store.IDs
 	endpoint postrider.Endpoint
-	policy   postrider.Policy // what nodes know of the endpoint
+	policy   postrider.Policy // what nodes know of every endpoint
+	full     int              // how many of a job may be pending at an endpoint; 0: the default
 	tokens   postrider.Token
 
 	mu    sync.Mutex
@@ -35,13 +37,18 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, Store: memory.New(memory.Options{}), ids: store.NewIDs(time.Now, nil), policy: postrider.DefaultPolicy()}
 	account := postrider.Account{ID: store.NewID[postrider.AccountID](w.ids), Name: "Acme Inc."}
 	w.ok(w.PutAccount(t.Context(), account))
-	var err error
-	w.endpoint, err = w.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: postrider.Endpoint{
-		ID: store.NewID[postrider.EndpointID](w.ids), Account: account.ID, URL: "https://acme.example", Status: postrider.EndpointEnabled,
+	w.endpoint = w.newEndpoint(account.ID)
+	return w
+}
+
+func (w *world) newEndpoint(account postrider.AccountID) postrider.Endpoint {
+	w.Helper()
+	e, err := w.PutEndpoint(w.Context(), store.PutEndpoint{Endpoint: postrider.Endpoint{
+		ID: store.NewID[postrider.EndpointID](w.ids), Account: account, URL: "https://acme.example", Status: postrider.EndpointEnabled,
 		Policy: w.policy,
 	}})
 	w.ok(err)
-	return w
+	return e
 }
 
 func (w *world) ok(err error) {
@@ -53,40 +60,50 @@ func (w *world) ok(err error) {
 
 // Lookup implements [replay.Endpoints].
 func (w *world) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) {
-	e := w.endpoint
-	e.Policy = w.policy
-	return &store.EndpointSnapshot{Endpoint: e}, id == e.ID
+	return &store.EndpointSnapshot{Endpoint: postrider.Endpoint{ID: id, Policy: w.policy}}, true
 }
 
 // Notify implements [replay.Endpoints].
 func (w *world) Notify(postrider.EndpointID) {}
 
-// dead publishes n events and lets their deliveries die. With a key they have an ordering
-// key.
+// dead is deadAt of the first endpoint.
 func (w *world) dead(n int, key string) (ids []postrider.DeliveryID) {
+	w.Helper()
+	return w.deadAt(w.endpoint, n, key)
+}
+
+// deadAt publishes n events and lets their deliveries to an endpoint die. With a key they have
+// an ordering key.
+func (w *world) deadAt(e postrider.Endpoint, n int, key string) (ids []postrider.DeliveryID) {
 	w.Helper()
 	changes, err := w.Changes(w.Context(), 0, 10)
 	w.ok(err)
 	for range n {
-		d := store.NewDelivery{ID: store.NewID[postrider.DeliveryID](w.ids), Endpoint: w.endpoint.ID, Lane: postrider.LaneFirst, Expiry: time.Hour}
+		d := store.NewDelivery{ID: store.NewID[postrider.DeliveryID](w.ids), Endpoint: e.ID, Lane: postrider.LaneFirst, Expiry: time.Hour}
 		_, err := w.Publish(w.Context(), store.Publish{Version: changes.Version, Batches: []store.Batch{{{
 			Event: postrider.Event{
-				ID: store.NewID[postrider.EventID](w.ids), Account: w.endpoint.Account, Type: "order.created", Data: []byte(`1`), OrderingKey: key,
+				ID: store.NewID[postrider.EventID](w.ids), Account: e.Account, Type: "order.created", Data: []byte(`1`), OrderingKey: key,
 			},
 			Deliveries: []store.NewDelivery{d},
 		}}}})
 		w.ok(err)
 		ids = append(ids, d.ID)
 	}
-	w.settle(postrider.LaneFirst, n, postrider.Transition{To: postrider.Dead, Reason: postrider.ReasonExhausted})
+	w.settleAt(e, postrider.LaneFirst, n, postrider.Transition{To: postrider.Dead, Reason: postrider.ReasonExhausted})
 	return ids
 }
 
-// settle claims up to n deliveries of a lane, ends them, and returns them.
+// settle is settleAt of the first endpoint.
 func (w *world) settle(lane postrider.Lane, n int, to postrider.Transition) []postrider.Claimed {
 	w.Helper()
+	return w.settleAt(w.endpoint, lane, n, to)
+}
+
+// settleAt claims up to n deliveries of a lane, ends them, and returns them.
+func (w *world) settleAt(e postrider.Endpoint, lane postrider.Lane, n int, to postrider.Transition) []postrider.Claimed {
+	w.Helper()
 	w.tokens++
-	claims, err := w.Claim(w.Context(), store.Claim{Token: w.tokens, Wants: []store.Want{{Endpoint: w.endpoint.ID, Lane: lane, N: n, Lease: time.Minute}}})
+	claims, err := w.Claim(w.Context(), store.Claim{Token: w.tokens, Wants: []store.Want{{Endpoint: e.ID, Lane: lane, N: n, Lease: time.Minute}}})
 	w.ok(err)
 	var settlements []store.Settlement
 	for _, c := range claims.Items {
@@ -120,7 +137,7 @@ func (w *world) read(id postrider.ReplayID) postrider.ReplayJob {
 // node runs a runner on the store until the returned function is called.
 func (w *world) node(s replay.Store) (stop func()) {
 	ctx, cancel := context.WithCancel(w.Context())
-	r := replay.New(s, w, w.ids, replay.Options{Hooks: observe.Hooks{ReplayEnded: func(job postrider.ReplayJob) {
+	r := replay.New(s, w, w.ids, replay.Options{Pending: w.full, Hooks: observe.Hooks{ReplayEnded: func(job postrider.ReplayJob) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.ended = append(w.ended, job)
@@ -169,18 +186,18 @@ func TestAJobHoldsItsPace(t *testing.T) {
 // TestAJobWaitsForItsEndpoints lets nothing be delivered at first.
 func TestAJobWaitsForItsEndpoints(t *testing.T) {
 	bubble(t, func(w *world) {
-		const n = store.MaxReplaysPending + 3000
+		const pending, n = 5000, 8000
 		w.dead(n, "")
 		id := w.job(5000)
 		defer w.node(w)()
 		time.Sleep(time.Minute)
 		full := w.read(id)
-		if full.Made.Pending < store.MaxReplaysPending || full.Made.Pending > store.MaxReplaysPending+1000 {
-			t.Errorf("%d are pending, want about %d", full.Made.Pending, store.MaxReplaysPending)
+		if full.Made.Pending < pending || full.Made.Pending > pending+1000 {
+			t.Errorf("%d are pending, want about %d", full.Made.Pending, pending)
 		}
 		w.settle(postrider.LaneBulk, 500, postrider.Transition{To: postrider.Delivered})
 		time.Sleep(10 * time.Second)
-		if got := w.read(id); got.Made.Pending > store.MaxReplaysPending+1000 {
+		if got := w.read(id); got.Made.Pending > pending+1000 {
 			t.Errorf("%d are pending after some were delivered", got.Made.Pending)
 		}
 		for range 20 {
@@ -189,6 +206,48 @@ func TestAJobWaitsForItsEndpoints(t *testing.T) {
 		}
 		if got := w.read(id); got.Status != postrider.ReplayDone || got.Made.Delivered != n {
 			t.Errorf("the job is %+v, want done with %d delivered", got, n)
+		}
+	})
+}
+
+// TestPromise5AFullEndpointDoesNotDelayTheOthersOfItsJob has one endpoint that takes nothing for
+// an hour, as one with an open circuit.
+func TestPromise5AFullEndpointDoesNotDelayTheOthersOfItsJob(t *testing.T) {
+	bubble(t, func(w *world) {
+		const n = 600
+		w.full = 50
+		good, bad := w.newEndpoint(w.endpoint.Account), w.endpoint
+		for range n / 20 {
+			w.deadAt(bad, 20, "key")
+			w.deadAt(good, 20, "")
+		}
+		w.policy.Order, w.policy.OnDead = postrider.OrderByKey, postrider.PauseOnDead
+		id := w.job(40)
+		stop := w.node(w)
+		done := postrider.Transition{To: postrider.Delivered}
+		delivered := 0
+		for range n/40 + 10 { // seconds: the pace is for both
+			time.Sleep(time.Second)
+			delivered += len(w.settleAt(good, postrider.LaneBulk, n, done))
+		}
+		if delivered != n {
+			t.Errorf("the endpoint that works got %d of %d", delivered, n)
+		}
+		time.Sleep(time.Hour)
+		if got := w.read(id); got.Made.Pending < 50 || got.Made.Pending > 60 || got.Status != postrider.ReplayRunning {
+			t.Errorf("the job is %s with %d pending, want about 50 of the full endpoint", got.Status, got.Made.Pending)
+		}
+		stop()
+		defer w.node(w)()
+		var sequences []int64
+		for range 2 * n {
+			time.Sleep(100 * time.Millisecond)
+			for _, c := range w.settleAt(bad, postrider.LaneBulk, 10, done) {
+				sequences = append(sequences, c.Event.Sequence)
+			}
+		}
+		if got := w.read(id); got.Status != postrider.ReplayDone || got.Made.Delivered != 2*n || !slices.IsSorted(sequences) {
+			t.Errorf("the job is %+v, want done; the ordered endpoint got %v", got, sequences)
 		}
 	})
 }
@@ -273,19 +332,19 @@ func (k *killed) ClaimReplayJobs(ctx context.Context, c store.ClaimReplayJobs) (
 	return k.Store.ClaimReplayJobs(ctx, c)
 }
 
-func (k *killed) ReplayChunk(ctx context.Context, c store.ReplayChunk) (int, error) {
+func (k *killed) ReplayChunk(ctx context.Context, c store.ReplayChunk) error {
 	if err := k.gone(); err != nil {
-		return 0, err
+		return err
 	}
 	var before, after error
 	if k.fate != nil {
 		before, after = k.fate(c)
 	}
 	if before != nil {
-		return 0, before
+		return before
 	}
-	pending, err := k.Store.ReplayChunk(ctx, c)
-	return pending, errors.Join(err, after)
+	err := k.Store.ReplayChunk(ctx, c)
+	return errors.Join(err, after)
 }
 
 func TestTheJobOfAKilledNodeGoesOnWhenItsLeaseEnds(t *testing.T) {
@@ -310,7 +369,7 @@ func TestTheJobOfAKilledNodeGoesOnWhenItsLeaseEnds(t *testing.T) {
 }
 
 // TestEachMatchIsReplayedOnce kills nodes before and after commits, loses replies, and pauses
-// and resumes, by seed.
+// and resumes, by seed. Endpoints are full now and then.
 func TestEachMatchIsReplayedOnce(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -321,9 +380,20 @@ func TestEachMatchIsReplayedOnce(t *testing.T) {
 
 func playOnce(w *world, random *rand.Rand) {
 	const n = 400
-	matches := w.dead(n, "")
+	w.full = 15
+	endpoints := []postrider.Endpoint{w.endpoint, w.newEndpoint(w.endpoint.Account), w.newEndpoint(w.endpoint.Account)}
+	var matches []postrider.DeliveryID
+	for len(matches) < n {
+		matches = append(matches, w.deadAt(endpoints[random.IntN(3)], 10, "")...)
+	}
 	id := w.job(40)
 	later := w.dead(10, "")
+	replays := map[postrider.DeliveryID]int{}
+	deliver := func(e postrider.Endpoint) {
+		for _, c := range w.settleAt(e, postrider.LaneBulk, n, postrider.Transition{To: postrider.Delivered}) {
+			replays[c.ReplayedFrom]++
+		}
+	}
 	var mu sync.Mutex
 	roll := func(n int) int {
 		mu.Lock()
@@ -356,6 +426,9 @@ func playOnce(w *world, random *rand.Rand) {
 			w.Fatalf("the job does not end: %+v", w.read(id))
 		}
 		time.Sleep(time.Duration(roll(2000)) * time.Millisecond)
+		if roll(2) == 0 {
+			deliver(endpoints[roll(3)])
+		}
 		for i, k := range nodes {
 			if k.gone() != nil && roll(3) == 0 {
 				nodes[i] = start()
@@ -367,9 +440,8 @@ func playOnce(w *world, random *rand.Rand) {
 			_ = w.SetReplayJob(w.Context(), store.SetReplayJob{ID: id, Status: postrider.ReplayRunning})
 		}
 	}
-	replays := map[postrider.DeliveryID]int{}
-	for _, c := range w.settle(postrider.LaneBulk, 2*n, postrider.Transition{To: postrider.Delivered}) {
-		replays[c.ReplayedFrom]++
+	for _, e := range endpoints {
+		deliver(e)
 	}
 	for _, match := range matches {
 		if replays[match] != 1 {

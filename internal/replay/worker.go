@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -21,6 +22,9 @@ const (
 	// fullPoll is the interval in which a job looks whether its endpoints have taken some of
 	// its pending deliveries.
 	fullPoll = 500 * time.Millisecond
+	// maxHeld is how many endpoints a job holds. If one more is full, the job waits for it. The
+	// text of so many, which each chunk stores, has about 7 KiB.
+	maxHeld = 100
 	// retryAfter is the wait after a step that failed.
 	retryAfter = time.Second
 	// maxFailures is how many times in a row a step may fail for a reason that does not
@@ -31,20 +35,33 @@ const (
 // worker runs one job under one lease. It belongs to one goroutine.
 type worker struct {
 	*Runner
-	job   postrider.ReplayJob // its Cursor is the one that is stored
+	job   postrider.ReplayJob // its ReplayPosition is the one that is stored
 	token postrider.Token
 	pace  *rate.Limiter // a token for each delivery
 
-	found    []store.ReplayItem   // matches after the cursor that are not committed
+	lines   []*line                      // the first has the matches of all endpoints that are not held
+	turn    int                          // of the line that was asked last
+	pending map[postrider.EndpointID]int // of the job's deliveries, at the last count and made since
+	countAt time.Time                    // when they are counted again
+}
+
+// line is a sequence of matches, oldest first.
+type line struct {
+	endpoint postrider.EndpointID // of all matches; zero: of all endpoints that have no line
+	at       postrider.DeliveryID // all matches up to this id are committed
+	found    []store.ReplayItem   // matches after it
 	foundTo  postrider.DeliveryID // all matches up to this id are committed or in found
 	foundAll bool                 // there is no match after foundTo
-	pending  int                  // deliveries of the job; see [store.Replays.ReplayChunk]
+	done     bool                 // all are committed
 }
 
 // newWorker returns the worker of a claimed job. The token bucket begins empty, and holds the
 // tokens of one second, so that the job catches up after a slow commit.
 func newWorker(r *Runner, job postrider.ReplayJob, token postrider.Token) *worker {
-	w := &worker{Runner: r, job: job, token: token, foundTo: job.Cursor}
+	w := &worker{Runner: r, job: job, token: token, lines: []*line{{at: job.Cursor, foundTo: job.Cursor}}}
+	for endpoint, at := range job.Held {
+		w.lines = append(w.lines, &line{endpoint: endpoint, at: at, foundTo: at})
+	}
 	w.pace = rate.NewLimiter(rate.Limit(job.PerSecond), job.PerSecond)
 	w.pace.AllowN(time.Now(), job.PerSecond)
 	return w
@@ -85,21 +102,27 @@ func (w *worker) run(ctx context.Context) {
 
 // step commits the next chunk; done: it was the last one.
 func (w *worker) step(ctx context.Context) (done bool, err error) {
-	if err := w.find(ctx); err != nil {
+	if err := w.count(ctx); err != nil {
 		return false, err
 	}
-	n := min(len(w.found), max(1, w.job.PerSecond/chunksPerSecond))
+	l, err := w.next(ctx)
+	if err != nil {
+		return false, err
+	}
+	if l == nil {
+		return false, w.waitForEndpoints(ctx)
+	}
+	n := min(len(l.found), max(1, w.job.PerSecond/chunksPerSecond))
 	if err := w.pace.WaitN(ctx, n); err != nil {
 		return false, err
 	}
-	if err := w.waitForEndpoints(ctx); err != nil {
-		return false, err
+	c := store.ReplayChunk{Items: l.found[:n], Lease: lease}
+	to, last := l.foundTo, l.foundAll
+	if n < len(l.found) {
+		to, last = l.found[n-1].Match, false
 	}
-	c := store.ReplayChunk{From: w.job.Cursor, To: w.foundTo, Items: w.found[:n], Lease: lease}
-	switch {
-	case n < len(w.found):
-		c.To = w.found[n-1].Match
-	case w.foundAll:
+	c.To = w.moved(l, to)
+	if last && !slices.ContainsFunc(w.lines, func(other *line) bool { return other != l && !other.done }) {
 		c.End = postrider.ReplayDone
 	}
 	for i := range c.Items {
@@ -108,25 +131,102 @@ func (w *worker) step(ctx context.Context) (done bool, err error) {
 	if err := w.commit(ctx, c); err != nil {
 		return false, err
 	}
-	w.found = w.found[n:]
+	l.at, l.found, l.done = to, l.found[n:], last
 	w.notify(c.Items)
 	return c.End != "", nil
 }
 
-// find reads the next page of matches, when all matches of the last page are committed. A page
-// without matches may be followed by others.
-func (w *worker) find(ctx context.Context) error {
-	if len(w.found) > 0 || w.foundAll {
+// count counts the pending deliveries of the job when it is time: twice a second, or less often
+// if that takes long.
+func (w *worker) count(ctx context.Context) error {
+	begun := time.Now()
+	if begun.Before(w.countAt) {
+		return nil
+	}
+	pending, err := w.store.ReplaysPending(ctx, w.job.ID)
+	if err != nil {
+		return err
+	}
+	w.pending, w.countAt = pending, time.Now().Add(max(fullPoll, 20*time.Since(begun)))
+	return nil
+}
+
+// next returns the line whose turn it is; nil: all that are left wait for their endpoints.
+func (w *worker) next(ctx context.Context) (*line, error) {
+	for range w.lines {
+		w.turn = (w.turn + 1) % len(w.lines)
+		l := w.lines[w.turn]
+		if l.done {
+			continue
+		}
+		if err := w.find(ctx, l); err != nil {
+			return nil, err
+		}
+		if w.hasRoom(l) {
+			return l, nil
+		}
+	}
+	return nil, nil
+}
+
+// find reads the next page of a line's matches, when all matches of the last page are
+// committed. A page without matches may be followed by others.
+func (w *worker) find(ctx context.Context, l *line) error {
+	if len(l.found) > 0 || l.foundAll {
 		return nil
 	}
 	from := w.job
-	from.Cursor = w.foundTo
+	from.Cursor = l.foundTo
+	if !l.endpoint.IsZero() {
+		from.Filter.Endpoint = l.endpoint
+	}
 	page, err := store.FindReplayMatches(ctx, w.store, from)
 	if err != nil {
 		return err
 	}
-	w.found, w.foundTo, w.foundAll = page.Items, page.To, page.Done
+	l.found, l.foundTo, l.foundAll = page.Items, page.To, page.Done
+	if l.endpoint.IsZero() {
+		l.found = slices.DeleteFunc(l.found, w.held)
+	}
 	return nil
+}
+
+// held reports whether the endpoint of a match has a line of its own.
+func (w *worker) held(item store.ReplayItem) bool {
+	return slices.ContainsFunc(w.lines[1:], func(l *line) bool { return l.endpoint == item.Endpoint })
+}
+
+// hasRoom reports whether all matches that the line has found may be made. From the first line it
+// takes the endpoints that are full. Each gets a line, which begins where the first one is: what is
+// before that is committed for all. The next chunk stores the new line.
+func (w *worker) hasRoom(l *line) bool {
+	for _, item := range l.found {
+		switch {
+		case w.pending[item.Endpoint] < w.opts.Pending:
+		case l != w.lines[0] || !w.job.Filter.Endpoint.IsZero() || len(w.lines) > maxHeld:
+			return false
+		case !w.held(item):
+			w.lines = append(w.lines, &line{endpoint: item.Endpoint, at: l.at, foundTo: l.at})
+		}
+	}
+	if l == w.lines[0] {
+		l.found = slices.DeleteFunc(l.found, w.held)
+	}
+	return true
+}
+
+// moved returns the position of the job when a line has come to an id.
+func (w *worker) moved(l *line, to postrider.DeliveryID) postrider.ReplayPosition {
+	p := postrider.ReplayPosition{Cursor: w.lines[0].at, Held: map[postrider.EndpointID]postrider.DeliveryID{}}
+	for _, held := range w.lines[1:] {
+		p.Held[held.endpoint] = held.at
+	}
+	if l.endpoint.IsZero() {
+		p.Cursor = to
+	} else {
+		p.Held[l.endpoint] = to
+	}
+	return p
 }
 
 // fill sets the replay's id, expiry and order by its endpoint's present policy. For a deleted
@@ -143,44 +243,40 @@ func (w *worker) fill(item *store.ReplayItem) {
 	}
 }
 
-// commit stores a chunk and moves the cursor. The end of ctx does not interrupt it: a node
+// commit stores a chunk and moves the position. The end of ctx does not interrupt it: a node
 // that does not know whether its chunk is stored cannot give the job back, and the next node
 // waits for the end of the lease.
 func (w *worker) commit(ctx context.Context, c store.ReplayChunk) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTime)
 	defer cancel()
-	c.Job, c.Token = w.job.ID, w.token
-	pending, err := w.store.ReplayChunk(ctx, c)
-	if err != nil {
+	c.Job, c.Token, c.From = w.job.ID, w.token, w.job.ReplayPosition
+	if err := w.store.ReplayChunk(ctx, c); err != nil {
 		return err
 	}
-	w.job.Cursor, w.pending = c.To, pending
+	w.job.ReplayPosition = c.To
 	return nil
 }
 
-// waitForEndpoints waits while many deliveries of the job are pending, and renews the lease
-// meanwhile. Their endpoints are slower than the pace, paused, or away.
+// waitForEndpoints waits a moment and renews the lease, when every endpoint that has matches left
+// has many of the job's deliveries pending. They are slower than the pace, paused, or away.
 func (w *worker) waitForEndpoints(ctx context.Context) error {
-	for w.pending >= store.MaxReplaysPending {
-		if !batch.Sleep(ctx, fullPoll) {
-			return ctx.Err()
-		}
-		if err := w.renew(ctx); err != nil {
-			return err
-		}
+	if !batch.Sleep(ctx, fullPoll) {
+		return ctx.Err()
 	}
-	return nil
+	return w.renew(ctx)
 }
 
-// renew renews the lease, and counts the pending deliveries.
+// renew renews the lease.
 func (w *worker) renew(ctx context.Context) error {
-	return w.commit(ctx, store.ReplayChunk{From: w.job.Cursor, To: w.job.Cursor, Lease: lease})
+	return w.commit(ctx, store.ReplayChunk{To: w.job.ReplayPosition, Lease: lease})
 }
 
-// notify reports the endpoints of a chunk, each once, so that they are claimed from at once.
+// notify counts the deliveries of a chunk, and reports their endpoints, each once, so that they
+// are claimed from at once.
 func (w *worker) notify(items []store.ReplayItem) {
 	told := make(map[postrider.EndpointID]struct{}, len(items))
 	for _, item := range items {
+		w.pending[item.Endpoint]++
 		if _, known := told[item.Endpoint]; !known {
 			told[item.Endpoint] = struct{}{}
 			w.endpoints.Notify(item.Endpoint)
@@ -190,7 +286,7 @@ func (w *worker) notify(items []store.ReplayItem) {
 
 // giveBack ends the lease, so that another node need not wait for its end.
 func (w *worker) giveBack(ctx context.Context) {
-	if err := w.commit(ctx, store.ReplayChunk{From: w.job.Cursor, To: w.job.Cursor}); err != nil {
+	if err := w.commit(ctx, store.ReplayChunk{To: w.job.ReplayPosition}); err != nil {
 		w.opts.Log.DebugContext(ctx, "replay job not given back", "job", w.job.ID, "error", err)
 	}
 }
@@ -200,7 +296,7 @@ func (w *worker) giveBack(ctx context.Context) {
 func (w *worker) fail(ctx context.Context, cause error) bool {
 	w.opts.Log.ErrorContext(ctx, "replay job failed", "job", w.job.ID, "error", cause)
 	err := w.commit(ctx, store.ReplayChunk{
-		From: w.job.Cursor, To: w.job.Cursor, End: postrider.ReplayFailed,
+		To: w.job.ReplayPosition, End: postrider.ReplayFailed,
 		Error: "the same step failed ten times; the server's log says why",
 	})
 	if err == nil {

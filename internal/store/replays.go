@@ -32,12 +32,14 @@ type Replays interface {
 	// are not claimed.
 	ClaimReplayJobs(ctx context.Context, c ClaimReplayJobs) ([]postrider.ReplayJob, error)
 
-	// ReplayChunk replays or discards the next matches of a job and moves its cursor, in
-	// one transaction. It returns how many deliveries that the job made are pending then,
-	// counted up to [MaxReplaysPending].
+	// ReplaysPending returns how many deliveries that the job made are pending, by endpoint.
+	ReplaysPending(ctx context.Context, id postrider.ReplayID) (map[postrider.EndpointID]int, error)
+
+	// ReplayChunk replays or discards the next matches of a job and moves its position, in
+	// one transaction.
 	//
 	// It stores nothing and returns postrider.ErrFenced unless the job is running, has
-	// the chunk's token and its cursor is at c.From.
+	// the chunk's token and its position is c.From.
 	// Each match gets a new delivery in the bulk lane, linked by ReplayedFrom and ReplayJob,
 	// and a dead letter among them is resolved as replayed.
 	// With a discard each dead letter is resolved as discarded, by the job's By and Note.
@@ -46,14 +48,8 @@ type Replays interface {
 	// they are attempted in sequence. One that replays the dead letter that pauses its key
 	// ends the pause.
 	// A chunk repeated after its reply was lost stores nothing twice.
-	ReplayChunk(ctx context.Context, c ReplayChunk) (pending int, err error)
+	ReplayChunk(ctx context.Context, c ReplayChunk) error
 }
-
-// MaxReplaysPending is how many of its deliveries a replay job has pending at most, give or
-// take a chunk. Beyond it the job waits, because the endpoints take less than its pace: the
-// queue must not fill with what could be made later as well, and a cancel should save
-// something.
-const MaxReplaysPending = 5000
 
 // ReplayJobQuery filters replay jobs; a zero field does not filter.
 type ReplayJobQuery struct {
@@ -77,11 +73,11 @@ type ClaimReplayJobs struct {
 	Lease time.Duration
 }
 
-// ReplayChunk handles the matches of a job after From and up to To.
+// ReplayChunk handles the matches of a job between two positions.
 type ReplayChunk struct {
 	Job      postrider.ReplayID
 	Token    postrider.Token
-	From, To postrider.DeliveryID // equal: nothing is handled, and the lease is renewed
+	From, To postrider.ReplayPosition // equal: nothing is handled, and the lease is renewed
 	Items    []ReplayItem
 	End      postrider.ReplayStatus // done or failed: this was the last chunk; empty: it was not
 	Error    string                 // with failed
@@ -232,6 +228,27 @@ func DecodeReplayFilter(text string) (f postrider.ReplayFilter, err error) {
 	}
 	f.EventTypes, f.Statuses, f.Reason, f.From, f.To = d.EventTypes, d.Statuses, d.Reason, d.From, d.To
 	return f, nil
+}
+
+// EncodeHeld returns the Held of a position as the stores keep it: the same text for the same
+// position, so that they can compare it. No endpoint is the empty text.
+func EncodeHeld(held map[postrider.EndpointID]postrider.DeliveryID) (string, error) {
+	if len(held) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(held) // in the order of the keys
+	return string(text), err
+}
+
+// DecodeHeld reads a text of [EncodeHeld].
+func DecodeHeld(text string) (held map[postrider.EndpointID]postrider.DeliveryID, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(text), &held); err != nil {
+		return nil, fmt.Errorf("decode held endpoints of a replay job: %w", err)
+	}
+	return held, nil
 }
 
 func idOrNil[I ~[16]byte](id I) *I {

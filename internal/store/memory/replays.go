@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -96,13 +97,29 @@ func (s *Store) ClaimReplayJobs(_ context.Context, c store.ClaimReplayJobs) ([]p
 	return jobs, nil
 }
 
+// ReplaysPending implements [store.Replays].
+func (s *Store) ReplaysPending(_ context.Context, id postrider.ReplayID) (map[postrider.EndpointID]int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pending := map[postrider.EndpointID]int{}
+	if job, ok := s.replayJobs.get(id); ok {
+		for _, d := range job.made {
+			if d.status == postrider.Pending {
+				pending[d.endpoint]++
+			}
+		}
+	}
+	return pending, nil
+}
+
 // ReplayChunk implements [store.Replays].
-func (s *Store) ReplayChunk(_ context.Context, c store.ReplayChunk) (int, error) {
+func (s *Store) ReplayChunk(_ context.Context, c store.ReplayChunk) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	job, ok := s.replayJobs.get(c.Job)
-	if !ok || job.Status != postrider.ReplayRunning || job.token != c.Token || job.Cursor != c.From {
-		return 0, fmt.Errorf("replay job %s: %w", c.Job, postrider.ErrFenced)
+	if !ok || job.Status != postrider.ReplayRunning || job.token != c.Token ||
+		job.Cursor != c.From.Cursor || !maps.Equal(job.Held, c.From.Held) {
+		return fmt.Errorf("replay job %s: %w", c.Job, postrider.ErrFenced)
 	}
 	for _, item := range c.Items {
 		s.replayMatchLocked(job, item)
@@ -110,11 +127,12 @@ func (s *Store) ReplayChunk(_ context.Context, c store.ReplayChunk) (int, error)
 	for _, item := range c.Items {
 		s.releaseLowestLocked(item)
 	}
-	job.Cursor, job.due = c.To, s.now().Add(c.Lease)
+	job.ReplayPosition = postrider.ReplayPosition{Cursor: c.To.Cursor, Held: maps.Clone(c.To.Held)}
+	job.due = s.now().Add(c.Lease)
 	if c.End != "" {
 		job.Status, job.Error, job.EndedAt = c.End, c.Error, stored(s.wall())
 	}
-	return min(job.tally().Pending, store.MaxReplaysPending), nil
+	return nil
 }
 
 // replayMatchLocked replays or discards one match, or counts why not. An ordered replay is

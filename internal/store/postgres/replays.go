@@ -16,9 +16,9 @@ import (
 // A repeat finds the row of the first try.
 const putReplayJobSQL = `
 	insert into replay_jobs (id, account, action, filter, per_second, made_by, note, expected, expected_exact, status, error,
-		cursor, due_at, created_at)
+		cursor, held, due_at, created_at)
 	values (@id, @account, @action, @filter, @per_second, @by, @note, @expected, @exact, 'running', '',
-		'00000000-0000-0000-0000-000000000000', @now, @created_at)
+		'00000000-0000-0000-0000-000000000000', '', @now, @created_at)
 	on conflict (id) do nothing`
 
 // PutReplayJob stores a new job.
@@ -43,12 +43,12 @@ func (s *Store) PutReplayJob(ctx context.Context, job postrider.ReplayJob) error
 
 // Lists replay jobs; one that is asked for by its id comes with the numbers of its
 // deliveries, of one snapshot. Those that are in none of the three tables are delivered. A
-// job has few rows in the queue (store.MaxReplaysPending), and the other two counts are of what
+// job has a few thousand rows in the queue for an endpoint, and the other two counts are of what
 // died and what was cancelled. Walks replay_jobs_pkey or replay_jobs_account, and
 // queue_replay_job, dead_letters_replay_job and attempts_replay_job_decided.
 const replayJobsSQL = `
 	select j.id, j.action, j.filter, j.per_second, j.made_by, j.note, j.expected, j.expected_exact, j.status, j.error, j.cursor,
-		j.handled, j.bytes_gone, j.replay_pending, j.endpoint_deleted, j.resolved, j.created_at, j.ended_at,
+		j.held, j.handled, j.bytes_gone, j.replay_pending, j.endpoint_deleted, j.resolved, j.created_at, j.ended_at,
 		case when @id::uuid is not null then (select count(*) from queue q where q.replay_job = @id) else 0 end,
 		case when @id::uuid is not null then (select count(*) from dead_letters l where l.replay_job = @id) else 0 end,
 		case when @id::uuid is not null then (
@@ -87,14 +87,18 @@ func (s *Store) ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (store.P
 
 // scanReplayJob reads the columns of a job, and more columns behind them.
 func scanReplayJob(row pgx.CollectableRow, job *postrider.ReplayJob, more ...any) error {
-	var filter string
+	var filter, held string
 	err := row.Scan(append([]any{
 		toID(&job.ID), &job.Action, &filter, &job.PerSecond, &job.By, &job.Note, &job.Expected.Matches, &job.Expected.Exact,
-		&job.Status, &job.Error, toID(&job.Cursor), &job.Handled, &job.Skipped.BytesGone, &job.Skipped.ReplayPending,
+		&job.Status, &job.Error, toID(&job.Cursor), &held, &job.Handled, &job.Skipped.BytesGone, &job.Skipped.ReplayPending,
 		&job.Skipped.EndpointDeleted, &job.Skipped.Resolved, toTime(&job.CreatedAt), toTime(&job.EndedAt),
 	}, more...)...)
+	if err != nil {
+		return err
+	}
+	job.Filter, err = store.DecodeReplayFilter(filter)
 	if err == nil {
-		job.Filter, err = store.DecodeReplayFilter(filter)
+		job.Held, err = store.DecodeHeld(held)
 	}
 	return err
 }
@@ -154,7 +158,7 @@ const claimReplayJobsSQL = `
 	from due
 	where j.id = due.id
 	returning j.id, j.action, j.filter, j.per_second, j.made_by, j.note, j.expected, j.expected_exact, j.status, j.error,
-		j.cursor, j.handled, j.bytes_gone, j.replay_pending, j.endpoint_deleted, j.resolved, j.created_at, j.ended_at`
+		j.cursor, j.held, j.handled, j.bytes_gone, j.replay_pending, j.endpoint_deleted, j.resolved, j.created_at, j.ended_at`
 
 // ClaimReplayJobs leases running jobs.
 func (s *Store) ClaimReplayJobs(ctx context.Context, c store.ClaimReplayJobs) ([]postrider.ReplayJob, error) {
@@ -174,48 +178,80 @@ func (s *Store) ClaimReplayJobs(ctx context.Context, c store.ClaimReplayJobs) ([
 	return jobs, nil
 }
 
+// Walks queue_replay_job.
+const replaysPendingSQL = `
+	select q.endpoint, count(*)
+	from queue q
+	where q.replay_job = @job
+	group by q.endpoint`
+
+// ReplaysPending counts the pending deliveries of a job by endpoint.
+func (s *Store) ReplaysPending(ctx context.Context, id postrider.ReplayID) (map[postrider.EndpointID]int, error) {
+	pending := map[postrider.EndpointID]int{}
+	err := s.repeat(ctx, func(bool) error {
+		var endpoint postrider.EndpointID
+		var n int
+		rows, _ := s.pool.Query(ctx, replaysPendingSQL, pgx.NamedArgs{"job": someUUID(id)})
+		_, err := pgx.ForEachRow(rows, []any{toID(&endpoint), &n}, func() error {
+			pending[endpoint] = n
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count pending deliveries of replay job %s: %w", id, err)
+	}
+	return pending, nil
+}
+
 // ReplayChunk handles the next matches of a job, in one transaction. When a repeat finds the
-// cursor moved, it asks whether its own first try moved it.
-func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) (pending int, err error) {
+// position moved, it asks whether its own first try moved it.
+func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) error {
+	r := replaying{ReplayChunk: c, clock: s.clock}
+	var err, heldErr error
+	r.from, err = store.EncodeHeld(c.From.Held)
+	if r.to, heldErr = store.EncodeHeld(c.To.Held); err != nil || heldErr != nil {
+		return errors.Join(err, heldErr)
+	}
 	err = s.repeat(ctx, func(again bool) error {
-		r := replaying{ReplayChunk: c, clock: s.clock}
+		r := r
 		err := s.withConn(ctx, func(conn *pgxpool.Conn) error { return r.run(ctx, conn, s) })
 		if again && errors.Is(err, postrider.ErrFenced) {
-			err = s.pool.QueryRow(ctx, replayedChunkSQL, r.args()).Scan(&r.pending)
+			var stored bool
+			err = s.pool.QueryRow(ctx, replayedChunkSQL, r.args()).Scan(&stored)
 			if errors.Is(err, pgx.ErrNoRows) {
 				err = postrider.ErrFenced
 			}
 		}
-		pending = r.pending
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("replay chunk of %s: %w", c.Job, err)
+		return fmt.Errorf("replay chunk of %s: %w", c.Job, err)
 	}
-	return pending, nil
+	return nil
 }
 
 // replaying is one try of a chunk.
 type replaying struct {
 	store.ReplayChunk
-	clock *store.Clock
+	clock    *store.Clock
+	from, to string // the documents of From.Held and To.Held
 
 	job     postrider.ReplayJob // its Action, By and Note; set by begin
 	skipped map[string]int      // by reason; set by handle, with the handled ones under ""
 	resumed []position          // keys whose pause a discard ended
-	pending int
 }
 
 func (r *replaying) args() pgx.NamedArgs {
 	return pgx.NamedArgs{
-		"job": someUUID(r.Job), "token": token(r.Token), "from": someUUID(r.From), "to": someUUID(r.To),
-		"end": text(string(r.End)), "error": r.Error, "lease": r.Lease.Microseconds(), "max": store.MaxReplaysPending,
+		"job": someUUID(r.Job), "token": token(r.Token), "from": someUUID(r.From.Cursor), "held": r.from,
+		"to": someUUID(r.To.Cursor), "hold": r.to, "end": text(string(r.End)), "error": r.Error, "lease": r.Lease.Microseconds(),
 	}
 }
 
-// run stores the chunk on the connection, in three round trips: begin moves the cursor and
+// run stores the chunk on the connection, in three round trips: begin moves the position and
 // takes the locks, handle replays or discards, and finish releases the heads of ordering
-// keys, counts and commits.
+// keys and commits.
 func (r *replaying) run(ctx context.Context, conn *pgxpool.Conn, s *Store) error {
 	if err := r.begin(ctx, conn); err != nil {
 		return err
@@ -226,21 +262,21 @@ func (r *replaying) run(ctx context.Context, conn *pgxpool.Conn, s *Store) error
 	return r.finish(ctx, conn, s)
 }
 
-// The compare-and-set of a job: it must be running, and its token and cursor those that the
+// The compare-and-set of a job: it must be running, and its token and position those that the
 // chunk was made from. Walks replay_jobs_pkey.
 const moveReplayJobSQL = `
 	update replay_jobs
-	set cursor = @to, due_at = @now::timestamptz + @lease * interval '1 microsecond', status = coalesce(@end, status),
+	set cursor = @to, held = @hold, due_at = @now::timestamptz + @lease * interval '1 microsecond', status = coalesce(@end, status),
 		error = @error, ended_at = case when @end::text is not null then now() end
-	where id = @job and token = @token and cursor = @from and status = 'running'
+	where id = @job and token = @token and cursor = @from and held = @held and status = 'running'
 	returning action, made_by, note`
 
 // Decides whether a try whose reply was lost has stored the chunk: only the token's owner
-// moves the cursor. Walks replay_jobs_pkey and queue_replay_job.
+// moves the position. Walks replay_jobs_pkey.
 const replayedChunkSQL = `
-	select (select count(*) from (select from queue q where q.replay_job = @job limit @max) q)
+	select true
 	from replay_jobs j
-	where j.id = @job and j.token = @token and j.cursor = @to and (@end::text is null or j.status = @end)`
+	where j.id = @job and j.token = @token and j.cursor = @to and j.held = @hold and (@end::text is null or j.status = @end)`
 
 // Locks the ordering keys that the chunk may touch, as lockOrderingKeysSQL does: of
 // matches that pause theirs, and of events whose new deliveries are ordered. Walks
@@ -488,11 +524,6 @@ const countReplaysSQL = `
 		endpoint_deleted = endpoint_deleted + @endpoint_deleted, resolved = resolved + @resolved
 	where id = @job`
 
-// Walks queue_replay_job.
-const replaysPendingSQL = `
-	select count(*)
-	from (select from queue q where q.replay_job = @job limit @max) q`
-
 func (r *replaying) finish(ctx context.Context, conn *pgxpool.Conn, s *Store) error {
 	b := &pgx.Batch{}
 	s.queueAdvance(b, r.resumed, nil)
@@ -503,7 +534,6 @@ func (r *replaying) finish(ctx context.Context, conn *pgxpool.Conn, s *Store) er
 			"resolved": r.skipped["resolved"],
 		})
 	}
-	b.Queue(replaysPendingSQL, r.args()).QueryRow(func(row pgx.Row) error { return row.Scan(&r.pending) })
 	b.Queue(commitSQL)
 	return conn.SendBatch(ctx, b).Close()
 }

@@ -556,6 +556,7 @@ CREATE TABLE public.replay_jobs (
     status text NOT NULL,
     error text NOT NULL,
     cursor uuid NOT NULL,
+    held text NOT NULL,
     handled bigint DEFAULT 0 NOT NULL,
     bytes_gone bigint DEFAULT 0 NOT NULL,
     replay_pending bigint DEFAULT 0 NOT NULL,
@@ -586,7 +587,9 @@ COMMENT ON COLUMN public.replay_jobs.filter IS 'The JSON document of store.Encod
 
 COMMENT ON COLUMN public.replay_jobs.expected IS 'The number of matches that was counted when the job was made; with expected_exact false there were more.';
 
-COMMENT ON COLUMN public.replay_jobs.cursor IS 'The last delivery that is done.';
+COMMENT ON COLUMN public.replay_jobs.cursor IS 'The last delivery that is done, but for those of held endpoints.';
+
+COMMENT ON COLUMN public.replay_jobs.held IS 'Endpoints that had too many of the job''s deliveries pending, each with the last delivery that is done of it: the JSON document of store.EncodeHeld.';
 
 COMMENT ON COLUMN public.replay_jobs.due_at IS 'When the job is due; with a token, when its lease ends.';
 
@@ -1032,7 +1035,7 @@ COMMENT ON INDEX public.queue_pkey IS 'Settle, Release, Cancel: one delivery. Ex
 
 CREATE INDEX queue_replay_job ON public.queue USING btree (replay_job, id) WHERE (replay_job IS NOT NULL);
 
-COMMENT ON INDEX public.queue_replay_job IS 'Deliveries of a replay job. ReplayJobs and ReplayChunk: how many are pending. Other rows are not in it.';
+COMMENT ON INDEX public.queue_replay_job IS 'Deliveries of a replay job. ReplayJobs and ReplaysPending: how many are pending. Other rows are not in it.';
 
 CREATE INDEX queue_replays ON public.queue USING btree (event, endpoint, id) WHERE (replayed_from IS NOT NULL);
 

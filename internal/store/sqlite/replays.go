@@ -13,8 +13,8 @@ import (
 // By the key of replay_jobs.
 const putReplayJobSQL = `
 	insert into replay_jobs (id, account, action, filter, per_second, made_by, note, expected, expected_exact, status, error,
-		cursor, handled, bytes_gone, replay_pending, endpoint_deleted, resolved, due_at, created_at)
-	values (@id, @account, @action, @filter, @per_second, @by, @note, @expected, @exact, 'running', '', zeroblob(16), 0, 0, 0,
+		cursor, held, handled, bytes_gone, replay_pending, endpoint_deleted, resolved, due_at, created_at)
+	values (@id, @account, @action, @filter, @per_second, @by, @note, @expected, @exact, 'running', '', zeroblob(16), '', 0, 0, 0,
 		0, 0, @now, @created_at)
 	on conflict do nothing`
 
@@ -34,7 +34,7 @@ func (s *Store) PutReplayJob(ctx context.Context, job postrider.ReplayJob) error
 
 // The columns of scanReplayJob, but for what became of the deliveries.
 const replayJobColumns = `id, action, filter, per_second, made_by, note, expected, expected_exact, status, error, cursor,
-		handled, bytes_gone, replay_pending, endpoint_deleted, resolved, created_at, ended_at`
+		held, handled, bytes_gone, replay_pending, endpoint_deleted, resolved, created_at, ended_at`
 
 // One job by its key, with the numbers of its deliveries: those in the queue by
 // queue_replay_job, the dead by dead_letters_replay_job, the cancelled by
@@ -84,14 +84,18 @@ func (s *Store) ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (store.P
 
 // scanReplayJob reads a job from replayJobColumns and the columns behind them.
 func scanReplayJob(rows *sql.Rows, job *postrider.ReplayJob, more ...any) error {
-	var filter string
+	var filter, held string
 	err := rows.Scan(append([]any{
 		toID(&job.ID), toString(&job.Action), &filter, &job.PerSecond, &job.By, &job.Note, &job.Expected.Matches,
-		toFlag(&job.Expected.Exact), toString(&job.Status), &job.Error, toID(&job.Cursor), &job.Handled, &job.Skipped.BytesGone,
+		toFlag(&job.Expected.Exact), toString(&job.Status), &job.Error, toID(&job.Cursor), &held, &job.Handled, &job.Skipped.BytesGone,
 		&job.Skipped.ReplayPending, &job.Skipped.EndpointDeleted, &job.Skipped.Resolved, toTime(&job.CreatedAt), toTime(&job.EndedAt),
 	}, more...)...)
+	if err != nil {
+		return err
+	}
+	job.Filter, err = store.DecodeReplayFilter(filter)
 	if err == nil {
-		job.Filter, err = store.DecodeReplayFilter(filter)
+		job.Held, err = store.DecodeHeld(held)
 	}
 	return err
 }
@@ -143,12 +147,12 @@ func (s *Store) ClaimReplayJobs(ctx context.Context, c store.ClaimReplayJobs) ([
 	})
 }
 
-// A chunk with another token or cursor, or of a job that does not run, finds no row. By the
+// A chunk with another token or position, or of a job that does not run, finds no row. By the
 // key of replay_jobs.
 const moveReplayJobSQL = `
 	update replay_jobs
-	set cursor = @to, due_at = @until, status = coalesce(@end, status), error = @error, ended_at = iif(@end is null, null, @wall)
-	where id = @id and token = @token and cursor = @from and status = 'running'
+	set cursor = @to, held = @hold, due_at = @until, status = coalesce(@end, status), error = @error, ended_at = iif(@end is null, null, @wall)
+	where id = @id and token = @token and cursor = @from and held = @held and status = 'running'
 	returning action, made_by, note`
 
 // By the key of replay_jobs.
@@ -160,42 +164,61 @@ const countReplaysSQL = `
 
 // By queue_replay_job.
 const replaysPendingSQL = `
-	select count(*) from (select 1 from queue where replay_job = @id limit @max)`
+	select endpoint, count(*) from queue where replay_job = @id group by endpoint`
 
-// ReplayChunk handles the next matches of a job; see [store.Replays]. Token, cursor and
+// ReplaysPending counts the pending deliveries of a job by endpoint; see [store.Replays].
+func (s *Store) ReplaysPending(ctx context.Context, id postrider.ReplayID) (map[postrider.EndpointID]int, error) {
+	type count struct {
+		endpoint postrider.EndpointID
+		n        int
+	}
+	counts, err := list(ctx, s, query{replaysPendingSQL, []any{sql.Named("id", blob(id))}}, func(rows *sql.Rows, c *count) error {
+		return rows.Scan(toID(&c.endpoint), &c.n)
+	})
+	if err != nil {
+		return nil, s.explain("count pending deliveries of a replay job", err)
+	}
+	pending := make(map[postrider.EndpointID]int, len(counts))
+	for _, c := range counts {
+		pending[c.endpoint] = c.n
+	}
+	return pending, nil
+}
+
+// ReplayChunk handles the next matches of a job; see [store.Replays]. Token, position and
 // status are compared and changed by one statement. So a chunk is stored once, also if it
 // comes late or twice.
-func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) (int, error) {
-	return write(ctx, s, "replay", func(ctx context.Context, tx *tx) (pending int, err error) {
+func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) error {
+	from, err := store.EncodeHeld(c.From.Held)
+	to, heldErr := store.EncodeHeld(c.To.Held)
+	if err != nil || heldErr != nil {
+		return errors.Join(err, heldErr)
+	}
+	return change(ctx, s, "replay", func(ctx context.Context, tx *tx) error {
 		r := replaying{tx: tx, job: postrider.ReplayJob{ID: c.Job}}
-		err = tx.row(ctx, moveReplayJobSQL, sql.Named("id", blob(c.Job)), sql.Named("token", int64(c.Token)),
-			sql.Named("from", blob(c.From)), sql.Named("to", blob(c.To)), sql.Named("until", micros(tx.now.Add(c.Lease))),
+		err := tx.row(ctx, moveReplayJobSQL, sql.Named("id", blob(c.Job)), sql.Named("token", int64(c.Token)),
+			sql.Named("from", blob(c.From.Cursor)), sql.Named("held", from), sql.Named("to", blob(c.To.Cursor)), sql.Named("hold", to), sql.Named("until", micros(tx.now.Add(c.Lease))),
 			sql.Named("end", textOrNull(string(c.End))), sql.Named("error", c.Error), sql.Named("wall", micros(tx.wall)),
 		).Scan(toString(&r.job.Action), &r.job.By, &r.job.Note)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
-			return 0, postrider.ErrFenced
+			return postrider.ErrFenced
 		case err != nil:
-			return 0, err
+			return err
 		}
 		for _, item := range c.Items {
 			if err := r.handle(ctx, item); err != nil {
-				return 0, fmt.Errorf("delivery %s: %w", item.Match, err)
+				return fmt.Errorf("delivery %s: %w", item.Match, err)
 			}
 		}
 		for _, k := range r.touched {
 			if err := releaseLowest(ctx, tx, k); err != nil {
-				return 0, err
+				return err
 			}
 		}
-		err = tx.exec(ctx, countReplaysSQL, sql.Named("id", blob(c.Job)), sql.Named("handled", r.job.Handled),
+		return tx.exec(ctx, countReplaysSQL, sql.Named("id", blob(c.Job)), sql.Named("handled", r.job.Handled),
 			sql.Named("bytes_gone", r.job.Skipped.BytesGone), sql.Named("replay_pending", r.job.Skipped.ReplayPending),
 			sql.Named("endpoint_deleted", r.job.Skipped.EndpointDeleted), sql.Named("resolved", r.job.Skipped.Resolved))
-		if err != nil {
-			return 0, err
-		}
-		err = tx.row(ctx, replaysPendingSQL, sql.Named("id", blob(c.Job)), sql.Named("max", store.MaxReplaysPending)).Scan(&pending)
-		return pending, err
 	})
 }
 

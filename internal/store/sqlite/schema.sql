@@ -370,6 +370,7 @@ CREATE TABLE replay_jobs (
     status          text not null check (status in ('running', 'paused', 'done', 'cancelled', 'failed')),
     error           text not null,
     cursor          blob not null check (length(cursor) = 16),
+    held            text not null,
     handled         integer not null check (handled >= 0),
     bytes_gone      integer not null check (bytes_gone >= 0),
     replay_pending  integer not null check (replay_pending >= 0),

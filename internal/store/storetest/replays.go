@@ -29,11 +29,13 @@ var replays = []verb{
 		{"it leases up to Max jobs, oldest first, and a leased one not again while its lease lasts", claimReplayJobsLeased},
 		{"a job is due again when its lease has ended or was given back", claimReplayJobsAgain},
 	}},
+	{"ReplaysPending", []sentence{
+		{"it counts the pending deliveries of the job at each endpoint", replaysPending},
+	}},
 	{"ReplayChunk", []sentence{
 		{"each match gets a new delivery in the bulk lane, linked, and its dead letter is resolved", replayChunkMakes},
-		{"a chunk with another token or from another cursor is ErrFenced and stores nothing", replayChunkFenced},
+		{"a chunk with another token or from another position is ErrFenced and stores nothing", replayChunkFenced},
 		{"of parallel chunks exactly one is stored", replayChunkInParallel},
-		{"it returns how many deliveries of the job are pending", replayChunkPending},
 		{"the last chunk ends the job, and says why it failed", replayChunkEnds},
 		{"a match that cannot be replayed is counted by its reason and does not fail the others", replayChunkSkips},
 		{"a discard resolves each dead letter by the job's name and note", replayChunkDiscards},
@@ -96,10 +98,10 @@ func (w *world) readJob(id postrider.ReplayID) postrider.ReplayJob {
 // chunkOf is the chunk of a claimed job for the next matches.
 func (w *world) chunkOf(job postrider.ReplayJob, token postrider.Token, matches ...postrider.DeliveryID) store.ReplayChunk {
 	w.Helper()
-	c := store.ReplayChunk{Job: job.ID, Token: token, From: job.Cursor, To: job.Cursor, Lease: long}
+	c := store.ReplayChunk{Job: job.ID, Token: token, From: job.ReplayPosition, To: job.ReplayPosition, Lease: long}
 	for _, id := range matches {
 		d := w.delivery(id)
-		c.To = id
+		c.To.Cursor = id
 		c.Items = append(c.Items, store.ReplayItem{
 			Match: id, Event: d.Event, Endpoint: d.Endpoint, ID: newID[postrider.DeliveryID](w), Expiry: long,
 		})
@@ -110,7 +112,7 @@ func (w *world) chunkOf(job postrider.ReplayJob, token postrider.Token, matches 
 // replayed makes the chunk and returns the ids of its new deliveries.
 func (w *world) replayed(c store.ReplayChunk) (ids []postrider.DeliveryID) {
 	w.Helper()
-	_, err := w.ReplayChunk(w.Context(), c)
+	err := w.ReplayChunk(w.Context(), c)
 	w.ok(err)
 	for _, item := range c.Items {
 		ids = append(ids, item.ID)
@@ -223,10 +225,10 @@ func setReplayJobFences(w *world) {
 	job, token := w.runningJob(w.newJob(e, postrider.Dead))
 	c := w.chunkOf(job, token, w.deadLetters(e, 1)...)
 	w.setJob(job.ID, postrider.ReplayPaused)
-	_, err := w.ReplayChunk(w.Context(), c)
+	err := w.ReplayChunk(w.Context(), c)
 	w.refuses(err, postrider.ErrFenced)
 	w.setJob(job.ID, postrider.ReplayRunning)
-	_, err = w.ReplayChunk(w.Context(), c)
+	err = w.ReplayChunk(w.Context(), c)
 	w.refuses(err, postrider.ErrFenced)
 	w.same("what the fenced chunk made", w.readJob(job.ID).Handled, 0)
 }
@@ -290,6 +292,25 @@ func claimReplayJobsAgain(w *world) {
 	w.claimJob(long)
 }
 
+func replaysPending(w *world) {
+	a, b := w.endpoint(), w.endpoint()
+	job := w.newJob(a, postrider.Dead)
+	job.Filter = postrider.ReplayFilter{Statuses: job.Filter.Statuses}
+	matches := append(w.deadLetters(a, 3), w.deadLetters(b, 2)...)
+	job, token := w.runningJob(job)
+	c := w.chunkOf(job, token, matches...)
+	c.To.Held = map[postrider.EndpointID]postrider.DeliveryID{b.ID: matches[3], a.ID: matches[0]}
+	w.replayed(c)
+	w.settle(delivered(w.claim(a, postrider.LaneBulk, 1)[0]))
+	pending, err := w.ReplaysPending(w.Context(), job.ID)
+	w.ok(err)
+	w.same("pending", pending, map[postrider.EndpointID]int{a.ID: 2, b.ID: 2})
+	w.same("the position", w.readJob(job.ID).ReplayPosition, c.To)
+	pending, err = w.ReplaysPending(w.Context(), newID[postrider.ReplayID](w))
+	w.ok(err)
+	w.same("pending of another job", pending, map[postrider.EndpointID]int{})
+}
+
 func replayChunkMakes(w *world) {
 	e := w.endpoint()
 	matches := w.deadLetters(e, 2)
@@ -317,15 +338,16 @@ func replayChunkFenced(w *world) {
 	matches := w.deadLetters(e, 2)
 	job, token := w.runningJob(w.newJob(e, postrider.Dead))
 	right := w.chunkOf(job, token, matches[0])
-	wrongToken, wrongCursor := right, right
-	wrongToken.Token, wrongCursor.From = w.token(), matches[0]
-	for _, c := range []store.ReplayChunk{wrongToken, wrongCursor} {
-		_, err := w.ReplayChunk(w.Context(), c)
+	wrongToken, wrongCursor, wrongHeld := right, right, right
+	wrongToken.Token, wrongCursor.From.Cursor = w.token(), matches[0]
+	wrongHeld.From.Held = map[postrider.EndpointID]postrider.DeliveryID{e.ID: matches[0]}
+	for _, c := range []store.ReplayChunk{wrongToken, wrongCursor, wrongHeld} {
+		err := w.ReplayChunk(w.Context(), c)
 		w.refuses(err, postrider.ErrFenced)
 	}
 	w.same("what they made", w.claim(e, postrider.LaneBulk, 10), []postrider.Claimed(nil))
 	w.replayed(right)
-	_, err := w.ReplayChunk(w.Context(), right)
+	err := w.ReplayChunk(w.Context(), right)
 	w.refuses(err, postrider.ErrFenced)
 	w.same("what a repeat made", len(w.claim(e, postrider.LaneBulk, 10)), 1)
 }
@@ -339,7 +361,7 @@ func replayChunkInParallel(w *world) {
 	for range 8 {
 		c := w.chunkOf(job, token, matches...)
 		workers.Go(func() {
-			switch _, err := w.ReplayChunk(w.Context(), c); {
+			switch err := w.ReplayChunk(w.Context(), c); {
 			case err == nil:
 				stored.Add(1)
 			case !errors.Is(err, postrider.ErrFenced):
@@ -353,20 +375,6 @@ func replayChunkInParallel(w *world) {
 	}
 }
 
-func replayChunkPending(w *world) {
-	e := w.endpoint()
-	matches := w.deadLetters(e, 5)
-	job, token := w.runningJob(w.newJob(e, postrider.Dead))
-	pending, err := w.ReplayChunk(w.Context(), w.chunkOf(job, token, matches...))
-	w.ok(err)
-	w.same("pending", pending, 5)
-	w.settle(delivered(w.claim(e, postrider.LaneBulk, 1)[0]))
-	job.Cursor = matches[4]
-	pending, err = w.ReplayChunk(w.Context(), w.chunkOf(job, token))
-	w.ok(err)
-	w.same("pending after one was delivered", pending, 4)
-}
-
 func replayChunkEnds(w *world) {
 	e := w.endpoint()
 	job, token := w.runningJob(w.newJob(e, postrider.Dead))
@@ -377,7 +385,7 @@ func replayChunkEnds(w *world) {
 	w.same("Status", got.Status, postrider.ReplayDone)
 	w.near("EndedAt", got.EndedAt.Sub(w.now()), 0)
 	w.noJob()
-	_, err := w.ReplayChunk(w.Context(), w.chunkOf(got, token))
+	err := w.ReplayChunk(w.Context(), w.chunkOf(got, token))
 	w.refuses(err, postrider.ErrFenced)
 
 	job, token = w.runningJob(w.newJob(e, postrider.Dead))

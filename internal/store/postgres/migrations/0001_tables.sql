@@ -457,7 +457,7 @@ comment on index queue_due is 'Claim: the longest due of an endpoint''s lane. Du
 comment on index queue_event is 'Deliveries of an event.';
 comment on index queue_parked is 'CancelDeleted: the parked rows of an endpoint, which queue_due does not have.';
 comment on index queue_order_key is 'The lowest row of an ordering key. CancelDeleted: the ordered rows. OrderedKeys: a skip scan of the keys.';
-comment on index queue_replay_job is 'Deliveries of a replay job. ReplayJobs and ReplayChunk: how many are pending. Other rows are not in it.';
+comment on index queue_replay_job is 'Deliveries of a replay job. ReplayJobs and ReplaysPending: how many are pending. Other rows are not in it.';
 comment on index queue_replays is 'Deliveries with Last: the pending replays of an event. Other rows are not in it.';
 comment on index queue_ordered_expires_at is 'Expire: the ordered rows that have expired. Rows without an order are not in it and cost nothing.';
 
@@ -583,6 +583,7 @@ create table replay_jobs (
     status           text not null check (status in ('running', 'paused', 'done', 'cancelled', 'failed')),
     error            text not null,
     cursor           uuid not null,
+    held             text not null,
     handled          bigint not null default 0 check (handled >= 0),
     bytes_gone       bigint not null default 0 check (bytes_gone >= 0),
     replay_pending   bigint not null default 0 check (replay_pending >= 0),
@@ -600,7 +601,8 @@ comment on table replay_jobs is 'Jobs that replay or discard what a filter selec
 comment on column replay_jobs.account is 'Null: the job is about all accounts.';
 comment on column replay_jobs.filter is 'The JSON document of store.EncodeReplayFilter.';
 comment on column replay_jobs.expected is 'The number of matches that was counted when the job was made; with expected_exact false there were more.';
-comment on column replay_jobs.cursor is 'The last delivery that is done.';
+comment on column replay_jobs.cursor is 'The last delivery that is done, but for those of held endpoints.';
+comment on column replay_jobs.held is 'Endpoints that had too many of the job''s deliveries pending, each with the last delivery that is done of it: the JSON document of store.EncodeHeld.';
 comment on column replay_jobs.due_at is 'When the job is due; with a token, when its lease ends.';
 comment on index replay_jobs_pkey is 'ReplayJobs: one, and the list, newest first. SetReplayJob, ReplayChunk.';
 comment on index replay_jobs_account is 'ReplayJobs of an account, newest first.';

@@ -318,7 +318,7 @@ create index queue_event on queue (event);
 create index queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
 -- Expire: the ordered rows that have expired. Rows without an order are not in it and cost nothing.
 create index queue_ordered_expires_at on queue (expires_at) where ordering_key is not null;
--- Deliveries of a replay job; ReplayJobs and ReplayChunk: how many are pending. Other rows are not in it.
+-- Deliveries of a replay job; ReplayJobs and ReplaysPending: how many are pending. Other rows are not in it.
 create index queue_replay_job on queue (replay_job, id) where replay_job is not null;
 -- Deliveries with Last: the pending replays of an event. Other rows are not in it.
 create index queue_replays on queue (event, endpoint, id) where replayed_from is not null;
@@ -471,9 +471,9 @@ create index dead_letters_replays on dead_letters (event, endpoint, delivery) wh
 
 -- Jobs that replay or discard what a filter selects. Ended ones stay. due_at is when the job is
 -- due; with a token, when its lease ends. filter is the document of
--- store.EncodeReplayFilter; cursor is the last delivery that is done; expected is the
--- number of matches that was counted when the job was made, with expected_exact. The key serves the list of all,
--- SetReplayJob and ReplayChunk.
+-- store.EncodeReplayFilter; cursor is the last delivery that is done, but for those of the
+-- endpoints in held, the document of store.EncodeHeld; expected is the number of matches that was counted when the
+-- job was made, with expected_exact. The key serves the list of all, SetReplayJob and ReplayChunk.
 create table replay_jobs (
     id              blob primary key check (length(id) = 16),
     account         blob check (length(account) = 16),
@@ -487,6 +487,7 @@ create table replay_jobs (
     status          text not null check (status in ('running', 'paused', 'done', 'cancelled', 'failed')),
     error           text not null,
     cursor          blob not null check (length(cursor) = 16),
+    held            text not null,
     handled         integer not null check (handled >= 0),
     bytes_gone      integer not null check (bytes_gone >= 0),
     replay_pending  integer not null check (replay_pending >= 0),

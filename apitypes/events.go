@@ -58,5 +58,5 @@ type Event struct {
 type EventReplay struct {
 	Endpoint  string           `json:"endpoint,omitempty" minLength:"1" doc:"Replay to this endpoint alone."`
 	Status    postrider.Status `json:"status,omitempty" enum:"delivered,dead,cancelled,skipped" doc:"Replay only where the last delivery to an endpoint has this status."`
-	PerSecond int              `json:"per_second,omitempty" minimum:"1" maximum:"5000" doc:"How many deliveries are replayed in a second, at most. Default: 500."`
+	PerSecond *int             `json:"per_second,omitempty" minimum:"1" maximum:"5000" doc:"How many deliveries are replayed in a second, at most. Default: 500."`
 }

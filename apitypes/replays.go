@@ -13,7 +13,7 @@ type ReplayCreate struct {
 	Reason     string                 `json:"reason,omitempty" enum:"exhausted,gone,client_error,expired,system,endpoint_disabled,endpoint_deleted,cancelled" doc:"Why the deliveries are dead, cancelled or skipped."`
 	From       *Time                  `json:"from,omitempty" format:"date-time" doc:"Deliveries that were created at this time or later."`
 	To         *Time                  `json:"to,omitempty" format:"date-time" doc:"Deliveries that were created before this time. Default: the time of the request."`
-	PerSecond  int                    `json:"per_second,omitempty" minimum:"1" maximum:"5000" doc:"How many are replayed or discarded in a second, at most. Default: 100."`
+	PerSecond  *int                   `json:"per_second,omitempty" minimum:"1" maximum:"5000" doc:"How many are replayed or discarded in a second, at most. Default: 100."`
 	Note       string                 `json:"note,omitempty" doc:"Why this is done. Discarded dead letters keep it."`
 }
 

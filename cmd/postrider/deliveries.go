@@ -282,7 +282,7 @@ type replayCmd struct {
 	ID        string               `arg:"" help:"A delivery's id, dlv_…, or an event's, evt_…"`
 	Endpoint  postrider.EndpointID `placeholder:"ID" help:"For an event: only to this endpoint, ep_…"`
 	Status    postrider.Status     `enum:",delivered,dead,cancelled,skipped" default:"" placeholder:"STATUS" help:"For an event: only to endpoints whose last delivery of it has this status: delivered, dead, cancelled or skipped."`
-	PerSecond int                  `placeholder:"N" help:"For an event: how many deliveries in a second, at most 5000. Default: 500."`
+	PerSecond *int                 `placeholder:"N" help:"For an event: how many deliveries in a second, 1 to 5000. Default: 500."`
 }
 
 // Run makes the new deliveries and prints them. It refuses filters for a single

@@ -107,7 +107,7 @@ type eventsReplayCmd struct {
 
 	Endpoint  postrider.EndpointID `placeholder:"ID" help:"Only to this endpoint, ep_…"`
 	Status    postrider.Status     `enum:",delivered,dead,cancelled,skipped" default:"" placeholder:"STATUS" help:"Only to endpoints whose last delivery of the event has this status: delivered, dead, cancelled or skipped."`
-	PerSecond int                  `placeholder:"N" help:"How many deliveries in a second, at most 5000. Default: 500."`
+	PerSecond *int                 `placeholder:"N" help:"How many deliveries in a second, 1 to 5000. Default: 500."`
 }
 
 // Run creates the replay job and prints it. It is the same as the command replay

@@ -62,7 +62,7 @@ type replaysCreateCmd struct {
 	Reason    string                 `placeholder:"REASON" help:"Only with this reason, for example exhausted or endpoint_disabled."`
 	From      instant                `placeholder:"TIME" help:"Only created from this time on: RFC 3339, a date in UTC, or a time before now, for example -1h or -7d. Default: no bound."`
 	To        instant                `placeholder:"TIME" help:"Only created before this time, in the same forms. Default: now."`
-	PerSecond int                    `placeholder:"N" help:"How many in a second, at most 5000. Default: 100."`
+	PerSecond *int                   `placeholder:"N" help:"How many in a second, 1 to 5000. Default: 100."`
 	Note      string                 `help:"Why this is done. Discarded dead letters keep it."`
 	DryRun    bool                   `help:"Only count the deliveries, and change nothing."`
 }

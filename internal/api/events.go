@@ -146,7 +146,7 @@ func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[apitype
 		return nil, err
 	}
 	endpoint, err := filtered[postrider.EndpointID]("endpoint", body.Endpoint)
-	job := s.newReplay(ctx, apitypes.ReplayCreate{PerSecond: cmp.Or(body.PerSecond, eventReplayRate)})
+	job := s.newReplay(ctx, apitypes.ReplayCreate{PerSecond: cmp.Or(body.PerSecond, new(eventReplayRate))})
 	job.Filter = postrider.ReplayFilter{Account: e.Account, Endpoint: endpoint, Event: e.ID, Statuses: postrider.ReplayStatuses}
 	if body.Status != "" {
 		job.Filter.Statuses = []postrider.Status{body.Status}

@@ -82,6 +82,7 @@ func TestAReplayThatCannotBeIsRefused(t *testing.T) {
 		`{"statuses": ["pending"]}`:                                      "statuses",
 		`{"action": "discard", "statuses": ["skipped"]}`:                 "statuses",
 		`{"action": "resend"}`:                                           "action",
+		`{"per_second": 0}`:                                              "per_second",
 		`{"per_second": -1}`:                                             "per_second",
 		`{"per_second": 5001}`:                                           "per_second",
 		`{"event_types": ["order.*", "a b"]}`:                            "event_types[1]",

@@ -158,7 +158,7 @@ func (s *server) requestedReplay(ctx context.Context) (job postrider.ReplayJob, 
 func (s *server) newReplay(ctx context.Context, body apitypes.ReplayCreate) postrider.ReplayJob {
 	return postrider.ReplayJob{
 		ID: store.NewID[postrider.ReplayID](s.IDs), CreatedAt: s.Store.Clock().Wall(),
-		Action: cmp.Or(body.Action, postrider.ActionReplay), PerSecond: cmp.Or(body.PerSecond, defaultReplayRate),
+		Action: cmp.Or(body.Action, postrider.ActionReplay), PerSecond: *cmp.Or(body.PerSecond, new(defaultReplayRate)),
 		By: infoOf(ctx).caller.Name, Note: body.Note,
 	}
 }

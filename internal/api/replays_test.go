@@ -52,7 +52,7 @@ func TestAnEventIsReplayedToEveryEndpoint(t *testing.T) {
 		t.Errorf("GET of the job = %d %s", got.status, got.text)
 	}
 	for body, field := range map[string]string{
-		`{"status": "pending"}`: "status", `{"per_second": 5001}`: "per_second", `{"endpoint": "ep_x"}`: "endpoint", `{"made_before": null}`: "made_before",
+		`{"status": "pending"}`: "status", `{"per_second": 5001}`: "per_second", `{"per_second": 0}`: "per_second", `{"endpoint": "ep_x"}`: "endpoint", `{"made_before": null}`: "made_before",
 	} {
 		if got := w.want(422, "POST /events/"+event+"/replay", body); len(got.fields()) != 1 || got.fields()[0] != field {
 			t.Errorf("replay with %s names %v", body, got.fields())

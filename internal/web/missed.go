@@ -58,7 +58,7 @@ func (v *visit) missed(e apitypes.Endpoint) (missedPage, apitypes.ReplayCreate) 
 		from = at
 	}
 	return p, apitypes.ReplayCreate{
-		Endpoint: e.ID.String(), Statuses: missed, From: &apitypes.Time{Time: from}, PerSecond: p.Pace,
+		Endpoint: e.ID.String(), Statuses: missed, From: &apitypes.Time{Time: from}, PerSecond: &p.Pace,
 		Note: v.t("missed.note"),
 	}
 }

@@ -139,10 +139,11 @@ func (f *replayForm) request(v *visit) apitypes.ReplayCreate {
 		return &apitypes.Time{Time: at}
 	}
 	r.From, r.To = instant("from", f.From), instant("to", f.To)
-	var err error
-	if r.PerSecond, err = strconv.Atoi(f.PerSecond); err != nil || r.PerSecond < 1 { // 0 would be the default of the API
+	pace, err := strconv.Atoi(f.PerSecond)
+	if err != nil || pace < 1 {
 		f.Faults["per_second"] = v.t("replay.no_pace")
 	}
+	r.PerSecond = &pace
 	return r
 }
 

@@ -181,6 +181,7 @@ func (s *server) listSessions(ctx context.Context, in *struct {
 		if query.LiveAt, err = s.Store.Now(ctx); err != nil {
 			return nil, err
 		}
+		query.From = query.LiveAt.Add(-operatorTime - clockDrift)
 	}
 	return respondPage(viewSession)(s.Store.Sessions(ctx, query))
 }

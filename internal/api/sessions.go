@@ -15,8 +15,11 @@ import (
 )
 
 const (
-	// operatorTime is how long an operator's session lasts, unless its key ends first.
+	// operatorTime is how long an operator's session lasts, unless its key ends first. No
+	// session lasts longer.
 	operatorTime = 12 * time.Hour
+	// clockDrift is how far the time in an id may be from the store's time, generously.
+	clockDrift = time.Hour
 	// portalTime is the longest time, and the standard one, of a portal session.
 	portalTime = time.Hour
 	// codeTime is how long a one-time link waits to be opened.

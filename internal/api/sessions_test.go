@@ -15,6 +15,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/memory"
 )
 
 var loopback = netip.MustParseAddr("127.0.0.1")
@@ -366,5 +368,32 @@ func TestAPersonOfAnIdentityProviderLogsIn(t *testing.T) {
 	listed := w.want(200, "GET /sessions", "").data()
 	if len(listed) != 1 || listed[0]["subject"] != "https://login.example ann" || listed[0]["key"] != nil {
 		t.Errorf("sessions = %v", listed)
+	}
+}
+
+// listing is a store that keeps the last query of sessions.
+type listing struct {
+	store.Store
+	last store.SessionQuery
+}
+
+func (l *listing) Sessions(ctx context.Context, q store.SessionQuery) (store.Page[postrider.Session], error) {
+	l.last = q
+	return l.Store.Sessions(ctx, q)
+}
+
+// TestTheListOfLiveSessionsReadsNoOldOnes lists the sessions that may be alive: the store
+// keeps ended ones for 30 days.
+func TestTheListOfLiveSessionsReadsNoOldOnes(t *testing.T) {
+	t.Parallel()
+	over := &listing{Store: memory.New(memory.Options{})}
+	w := newWorldOver(t, over, api.Options{})
+	w.want(200, "GET /sessions", "")
+	if read := over.last.LiveAt.Sub(over.last.From); read < 12*time.Hour || read > 24*time.Hour {
+		t.Errorf("sessions of %v are read, want of at least 12h and at most a day", read)
+	}
+	w.want(200, "GET /sessions?ended=true", "")
+	if !over.last.From.IsZero() {
+		t.Errorf("of all sessions those from %v on are read", over.last.From)
 	}
 }

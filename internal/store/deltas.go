@@ -12,17 +12,18 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// This file has what the stores share of [Rollups]: what a delta is, and how deltas become
-// rollups. A store inserts and deletes deltas, and reads and writes rows; see RollupRows.
+// This file has the part of [Rollups] that the stores share: the encoding of deltas, and
+// the fold of deltas to rollups. A store inserts and deletes deltas, and reads and writes
+// rows; see RollupRows.
 
-// DeltaKey says of which deliveries something is counted.
+// DeltaKey names the deliveries of one endpoint and type.
 type DeltaKey struct {
 	Account  postrider.AccountID
 	Endpoint postrider.EndpointID
 	Type     string
 }
 
-// Deltas adds up what one transaction has recorded. The zero Deltas is empty.
+// Deltas counts the records of one transaction. The zero Deltas is empty.
 type Deltas struct {
 	places map[DeltaKey]int
 	keys   []DeltaKey
@@ -83,7 +84,7 @@ func readDelta(text []byte, add func(DeltaKey, postrider.Counts)) error {
 	return nil
 }
 
-// Scope is what a rollup is about: the id of an account or of an endpoint, or zero for
+// Scope is the subject of a rollup: the id of an account or of an endpoint, or zero for
 // everything. No account and endpoint have the same id.
 type Scope [16]byte
 
@@ -117,10 +118,10 @@ func (k RollupKey) Compare(other RollupKey) int {
 		slices.Compare(k.Scope[:], other.Scope[:]), cmp.Compare(k.Type, other.Type))
 }
 
-// RollupValue is what a rollup has.
+// RollupValue has the counts and durations of a rollup.
 type RollupValue struct {
 	postrider.Counts
-	Responses postrider.Sketch // how long attempts with a response took
+	Responses postrider.Sketch // duration of the attempts that got a response
 	Latencies postrider.Sketch // from the creation of deliveries to their end as delivered
 }
 
@@ -155,8 +156,8 @@ func (b RollupBytes) Value() (v RollupValue, err error) {
 // to its hour; of [Hours], the last one that was added to its day. The order is that of
 // [RollupKey.Compare].
 //
-// A rollup that a fold changes when it was passed already is late: what is added to it is
-// added to the longer step too. So each count is in each step once, whenever it comes.
+// If a fold changes a rollup that was already added to the longer step, it adds the same to
+// the longer step. So each count is in each step once, however late it is folded.
 type Positions [2]RollupKey
 
 // passed reports whether the rollup was added to the one of the longer step.
@@ -167,17 +168,17 @@ func (p Positions) passed(key RollupKey) bool {
 // RollupRows reads and writes the rollups of a store, in one transaction that has locked
 // all of them.
 type RollupRows interface {
-	// Read returns the values of those keys that there are.
+	// Read returns the stored values of the keys. A key without a row has none.
 	Read(keys []RollupKey) (map[RollupKey]*RollupValue, error)
 
-	// Types returns the types of which the scopes have rollups.
+	// Types returns the event types that have rollups, for each scope.
 	Types(scopes []Scope) (map[Scope][]string, error)
 
-	// Write stores the values of the keys, new ones or others.
+	// Write inserts or replaces the values of the keys.
 	Write(keys []RollupKey, values map[RollupKey]*RollupValue) error
 }
 
-// Changes to rollups, by their keys.
+// rollupChanges are the values that are added to rollups, by their keys.
 type rollupChanges map[RollupKey]*RollupValue
 
 // at returns the value to be added to the rollup of the key.
@@ -200,7 +201,8 @@ func (c rollupChanges) keys() []RollupKey {
 	return keys
 }
 
-// Folding adds up deltas before they are stored.
+// Folding adds up deltas, and the durations of nodes, in memory. Store then adds the sums
+// to the stored rollups.
 type Folding struct {
 	minutes rollupChanges
 	most    map[Scope]int // types of the scope that are kept apart; 0: MaxAllTypes
@@ -217,7 +219,7 @@ func (f *Folding) Delta(at time.Time, text []byte) error {
 	return nil
 }
 
-// Seen adds what a node has seen.
+// Seen adds the durations of a node.
 func (f *Folding) Seen(all []Seen) (err error) {
 	for i := range all {
 		f.add(all[i].At, all[i].DeltaKey, func(v *RollupValue) { err = errors.Join(err, v.Merge(&all[i].RollupValue)) })
@@ -225,7 +227,8 @@ func (f *Folding) Seen(all []Seen) (err error) {
 	return err
 }
 
-// add calls change with the value of each minute that the key counts for.
+// add calls change with each of the six values that the key belongs to: of everything, of
+// the account and of the endpoint, for all types and for its own.
 func (f *Folding) add(at time.Time, key DeltaKey, change func(*RollupValue)) {
 	if f.minutes == nil {
 		f.minutes, f.most = rollupChanges{}, map[Scope]int{}
@@ -238,7 +241,7 @@ func (f *Folding) add(at time.Time, key DeltaKey, change func(*RollupValue)) {
 	}
 }
 
-// Store adds what was added up to the rows, and to those of longer steps where it is late.
+// Store adds the sums to the rows, and to rows of longer steps; see [Positions].
 func (f *Folding) Store(rows RollupRows, p Positions) error {
 	stored := storedRollups{}
 	err := stored.read(rows, f.minutes.keys())
@@ -257,7 +260,7 @@ func (f *Folding) Store(rows RollupRows, p Positions) error {
 // storedRollups are the rollups that were read; nil: there is none of the key.
 type storedRollups map[RollupKey]*RollupValue
 
-// read reads those of the keys that were not read before.
+// read reads the keys that were not read before.
 func (s storedRollups) read(rows RollupRows, keys []RollupKey) error {
 	var unread []RollupKey
 	for _, key := range keys {
@@ -273,9 +276,9 @@ func (s storedRollups) read(rows RollupRows, keys []RollupKey) error {
 	return err
 }
 
-// capTypes turns types into OtherTypes where a scope has too many. A type that has a row
-// for the minute is known, which is nearly always so. Only where one has none, the types
-// of its scope are looked up.
+// capTypes turns types into OtherTypes where a scope has too many. Nearly always, each type
+// has a row for the minute, so it is known. Only for a type without one, the types of its
+// scope are read.
 func (f *Folding) capTypes(rows RollupRows, stored storedRollups) error {
 	var added []RollupKey
 	var scopes []Scope
@@ -310,8 +313,8 @@ func (f *Folding) capTypes(rows RollupRows, stored storedRollups) error {
 	return nil
 }
 
-// store adds the changes to the rows. What is added to a row that was passed is added
-// to the row of the next step as well.
+// store adds the changes to the rows. A change of a row that was passed changes the row of
+// the next step as well.
 func (c rollupChanges) store(rows RollupRows, p Positions, stored storedRollups) error {
 	for step := range Days {
 		for _, key := range c.keys() {
@@ -340,11 +343,11 @@ func (c rollupChanges) store(rows RollupRows, p Positions, stored storedRollups)
 }
 
 // rollUpAfter is how long after its end a minute or an hour is added to the longer step.
-// What is folded later is added to both.
+// Later folds change both; that is correct, but more work.
 const rollUpAfter = 2 * time.Minute
 
-// RollUpBefore returns the time before which the rollups of a step began that may be
-// rolled up now.
+// RollUpBefore returns a time: the rollups of the step that began before it may be rolled
+// up now.
 func (s Step) RollUpBefore(now time.Time) time.Time {
 	return now.Add(-rollUpAfter - s.Duration()).Add(time.Second)
 }

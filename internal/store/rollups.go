@@ -7,14 +7,14 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Rollups keeps what happened to deliveries: counts and durations by minute, hour and
-// day, of everything, of each account and of each endpoint, for all types and for each
-// event type.
+// Rollups keeps counts and durations of attempts and deliveries, by minute, hour and day:
+// of everything, of each account and of each endpoint, for all types and for each event
+// type.
 //
 // Every transaction of the other roles that records an attempt or ends a delivery also
-// inserts one row with what it has recorded, a delta. FoldRollups adds the deltas to the
-// rollups. So counts are exact, whatever happens to a process: a delta is there if and
-// only if its transaction was committed, and is added once.
+// inserts one row with its counts, a delta. FoldRollups adds the deltas to the rollups. So
+// counts are exact, whatever happens to a process: a delta is stored if and only if its
+// transaction was committed, and is added once.
 //
 // What is counted, and when:
 //
@@ -30,13 +30,14 @@ type Rollups interface {
 	// deletes these deltas, in one transaction. It returns how many deltas it added.
 	//
 	// Deltas that several nodes fold at once are added once.
-	// Of an endpoint at most MaxTypes event types are kept apart, of an account and of
-	// everything MaxAllTypes; all others are added up as OtherTypes.
+	// At most MaxTypes event types of an endpoint have rollups of their own, and
+	// MaxAllTypes of an account and of everything; all others are added up as
+	// OtherTypes.
 	FoldRollups(ctx context.Context, f Fold) (int, error)
 
-	// RollUp adds up to limit minutes that are over to their hours, and up to limit
-	// hours to their days, and returns how many of both. It does not change what
-	// Rollups returns: until they are added, that adds them itself.
+	// RollUp adds up to limit ended minutes to their hours, and up to limit ended hours
+	// to their days, and returns how many of both. It does not change the result of
+	// Rollups, which adds the rest itself.
 	RollUp(ctx context.Context, limit int) (int, error)
 
 	// ForgetRollups deletes up to limit rollups that are older than the Kept of
@@ -44,15 +45,15 @@ type Rollups interface {
 	ForgetRollups(ctx context.Context, limit int) (int, error)
 
 	// Rollups returns the rollups of one scope and type whose At is from q.From on and
-	// before q.To, oldest first. Steps in which nothing happened have none.
+	// before q.To, oldest first. A step without attempts and deliveries has no rollup.
 	// An hour has all its minutes that are folded, and a day all its hours, at any time.
 	Rollups(ctx context.Context, q RollupQuery) ([]Rollup, error)
 
-	// Backlog says what waits now.
+	// Backlog counts pending deliveries and dead letters.
 	//
-	// It takes bounded time, however much waits: both counts stop at MaxCounted, and
-	// of the endpoints of an account, or of all those with pending deliveries, at most
-	// MaxLooked are looked at. A backlog for which there are more is Partial.
+	// It takes bounded time, however many there are: both counts stop at MaxCounted,
+	// and it reads at most MaxLooked endpoints of an account, or with pending
+	// deliveries. If there are more, the backlog is Partial.
 	Backlog(ctx context.Context, q BacklogQuery) (Backlog, error)
 
 	// EndpointStates says how endpoints fare: one state for each id, in their order.
@@ -90,8 +91,8 @@ func DayBefore(now time.Time) time.Time {
 }
 
 const (
-	// MaxTypes is how many event types of an endpoint are counted apart: those that
-	// came first, of those that still have rollups.
+	// MaxTypes is how many event types of an endpoint are counted apart: the first ones,
+	// until their rollups are deleted.
 	MaxTypes = 100
 
 	// MaxAllTypes is the same for an account and for everything.
@@ -100,10 +101,10 @@ const (
 	// OtherTypes is the type of all types beyond these.
 	OtherTypes = "other"
 
-	// MaxCounted is where the counts of a backlog stop.
+	// MaxCounted is the number at which the counts of a backlog stop.
 	MaxCounted = 10_000
 
-	// MaxLooked is how many endpoints a backlog is made of at most.
+	// MaxLooked is the largest number of endpoints that a backlog reads.
 	MaxLooked = 1000
 
 	// MaxPending is where the pending deliveries of one of many endpoints stop being
@@ -150,7 +151,7 @@ func (q RollupQuery) Key() RollupKey {
 	return RollupKey{Scope: q.scope(), Type: q.Type, Step: q.Step, At: q.From.UTC().Unix()}
 }
 
-// Rollup is what happened in one step.
+// Rollup has the counts and durations of one step.
 type Rollup struct {
 	At time.Time // its beginning
 	RollupValue
@@ -163,13 +164,13 @@ type BacklogQuery struct {
 	Endpoint postrider.EndpointID // with its Account
 }
 
-// Backlog is what waits now.
+// Backlog says how much waits now.
 type Backlog struct {
 	Pending     int           // pending deliveries, at most MaxCounted
 	DeadLetters int           // unresolved, at most MaxCounted
 	IsDue       bool          // whether a delivery is due
-	DueFor      time.Duration // since the first of them is due; 0: none is
-	Partial     bool          // there are more endpoints than were looked at: DueFor, and an account's Pending, may be greater
+	DueFor      time.Duration // how long the oldest due delivery has been due; 0: none is
+	Partial     bool          // there are more endpoints than MaxLooked: DueFor, and an account's Pending, may be greater
 }
 
 // Fold asks for deltas to be added to the rollups.
@@ -178,8 +179,8 @@ type Fold struct {
 	Seen   []Seen // added too
 }
 
-// Seen is what a node has seen of one endpoint and type in one minute. It has durations;
-// counts come from deltas, because a node can die with what it has seen.
+// Seen has the durations that a node has seen of one endpoint and type in one minute. Its
+// counts are zero: counts come from deltas, because a node can die before it folds.
 type Seen struct {
 	DeltaKey
 	At time.Time // in the minute

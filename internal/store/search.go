@@ -11,11 +11,11 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Finder answers what people ask of a large store without knowing an id. Its
-// methods walk indexes alone, and the length of each walk has a limit.
+// Finder searches a large store without an id. Its methods walk indexes alone, and the
+// length of each walk has a limit.
 type Finder interface {
-	// Find lists what a text names, by FoundBy in the order of its constants, and
-	// then newest first: at most q.Limit.
+	// Find lists the objects that a text names, by FoundBy in the order of its
+	// constants, and then newest first: at most q.Limit.
 	//
 	// Names are the search terms of accounts and endpoints that begin with
 	// [SearchText] of the text. Keys and ids are matched whole.
@@ -28,7 +28,7 @@ type Finder interface {
 	DeadLetterGroups(ctx context.Context, q DeadLetterGroupQuery) (Page[DeadLetterGroup], error)
 }
 
-// FindQuery asks what a text names.
+// FindQuery asks for the objects that a text names.
 type FindQuery struct {
 	Account postrider.AccountID // zero: any
 	Text    string
@@ -36,10 +36,10 @@ type FindQuery struct {
 	Limit   int                // at most MaxLimit
 }
 
-// FoundBy says what of an object matches the text.
+// FoundBy says which property of an object matches the text.
 type FoundBy int
 
-// What can match, in the order of the results.
+// The properties that can match, in the order of the results.
 const (
 	FoundBySecret         FoundBy = iota // the id of one of its secrets
 	FoundByIdempotencyKey                // its idempotency key, while it is remembered
@@ -56,8 +56,8 @@ type Found struct {
 	Event    postrider.EventID    // zero: it is no event
 }
 
-// Examined limits how many names, or owners of a key, one Find looks at. Of a text
-// that names more, it lists the newest among these.
+// Examined limits how many names, or owners of a key, one Find reads. Of a text that names
+// more, it lists the newest of those that it has read.
 const Examined = 1000
 
 // DeadLetterGroupQuery filters groups of dead letters; a zero field does not filter.
@@ -78,8 +78,8 @@ type DeadLetterGroup struct {
 	Oldest, Newest postrider.DeliveryID
 }
 
-// Bounds returns the range of the accounts and endpoints that the query selects: from
-// one on, and before another. Below 1,000 years from now no id reaches the greatest one.
+// Bounds returns the range of the accounts and endpoints that the query selects: from one
+// on, and before another. The greatest id is one of the year 10889, so it bounds all.
 func (q DeadLetterGroupQuery) Bounds() (from, to DeadLetterGroup) {
 	from.Account, from.Endpoint = q.Account, q.Endpoint
 	switch {

@@ -33,7 +33,7 @@ type Sessions interface {
 	// revocation.
 	RevokeSession(ctx context.Context, session postrider.SessionID) error
 
-	// TouchSession notes when a session was last used. The time never moves back.
+	// TouchSession records when a session was last used. The time never moves back.
 	TouchSession(ctx context.Context, session postrider.SessionID, at time.Time) error
 }
 
@@ -43,7 +43,8 @@ type RedeemCode struct {
 	Token [32]byte // SHA-256 of the session's token from now on
 }
 
-// SessionQuery filters sessions; a zero field does not filter.
+// SessionQuery filters sessions; a zero field does not filter. Without ID, Hash, Code or
+// Span, a list may read all sessions of SessionsKept.
 type SessionQuery struct {
 	ID      postrider.SessionID
 	Hash    [32]byte // of the token
@@ -51,6 +52,7 @@ type SessionQuery struct {
 	Kind    postrider.SessionKind
 	Account postrider.AccountID
 	LiveAt  time.Time // only sessions that are not revoked and expire after this time
+	Span              // by the time of creation
 	Paging
 }
 

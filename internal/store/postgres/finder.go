@@ -27,9 +27,9 @@ func termArgs[I ~[16]byte](id I, account postrider.AccountID, terms []string) pg
 	return pgx.NamedArgs{"id": someUUID(id), "account": someUUID(account), "terms": append([]string{}, terms...)}
 }
 
-// Finds what a text names. Each branch looks at 1,000 rows of its index at most, and its
-// first column is a store.FoundBy. Terms of what was deleted may be left, so the last
-// branch looks whether the account or the endpoint lives.
+// Finds the objects that a text names. Each branch reads at most 1,000 rows of its index,
+// and its first column is a store.FoundBy. A deleted account or endpoint may still have
+// terms, so the last branch checks that the object is not deleted.
 //
 // Walks endpoint_secrets_pkey; idempotency_keys_pkey; ordering_keys_pkey, and for each
 // account events_order; search_terms_pkey, or search_terms_account for one account.

@@ -18,8 +18,8 @@ const putInspectionSQL = `
 	values (@id, @endpoint, @delivery, @event, @type, @attempt, @document, @body, @body_bytes)
 	on conflict (id) do nothing`
 
-// Deletes what is older than the newest hundred. Walks inspections_endpoint twice: from
-// the newest to the hundredth, and what is left.
+// Deletes the requests of the endpoint that are older than the newest hundred. Walks
+// inspections_endpoint twice: to the hundredth, and on from there.
 const trimInspectionsSQL = `
 	delete from inspections
 	where endpoint = @endpoint and id < (

@@ -12,13 +12,13 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Inserts the delta of a transaction that knows what it has recorded. It has no index to
-// keep.
+// Inserts the delta of a transaction that has counted its records itself. The table has no
+// index to keep.
 const insertCountedSQL = `insert into rollup_deltas (at, counted) values (now(), @counted)`
 
 // Around a query of endpoint, account, type, outcome, number and status: inserts the delta
-// of a statement that finds out itself what it records, unless that is nothing. These are
-// rare, so nothing is spent on making them small.
+// of a statement that selects its records itself, unless there are none. Such deltas are
+// rare, so they need not be small.
 const (
 	insertDeltaSQL = `insert into rollup_deltas (at, endpoints, accounts, types, outcomes, numbers, statuses)
 		select now(), array_agg(r.endpoint), array_agg(r.account), array_agg(r.type), array_agg(r.outcome), array_agg(r.number),
@@ -31,16 +31,16 @@ const (
 // rollupClass is the first of the two numbers of the lock of the rollups; see lockClass.
 const rollupClass = lockClass + 1
 
-// One transaction at a time writes rollups: it reads them, adds to them, and writes them
-// back, so a row that another one adds meanwhile would be lost. The lock is waited for; a
-// fold takes milliseconds.
+// One transaction at a time writes rollups: it reads rows, adds to them, and writes them
+// back, so the write of another transaction in between would be lost. A transaction waits
+// for the lock; a fold takes milliseconds.
 const lockRollupsSQL = `select pg_advisory_xact_lock(@class, 0)`
 
 // Two rows. It runs after the lock, in a snapshot of its own.
 const positionsSQL = `select p.step, p.at, p.scope, p.type from rollup_positions p`
 
-// Deletes deltas, whichever come first. There is no order among them, and they have no
-// index: the table is as long as what ten seconds leave.
+// Deletes deltas, in the order of the table. It is as long as the deltas of ten seconds, so
+// it has no index.
 const takeDeltasSQL = `
 	delete from rollup_deltas d
 	where d.ctid = any (array(select o.ctid from rollup_deltas o limit @limit))
@@ -73,8 +73,8 @@ func (s *Store) writeRollups(ctx context.Context, do func(pgx.Tx, store.Position
 }
 
 // FoldRollups adds deltas to the rollups; see [store.Rollups]. It is not repeated when its
-// reply is lost: deltas that it has added are gone, and its caller folds again anyway. What
-// nodes have seen may then be added twice, which only durations can stand.
+// reply is lost: the durations of f.Seen would be added twice. The deltas are added once in
+// any case, and the next fold adds the rest.
 func (s *Store) FoldRollups(ctx context.Context, f store.Fold) (folded int, err error) {
 	err = s.writeRollups(ctx, func(tx pgx.Tx, p store.Positions) error {
 		var folding store.Folding
@@ -278,9 +278,9 @@ func positionArgs(p store.RollupKey) pgx.NamedArgs {
 	return pgx.NamedArgs{"step": p.Step, "at": p.Time(), "scope": someUUID(p.Scope), "type": p.Type}
 }
 
-// Deletes the oldest rollups of a step. What was not rolled up is kept: its counts are in
-// no longer step yet. Walks rollups_at, and deletes by ctid; the lock of the rollups keeps
-// rows where they are.
+// Deletes the oldest rollups of a step. A rollup that was not rolled up stays: no longer
+// step has its counts yet. Walks rollups_at, and deletes by ctid; the lock of the rollups
+// keeps rows in their place.
 const forgetRollupsSQL = `
 	delete from rollups r
 	where r.ctid = any (array(
@@ -313,11 +313,11 @@ func (s *Store) ForgetRollups(ctx context.Context, limit int) (forgotten int, er
 	return forgotten, nil
 }
 
-// The rollups of the step, and what was not added to them yet: hours behind the position of
-// hours for days, minutes behind that of minutes for hours and days. All in one snapshot,
-// so nothing is missed or counted twice while it is rolled up. Each walks rollups_pkey. The
-// conditions compare rows, so that rollups_at, which has all scopes of the range, cannot
-// look as cheap.
+// The rollups of the step, and the shorter ones that were not added to them yet: for days,
+// hours behind the position of hours; for hours and days, minutes behind the position of
+// minutes. All in one snapshot, so that a concurrent RollUp makes nothing missing or double.
+// Each walks rollups_pkey. The conditions compare rows, so that the planner does not take
+// rollups_at, which has all scopes of the range, for as cheap.
 const rollupsSQL = `
 	select r.scope, r.type, r.step, r.at, r.counts, r.responses, r.latencies
 	from rollups r
@@ -350,13 +350,12 @@ func (s *Store) Rollups(ctx context.Context, q store.RollupQuery) ([]store.Rollu
 	return store.JoinRollups(q, rows)
 }
 
-// What waits. looked are the endpoints that are looked at, at most @looked and one more,
-// which says that there are more. pending are their pending deliveries, counted up to
-// @most: by queue_due, then the ordered ones that are not due, by queue_order_key, then the
-// parked ones, by queue_parked. The second walk steps over the heads of keys, which the
-// first one has counted, so all three end after @most rows each. The minimum is the first
-// that is due in each lane, by queue_due. Dead letters are counted by
-// dead_letters_unresolved.
+// The backlog. looked are the endpoints that are read, at most @looked and one more, which
+// says that there are more. pending are their pending deliveries, counted up to @most: by
+// queue_due, then the ordered ones that are not due, by queue_order_key, then the parked
+// ones, by queue_parked. The second walk steps over the heads of keys, which the first one
+// has counted, so all three end after @most rows each. The minimum is of the first due
+// delivery of each lane, by queue_due. Dead letters are counted by dead_letters_unresolved.
 const (
 	backlogOfEndpointSQL = `
 	with looked as materialized (
@@ -381,9 +380,9 @@ const (
 	)` + backlogSQL
 )
 
-// The same of everything. looked is a skip scan of queue_due: each step enters it at the
-// next endpoint, however much waits for one. All pending deliveries are counted, by
-// queue_pkey.
+// The backlog of everything. looked is a skip scan of queue_due: each step enters the index
+// at the next endpoint, however many deliveries an endpoint has. All pending deliveries are
+// counted, by queue_pkey.
 const backlogOfAllSQL = `
 	with recursive waiting (id, n) as (
 		(
@@ -434,7 +433,7 @@ const (
 			limit @most) dead)`
 )
 
-// Backlog says what waits; see [store.Rollups].
+// Backlog counts what waits; see [store.Rollups].
 func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlog, error) {
 	statement := backlogOfAllSQL
 	switch {

@@ -76,13 +76,13 @@ func (s *Store) RedeemCode(ctx context.Context, r store.RedeemCode) (postrider.S
 	return session, nil
 }
 
-// Walks sessions_pkey, or sessions_hash_key by hash, or sessions_code_key by code. Few sessions are alive, so the other
-// filters need no index.
+// Walks sessions_pkey, or sessions_hash_key by hash, or sessions_code_key by code. The
+// other filters have no index: @from bounds what is read for them.
 const sessionsSQL = `
 	select s.id, s.kind, s.name, s.subject, s.key, s.account, s.scopes, s.options, s.locale, s.embedded, s.code, s.code_expires_at, s.hash,
 		s.created_at, s.expires_at, s.last_seen_at, s.revoked_at
 	from sessions s
-	where s.id < @before
+	where s.id >= @from and s.id < @before
 		and (@id::uuid is null or s.id = @id)
 		and (@hash::bytea is null or s.hash = @hash)
 		and (@code::bytea is null or s.code = @code)
@@ -94,12 +94,12 @@ const sessionsSQL = `
 
 // Sessions lists sessions, newest first.
 func (s *Store) Sessions(ctx context.Context, q store.SessionQuery) (store.Page[postrider.Session], error) {
-	_, before, err := within[postrider.SessionID](store.Span{}, q.Paging)
+	from, before, err := within[postrider.SessionID](q.Span, q.Paging)
 	if err != nil {
 		return store.Page[postrider.Session]{}, err
 	}
 	sessions, err := list(ctx, s, query{sessionsSQL, pgx.NamedArgs{
-		"before": before, "id": uuid(q.ID), "hash": hashOrNull(q.Hash), "code": hashOrNull(q.Code), "kind": text(string(q.Kind)), "account": uuid(q.Account),
+		"from": from, "before": before, "id": uuid(q.ID), "hash": hashOrNull(q.Hash), "code": hashOrNull(q.Code), "kind": text(string(q.Kind)), "account": uuid(q.Account),
 		"live": instant(q.LiveAt), "limit": q.Size() + 1,
 	}}, scanSession)
 	if err != nil {

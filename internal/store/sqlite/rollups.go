@@ -224,8 +224,8 @@ func scanRollup(rows *sql.Rows, r *store.RollupRow) error {
 	return scanRollupValue(rows, &r.RollupValue, toID(&r.Scope), &r.Type, &r.Step, toSeconds{&r.At})
 }
 
-// By rollups_at, from the oldest on. What was not rolled up is kept: its counts are in no
-// longer step yet.
+// By rollups_at, from the oldest on. A rollup that was not rolled up stays: no longer step
+// has its counts yet.
 const forgetRollupsSQL = `
 	with old (scope, type, step, at) as (
 		select scope, type, step, at from rollups r
@@ -249,9 +249,9 @@ func (s *Store) ForgetRollups(ctx context.Context, limit int) (int, error) {
 	})
 }
 
-// The rollups of the step, and what was not added to them yet: hours behind the position of
-// hours for days, minutes behind that of minutes for hours and days. Each by the key of
-// rollups.
+// The rollups of the step, and the shorter ones that were not added to them yet: for days,
+// hours behind the position of hours; for hours and days, minutes behind the position of
+// minutes. Each by the key of rollups.
 const rollupsSQL = `
 	select scope, type, step, at, counts, responses, latencies from rollups
 	where scope = @scope and type = @type and step = @step and at >= @from and at < @to
@@ -277,10 +277,11 @@ func (s *Store) Rollups(ctx context.Context, q store.RollupQuery) ([]store.Rollu
 	return store.JoinRollups(q, rows)
 }
 
-// What waits at the endpoints of looked, which are at most @looked and one more, which says
-// that there are more: pending deliveries by queue_due, up to @most, and the first that is
-// due in each lane. Of everything, all pending deliveries are counted, and looked is a skip
-// scan of queue_due. Dead letters by dead_letters_unresolved.
+// The backlog of the endpoints of looked: at most @looked and one more, which says that
+// there are more. Pending deliveries are counted by queue_due, up to @most, and the minimum
+// is of the first due delivery of each lane. In the backlog of everything, all pending
+// deliveries are counted, and looked is a skip scan of queue_due. Dead letters are counted
+// by dead_letters_unresolved.
 const (
 	backlogOfEndpointSQL = `
 	with looked (id) as (select @endpoint)` + backlogOfLookedSQL + `
@@ -315,7 +316,7 @@ const (
 	backlogTail = ` l.resolved_at is null limit @most))`
 )
 
-// Backlog says what waits; see [store.Rollups].
+// Backlog counts what waits; see [store.Rollups].
 func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlog, error) {
 	text := backlogOfAllSQL
 	switch {

@@ -91,35 +91,35 @@ func (s *Store) RedeemCode(ctx context.Context, r store.RedeemCode) (postrider.S
 	})
 }
 
-// From the end of the key of sessions, or by the unique index on hash or code. Few sessions are
-// alive, so the other filters need no index.
+// From the end of the key of sessions, or by the unique index on hash or code. The other
+// filters have no index: @from bounds what is read for them.
 const (
 	sessionsSQL = `
 	select id, kind, name, subject, key, account, scopes, options, locale, embedded, code, code_expires_at, hash, created_at, expires_at,
 		last_seen_at, revoked_at
 	from sessions
-	where id < @below and (@id is null or id = @id) and (@kind = '' or kind = @kind) and (@account is null or account = @account)
+	where id >= @from and id < @below and (@id is null or id = @id) and (@kind = '' or kind = @kind) and (@account is null or account = @account)
 		and (@live is null or revoked_at is null and expires_at > @live)
 	order by id desc limit @limit`
 	sessionsByHashSQL = `
 	select id, kind, name, subject, key, account, scopes, options, locale, embedded, code, code_expires_at, hash, created_at, expires_at,
 		last_seen_at, revoked_at
 	from sessions
-	where hash = @hash and id < @below and (@id is null or id = @id) and (@kind = '' or kind = @kind)
+	where hash = @hash and id >= @from and id < @below and (@id is null or id = @id) and (@kind = '' or kind = @kind)
 		and (@account is null or account = @account) and (@live is null or revoked_at is null and expires_at > @live)
 	order by id desc limit @limit`
 	sessionsByCodeSQL = `
 	select id, kind, name, subject, key, account, scopes, options, locale, embedded, code, code_expires_at, hash, created_at, expires_at,
 		last_seen_at, revoked_at
 	from sessions
-	where code = @code and (@hash is null or hash = @hash) and id < @below and (@id is null or id = @id) and (@kind = '' or kind = @kind)
+	where code = @code and (@hash is null or hash = @hash) and id >= @from and id < @below and (@id is null or id = @id) and (@kind = '' or kind = @kind)
 		and (@account is null or account = @account) and (@live is null or revoked_at is null and expires_at > @live)
 	order by id desc limit @limit`
 )
 
 // Sessions lists sessions; see [store.Sessions].
 func (s *Store) Sessions(ctx context.Context, q store.SessionQuery) (store.Page[postrider.Session], error) {
-	args, err := window[postrider.SessionID](store.Span{}, q.Paging)
+	args, err := window[postrider.SessionID](q.Span, q.Paging)
 	if err != nil {
 		return store.Page[postrider.Session]{}, err
 	}

@@ -214,6 +214,9 @@ func sessionsFilters(w *world) {
 	selects(w, store.SessionQuery{Kind: postrider.SessionPortal}, list, []postrider.SessionID{b.ID})
 	selects(w, store.SessionQuery{Account: b.Account}, list, []postrider.SessionID{b.ID})
 	selects(w, store.SessionQuery{LiveAt: w.now()}, list, []postrider.SessionID{b.ID, a.ID})
+	selects(w, store.SessionQuery{Span: store.Span{From: b.ID.Time()}, Account: b.Account}, list, []postrider.SessionID{b.ID})
+	selects(w, store.SessionQuery{Span: store.Span{From: c.ID.Time().Add(time.Millisecond)}}, list, nil)
+	selects(w, store.SessionQuery{Span: store.Span{To: a.ID.Time()}}, list, nil)
 	w.ok(w.RevokeSession(w.Context(), a.ID))
 	selects(w, store.SessionQuery{LiveAt: w.now()}, list, []postrider.SessionID{b.ID})
 }

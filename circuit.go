@@ -1,7 +1,6 @@
 package postrider
 
 import (
-	"errors"
 	"math/bits"
 	"time"
 )
@@ -274,22 +273,21 @@ var CircuitPresets = map[string]CircuitPolicy{
 // Check returns every fault of the policy, joined, each an [InvalidError] that
 // names its field as the API does.
 func (p CircuitPolicy) Check() error {
-	var faults []error
-	refuse := func(wrong bool, field, reason string) {
-		if wrong {
-			faults = append(faults, &InvalidError{Field: "circuit." + field, Reason: reason})
-		}
+	var faults faults
+	faults.within("circuit.failures", int64(p.Failures), 0, 1000)
+	faults.within("circuit.percent", int64(p.Percent), 0, 100)
+	faults.add(p.Percent > 0 && (p.Attempts == 0) == (p.Window == 0), "circuit.percent", FaultContradictory, "needs either attempts or window_ms")
+	faults.add(p.Percent == 0 && p.Attempts != 0, "circuit.attempts", FaultContradictory, "needs percent")
+	faults.add(p.Percent == 0 && p.Window != 0, "circuit.window_ms", FaultContradictory, "needs percent")
+	if p.Attempts != 0 {
+		faults.within("circuit.attempts", int64(p.Attempts), 10, 60)
 	}
-	refuse(p.Failures < 0 || p.Failures > 1000, "failures", "must be 0 to 1000")
-	refuse(p.Percent < 0 || p.Percent > 100, "percent", "must be 0 to 100")
-	refuse(p.Percent > 0 && (p.Attempts == 0) == (p.Window == 0), "percent", "needs either attempts or window_ms")
-	refuse(p.Percent == 0 && p.Attempts != 0, "attempts", "needs percent")
-	refuse(p.Percent == 0 && p.Window != 0, "window_ms", "needs percent")
-	refuse(p.Attempts != 0 && (p.Attempts < 10 || p.Attempts > 60), "attempts", "must be 10 to 60")
-	refuse(p.Window != 0 && (p.Window < 10*time.Second || p.Window > day), "window_ms", "must be 10000 to 86400000")
-	refuse(p.Cooldown < time.Second || p.Cooldown > day, "cooldown_ms", "must be 1000 to 86400000")
-	refuse(p.MaxCooldown < p.Cooldown || p.MaxCooldown > day, "max_cooldown_ms", "must be cooldown_ms to 86400000")
-	return errors.Join(faults...)
+	if p.Window != 0 {
+		faults.lasts("circuit.window_ms", p.Window, 10*time.Second, day)
+	}
+	faults.lasts("circuit.cooldown_ms", p.Cooldown, time.Second, day)
+	faults.add(p.MaxCooldown < p.Cooldown || p.MaxCooldown > day, "circuit.max_cooldown_ms", FaultContradictory, "must be cooldown_ms to 86400000")
+	return faults.joined()
 }
 
 const day = 24 * time.Hour

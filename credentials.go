@@ -76,7 +76,7 @@ const (
 func checkHeaders(list []Header) error {
 	var faults faults
 	if len(list) > maxHeaders {
-		faults.add(true, "headers", tooManyHeaders)
+		faults.add(true, "headers", FaultTooLong, tooManyHeaders)
 		return faults.joined()
 	}
 	size := 0
@@ -85,11 +85,11 @@ func checkHeaders(list []Header) error {
 		faults.join(CheckHeaderName(field+".name", h.Name))
 		faults.join(CheckHeaderValue(field+".value", h.Value))
 		same := func(other Header) bool { return strings.EqualFold(other.Name, h.Name) }
-		faults.add(slices.ContainsFunc(list[:i], same), field+".name", "must not repeat a header")
-		faults.add(h.Secret && h.Value != "", field+".value", "must be kept apart")
+		faults.add(slices.ContainsFunc(list[:i], same), field+".name", FaultRepeated, "must not repeat a header")
+		faults.add(h.Secret && h.Value != "", field+".value", FaultNotAllowed, "must be kept apart")
 		size += len(h.Name) + len(h.Value) + len(": \r\n")
 	}
-	faults.add(size > maxHeaderBytes, "headers", tooManyHeaders)
+	faults.add(size > maxHeaderBytes, "headers", FaultTooLong, tooManyHeaders)
 	return faults.joined()
 }
 
@@ -121,7 +121,7 @@ func CheckHeaderName(field, name string) error {
 	case !isToken(name):
 		return &InvalidError{Field: field, Reason: "must be a header name of at most 128 letters, digits and hyphens"}
 	case reserved:
-		return &InvalidError{Field: field, Reason: "must not be a header that is set for every request"}
+		return &InvalidError{Field: field, Code: FaultNotAllowed, Reason: "must not be a header that is set for every request"}
 	}
 	return nil
 }
@@ -150,10 +150,10 @@ func CheckHeaderValue(field, value string) error {
 func (a Auth) check() error {
 	var faults faults
 	only := func(set bool, field string, kinds ...AuthKind) {
-		faults.add(set && !slices.Contains(kinds, a.Kind), "auth."+field, "must be absent with the type "+string(a.Kind))
+		faults.add(set && !slices.Contains(kinds, a.Kind), "auth."+field, FaultNotAllowed, "must be absent with the type "+string(a.Kind))
 	}
 	if !slices.Contains(AuthKinds, a.Kind) {
-		faults.add(true, "auth.type", "must be none, basic, bearer, api_key or oauth2")
+		faults.add(true, "auth.type", FaultNotAChoice, "must be none, basic, bearer, api_key or oauth2")
 		return faults.joined()
 	}
 	only(a.User != "", "username", AuthBasic)
@@ -162,8 +162,8 @@ func (a Auth) check() error {
 	only(a.ClientID != "", "client_id", AuthOAuth2)
 	only(len(a.Scopes) > 0, "scopes", AuthOAuth2)
 	only(a.Audience != "", "audience", AuthOAuth2)
-	faults.add(a.Kind == AuthBasic && a.User == "", "auth.username", "is required")
-	faults.add(strings.Contains(a.User, ":"), "auth.username", "must not have a colon")
+	faults.add(a.Kind == AuthBasic && a.User == "", "auth.username", FaultRequired, "is required")
+	faults.add(strings.Contains(a.User, ":"), "auth.username", FaultMalformed, "must not have a colon")
 	faults.join(CheckHeaderValue("auth.username", a.User))
 	faults.join(CheckHeaderValue("auth.client_id", a.ClientID))
 	faults.join(CheckHeaderValue("auth.audience", a.Audience))
@@ -171,6 +171,6 @@ func (a Auth) check() error {
 	if a.Kind == AuthAPIKey && !strings.EqualFold(a.Header, "authorization") {
 		faults.join(CheckHeaderName("auth.header", a.Header))
 	}
-	faults.add(a.Kind == AuthOAuth2 && a.ClientID == "", "auth.client_id", "is required")
+	faults.add(a.Kind == AuthOAuth2 && a.ClientID == "", "auth.client_id", FaultRequired, "is required")
 	return faults.joined()
 }

@@ -24,11 +24,44 @@ var (
 	ErrFenced = errors.New("fenced")
 )
 
-// InvalidError is an [ErrInvalid] for one field. Field is its name as the caller
-// wrote it (retry.delays_ms[2]); Reason says what the field must be.
+// FaultCode names a kind of fault that a field can have, for programs and for
+// translations. A code never changes.
+type FaultCode string
+
+// The kinds of fault of a field.
+const (
+	FaultMalformed      FaultCode = "malformed"       // the value has not the form or the type that the field needs
+	FaultRequired       FaultCode = "required"        // the field is missing or empty
+	FaultOutOfRange     FaultCode = "out_of_range"    // the number is not Min to Max
+	FaultWrongCount     FaultCode = "wrong_count"     // the list does not have Min to Max elements
+	FaultTooLong        FaultCode = "too_long"        // the text has more than Max bytes
+	FaultNotAChoice     FaultCode = "not_a_choice"    // the value is none of a short list
+	FaultRepeated       FaultCode = "repeated"        // the value is elsewhere in the request already
+	FaultNotFound       FaultCode = "not_found"       // the value names nothing, or nothing that the caller may see
+	FaultNotAllowed     FaultCode = "not_allowed"     // the field must be left out here, or the caller may not set it
+	FaultContradictory  FaultCode = "contradictory"   // the value contradicts another field
+	FaultUnknown        FaultCode = "unknown_field"   // the request has no such field
+	FaultNotHTTPS       FaultCode = "not_https"       // the URL begins with no scheme that the operator allows
+	FaultNotPublic      FaultCode = "not_public"      // the host or the port of the URL may not be sent to
+	FaultHasCredentials FaultCode = "has_credentials" // the URL has a user or a password
+)
+
+// InvalidError is an [ErrInvalid] for one field.
 type InvalidError struct {
-	Field  string
+	// Field is the name as the caller wrote it (retry.delays_ms[2]).
+	Field string
+	// Code is the kind of fault. Empty: [FaultMalformed].
+	Code FaultCode
+	// Reason says what the field must be, in English.
 	Reason string
+	// Min and Max are the limits of FaultOutOfRange, FaultWrongCount and
+	// FaultTooLong, in the unit of the field. Both 0: there are none.
+	Min, Max int64
+}
+
+// OutOfRange returns the fault of a number that must be least to most.
+func OutOfRange(field string, least, most int64) *InvalidError {
+	return &InvalidError{Field: field, Code: FaultOutOfRange, Reason: fmt.Sprintf("must be %d to %d", least, most), Min: least, Max: most}
 }
 
 // Error returns the field and the reason: "concurrency must be at least 1".
@@ -59,14 +92,28 @@ func Faults(err error) []*InvalidError {
 type faults []error
 
 // add appends an [InvalidError] for the field if wrong is true.
-func (f *faults) add(wrong bool, field, reason string) {
+func (f *faults) add(wrong bool, field string, code FaultCode, reason string) {
 	if wrong {
-		*f = append(*f, &InvalidError{Field: field, Reason: reason})
+		*f = append(*f, &InvalidError{Field: field, Code: code, Reason: reason})
+	}
+}
+
+// within appends an [InvalidError] for the field unless n is least to most.
+func (f *faults) within(field string, n, least, most int64) {
+	if n < least || n > most {
+		*f = append(*f, OutOfRange(field, least, most))
 	}
 }
 
 // join appends err, which may be nil.
 func (f *faults) join(err error) { *f = append(*f, err) }
+
+// lasts is within for a duration. The limits are in milliseconds, as the API has them.
+func (f *faults) lasts(field string, d, least, most time.Duration) {
+	if d < least || d > most {
+		*f = append(*f, OutOfRange(field, least.Milliseconds(), most.Milliseconds()))
+	}
+}
 
 func (f *faults) joined() error { return errors.Join(*f...) }
 

@@ -106,20 +106,22 @@ func DefaultPolicy() Policy {
 func (p Policy) Check() error {
 	var faults faults
 	faults.join(p.Retry.Check())
-	faults.add(p.Timeout < time.Second || p.Timeout > 30*time.Second, "timeout_ms", "must be 1000 to 30000")
+	faults.lasts("timeout_ms", p.Timeout, time.Second, 30*time.Second)
 	faults.add(p.ClientErrors != RetryClientErrors && p.ClientErrors != DeadLetterClientErrors,
-		"client_errors", "must be retry or dead_letter")
-	faults.add(p.Concurrency < 1 || p.Concurrency > 1000, "concurrency", "must be 1 to 1000")
-	faults.add(p.Expiry < time.Minute || p.Expiry > MaxExpiry, "expiry_ms", "must be one minute to 90 days")
-	faults.add(p.Payload != PayloadEnvelope && p.Payload != PayloadRaw, "payload", "must be envelope or raw")
-	faults.add(p.Rate != Rate{} && (p.Rate.Attempts < 1 || p.Rate.Attempts > 100_000), "rate.attempts", "must be 1 to 100000")
-	faults.add(p.Rate != Rate{} && (p.Rate.Per < time.Second || p.Rate.Per > time.Hour), "rate.per_ms", "must be 1000 to 3600000")
-	faults.add(p.Rate.Burst < 0 || p.Rate.Burst > max(1, p.Rate.Attempts), "rate.burst", "must be 1 to attempts")
-	faults.add(p.Order != OrderNone && p.Order != OrderByKey, "order", "must be none or by_key")
-	faults.add(p.OnDead != SkipDead && p.OnDead != PauseOnDead, "on_dead", "must be skip or pause")
-	faults.add(p.OnDead == PauseOnDead && p.Order != OrderByKey, "on_dead", "must be skip unless order is by_key")
-	faults.add(p.MaxRedirects < 0 || p.MaxRedirects > 3, "max_redirects", "must be 0 to 3")
-	faults.add(p.Compression != CompressionNone && p.Compression != CompressionGzip, "compression", "must be none or gzip")
+		"client_errors", FaultNotAChoice, "must be retry or dead_letter")
+	faults.within("concurrency", int64(p.Concurrency), 1, 1000)
+	faults.lasts("expiry_ms", p.Expiry, time.Minute, MaxExpiry)
+	faults.add(p.Payload != PayloadEnvelope && p.Payload != PayloadRaw, "payload", FaultNotAChoice, "must be envelope or raw")
+	if p.Rate != (Rate{}) {
+		faults.within("rate.attempts", int64(p.Rate.Attempts), 1, 100_000)
+		faults.lasts("rate.per_ms", p.Rate.Per, time.Second, time.Hour)
+	}
+	faults.add(p.Rate.Burst < 0 || p.Rate.Burst > max(1, p.Rate.Attempts), "rate.burst", FaultContradictory, "must be 1 to attempts")
+	faults.add(p.Order != OrderNone && p.Order != OrderByKey, "order", FaultNotAChoice, "must be none or by_key")
+	faults.add(p.OnDead != SkipDead && p.OnDead != PauseOnDead, "on_dead", FaultNotAChoice, "must be skip or pause")
+	faults.add(p.OnDead == PauseOnDead && p.Order != OrderByKey, "on_dead", FaultContradictory, "must be skip unless order is by_key")
+	faults.within("max_redirects", int64(p.MaxRedirects), 0, 3)
+	faults.add(p.Compression != CompressionNone && p.Compression != CompressionGzip, "compression", FaultNotAChoice, "must be none or gzip")
 	faults.join(p.Circuit.Check())
 	faults.join(checkSignatures(p.Signatures))
 	faults.join(checkHeaders(p.Headers))
@@ -138,8 +140,8 @@ func (p Policy) checkNames() error {
 	}
 	for i, s := range p.Signatures {
 		faults.add(s.Header != "" && (taken(s.Header) || strings.EqualFold(s.Header, p.Auth.Header)),
-			fmt.Sprintf("signature.schemes[%d].header", i), "must not be a header that something else sets")
+			fmt.Sprintf("signature.schemes[%d].header", i), FaultRepeated, "must not be a header that something else sets")
 	}
-	faults.add(p.Auth.Header != "" && taken(p.Auth.Header), "auth.header", "must not be one of headers")
+	faults.add(p.Auth.Header != "" && taken(p.Auth.Header), "auth.header", FaultRepeated, "must not be one of headers")
 	return faults.joined()
 }

@@ -46,7 +46,7 @@ var policyRows = []struct {
 	},
 	{
 		"an expiry too long", func(p *postrider.Policy) { p.Expiry = 90*24*time.Hour + 1 },
-		[]string{"expiry_ms must be one minute to 90 days"},
+		[]string{"expiry_ms must be 60000 to 7776000000"},
 	},
 	{
 		"no scheme", func(p *postrider.Policy) { p.Signatures = nil },
@@ -107,7 +107,7 @@ var policyRows = []struct {
 		"timeout_ms must be 1000 to 30000",
 		"client_errors must be retry or dead_letter",
 		"concurrency must be 1 to 1000",
-		"expiry_ms must be one minute to 90 days",
+		"expiry_ms must be 60000 to 7776000000",
 		"payload must be envelope or raw",
 		"order must be none or by_key",
 		"on_dead must be skip or pause",

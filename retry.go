@@ -98,20 +98,20 @@ func (p RetryPolicy) Check() error {
 	switch {
 	case p.Preset != "":
 		if listed || computed || p.Jitter != "" {
-			return &InvalidError{Field: "retry", Reason: "must be a preset alone, or delays_ms, or base_ms, factor, cap_ms and max_attempts"}
+			return &InvalidError{Field: "retry", Code: FaultContradictory, Reason: "must be a preset alone, or delays_ms, or base_ms, factor, cap_ms and max_attempts"}
 		}
 		if _, ok := presets[p.Preset]; !ok {
-			return &InvalidError{Field: "retry.preset", Reason: "must be one of " + strings.Join(Presets(), ", ")}
+			return &InvalidError{Field: "retry.preset", Code: FaultNotAChoice, Reason: "must be one of " + strings.Join(Presets(), ", ")}
 		}
 		return nil
 	case listed && computed:
-		return &InvalidError{Field: "retry", Reason: "must have delays_ms, or base_ms, factor, cap_ms and max_attempts, not both"}
+		return &InvalidError{Field: "retry", Code: FaultContradictory, Reason: "must have delays_ms, or base_ms, factor, cap_ms and max_attempts, not both"}
 	case listed:
 		return errors.Join(p.checkDelays(), p.Jitter.check())
 	case computed:
 		return errors.Join(p.checkFormula(), p.Jitter.check())
 	}
-	return &InvalidError{Field: "retry", Reason: "must have a preset, delays_ms, or base_ms, factor, cap_ms and max_attempts"}
+	return &InvalidError{Field: "retry", Code: FaultRequired, Reason: "must have a preset, delays_ms, or base_ms, factor, cap_ms and max_attempts"}
 }
 
 // Presets returns the names of the presets, sorted.
@@ -126,30 +126,30 @@ func Presets() []string {
 
 func (p RetryPolicy) checkDelays() error {
 	if n := len(p.Delays); n < 1 || n > MaxRetryAttempts {
-		return &InvalidError{Field: "retry.delays_ms", Reason: fmt.Sprintf("must have 1 to %d delays", MaxRetryAttempts)}
-	}
-	var faults []error
-	for i, d := range p.Delays {
-		if d < 0 || d > MaxRetryDelay {
-			faults = append(faults, &InvalidError{Field: fmt.Sprintf("retry.delays_ms[%d]", i), Reason: "must be 0 to 7 days"})
+		return &InvalidError{
+			Field: "retry.delays_ms", Code: FaultWrongCount, Reason: fmt.Sprintf("must have 1 to %d delays", MaxRetryAttempts), Min: 1, Max: MaxRetryAttempts,
 		}
 	}
-	return errors.Join(faults...)
+	var faults faults
+	for i, d := range p.Delays {
+		if d < 0 || d > MaxRetryDelay {
+			faults.join(&InvalidError{
+				Field: fmt.Sprintf("retry.delays_ms[%d]", i), Code: FaultOutOfRange, Reason: "must be 0 to 7 days", Max: MaxRetryDelay.Milliseconds(),
+			})
+		}
+	}
+	return faults.joined()
 }
 
 func (p RetryPolicy) checkFormula() error {
-	var faults []error
-	refuse := func(wrong bool, field, reason string) {
-		if wrong {
-			faults = append(faults, &InvalidError{Field: field, Reason: reason})
-		}
+	var faults faults
+	faults.lasts("retry.base_ms", p.Base, time.Millisecond, MaxRetryDelay)
+	if !(p.Factor >= 1 && p.Factor <= 100) { // also of a NaN
+		faults.join(OutOfRange("retry.factor", 1, 100))
 	}
-	refuse(p.Base < time.Millisecond || p.Base > MaxRetryDelay, "retry.base_ms", "must be 1 ms to 7 days")
-	refuse(!(p.Factor >= 1 && p.Factor <= 100), "retry.factor", "must be 1 to 100")
-	refuse(p.Cap < p.Base || p.Cap > MaxRetryDelay, "retry.cap_ms", "must be base_ms to 7 days")
-	refuse(p.MaxAttempts < 1 || p.MaxAttempts > MaxRetryAttempts, "retry.max_attempts",
-		fmt.Sprintf("must be 1 to %d", MaxRetryAttempts))
-	return errors.Join(faults...)
+	faults.add(p.Cap < p.Base || p.Cap > MaxRetryDelay, "retry.cap_ms", FaultContradictory, "must be base_ms to 7 days")
+	faults.within("retry.max_attempts", int64(p.MaxAttempts), 1, MaxRetryAttempts)
+	return faults.joined()
 }
 
 func (p RetryPolicy) resolve() RetryPolicy {

@@ -310,7 +310,7 @@ func TestRetryPolicyCheck(t *testing.T) {
 			"retry.delays_ms[0] must be 0 to 7 days", "retry.delays_ms[2] must be 0 to 7 days", jitter,
 		}},
 		{"every number of a formula wrong", postrider.RetryPolicy{Factor: math.NaN(), Cap: -1, MaxAttempts: 101, Jitter: "%"}, []string{
-			"retry.base_ms must be 1 ms to 7 days", "retry.factor must be 1 to 100",
+			"retry.base_ms must be 1 to 604800000", "retry.factor must be 1 to 100",
 			"retry.cap_ms must be base_ms to 7 days", "retry.max_attempts must be 1 to 100", jitter,
 		}},
 	} {

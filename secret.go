@@ -74,6 +74,7 @@ func (p Policy) CheckSecrets(secrets []Secret) error {
 	}
 	return &InvalidError{
 		Field:  fmt.Sprintf("signature.schemes[%d]", i),
+		Code:   FaultContradictory,
 		Reason: "needs an hmac or text secret, and the endpoint would have none",
 	}
 }
@@ -85,25 +86,24 @@ const maxSignatures = 16
 func checkSignatures(list []Signature) error {
 	var faults faults
 	if len(list) == 0 || len(list) > maxSignatures {
-		faults.add(true, "signature.schemes", "must name 1 to 16 schemes")
-		return faults.joined()
+		return &InvalidError{Field: "signature.schemes", Code: FaultWrongCount, Reason: "must name 1 to 16 schemes", Min: 1, Max: maxSignatures}
 	}
 	for i, s := range list {
 		field := fmt.Sprintf("signature.schemes[%d]", i)
 		faults.add(!slices.Contains(Schemes, s.Scheme), field,
-			"must be standard, stripe, github, github-sha1, shopify, slack, svix, timestamped or plain")
+			FaultNotAChoice, "must be standard, stripe, github, github-sha1, shopify, slack, svix, timestamped or plain")
 		same := func(other Signature) bool {
 			return other.Scheme == s.Scheme && strings.EqualFold(other.Header, s.Header)
 		}
-		faults.add(slices.ContainsFunc(list[:i], same), field, "must not repeat a scheme")
+		faults.add(slices.ContainsFunc(list[:i], same), field, FaultRepeated, "must not repeat a scheme")
 		faults.add(s != Signature{Scheme: s.Scheme} && !s.Scheme.CustomHeaderAllowed(), field+".header",
-			"must be absent but with github, github-sha1, shopify and plain")
-		faults.add(s.Prefix != "" && s.Header == "", field+".prefix", "needs a header")
-		faults.add(!isPrefix(s.Prefix), field+".prefix", "must be at most 64 visible ASCII characters")
+			FaultNotAllowed, "must be absent but with github, github-sha1, shopify and plain")
+		faults.add(s.Prefix != "" && s.Header == "", field+".prefix", FaultContradictory, "needs a header")
+		faults.add(!isPrefix(s.Prefix), field+".prefix", FaultMalformed, "must be at most 64 visible ASCII characters")
 		if s.Header != "" {
 			faults.join(CheckHeaderName(field+".header", s.Header))
 			taken := func(other Signature) bool { return strings.EqualFold(other.Header, s.Header) }
-			faults.add(slices.ContainsFunc(list[:i], taken), field+".header", "must not repeat a header")
+			faults.add(slices.ContainsFunc(list[:i], taken), field+".header", FaultRepeated, "must not repeat a header")
 		}
 	}
 	return faults.joined()

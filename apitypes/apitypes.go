@@ -25,6 +25,8 @@ package apitypes
 import (
 	"errors"
 	"time"
+
+	"github.com/postrider/postrider"
 )
 
 // Page is one page of a list. A page may be short, or empty, while there is a
@@ -62,8 +64,11 @@ type Problem struct {
 
 // Fault is one fault of a request.
 type Fault struct {
-	Field  string `json:"field" example:"retry.delays_ms[2]"`
-	Reason string `json:"reason" example:"must be 0 to 7 days"`
+	Field  string              `json:"field" example:"retry.delays_ms[2]"`
+	Code   postrider.FaultCode `json:"code" example:"out_of_range" doc:"Stable name of the kind of fault, for programs and translations: malformed, required, out_of_range, wrong_count, too_long, not_a_choice, repeated, not_found, not_allowed, contradictory, unknown_field, not_https, not_public or has_credentials."`
+	Reason string              `json:"reason" example:"must be 0 to 7 days" doc:"What the field must be, for people."`
+	Min    *int64              `json:"min,omitempty" doc:"With out_of_range and wrong_count: the least that is accepted, in the unit of the field."`
+	Max    *int64              `json:"max,omitempty" doc:"With out_of_range, wrong_count and too_long (in bytes): the most that is accepted."`
 }
 
 // Time is an instant. Its JSON is RFC 3339 in UTC, with microseconds.

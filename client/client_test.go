@@ -87,7 +87,7 @@ func TestAListAsksForItsFiltersAndPage(t *testing.T) {
 func TestAProblemIsAnErrorThatProgramsCanRead(t *testing.T) {
 	t.Parallel()
 	c, _ := answering(t, 422, `{"title":"Unprocessable","status":422,"code":"invalid","detail":"see errors","request_id":"req_1",
-		"errors":[{"field":"retry.delays_ms[2]","reason":"must be 0 to 7 days"}]}`)
+		"errors":[{"field":"retry.delays_ms[2]","code":"out_of_range","reason":"must be 0 to 7 days"}]}`)
 	_, err := c.CreateEndpoint(t.Context(), apitypes.EndpointCreate{})
 
 	problem, ok := errors.AsType[*client.Error](err)
@@ -96,7 +96,7 @@ func TestAProblemIsAnErrorThatProgramsCanRead(t *testing.T) {
 	}
 	want := client.Error{
 		Status: 422, Code: "invalid", Detail: "see errors", RequestID: "req_1", RetryAfter: 3 * time.Second,
-		Fields: []apitypes.Fault{{Field: "retry.delays_ms[2]", Reason: "must be 0 to 7 days"}},
+		Fields: []apitypes.Fault{{Field: "retry.delays_ms[2]", Code: "out_of_range", Reason: "must be 0 to 7 days"}},
 	}
 	if diff := cmp.Diff(want, *problem); diff != "" {
 		t.Errorf("problem (-want +got):\n%s", diff)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 )
@@ -80,14 +81,17 @@ func (w flagNames) fault(f apitypes.Fault) string {
 	if name == "" {
 		return f.Field + " " + f.Reason
 	}
-	if f.Reason == "names no account" {
+	if f.Code == postrider.FaultNotFound && f.Field == "account" {
 		return name + ": there is no account " + shorten(w.values[strings.ToLower(strings.TrimPrefix(name, "--"))])
 	}
 	reason := f.Reason
 	// Flags with JSON use the names and units of the API.
 	if name != "--retry" && name != "--circuit" {
 		if plain, isTime := strings.CutSuffix(part, "_ms"); isTime || strings.HasSuffix(f.Field, "_ms") {
-			part, reason = plain, number.ReplaceAllStringFunc(reason, asSpan)
+			part = plain
+			if f.Min != nil && f.Max != nil && reason == postrider.OutOfRange("", *f.Min, *f.Max).Reason {
+				reason = "must be " + inFlag(*f.Min) + " to " + inFlag(*f.Max)
+			}
 		}
 	}
 	if part == "preset" { // without JSON, the flag is nothing but the preset
@@ -97,15 +101,15 @@ func (w flagNames) fault(f apitypes.Fault) string {
 }
 
 // nextStep returns the command that removes the cause of a conflict, as a line of its
-// own. It is empty if none is known. The server's text is for every client, so it names
+// own. It is empty if none is known. The server's code is for every client, so it names
 // the state and not the command.
 func (w flagNames) nextStep(conflict *client.Error) string {
 	switch id := w.values["id"]; {
 	case conflict.Code == "unverified":
 		return "\nRun postrider endpoints verify " + id
-	case conflict.Detail == "the endpoint is paused":
+	case conflict.Code == "endpoint_paused":
 		return "\nRun postrider endpoints resume " + id
-	case conflict.Detail == "the endpoint is disabled":
+	case conflict.Code == "endpoint_disabled":
 		return "\nRun postrider endpoints enable " + id
 	case conflict.Replay != "":
 		return "\nRun postrider deliveries get " + conflict.Replay
@@ -113,17 +117,16 @@ func (w flagNames) nextStep(conflict *client.Error) string {
 	return ""
 }
 
-// number matches the limits in a reason that are milliseconds; shorter numbers may
-// be counts.
-var number = regexp.MustCompile(`\d{3,}`)
-
-// asSpan returns a text of milliseconds as flags take durations.
-func asSpan(ms string) string {
-	n, err := strconv.ParseInt(ms, 10, 64)
-	if err != nil {
-		return ms
+// inFlag returns milliseconds as flags take durations, without zeros at the end: 2160h.
+func inFlag(ms int64) string {
+	text := span(ms)
+	if short, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = short + "m"
 	}
-	return span(n)
+	if short, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = short + "h"
+	}
+	return text
 }
 
 // flagOf maps fields to flags with another name. Fields whose flag has the same name

@@ -36,7 +36,7 @@ func (rt *router) accounts() {
 	handle(rt, route{
 		name: "create-account", path: "POST /accounts",
 		summary: "Create an account",
-		codes:   []string{"conflict"},
+		codes:   []string{"uid_taken"},
 		scope:   admin, status: 201, body: apitypes.AccountCreate{},
 	}, rt.createAccount)
 	handle(rt, route{
@@ -54,7 +54,7 @@ func (rt *router) accounts() {
 		name: "update-account", path: "PATCH /accounts/{account}",
 		summary:     "Change an account",
 		description: "A field that is left out keeps its value. Null removes it.",
-		codes:       []string{"conflict"},
+		codes:       []string{"uid_taken"},
 		scope:       admin, body: apitypes.AccountUpdate{},
 	}, rt.changeAccount)
 	handle(rt, route{
@@ -150,14 +150,14 @@ func (s *server) deleteAccount(ctx context.Context, in *accountPath) (*none, err
 func (s *server) putAccount(ctx context.Context, a postrider.Account) (*reply[apitypes.Account], error) {
 	err := errors.Join(checkUID(a.UID), checkText("name", a.Name, maxName))
 	if a.UID == "" && a.Name == "" {
-		err = invalid("name", "is required where there is no uid")
+		err = invalid("name", postrider.FaultRequired, "is required where there is no uid")
 	}
 	if err != nil {
 		return nil, err
 	}
 	err = s.Store.PutAccount(ctx, a)
 	if errors.Is(err, postrider.ErrConflict) {
-		return nil, errors.Join(conflict("another account has this uid"), err)
+		return nil, errors.Join(conflict("uid_taken", "another account has this uid"), err)
 	}
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (s *server) putAccount(ctx context.Context, a postrider.Account) (*reply[ap
 // checkUID refuses uids that could be mistaken for an id.
 func checkUID(uid string) error {
 	if strings.HasPrefix(uid, "acc_") || strings.HasPrefix(uid, "ep_") {
-		return invalid("uid", "must not look like an id")
+		return invalid("uid", postrider.FaultMalformed, "must not look like an id")
 	}
 	return checkText("uid", uid, maxName)
 }

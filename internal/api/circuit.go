@@ -53,7 +53,7 @@ func (rt *router) circuits() {
 	handle(rt, route{
 		name: "set-circuit", path: "POST /endpoints/{endpoint}/circuit",
 		summary: "Open, close or probe an endpoint's circuit by hand",
-		codes:   []string{"conflict"},
+		codes:   []string{"endpoint_deleted", "endpoint_set_aside", "conflict"},
 		scope:   postrider.ScopeWebhooksOperate, body: apitypes.CircuitUpdate{},
 	}, rt.setCircuit)
 }
@@ -86,7 +86,7 @@ func (s *server) setCircuit(ctx context.Context, in *EndpointPath) (*reply[apity
 	}
 	to := body.Status
 	if to != postrider.CircuitClosed && to != postrider.CircuitOpen && to != postrider.CircuitHalfOpen {
-		return nil, invalid("status", "must be closed, open or half_open")
+		return nil, invalid("status", postrider.FaultNotAChoice, "must be closed, open or half_open")
 	}
 	e, err := s.findReadable(ctx, in.Endpoint)
 	if err != nil {
@@ -125,5 +125,5 @@ func (s *server) putCircuit(ctx context.Context, e postrider.Endpoint, to postri
 			return c, err
 		}
 	}
-	return postrider.Circuit{}, conflict("the circuit is being changed by others")
+	return postrider.Circuit{}, conflict("conflict", "the circuit is being changed by others")
 }

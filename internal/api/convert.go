@@ -4,7 +4,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 )
 
@@ -65,7 +64,7 @@ func millis(n int64) time.Duration {
 // checkText returns a fault if the text is longer than longest, in bytes.
 func checkText(field, text string, longest int) error {
 	if len(text) > longest {
-		return &postrider.InvalidError{Field: field, Reason: "is too long"}
+		return tooLong(field, longest, "is too long")
 	}
 	return nil
 }

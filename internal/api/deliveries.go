@@ -79,6 +79,9 @@ type DeliveryPath struct {
 	Delivery string `path:"delivery"`
 }
 
+// replayCodes are the problem codes of the routes that replay one delivery.
+var replayCodes = []string{"conflict", "delivery_pending", "dead_letter_discarded", "endpoint_deleted", "replay_pending", "gone"}
+
 // replayDescription says what is replayed and how often. All routes that replay one
 // delivery have it.
 const replayDescription = "The receiver gets the event once more, with the same event id. It is a conflict while the last replay of the dead letter is pending, and once the dead letter is discarded. After the last replay has ended, however it ended, the dead letter can be replayed again."
@@ -106,20 +109,20 @@ func (rt *router) deliveries() {
 		name: "get-attempt-request", path: "GET /deliveries/{delivery}/attempts/{attempt}/request",
 		summary:     "Get the request of an attempt, and what is signed of it",
 		description: "Signatures and credentials are masked. It is a conflict if the attempt made no request, or if the policy of the endpoint cannot be read.",
-		codes:       []string{"conflict"},
+		codes:       []string{"attempt_without_request", "request_unknown"},
 		scope:       read,
 	}, rt.getAttemptRequest)
 	handle(rt, route{
 		name: "replay-delivery", path: "POST /deliveries/{delivery}/replay",
 		summary:     "Replay a delivery as a new delivery",
 		description: replayDescription,
-		codes:       []string{"conflict", "replay_pending", "gone"},
+		codes:       replayCodes,
 		scope:       operate, status: 202,
 	}, rt.replayDelivery)
 	handle(rt, route{
 		name: "cancel-delivery", path: "POST /deliveries/{delivery}/cancel",
 		summary: "Cancel a pending delivery",
-		codes:   []string{"conflict"},
+		codes:   []string{"conflict", "delivery_delivered", "delivery_dead", "delivery_cancelled", "delivery_skipped"},
 		scope:   operate,
 	}, rt.cancelDelivery)
 	handle(rt, route{
@@ -133,7 +136,7 @@ func (rt *router) deliveries() {
 		name: "release-delivery", path: "POST /deliveries/{delivery}/release",
 		summary:     "Release a parked delivery",
 		description: "It is sent again, alone. A delivery is parked if five servers died while sending it.",
-		codes:       []string{"conflict"},
+		codes:       []string{"delivery_not_parked"},
 		scope:       operate,
 	}, rt.releaseDelivery)
 	handle(rt, route{
@@ -145,7 +148,7 @@ func (rt *router) deliveries() {
 		name: "replay-endpoint-delivery", path: "POST /endpoints/{endpoint}/deliveries/{delivery}/replay",
 		summary:     "Replay a delivery of this endpoint as a new delivery",
 		description: replayDescription,
-		codes:       []string{"conflict", "replay_pending", "gone"},
+		codes:       replayCodes,
 		scope:       operate, status: 202,
 	}, rt.replayEndpointDelivery)
 }
@@ -202,7 +205,7 @@ func (s *server) scope(ctx context.Context, account, endpoint string) (postrider
 	}
 	found, err := s.endpointOf(ctx, accountID, endpoint)
 	if errors.Is(err, postrider.ErrNotFound) {
-		err = invalid("endpoint", "names nothing")
+		err = invalid("endpoint", postrider.FaultNotFound, "names nothing")
 	}
 	return accountID, found.ID, err
 }
@@ -336,15 +339,15 @@ func (s *server) whyNoReplay(ctx context.Context, d postrider.Delivery, err erro
 		return err
 	}
 	if errors.Is(err, store.ErrDiscarded) {
-		return conflict("the dead letter was discarded, and stays so; publish the event again if its receiver needs it")
+		return conflict("dead_letter_discarded", "the dead letter was discarded, and stays so; publish the event again if its receiver needs it")
 	}
 	now, findErr := first(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: d.Account, ID: d.ID}))
 	if findErr == nil && now.Status == postrider.Pending {
-		return conflict("the delivery is pending")
+		return conflict("delivery_pending", "the delivery is pending")
 	}
 	e, findErr := first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
 	if findErr == nil && e.Status == postrider.EndpointDeleted {
-		return conflict("the endpoint is deleted")
+		return conflict("endpoint_deleted", "the endpoint is deleted")
 	}
 	return err
 }
@@ -388,7 +391,7 @@ func (s *server) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[
 	}
 	d, err := s.Store.MakeDue(ctx, store.MakeDue{Account: infoOf(ctx).caller.Account, Delivery: id, Parked: true})
 	if errors.Is(err, postrider.ErrConflict) {
-		err = conflict("the delivery is not parked")
+		err = conflict("delivery_not_parked", "the delivery is not parked")
 	}
 	if err != nil {
 		return nil, err
@@ -407,7 +410,7 @@ func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[a
 	d, err := s.Store.Cancel(ctx, store.Cancel{Account: infoOf(ctx).caller.Account, Delivery: id})
 	if errors.Is(err, postrider.ErrConflict) {
 		if d, findErr := s.findDelivery(ctx, in.Delivery); findErr == nil {
-			err = conflict("the delivery is " + string(d.Status))
+			err = conflict("delivery_"+string(d.Status), "the delivery is "+string(d.Status))
 		}
 	}
 	if err != nil {

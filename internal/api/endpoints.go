@@ -68,7 +68,7 @@ func (rt *router) endpoints() {
 	handle(rt, route{
 		name: "create-endpoint", path: "POST /endpoints",
 		summary: "Create an endpoint",
-		codes:   []string{"conflict"},
+		codes:   []string{"uid_taken"},
 		scope:   write, status: 201, body: apitypes.EndpointCreate{},
 	}, rt.createEndpoint)
 	handle(rt, route{
@@ -86,7 +86,7 @@ func (rt *router) endpoints() {
 		name: "update-endpoint", path: "PATCH /endpoints/{endpoint}",
 		summary:     "Change an endpoint",
 		description: "A field that is left out keeps its value. Null sets a field back to its default.",
-		codes:       []string{"conflict"},
+		codes:       []string{"endpoint_deleted", "uid_taken", "conflict"},
 		scope:       write, body: apitypes.EndpointUpdate{},
 	}, rt.changeEndpoint)
 	handle(rt, route{
@@ -96,7 +96,12 @@ func (rt *router) endpoints() {
 		scope:   write, status: 204,
 	}, rt.deleteEndpoint)
 	for _, c := range statusChanges {
-		codes := []string{"conflict"}
+		codes := []string{"endpoint_deleted", "conflict"}
+		for _, status := range []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled} {
+			if !slices.Contains(c.from, status) {
+				codes = append(codes, "endpoint_"+string(status))
+			}
+		}
 		if c.to == postrider.EndpointEnabled {
 			codes = append(codes, "unverified")
 		}
@@ -111,14 +116,14 @@ func (rt *router) endpoints() {
 		name: "verify-endpoint", path: "POST /endpoints/{endpoint}/verify",
 		summary:     "Verify that an endpoint's receiver wants events",
 		description: "If the endpoint is paused because its receiver has not agreed yet, an agreement resumes it.",
-		codes:       []string{"conflict", "verification_failed", "too_often"},
+		codes:       []string{"endpoint_deleted", "endpoint_set_aside", "endpoint_is_inspector", "conflict", "url_changed", "verification_failed", "too_often"},
 		scope:       operate, body: apitypes.EndpointVerification{}, empty: true, receiverTime: handshakeTime,
 	}, rt.verifyEndpoint)
 	handle(rt, route{
 		name: "test-endpoint", path: "POST /endpoints/{endpoint}/test",
 		summary:     "Send a test event to this endpoint alone",
 		description: "The endpoint's event types do not matter.",
-		codes:       []string{"conflict", "too_often"},
+		codes:       []string{"endpoint_deleted", "endpoint_set_aside", "endpoint_paused", "endpoint_disabled", "too_often"},
 		scope:       operate, status: 202, body: apitypes.EndpointTest{}, empty: true,
 	}, rt.testEndpoint)
 }
@@ -221,7 +226,7 @@ func (s *server) checkURL(e postrider.Endpoint) (string, error) {
 	case e.Kind != postrider.KindInspector:
 		return s.Guard.CheckURL(e.URL)
 	case e.URL != "":
-		return "", invalid("url", "must be left out: an inspector has none")
+		return "", invalid("url", postrider.FaultNotAllowed, "must be left out: an inspector has none")
 	}
 	return "", nil
 }
@@ -235,13 +240,13 @@ func checkInspector(e postrider.Endpoint) error {
 	const reason = "must be left out: an inspector connects to nothing"
 	var faults []error
 	if e.Policy.TLS != (postrider.TLS{}) {
-		faults = append(faults, invalid("tls", reason))
+		faults = append(faults, invalid("tls", postrider.FaultNotAllowed, reason))
 	}
 	if e.Policy.Auth.Kind == postrider.AuthOAuth2 {
-		faults = append(faults, invalid("auth.type", reason))
+		faults = append(faults, invalid("auth.type", postrider.FaultNotAllowed, reason))
 	}
 	if e.Policy.MaxRedirects != 0 {
-		faults = append(faults, invalid("max_redirects", reason))
+		faults = append(faults, invalid("max_redirects", postrider.FaultNotAllowed, reason))
 	}
 	return errors.Join(faults...)
 }
@@ -251,7 +256,7 @@ func checkInspector(e postrider.Endpoint) error {
 func checkEndpoint(e postrider.Endpoint) error {
 	faults := []error{checkUID(e.UID), checkText("description", e.Description, maxDescription)}
 	if n := len(e.EventTypes); n < 1 || n > maxPatterns {
-		faults = append(faults, invalid("event_types", fmt.Sprintf("must have 1 to %d patterns", maxPatterns)))
+		faults = append(faults, wrongCount("event_types", 1, maxPatterns, "patterns"))
 	}
 	for i, p := range e.EventTypes[:min(len(e.EventTypes), maxPatterns)] {
 		faults = append(faults, p.Check(fmt.Sprintf("event_types[%d]", i)))
@@ -267,7 +272,7 @@ func (s *server) checkTokenURL(a *postrider.Auth) error {
 		return nil
 	}
 	if a.TokenURL == "" {
-		return invalid("auth.token_url", "is required")
+		return invalid("auth.token_url", postrider.FaultRequired, "is required")
 	}
 	url, err := s.Guard.CheckURL(a.TokenURL)
 	a.TokenURL = url
@@ -300,7 +305,7 @@ func (s *server) listEndpoints(ctx context.Context, in *struct {
 		return nil, err
 	}
 	if in.UID != "" && account.IsZero() {
-		return nil, invalid("account", "is required with uid")
+		return nil, invalid("account", postrider.FaultRequired, "is required with uid")
 	}
 	endpoints, err := s.Store.Endpoints(ctx, store.EndpointQuery{
 		Account: account, UID: in.UID, Status: postrider.EndpointStatus(in.Status), Paging: in.Paging.of(),
@@ -440,7 +445,7 @@ func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPat
 		return s.put(ctx, in.Endpoint, func(p *store.PutEndpoint) error {
 			e := &p.Endpoint
 			if !slices.Contains(c.from, e.Status) {
-				return conflict("the endpoint is " + string(e.Status))
+				return conflict("endpoint_"+string(e.Status), "the endpoint is "+string(e.Status))
 			}
 			if err := s.requireVerified(*e, c.to); err != nil {
 				return err
@@ -484,7 +489,7 @@ func (s *server) endpointOf(ctx context.Context, account postrider.AccountID, na
 func (s *server) findReadable(ctx context.Context, text string) (postrider.Endpoint, error) {
 	e, err := s.findChangeable(ctx, text)
 	if err == nil && e.PolicyError != "" {
-		return e, conflict("the endpoint is set aside until its policy is set again: " + e.PolicyError)
+		return e, conflict("endpoint_set_aside", "the endpoint is set aside until its policy is set again: "+e.PolicyError)
 	}
 	return e, err
 }
@@ -500,7 +505,7 @@ func (s *server) findChangeable(ctx context.Context, text string) (postrider.End
 }
 
 // errDeleted is the response to operations on a deleted endpoint.
-var errDeleted = conflict("the endpoint is deleted")
+var errDeleted = conflict("endpoint_deleted", "the endpoint is deleted")
 
 // findLive is findEndpoint for reading what only an endpoint has that is not deleted: its
 // secrets, circuit and ordering keys. Of a deleted one they are not found.
@@ -523,8 +528,10 @@ func (s *server) modify(ctx context.Context, text string, change func(*postrider
 // put is modify for a change that may also close the circuit. A change of nothing is
 // not stored. It gives up after three conflicts. A conflict has two causes that the store does not tell apart: the
 // endpoint has changed since it was read, which another try resolves, or its new uid
-// is in use, which none does. The text of the last error names both.
+// is in use, which none does. The text of the last error names both; its code takes a
+// change of the uid for the cause.
 func (s *server) put(ctx context.Context, text string, change func(*store.PutEndpoint) error) (*reply[apitypes.Endpoint], error) {
+	code := "conflict"
 	for range 3 {
 		e, err := s.findChangeable(ctx, text)
 		if err != nil {
@@ -533,6 +540,9 @@ func (s *server) put(ctx context.Context, text string, change func(*store.PutEnd
 		p := store.PutEndpoint{Endpoint: e}
 		if err := change(&p); err != nil {
 			return nil, err
+		}
+		if p.Endpoint.UID != e.UID {
+			code = "uid_taken"
 		}
 		// Before the write: a later error would hide that it succeeded.
 		secrets, err := s.Store.Secrets(ctx, e.ID)
@@ -557,7 +567,7 @@ func (s *server) put(ctx context.Context, text string, change func(*store.PutEnd
 			return nil, err
 		}
 	}
-	return nil, conflict("another endpoint of the account has this uid, or it is being changed by others")
+	return nil, conflict(code, "another endpoint of the account has this uid, or it is being changed by others")
 }
 
 // circuitToClose returns the circuit as the change is about to store it, and
@@ -579,7 +589,7 @@ func (s *server) circuitToClose(ctx context.Context, p store.PutEndpoint) (close
 func (s *server) putEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error) {
 	e, err := s.Store.PutEndpoint(ctx, p)
 	if errors.Is(err, postrider.ErrConflict) {
-		return e, errors.Join(conflict("another endpoint of the account has this uid"), err)
+		return e, errors.Join(conflict("uid_taken", "another endpoint of the account has this uid"), err)
 	}
 	if err != nil {
 		return e, err

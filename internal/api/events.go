@@ -78,10 +78,10 @@ func (s *server) listEvents(ctx context.Context, in *struct {
 		return nil, err
 	}
 	if in.IdempotencyKey != "" && account.IsZero() {
-		return nil, invalid("account", "is required with idempotency_key")
+		return nil, invalid("account", postrider.FaultRequired, "is required with idempotency_key")
 	}
 	if in.OrderingKey != "" && account.IsZero() {
-		return nil, invalid("account", "is required with ordering_key")
+		return nil, invalid("account", postrider.FaultRequired, "is required with ordering_key")
 	}
 	return respondPage(viewEvent)(s.Store.Events(ctx, store.EventQuery{
 		Account: account, Type: in.Type, IdempotencyKey: in.IdempotencyKey, OrderingKey: in.OrderingKey,
@@ -168,5 +168,5 @@ func checkEnded(field string, status postrider.Status) error {
 		return nil
 	case postrider.Pending:
 	}
-	return invalid(field, "must be delivered, dead, cancelled or skipped")
+	return invalid(field, postrider.FaultNotAChoice, "must be delivered, dead, cancelled or skipped")
 }

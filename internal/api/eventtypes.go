@@ -27,7 +27,7 @@ const maxExample = 8 << 10
 // checkExample returns the fault of an example that is too large.
 func checkExample(example []byte) error {
 	if len(example) > maxExample {
-		return invalid("example", "must have at most "+strconv.Itoa(maxExample)+" bytes")
+		return tooLong("example", maxExample, "must have at most "+strconv.Itoa(maxExample)+" bytes")
 	}
 	return nil
 }
@@ -44,7 +44,7 @@ func (rt *router) eventTypes() {
 	handle(rt, route{
 		name: "create-event-type", path: "POST /event-types",
 		summary: "Add an event type to the catalogue",
-		codes:   []string{"conflict"},
+		codes:   []string{"event_type_exists"},
 		scope:   admin, status: 201, body: apitypes.EventTypeCreate{},
 	}, rt.createEventType)
 	handle(rt, route{
@@ -85,7 +85,7 @@ func (s *server) createEventType(ctx context.Context, _ *none) (*reply[apitypes.
 	}
 	switch _, err := s.findEventType(ctx, body.Name); {
 	case err == nil:
-		return nil, conflict("the catalogue has this event type already")
+		return nil, conflict("event_type_exists", "the catalogue has this event type already")
 	case !errors.Is(err, postrider.ErrNotFound):
 		return nil, err
 	}

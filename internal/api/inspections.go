@@ -15,13 +15,13 @@ func (rt *router) inspections() {
 	handle(rt, route{
 		name: "list-inspections", path: "GET /endpoints/{endpoint}/requests",
 		summary: "List the requests that an inspector endpoint got, newest first", description: kept,
-		codes: []string{"conflict"},
+		codes: []string{"endpoint_no_inspector"},
 		scope: postrider.ScopeWebhooksRead,
 	}, rt.listInspections)
 	handle(rt, route{
 		name: "get-inspection", path: "GET /endpoints/{endpoint}/requests/{request}",
 		summary: "Get a request that an inspector endpoint got, with its body", description: kept,
-		codes: []string{"conflict"},
+		codes: []string{"endpoint_no_inspector"},
 		scope: postrider.ScopeWebhooksRead,
 	}, rt.getInspection)
 }
@@ -30,7 +30,7 @@ func (rt *router) inspections() {
 func (s *server) findInspector(ctx context.Context, text string) (postrider.Endpoint, error) {
 	e, err := s.findEndpoint(ctx, text)
 	if err == nil && e.Kind != postrider.KindInspector {
-		err = conflict("the endpoint is no inspector: its requests are sent to its URL")
+		err = conflict("endpoint_no_inspector", "the endpoint is no inspector: its requests are sent to its URL")
 	}
 	return e, err
 }

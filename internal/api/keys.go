@@ -88,22 +88,22 @@ func (s *server) createKey(ctx context.Context, _ *none) (*reply[apitypes.Key], 
 func checkKeyCreate(b apitypes.KeyCreate, now time.Time) error {
 	faults := []error{checkText("name", b.Name, maxName)}
 	if b.Name == "" {
-		faults = append(faults, invalid("name", "is required"))
+		faults = append(faults, invalid("name", postrider.FaultRequired, "is required"))
 	}
 	if len(b.Scopes) == 0 {
-		faults = append(faults, invalid("scopes", "must name at least one scope"))
+		faults = append(faults, invalid("scopes", postrider.FaultRequired, "must name at least one scope"))
 	}
 	for i, scope := range b.Scopes {
 		field := fmt.Sprintf("scopes[%d]", i)
 		if !slices.Contains(postrider.Scopes, scope) {
-			faults = append(faults, invalid(field, "must be one of "+scopeNames()))
+			faults = append(faults, invalid(field, postrider.FaultNotAChoice, "must be one of "+scopeNames()))
 		}
 		if scope == postrider.ScopeAdmin && b.Account != "" {
-			faults = append(faults, invalid(field, "must not be admin for a key that is bound to an account"))
+			faults = append(faults, invalid(field, postrider.FaultNotAllowed, "must not be admin for a key that is bound to an account"))
 		}
 	}
 	if b.ExpiresAt != nil && !b.ExpiresAt.After(now) {
-		faults = append(faults, invalid("expires_at", "must be a time in the future, by RFC 3339"))
+		faults = append(faults, invalid("expires_at", postrider.FaultMalformed, "must be a time in the future, by RFC 3339"))
 	}
 	return errors.Join(faults...)
 }

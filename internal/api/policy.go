@@ -151,7 +151,7 @@ func circuitPolicy(c apitypes.CircuitPolicy) (postrider.CircuitPolicy, error) {
 	if c.Preset != "" {
 		preset, ok := postrider.CircuitPresets[c.Preset]
 		if !ok {
-			return standard, invalid("circuit.preset", "must be default, strict, windowed or never")
+			return standard, invalid("circuit.preset", postrider.FaultNotAChoice, "must be default, strict, windowed or never")
 		}
 		base = preset
 	}
@@ -163,7 +163,7 @@ func circuitPolicy(c apitypes.CircuitPolicy) (postrider.CircuitPolicy, error) {
 	overrideMillis(&p.Cooldown, c.CooldownMS)
 	overrideMillis(&p.MaxCooldown, c.MaxCooldownMS)
 	if c.Preset != "" && p != base {
-		return standard, invalid("circuit.preset", "has other numbers; leave out the one or the others")
+		return standard, invalid("circuit.preset", postrider.FaultContradictory, "has other numbers; leave out the one or the others")
 	}
 	return p, nil
 }
@@ -201,7 +201,7 @@ func viewCircuitPolicy(p postrider.CircuitPolicy) apitypes.CircuitPolicy {
 // because its zeros would silently remove the limit; null removes it.
 func rateLimit(r apitypes.Rate) (postrider.Rate, error) {
 	if r == (apitypes.Rate{}) {
-		return postrider.Rate{}, invalid("rate", "must be null where there is no limit")
+		return postrider.Rate{}, invalid("rate", postrider.FaultContradictory, "must be null where there is no limit")
 	}
 	return postrider.Rate{Attempts: r.Attempts, Per: millis(r.PerMS), Burst: r.Burst}, nil
 }
@@ -220,7 +220,7 @@ func policyFields(to apitypes.Policy) (named int, missing error) {
 		if given {
 			named++
 		} else {
-			faults = append(faults, invalid(name, "is required, because the stored policy cannot be read; null is the default"))
+			faults = append(faults, invalid(name, postrider.FaultRequired, "is required, because the stored policy cannot be read; null is the default"))
 		}
 	}
 	return named, errors.Join(faults...)
@@ -246,7 +246,7 @@ func checkMaySet(caller *postrider.Caller, to apitypes.Policy) error {
 	var faults []error
 	for name, given := range policyOptions(to) {
 		if given && !caller.MaySet(name) {
-			faults = append(faults, invalid(name, "is set by the operator alone"))
+			faults = append(faults, invalid(name, postrider.FaultNotAllowed, "is set by the operator alone"))
 		}
 	}
 	if len(faults) == 0 {

@@ -96,11 +96,11 @@ func (s *server) setPortal(ctx context.Context, _ *none) (*reply[apitypes.Portal
 	p := postrider.Portal{Name: body.Name, Colour: strings.ToLower(body.Colour)}
 	faults := []error{checkText("name", body.Name, maxPortalName), checkColour(p.Colour)}
 	if len(body.FrameOrigins) > maxFrameOrigins {
-		faults = append(faults, invalid("frame_origins", fmt.Sprintf("must have at most %d origins", maxFrameOrigins)))
+		faults = append(faults, wrongCount("frame_origins", 0, maxFrameOrigins, "origins"))
 	}
 	for i, origin := range body.FrameOrigins {
 		if !isOrigin(origin) {
-			faults = append(faults, invalid(fmt.Sprintf("frame_origins[%d]", i), "must be an https origin in lower case without a path, like https://app.example"))
+			faults = append(faults, invalid(fmt.Sprintf("frame_origins[%d]", i), postrider.FaultMalformed, "must be an https origin in lower case without a path, like https://app.example"))
 		}
 		p.FrameOrigins = append(p.FrameOrigins, origin)
 	}
@@ -145,7 +145,7 @@ func checkOptions(names []string) error {
 			known = known || option == name
 		}
 		if !known || slices.Contains(names[:i], name) {
-			faults = append(faults, invalid(fmt.Sprintf("options[%d]", i), "must be the name of an option of an endpoint, once"))
+			faults = append(faults, invalid(fmt.Sprintf("options[%d]", i), postrider.FaultNotAChoice, "must be the name of an option of an endpoint, once"))
 		}
 	}
 	return errors.Join(faults...)
@@ -160,10 +160,10 @@ func checkColour(colour string) error {
 	}
 	rgb, err := hex.DecodeString(strings.TrimPrefix(colour, "#"))
 	if err != nil || len(rgb) != 3 || colour[0] != '#' {
-		return invalid("colour", "must be #rrggbb")
+		return invalid("colour", postrider.FaultMalformed, "must be #rrggbb")
 	}
 	if contrast := 1.05 / (luminance(rgb) + 0.05); contrast < minContrast {
-		return invalid("colour", fmt.Sprintf("must have a contrast of at least %.1f with white text; it has %.1f, so choose a darker one", minContrast, math.Floor(contrast*10)/10))
+		return invalid("colour", postrider.FaultMalformed, fmt.Sprintf("must have a contrast of at least %.1f with white text; it has %.1f, so choose a darker one", minContrast, math.Floor(contrast*10)/10))
 	}
 	return nil
 }
@@ -198,7 +198,7 @@ func (s *server) setLogo(ctx context.Context, _ *none) (*reply[apitypes.Logo], e
 	}
 	file, err := base64.StdEncoding.DecodeString(body.PNG)
 	if err != nil {
-		return nil, invalid("png", "must be base64")
+		return nil, invalid("png", postrider.FaultMalformed, "must be base64")
 	}
 	image, err := cleanPNG(file)
 	if err != nil {
@@ -215,25 +215,25 @@ func (s *server) setLogo(ctx context.Context, _ *none) (*reply[apitypes.Logo], e
 // billions of them.
 func cleanPNG(file []byte) ([]byte, error) {
 	if len(file) > maxLogo {
-		return nil, invalid("png", fmt.Sprintf("must be at most %d bytes", maxLogo))
+		return nil, tooLong("png", maxLogo, fmt.Sprintf("must be at most %d bytes", maxLogo))
 	}
 	size, err := png.DecodeConfig(bytes.NewReader(file))
 	if err != nil {
-		return nil, invalid("png", "must be a PNG")
+		return nil, invalid("png", postrider.FaultMalformed, "must be a PNG")
 	}
 	if size.Width > maxLogoSide || size.Height > maxLogoSide {
-		return nil, invalid("png", fmt.Sprintf("must be at most %d by %d pixels", maxLogoSide, maxLogoSide))
+		return nil, invalid("png", postrider.FaultMalformed, fmt.Sprintf("must be at most %d by %d pixels", maxLogoSide, maxLogoSide))
 	}
 	image, err := png.Decode(bytes.NewReader(file))
 	if err != nil {
-		return nil, invalid("png", "must be a PNG")
+		return nil, invalid("png", postrider.FaultMalformed, "must be a PNG")
 	}
 	var clean bytes.Buffer
 	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&clean, image); err != nil {
 		return nil, fmt.Errorf("encode logo: %w", err)
 	}
 	if clean.Len() > maxLogo {
-		return nil, invalid("png", fmt.Sprintf("must be at most %d bytes after it is encoded again", maxLogo))
+		return nil, tooLong("png", maxLogo, fmt.Sprintf("must be at most %d bytes after it is encoded again", maxLogo))
 	}
 	return clean.Bytes(), nil
 }

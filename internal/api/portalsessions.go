@@ -134,7 +134,7 @@ func portalScopes(caller *postrider.Caller, wanted []apitypes.Capability) ([]pos
 	}
 	for i, name := range wanted {
 		if !slices.ContainsFunc(capabilities, func(c capability) bool { return c.name == name }) {
-			faults = append(faults, invalid(fmt.Sprintf("capabilities[%d]", i), "must be view, operate, edit or secrets"))
+			faults = append(faults, invalid(fmt.Sprintf("capabilities[%d]", i), postrider.FaultNotAChoice, "must be view, operate, edit or secrets"))
 		}
 	}
 	return scopes, errors.Join(faults...)
@@ -147,7 +147,7 @@ func portalLasts(ms *int64) (time.Duration, error) {
 	}
 	lasts := millis(*ms)
 	if lasts < time.Minute || lasts > portalTime {
-		return 0, invalid("ttl_ms", "must be 60000 to 3600000")
+		return 0, postrider.OutOfRange("ttl_ms", 60_000, 3_600_000)
 	}
 	return lasts, nil
 }
@@ -159,7 +159,7 @@ func checkLocale(locale string) error {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-'
 	}
 	if len(locale) > 35 || strings.ContainsFunc(locale, strange) {
-		return invalid("locale", "must be a language tag, such as en or de")
+		return invalid("locale", postrider.FaultMalformed, "must be a language tag, such as en or de")
 	}
 	return nil
 }

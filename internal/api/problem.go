@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"net/http"
@@ -104,8 +105,10 @@ type apiError struct {
 func (r *apiError) Error() string { return cmp.Or(r.detail, r.class.Error()) }
 func (r *apiError) Unwrap() error { return r.class }
 
-// conflict returns a 409 with a text for the client.
-func conflict(detail string) error { return &apiError{class: postrider.ErrConflict, detail: detail} }
+// conflict returns a 409 with a code of exactClasses and a text for the client.
+func conflict(code, detail string) error {
+	return &apiError{class: postrider.ErrConflict, code: code, detail: detail}
+}
 
 // errKeyTaken is the response to a reused idempotency key. Publishing one event
 // returns it; problemOf uses its texts for a batch.
@@ -116,8 +119,30 @@ var errKeyTaken = &apiError{
 // invalid returns a fault of one field of the request. A name in a body or a query that
 // names nothing is one, too: a 404 is about the path alone, so it never leaves open what
 // was not found.
-func invalid(field, reason string) error {
-	return &postrider.InvalidError{Field: field, Reason: reason}
+func invalid(field string, code postrider.FaultCode, reason string) error {
+	return &postrider.InvalidError{Field: field, Code: code, Reason: reason}
+}
+
+// tooLong returns the fault of a text of more than so many bytes.
+func tooLong(field string, most int, reason string) error {
+	return &postrider.InvalidError{Field: field, Code: postrider.FaultTooLong, Reason: reason, Max: int64(most)}
+}
+
+// wrongCount returns the fault of a list that does not have least to most elements,
+// which are the noun.
+func wrongCount(field string, least, most int, noun string) error {
+	return &postrider.InvalidError{
+		Field: field, Code: postrider.FaultWrongCount, Reason: fmt.Sprintf("must have %d to %d %s", least, most, noun), Min: int64(least), Max: int64(most),
+	}
+}
+
+// faultOf returns a fault as the response has it.
+func faultOf(f *postrider.InvalidError) apitypes.Fault {
+	fault := apitypes.Fault{Field: f.Field, Code: cmp.Or(f.Code, postrider.FaultMalformed), Reason: f.Reason}
+	if f.Min != 0 || f.Max != 0 {
+		fault.Min, fault.Max = &f.Min, &f.Max
+	}
+	return fault
 }
 
 // problem is an error response: a body of RFC 9457, and headers. It implements
@@ -175,7 +200,7 @@ func problemOf(ctx context.Context, err error) *problem {
 	}
 	faults := postrider.Faults(err)
 	for _, f := range faults[:min(len(faults), maxFaults)] {
-		p.Errors = append(p.Errors, apitypes.Fault{Field: f.Field, Reason: f.Reason})
+		p.Errors = append(p.Errors, faultOf(f))
 	}
 	p.fillDetails(err)
 	switch { // the headers of RFC 9110, 15.5.16 and 15.5.9
@@ -267,7 +292,7 @@ func translate(ctx huma.Context, _ string, v any) (any, error) {
 	var faults []error
 	for _, e := range model.Errors {
 		_, field, _ := strings.Cut(e.Location, ".") // query.limit
-		faults = append(faults, invalid(field, reasonOf(e.Message)))
+		faults = append(faults, invalid(field, postrider.FaultMalformed, reasonOf(e.Message)))
 	}
 	return problemOf(ctx.Context(), errors.Join(faults...)), nil
 }

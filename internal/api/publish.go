@@ -139,13 +139,13 @@ func applyKeyHeader(e *apitypes.EventCreate, header http.Header) error {
 	case len(keys) == 0:
 		return nil
 	case len(keys) > 1:
-		return invalid(keyHeader, "must be there once")
+		return invalid(keyHeader, postrider.FaultRepeated, "must be there once")
 	case !isText(keys[0]):
-		return invalid(keyHeader, "must be UTF-8 without control characters")
+		return invalid(keyHeader, postrider.FaultMalformed, "must be UTF-8 without control characters")
 	case keys[0] == "": // likely an unset variable of the client, not a choice
-		return invalid(keyHeader, "must not be empty")
+		return invalid(keyHeader, postrider.FaultRequired, "must not be empty")
 	case e.IdempotencyKey != "" && e.IdempotencyKey != keys[0]:
-		return invalid(keyHeader, "must be the idempotency_key of the body, where both are there")
+		return invalid(keyHeader, postrider.FaultContradictory, "must be the idempotency_key of the body, where both are there")
 	case e.IdempotencyKey != "":
 		return nil // checked with the body
 	}
@@ -165,7 +165,7 @@ func readHops(header http.Header) (int, error) {
 	}
 	strange := func(r rune) bool { return r < '0' || r > '9' }
 	if len(values) > 1 || values[0] == "" || len(values[0]) > 9 || strings.ContainsFunc(values[0], strange) {
-		return 0, invalid(hopsHeader, "must be one number of at most 9 digits")
+		return 0, invalid(hopsHeader, postrider.FaultMalformed, "must be one number of at most 9 digits")
 	}
 	hops, err := strconv.Atoi(values[0])
 	if err == nil && hops >= maxHops {
@@ -178,7 +178,7 @@ func readHops(header http.Header) (int, error) {
 // before the body is decoded, which is the expensive part.
 func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	if len(infoOf(ctx).header[keyHeader]) > 0 {
-		return 0, invalid(keyHeader, "must not be there: each event of a batch has its own idempotency_key")
+		return 0, invalid(keyHeader, postrider.FaultNotAllowed, "must not be there: each event of a batch has its own idempotency_key")
 	}
 	hops, err := readHops(infoOf(ctx).header)
 	if err != nil {
@@ -226,7 +226,7 @@ func (s *server) batch(ctx context.Context, bodies []apitypes.EventCreate) ([]po
 	// The number of events is checked first, so that an oversized batch costs
 	// no validation.
 	if n := len(bodies); n < 1 || n > maxBatch {
-		return nil, invalid("events", fmt.Sprintf("must have 1 to %d events", maxBatch))
+		return nil, wrongCount("events", 1, maxBatch, "events")
 	}
 	events := make([]postrider.Event, 0, len(bodies))
 	var faults []error
@@ -274,7 +274,7 @@ func (s *server) event(ctx context.Context, b *apitypes.EventCreate) (postrider.
 // publishes, so that a receiver can trust them: nobody else can send a postrider.test.
 func checkPublishedType(name string) error {
 	if strings.HasPrefix(name, "postrider.") {
-		return invalid("type", "must not begin with postrider., which is for the server's own events")
+		return invalid("type", postrider.FaultNotAllowed, "must not begin with postrider., which is for the server's own events")
 	}
 	return postrider.CheckType("type", name)
 }
@@ -285,5 +285,5 @@ func (s *server) checkData(field string, data []byte) error {
 	if len(data) <= s.opts.MaxData {
 		return nil
 	}
-	return errors.Join(errTooLarge, invalid(field, fmt.Sprintf("must be at most %d bytes", s.opts.MaxData)))
+	return errors.Join(errTooLarge, tooLong(field, s.opts.MaxData, fmt.Sprintf("must be at most %d bytes", s.opts.MaxData)))
 }

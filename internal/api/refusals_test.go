@@ -125,6 +125,39 @@ func TestNothingIsNoFilter(t *testing.T) {
 	}
 }
 
+// TestFaultsHaveCodes checks what programs and translations read of a fault.
+func TestFaultsHaveCodes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant("acme")
+	endpoint := func(fields string) string {
+		return `{"account": "acme", "url": "https://x", "event_types": ["*"], ` + fields + `}`
+	}
+	for _, tt := range []struct{ route, body, fault string }{
+		{"POST /endpoints", `{"account": "acme", "url": "https://x"}`, `"field":"event_types","code":"required"`},
+		{"POST /endpoints", `{"account": "acme", "url": "https://x", "event_types": []}`, `"field":"event_types","code":"wrong_count","reason":"must have 1 to 256 patterns","min":1,"max":256`},
+		{"POST /endpoints", `{"account": "acme", "url": "https://x", "event_types": ["a b"]}`, `"field":"event_types[0]","code":"malformed"`},
+		{"POST /endpoints", `{"account": "nobody", "url": "https://x", "event_types": ["*"]}`, `"field":"account","code":"not_found"`},
+		{"POST /endpoints", endpoint(`"timeout_ms": 1`), `"field":"timeout_ms","code":"out_of_range","reason":"must be 1000 to 30000","min":1000,"max":30000`},
+		{"POST /endpoints", endpoint(`"max_redirects": 9`), `"field":"max_redirects","code":"out_of_range","reason":"must be 0 to 3","min":0,"max":3`},
+		{"POST /endpoints", endpoint(`"payload": "x"`), `"field":"payload","code":"not_a_choice"`},
+		{"POST /endpoints", endpoint(`"on_dead": "pause"`), `"field":"on_dead","code":"contradictory"`},
+		{"POST /endpoints", endpoint(`"headers": [{"name": "a", "value": "1"}, {"name": "A", "value": "2"}]`), `"field":"headers[1].name","code":"repeated"`},
+		{"POST /endpoints", endpoint(`"headers": [{"name": "host", "value": "1"}]`), `"field":"headers[0].name","code":"not_allowed"`},
+		{"POST /endpoints", endpoint(`"filter": {}`), `"field":"filter","code":"unknown_field"`},
+		{"POST /endpoints", endpoint(`"description": "` + strings.Repeat("x", 5000) + `"`), `"field":"description","code":"too_long","reason":"is too long","min":0,"max":`},
+		{"POST /replays/dry-run", `{"account": "acme", "statuses": ["dead"], "per_second": -1}`, `"field":"per_second","code":"out_of_range","reason":"must be 1 to 5000","min":1,"max":5000`},
+		{"GET /events?limit=251", "", `"field":"limit","code":"malformed"`},
+	} {
+		t.Run(tt.fault, func(t *testing.T) {
+			t.Parallel()
+			if got := w.in(t).do(w.admin, tt.route, tt.body); got.status != 422 || !strings.Contains(got.text, tt.fault) {
+				t.Errorf("%s = %d %s, want %s", tt.route, got.status, got.text, tt.fault)
+			}
+		})
+	}
+}
+
 func TestEveryKindOfErrorHasItsAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorldOf(t, api.Options{MaxData: 100})

@@ -66,7 +66,7 @@ func (rt *router) replays() {
 		name: "create-replay", path: "POST /replays",
 		summary:     "Replay or discard all deliveries that a filter selects",
 		description: "The deliveries are those that have ended at the time of the request. Each gets exactly one new delivery, oldest first and below live traffic, at the given pace or slower: while many of them wait for their endpoints, the job waits too. Deliveries with an ordering key are sent in sequence, and later events of the key wait for them. The job goes on after a restart of the server.",
-		codes:       []string{"conflict"},
+		codes:       []string{"too_many_replays"},
 		scope:       operate, status: 201, body: apitypes.ReplayCreate{}, empty: true,
 	}, rt.createReplay)
 	handle(rt, route{
@@ -91,7 +91,7 @@ func (rt *router) replays() {
 			name: verb + "-replay", path: "POST /replays/{replay}/" + verb,
 			summary:     map[string]string{"pause": "Pause a replay", "resume": "Resume a paused replay", "cancel": "Cancel a replay"}[verb],
 			description: "The deliveries that it has made are not affected.",
-			codes:       []string{"conflict"},
+			codes:       []string{"conflict", "replay_running", "replay_paused", "replay_done", "replay_cancelled", "replay_failed"},
 			scope:       operate,
 		}, rt.setReplay(status))
 	}
@@ -112,7 +112,7 @@ func (s *server) startReplay(ctx context.Context, job postrider.ReplayJob) (post
 		Account: job.Filter.Account, Status: postrider.ReplayRunning, Paging: store.Paging{Limit: maxReplayJobs},
 	})
 	if err == nil && len(running.Items) == maxReplayJobs {
-		err = conflict(fmt.Sprintf("%d replays are running; wait until one has ended, or cancel one", maxReplayJobs))
+		err = conflict("too_many_replays", fmt.Sprintf("%d replays are running; wait until one has ended, or cancel one", maxReplayJobs))
 	}
 	if err != nil {
 		return job, err
@@ -146,10 +146,10 @@ func (s *server) requestedReplay(ctx context.Context) (job postrider.ReplayJob, 
 	job.Filter, err = s.replayFilter(ctx, body)
 	err = errors.Join(err, checkText("note", body.Note, maxDescription), checkReplayRate(job.PerSecond))
 	if job.Action != postrider.ActionReplay && job.Action != postrider.ActionDiscard {
-		err = errors.Join(err, invalid("action", "must be replay or discard"))
+		err = errors.Join(err, invalid("action", postrider.FaultNotAChoice, "must be replay or discard"))
 	}
 	if job.Action == postrider.ActionDiscard && slices.ContainsFunc(job.Filter.Statuses, func(s postrider.Status) bool { return s != postrider.Dead }) {
-		err = errors.Join(err, invalid("statuses", "must be dead to discard"))
+		err = errors.Join(err, invalid("statuses", postrider.FaultContradictory, "must be dead to discard"))
 	}
 	return job, err
 }
@@ -165,7 +165,7 @@ func (s *server) newReplay(ctx context.Context, body apitypes.ReplayCreate) post
 
 func checkReplayRate(perSecond int) error {
 	if perSecond < 1 || perSecond > maxReplayRate {
-		return invalid("per_second", fmt.Sprintf("must be 1 to %d", maxReplayRate))
+		return postrider.OutOfRange("per_second", 1, maxReplayRate)
 	}
 	return nil
 }
@@ -198,7 +198,7 @@ func (s *server) replayFilter(ctx context.Context, body apitypes.ReplayCreate) (
 	if !event.IsZero() {
 		e, findErr := first(s.Store.Events(ctx, store.EventQuery{Account: f.Account, ID: event}))
 		if errors.Is(findErr, postrider.ErrNotFound) {
-			findErr = invalid("event", "names nothing")
+			findErr = invalid("event", postrider.FaultNotFound, "names nothing")
 		}
 		f.Account, err = e.Account, errors.Join(err, findErr)
 	}
@@ -211,16 +211,16 @@ func checkReplayFilter(f postrider.ReplayFilter) (err error) {
 		err = errors.Join(err, p.Check(fmt.Sprintf("event_types[%d]", i)))
 	}
 	if len(f.EventTypes) > maxPatterns {
-		err = errors.Join(err, invalid("event_types", fmt.Sprintf("must have at most %d", maxPatterns)))
+		err = errors.Join(err, wrongCount("event_types", 0, maxPatterns, "patterns"))
 	}
 	if slices.ContainsFunc(f.Statuses, func(s postrider.Status) bool { return !slices.Contains(postrider.ReplayStatuses, s) }) {
-		err = errors.Join(err, invalid("statuses", "must be delivered, dead, cancelled or skipped"))
+		err = errors.Join(err, invalid("statuses", postrider.FaultNotAChoice, "must be delivered, dead, cancelled or skipped"))
 	}
 	if f.Reason != "" && !slices.Contains(endReasons, f.Reason) {
-		err = errors.Join(err, invalid("reason", "is no reason of a delivery that has ended"))
+		err = errors.Join(err, invalid("reason", postrider.FaultNotAChoice, "is no reason of a delivery that has ended"))
 	}
 	if !f.From.IsZero() && !f.To.IsZero() && f.From.After(f.To) {
-		err = errors.Join(err, invalid("from", "must not be later than to"))
+		err = errors.Join(err, invalid("from", postrider.FaultContradictory, "must not be later than to"))
 	}
 	return err
 }
@@ -289,7 +289,7 @@ func (s *server) setReplay(to postrider.ReplayStatus) func(context.Context, *Rep
 		err = s.Store.SetReplayJob(ctx, store.SetReplayJob{Account: infoOf(ctx).caller.Account, ID: id, Status: to})
 		if errors.Is(err, postrider.ErrConflict) {
 			if job, findErr := s.findReplay(ctx, id); findErr == nil {
-				err = conflict("the replay is " + string(job.Status))
+				err = conflict("replay_"+string(job.Status), "the replay is "+string(job.Status))
 			}
 		}
 		if err != nil {

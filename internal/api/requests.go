@@ -34,7 +34,7 @@ func (s *server) getAttemptRequest(ctx context.Context, in *struct {
 		return nil, err
 	}
 	if a.Outcome == postrider.OutcomeNone {
-		return nil, conflict("the attempt made no request")
+		return nil, conflict("attempt_without_request", "the attempt made no request")
 	}
 	e, err := first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *server) getAttemptRequest(ctx context.Context, in *struct {
 	claimed := postrider.Claimed{ID: d.ID, Endpoint: d.Endpoint, Event: &event, Attempt: a.Number, ReplayedFrom: d.ReplayedFrom}
 	request, err := s.Describer.Describe(ctx, &claimed, e, a.StartedAt)
 	if failure, ok := errors.AsType[*postrider.FailureError](err); ok {
-		return nil, conflict("the request cannot be described: " + string(failure.Failure))
+		return nil, conflict("request_unknown", "the request cannot be described: "+string(failure.Failure))
 	}
 	if err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func (s *server) resolveAccount(ctx context.Context, name string) (postrider.Acc
 func (s *server) resolveLiveAccount(ctx context.Context, field, name string) (postrider.AccountID, error) {
 	account, err := s.resolveAccountName(ctx, field, name)
 	if err == nil && account.deleted {
-		return postrider.AccountID{}, invalid(field, "names no account")
+		return postrider.AccountID{}, invalid(field, postrider.FaultNotFound, "names no account")
 	}
 	return account.id, err
 }
@@ -59,7 +59,7 @@ func (s *server) resolveAccountName(ctx context.Context, field, name string) (ac
 		err = postrider.ErrNotFound
 	}
 	if errors.Is(err, postrider.ErrNotFound) {
-		return accountName{}, invalid(field, "names no account")
+		return accountName{}, invalid(field, postrider.FaultNotFound, "names no account")
 	}
 	return account, err
 }
@@ -69,7 +69,7 @@ func (s *server) resolveAccountName(ctx context.Context, field, name string) (ac
 func (s *server) requireAccount(ctx context.Context, field, name string) (postrider.AccountID, error) {
 	id, err := s.resolveLiveAccount(ctx, field, name)
 	if err == nil && id.IsZero() {
-		return id, invalid(field, "is required")
+		return id, invalid(field, postrider.FaultRequired, "is required")
 	}
 	return id, err
 }
@@ -116,7 +116,7 @@ func parseID[I comparable, P interface {
 // and an empty list looks like "nothing found".
 func checkTypeFilter(field, text string) error {
 	if text != "" && postrider.CheckType(field, text) != nil {
-		return invalid(field, "must be one event type; patterns are for endpoints")
+		return invalid(field, postrider.FaultMalformed, "must be one event type; patterns are for endpoints")
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func filtered[I comparable, P interface {
 	var zero I
 	id, err = postrider.ParseID[I, P](text)
 	if err != nil || id == zero {
-		return id, invalid(field, "names nothing")
+		return id, invalid(field, postrider.FaultNotFound, "names nothing")
 	}
 	return id, nil
 }

@@ -363,17 +363,17 @@ func checkURL(u *url.URL) error {
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return invalid("query", "must be a query string")
+		return invalid("query", postrider.FaultMalformed, "must be a query string")
 	}
 	for name, values := range query {
 		if !isText(name) || !isText(strings.Join(values, "")) {
-			return invalid(strings.ToValidUTF8(name, "?"), "must be UTF-8 without control characters")
+			return invalid(strings.ToValidUTF8(name, "?"), postrider.FaultMalformed, "must be UTF-8 without control characters")
 		}
 		if len(values) > 1 {
-			return invalid(name, "must be there once")
+			return invalid(name, postrider.FaultRepeated, "must be there once")
 		}
 		if values[0] == "" { // an empty filter must not list everything
-			return invalid(name, "must not be empty")
+			return invalid(name, postrider.FaultRequired, "must not be empty")
 		}
 	}
 	return nil
@@ -387,7 +387,7 @@ func noQuery(u *url.URL) error {
 	}
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(u.Query())) {
-		faults = append(faults, invalid(name, "unknown query parameter"))
+		faults = append(faults, invalid(name, postrider.FaultUnknown, "unknown query parameter"))
 	}
 	return errors.Join(faults...)
 }

@@ -35,7 +35,7 @@ func TestAccountsAreMadeListedAndChanged(t *testing.T) {
 			t.Errorf("GET by %s = %s", name, got.text)
 		}
 	}
-	if got := w.do(w.admin, "POST /accounts", `{"uid": "acme"}`); got.status != 409 || got.body["code"] != "conflict" {
+	if got := w.do(w.admin, "POST /accounts", `{"uid": "acme"}`); got.status != 409 || got.body["code"] != "uid_taken" {
 		t.Errorf("the same uid again = %d %s, want 409 conflict", got.status, got.text)
 	}
 	changed := w.want(200, "PATCH /accounts/acme", `{"name": "Acme", "uid": "acme-2"}`)
@@ -388,7 +388,7 @@ func TestADeadLetterIsDiscarded(t *testing.T) {
 	} {
 		refused := w.want(409, route+"/replay", "")
 		has(t, route, refused.body, map[string]any{
-			"code": "conflict", "detail": "the dead letter was discarded, and stays so; publish the event again if its receiver needs it",
+			"code": "dead_letter_discarded", "detail": "the dead letter was discarded, and stays so; publish the event again if its receiver needs it",
 		})
 	}
 	has(t, "its event", w.want(202, "POST /events/"+acme.event+"/replay", "").body, map[string]any{"expected": map[string]any{"matches": 0.0, "exact": true}})

@@ -31,7 +31,7 @@ func (s *server) listHits(ctx context.Context, in *struct {
 ) (*reply[apitypes.List[apitypes.SearchHit]], error) {
 	text := strings.TrimSpace(in.Q)
 	if text == "" {
-		return nil, invalid("q", "must not be empty")
+		return nil, invalid("q", postrider.FaultRequired, "must not be empty")
 	}
 	hit, err := s.hitOfID(ctx, text)
 	switch {

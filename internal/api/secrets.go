@@ -71,13 +71,13 @@ func (rt *router) secrets() {
 	handle(rt, route{
 		name: "rotate-secret", path: "POST /endpoints/{endpoint}/secrets/rotate",
 		summary: "Rotate an endpoint's secret",
-		codes:   []string{"conflict"},
+		codes:   []string{"conflict", "endpoint_deleted", "endpoint_set_aside", "too_many_secrets", "secret_exists"},
 		scope:   write, body: apitypes.SecretRotation{}, empty: true,
 	}, rt.rotateSecret)
 	handle(rt, route{
 		name: "revoke-secret", path: "DELETE /endpoints/{endpoint}/secrets/{secret}",
 		summary: "Revoke one of an endpoint's secrets",
-		codes:   []string{"conflict"},
+		codes:   []string{"endpoint_deleted", "endpoint_set_aside", "last_secret"},
 		scope:   write, status: 204,
 	}, rt.revokeSecret)
 }
@@ -136,7 +136,7 @@ func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[api
 		if body.Secret != "" {
 			field = "secret"
 		}
-		return nil, invalid(field, "must not be an ed25519 key: "+err.Error())
+		return nil, invalid(field, postrider.FaultMalformed, "must not be an ed25519 key: "+err.Error())
 	}
 	if err := s.Store.RotateSecret(ctx, store.RotateSecret{Secret: secret, Overlap: overlap}); err != nil {
 		return nil, err
@@ -154,7 +154,9 @@ func readRotation(r apitypes.SecretRotation) (time.Duration, signature.Secret, e
 	}
 	var fault error
 	if overlap < 0 || overlap > maxOverlap {
-		fault = invalid("overlap_ms", "must be 0 to 30 days")
+		fault = &postrider.InvalidError{
+			Field: "overlap_ms", Code: postrider.FaultOutOfRange, Reason: "must be 0 to 30 days", Max: maxOverlap.Milliseconds(),
+		}
 	}
 	keys, err := readSecrets(apitypes.NewSecrets{Secret: r.Secret, KeyType: r.KeyType})
 	if err := errors.Join(fault, err); err != nil {
@@ -172,12 +174,12 @@ func (s *server) checkOthers(ctx context.Context, endpoint postrider.EndpointID,
 		return err
 	}
 	if overlap > 0 && len(secrets) >= maxValid { // an overlap of 0 revokes them
-		return conflict(fmt.Sprintf("the endpoint has %d secrets that have not expired; an overlap_ms of 0 revokes them", len(secrets)))
+		return conflict("too_many_secrets", fmt.Sprintf("the endpoint has %d secrets that have not expired; an overlap_ms of 0 revokes them", len(secrets)))
 	}
 	for _, secret := range secrets {
 		// A secret that cannot be decrypted is no obstacle: a rotation replaces it.
 		if text, err := s.Vault.DecryptSecret(ctx, secret); err == nil && text == key.Text() {
-			return conflict("the endpoint has this secret already")
+			return conflict("secret_exists", "the endpoint has this secret already")
 		}
 	}
 	return nil
@@ -209,7 +211,7 @@ func (s *server) revokeSecret(ctx context.Context, in *SecretPath) (*none, error
 	}
 	err = s.Store.RevokeSecret(ctx, store.RevokeSecret{Endpoint: e.ID, Secret: secret})
 	if errors.Is(err, postrider.ErrConflict) {
-		return nil, conflict("it is the endpoint's last secret that does not expire; rotate it, with an overlap_ms of 0 to end it at once, or revoke one that expires")
+		return nil, conflict("last_secret", "it is the endpoint's last secret that does not expire; rotate it, with an overlap_ms of 0 to end it at once, or revoke one that expires")
 	}
 	if err != nil {
 		return nil, err
@@ -230,7 +232,7 @@ func (s *server) checkLeft(ctx context.Context, e postrider.Endpoint, id postrid
 		return nil
 	}
 	if err := e.Policy.CheckSecrets(slices.Delete(secrets, at, at+1)); err != nil {
-		return conflict(err.Error() + "; a rotation with an overlap_ms of 0 replaces it")
+		return conflict("last_secret", err.Error()+"; a rotation with an overlap_ms of 0 replaces it")
 	}
 	return nil
 }
@@ -270,14 +272,14 @@ func readSecrets(n apitypes.NewSecrets) ([]signature.Secret, error) {
 		key, err := drawKey(n.KeyType)
 		return []signature.Secret{key}, err
 	case n.KeyType != "":
-		return nil, invalid("key_type", "must not be there beside a secret")
+		return nil, invalid("key_type", postrider.FaultNotAllowed, "must not be there beside a secret")
 	case n.Secret != "" && n.Secrets != nil:
-		return nil, invalid("secrets", "must not be there beside secret")
+		return nil, invalid("secrets", postrider.FaultNotAllowed, "must not be there beside secret")
 	case n.Secret != "":
 		texts, field = []string{n.Secret}, func(int) string { return "secret" }
 	}
 	if len(texts) == 0 || len(texts) > maxSecrets {
-		return nil, invalid("secrets", fmt.Sprintf("must have 1 to %d secrets", maxSecrets))
+		return nil, wrongCount("secrets", 1, maxSecrets, "secrets")
 	}
 	var keys []signature.Secret
 	var faults []error
@@ -285,7 +287,7 @@ func readSecrets(n apitypes.NewSecrets) ([]signature.Secret, error) {
 		key, err := readSecret(field(i), text)
 		faults = append(faults, err)
 		if slices.Contains(texts[:i], text) {
-			faults = append(faults, invalid(field(i), "must not repeat a secret"))
+			faults = append(faults, invalid(field(i), postrider.FaultRepeated, "must not repeat a secret"))
 		}
 		keys = append(keys, key)
 	}
@@ -300,7 +302,7 @@ func drawKey(keyType string) (signature.Secret, error) {
 	case typeEd25519:
 		return signature.NewPrivateKey(rand.Reader)
 	}
-	return signature.Secret{}, invalid("key_type", "must be hmac or ed25519")
+	return signature.Secret{}, invalid("key_type", postrider.FaultNotAChoice, "must be hmac or ed25519")
 }
 
 // readSecret parses a secret that can sign requests.
@@ -310,7 +312,7 @@ func readSecret(field, text string) (signature.Secret, error) {
 		key, err = signature.TextSecret(text)
 	}
 	if err != nil || key.Public().Text() == text { // a public key cannot sign
-		return signature.Secret{}, invalid(field,
+		return signature.Secret{}, invalid(field, postrider.FaultMalformed,
 			"must be whsec_ and the base64 of 24 to 64 bytes, whsk_ and that of an ed25519 key pair, or 24 to 64 visible ASCII characters")
 	}
 	return key, nil

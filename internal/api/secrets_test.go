@@ -187,7 +187,7 @@ func TestARotationCannotStrandAnEndpoint(t *testing.T) {
 	old := w.want(200, "GET "+path, "").data()[0]["id"].(string)
 	rotated := w.want(200, "POST "+path+"/rotate", `{"overlap_ms": 60000}`).id("id")
 	got := w.want(409, "DELETE "+path+"/"+rotated, "")
-	if detail := got.id("detail"); got.body["code"] != "conflict" || !strings.Contains(detail, "rotate it") || !strings.Contains(detail, "revoke one that expires") {
+	if detail := got.id("detail"); got.body["code"] != "last_secret" || !strings.Contains(detail, "rotate it") || !strings.Contains(detail, "revoke one that expires") {
 		t.Errorf("revoking the new secret = %s, which does not say what to do", got.text)
 	}
 	has(t, "the endpoint", w.want(200, "GET "+endpoint, "").body, map[string]any{"warnings": []any{}})

@@ -137,12 +137,12 @@ func (in StatsQuery) span(now time.Time) (statsSpan, error) {
 	if in.TZ != "" {
 		zone, err := time.LoadLocation(in.TZ)
 		if err != nil || in.TZ == "Local" {
-			return span, invalid("tz", "must be a time zone by its IANA name, such as Europe/Berlin")
+			return span, invalid("tz", postrider.FaultMalformed, "must be a time zone by its IANA name, such as Europe/Berlin")
 		}
 		span.zone = zone
 	}
 	if in.Step != "day" && in.TZ != "" {
-		return span, invalid("tz", "works only with step=day; times of shorter steps are UTC")
+		return span, invalid("tz", postrider.FaultContradictory, "works only with step=day; times of shorter steps are UTC")
 	}
 	if end := now.Add(1); span.to.IsZero() || span.to.After(end) {
 		span.to = end // the range ends with the step of now
@@ -151,7 +151,7 @@ func (in StatsQuery) span(now time.Time) (statsSpan, error) {
 		span.from = span.to.Add(-defaultSpans[in.Step])
 	}
 	if !span.from.Before(span.to) {
-		return span, invalid("from", "must be earlier than to")
+		return span, invalid("from", postrider.FaultContradictory, "must be earlier than to")
 	}
 	span.stored = map[string]store.Step{"minute": store.Minutes, "hour": store.Hours, "day": store.Days}[in.Step]
 	if in.Step == "day" && span.zone != time.UTC {
@@ -170,11 +170,11 @@ func (p statsSpan) refuse(now time.Time) error {
 	case !p.from.Before(p.start(now.Add(-p.stored.Kept()))):
 		return nil
 	case p.stored == store.Days:
-		return invalid("from", fmt.Sprintf("must be at most %d days ago: days are kept for so long", days))
+		return invalid("from", postrider.FaultOutOfRange, fmt.Sprintf("must be at most %d days ago: days are kept for so long", days))
 	case p.step == "day":
-		return invalid("tz", fmt.Sprintf("is for the last %d days, for which hours are kept; leave it out for UTC days", days))
+		return invalid("tz", postrider.FaultOutOfRange, fmt.Sprintf("is for the last %d days, for which hours are kept; leave it out for UTC days", days))
 	}
-	return invalid("step", fmt.Sprintf("%ss are kept for %d days; ask for a longer step, or from a later time", p.step, days))
+	return invalid("step", postrider.FaultOutOfRange, fmt.Sprintf("%ss are kept for %d days; ask for a longer step, or from a later time", p.step, days))
 }
 
 // start returns the beginning of the step of a time. An hour of UTC in which a day of the

@@ -26,7 +26,7 @@ func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[api
 	}
 	if e.Status != postrider.EndpointEnabled {
 		// The test would be skipped or wait.
-		return nil, conflict("the endpoint is " + string(e.Status))
+		return nil, conflict("endpoint_"+string(e.Status), "the endpoint is "+string(e.Status))
 	}
 	event, err := s.testEvent(ctx, e, body.Type)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *server) testEvent(ctx context.Context, e postrider.Endpoint, named stri
 	}
 	t, err := s.findEventType(ctx, named)
 	if errors.Is(err, postrider.ErrNotFound) {
-		return postrider.Event{}, invalid("type", "must be in the catalogue of event types, or "+testType)
+		return postrider.Event{}, invalid("type", postrider.FaultNotFound, "must be in the catalogue of event types, or "+testType)
 	}
 	if event.Type = t.Name; len(t.Example) > 0 {
 		event.Data = t.Example

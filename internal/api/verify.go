@@ -58,7 +58,7 @@ func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 		return nil, err
 	}
 	if asked.Kind == postrider.KindInspector {
-		return nil, conflict("an inspector has no receiver that could agree")
+		return nil, conflict("endpoint_is_inspector", "an inspector has no receiver that could agree")
 	}
 	method, err := s.verifyMethod(body)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 	}
 	return s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
 		if e.URL != asked.URL {
-			return conflict("the url changed while its receiver was being verified")
+			return conflict("url_changed", "the url changed while its receiver was being verified")
 		}
 		e.VerifiedAt = now
 		if e.Status == postrider.EndpointPaused && e.StatusReason == reasonUnverified {
@@ -100,11 +100,11 @@ func (s *server) verifyMethod(body apitypes.EndpointVerification) (string, error
 	case s.opts.Verify != "" && (method == "" || method == s.opts.Verify):
 		return s.opts.Verify, nil
 	case s.opts.Verify != "":
-		return "", invalid("method", fmt.Sprintf("must be %s, the operator's choice", s.opts.Verify))
+		return "", invalid("method", postrider.FaultNotAChoice, fmt.Sprintf("must be %s, the operator's choice", s.opts.Verify))
 	case method == "":
-		return "", invalid("method", "is required")
+		return "", invalid("method", postrider.FaultRequired, "is required")
 	case !slices.Contains(VerifyMethods, method):
-		return "", invalid("method", "must be challenge or cloudevents")
+		return "", invalid("method", postrider.FaultNotAChoice, "must be challenge or cloudevents")
 	}
 	return method, nil
 }

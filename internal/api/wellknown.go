@@ -71,10 +71,10 @@ func publicKeyQuery(r *http.Request) (q store.PublicKeyQuery, err error) {
 			q.Cursor = text
 		case "limit":
 			if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > store.MaxLimit {
-				return q, invalid("limit", "must be 1 to "+strconv.Itoa(store.MaxLimit))
+				return q, postrider.OutOfRange("limit", 1, store.MaxLimit)
 			}
 		default:
-			return q, invalid(name, "unknown query parameter")
+			return q, invalid(name, postrider.FaultUnknown, "unknown query parameter")
 		}
 	}
 	return q, nil

@@ -38,7 +38,24 @@ const (
 
 // refuse returns the error for a URL. It has the reason and nothing of the URL,
 // which may hold a credential.
-func refuse(reason string) error { return &postrider.InvalidError{Field: "url", Reason: reason} }
+func refuse(reason string) error {
+	fault := &postrider.InvalidError{Field: "url", Reason: reason, Code: codes[reason]}
+	if fault.Code == postrider.FaultTooLong {
+		fault.Max = MaxURL
+	}
+	return fault
+}
+
+// codes has the codes of the reasons that are not about the form of the URL.
+var codes = map[string]postrider.FaultCode{
+	reasonLength:    postrider.FaultTooLong,
+	reasonUser:      postrider.FaultHasCredentials,
+	reasonScheme:    postrider.FaultNotHTTPS,
+	reasonAnyScheme: postrider.FaultNotHTTPS,
+	reasonPort:      postrider.FaultNotPublic,
+	reasonForbidden: postrider.FaultNotPublic,
+	reasonNever:     postrider.FaultNotPublic,
+}
 
 // parse reads an endpoint's URL and checks everything that can be checked without
 // the network. The result is canonical: parsing its text again gives the same.

@@ -188,7 +188,7 @@ func tooManyInOrder(p *publish, j int) error {
 	if len(p.events) > 1 {
 		field = fmt.Sprintf("events[%d].ordering_key", j)
 	}
-	return &postrider.InvalidError{Field: field, Reason: fmt.Sprintf(
+	return &postrider.InvalidError{Field: field, Code: postrider.FaultNotAllowed, Reason: fmt.Sprintf(
 		"must not be there: an endpoint wants the event in order, which takes at most %d endpoints for an event and %d deliveries for a batch",
 		groupRows, orderedRows,
 	)}

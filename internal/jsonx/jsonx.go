@@ -153,15 +153,15 @@ func (p *place) String() string {
 func (d *decoder) refuse(at *place, reason string) error {
 	err := d.json.SkipValue()
 	if err == nil {
-		d.fault(at.String(), reason)
+		d.fault(at.String(), postrider.FaultMalformed, reason)
 	}
 	return err
 }
 
 // fault records a fault, unless there are maxFaults already.
-func (d *decoder) fault(field, reason string) {
+func (d *decoder) fault(field string, code postrider.FaultCode, reason string) {
 	if len(d.faults) < maxFaults {
-		d.faults = append(d.faults, &postrider.InvalidError{Field: field, Reason: reason})
+		d.faults = append(d.faults, &postrider.InvalidError{Field: field, Code: code, Reason: reason})
 	}
 }
 
@@ -254,7 +254,7 @@ func (d *decoder) read(set func(text string) error, at *place) error {
 		return err
 	}
 	if err := set(unquote(quoted)); err != nil {
-		d.fault(at.String(), err.Error())
+		d.fault(at.String(), postrider.FaultMalformed, err.Error())
 	}
 	return nil
 }
@@ -277,7 +277,10 @@ func (d *decoder) object(at *place, v reflect.Value) error {
 		}
 		i, known := plan.byName[name]
 		if !known {
-			err = d.refuse(&place{parent: at, name: name}, "is not a field of this request")
+			err = d.json.SkipValue()
+			if err == nil {
+				d.fault((&place{parent: at, name: name}).String(), postrider.FaultUnknown, "is not a field of this request")
+			}
 		} else {
 			seen |= 1 << i
 			err = d.member(&place{parent: at, name: name}, plan.fields[i], v)
@@ -288,7 +291,7 @@ func (d *decoder) object(at *place, v reflect.Value) error {
 	}
 	for i, f := range plan.fields {
 		if f.required && seen&(1<<i) == 0 {
-			d.fault((&place{parent: at, name: f.name}).String(), "is required")
+			d.fault((&place{parent: at, name: f.name}).String(), postrider.FaultRequired, "is required")
 		}
 	}
 	_, err := d.json.ReadToken()
@@ -301,7 +304,7 @@ func (d *decoder) member(at *place, f field, v reflect.Value) error {
 	text := d.json.PeekKind() == '"'
 	err := d.value(at, v)
 	if err == nil && text && f.notEmpty && v.Len() == 0 {
-		d.fault(at.String(), "must not be empty")
+		d.fault(at.String(), postrider.FaultRequired, "must not be empty")
 	}
 	return err
 }
@@ -354,7 +357,7 @@ func (d *decoder) text(at *place, v reflect.Value) error {
 	if !d.anyText && strings.ContainsFunc(text, func(r rune) bool {
 		return (r < ' ' || r == 0x7f) && r != '\t' && r != '\n' && r != '\r'
 	}) {
-		d.fault(at.String(), "must not contain control characters")
+		d.fault(at.String(), postrider.FaultMalformed, "must not contain control characters")
 	}
 	v.SetString(text)
 	return nil
@@ -397,7 +400,7 @@ func (d *decoder) number(at *place, v reflect.Value) error {
 		v.SetFloat(f)
 	}
 	if err != nil {
-		d.fault(at.String(), reason)
+		d.fault(at.String(), postrider.FaultMalformed, reason)
 	}
 	return nil
 }
@@ -410,7 +413,7 @@ func (d *decoder) raw(at *place, v reflect.Value) error {
 		return err
 	}
 	if depth(value) > MaxDepth {
-		d.fault(at.String(), fmt.Sprintf("must nest at most %d levels", MaxDepth))
+		d.fault(at.String(), postrider.FaultMalformed, fmt.Sprintf("must nest at most %d levels", MaxDepth))
 		return nil
 	}
 	v.SetBytes(bytes.Clone(value))

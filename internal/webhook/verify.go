@@ -67,7 +67,7 @@ func (s *Sender) Verify(ctx context.Context, to store.EndpointSnapshot, method s
 	case VerifyCloudEvents:
 		return s.handshake(ctx, &to)
 	}
-	return &postrider.InvalidError{Field: "method", Reason: "must be challenge or cloudevents"}
+	return &postrider.InvalidError{Field: "method", Code: postrider.FaultNotAChoice, Reason: "must be challenge or cloudevents"}
 }
 
 // challenge sends a random text as an event, and expects it back. It builds the

@@ -79,6 +79,9 @@ type DeliveryPath struct {
 	Delivery string `path:"delivery"`
 }
 
+// endedCodes are the problem codes of the routes that need a pending delivery.
+var endedCodes = []string{"delivery_delivered", "delivery_dead", "delivery_cancelled", "delivery_skipped"}
+
 // replayCodes are the problem codes of the routes that replay one delivery.
 var replayCodes = []string{"conflict", "delivery_pending", "dead_letter_discarded", "endpoint_deleted", "replay_pending", "gone"}
 
@@ -122,14 +125,14 @@ func (rt *router) deliveries() {
 	handle(rt, route{
 		name: "cancel-delivery", path: "POST /deliveries/{delivery}/cancel",
 		summary: "Cancel a pending delivery",
-		codes:   []string{"conflict", "delivery_delivered", "delivery_dead", "delivery_cancelled", "delivery_skipped"},
+		codes:   append([]string{"conflict"}, endedCodes...),
 		scope:   operate,
 	}, rt.cancelDelivery)
 	handle(rt, route{
 		name: "retry-delivery", path: "POST /deliveries/{delivery}/retry",
 		summary:     "Retry a waiting delivery now",
 		description: "The next attempt of a delivery that waits for its time is due now, as far as the circuit, the rate and the concurrency of its endpoint allow. Its place in the retry schedule stays. A delivery that has ended, that is being sent, or that waits for anything but its time is a conflict.",
-		codes:       []string{"conflict"},
+		codes:       append([]string{"delivery_not_waiting"}, endedCodes...),
 		scope:       operate,
 	}, rt.retryDelivery)
 	handle(rt, route{
@@ -373,13 +376,13 @@ func (s *server) retryDelivery(ctx context.Context, in *DeliveryPath) (*reply[ap
 		}
 	}
 	if d.Status != postrider.Pending {
-		return nil, conflict("the delivery is " + string(d.Status))
+		return nil, conflict("delivery_"+string(d.Status), "the delivery is "+string(d.Status))
 	}
 	x, err := s.explain(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	return nil, conflict("the delivery does not wait for its retry. " + x.String())
+	return nil, conflict("delivery_not_waiting", "the delivery does not wait for its retry. "+x.String())
 }
 
 // releaseDelivery releases a parked delivery. A delivery that is not parked is

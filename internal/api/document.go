@@ -106,6 +106,7 @@ var exactClasses = []errorClass{
 	{nil, 409, "delivery_dead", "the delivery is a dead letter"},
 	{nil, 409, "delivery_cancelled", "the delivery is cancelled"},
 	{nil, 409, "delivery_skipped", "the delivery was skipped"},
+	{nil, 409, "delivery_not_waiting", "the delivery does not wait for its retry"},
 	{nil, 409, "delivery_not_parked", "the delivery is not parked"},
 	{nil, 409, "dead_letter_replayed", "the dead letter was replayed"},
 	{nil, 409, "dead_letter_discarded", "the dead letter was discarded"},

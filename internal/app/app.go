@@ -49,6 +49,7 @@ import (
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/web"
 	"github.com/postrider/postrider/internal/webhook"
 )
 
@@ -100,7 +101,7 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 		rollup: rollup.New(rollup.Options{Log: log}), live: live.New(),
 	}
 	a.observer = observe.New(observe.Join(hooks(log), a.rollup.Hooks(), a.live.Hooks()), log)
-	a.gate.set(api.Starting(log))
+	a.gate.set(starting{api.Starting(log), web.Starting(web.Options{Version: Version(), Log: log})})
 	var err error
 	if a.api, err = listen(ctx, c.Listen, &a.gate, log.With("server", "api")); err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)

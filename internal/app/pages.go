@@ -40,11 +40,29 @@ func (f *front) EndBodies() {
 
 // ServeHTTP serves a request of a program or a person.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/.well-known/") {
+	if isAPI(r) {
 		f.Handler.ServeHTTP(w, r)
 		return
 	}
 	f.pages.ServeHTTP(w, r)
+}
+
+// isAPI reports whether a request is for the API and not for a page.
+func isAPI(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/.well-known/")
+}
+
+// starting is the handler of the API listener until the store is open. Every response is
+// a 503: a page for browsers, else a problem.
+type starting struct{ api, pages http.Handler }
+
+// ServeHTTP serves a request of a program or a person.
+func (s starting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if isAPI(r) || !strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, "/static/") {
+		s.api.ServeHTTP(w, r)
+		return
+	}
+	s.pages.ServeHTTP(w, r)
 }
 
 // liveAttempts gives the pages the attempts of the hub in their own form.

@@ -41,6 +41,7 @@ func (b *browser) open(path string, form url.Values) (status int, at, text strin
 		b.Fatal(err)
 	}
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
 	response, err := b.http.Do(request)
 	if err != nil {
 		b.Fatal(err)

@@ -63,6 +63,7 @@ var (
 	errBadForm        = errors.New("the form cannot be read")
 	errForbidden      = errors.New("the session does not permit it")
 	errTooManyStreams = errors.New("too many streams are open")
+	errStarting       = errors.New("the server is starting")
 )
 
 // maxForm is the largest form, in bytes. The largest field is a certificate chain.
@@ -88,6 +89,15 @@ func (h *Handler) inSession(who audience, handle func(*visit) error) http.Handle
 		v.enter(s)
 		return handle(v)
 	})
+}
+
+// lost returns errNoPage, for a path that no page has. A person with a session keeps the
+// menu.
+func (v *visit) lost() error {
+	if s, err := v.h.Sessions.Find(v.ctx, v.token(v.who)); err == nil && s.Portal == (v.who == customers) {
+		v.enter(s)
+	}
+	return errNoPage
 }
 
 // inPublic returns the handler of a page without a session.
@@ -379,6 +389,12 @@ func (v *visit) failureOf(err error) failure {
 		f.Status = http.StatusTooManyRequests
 	case errors.Is(err, errForged), errors.Is(err, errForbidden):
 		f.Status = http.StatusForbidden
+	case errors.Is(err, errStarting):
+		f.Status, f.Text, f.Retry = http.StatusServiceUnavailable, "starting", v.r.URL.RequestURI()
+		if v.r.Method != http.MethodGet {
+			f.Retry = v.back()
+		}
+		return f
 	case errors.Is(err, errInsecure):
 		f.Status, f.Text = http.StatusForbidden, "insecure"
 		return f

@@ -105,6 +105,17 @@ func New(deps Deps, opts Options) *Handler {
 	return h
 }
 
+// Starting returns the handler of all pages until the store is open: every page is a 503
+// that says so.
+func Starting(opts Options) http.Handler {
+	h := New(Deps{}, opts)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /static/{file}", h.assets.serve)
+	mux.HandleFunc("/", h.inPublic(func(*visit) error { return errStarting }))
+	h.handler = h.guard(mux)
+	return h
+}
+
 // ServeHTTP serves one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.handler.ServeHTTP(w, r) }
 
@@ -188,6 +199,9 @@ func (h *Handler) mux() http.Handler {
 	handle("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, operators.base(), http.StatusSeeOther)
 	})
+	for _, who := range []audience{operators, customers} {
+		mux.HandleFunc(who.base()+"/", h.serve(who, func(v *visit) error { return v.lost() }))
+	}
 	mux.HandleFunc("/", h.inPublic(func(*visit) error { return errNoPage }))
 	return mux
 }

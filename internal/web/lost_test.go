@@ -1,0 +1,71 @@
+package web_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/web"
+)
+
+// A path that no page has keeps the menu of a person who is logged in, and shows nothing
+// of it to others.
+func TestAnUnknownPathKeepsTheMenu(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	for _, test := range []struct {
+		person, path string
+		menu         bool
+	}{
+		{"operator", "/dashboard/nothing", true},
+		{"viewer", "/dashboard/endpoints/x/y/z", true},
+		{"customer", "/portal/nothing", true},
+		{"customer", "/portal/accounts", true},
+		{"customer", "/dashboard/nothing", false},
+		{"operator", "/portal/nothing", false},
+		{"nobody", "/dashboard/nothing", false},
+		{"nobody", "/portal/nothing", false},
+		{"operator", "/nothing", false},
+	} {
+		got := w.as(test.person, "GET "+test.path, nil)
+		if got.status != http.StatusNotFound {
+			t.Errorf("GET %s as %s = %d, want 404", test.path, test.person, got.status)
+		}
+		got.says(t, "Not found")
+		if test.menu {
+			got.says(t, `<header class="sidebar">`)
+		} else {
+			got.lacks(t, `<header class="sidebar">`)
+		}
+		checkHTML(t, got)
+	}
+}
+
+// While the store is not open, every page is a 503 that says so, with its stylesheet.
+func TestEveryPageSaysThatTheServerStarts(t *testing.T) {
+	t.Parallel()
+	starting := web.Starting(web.Options{})
+	get := func(method, path, language string) page {
+		r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+		r.Header.Set("Accept-Language", language)
+		rec := httptest.NewRecorder()
+		starting.ServeHTTP(rec, r)
+		return page{status: rec.Code, header: rec.Header(), html: rec.Body.String()}
+	}
+	for _, route := range []string{"GET /", "GET /dashboard/endpoints", "GET /portal", "POST /login", "GET /portal/enter/code"} {
+		method, path, _ := strings.Cut(route, " ")
+		got := get(method, path, "en")
+		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
+			t.Errorf("%s = %d with Retry-After %q, want 503", route, got.status, got.header.Get("Retry-After"))
+		}
+		got.says(t, "The server is starting")
+		checkHTML(t, got)
+	}
+	get("GET", "/dashboard", "de").says(t, "Der Server startet")
+	style := regexp.MustCompile(`/static/app\.[0-9a-f]+\.css`).FindString(get("GET", "/", "en").html)
+	if got := get("GET", style, "en"); got.status != http.StatusOK {
+		t.Errorf("GET %s = %d", style, got.status)
+	}
+}

@@ -2,6 +2,7 @@ package postrider
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,10 +17,13 @@ type Explanation struct {
 	Action Action
 
 	Attempt    int        // number of the next attempt, or of the last one if no more follow; 0: there was none
-	StatusCode int        // of the last response; 0: there was none
+	StatusCode int        // of the last attempt's response; 0: it got none, or there was none
 	Error      string     // of the last attempt; empty: it was accepted, or there was none
 	For        DeliveryID // with pending.ordering: the delivery that goes first
 	Note       string     // why the endpoint is paused or disabled; empty: nobody gave a reason
+	Limit      int        // with pending.due: the requests that the endpoint may have at once
+	Rate       Rate       // with pending.due: the endpoint's; zero: it has none
+	Others     int        // with pending.due: other pending deliveries of the endpoint, as far as they were counted
 }
 
 // Next is what happens to a delivery by itself.
@@ -48,29 +52,47 @@ const (
 	ToReplay       Action = "replay"        // replay the delivery
 )
 
-// Explain explains the delivery d to the endpoint e. With the zero endpoint, the
-// explanation has no Note.
-func Explain(d Delivery, e Endpoint) Explanation {
+// ExplainFacts is what [Explain] needs to know beside the delivery. A zero field leaves
+// out what only it tells.
+type ExplainFacts struct {
+	Endpoint   Endpoint
+	Circuit    Circuit    // of the endpoint; needed with WaitDue
+	Pending    int        // pending deliveries of the endpoint, this one among them; needed with WaitDue
+	Resolution Resolution // of the dead letter of the delivery; empty: unresolved, or there is none
+}
+
+// Explain explains the delivery.
+func Explain(d Delivery, f ExplainFacts) Explanation {
 	x := Explanation{
 		Why: string(d.Status), Next: NextNothing, Attempt: d.Attempts, StatusCode: d.LastStatusCode, Error: d.LastError,
 	}
+	if Unanswered(d.LastError) { // the status code is of an attempt before it
+		x.StatusCode = 0
+	}
 	switch {
 	case d.Status == Pending:
-		x.explainWaiting(d, e)
+		x.explainWaiting(d, f)
 	case d.Reason != "":
 		x.Why += "." + d.Reason
 	}
 	switch {
-	case d.Status == Skipped && d.Reason == ReasonEndpointDeleted, e.Status == EndpointDeleted, d.Reason == ReasonSystem:
+	case d.Status == Skipped && d.Reason == ReasonEndpointDeleted, f.Endpoint.Status == EndpointDeleted, d.Reason == ReasonSystem, f.Resolution != "":
 	case d.Status == Dead, d.Status == Skipped, d.Reason == ReasonCancelled:
 		x.Action = ToReplay
 	}
 	return x
 }
 
+// Unanswered reports whether the error of an attempt says that it got no response.
+func Unanswered(err string) bool {
+	name, _, _ := strings.Cut(err, ":")
+	failure := Failure(name)
+	return failure != FailureStatus && failure != FailureRedirect && slices.Contains(Failures, failure)
+}
+
 // explainWaiting explains why a pending delivery waits.
-func (x *Explanation) explainWaiting(d Delivery, e Endpoint) {
-	reason := d.Waiting.Reason
+func (x *Explanation) explainWaiting(d Delivery, f ExplainFacts) {
+	reason, e := d.Waiting.Reason, f.Endpoint
 	x.Why += "." + string(reason)
 	x.Next, x.At, x.For = NextAttempt, d.Waiting.Until, d.Waiting.For
 	x.Attempt++ // an attempt under way is not counted either
@@ -95,13 +117,22 @@ func (x *Explanation) explainWaiting(d Delivery, e Endpoint) {
 		x.Next, x.Action = NextNothing, ToSetPolicy
 	case WaitNoSecret:
 		x.Next, x.Action = NextNothing, ToRotateSecret
-	case WaitOrdering, WaitSuspected, WaitAskedToWait, WaitDue:
+	case WaitDue:
+		x.Limit, x.Rate, x.Others = e.Policy.Concurrency, e.Policy.Rate, max(f.Pending-1, 0)
+		if f.Circuit.Failures > 0 || f.Circuit.LastOutcome == OutcomeThrottled {
+			x.Why = WhySlowed
+		}
+	case WaitOrdering, WaitSuspected, WaitAskedToWait:
 	}
 }
 
 // WhyRetry is the Why of a delivery whose last attempt failed and whose next one is
 // scheduled. With pending.scheduled the first attempt is scheduled.
 const WhyRetry = "pending.retry"
+
+// WhySlowed is the Why of a delivery that is due at an endpoint whose last attempt failed or
+// was throttled, so that its concurrency window is small.
+const WhySlowed = "pending.due_slowed"
 
 // whys has the English text of each Why. The words in braces are replaced.
 var whys = map[string]string{
@@ -118,13 +149,14 @@ var whys = map[string]string{
 	WhyRetry:                     "Attempt {last} failed{result}.",
 	"pending.circuit_open":       "The circuit of its endpoint is open, because the endpoint kept failing or a person opened it.",
 	"pending.asked_to_wait":      "The receiver asked with Retry-After to be left alone.",
-	"pending.due":                "It is due, and waits for a free slot of its endpoint.",
+	"pending.due":                "It is due, and waits for one of the {limit} requests that its endpoint may have at once{rate}.{others}",
+	WhySlowed:                    "It is due. The last request to its endpoint failed or was throttled, so the endpoint gets fewer at once than the {limit} that it may have{rate}.{others}",
 	"delivered":                  "The endpoint accepted attempt {attempt}{result}.",
 	"dead.exhausted":             "Attempt {attempt} failed{result}, and it was the last of the retry schedule.",
 	"dead.gone":                  "The endpoint responded 410, which means that it wants no more events.",
 	"dead.client_error":          "Attempt {attempt} failed{result}, and the policy of the endpoint retries no client error.",
 	"dead.expired":               "It expired before the endpoint accepted it.",
-	"dead.system":                "The bytes of its event are deleted.",
+	"dead.system":                "The data of its event was deleted before it was sent.",
 	"cancelled.cancelled":        "A person cancelled it.",
 	"cancelled.endpoint_deleted": "Its endpoint was deleted while it was pending.",
 	"skipped.endpoint_disabled":  "Its endpoint was disabled when the event was published.",
@@ -173,6 +205,13 @@ func (x Explanation) String() string {
 	if note != "" {
 		note = " (" + note + ")"
 	}
+	rate, others := "", ""
+	if x.Rate != (Rate{}) {
+		rate = fmt.Sprintf(", and for its rate of %d in %s", x.Rate.Attempts, x.Rate.Per)
+	}
+	if x.Others > 0 {
+		others = fmt.Sprintf(" Besides it, %d of its deliveries wait.", x.Others)
+	}
 	if x.StatusCode != 0 {
 		result = fmt.Sprintf("HTTP %d", x.StatusCode)
 	}
@@ -180,6 +219,7 @@ func (x Explanation) String() string {
 		result = " (" + result + ")"
 	}
 	return strings.NewReplacer(
+		"{limit}", fmt.Sprint(x.Limit), "{rate}", rate, "{others}", others,
 		"{attempt}", fmt.Sprint(x.Attempt), "{last}", fmt.Sprint(x.Attempt-1), "{for}", x.For.String(), "{note}", note, "{result}", result,
 		"{at}", x.At.UTC().Format("2006-01-02 15:04:05 UTC"),
 	).Replace(strings.Join(parts, " "))

@@ -32,9 +32,9 @@ func places() (all []postrider.Delivery) {
 
 func TestEveryPlaceOfADeliveryIsExplained(t *testing.T) {
 	t.Parallel()
-	unused := postrider.Whys()
+	unused := slices.DeleteFunc(postrider.Whys(), func(why string) bool { return why == postrider.WhySlowed }) // see TestAnExplanationIsASentence
 	for _, d := range places() {
-		x := postrider.Explain(d, postrider.Endpoint{})
+		x := postrider.Explain(d, postrider.ExplainFacts{})
 		if !slices.Contains(postrider.Whys(), x.Why) {
 			t.Errorf("%s %s %s has the unknown explanation %q", d.Status, d.Reason, d.Waiting.Reason, x.Why)
 		}
@@ -55,22 +55,46 @@ func TestEveryPlaceOfADeliveryIsExplained(t *testing.T) {
 	}
 }
 
+// sentence is a delivery with the sentences that explain it.
+type sentence struct {
+	name     string
+	delivery postrider.Delivery
+	facts    postrider.ExplainFacts
+	want     string
+}
+
+// dueSentences are those of deliveries that are due.
+func dueSentences() []sentence {
+	limited := postrider.Endpoint{Policy: postrider.Policy{Concurrency: 10, Rate: postrider.Rate{Attempts: 5, Per: time.Second}}}
+	return []sentence{
+		{
+			"a full endpoint",
+			postrider.Delivery{Status: postrider.Pending, Waiting: postrider.Waiting{Reason: postrider.WaitDue}},
+			postrider.ExplainFacts{Endpoint: limited, Pending: 38},
+			"It is due, and waits for one of the 10 requests that its endpoint may have at once, and for its rate of 5 in 1s. " +
+				"Besides it, 37 of its deliveries wait. Attempt 1 follows as soon as possible.",
+		},
+		{
+			"a throttled endpoint",
+			postrider.Delivery{Status: postrider.Pending, Attempts: 1, Waiting: postrider.Waiting{Reason: postrider.WaitDue}},
+			postrider.ExplainFacts{Endpoint: limited, Circuit: postrider.Circuit{LastOutcome: postrider.OutcomeThrottled}, Pending: 1},
+			"It is due. The last request to its endpoint failed or was throttled, so the endpoint gets fewer at once than the 10 that it may have" +
+				", and for its rate of 5 in 1s. Attempt 2 follows as soon as possible.",
+		},
+	}
+}
+
 func TestAnExplanationIsASentence(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 22, 12, 30, 0, 0, time.UTC)
-	for _, test := range []struct {
-		name     string
-		delivery postrider.Delivery
-		endpoint postrider.Endpoint
-		want     string
-	}{
+	for _, test := range append(dueSentences(), []sentence{
 		{
 			"a retry",
 			postrider.Delivery{
 				Status: postrider.Pending, Attempts: 3, LastStatusCode: 503, LastError: "http_status: 503",
 				Waiting: postrider.Waiting{Reason: postrider.WaitScheduled, Until: at},
 			},
-			postrider.Endpoint{},
+			postrider.ExplainFacts{},
 			"Attempt 3 failed (HTTP 503). Attempt 4 follows at 2026-11-22 12:30:00 UTC.",
 		},
 		{
@@ -78,7 +102,7 @@ func TestAnExplanationIsASentence(t *testing.T) {
 			postrider.Delivery{
 				Status: postrider.Pending, Waiting: postrider.Waiting{Reason: postrider.WaitEndpointPaused},
 			},
-			postrider.Endpoint{StatusReason: "maintenance"},
+			postrider.ExplainFacts{Endpoint: postrider.Endpoint{StatusReason: "maintenance"}},
 			"Its endpoint is paused (maintenance). It can be sent once the endpoint is resumed; a retry keeps its time.",
 		},
 		{
@@ -86,7 +110,7 @@ func TestAnExplanationIsASentence(t *testing.T) {
 			postrider.Delivery{
 				Status: postrider.Pending, Attempts: 1, Waiting: postrider.Waiting{Reason: postrider.WaitCircuitOpen, Until: at},
 			},
-			postrider.Endpoint{},
+			postrider.ExplainFacts{},
 			"The circuit of its endpoint is open, because the endpoint kept failing or a person opened it. " +
 				"The endpoint is probed at 2026-11-22 12:30:00 UTC; attempt 2 follows when it responds again.",
 		},
@@ -95,29 +119,41 @@ func TestAnExplanationIsASentence(t *testing.T) {
 			postrider.Delivery{
 				Status: postrider.Pending, Waiting: postrider.Waiting{Reason: postrider.WaitOrdering, For: postrider.DeliveryID{15: 1}},
 			},
-			postrider.Endpoint{},
+			postrider.ExplainFacts{},
 			"dlv_00000000000000000000000001 has the same ordering key and goes first. Attempt 1 follows as soon as possible.",
 		},
 		{
 			"a dead letter",
 			postrider.Delivery{Status: postrider.Dead, Reason: postrider.ReasonExhausted, Attempts: 10, LastError: "timeout"},
-			postrider.Endpoint{},
+			postrider.ExplainFacts{},
 			"Attempt 10 failed (timeout), and it was the last of the retry schedule. A replay sends the event again.",
 		},
 		{
 			"a dead letter of a deleted endpoint",
 			postrider.Delivery{Status: postrider.Dead, Reason: postrider.ReasonGone, Attempts: 1},
-			postrider.Endpoint{Status: postrider.EndpointDeleted},
+			postrider.ExplainFacts{Endpoint: postrider.Endpoint{Status: postrider.EndpointDeleted}},
 			"The endpoint responded 410, which means that it wants no more events.",
+		},
+		{
+			"a dead letter that was discarded",
+			postrider.Delivery{Status: postrider.Dead, Reason: postrider.ReasonGone, Attempts: 1},
+			postrider.ExplainFacts{Resolution: postrider.Discarded},
+			"The endpoint responded 410, which means that it wants no more events.",
+		},
+		{
+			"a refused connection after a response",
+			postrider.Delivery{Status: postrider.Dead, Reason: postrider.ReasonExhausted, Attempts: 2, LastStatusCode: 503, LastError: "connection_refused"},
+			postrider.ExplainFacts{},
+			"Attempt 2 failed (connection_refused), and it was the last of the retry schedule. A replay sends the event again.",
 		},
 		{
 			"what was delivered",
 			postrider.Delivery{Status: postrider.Delivered, Attempts: 2, LastStatusCode: 204},
-			postrider.Endpoint{},
+			postrider.ExplainFacts{},
 			"The endpoint accepted attempt 2 (HTTP 204).",
 		},
-	} {
-		if got := postrider.Explain(test.delivery, test.endpoint).String(); got != test.want {
+	}...) {
+		if got := postrider.Explain(test.delivery, test.facts).String(); got != test.want {
 			t.Errorf("%s:\n got %s\nwant %s", test.name, got, test.want)
 		}
 	}

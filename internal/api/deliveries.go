@@ -245,19 +245,39 @@ func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*reply[apit
 	return respond(view), nil
 }
 
-// explain explains the delivery by its endpoint.
+// explain reads what explains the delivery: its endpoint, how much its endpoint has to do
+// if the delivery is due, and what became of its dead letter.
 func (s *server) explain(ctx context.Context, d postrider.Delivery) (postrider.Explanation, error) {
-	e, err := first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
-	if err != nil && !errors.Is(err, postrider.ErrNotFound) {
+	var f postrider.ExplainFacts
+	var err error
+	if f.Endpoint, err = first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint})); err != nil && !errors.Is(err, postrider.ErrNotFound) {
 		return postrider.Explanation{}, err
 	}
-	return postrider.Explain(d, e), nil
+	if d.Waiting.Reason == postrider.WaitDue {
+		if f.Circuit, err = s.circuit(ctx, d.Endpoint); err != nil {
+			return postrider.Explanation{}, err
+		}
+		backlog, err := s.Store.Backlog(ctx, store.BacklogQuery{Account: d.Account, Endpoint: d.Endpoint})
+		if err != nil {
+			return postrider.Explanation{}, err
+		}
+		f.Pending = backlog.Pending
+	}
+	if d.Status == postrider.Dead {
+		letter, err := first(s.Store.DeadLetters(ctx, store.DeadLetterQuery{Account: d.Account, Delivery: d.ID, Resolved: true}))
+		if err != nil && !errors.Is(err, postrider.ErrNotFound) {
+			return postrider.Explanation{}, err
+		}
+		f.Resolution = letter.Resolution
+	}
+	return postrider.Explain(d, f), nil
 }
 
 // viewExplanation returns an explanation in the form of a response.
 func viewExplanation(x postrider.Explanation) *apitypes.Explanation {
 	return &apitypes.Explanation{
 		Text: x.String(), Why: x.Why, Next: x.Next, At: timeOrNull(x.At), Action: x.Action, Attempt: x.Attempt, Note: orNull(x.Note),
+		Others: orNull(x.Others),
 	}
 }
 

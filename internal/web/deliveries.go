@@ -67,23 +67,28 @@ type explained struct {
 	At                         *apitypes.Time // nil: there is no time
 }
 
-// explain puts an explanation into words.
-func (v *visit) explain(x *apitypes.Explanation, d apitypes.Delivery) explained {
+// explain puts the explanation of a delivery to the endpoint into words.
+func (v *visit) explain(d apitypes.Delivery, to apitypes.Endpoint) explained {
+	x := d.Explanation
 	if x == nil { // lists do not explain
 		return explained{}
 	}
-	result, note := "", ""
+	result, note, lastError := "", "", fmt.Sprint(deref(d.LastError))
 	switch {
-	case d.LastStatusCode != nil:
+	case d.LastStatusCode != nil && !postrider.Unanswered(lastError):
 		result = fmt.Sprintf(" (HTTP %d)", *d.LastStatusCode)
-	case d.LastError != nil && *d.LastError != "":
-		result = " (" + *d.LastError + ")"
+	case lastError != "":
+		result = " (" + v.cause(lastError) + ")"
 	}
 	if x.Note != nil && *x.Note != "" {
 		note = " (" + *x.Note + ")"
 	}
 	e := explained{
-		Why: v.t("why."+x.Why, "attempt", x.Attempt, "last", x.Attempt-1, "result", result, "note", note), At: x.At,
+		Why: v.t("why."+x.Why, "attempt", x.Attempt, "last", x.Attempt-1, "result", result, "note", note, "limit", to.Concurrency.Value(), "rate", v.rate(to)),
+		At:  x.At,
+	}
+	if x.Others != nil {
+		e.Why += " " + v.t("why.others", "n", *x.Others)
 	}
 	key := "next." + string(x.Next)
 	if x.At != nil && v.text.has(key+".at") {
@@ -98,6 +103,31 @@ func (v *visit) explain(x *apitypes.Explanation, d apitypes.Delivery) explained 
 		e.Action = v.t("action." + string(x.Action))
 	}
 	return e
+}
+
+// rate returns the words for the rate of an endpoint, after its limit of requests at once.
+// Empty: it has none.
+func (v *visit) rate(e apitypes.Endpoint) string {
+	if r := e.Rate.Value(); r.Attempts > 0 {
+		return v.t("why.rate", "n", r.Attempts, "per", v.text.duration(time.Duration(r.PerMS)*time.Millisecond))
+	}
+	return ""
+}
+
+// cause puts the error of an attempt into words. Its detail follows in brackets. What is no
+// failure that the server knows is shown as it is.
+func (v *visit) cause(err string) string {
+	name, detail, _ := strings.Cut(err, ": ")
+	key := "cause." + name
+	switch {
+	case !v.text.has(key):
+		return err
+	case name == string(postrider.FailureStatus):
+		return v.t(key, "code", detail)
+	case detail != "":
+		return v.t(key) + " (" + detail + ")"
+	}
+	return v.t(key)
 }
 
 // delivery returns the delivery in the path of the request.
@@ -116,10 +146,11 @@ func showDelivery(v *visit) error {
 	if err != nil {
 		return err
 	}
-	p := deliveryPage{Delivery: d, Why: v.explain(d.Explanation, d)}
+	p := deliveryPage{Delivery: d}
 	if p.Endpoint, err = v.api.Endpoint(v.ctx, d.Endpoint); err != nil {
 		return err
 	}
+	p.Why = v.explain(d, p.Endpoint)
 	attempts, err := v.api.Attempts(v.ctx, d.ID, v.paging())
 	if err != nil {
 		return err

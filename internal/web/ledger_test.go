@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/web"
 )
 
@@ -94,6 +95,11 @@ func TestEveryExplanationHasATextInEveryLanguage(t *testing.T) {
 				t.Errorf("%s.json has no waiting.%s.short", language, reason)
 			}
 		}
+		for _, failure := range postrider.Failures {
+			if !has["cause."+string(failure)] {
+				t.Errorf("%s.json has no cause.%s", language, failure)
+			}
+		}
 		for _, scope := range postrider.Scopes {
 			if !has["scope."+string(scope)] {
 				t.Errorf("%s.json has no scope.%s", language, scope)
@@ -167,12 +173,59 @@ func TestAWaitingDeliveryIsRetriedNow(t *testing.T) {
 	}
 }
 
+func TestADeliveryThatIsDueSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	e := w.endpoint(apitypes.EndpointCreate{Policy: apitypes.Policy{
+		Concurrency: apitypes.Of(7), Rate: apitypes.Of(apitypes.Rate{Attempts: 5, PerMS: 1000}),
+	}})
+	d := w.deliveryOf(w.publish("order.created", `{}`))
+	w.publish("order.created", `{}`)
+	path := "/dashboard/deliveries/" + d.ID.String()
+	says(t, w.see("operator", path), "waits for one of the 7 requests that its endpoint may have at once, and at most 5 in 1 s.", "Besides it, one delivery waits for this endpoint.")
+	circuit, err := w.store.Circuits(t.Context(), store.CircuitQuery{Endpoint: e.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := postrider.Circuit{Endpoint: e.ID, Status: postrider.CircuitClosed, Failures: 1}
+	if len(circuit) > 0 {
+		put.Generation = circuit[0].Generation
+	}
+	if _, err := w.store.PutCircuit(t.Context(), store.PutCircuit{Circuit: put}); err != nil {
+		t.Fatal(err)
+	}
+	says(t, w.see("operator", path), "The last request to its endpoint failed or was throttled, so the endpoint gets fewer at once than the 7")
+}
+
+func TestAFailureIsSaidInPlainWords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	e := w.endpoint(apitypes.EndpointCreate{})
+	d := w.deliveryOf(w.publish("order.created", `{}`))
+	path := "/dashboard/deliveries/" + d.ID.String()
+	w.settle(e.ID, postrider.Attempt{StatusCode: 503, RetryAfter: time.Second, Error: "http_status: 503"}, postrider.DefaultPolicy())
+	says(t, w.see("operator", path), "Receiver answered 503", "Attempt 1 failed (HTTP 503).")
+	w.submit("operator", path+"/retry", nil)
+	w.settle(e.ID, postrider.Attempt{Error: "connection_refused"}, postrider.DefaultPolicy())
+	says(t, w.see("operator", path), "Connection refused", "Attempt 2 failed (Connection refused).", "The next attempt was set for")
+	says(t, w.see("operator", "/dashboard/deliveries"), "Connection refused")
+	cancelled := w.submit("operator", path+"/cancel", nil)
+	for _, text := range []string{"The next attempt was set for", "connection_refused", "Throttled"} {
+		if strings.Contains(cancelled.html, text) {
+			t.Errorf("the cancelled delivery says %q:\n%s", text, cancelled.html)
+		}
+	}
+}
+
 func TestADeadLetterIsDiscarded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	_, d := w.dead()
 	path := "/dashboard/deliveries/" + d.ID.String()
 	says(t, w.submit("operator", path+"/discard", url.Values{"reason": {"test data"}}), "The dead letter is discarded.", "Olga discarded it.", "test data")
+	if got := w.see("operator", path); strings.Contains(got.html, "A replay sends the event again.") {
+		t.Errorf("a replay is offered after the discard:\n%s", got.html)
+	}
 	says(t, w.submit("operator", path+"/replay", nil), "Nothing was done: the dead letter was discarded")
 	says(t, w.see("operator", "/dashboard/dead-letters"), "No dead letters")
 	says(t, w.see("operator", "/dashboard/dead-letters/all?resolved=true"), "Discarded")

@@ -54,7 +54,7 @@ func TestTheTailShowsAttemptsOfOneAccountAsRows(t *testing.T) {
 		handler.ServeHTTP(rec, r)
 		cancel()
 		got := rec.Body.String()
-		for _, text := range []string{"event: tail\n", `"lost":3`, d.ID.String(), "Rejected", "503", "40 ms"} {
+		for _, text := range []string{"event: tail\n", `"lost":3`, d.ID.String(), "Receiver answered 503", "503", "40 ms"} {
 			if !strings.Contains(strings.ReplaceAll(got, "\u00a0", " "), text) {
 				t.Errorf("the tail of %s lacks %q:\n%s", person, text, got)
 			}

@@ -179,12 +179,17 @@ func (r *renderer) functions() template.FuncMap {
 		"join":     func(items []string) string { return strings.Join(items, ", ") },
 		"has_word": func(words, word string) bool { return slices.Contains(strings.Fields(words), word) },
 		"deref":    deref,
-		"failure":  func(text *string) string { return strings.TrimPrefix(*text, httpStatus) },
+		"failure":  func(text *string) string { return r.visit.cause(*text) },
 		"timing":   timingParts,
-		"base64":   base64.StdEncoding.EncodeToString,
-		"at":       func(name, value string) string { return r.visit.at(name, value) },
-		"tone":     tone,
-		"low":      func(rate float64) bool { return rate < lowRate },
+		// answered reports whether the error of an attempt says no more than its status code.
+		"answered": func(err *string) bool { return strings.HasPrefix(*err, string(postrider.FailureStatus)+": ") },
+		"scheduled": func(d apitypes.Delivery) bool {
+			return d.Waiting != nil && d.Waiting.Reason == postrider.WaitScheduled
+		},
+		"base64": base64.StdEncoding.EncodeToString,
+		"at":     func(name, value string) string { return r.visit.at(name, value) },
+		"tone":   tone,
+		"low":    func(rate float64) bool { return rate < lowRate },
 	}
 }
 
@@ -281,10 +286,6 @@ func prettyJSON(text any) string {
 	}
 	return out.String()
 }
-
-// httpStatus is the beginning of the error of an attempt that got a response. Pages show
-// the text after it.
-const httpStatus = string(postrider.FailureStatus) + ": "
 
 // deref returns what a pointer points to; empty: it is nil.
 func deref(p any) any {

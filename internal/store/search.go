@@ -15,7 +15,8 @@ import (
 // length of each walk has a limit.
 type Finder interface {
 	// Find lists the objects that a text names, by FoundBy in the order of its
-	// constants, and then newest first: at most q.Limit.
+	// constants, and then newest first: at most q.Limit. It reads at most 1,000 names,
+	// or owners of a key, and lists the newest of these.
 	//
 	// Names are the search terms of accounts and endpoints that begin with
 	// [SearchText] of the text. Keys and ids are matched whole.
@@ -55,10 +56,6 @@ type Found struct {
 	Endpoint postrider.EndpointID // zero: it is no endpoint
 	Event    postrider.EventID    // zero: it is no event
 }
-
-// Examined limits how many names, or owners of a key, one Find reads. Of a text that names
-// more, it lists the newest of those that it has read.
-const Examined = 1000
 
 // DeadLetterGroupQuery filters groups of dead letters; a zero field does not filter.
 type DeadLetterGroupQuery struct {

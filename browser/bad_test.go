@@ -59,6 +59,26 @@ func TestDatabaseIsAway(t *testing.T) {
 	tb.seen.expect("503")
 }
 
+// TestFormThatWasNotSent pauses an endpoint while no request gets through, and once
+// more when one does.
+func TestFormThatWasNotSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tb := w.visitors[operator].newTab(t)
+	tb.open(w.path(t, "/dashboard/endpoints/{healthy}"))
+	eval[bool](tb, `(window.through = window.fetch, window.fetch = () => Promise.reject(new TypeError("offline")), true)`)
+	tb.click("Pause")
+	eventually(t, func() string {
+		if said := eval[string](tb, `document.getElementById("status").textContent`); said != "Not sent: the server did not answer." {
+			return "the status is " + said
+		}
+		return ""
+	})
+	eval[bool](tb, `(window.fetch = window.through, true)`)
+	tb.click("Pause")
+	tb.sees("Resume")
+}
+
 // TestTenThousandEndpoints opens the list of many endpoints: a page of it is no
 // larger and no slower than of a few.
 func TestTenThousandEndpoints(t *testing.T) {

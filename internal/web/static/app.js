@@ -13,8 +13,8 @@ let visits = 0; // the number of loads; an older one that comes late is dropped
 
 const within = (url) => base && url.origin === location.origin && (url.pathname === base || url.pathname.startsWith(base + "/"));
 
-// load fetches a page and shows it. A response that is no page of ours is left to the
-// browser.
+// load fetches a page and shows it. The browser itself loads a response that is no page of
+// this audience.
 async function load(url, { push = true, body, keep } = {}) {
   const visit = ++visits;
   main().setAttribute("aria-busy", "true");
@@ -82,8 +82,11 @@ document.addEventListener("submit", async (e) => {
     load(url);
     return;
   }
-  for (const button of form.querySelectorAll("button")) button.disabled = true; // no second click
-  load(url, { body: form.getAttribute("enctype") === "multipart/form-data" ? data : new URLSearchParams(data) });
+  const buttons = form.querySelectorAll("button:enabled");
+  for (const button of buttons) button.disabled = true; // no second click
+  await load(url, { body: form.getAttribute("enctype") === "multipart/form-data" ? data : new URLSearchParams(data) });
+  for (const button of buttons) button.disabled = false; // if the form is still there, it was not sent
+  delete form.dataset.confirmed;
 });
 
 addEventListener("popstate", () => load(location.href, { push: false }));
@@ -134,7 +137,7 @@ function tellTimes() {
   }
 }
 
-// enhance shows what needs scripts, in a part of the page that is new.
+// enhance shows the buttons that need scripts, in a new part of the page.
 function enhance(part) {
   for (const button of part.querySelectorAll("[data-tail-pause]")) button.hidden = !main().querySelector("[data-tail]");
   if (navigator.clipboard) for (const button of part.querySelectorAll("[data-copy]")) button.hidden = false;
@@ -196,8 +199,8 @@ function share(url, receive) {
 
 let renewing = false, again = false; // again: something has changed since the fetch began
 
-// renew loads the page again and replaces its live parts, except one that the person
-// is in.
+// renew loads the page again and replaces its live parts, except the part that has the
+// focus, an open fold or the selected row.
 async function renew() {
   again = renewing;
   if (renewing || document.hidden) return;
@@ -252,8 +255,8 @@ document.addEventListener("click", (e) => {
   button.textContent = paused ? button.dataset.resume : button.dataset.pause;
 });
 
-let leave = null; // ends what the last page watched
-let watched = "";
+let leave = null; // leaves the stream of the page before
+let watched = ""; // URL of the stream of this page; empty: it has none
 
 function watch() {
   const tail = main().querySelector("[data-tail]");

@@ -42,6 +42,21 @@ type Endpoint struct {
 	CreatedAt   Time     `json:"created_at" format:"date-time"`
 	UpdatedAt   Time     `json:"updated_at" format:"date-time"`
 	Secrets     []Secret `json:"secrets,omitempty" nullable:"false" doc:"Secrets of the new endpoint. Only in the response that creates it."`
+
+	State *EndpointState `json:"state,omitempty" doc:"How the endpoint fares. Only in lists."`
+}
+
+// EndpointState says how an endpoint fares.
+type EndpointState struct {
+	Health       postrider.HealthStatus  `json:"health" enum:"healthy,warned,disabled" doc:"healthy: attempts succeed. warned: it has failed for hours. disabled: it was disabled for its failures."`
+	HealthReason *string                 `json:"health_reason" enum:"failing,dead_letters,gone" doc:"Why the endpoint is not healthy. Null: it is."`
+	Circuit      postrider.CircuitStatus `json:"circuit" enum:"closed,open,half_open"`
+	FailingSince *Time                   `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak. Null: the last attempt did not fail."`
+	Pending      int                     `json:"pending" maximum:"1000" doc:"Number of pending deliveries. Counting stops at 1000."`
+	PendingMore  bool                    `json:"pending_more" doc:"True: counting stopped, so there may be more pending deliveries."`
+	Delivered    int64                   `json:"delivered" doc:"Number of deliveries that were delivered in the last 24 hours, and in the part of the hour before them."`
+	Dead         int64                   `json:"dead" doc:"Number of deliveries that became dead letters in the same time."`
+	SuccessRate  *float64                `json:"success_rate" doc:"Share of delivered, of delivered and dead. Null: there are none."`
 }
 
 // EndpointReason is the body of a request that changes the status of an endpoint:

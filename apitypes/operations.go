@@ -27,5 +27,6 @@ type TroubledEndpoint struct {
 	FailingSince *Time                    `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak. Null: its last attempt did not fail."`
 	ProbeAt      *Time                    `json:"probe_at" format:"date-time" doc:"Time of the next probe, while the circuit is open."`
 	OldestDueMS  *int64                   `json:"oldest_due_ms" doc:"Time since its first waiting delivery is due. Null: it does not have the reason waiting."`
-	DeadLetters  int                      `json:"dead_letters" doc:"Number of unresolved dead letters, as far as they were looked at."`
+	DeadLetters  int                      `json:"dead_letters" doc:"Number of unresolved dead letters. Counting stops at 1000 of each cause, and after 250 causes of all endpoints."`
+	DeadMore     bool                     `json:"dead_letters_more" doc:"True: counting stopped, so there may be more dead letters."`
 }

@@ -105,7 +105,12 @@ func (c *Client) CreateEndpoint(ctx context.Context, e apitypes.EndpointCreate) 
 
 // Endpoints lists endpoints, newest first.
 func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) (apitypes.Page[apitypes.Endpoint], error) {
-	return get[apitypes.Page[apitypes.Endpoint]](ctx, c, "/endpoints"+query(f.Paging, "account", f.Account, "uid", f.UID, "status", string(f.Status)))
+	failing := ""
+	if f.Failing {
+		failing = "true"
+	}
+	return get[apitypes.Page[apitypes.Endpoint]](ctx, c, "/endpoints"+query(f.Paging, "account", f.Account, "uid", f.UID, "status", string(f.Status),
+		"health", string(f.Health), "circuit", string(f.Circuit), "failing", failing))
 }
 
 // Endpoint returns an endpoint, also a deleted one.

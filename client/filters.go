@@ -70,6 +70,9 @@ type EndpointFilter struct {
 	Account string // id or uid
 	UID     string // the endpoint's uid; needs the Account, unless the API key is bound to one
 	Status  postrider.EndpointStatus
+	Health  postrider.HealthStatus
+	Circuit postrider.CircuitStatus
+	Failing bool // only endpoints whose last attempts failed
 	Paging
 }
 

@@ -477,6 +477,7 @@ func (c *caller) driveStatuses() {
 	for _, status := range []string{"enabled", "paused", "disabled"} {
 		c.want(200, "GET /endpoints?status="+status, nil)
 	}
+	c.want(200, "GET /endpoints?health=warned&circuit=open&failing=true", nil)
 }
 
 // driveInspector has an inspector endpoint get requests.

@@ -38,7 +38,22 @@ type endpointsCmd struct {
 	Health       endpointsHealthCmd       `cmd:"" help:"List the changes of the endpoint's health: warned, disabled for its failures, healthy again."`
 }
 
-// endpointTable shows endpoints, as lists and actions print them. get and update
+// endpointListTable shows how endpoints fare. Only lists know that.
+var endpointListTable = tableOf[apitypes.Endpoint]{
+	[]string{"ID", "STATUS", "HEALTH", "CIRCUIT", "PENDING", "SUCCESS", "EVENT TYPES", "URL"},
+	func(e apitypes.Endpoint) []string {
+		var state apitypes.EndpointState
+		if e.State != nil {
+			state = *e.State
+		}
+		return []string{
+			e.ID.String(), string(e.Status), string(state.Health), string(state.Circuit), atLeast(state.Pending, state.PendingMore),
+			percent(state.SuccessRate), strings.Join(e.EventTypes, ","), shownURL(e),
+		}
+	},
+}
+
+// endpointTable shows endpoints, as actions print them. get and update
 // print all fields instead, because they are used to look at the options.
 var endpointTable = tableOf[apitypes.Endpoint]{
 	[]string{"ID", "STATUS", "EVENT TYPES", "URL"},
@@ -83,13 +98,17 @@ type endpointsListCmd struct {
 	Account string `help:"Only of this account, by id or uid. Default: all accounts."`
 	UID     string `help:"Only the endpoint with this uid; needs --account."`
 	Status  string `enum:",enabled,paused,disabled" default:"" placeholder:"STATUS" help:"Only with this status: enabled, paused or disabled."`
+	Health  string `enum:",healthy,warned,disabled" default:"" placeholder:"STATUS" help:"Only with this health: healthy, warned, or disabled for its failures."`
+	Circuit string `enum:",closed,open,half_open" default:"" placeholder:"STATUS" help:"Only with this circuit: closed, open or half_open."`
+	Failing bool   `help:"Only endpoints whose last attempts failed."`
 }
 
-// Run lists endpoints.
+// Run lists endpoints. Success is that of the last 24 hours.
 func (c *endpointsListCmd) Run(ctx context.Context, t terminal) error {
-	return ask(t, c.target, endpointTable.page, func(api *client.Client) (apitypes.Page[apitypes.Endpoint], error) {
+	return ask(t, c.target, endpointListTable.page, func(api *client.Client) (apitypes.Page[apitypes.Endpoint], error) {
 		return api.Endpoints(ctx, client.EndpointFilter{
-			Account: c.Account, UID: c.UID, Status: postrider.EndpointStatus(c.Status), Paging: c.page(),
+			Account: c.Account, UID: c.UID, Status: postrider.EndpointStatus(c.Status), Health: postrider.HealthStatus(c.Health),
+			Circuit: postrider.CircuitStatus(c.Circuit), Failing: c.Failing, Paging: c.page(),
 		})
 	})
 }

@@ -37,9 +37,18 @@ var troubledTable = tableOf[apitypes.TroubledEndpoint]{
 	[]string{"ENDPOINT", "STATUS", "REASONS", "FAILING SINCE", "OLDEST DUE FOR", "DEAD LETTERS", "URL"},
 	func(e apitypes.TroubledEndpoint) []string {
 		return []string{
-			e.Endpoint.String(), string(e.Status), strings.Join(e.Reasons, ", "), moment(e.FailingSince), spanText(e.OldestDueMS), strconv.Itoa(e.DeadLetters), e.URL,
+			e.Endpoint.String(), string(e.Status), strings.Join(e.Reasons, ", "), moment(e.FailingSince), spanText(e.OldestDueMS), atLeast(e.DeadLetters, e.DeadMore), e.URL,
 		}
 	},
+}
+
+// atLeast returns a number, with a plus if there may be more.
+func atLeast(n int, more bool) string {
+	text := strconv.Itoa(n)
+	if more {
+		text += "+"
+	}
+	return text
 }
 
 // Run lists the endpoints.

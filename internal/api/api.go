@@ -64,6 +64,8 @@ type Store interface {
 	Rollups(ctx context.Context, q store.RollupQuery) ([]store.Rollup, error)
 	// Backlog is the method of store.Rollups.
 	Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlog, error)
+	// EndpointStates is the method of store.Rollups.
+	EndpointStates(ctx context.Context, ids ...postrider.EndpointID) ([]store.EndpointState, error)
 
 	// Now returns the store's time, read from the store itself.
 	Now(ctx context.Context) (time.Time, error)

@@ -291,44 +291,6 @@ func patterns(texts []string) []postrider.Pattern {
 	return list
 }
 
-// listEndpoints lists endpoints. It reads the secrets of the whole page with
-// one query, for the warnings.
-func (s *server) listEndpoints(ctx context.Context, in *struct {
-	Account string `query:"account" doc:"Id or uid of the account."`
-	UID     string `query:"uid" doc:"Uid of the endpoint. It needs the account too."`
-	Status  string `query:"status" enum:"enabled,paused,disabled"`
-	Paging
-},
-) (*reply[apitypes.Page[apitypes.Endpoint]], error) {
-	account, err := s.resolveAccount(ctx, in.Account)
-	if err != nil {
-		return nil, err
-	}
-	if in.UID != "" && account.IsZero() {
-		return nil, invalid("account", postrider.FaultRequired, "is required with uid")
-	}
-	endpoints, err := s.Store.Endpoints(ctx, store.EndpointQuery{
-		Account: account, UID: in.UID, Status: postrider.EndpointStatus(in.Status), Paging: in.Paging.of(),
-	})
-	if err != nil {
-		return nil, err
-	}
-	ids := make([]postrider.EndpointID, 0, len(endpoints.Items))
-	for _, e := range endpoints.Items {
-		ids = append(ids, e.ID)
-	}
-	secrets, err := s.Store.Secrets(ctx, ids...)
-	if err != nil {
-		return nil, err
-	}
-	of := map[postrider.EndpointID][]postrider.Secret{}
-	for _, secret := range secrets {
-		of[secret.Endpoint] = append(of[secret.Endpoint], secret)
-	}
-	view := func(e postrider.Endpoint) apitypes.Endpoint { return s.viewEndpoint(e, of[e.ID]) }
-	return respondPage(view)(endpoints, nil)
-}
-
 // getEndpoint returns a deleted endpoint too, because its history remains.
 func (s *server) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
 	e, err := s.findEndpoint(ctx, in.Endpoint)

@@ -89,6 +89,7 @@ type troubled struct {
 	circuit  postrider.Circuit
 	reasons  []string
 	letters  int           // dead letters
+	more     bool          // counting them stopped
 	failing  time.Duration // disabledUrgency: it was disabled for its failures
 	waiting  time.Duration // since its first waiting delivery is due; 0: not for long, or the failures say why
 }
@@ -127,7 +128,7 @@ func (s *server) listTroubled(ctx context.Context, _ *none) (*reply[apitypes.Tro
 			return nil, err
 		}
 		answer.Data = append(answer.Data, apitypes.TroubledEndpoint{
-			Endpoint: e.ID, Account: e.Account, URL: e.URL, Status: e.Status, Reasons: t.reasons, DeadLetters: t.letters,
+			Endpoint: e.ID, Account: e.Account, URL: e.URL, Status: e.Status, Reasons: t.reasons, DeadLetters: t.letters, DeadMore: t.more,
 			FailingSince: timeOrNull(t.circuit.FailingSince), ProbeAt: timeOrNull(t.circuit.ProbeAt),
 			OldestDueMS: orNull(t.waiting.Milliseconds()),
 		})
@@ -251,8 +252,10 @@ func (s *server) addDead(ctx context.Context, found map[postrider.EndpointID]*tr
 	if err != nil {
 		return err
 	}
-	for _, g := range groups.Items {
+	for i, g := range groups.Items {
 		t := of(found, g.Endpoint)
+		// The groups of an endpoint follow each other, so only the last one's may go on.
+		t.more = t.more || g.Count == store.MaxGroupCount || groups.Next != "" && i == len(groups.Items)-1
 		if t.letters == 0 {
 			t.reasons = append(t.reasons, reasonDead)
 		}

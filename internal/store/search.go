@@ -71,9 +71,12 @@ type DeadLetterGroup struct {
 	Reason         string
 	LastStatusCode int    // 0: there was no response
 	LastError      string // of the last attempt; empty: there was none
-	Count          int    // counted up to 1,000
+	Count          int    // at most MaxGroupCount
 	Oldest, Newest postrider.DeliveryID
 }
+
+// MaxGroupCount is where the count of a group stops.
+const MaxGroupCount = 1000
 
 // Bounds returns the range of the accounts and endpoints that the query selects: from one
 // on, and before another. The greatest id is one of the year 10889, so it bounds all.

@@ -2,7 +2,6 @@ package web
 
 import (
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 )
 
@@ -32,32 +31,32 @@ func endpointRoutes() []route {
 	}
 }
 
-// endpointRow is an endpoint of the list, with its circuit.
-type endpointRow struct {
-	apitypes.Endpoint
+// failing is the choice of the circuit that selects endpoints by their streak of failures,
+// whatever the status of the circuit.
+const failing = "failing"
 
-	Circuit apitypes.Circuit
-}
-
-// listEndpoints shows the endpoints, newest first.
+// listEndpoints shows the endpoints, newest first, and how each fares.
 func listEndpoints(v *visit) error {
-	f := filters{v.choice("status", "status", "enabled", "paused", "disabled")}
+	f := filters{
+		v.choice("status", "status", "enabled", "paused", "disabled"),
+		v.choice("health", "health", "healthy", "warned", "disabled"),
+		v.choice("circuit", "circuit", failing, "open", "half_open", "closed"),
+	}
 	if v.who == operators {
 		f = append(f, v.textFilter("account"))
 	}
-	found, err := v.api.Endpoints(v.ctx, client.EndpointFilter{
-		Account: v.query("account"), Status: postrider.EndpointStatus(v.query("status")), Paging: v.paging(),
-	})
+	ask := client.EndpointFilter{
+		Account: v.query("account"), Status: postrider.EndpointStatus(v.query("status")), Health: postrider.HealthStatus(v.query("health")),
+		Paging: v.paging(),
+	}
+	if circuit := v.query("circuit"); circuit == failing {
+		ask.Failing = true
+	} else {
+		ask.Circuit = postrider.CircuitStatus(circuit)
+	}
+	found, err := v.api.Endpoints(v.ctx, ask)
 	if err != nil {
 		return err
 	}
-	rows := apitypes.Page[endpointRow]{NextCursor: found.NextCursor}
-	for _, e := range found.Data {
-		circuit, err := v.api.Circuit(v.ctx, e.ID)
-		if err != nil && statusOf(err) != 404 { // deleted meanwhile
-			return err
-		}
-		rows.Data = append(rows.Data, endpointRow{e, circuit})
-	}
-	return v.show(page{Name: "endpoints", Data: listOf(v, rows, f), Commands: []string{"endpoints list"}})
+	return v.show(page{Name: "endpoints", Data: listOf(v, found, f), Commands: []string{"endpoints list"}})
 }

@@ -22,7 +22,7 @@ func portalRoutes() []route {
 
 // homePage is the data of the first page of a customer.
 type homePage struct {
-	Endpoints []endpointRow
+	Endpoints []apitypes.Endpoint
 	More      bool                // there are endpoints that the page does not list
 	Failed    []apitypes.Delivery // the newest dead ones
 	Waiting   []apitypes.Delivery // the newest that failed and are tried again
@@ -39,14 +39,7 @@ func showHome(v *visit) error {
 	if err != nil {
 		return err
 	}
-	p := homePage{More: found.Next() != ""}
-	for _, e := range found.Data {
-		circuit, err := v.api.Circuit(v.ctx, e.ID)
-		if err != nil && statusOf(err) != http.StatusNotFound { // deleted meanwhile
-			return err
-		}
-		p.Endpoints = append(p.Endpoints, endpointRow{e, circuit})
-	}
+	p := homePage{Endpoints: found.Data, More: found.Next() != ""}
 	if len(p.Endpoints) > 0 {
 		if err := p.fill(v); err != nil {
 			return err

@@ -1,0 +1,83 @@
+package api
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// listEndpoints lists endpoints. It reads the secrets of the whole page with
+// one query, for the warnings, and their states with another.
+func (s *server) listEndpoints(ctx context.Context, in *struct {
+	Account string `query:"account" doc:"Id or uid of the account."`
+	UID     string `query:"uid" doc:"Uid of the endpoint. It needs the account too."`
+	Status  string `query:"status" enum:"enabled,paused,disabled"`
+	Health  string `query:"health" enum:"healthy,warned,disabled" doc:"Status of its health; see GET /endpoints/{endpoint}/health."`
+	Circuit string `query:"circuit" enum:"closed,open,half_open"`
+	Failing bool   `query:"failing" doc:"True: only endpoints whose last attempts failed, by the failing_since of the circuit."`
+	Paging
+},
+) (*reply[apitypes.Page[apitypes.Endpoint]], error) {
+	account, err := s.resolveAccount(ctx, in.Account)
+	if err != nil {
+		return nil, err
+	}
+	if in.UID != "" && account.IsZero() {
+		return nil, invalid("account", postrider.FaultRequired, "is required with uid")
+	}
+	endpoints, err := s.Store.Endpoints(ctx, store.EndpointQuery{
+		Account: account, UID: in.UID, Status: postrider.EndpointStatus(in.Status), Health: postrider.HealthStatus(in.Health),
+		Circuit: postrider.CircuitStatus(in.Circuit), Failing: in.Failing, Paging: in.Paging.of(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]postrider.EndpointID, 0, len(endpoints.Items))
+	for _, e := range endpoints.Items {
+		ids = append(ids, e.ID)
+	}
+	secrets, err := s.Store.Secrets(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+	states, err := s.statesOf(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	of := map[postrider.EndpointID][]postrider.Secret{}
+	for _, secret := range secrets {
+		of[secret.Endpoint] = append(of[secret.Endpoint], secret)
+	}
+	return respondPage(func(e postrider.Endpoint) apitypes.Endpoint {
+		view := s.viewEndpoint(e, of[e.ID])
+		view.State = states[e.ID]
+		return view
+	})(endpoints, nil)
+}
+
+// statesOf returns how endpoints fare, by their ids.
+func (s *server) statesOf(ctx context.Context, ids []postrider.EndpointID) (map[postrider.EndpointID]*apitypes.EndpointState, error) {
+	states, err := s.Store.EndpointStates(ctx, ids...)
+	of := map[postrider.EndpointID]*apitypes.EndpointState{}
+	for _, state := range states {
+		of[state.Endpoint] = viewState(state)
+	}
+	return of, err
+}
+
+// viewState returns how an endpoint fares in the form of a response.
+func viewState(s store.EndpointState) *apitypes.EndpointState {
+	view := &apitypes.EndpointState{
+		Health: cmp.Or(s.Health.Status, postrider.Healthy), HealthReason: orNull(s.Health.Reason),
+		Circuit: cmp.Or(s.Circuit.Status, postrider.CircuitClosed), FailingSince: timeOrNull(s.Circuit.FailingSince),
+		Pending: s.Pending, PendingMore: s.Pending == store.MaxPending, Delivered: s.Delivered, Dead: s.Dead,
+	}
+	if ended := s.Delivered + s.Dead; ended > 0 {
+		rate := float64(s.Delivered) / float64(ended)
+		view.SuccessRate = &rate
+	}
+	return view
+}

@@ -1,0 +1,68 @@
+package web_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/web"
+)
+
+func TestTheListOfEndpointsShowsAndFiltersHowTheyFare(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	w.endpoint(apitypes.EndpointCreate{URL: "https://fine.example/"})
+	failing := w.endpoint(apitypes.EndpointCreate{URL: "https://failing.example/"})
+	warned := w.endpoint(apitypes.EndpointCreate{URL: "https://warned.example/"})
+	paused := w.endpoint(apitypes.EndpointCreate{URL: "https://paused.example/"})
+	w.publish("order.created", `{}`)
+	w.settle(warned.ID, postrider.Attempt{StatusCode: 200}, postrider.DefaultPolicy())
+	if _, err := w.store.FoldRollups(t.Context(), store.Fold{Deltas: 100}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.store.PutCircuit(t.Context(), store.PutCircuit{Circuit: postrider.Circuit{
+		Endpoint: failing.ID, Status: postrider.CircuitClosed, FailingSince: time.Now().Add(-time.Hour),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = w.store.PutHealth(t.Context(), postrider.EndpointHealth{
+		Endpoint: warned.ID, Account: warned.Account, Number: 1, Status: postrider.HealthWarned, Reason: postrider.ReasonFailing, Since: time.Now(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.admin.PauseEndpoint(t.Context(), paused.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	all := []string{"fine", "failing", "warned", "paused"}
+	for query, want := range map[string]string{
+		"": "fine failing warned paused", "?status=paused": "paused", "?health=warned": "warned", "?circuit=failing": "failing",
+		"?circuit=open": "", "?circuit=closed&health=healthy&status=enabled": "fine failing",
+	} {
+		for person, base := range map[string]string{"operator": "/dashboard", "customer": "/portal"} {
+			html := w.see(person, base+"/endpoints"+query).html
+			var listed []string
+			for _, name := range all {
+				if strings.Contains(html, name+".example") {
+					listed = append(listed, name)
+				}
+			}
+			if got := strings.Join(listed, " "); got != want {
+				t.Errorf("%s at %q is shown %q, want %q", person, query, got, want)
+			}
+		}
+	}
+	html := w.see("operator", "/dashboard/endpoints?health=warned").html
+	for _, text := range []string{"Warned", "100\u00a0%", `<option value="warned" selected>`} {
+		if !strings.Contains(html, text) {
+			t.Errorf("the row of the warned endpoint has no %q", text)
+		}
+	}
+	if html := w.see("operator", "/dashboard/endpoints?circuit=failing").html; !strings.Contains(html, "Failing since") {
+		t.Error("the row of the failing endpoint does not say since when")
+	}
+}

@@ -26,6 +26,8 @@ func TestCustomerReceivesAVerifiedEvent(t *testing.T) {
 	tb.click("All events…")
 	tb.click("Add endpoint")
 	tb.sees("The endpoint was created")
+	tb.click("Show the secret")
+	tb.sees("whsec_")
 	codes := eval[[]string](tb, "[...document.querySelectorAll('.code code')].map(e => e.textContent)")
 	secret, snippet := codes[0], ""
 	for _, code := range codes {

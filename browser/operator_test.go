@@ -146,6 +146,7 @@ func TestWithoutScripts(t *testing.T) {
 	tb.sees("Scriptless")
 
 	tb.click("Endpoints")
+	tb.find("button", "Filter") // the page of the account has a button like the next one
 	tb.click("Add endpoint")
 	tb.fill("Account", "acme")
 	tb.fill("URL url", "not a URL")
@@ -154,7 +155,7 @@ func TestWithoutScripts(t *testing.T) {
 	tb.sees("Nothing was saved yet")
 	tb.fill("URL url", w.receiver.url+"/scriptless")
 	tb.click("Add endpoint")
-	tb.sees("/scriptless", "The endpoint is added")
+	tb.sees("/scriptless", "The endpoint was created")
 	tb.seen.expect("422")
 }
 

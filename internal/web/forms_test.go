@@ -239,7 +239,7 @@ func TestCreateForm(t *testing.T) {
 	form.Set("url", "https://new.example/in")
 	form.Set("event_types", "order.*\r\ninvoice.paid")
 	form["signature"] = []string{"standard", "stripe"}
-	w.submit("operator", "/dashboard/endpoints/new", form).says(t, "The endpoint is added.", "https://new.example/in")
+	w.submit("operator", "/dashboard/endpoints/new", form).says(t, "The endpoint was created.", "https://new.example/in")
 	found, err := w.admin.Endpoints(t.Context(), client.EndpointFilter{Account: "acme"})
 	if err != nil || len(found.Data) != 1 {
 		t.Fatal(found, err)

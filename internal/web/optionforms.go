@@ -290,7 +290,5 @@ func createEndpoint(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.done(v.path("endpoints", e.ID), flash{
-		Text: v.t("endpoint.done.create"), Link: v.path("endpoints", e.ID, "secrets"), LinkText: v.t("endpoint.done.create_link"),
-	})
+	return v.created(e)
 }

@@ -194,8 +194,7 @@ func exampleText(data json.RawMessage) string {
 	return prettyJSON(data)
 }
 
-// createGuided creates the endpoint and shows what to do next, with the secret: it is
-// the only page that shows it without being asked.
+// createGuided creates the endpoint and leads to what to do next.
 func createGuided(v *visit) error {
 	g, err := v.guide()
 	if err != nil {
@@ -219,7 +218,7 @@ func createGuided(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.showStart(startPage{Endpoint: e, Secrets: e.Secrets, New: true})
+	return v.created(e)
 }
 
 // eventTypes returns what the person chose. It is never nil: the API says that there

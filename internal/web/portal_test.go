@@ -52,10 +52,9 @@ func TestACustomerGetsFromTheLinkToATestEvent(t *testing.T) {
 		"url": {"https://acme.example/hooks"}, "description": {"Shop"}, "all": {"no"}, "type": {"order.created"}, "patterns": {"refund.*, x"},
 		"was.signature": {""}, "signature": {"standard", "stripe"}, "was.payload": {""}, "payload": {"raw"},
 	})
-	if made.status != http.StatusOK {
+	if made.status != http.StatusSeeOther {
 		t.Fatalf("the form = %d\n%s", made.status, made.html)
 	}
-	checkHTML(t, made)
 	endpoints, err := w.admin.Endpoints(t.Context(), client.EndpointFilter{})
 	if err != nil || len(endpoints.Data) != 1 {
 		t.Fatalf("%d endpoints, %v", len(endpoints.Data), err)
@@ -69,12 +68,24 @@ func TestACustomerGetsFromTheLinkToATestEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	start := "/portal/endpoints/" + e.ID.String() + "/start"
+	if to := made.header.Get("Location"); to != start+"?created=yes" {
+		t.Errorf("the form leads to %s", to)
+	}
+	for range 2 { // the page can be loaded again
+		created := w.see("customer", start+"?created=yes")
+		created.says(t, "The endpoint was created.", `<form method="post" action="`+start+`">`)
+		created.lacks(t, *secrets[0].Secret)
+		checkHTML(t, created)
+	}
+	shown := w.as("customer", "POST "+start, nil)
+	checkHTML(t, shown)
 	for _, text := range []string{*secrets[0].Secret, "timingSafeEqual", "hmac.compare_digest", "FixedTimeEquals", `value="order.created"`} {
-		if !strings.Contains(html.UnescapeString(made.html), text) {
-			t.Errorf("the page after the form lacks %q", text)
+		if !strings.Contains(html.UnescapeString(shown.html), text) {
+			t.Errorf("the page with the secret lacks %q", text)
 		}
 	}
-	if got := w.see("customer", "/portal/endpoints/"+e.ID.String()+"/start").html; strings.Contains(html.UnescapeString(got), *secrets[0].Secret) {
+	if got := w.see("customer", start).html; strings.Contains(html.UnescapeString(got), *secrets[0].Secret) {
 		t.Error("the page shows the secret again")
 	}
 	tests := "/portal/endpoints/" + e.ID.String() + "/tests"
@@ -343,7 +354,7 @@ func TestACustomerWithoutAReceiverUsesTheInspector(t *testing.T) {
 	if err != nil || len(found.Data) != 1 || found.Data[0].Kind != postrider.KindInspector {
 		t.Fatalf("%d endpoints, %v: the form = %d\n%s", len(found.Data), err, made.status, made.html)
 	}
-	if requests := "/portal/endpoints/" + found.Data[0].ID.String() + "/requests"; !strings.Contains(made.html, requests) ||
+	if requests := "/portal/endpoints/" + found.Data[0].ID.String() + "/requests"; !strings.Contains(w.see("customer", made.header.Get("Location")).html, requests) ||
 		!strings.Contains(w.see("customer", requests).html, "No requests yet") {
 		t.Error("the first steps do not lead to the requests")
 	}
@@ -363,5 +374,33 @@ func TestACustomerWithoutAReceiverUsesTheInspector(t *testing.T) {
 	http := w.endpoint(apitypes.EndpointCreate{})
 	if got := w.as("customer", "GET /portal/endpoints/"+http.ID.String()+"/requests", nil); got.status != 409 {
 		t.Errorf("the requests of an endpoint with a URL = %d", got.status)
+	}
+}
+
+// A person who may create endpoints and see no secrets sees that of a new one once, in the
+// answer to the form.
+func TestASecretThatCannotBeRevealedLaterIsShownOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	w.sessions.add("maker", postrider.Caller{
+		Name: "Max", Account: w.account.ID, Scopes: []postrider.Scope{postrider.ScopeWebhooksRead, postrider.ScopeEndpointsWrite},
+	})
+	made := w.as("maker", "POST /portal/endpoints/new", url.Values{"url": {"https://acme.example/hooks"}, "all": {"yes"}})
+	if made.status != http.StatusOK {
+		t.Fatalf("the form = %d\n%s", made.status, made.html)
+	}
+	secret := regexp.MustCompile(`whsec_[A-Za-z0-9+/=]{20,}`).FindStringSubmatch(html.UnescapeString(made.html))
+	if secret == nil {
+		t.Fatalf("the page does not show the secret\n%s", made.html)
+	}
+	made.says(t, "Your session cannot show it again.")
+	found, err := w.admin.Endpoints(t.Context(), client.EndpointFilter{})
+	if err != nil || len(found.Data) != 1 {
+		t.Fatal(found, err)
+	}
+	start := "/portal/endpoints/" + found.Data[0].ID.String() + "/start"
+	w.see("maker", start).lacks(t, secret[0], `action="`+start+`"`)
+	if got := w.as("maker", "POST "+start, nil); got.status != http.StatusForbidden {
+		t.Errorf("to reveal it later = %d, want 403", got.status)
 	}
 }

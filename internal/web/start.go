@@ -15,6 +15,7 @@ import (
 func startRoutes() []route {
 	return []route{
 		{"GET /endpoints/{endpoint}/start", everyone, showStart},
+		{"POST /endpoints/{endpoint}/start", everyone, revealStart},
 		{"GET /endpoints/{endpoint}/snippets", everyone, showSnippets},
 		{"GET /endpoints/{endpoint}/tests", everyone, showTests},
 		{"POST /endpoints/{endpoint}/tests", everyone, sendTest},
@@ -28,7 +29,8 @@ type startPage struct {
 	Secrets  []apitypes.Secret // empty: the page does not show them
 	New      bool              // the endpoint was created just now
 	Code     codeBlock
-	Codes    []codeBlock // of a new endpoint: every language, since a link would leave the page with the secret
+	Once     bool        // the person can never see the secrets again
+	Codes    []codeBlock // of a page with secrets: every language, since a link would leave the page with the secret
 	Types    []string    // that a test event may have
 }
 
@@ -38,7 +40,31 @@ func showStart(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.showStart(startPage{Endpoint: e})
+	return v.showStart(startPage{Endpoint: e, New: v.query("created") != ""})
+}
+
+// revealStart shows the next steps with the secret, as the answer to a form. The page
+// without it has the same URL.
+func revealStart(v *visit) error {
+	e, err := v.endpoint()
+	if err != nil {
+		return err
+	}
+	secrets, err := v.api.Secrets(v.ctx, e.ID)
+	if err != nil {
+		return err
+	}
+	return v.showStart(startPage{Endpoint: e, Secrets: secrets})
+}
+
+// created leads to the next steps of a new endpoint, where its secret can be revealed: a
+// page that can be loaded again. A person who may create endpoints and see no secrets
+// sees this one now or never.
+func (v *visit) created(e apitypes.Endpoint) error {
+	if !v.can(postrider.ScopeSecretsRead) {
+		return v.showStart(startPage{Endpoint: e, Secrets: e.Secrets, New: true, Once: true})
+	}
+	return v.redirect(v.path("endpoints", e.ID, "start") + "?created=yes")
 }
 
 func (v *visit) showStart(p startPage) error {
@@ -47,7 +73,7 @@ func (v *visit) showStart(p startPage) error {
 		return err
 	}
 	p.Code.Path = v.path("endpoints", p.Endpoint.ID, "start")
-	if p.New {
+	if len(p.Secrets) > 0 {
 		for i := range p.Code.Languages {
 			p.Codes = append(p.Codes, p.Code.in(i))
 		}

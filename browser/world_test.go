@@ -128,12 +128,18 @@ func (w *world) history(t *testing.T) {
 	w.names["replay"] = w.call(t, "POST /replays", object{"endpoint": w.names["gone"], "per_second": 1, "note": "after the database was mended"}).id("id")
 }
 
-// inspect makes an inspector endpoint of the account, with a request in it that
-// has the text.
+// inspect names what inspected has made.
 func (w *world) inspect(t *testing.T, account, text string) {
 	t.Helper()
-	w.names["inspector"] = w.call(t, "POST /endpoints", object{"account": account, "kind": "inspector", "event_types": []string{"inspected"}}).id("id")
+	w.names["inspector"], w.names["request"] = w.inspected(t, account, text)
+}
+
+// inspected makes an inspector endpoint of the account, with a request in it that
+// has the text.
+func (w *world) inspected(t *testing.T, account, text string) (endpoint, request string) {
+	t.Helper()
+	endpoint = w.call(t, "POST /endpoints", object{"account": account, "kind": "inspector", "event_types": []string{"inspected"}}).id("id")
 	_, delivery := w.publish(t, account, "inspected", object{"data": object{"text": text}})
 	w.settled(t, delivery, "delivered")
-	w.names["request"] = w.call(t, "GET /endpoints/"+w.names["inspector"]+"/requests", nil).items()[0]["id"].(string)
+	return endpoint, w.call(t, "GET /endpoints/"+endpoint+"/requests", nil).items()[0]["id"].(string)
 }

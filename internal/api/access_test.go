@@ -25,10 +25,13 @@ func TestAForeignCallerSeesNothing(t *testing.T) {
 	w.settle(acme.endpoint, postrider.Attempt{StatusCode: 410}) // a dead letter too
 	session := w.want(201, "POST /portal-sessions", `{"account": "acme"}`).id("id")
 	secret := w.want(200, "GET /endpoints/"+acme.endpoint+"/secrets", "").data()[0]["id"].(string)
+	replay := w.want(201, "POST /replays", `{"endpoint": "`+acme.endpoint+`"}`).id("id")
+	request := w.got(w.inspector("acme"), "acme", 4)
 	foreign := w.bound(evil)
 	ids := map[string]string{
 		"{account}": acme.account, "{endpoint}": acme.endpoint, "{event}": acme.event, "{secret}": secret, "{session}": session,
 		"{delivery}": acme.delivery, "{key}": "key_01h455vb4pex5vsknk084sn02q", "{name}": "order.created",
+		"{replay}": replay, "{request}": request, "{attempt}": "1",
 	}
 	inPortal := w.as(w.portalSession(evil).Caller())
 	before := w.ledger(acme)
@@ -40,6 +43,9 @@ func TestAForeignCallerSeesNothing(t *testing.T) {
 		for name, id := range ids {
 			path = strings.ReplaceAll(path, name, id)
 		}
+		if strings.Contains(path, "{") {
+			t.Errorf("no id of acme is known for %s", path)
+		}
 		for method := range methods {
 			asked++
 			route := strings.ToUpper(method) + " " + strings.TrimPrefix(path, "/v1/webhooks")
@@ -50,7 +56,7 @@ func TestAForeignCallerSeesNothing(t *testing.T) {
 				if got.status == 422 && !strings.Contains(got.text, `"field":"body"`) {
 					t.Errorf("%s by a foreign %s looked beyond its body: %s", route, who, got.text)
 				}
-				for _, theirs := range []string{"acme", "order_id", acme.account, acme.endpoint, acme.event, acme.delivery, secret, session} {
+				for _, theirs := range []string{"acme", "order_id", acme.account, acme.endpoint, acme.event, acme.delivery, secret, session, replay, request} {
 					if strings.Contains(got.text, theirs) {
 						t.Errorf("%s by a foreign %s shows %s: %s", route, who, theirs, got.text)
 					}
@@ -82,7 +88,7 @@ func (w *world) bound(to tenant) string {
 func (w *world) ledger(of tenant) string {
 	w.Helper()
 	var all strings.Builder
-	for _, list := range []string{"/accounts/" + of.account, "/endpoints/" + of.endpoint, "/endpoints/" + of.endpoint + "/secrets", "/deliveries?account=" + of.uid, "/dead-letters?resolved=true&account=" + of.uid, "/events?account=" + of.uid} {
+	for _, list := range []string{"/accounts/" + of.account, "/endpoints/" + of.endpoint, "/endpoints/" + of.endpoint + "/secrets", "/deliveries?account=" + of.uid, "/dead-letters?resolved=true&account=" + of.uid, "/events?account=" + of.uid, "/replays?account=" + of.uid} {
 		all.WriteString(w.want(200, "GET "+list, "").text)
 	}
 	return all.String()

@@ -2,8 +2,10 @@ package api_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
 )
 
 // TestAReplayIsCreatedAndChanged covers the routes of replay jobs without the runner, which
@@ -31,11 +33,59 @@ func TestAReplayIsCreatedAndChanged(t *testing.T) {
 	} {
 		has(t, step.verb, w.want(200, "POST "+route+"/"+step.verb, "").body, map[string]any{"status": step.status})
 	}
-	has(t, "resumed", w.want(409, "POST "+route+"/resume", "").body, map[string]any{"detail": "the replay is cancelled"})
 	for query, n := range map[string]int{"": 1, "?status=cancelled": 1, "?status=running": 0, "?account=acme": 1} {
 		if got := w.want(200, "GET /replays"+query, "").data(); len(got) != n {
 			t.Errorf("GET /replays%s = %d replays, want %d", query, len(got), n)
 		}
+	}
+}
+
+// TestAReplayInTheWrongStateSaysWhatToDo pauses, resumes and cancels jobs that have ended. What is
+// asked for twice is no fault.
+func TestAReplayInTheWrongStateSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, tt := range []struct {
+		ended postrider.ReplayStatus
+		again string // what may be repeated
+		want  string
+	}{
+		{postrider.ReplayDone, "", "the replay is done: all that it selects was handled; a delivery of it that is pending can be cancelled by itself"},
+		{postrider.ReplayFailed, "", "the replay is failed: create one with the same filter to handle the rest"},
+		{postrider.ReplayCancelled, "cancel", "the replay is cancelled: create one with the same filter to handle the rest"},
+	} {
+		id := w.want(201, "POST /replays", "").id("id")
+		if tt.ended == postrider.ReplayCancelled {
+			w.want(200, "POST /replays/"+id+"/cancel", "")
+		} else {
+			w.endReplay(tt.ended)
+		}
+		for _, verb := range []string{"pause", "resume", "cancel"} {
+			route := "POST /replays/" + id + "/" + verb
+			if verb == tt.again {
+				has(t, route, w.want(200, route, "").body, map[string]any{"status": string(tt.ended)})
+				continue
+			}
+			has(t, route, w.want(409, route, "").body, map[string]any{"code": "replay_" + string(tt.ended), "detail": tt.want})
+		}
+		has(t, "the replay", w.want(200, "GET /replays/"+id, "").body, map[string]any{"status": string(tt.ended)})
+	}
+	w.want(404, "POST /replays/rpl_01h455vb4pex5vsknk084sn02q/pause", "")
+	w.want(404, "POST /replays/next/pause", "")
+}
+
+// endReplay ends the one job that is running, as a runner does.
+func (w *world) endReplay(status postrider.ReplayStatus) {
+	w.Helper()
+	jobs, err := w.store.ClaimReplayJobs(w.Context(), store.ClaimReplayJobs{Max: 2, Token: 7, Lease: time.Minute})
+	if err != nil || len(jobs) != 1 {
+		w.Fatalf("claimed %v, %v; want the running job", jobs, err)
+	}
+	err = w.store.ReplayChunk(w.Context(), store.ReplayChunk{
+		Job: jobs[0].ID, Token: 7, From: jobs[0].ReplayPosition, To: jobs[0].ReplayPosition, End: status,
+	})
+	if err != nil {
+		w.Fatal(err)
 	}
 }
 

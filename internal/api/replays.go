@@ -278,8 +278,15 @@ func (s *server) findReplay(ctx context.Context, id postrider.ReplayID) (postrid
 	return first(s.Store.ReplayJobs(ctx, store.ReplayJobQuery{Account: infoOf(ctx).caller.Account, ID: id}))
 }
 
-// setReplay returns the handler that pauses, resumes or cancels a job. The conflict for a
-// job that has ended names its status.
+// replayEnded is the conflict for a job that has ended. It says what to do instead.
+func replayEnded(status postrider.ReplayStatus) error {
+	if status == postrider.ReplayDone {
+		return conflict("replay_done", "the replay is done: all that it selects was handled; a delivery of it that is pending can be cancelled by itself")
+	}
+	return conflict("replay_"+string(status), fmt.Sprintf("the replay is %s: create one with the same filter to handle the rest", status))
+}
+
+// setReplay returns the handler that pauses, resumes or cancels a job.
 func (s *server) setReplay(to postrider.ReplayStatus) func(context.Context, *ReplayPath) (*reply[apitypes.Replay], error) {
 	return func(ctx context.Context, in *ReplayPath) (*reply[apitypes.Replay], error) {
 		id, err := parseID[postrider.ReplayID](in.Replay)
@@ -289,7 +296,7 @@ func (s *server) setReplay(to postrider.ReplayStatus) func(context.Context, *Rep
 		err = s.Store.SetReplayJob(ctx, store.SetReplayJob{Account: infoOf(ctx).caller.Account, ID: id, Status: to})
 		if errors.Is(err, postrider.ErrConflict) {
 			if job, findErr := s.findReplay(ctx, id); findErr == nil {
-				err = conflict("replay_"+string(job.Status), "the replay is "+string(job.Status))
+				err = replayEnded(job.Status)
 			}
 		}
 		if err != nil {

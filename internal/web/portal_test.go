@@ -220,9 +220,13 @@ func TestASecondAccountSeesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.sessions.add("stranger", postrider.Caller{Name: "Sam", Account: other.ID, Scopes: []postrider.Scope{postrider.ScopeWebhooksWrite}})
+	replay, err := w.admin.CreateReplay(t.Context(), apitypes.ReplayCreate{Endpoint: e.ID.String(), Note: "private"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ids := map[string]string{
 		"{endpoint}": e.ID.String(), "{event}": event.String(), "{delivery}": deliveries.Data[0].ID.String(), "{secret}": secrets[0].ID.String(),
-		"{account}": w.account.ID.String(),
+		"{account}": w.account.ID.String(), "{replay}": replay.ID.String(), "{request}": w.hostileInspector("{request}"),
 	}
 	before, _ := w.admin.Endpoint(t.Context(), e.ID)
 	for _, pattern := range w.web.Patterns() {

@@ -271,12 +271,11 @@ func (s *Store) Discard(_ context.Context, q store.Discard) (postrider.DeadLette
 	if err != nil {
 		return postrider.DeadLetter{}, fmt.Errorf("discard dead letter %s: %w", q.Delivery, err)
 	}
-	s.discardLocked(d, q.By, q.Note)
+	s.discardLocked(d, q.By, q.Note, s.now())
 	return *d.deadLetter, nil
 }
 
-func (s *Store) discardLocked(d *delivery, by, note string) {
-	now := s.now()
+func (s *Store) discardLocked(d *delivery, by, note string, now time.Time) {
 	d.deadLetter.ResolvedAt, d.deadLetter.Resolution = now, postrider.Discarded
 	d.deadLetter.ResolvedBy, d.deadLetter.Note = by, note
 	s.resumeLocked(d, now)

@@ -121,14 +121,15 @@ func (s *Store) ReplayChunk(_ context.Context, c store.ReplayChunk) error {
 		job.Cursor != c.From.Cursor || !maps.Equal(job.Held, c.From.Held) {
 		return fmt.Errorf("replay job %s: %w", c.Job, postrider.ErrFenced)
 	}
+	now := s.now() // of all that the chunk makes due: ids decide which of it is claimed first
 	for _, item := range c.Items {
-		s.replayMatchLocked(job, item)
+		s.replayMatchLocked(job, item, now)
 	}
 	for _, item := range c.Items {
-		s.releaseLowestLocked(item)
+		s.releaseLowestLocked(item, now)
 	}
 	job.ReplayPosition = postrider.ReplayPosition{Cursor: c.To.Cursor, Held: maps.Clone(c.To.Held)}
-	job.due = s.now().Add(c.Lease)
+	job.due = now.Add(c.Lease)
 	if c.End != "" {
 		job.Status, job.Error, job.EndedAt = c.End, c.Error, stored(s.wall())
 	}
@@ -137,7 +138,7 @@ func (s *Store) ReplayChunk(_ context.Context, c store.ReplayChunk) error {
 
 // replayMatchLocked replays or discards one match, or counts why not. An ordered replay is
 // due in no case: releaseLowestLocked decides that when all of the chunk are there.
-func (s *Store) replayMatchLocked(job *replayJob, item store.ReplayItem) {
+func (s *Store) replayMatchLocked(job *replayJob, item store.ReplayItem, now time.Time) {
 	old, _ := s.deliveries.get(item.Match)
 	if skipped := s.skipLocked(job, old); skipped != nil {
 		*skipped++
@@ -145,10 +146,10 @@ func (s *Store) replayMatchLocked(job *replayJob, item store.ReplayItem) {
 	}
 	job.Handled++
 	if job.Action == postrider.ActionDiscard {
-		s.discardLocked(old, job.By, job.Note)
+		s.discardLocked(old, job.By, job.Note, now)
 		return
 	}
-	d := old.replay(item.ID, s.now(), item.Expiry)
+	d := old.replay(item.ID, now, item.Expiry)
 	d.replayJob, job.made = job.ID, append(job.made, d)
 	s.addLocked(d)
 	switch k := s.pausedLocked(old); {
@@ -189,10 +190,10 @@ func (s *Store) skipLocked(job *replayJob, d *delivery) *int {
 
 // releaseLowestLocked makes the lowest delivery of the item's ordering key due, unless the
 // key is paused or has one that is due.
-func (s *Store) releaseLowestLocked(item store.ReplayItem) {
+func (s *Store) releaseLowestLocked(item store.ReplayItem, now time.Time) {
 	if d, ok := s.deliveries.get(item.ID); ok && d.ordered != "" {
 		if k := s.keyQueueOf(d); k.pausedBy == nil && !k.headReleased() {
-			s.releaseHeadLocked(k, s.now())
+			s.releaseHeadLocked(k, now)
 		}
 	}
 }

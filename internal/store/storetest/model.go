@@ -37,6 +37,7 @@ func agreeWithModel(t *testing.T, open func(*testing.T) store.Store) {
 	ids := store.NewIDs(ticking(), new([32]byte))
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{T: t, model: memory.New(memory.Options{Now: ticking()}), tested: tested, ids: ids, start: map[store.Store]int64{}}
+		h.ordered = map[postrider.DeliveryID]postrider.OnDead{}
 		h.begin()
 		actions := map[string]func(*rapid.T){}
 		for name, play := range moves {
@@ -69,6 +70,10 @@ var moves = map[string]func(*history){
 	"cancel":        (*history).cancel,
 	"make due":      (*history).makeDue,
 	"discard":       (*history).discard,
+	"replay job":    (*history).createReplayJob,
+	"run job":       (*history).runReplayJob,
+	"run job more":  (*history).runReplayJob,
+	"set job":       (*history).setReplayJob,
 	"circuit":       (*history).circuit,
 	"health":        (*history).health,
 	"keep up":       (*history).keepUp,
@@ -99,6 +104,9 @@ type history struct {
 	settled   []store.Settlement
 	released  []postrider.DeliveryID
 	jobs      []store.FanOut
+
+	replayJobs []*jobPlay
+	ordered    map[postrider.DeliveryID]postrider.OnDead // deliveries that have a place in their key
 }
 
 // observable compares what both stores must agree on.
@@ -319,6 +327,7 @@ func (h *history) look() {
 			})
 		}
 	}
+	h.lookAtReplayJobs(store.Paging{Limit: pick(h, "limit", 2, store.MaxLimit)})
 	h.lookAtWork()
 }
 
@@ -356,10 +365,10 @@ func (h *history) lookAtEndpoint(e postrider.Endpoint, p store.Paging) {
 	})
 }
 
-// agree reads a list of both stores to its end.
-func agree[T any](h *history, what string, p store.Paging, list func(store.Store, store.Paging) (store.Page[T], error)) {
+// agree reads a list of both stores to its end, and returns it.
+func agree[T any](h *history, what string, p store.Paging, list func(store.Store, store.Paging) (store.Page[T], error)) []T {
 	h.Helper()
-	both(h, what, func(s store.Store) (all []T, err error) {
+	all, _ := both(h, what, func(s store.Store) (all []T, err error) {
 		p := p
 		for {
 			page, err := list(s, p)
@@ -369,6 +378,7 @@ func agree[T any](h *history, what string, p store.Paging, list func(store.Store
 			all, p.Cursor = append(all, page.Items...), page.Next
 		}
 	})
+	return all
 }
 
 // lookAtWork reads what workers and routers see.

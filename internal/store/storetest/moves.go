@@ -94,6 +94,7 @@ func (h *history) event(account postrider.AccountID) store.NewEvent {
 		d := h.newDelivery(pick(h, "endpoint", own...).ID)
 		if e.Event.OrderingKey != "" && !slices.ContainsFunc(e.Deliveries, func(o store.NewDelivery) bool { return o.Endpoint == d.Endpoint }) {
 			d.Ordered, d.Token, d.Lease = postrider.OnDead(e.Event.OrderingKey), 0, 0
+			h.ordered[d.ID] = d.Ordered
 		}
 		e.Deliveries = append(e.Deliveries, d)
 	}

@@ -6,10 +6,10 @@
 // chunk's deliveries and the job's position are one transaction, so a job that another node
 // continues makes no delivery twice and misses none:
 //
-//	 0.0 s  A claims a job of 500 a second, for 15 s
-//	 0.05 s chunk 1: 25 deliveries, cursor at the 25th match, and a new lease of 15 s
-//	 0.1 s  chunk 2; then A dies
-//	15.1 s  the lease has ended. B finds the job when it polls, claims it with a new token,
+//	0.0 s   A claims a job of 500 a second, for 8 s
+//	0.05 s  chunk 1: 25 deliveries, cursor at the 25th match, and a new lease of 8 s
+//	0.1 s   chunk 2; then A dies
+//	8.1 s   the lease has ended. B finds the job when it polls, claims it with a new token,
 //	        and continues behind the 50th match
 //
 // If A was only slow, its next chunk is fenced, and B has the job. A node that stops in order
@@ -129,8 +129,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
-// lease is how long this node has a job after the claim and after each chunk.
-const lease = 15 * time.Second
+// lease is how long this node has a job after the claim and after each chunk. With the interval
+// in which other nodes look for jobs, a job goes on within ten seconds of a node's death.
+const lease = 8 * time.Second
 
 // claim leases the job that has waited longest; nil: there is none.
 func (r *Runner) claim(ctx context.Context) (*worker, error) {

@@ -153,8 +153,8 @@ func TestLeasesOfADeadProcessAreTakenOverAtOnce(t *testing.T) {
 	}
 }
 
-// TestAReplayJobOfADeadProcessIsDueAtOnce leaves the lease of a job behind.
-func TestAReplayJobOfADeadProcessIsDueAtOnce(t *testing.T) {
+// TestPromise8AReplayJobOfADeadProcessIsDueAtOnce leaves the lease of a job behind.
+func TestPromise8AReplayJobOfADeadProcessIsDueAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	job := postrider.ReplayJob{

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/bench/internal/lab"
 )
@@ -37,12 +38,17 @@ type group struct {
 	concurrency int  // of each endpoint; 0: the default
 	hosts       int  // addresses that the endpoints are spread over; 0: one, 127.0.0.1
 	paused      bool
+	diesAtOnce  bool // a refused delivery is a dead letter, and no circuit opens
 }
 
 // policy returns the options of each endpoint of the group.
 func (g group) policy() (p apitypes.Policy) {
 	if g.concurrency > 0 {
 		p.Concurrency = apitypes.Of(g.concurrency)
+	}
+	if g.diesAtOnce {
+		p.ClientErrors = apitypes.Of(postrider.DeadLetterClientErrors)
+		p.Circuit = apitypes.Of(apitypes.CircuitPolicy{Preset: "never"})
 	}
 	return p
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/bench/internal/lab"
 )
 
@@ -53,6 +54,7 @@ type reading struct {
 
 	shares []float64       // of the slots, sampled
 	claims []time.Duration // how long the claims took
+	replay apitypes.Replay // the job of the phase, when all its deliveries had ended
 }
 
 // usages is what the processes used.

@@ -123,6 +123,7 @@ func scenarios(e extent) []scenario {
 			goalsOn: goals{latencyP50: atMost(3)},
 		},
 		oneHangs(e), blackHoles(e), fanOutToMany(e), longBacklog(e), threeNodes(e), growth(e), openDashboards(e),
+		replayOf(e, e.many(100_000)),
 	}
 }
 

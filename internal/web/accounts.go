@@ -52,7 +52,7 @@ func createAccount(v *visit) error {
 	form := accountForm{Name: v.form("name"), UID: v.form("uid")}
 	a, err := v.api.CreateAccount(v.ctx, apitypes.AccountCreate{Name: form.Name, UID: form.UID})
 	var refused bool
-	if form.Faults, refused = faulty(err); refused {
+	if form.Faults, refused = v.faulty(err); refused {
 		return v.show(page{Name: "accounts-new", Data: form, Status: statusOf(err), Commands: []string{"accounts create"}})
 	}
 	if err != nil {
@@ -110,7 +110,7 @@ func changeAccount(v *visit) error {
 	}
 	_, err = v.api.ChangeAccount(v.ctx, a.ID.String(), change)
 	var refused bool
-	if form.Faults, refused = faulty(err); refused {
+	if form.Faults, refused = v.faulty(err); refused {
 		return v.showAccountWith(a, form)
 	}
 	if err != nil {

@@ -80,7 +80,7 @@ func createKey(v *visit) error {
 	}
 	made, err := v.api.CreateKey(v.ctx, create)
 	var refused bool
-	if form.Faults, refused = faulty(err); refused {
+	if form.Faults, refused = v.faulty(err); refused {
 		return v.show(page{Name: "api_keys-new", Data: form, Status: statusOf(err), Commands: []string{"keys create"}})
 	}
 	if err != nil {

@@ -204,7 +204,7 @@ func replayDelivery(v *visit) error {
 	if problem, ok := errors.AsType[*client.Error](err); ok && problem.Replay != "" {
 		return v.done(v.path("deliveries", problem.Replay), flash{Text: v.t("delivery.done.replay_pending"), Warn: true})
 	}
-	if faults, refused := faulty(err); refused {
+	if faults, refused := v.faulty(err); refused {
 		return v.done(v.path("deliveries", id), flash{Text: v.t("delivery.refused", "why", anyFault(faults)), Warn: true})
 	}
 	if err != nil {
@@ -232,7 +232,7 @@ func changeDelivery(verb string) func(*visit) error {
 		default:
 			_, err = v.api.ReleaseDelivery(v.ctx, id)
 		}
-		if faults, refused := faulty(err); refused {
+		if faults, refused := v.faulty(err); refused {
 			return v.done(v.path("deliveries", id), flash{Text: v.t("delivery.refused", "why", anyFault(faults)), Warn: true})
 		}
 		if err != nil {
@@ -249,7 +249,7 @@ func discardDelivery(v *visit) error {
 		return err
 	}
 	_, err = v.api.DiscardDeadLetter(v.ctx, id, v.form("reason"))
-	if faults, refused := faulty(err); refused {
+	if faults, refused := v.faulty(err); refused {
 		return v.done(v.path("deliveries", id), flash{Text: v.t("delivery.refused", "why", anyFault(faults)), Warn: true})
 	}
 	if err != nil {

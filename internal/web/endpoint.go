@@ -147,7 +147,7 @@ func testEndpoint(v *visit) error {
 		return err
 	}
 	receipt, err := v.api.TestEndpoint(v.ctx, id, apitypes.EndpointTest{Type: v.form("type")})
-	if faults, refused := faulty(err); refused {
+	if faults, refused := v.faulty(err); refused {
 		return v.done(v.path("endpoints", id), flash{Text: faults[""], Warn: true})
 	}
 	if err != nil {
@@ -165,7 +165,7 @@ func verifyEndpoint(v *visit) error {
 		return err
 	}
 	_, err = v.api.VerifyEndpoint(v.ctx, id, "")
-	if faults, refused := faulty(err); refused {
+	if faults, refused := v.faulty(err); refused {
 		text := faults[""]
 		for _, reason := range faults {
 			text = reason
@@ -260,7 +260,7 @@ func rotateSecret(v *visit) error {
 		return v.showSecrets(p)
 	}
 	made, err := v.api.RotateSecret(v.ctx, e.ID, apitypes.SecretRotation{OverlapMS: new(overlap.Milliseconds()), KeyType: v.form("key_type"), Secret: v.form("secret")})
-	if faults, refused := faulty(err); refused {
+	if faults, refused := v.faulty(err); refused {
 		p.Faults = faults
 		return v.showSecrets(p)
 	}
@@ -281,7 +281,7 @@ func revokeSecret(v *visit) error {
 		return err
 	}
 	err = v.api.RevokeSecret(v.ctx, e.ID, id)
-	if faults, refused := faulty(err); refused {
+	if faults, refused := v.faulty(err); refused {
 		return v.done(v.path("endpoints", e.ID, "secrets"), flash{Text: faults[""], Warn: true})
 	}
 	if err != nil {

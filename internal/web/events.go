@@ -108,7 +108,7 @@ func replayEvent(v *visit) error {
 		return err
 	}
 	made, err := v.api.ReplayEvent(v.ctx, id, apitypes.EventReplay{Status: postrider.Status(v.form("status"))})
-	if faults, refused := faulty(err); refused {
+	if faults, refused := v.faulty(err); refused {
 		return v.done(v.path("events", id), flash{Text: v.t("event.not_replayed", "why", anyFault(faults)), Warn: true})
 	}
 	if err != nil {
@@ -120,12 +120,4 @@ func replayEvent(v *visit) error {
 	return v.done(v.path("replays", made.ID), flash{
 		Text: v.t("event.replayed", "n", made.Expected.Matches), Link: v.path("events", id), LinkText: v.t("event"),
 	})
-}
-
-// anyFault returns one of the reasons why a form was refused.
-func anyFault(faults map[string]string) string {
-	for _, reason := range faults {
-		return reason
-	}
-	return ""
 }

@@ -59,7 +59,7 @@ func createEventType(v *visit) error {
 	if p.Faults == nil {
 		_, err := v.api.CreateEventType(v.ctx, apitypes.EventTypeCreate{Name: p.Name, Description: p.Description, Example: example})
 		var refused bool
-		p.Faults, refused = faulty(err)
+		p.Faults, refused = v.faulty(err)
 		if err != nil && !refused {
 			return err
 		}
@@ -111,7 +111,7 @@ func changeEventType(v *visit) error {
 		}
 		_, err := v.api.ChangeEventType(v.ctx, t.Name, change)
 		var refused bool
-		if p.Faults, refused = faulty(err); err != nil && !refused {
+		if p.Faults, refused = v.faulty(err); err != nil && !refused {
 			return err
 		}
 	}

@@ -198,14 +198,14 @@ func TestOptionsFormFaults(t *testing.T) {
 	e := w.endpoint(apitypes.EndpointCreate{})
 	path := "/dashboard/endpoints/" + e.ID.String() + "/options"
 	for field, c := range map[string]struct{ typed, option, says string }{
-		"timeout_ms":  {"99s", "timeout_ms", "must be 1000 to 30000"},
+		"timeout_ms":  {"99s", "timeout_ms", "Must be 1 s to 30 s."},
 		"expiry_ms":   {"soon", "expiry_ms", "must be a length of time"},
 		"rate":        {"many", "rate", "must be like 100/1s"},
 		"concurrency": {"ten", "concurrency", "must be a number"},
 		"retry.own":   {"0s 90d", "retry", "delays_ms[1]"},
 		"circuit.own": {`{"failures":`, "circuit", "must be the JSON"},
 		"headers":     {"X-Tenant", "headers", "must be lines of Name: value"},
-		"url":         {"ftp://x", "url", "must be https"},
+		"url":         {"ftp://x", "url", "Enter a whole URL"},
 	} {
 		form := w.see("operator", path).fields()
 		form.Set(field, c.typed)

@@ -150,9 +150,9 @@ func TestADeadDeliveryIsReplayedAndCancelled(t *testing.T) {
 		says(t, w.submit(person, path+"/replay", nil), "A replay was under way already")
 		says(t, w.see(person, path), "replayed it:", replay)
 		says(t, w.submit(person, replay+"/cancel", nil), "The delivery is cancelled.", "A person cancelled it.")
-		says(t, w.submit(person, replay+"/cancel", nil), "Nothing was done: the delivery is cancelled.")
-		says(t, w.submit(person, replay+"/release", nil), "Nothing was done: the delivery is not parked.")
-		says(t, w.submit(person, path+"/discard", url.Values{"reason": {"late"}}), "Nothing was done: the dead letter was replayed.")
+		says(t, w.submit(person, replay+"/cancel", nil), "Nothing was done. The delivery is already cancelled.")
+		says(t, w.submit(person, replay+"/release", nil), "Nothing was done. The delivery is not parked.")
+		says(t, w.submit(person, path+"/discard", url.Values{"reason": {"late"}}), "Nothing was done. Somebody replayed it meanwhile.")
 	}
 }
 
@@ -169,7 +169,7 @@ func TestAWaitingDeliveryIsRetriedNow(t *testing.T) {
 		if again := w.see(person, path); strings.Contains(again.html, "Retry now") {
 			t.Errorf("a delivery that is due can be retried again:\n%s", again.html)
 		}
-		says(t, w.submit(person, path+"/retry", nil), "Nothing was done: the delivery does not wait for its retry.")
+		says(t, w.submit(person, path+"/retry", nil), "Nothing was done. The delivery does not wait for its retry.")
 	}
 }
 
@@ -226,7 +226,7 @@ func TestADeadLetterIsDiscarded(t *testing.T) {
 	if got := w.see("operator", path); strings.Contains(got.html, "A replay sends the event again.") {
 		t.Errorf("a replay is offered after the discard:\n%s", got.html)
 	}
-	says(t, w.submit("operator", path+"/replay", nil), "Nothing was done: the dead letter was discarded")
+	says(t, w.submit("operator", path+"/replay", nil), "Nothing was done. The dead letter was discarded")
 	says(t, w.see("operator", "/dashboard/dead-letters"), "No dead letters")
 	says(t, w.see("operator", "/dashboard/dead-letters/all?resolved=true"), "Discarded")
 }
@@ -291,12 +291,12 @@ func TestFiltersThatAreRefusedSaySo(t *testing.T) {
 	w := newWorld(t, web.Options{})
 	for path, text := range map[string]string{
 		"/deliveries?endpoint=x":                    "is no id of this kind",
-		"/deliveries?account=nobody":                "names no account",
+		"/deliveries?account=nobody":                "There is no account with this id or uid.",
 		"/deliveries?event_type=*":                  "must be one event type",
-		"/events?idempotency_key=k":                 "is required with idempotency_key",
-		"/events?ordering_key=k":                    "is required with ordering_key",
+		"/events?idempotency_key=k":                 "Name the account too",
+		"/events?ordering_key=k":                    "Name the account too",
 		"/dead-letters?endpoint=x":                  "is no id of this kind",
-		"/dead-letters/all?account=nobody":          "names no account",
+		"/dead-letters/all?account=nobody":          "There is no account with this id or uid.",
 		"/events?cursor=" + strings.Repeat("x", 20): "must be a next_cursor",
 	} {
 		got := w.as("operator", "GET /dashboard"+path, nil)
@@ -354,7 +354,7 @@ func TestAnAPIKeyIsShownOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	for field, form := range map[string]url.Values{
-		"must name at least one scope": {"name": {"ci"}}, "names no account": {"name": {"ci"}, "scopes": {"events:write"}, "account": {"nobody"}},
+		"Choose at least one scope.": {"name": {"ci"}}, "There is no account with this id or uid.": {"name": {"ci"}, "scopes": {"events:write"}, "account": {"nobody"}},
 		"must be a time in the future": {"name": {"ci"}, "scopes": {"events:write"}, "expires_at": {"2020-01-01T00:00"}}, "must be a time": {"scopes": {"events:write"}, "expires_at": {"x"}},
 	} {
 		got := w.as("operator", "POST /dashboard/api-keys", form)

@@ -134,7 +134,7 @@ type listPage[T any] struct {
 
 // showList ends the handler of a list.
 func showList[T any](v *visit, p page, l listed[T]) error {
-	faults, refused := faulty(l.err)
+	faults, refused := v.faulty(l.err)
 	if l.err != nil && !refused {
 		return l.err
 	}

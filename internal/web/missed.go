@@ -74,7 +74,7 @@ func showMissed(v *visit) error {
 		return v.showMissed(p)
 	}
 	count, err := v.api.CountReplay(v.ctx, replay)
-	if faults, refused := faulty(err); refused {
+	if faults, refused := v.faulty(err); refused {
 		p.Fault = anyFault(faults)
 		return v.showMissed(p)
 	}
@@ -106,7 +106,7 @@ func replayMissed(v *visit) error {
 		return v.showMissed(p)
 	}
 	job, err := v.api.CreateReplay(v.ctx, replay)
-	if faults, refused := faulty(err); refused {
+	if faults, refused := v.faulty(err); refused {
 		p.Fault = anyFault(faults)
 		return v.showMissed(p)
 	}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -165,8 +166,8 @@ func (f *optionsForm) note(in shownInput, o option) {
 // an element, such as retry.delays_ms[2].
 func (f *optionsForm) refuse(faults map[string]string) {
 	f.Faults, f.Changes = map[string]string{}, nil
-	for field, reason := range faults {
-		name := field
+	for _, field := range slices.Sorted(maps.Keys(faults)) {
+		name, reason := field, faults[field]
 		if i := strings.IndexAny(field, ".["); i > 0 {
 			name = field[:i]
 		}
@@ -174,7 +175,7 @@ func (f *optionsForm) refuse(faults map[string]string) {
 		for g := range f.Groups {
 			for i := range f.Groups[g].Options {
 				if o := &f.Groups[g].Options[i]; o.Name == name {
-					o.Fault = strings.TrimSpace(strings.TrimPrefix(field, name) + " " + reason)
+					o.Fault = strings.TrimSpace(o.Fault + " " + partOf(field, name) + reason)
 					delete(f.Faults, field)
 				}
 			}
@@ -183,6 +184,14 @@ func (f *optionsForm) refuse(faults map[string]string) {
 	if len(f.Faults) == 0 {
 		f.Faults = map[string]string{"": ""} // all are at their options
 	}
+}
+
+// partOf returns the part of an option that a fault is about, such as "delays_ms[2]: ".
+func partOf(field, option string) string {
+	if part := strings.TrimPrefix(strings.TrimPrefix(field, option), "."); part != "" {
+		return part + ": "
+	}
+	return ""
 }
 
 // changeOptions shows what a form would change, and saves it when the person has seen
@@ -203,7 +212,7 @@ func changeOptions(v *visit) error {
 		return v.showOptions(f)
 	}
 	_, err = v.api.ChangeEndpoint(v.ctx, e.ID, update)
-	if faults, refused := faulty(err); refused {
+	if faults, refused := v.faulty(err); refused {
 		f.refuse(faults)
 		return v.showOptions(f)
 	}
@@ -283,7 +292,7 @@ func createEndpoint(v *visit) error {
 		create.EventTypes = []string{} // the API says that there must be some
 	}
 	e, err := v.api.CreateEndpoint(v.ctx, create)
-	if faults, refused := faulty(err); refused {
+	if faults, refused := v.faulty(err); refused {
 		f.refuse(faults)
 		return v.showOptions(f)
 	}

@@ -303,30 +303,6 @@ func pathID[I any](v *visit, name string, parse func(string) (I, error)) (I, err
 	return id, nil
 }
 
-// faulty reports whether the API refused the form, and returns the reasons by field; the
-// field "" is the form as a whole. The handler then shows the form again, with the values
-// that the person typed.
-func faulty(err error) (map[string]string, bool) {
-	problem, ok := errors.AsType[*client.Error](err)
-	if !ok {
-		return nil, false
-	}
-	faults := map[string]string{}
-	switch problem.Status {
-	case http.StatusUnprocessableEntity:
-		for _, f := range problem.Fields {
-			faults[f.Field] = f.Reason
-		}
-	case http.StatusConflict, http.StatusTooManyRequests, http.StatusRequestEntityTooLarge:
-	default:
-		return nil, false
-	}
-	if len(faults) == 0 {
-		faults[""] = problem.Detail
-	}
-	return faults, true
-}
-
 // failure is the data of an error page.
 type failure struct {
 	Status    int
@@ -380,7 +356,11 @@ func (v *visit) failureOf(err error) failure {
 	problem, refused := errors.AsType[*client.Error](err)
 	switch {
 	case refused:
-		f.Status, f.Detail, f.Faults = problem.Status, problem.Detail, problem.Fields
+		f.Status, f.Detail = problem.Status, v.detail(problem)
+		for _, fault := range problem.Fields {
+			fault.Field, fault.Reason = v.label(fault.Field), v.reason(fault)
+			f.Faults = append(f.Faults, fault)
+		}
 	case errors.Is(err, errNoPage), errors.Is(err, postrider.ErrNotFound):
 		f.Status = http.StatusNotFound
 	case errors.Is(err, errBadForm):

@@ -119,13 +119,8 @@ func (v *visit) guide() (guide, error) {
 	if err != nil {
 		return guide{}, err
 	}
-	g := guide{Types: types}
-	for _, group := range v.optionsOf(apitypes.Endpoint{}).Groups[1:] { // the first describes the endpoint
-		group.Options = slices.DeleteFunc(group.Options, func(o shownOption) bool { return !o.MaySet })
-		if len(group.Options) > 0 {
-			g.Options = append(g.Options, group)
-		}
-	}
+	form := v.optionsOf(apitypes.Endpoint{})
+	g := guide{Types: types, Options: form.allowed()}
 	if v.r.Method == http.MethodPost {
 		g.Where, g.URL, g.Description = v.form("where"), v.form("url"), v.form("description")
 		g.All, g.Patterns = v.form("all") == "yes", v.form("patterns")
@@ -207,18 +202,46 @@ func createGuided(v *visit) error {
 		create.Kind, create.URL = postrider.KindInspector, ""
 	}
 	if f.Faults != nil {
-		g.Faults = f.Faults
+		g.Faults, g.Options = f.Faults, f.allowed()
 		return v.showGuide(g)
 	}
 	e, err := v.api.CreateEndpoint(v.ctx, create)
-	if faults, refused := faulty(err); refused {
-		g.Faults = faults
+	if faults, refused := v.faulty(err); refused {
+		g.refuse(faults, f)
 		return v.showGuide(g)
 	}
 	if err != nil {
 		return err
 	}
 	return v.created(e)
+}
+
+// refuse shows the faults that the API found: those of options at their options, all
+// others above the form and at their fields. Of event types, one pattern or all may be
+// wrong; they have one field.
+func (g *guide) refuse(faults map[string]string, f optionsForm) {
+	g.Faults = map[string]string{}
+	for field, reason := range faults {
+		if strings.HasPrefix(field, "event_types") {
+			field = "event_types"
+		}
+		g.Faults[field] = reason
+	}
+	f.refuse(faults)
+	g.Options = f.allowed()
+}
+
+// allowed returns the groups of the options that the person may set, without the first
+// group, which describes the endpoint.
+func (f *optionsForm) allowed() []optionGroup {
+	var groups []optionGroup
+	for _, group := range f.Groups[1:] {
+		options := slices.DeleteFunc(slices.Clone(group.Options), func(o shownOption) bool { return !o.MaySet })
+		if len(options) > 0 {
+			groups = append(groups, optionGroup{group.Name, options})
+		}
+	}
+	return groups
 }
 
 // eventTypes returns what the person chose. It is never nil: the API says that there

@@ -119,7 +119,7 @@ func TestTheGuidedFormSaysWhatIsWrongAndKeepsWhatWasTyped(t *testing.T) {
 	got = w.as("customer", "POST /portal/endpoints/new", url.Values{
 		"url": {"http://plain.example"}, "description": {"Kept"}, "all": {"no"}, "type": {"invoice.paid"}, "patterns": {"bad..pattern"},
 	})
-	for _, text := range []string{`value="http://plain.example"`, "must be https", `value="Kept"`, `value="invoice.paid" checked`, `aria-invalid="true"`} {
+	for _, text := range []string{`value="http://plain.example"`, "Enter a whole URL, such as https://example.com/webhooks.", `value="Kept"`, `value="invoice.paid" checked`, `aria-invalid="true"`} {
 		if !strings.Contains(got.html, text) {
 			t.Errorf("the form lacks %q\n%s", text, got.html)
 		}

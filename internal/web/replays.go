@@ -162,10 +162,15 @@ func (v *visit) showReplayForm(f replayForm) error {
 		f.Faults = refused
 	}
 	shown := page{Name: "replays-new", Commands: []string{"replays create --dry-run", "replays create"}}
-	if len(f.Faults) == 0 && !f.Uncounted {
+	if _, pace := f.Faults["per_second"]; pace && len(f.Faults) == 1 { // the form with the pace needs the count
+		r.PerSecond = nil
+		if count, err := v.api.CountReplay(v.ctx, r); err == nil {
+			f.Count = count
+		}
+	} else if len(f.Faults) == 0 && !f.Uncounted {
 		var err error
 		f.Count, err = v.api.CountReplay(v.ctx, r)
-		faults, refused := faulty(err)
+		faults, refused := v.faulty(err)
 		if err != nil && !refused {
 			return err
 		}
@@ -187,7 +192,7 @@ func createReplay(v *visit) error {
 	}
 	made, err := v.api.CreateReplay(v.ctx, r)
 	var refused bool
-	if f.Faults, refused = faulty(err); refused {
+	if f.Faults, refused = v.faulty(err); refused {
 		return v.showReplayForm(f)
 	}
 	if err != nil {
@@ -234,7 +239,7 @@ func changeReplay(verb string) func(*visit) error {
 		default:
 			_, err = v.api.CancelReplay(v.ctx, id)
 		}
-		if faults, refused := faulty(err); refused {
+		if faults, refused := v.faulty(err); refused {
 			f = flash{Text: v.t("delivery.refused", "why", anyFault(faults)), Warn: true}
 		} else if err != nil {
 			return err

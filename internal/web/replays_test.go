@@ -110,7 +110,7 @@ func TestDeadLettersAreReplayedInBulk(t *testing.T) {
 		says(t, w.submit(person, path+"/pause", nil), "The replay is paused.", "Paused")
 		says(t, w.submit(person, path+"/resume", nil), "The replay goes on.")
 		says(t, w.submit(person, path+"/cancel", nil), "The replay is cancelled.")
-		says(t, w.submit(person, path+"/pause", nil), "Nothing was done:")
+		says(t, w.submit(person, path+"/pause", nil), "Nothing was done.")
 		says(t, w.see(person, base+"/deliveries?replay_job="+path[strings.LastIndex(path, "/")+1:]), "Nothing matches")
 	}
 }
@@ -120,12 +120,12 @@ func TestAReplayThatIsRefusedKeepsTheForm(t *testing.T) {
 	w := newWorld(t, web.Options{})
 	w.dead()
 	for text, form := range map[string]url.Values{
-		"whole number":     {"per_second": {"fast"}, "note": {"keep me"}},
-		"1 or more":        {"per_second": {"0"}},
-		"must be a time":   {"from": {"x"}},
-		"names nothing":    {"endpoint": {"ep_x"}},
-		"names no account": {"account": {"nobody"}},
-		"per_second":       {"per_second": {"100000"}},
+		"whole number":                             {"per_second": {"fast"}, "note": {"keep me"}},
+		"1 or more":                                {"per_second": {"0"}},
+		"must be a time":                           {"from": {"x"}},
+		"There is no endpoint with this id.":       {"endpoint": {"ep_x"}},
+		"There is no account with this id or uid.": {"account": {"nobody"}},
+		`name="per_second" inputmode="numeric" value="100000" required aria-invalid="true" aria-describedby="fault-per_second" autofocus`: {"per_second": {"100000"}},
 	} {
 		got := w.as("operator", "POST /dashboard/replays", form)
 		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, text) {

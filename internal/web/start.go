@@ -259,7 +259,7 @@ func sendTest(v *visit) error {
 		return err
 	}
 	receipt, err := v.api.TestEndpoint(v.ctx, e.ID, apitypes.EndpointTest{Type: v.form("type")})
-	if faults, refused := faulty(err); refused {
+	if faults, refused := v.faulty(err); refused {
 		p := testsPage{Endpoint: e, Type: v.form("type")}
 		for _, p.Fault = range faults {
 			break

@@ -28,7 +28,7 @@ func showTail(v *visit) error {
 		p.Filters = append(p.Filters, v.textFilter("account"))
 	}
 	status := 0
-	if faults, refused := faulty(err); refused {
+	if faults, refused := v.faulty(err); refused {
 		p.Faults, status = faults, 422
 	}
 	return v.show(page{Name: "live", Data: p, Status: status, Commands: []string{"deliveries list"}})

@@ -153,6 +153,7 @@ func (r *renderer) functions() template.FuncMap {
 		// Texts and numbers, as the language writes them.
 		"t":        func(key string, args ...any) string { return r.visit.t(key, args...) },
 		"has":      func(key string) bool { return r.visit.text.has(key) },
+		"label":    func(field string) string { return r.visit.label(field) },
 		"number":   func(n any) string { return r.visit.text.show(n) },
 		"percent":  func(share float64) string { return r.visit.text.decimal(share*100) + "\u00a0%" },
 		"duration": func(d time.Duration) string { return r.visit.text.duration(d) },

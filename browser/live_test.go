@@ -2,6 +2,7 @@ package browser_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	cdp "github.com/chromedp/cdproto/browser"
@@ -43,6 +44,51 @@ func TestTabsShareOneStream(t *testing.T) {
 	second.streaming(0)
 	first.window("normal")
 	first.streaming(1)
+}
+
+// TestPagesSurviveTheDatabase stops PostgreSQL under open pages and starts it
+// again: they say that they are out of date, and then show what is there, without
+// being opened again.
+func TestPagesSurviveTheDatabase(t *testing.T) {
+	t.Parallel()
+	database := newDatabase(t)
+	w := &world{server: newServer(t, "--database-url", database.url), receiver: newReceiver(t), names: map[string]string{}}
+	w.call(t, "POST /accounts", object{"uid": "acme", "name": "Acme Corporation"})
+	w.call(t, "POST /endpoints", object{"account": "acme", "url": w.receiver.url + "/acme", "event_types": []string{"*"}})
+	w.publish(t, "acme", "order.created", nil)
+	v := newVisitor(t, w.url)
+	overview, list, tail := w.logIn(t, v), v.newTab(t), v.newTab(t)
+	tabs := map[*tab]string{overview: "/dashboard", list: "/dashboard/deliveries", tail: "/dashboard/tail"}
+	for tb, path := range tabs {
+		tb.open(path)
+		tb.rest()
+		eval[any](tb, "window.opened = true") // gone after a reload
+	}
+	database.stop(t)
+	for tb := range tabs {
+		// A stream looks every 15 seconds whether its session lives, and may know it
+		// from the cache the first time.
+		within(t, 2*patience, func() string {
+			if shown := tb.text(); !strings.Contains(shown, "This page is out of date") {
+				return tb.path() + " says nothing, but shows:\n" + shown
+			}
+			return ""
+		})
+	}
+	database.start(t)
+	for tb := range tabs {
+		tb.seesNo("This page is out of date", "Reconnecting")
+	}
+	_, delivery := w.publish(t, "acme", "order.paid", nil)
+	w.settled(t, delivery, "delivered")
+	list.sees("order.paid")
+	tail.sees("order.paid")
+	for tb := range tabs {
+		if !eval[bool](tb, "window.opened === true") {
+			t.Errorf("%s was loaded again", tb.path())
+		}
+		tb.seen.expect("503", "500", "ERR_INCOMPLETE_CHUNKED_ENCODING")
+	}
 }
 
 // streaming waits until the tab has n streams open.

@@ -3,14 +3,15 @@ package browser_test
 import "testing"
 
 // logIn logs a visitor in as an admin: a page sends them to the login, which
-// asks for the key and leads back.
-func (w *world) logIn(t *testing.T, v *visitor) {
+// asks for the key and leads back. It returns their tab.
+func (w *world) logIn(t *testing.T, v *visitor) *tab {
 	t.Helper()
 	tb := v.newTab(t)
 	tb.open("/dashboard/endpoints")
 	tb.fill("API key", w.key)
 	tb.click("Log in")
 	tb.find("heading", "Endpoints")
+	return tb
 }
 
 // link returns a portal link for the account, as a platform asks for it.

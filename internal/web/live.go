@@ -256,7 +256,16 @@ func (s *stream) run(ctx context.Context) {
 				return
 			}
 		case <-beat.C:
-			if _, err := s.h.Sessions.Find(ctx, s.token(s.who)); errors.Is(err, postrider.ErrNotFound) || !s.write(":\n\n") {
+			message := ":\n\n"
+			switch _, err := s.h.Sessions.Find(ctx, s.token(s.who)); {
+			case errors.Is(err, postrider.ErrNotFound):
+				return
+			case err != nil:
+				// Nothing is settled while the store is away. The page asks for itself, and
+				// says that it is out of date.
+				message = "event: changed\ndata: {}\n\n"
+			}
+			if !s.write(message) {
 				return
 			}
 		}

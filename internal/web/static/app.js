@@ -198,9 +198,11 @@ function share(url, receive) {
 }
 
 let renewing = false, again = false; // again: something has changed since the fetch began
+let away = 0; // the timer of the next try, while the server cannot renew the page; 0: it can
 
 // renew loads the page again and replaces its live parts, except the part that has the
-// focus, an open fold or the selected row.
+// focus, an open fold or the selected row. If the server cannot tell what is there, the
+// page says so, and tries again.
 async function renew() {
   again = renewing;
   if (renewing || document.hidden) return;
@@ -208,6 +210,22 @@ async function renew() {
   const visit = visits, at = location.href;
   try {
     const response = await fetch(at, { headers: { Accept: "text/html" }, credentials: "same-origin" });
+    if (response.status >= 500) {
+      mark(false);
+      outdated(true);
+      clearTimeout(away);
+      away = setTimeout(renew, 2000);
+      return;
+    }
+    if (away) {
+      clearTimeout(away);
+      away = 0;
+      outdated(false);
+      leave?.(); // the stream may have ended, too
+      leave = null;
+      watched = "";
+      watch();
+    }
     if (!response.ok || response.redirected) return;
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     if (visit !== visits || at !== location.href) { again = true; return; } // the person has gone on to another page
@@ -223,6 +241,19 @@ async function renew() {
     renewing = false;
     if (again) renew();
   }
+}
+
+// outdated says on the page that the server cannot renew it, or takes that back.
+function outdated(is) {
+  const note = document.getElementById("outdated");
+  if (is === Boolean(note)) return;
+  status(is ? words.outdated : "");
+  if (!is) { note.remove(); return; }
+  const flash = document.createElement("div");
+  flash.id = "outdated";
+  flash.className = "flash warn";
+  flash.textContent = words.outdated;
+  main().prepend(flash);
 }
 
 // mark shows whether the page renews itself.
@@ -268,8 +299,9 @@ function watch() {
     if (name === "on") mark(true);
     if (name === "off") mark(false);
     if (name === "gone") mark(null);
-    // What happened between the page and the stream is in no message: renew once.
-    if (name === "changed" || (name === "seen" || name === "on") && !tail) renew();
+    // What happened between the page and the stream is in no message: renew once. And
+    // why a stream is gone for good, its page knows.
+    if (name === "changed" || name === "gone" || (name === "seen" || name === "on") && !tail) renew();
     const to = main().querySelector("[data-tail]");
     if (name === "tail" && to) addRows(to, data);
   });

@@ -19,6 +19,7 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 		chromedp.ExecPath(chromium),
 		chromedp.Flag("hide-scrollbars", true),
 		chromedp.Flag("lang", "en-US"),
+		chromedp.Flag("ignore-certificate-errors", true), // those of tests have no authority that it knows
 		chromedp.Env("TZ=UTC"),
 	)
 	if os.Getuid() == 0 { // Chromium's sandbox refuses root

@@ -42,7 +42,7 @@ var states = []state{
 	{name: "delete an endpoint", path: "/endpoints/{endpoint}/delete", people: "operator customer", prepare: (*world).hostileEndpoint, want: []string{"Delete this endpoint?"}},
 	{name: "a new endpoint", path: "/endpoints/new", people: "operator", want: []string{"Add endpoint"}},
 	{name: "the first page of a new customer", path: "", people: "customer", want: []string{"Receive your first event", "Add an endpoint."}},
-	{name: "the first page of a customer", path: "", people: "customer", prepare: (*world).hostileEndpoint, want: []string{"Did you get it?", "Nothing was delivered yet"}},
+	{name: "the first page of a customer", path: "", people: "customer", prepare: (*world).hostileEndpoint, want: []string{"Did you get it?", "Your first delivery is on its way"}},
 	{name: "the guided form", path: "/endpoints/new", people: "customer", prepare: (*world).hostileEndpoint, want: []string{"2. Which events?", "alert(3)"}},
 	{name: "the first steps of an endpoint", path: "/endpoints/{endpoint}/start", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"1. Keep the secret", "timingSafeEqual"}},
 	{name: "snippets", path: "/endpoints/{endpoint}/snippets?code=python", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"hmac.compare_digest", "Webhook-Signature"}},

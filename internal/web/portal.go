@@ -24,9 +24,43 @@ func portalRoutes() []route {
 type homePage struct {
 	Endpoints []apitypes.Endpoint
 	More      bool                // there are endpoints that the page does not list
-	Failed    []apitypes.Delivery // the newest dead ones
+	Failed    []apitypes.Delivery // the newest dead letters that nobody has resolved
 	Waiting   []apitypes.Delivery // the newest that failed and are tried again
+	Pending   bool                // something is on its way
 	Delivered bool                // something was delivered
+	Lost      bool                // something ended otherwise: cancelled, skipped, or as a dead letter
+}
+
+// Stopped reports whether nothing is sent because no endpoint is enabled.
+func (p homePage) Stopped() bool {
+	enabled := func(e apitypes.Endpoint) bool { return e.Status == postrider.EndpointEnabled }
+	return !p.More && !slices.ContainsFunc(p.Endpoints, enabled)
+}
+
+// Notice returns the key of the texts at the top of the page; empty: there is nothing to
+// say.
+func (p homePage) Notice() string {
+	switch {
+	case p.Stopped():
+		return "home.stopped"
+	case p.Delivered:
+		return ""
+	case p.Pending:
+		return "home.first_pending"
+	}
+	return "home.untested"
+}
+
+// Ended returns the key of the text about the deliveries that have ended, where no dead
+// letter waits for a person.
+func (p homePage) Ended() string {
+	switch {
+	case p.Lost:
+		return "home.failed.resolved"
+	case p.Delivered:
+		return "home.failed.none"
+	}
+	return "home.failed.nothing"
 }
 
 // homeEndpoints is how many endpoints the first page lists.
@@ -54,9 +88,14 @@ func (p *homePage) fill(v *visit) error {
 		found, err := v.api.Deliveries(v.ctx, client.DeliveryFilter{Status: status, Paging: client.Paging{Limit: n}})
 		return found.Data, err
 	}
-	var err error
-	if p.Failed, err = newest(postrider.Dead, 5); err != nil {
+	dead, err := v.api.DeadLetters(v.ctx, client.DeadLetterFilter{Paging: client.Paging{Limit: 5}})
+	if err != nil {
 		return err
+	}
+	for _, d := range dead.Data {
+		p.Failed = append(p.Failed, apitypes.Delivery{
+			ID: d.Delivery, EventType: d.EventType, Attempts: d.Attempts, LastStatusCode: d.LastStatusCode, LastError: d.LastError, FinishedAt: &d.DiedAt,
+		})
 	}
 	pending, err := newest(postrider.Pending, pageSize)
 	if err != nil {
@@ -67,9 +106,16 @@ func (p *homePage) fill(v *visit) error {
 			p.Waiting = append(p.Waiting, d)
 		}
 	}
-	delivered, err := newest(postrider.Delivered, 1)
-	p.Delivered = len(delivered) > 0
-	return err
+	p.Pending = len(pending) > 0
+	for _, status := range []postrider.Status{postrider.Delivered, postrider.Cancelled, postrider.Skipped, postrider.Dead} {
+		found, err := newest(status, 1)
+		if err != nil {
+			return err
+		}
+		p.Delivered = p.Delivered || status == postrider.Delivered && len(found) > 0
+		p.Lost = p.Lost || status != postrider.Delivered && len(found) > 0
+	}
+	return nil
 }
 
 // guide is the form with which a customer adds an endpoint, in three steps: where,

@@ -164,12 +164,21 @@ func enter(v *visit) error {
 	return v.redirect(customers.base())
 }
 
-// refuseEntry says that a link is used or expired.
+// refuseEntry says that a link is used or expired. If this browser has a session of the
+// portal, the page leads to it.
 func (v *visit) refuseEntry(err error) error {
-	if errors.Is(err, postrider.ErrNotFound) {
-		return v.show(page{Name: "expired", Status: http.StatusGone})
+	if !errors.Is(err, postrider.ErrNotFound) {
+		return err
 	}
-	return err
+	open := false
+	if token := v.token(customers); token != "" {
+		s, err := v.h.Sessions.Find(v.ctx, token)
+		if err != nil && !errors.Is(err, postrider.ErrNotFound) {
+			return err
+		}
+		open = err == nil && s.Portal
+	}
+	return v.show(page{Name: "used", Status: http.StatusGone, Data: open})
 }
 
 // cookieName returns the name of a cookie. With the prefix __Host-, a browser takes

@@ -79,22 +79,23 @@ func (all *renderers) renderPart(to io.Writer, v *visit, name string, data any) 
 
 // layout is the data of the layout, which surrounds every page.
 type layout struct {
-	Title     string
-	Section   string // of the navigation
-	Portal    bool
-	Brand     brand
-	Session   Session
-	LoggedIn  bool
-	Flash     flash
-	Calls     []apiCall
-	Commands  []string
-	Version   string
-	Language  string
-	Languages []string
-	Zone      string
-	Origin    string // of this server, for commands to copy
-	Search    bool   // there is a page that searches
-	Nav       []navItem
+	Title    string
+	Section  string // of the navigation
+	Portal   bool
+	Brand    brand
+	Session  Session
+	LoggedIn bool
+	Flash    flash
+	Calls    []apiCall
+	Commands []string
+	Version  string
+	Language string
+	Zone     string
+	Origin   string // of this server, for commands to copy
+	Search   bool   // there is a page that searches
+	Nav      []navItem
+
+	Preferences preferences
 }
 
 // navItem is a section of the navigation.
@@ -132,8 +133,8 @@ func (r *renderer) layout(look brand) layout {
 	section, _, _ := strings.Cut(r.page.Name, "-")
 	l := layout{
 		Title: r.page.Title, Section: section, Portal: v.portal, Brand: look, Session: v.session, LoggedIn: v.api != nil, Flash: v.flash,
-		Commands: r.page.Commands, Version: v.h.opts.Version, Language: v.text.Language, Languages: v.h.texts.languages,
-		Zone: v.zone.String(), Origin: v.origin(),
+		Commands: r.page.Commands, Version: v.h.opts.Version, Language: v.text.Language,
+		Zone: v.zone.String(), Origin: v.origin(), Preferences: v.preferences(),
 	}
 	if v.api == nil {
 		return l
@@ -333,11 +334,18 @@ func (c *catalogue) bytes(n int) string {
 	return c.decimal(float64(n*10>>20)/10) + " MiB"
 }
 
+// loadZone returns the time zone with the IANA name.
+func loadZone(name string) (*time.Location, error) {
+	if name == "" || name == "Local" { // Go's names for UTC and for the zone of the server
+		return nil, fmt.Errorf("time zone %q: %w", name, postrider.ErrNotFound)
+	}
+	return time.LoadLocation(name)
+}
+
 // zoneOf returns the time zone with the name; UTC if there is none.
 func zoneOf(name string) *time.Location {
-	zone, err := time.LoadLocation(name)
-	if err != nil || name == "" || name == "Local" {
-		return time.UTC
+	if zone, err := loadZone(name); err == nil {
+		return zone
 	}
-	return zone
+	return time.UTC
 }

@@ -44,6 +44,8 @@ function show(page, url, push, keep) {
   }
   const menu = document.getElementById("menu");
   if (menu) menu.checked = false;
+  const back = document.querySelector(".sidebar [name=back]"); // preferences lead back to the page that is shown
+  if (back && within(url)) back.value = url.pathname + url.search;
   if (push && url.href !== location.href) history.pushState(null, "", url);
   if (!keep) {
     scrollTo(0, 0);
@@ -312,9 +314,10 @@ document.addEventListener("page", watch);
 
 const zone = document.querySelector("[data-zone]");
 if (zone) {
-  const here = document.createElement("option");
-  here.value = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  document.getElementById("zones").prepend(here);
+  const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (here && zone.dataset.zone === "unset") zone.value = here; // it counts once it is saved
+  const names = [here, "UTC", ...Intl.supportedValuesOf?.("timeZone") ?? []];
+  document.getElementById("zones").replaceChildren(...names.map((name) => Object.assign(document.createElement("option"), { value: name })));
 }
 if (base) setInterval(tellTimes, 1000);
 enhance(document);

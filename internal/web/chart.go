@@ -62,7 +62,7 @@ type chartRow struct {
 // plot says what a chart shows. Points that are NaN have no number.
 type plot struct {
 	id, title, desc string
-	at              []time.Time
+	at              []time.Time // in the zone in which they are shown
 	step            time.Duration
 	names           []string
 	classes         []string
@@ -75,8 +75,8 @@ type plot struct {
 // standardBox is the place of the charts of a page.
 var standardBox = box{Width: 440, Height: 170, Left: 46, Top: 8, Right: 6, Bottom: 22}
 
-// draw returns the chart of a plot.
-func (v *visit) draw(p plot) chart {
+// draw returns the chart of the plot.
+func (p plot) draw() chart {
 	c := chart{ID: p.id, Title: p.title, Desc: p.desc, Box: standardBox}
 	top, ticks := scale(p.largest())
 	y := func(value float64) float64 {
@@ -88,7 +88,7 @@ func (v *visit) draw(p plot) chart {
 		c.YTicks = append(c.YTicks, tick{fixed(y(value)), p.show(value)})
 	}
 	for _, i := range spread(len(p.at), 5) {
-		c.XTicks = append(c.XTicks, tick{fixed(x(i) + width/2), v.axisTime(p.at[i], p.step)})
+		c.XTicks = append(c.XTicks, tick{fixed(x(i) + width/2), axisTime(p.at[i], p.step)})
 	}
 	base := make([]float64, len(p.at)) // of the stack so far
 	for n, values := range p.values {
@@ -102,7 +102,7 @@ func (v *visit) draw(p plot) chart {
 				base[i] += value
 				s.Bars = append(s.Bars, bar{
 					fixed(x(i) + width*0.1), fixed(to), fixed(width * 0.8), fixed(from - to),
-					fmt.Sprintf("%s, %s: %s", v.rowTime(p.at[i], p.step), p.names[n], p.show(value)),
+					fmt.Sprintf("%s, %s: %s", rowTime(p.at[i], p.step), p.names[n], p.show(value)),
 				})
 			}
 		} else {
@@ -116,7 +116,7 @@ func (v *visit) draw(p plot) chart {
 		}
 		c.Series = append(c.Series, s)
 	}
-	c.Rows = v.rows(p)
+	c.Rows = p.rows()
 	return c
 }
 
@@ -140,10 +140,10 @@ func (p plot) largest() float64 {
 }
 
 // rows returns the table of a plot, without the times at which nothing happened.
-func (v *visit) rows(p plot) []chartRow {
+func (p plot) rows() []chartRow {
 	var rows []chartRow
 	for i, at := range p.at {
-		row, some := chartRow{Label: v.rowTime(at, p.step)}, false
+		row, some := chartRow{Label: rowTime(at, p.step)}, false
 		for _, values := range p.values {
 			if math.IsNaN(values[i]) {
 				row.Values = append(row.Values, "–")
@@ -240,8 +240,7 @@ func below(values []float64, x func(int) float64, y func(float64) float64) strin
 func fixed(x float64) string { return strconv.FormatFloat(math.Round(x*10)/10, 'f', -1, 64) }
 
 // axisTime returns a time for the axis of a chart with the step.
-func (v *visit) axisTime(at time.Time, step time.Duration) string {
-	at = at.In(v.zone)
+func axisTime(at time.Time, step time.Duration) string {
 	switch {
 	case step >= 24*time.Hour:
 		return at.Format("01-02")
@@ -252,9 +251,9 @@ func (v *visit) axisTime(at time.Time, step time.Duration) string {
 }
 
 // rowTime returns a time for the table of a chart.
-func (v *visit) rowTime(at time.Time, step time.Duration) string {
+func rowTime(at time.Time, step time.Duration) string {
 	if step >= 24*time.Hour {
-		return at.In(v.zone).Format("2006-01-02")
+		return at.Format("2006-01-02")
 	}
-	return at.In(v.zone).Format("2006-01-02 15:04")
+	return at.Format("2006-01-02 15:04")
 }

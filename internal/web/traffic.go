@@ -13,6 +13,7 @@ import (
 // endpoint show it.
 type traffic struct {
 	Range  string   // of trafficRanges
+	UTC    bool     // the days are UTC days, and the person has another zone
 	Ranges []string // all of them
 	Stats  apitypes.Stats
 	Charts []chart
@@ -35,8 +36,12 @@ var trafficRanges = []trafficRange{
 	{"1y", 365 * 24 * time.Hour, "day", 24 * time.Hour},
 }
 
-// traffic returns what happened in the range of the URL, from the stats that ask
-// returns. Its times are whole minutes, so that all who ask in one second ask the same.
+// hoursKept is less than the time for which the API keeps hours, of which the days of
+// other zones than UTC are made.
+const hoursKept = 80 * 24 * time.Hour
+
+// traffic returns the numbers and charts of the range of the URL, from the stats that ask
+// returns. Its times are whole minutes, so that pages of one second make the same call.
 func (v *visit) traffic(ask func(context.Context, client.StatsQuery) (apitypes.Stats, error)) (*traffic, error) {
 	chosen := trafficRanges[1]
 	t := &traffic{}
@@ -48,21 +53,25 @@ func (v *visit) traffic(ask func(context.Context, client.StatsQuery) (apitypes.S
 	}
 	t.Range = chosen.name
 	q := client.StatsQuery{From: v.now.Add(-chosen.length).Truncate(time.Minute), To: v.now.Truncate(time.Minute), Step: chosen.step}
+	zone := v.zone
 	if chosen.step == "day" {
-		q.TZ = v.zone.String()
+		if chosen.length > hoursKept {
+			zone = time.UTC
+		}
+		q.TZ, t.UTC = zone.String(), zone.String() != v.zone.String()
 	}
 	stats, err := ask(v.ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	t.Stats = stats
-	at, points := steps(stats, chosen, v.zone)
+	at, points := steps(stats, chosen, zone)
 	t.Charts = []chart{v.outcomeChart(at, points, chosen), v.latencyChart(at, points, chosen)}
 	return t, nil
 }
 
-// steps returns the time of every step of the range, and its numbers; nil: nothing
-// happened in it. The API leaves such steps out.
+// steps returns the time of every step of the range, in the zone, and its numbers. They are
+// nil for a step without attempts and deliveries, which the API leaves out.
 func steps(stats apitypes.Stats, r trafficRange, zone *time.Location) ([]time.Time, []*apitypes.StatsNumbers) {
 	found := map[int64]*apitypes.StatsNumbers{}
 	for i := range stats.Points {
@@ -71,7 +80,7 @@ func steps(stats apitypes.Stats, r trafficRange, zone *time.Location) ([]time.Ti
 	var at []time.Time
 	var points []*apitypes.StatsNumbers
 	for next := stats.From.Time; next.Before(stats.To.Time) && len(at) < 1000; {
-		at, points = append(at, next), append(points, found[next.Unix()])
+		at, points = append(at, next.In(zone)), append(points, found[next.Unix()])
 		if r.step == "day" { // one with a change of the clock is longer or shorter
 			next = next.In(zone).AddDate(0, 0, 1)
 		} else {
@@ -101,7 +110,7 @@ func (v *visit) outcomeChart(at []time.Time, points []*apitypes.StatsNumbers, r 
 		}
 	}
 	p.desc = v.t("chart.outcomes.desc", "delivered", delivered, "failed", failed, "dead", dead)
-	return v.draw(p)
+	return p.draw()
 }
 
 // latencyChart draws the percentiles of the response time.
@@ -125,5 +134,5 @@ func (v *visit) latencyChart(at []time.Time, points []*apitypes.StatsNumbers, r 
 			p.values[i] = append(p.values[i], number(ms))
 		}
 	}
-	return v.draw(p)
+	return p.draw()
 }

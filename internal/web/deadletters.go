@@ -1,6 +1,8 @@
 package web
 
 import (
+	"slices"
+
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
@@ -12,6 +14,8 @@ func deadLetterRoutes() []route {
 	return []route{
 		{"GET /dead-letters", everyone, listDeadLetterGroups},
 		{"GET /dead-letters/all", everyone, listDeadLetters},
+		{"POST /dead-letters/replay", everyone, resolveSelected("replay")},
+		{"POST /dead-letters/discard", everyone, resolveSelected("discard")},
 	}
 }
 
@@ -69,8 +73,7 @@ func (v *visit) withURLs(groups apitypes.Page[apitypes.DeadLetterGroup]) (apityp
 // listDeadLetters shows dead letters one by one, newest first.
 func listDeadLetters(v *visit) error {
 	endpoint, endpointID, err := idFilter(v, "endpoint", postrider.ParseID[postrider.EndpointID])
-	from, fromTime := v.timeFilter("from")
-	to, toTime := v.timeFilter("to")
+	span, fromTime, toTime := v.spanFilter()
 	f := filters{
 		v.choice("reason", "reason", "exhausted", "gone", "client_error", "expired", "system"),
 		v.choice("resolved", "dead_letters.resolved", "true"), v.textFilter("event_type"), endpoint,
@@ -78,7 +81,7 @@ func listDeadLetters(v *visit) error {
 	if v.who == operators {
 		f = append(f, v.textFilter("account"))
 	}
-	l := listed[apitypes.DeadLetter]{filters: append(f, from, to), err: err}
+	l := listed[apitypes.DeadLetter]{filters: append(f, span...), err: err}
 	if err == nil {
 		l.items, l.err = v.api.DeadLetters(v.ctx, client.DeadLetterFilter{
 			Account: v.query("account"), Endpoint: endpointID, EventType: v.query("event_type"), Reason: v.query("reason"),
@@ -86,4 +89,45 @@ func listDeadLetters(v *visit) error {
 		})
 	}
 	return showList(v, page{Name: "dead_letters-all", Commands: []string{"dead-letters list"}}, l)
+}
+
+// resolveSelected returns the handler of a form that replays or discards the dead letters
+// that a person has selected on a page of the list. One that has changed since the page was
+// loaded is left out, and the person learns why.
+func resolveSelected(verb string) func(*visit) error {
+	return func(v *visit) error {
+		selected := v.posted["delivery"]
+		if len(selected) > pageSize {
+			return errBadForm
+		}
+		done, refusal := 0, ""
+		for _, text := range slices.Compact(slices.Sorted(slices.Values(selected))) {
+			id, err := postrider.ParseID[postrider.DeliveryID](text)
+			if err != nil {
+				return errBadForm
+			}
+			if verb == "replay" {
+				_, err = v.api.ReplayDelivery(v.ctx, id)
+			} else {
+				_, err = v.api.DiscardDeadLetter(v.ctx, id, v.form("reason"))
+			}
+			faults, refused := v.faulty(err)
+			switch {
+			case refused:
+				refusal = anyFault(faults)
+			case err != nil:
+				return err
+			default:
+				done++
+			}
+		}
+		f := flash{Text: v.t("dead_letters.done."+verb, "n", done), Warn: done == 0}
+		if len(selected) == 0 {
+			f.Text = v.t("dead_letters.none_selected")
+		}
+		if refusal != "" {
+			f.Text, f.Warn = f.Text+" "+v.t("dead_letters.left_out", "n", len(selected)-done, "why", refusal), true
+		}
+		return v.done(v.back(), f)
+	}
 }

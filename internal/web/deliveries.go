@@ -30,13 +30,12 @@ func listDeliveries(v *visit) error {
 	endpoint, endpointID, err := idFilter(v, "endpoint", postrider.ParseID[postrider.EndpointID])
 	job, jobID, jobErr := idFilter(v, "replay_job", postrider.ParseID[postrider.ReplayID])
 	event, eventID, eventErr := idFilter(v, "event", postrider.ParseID[postrider.EventID])
-	from, fromTime := v.timeFilter("from")
-	to, toTime := v.timeFilter("to")
+	span, fromTime, toTime := v.spanFilter()
 	f := filters{v.choice("status", "delivery.status", "pending", "delivered", "dead", "cancelled", "skipped"), v.textFilter("event_type"), endpoint}
 	if v.who == operators {
 		f = append(f, v.textFilter("account"))
 	}
-	if f = append(f, event, from, to); job.Value != "" {
+	if f = append(append(f, event), span...); job.Value != "" {
 		f = append(f, job)
 	}
 	l := listed[apitypes.Delivery]{filters: f, err: errors.Join(err, eventErr, jobErr)}

@@ -66,6 +66,7 @@ func (p *endpointPage) fill(v *visit) (err error) {
 	if err != nil {
 		return err
 	}
+	p.Traffic.Scope = "?endpoint=" + p.Endpoint.ID.String()
 	p.Sending = v.sending(p.Endpoint, p.Circuit, p.Traffic.Stats.Now)
 	health, err := v.api.EndpointHealth(v.ctx, p.Endpoint.ID, client.Paging{Limit: 10})
 	if err != nil {

@@ -22,13 +22,12 @@ func eventRoutes() []route {
 
 // listEvents shows events, newest first.
 func listEvents(v *visit) error {
-	from, fromTime := v.timeFilter("from")
-	to, toTime := v.timeFilter("to")
+	span, fromTime, toTime := v.spanFilter()
 	f := filters{v.textFilter("type")}
 	if v.who == operators {
 		f = append(f, v.textFilter("account"))
 	}
-	f = append(f, v.textFilter("idempotency_key"), v.textFilter("ordering_key"), from, to)
+	f = append(append(f, v.textFilter("idempotency_key"), v.textFilter("ordering_key")), span...)
 	events, err := v.api.Events(v.ctx, client.EventFilter{
 		Account: v.query("account"), Type: v.query("type"), IdempotencyKey: v.query("idempotency_key"), OrderingKey: v.query("ordering_key"),
 		From: fromTime, To: toTime, Paging: v.paging(),
@@ -43,6 +42,8 @@ type eventPage struct {
 	Raw        bool
 	Deliveries list[apitypes.Delivery]
 	Replayable bool // one of the deliveries of this page has ended
+	// Resolved has the delivered replay of each dead letter of this page that has one.
+	Resolved map[postrider.DeliveryID]postrider.DeliveryID
 }
 
 // event returns the event in the path of the request.
@@ -69,6 +70,7 @@ func showEvent(v *visit) error {
 	for _, d := range deliveries.Data {
 		p.Replayable = p.Replayable || d.Status != postrider.Pending
 	}
+	p.Resolved = deliveredBy(deliveries.Data)
 	if e.Data != nil {
 		shown := newPayload(e.Data, v.query("find"), p.Raw)
 		p.Payload = &shown
@@ -76,6 +78,21 @@ func showEvent(v *visit) error {
 	return v.show(page{Name: "events-one", Title: e.Type, Data: p, Commands: []string{
 		"events get " + e.ID.String(), "events deliveries " + e.ID.String(), "events replay " + e.ID.String(),
 	}})
+}
+
+// deliveredBy returns, for each dead delivery of an event, the delivered replay to the same
+// endpoint that is among the deliveries.
+func deliveredBy(deliveries []apitypes.Delivery) map[postrider.DeliveryID]postrider.DeliveryID {
+	by := map[postrider.DeliveryID]postrider.DeliveryID{}
+	for _, dead := range deliveries {
+		for _, replay := range deliveries {
+			if dead.Status == postrider.Dead && replay.Status == postrider.Delivered && replay.ReplayedFrom != nil &&
+				replay.Endpoint == dead.Endpoint && replay.ID.Compare(dead.ID) > 0 {
+				by[dead.ID] = replay.ID
+			}
+		}
+	}
+	return by
 }
 
 // downloadEvent sends the bytes of an event as a file. No browser shows or runs it: a

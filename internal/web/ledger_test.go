@@ -217,6 +217,80 @@ func TestAFailureIsSaidInPlainWords(t *testing.T) {
 	}
 }
 
+func TestDeadLettersAreSelected(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	e := w.endpoint(apitypes.EndpointCreate{})
+	ids := url.Values{}
+	for range 3 {
+		ids.Add("delivery", w.deliveryOf(w.publish("order.created", `{}`)).ID.String())
+	}
+	w.settle(e.ID, postrider.Attempt{StatusCode: 410}, postrider.DefaultPolicy())
+	all := ids["delivery"]
+	list := "/dashboard/dead-letters/all"
+	says(t, w.see("operator", list), `name="delivery" value="`+all[0]+`"`, `formaction="/dashboard/dead-letters/discard"`)
+	says(t, w.submit("operator", "/dashboard/dead-letters/replay", url.Values{"back": {list}}), "no dead letter was selected")
+	says(t, w.submit("operator", "/dashboard/dead-letters/discard", url.Values{"back": {list}, "delivery": all[:1]}), "One dead letter is discarded.", all[1])
+	says(t, w.submit("operator", "/dashboard/dead-letters/replay", url.Values{"back": {list}, "delivery": all}),
+		"2 dead letters are replayed", "One was left out: The dead letter was discarded", "No dead letters")
+	if got := w.see("viewer", list+"?resolved=true"); strings.Contains(got.html, "Replay selected") {
+		t.Errorf("a viewer can replay:\n%s", got.html)
+	}
+	if got := w.as("operator", "POST /dashboard/dead-letters/replay", url.Values{"delivery": {"x"}}); got.status != http.StatusUnprocessableEntity {
+		t.Errorf("a replay of no delivery = %d", got.status)
+	}
+}
+
+func TestADeadLetterWhoseReplayWasDeliveredIsShownAsSuch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	e, d := w.dead()
+	path := "/dashboard/events/" + d.Event.String()
+	if got := w.see("operator", path); strings.Contains(got.html, "delivered by a replay") {
+		t.Errorf("nothing was replayed yet:\n%s", got.html)
+	}
+	replay, err := w.admin.ReplayDelivery(t.Context(), d.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.admin.EnableEndpoint(t.Context(), e.ID); err != nil { // the 410 has disabled it
+		t.Fatal(err)
+	}
+	w.settle(e.ID, postrider.Attempt{StatusCode: 200}, postrider.DefaultPolicy())
+	says(t, w.see("operator", path), `href="/dashboard/deliveries/`+replay.ID.String()+`">delivered by a replay</a>`)
+}
+
+func TestListsAreFilteredByASpanThatEndsNow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	_, d := w.dead()
+	for _, list := range []string{"/deliveries", "/events", "/dead-letters/all"} {
+		says(t, w.see("operator", "/dashboard"+list+"?since=1h"), "order.created", `<option value="1h" selected>`)
+		future := d.CreatedAt.Add(24 * time.Hour).UTC().Format("2006-01-02T15:04")
+		says(t, w.see("operator", "/dashboard"+list+"?since=1h&from="+future), "Nothing matches")
+	}
+}
+
+func TestTheDeadLettersOfAnEndpointAreALinkToThemAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	e, _ := w.dead()
+	says(t, w.see("operator", "/dashboard/endpoints/"+e.ID.String()), `href="/dashboard/dead-letters?endpoint=`+e.ID.String()+`"`)
+}
+
+func TestAnUnknownIDIsSaidToBeUnknown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	for person, text := range map[string]string{"operator": "API keys were looked at", "customer": "it belongs to another account"} {
+		base := map[string]string{"operator": "/dashboard", "customer": "/portal"}[person]
+		got := w.see(person, base+"/search?q=dlv_01h455vb4pex5vsknk084sn02q")
+		says(t, got, "Nothing has the id dlv_01h455vb4pex5vsknk084sn02q", text)
+		if strings.Contains(got.html, "?event_type=dlv_") {
+			t.Errorf("an id is offered as an event type:\n%s", got.html)
+		}
+	}
+}
+
 func TestADeadLetterIsDiscarded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
@@ -281,7 +355,7 @@ func TestWhatAnotherAccountHasIsNotFound(t *testing.T) {
 			t.Errorf("%s lists what another account has", path)
 		}
 	}
-	if got := w.see("customer", "/portal/search?q="+d.ID.String()); !strings.Contains(got.html, "Nothing is called") {
+	if got := w.see("customer", "/portal/search?q="+d.ID.String()); !strings.Contains(got.html, "Nothing has the id") {
 		t.Errorf("the search finds another account's:\n%s", got.html)
 	}
 }

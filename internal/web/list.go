@@ -108,6 +108,21 @@ func (v *visit) timeFilter(name string) (filter, time.Time) {
 	return f, time.Time{}
 }
 
+// sinces are the spans that end now, by their names in the URL.
+var sinces = map[string]time.Duration{"1h": time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
+
+// spanFilter returns the filters by the time of creation, and the span: since so long ago,
+// or from one time to another, which win.
+func (v *visit) spanFilter() (f filters, from, to time.Time) {
+	since := v.choice("since", "since", "1h", "24h", "7d")
+	fromFilter, from := v.timeFilter("from")
+	toFilter, to := v.timeFilter("to")
+	if ago := sinces[since.Value]; ago > 0 && from.IsZero() && to.IsZero() {
+		from = v.now.Add(-ago)
+	}
+	return filters{since, fromFilter, toFilter}, from, to
+}
+
 // words returns the values of a list of named strings.
 func words[T ~string](values []T) []string {
 	out := make([]string, 0, len(values))

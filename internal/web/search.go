@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/postrider/postrider"
@@ -18,6 +19,7 @@ type searchPage struct {
 	Text string
 	Hits []searchHit
 	Type string // the text, if it may be an event type: its events and deliveries are filters
+	ID   bool   // the text is an id, so nothing else can be meant
 }
 
 // searchHit is a hit with the path of its page.
@@ -31,6 +33,9 @@ type searchHit struct {
 var sections = map[string]string{
 	"account": "accounts", "endpoint": "endpoints", "event": "events", "delivery": "deliveries", "event_type": "event-types", "api_key": "api-keys", "replay": "replays",
 }
+
+// idText is how ids are written.
+var idText = regexp.MustCompile(`^[a-z]+_[0-9a-hjkmnp-tv-z]{26}$`)
 
 // showSearch shows what a text names. An id leads to its object at once.
 func showSearch(v *visit) error {
@@ -51,7 +56,8 @@ func showSearch(v *visit) error {
 		http.Redirect(v.w, v.r, p.Hits[0].Path, http.StatusSeeOther)
 		return nil
 	}
-	if postrider.CheckType("q", p.Text) == nil && !strings.ContainsAny(p.Text, "/:") {
+	p.ID = idText.MatchString(p.Text)
+	if !p.ID && postrider.CheckType("q", p.Text) == nil && !strings.ContainsAny(p.Text, "/:") {
 		p.Type = p.Text
 	}
 	return v.show(page{Name: "search", Data: p, Commands: []string{"search " + shellQuote(p.Text)}})

@@ -17,6 +17,7 @@ type traffic struct {
 	Ranges []string // all of them
 	Stats  apitypes.Stats
 	Charts []chart
+	Scope  string // query that filters lists by what the numbers are of; empty: everything
 }
 
 // trafficRange is a range of time that ends now, with the step of its charts.

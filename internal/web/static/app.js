@@ -69,9 +69,10 @@ document.addEventListener("submit", async (e) => {
   const form = e.target;
   const method = form.getAttribute("method") ?? "get"; // form.method may be a field of that name
   if (e.defaultPrevented || method === "dialog" || !base) return;
-  if (form.dataset.confirm && !form.dataset.confirmed) {
+  const question = e.submitter?.dataset.confirm ?? form.dataset.confirm;
+  if (question && !form.dataset.confirmed) {
     e.preventDefault();
-    if (await confirmed(form, e.submitter)) { form.dataset.confirmed = "yes"; form.requestSubmit(e.submitter); }
+    if (await confirmed(question, e.submitter ?? form.querySelector("button"))) { form.dataset.confirmed = "yes"; form.requestSubmit(e.submitter); }
     return;
   }
   const url = new URL(e.submitter?.getAttribute("formaction") ?? form.getAttribute("action") ?? location.href, location.href);
@@ -93,16 +94,16 @@ document.addEventListener("submit", async (e) => {
 
 addEventListener("popstate", () => load(location.href, { push: false }));
 
-// confirmed asks the question of a form in a dialog.
-function confirmed(form, button) {
+// confirmed asks the question of a form, or of its button, in a dialog.
+function confirmed(question, button) {
   const dialog = document.createElement("dialog");
   const text = document.createElement("p");
-  text.textContent = form.dataset.confirm;
+  text.textContent = question;
   const actions = document.createElement("div");
   actions.className = "actions";
   const yes = document.createElement("button"), no = document.createElement("button");
   yes.className = "primary";
-  yes.textContent = (button ?? form.querySelector("button")).textContent;
+  yes.textContent = button.textContent;
   no.textContent = words.cancel;
   actions.append(no, yes);
   dialog.append(text, actions);
@@ -233,7 +234,7 @@ async function renew() {
     if (visit !== visits || at !== location.href) { again = true; return; } // the person has gone on to another page
     for (const old of main().querySelectorAll("[data-live][id]")) {
       const fresh = page.getElementById(old.id);
-      if (!fresh || old.contains(document.activeElement) || old.querySelector("details[open], tr.selected")) continue;
+      if (!fresh || old.contains(document.activeElement) || old.querySelector("details[open], tr.selected, input:checked")) continue;
       const next = document.adoptNode(fresh);
       enhance(next);
       if (next.innerHTML !== old.innerHTML) old.replaceWith(next);

@@ -121,8 +121,10 @@ func (s *server) changeAccount(ctx context.Context, in *accountPath) (*reply[api
 	if !account.DeletedAt.IsZero() {
 		return nil, postrider.ErrNotFound
 	}
+	was := account
 	set(&account.UID, body.UID, "")
 	set(&account.Name, body.Name, "")
+	infoOf(ctx).changed(viewAccount(was), viewAccount(account))
 	return s.putAccount(ctx, account)
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -136,6 +137,57 @@ func (c *requestInfo) note(name, detail string) {
 	c.details[name] = detail
 }
 
+const (
+	// maxChange is the largest old or new value of a field in an audit entry, in bytes.
+	maxChange = 100
+	// hiddenChange stands for the values of fields that may have secrets.
+	hiddenChange = "changed"
+)
+
+// hiddenFields are the fields whose values are in no audit entry: people put credentials
+// into headers and into the query of URLs.
+var hiddenFields = []string{"url", "headers", "auth", "tls"}
+
+// changed notes what a request changes, by the fields of the object as responses show it
+// before and after: timeout_ms: 10000 → 20000. A request that is tried again is noted
+// anew.
+func (c *requestInfo) changed(was, is any) {
+	before, after := fieldValues(was), fieldValues(is)
+	for field, value := range after {
+		switch {
+		case field == "updated_at", field == "warnings": // the server made these
+		case bytes.Equal(before[field], value):
+			delete(c.details, field)
+		case slices.Contains(hiddenFields, field):
+			c.note(field, hiddenChange)
+		default:
+			c.note(field, shorten(before[field])+" → "+shorten(value))
+		}
+	}
+}
+
+// fieldValues returns the fields of an object as JSON. An object of apitypes is always
+// encoded.
+func fieldValues(object any) (fields map[string]json.RawMessage) {
+	text, err := json.Marshal(object)
+	if err != nil || json.Unmarshal(text, &fields) != nil {
+		return nil
+	}
+	return fields
+}
+
+// shorten returns the beginning of a value that is too large for an audit entry. A field
+// that is left out is null.
+func shorten(value json.RawMessage) string {
+	switch {
+	case len(value) == 0:
+		return "null"
+	case len(value) > maxChange:
+		return strings.ToValidUTF8(string(value[:maxChange]), "") + "…"
+	}
+	return string(value)
+}
+
 // described has the fields of an audit entry that come from the response.
 type described struct {
 	id      string
@@ -155,6 +207,8 @@ func describeReply(out any) (d described) {
 	}
 	if id := body.FieldByName("ID"); id.IsValid() {
 		d.id = fmt.Sprint(id.Interface())
+	} else if t, ok := body.Interface().(apitypes.EventType); ok { // it is named by its name
+		d.id = t.Name
 	}
 	if account := body.FieldByName("Account"); account.IsValid() {
 		switch a := account.Interface().(type) {

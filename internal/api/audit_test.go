@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -230,5 +231,46 @@ func TestTheObjectOfAnEntryIsWholeText(t *testing.T) {
 	object, _ := entries[len(entries)-1]["object_id"].(string)
 	if want := "x" + strings.Repeat("ü", 127); object != want {
 		t.Errorf("the object is %q, want %q", object, want)
+	}
+}
+
+// An entry says what a change of an object did to its fields: the old and the new value,
+// the beginning of long ones, and no value where people put secrets.
+func TestAnEntryHasOldAndNewValues(t *testing.T) {
+	t.Parallel()
+	w := newPeople(t)
+	acme := w.tenant("acme")
+	w.want(201, "POST /event-types", `{"name": "invoice.paid", "description": "Paid."}`)
+	if entries := w.audit("?action=create-event-type"); len(entries) != 1 || entries[0]["object_id"] != "invoice.paid" {
+		t.Errorf("the entry of a new event type is %v, want its name as the object", entries)
+	}
+	long := strings.Repeat("ü", 200)
+	for _, test := range []struct {
+		route, body string
+		want        map[string]any
+	}{
+		{"PATCH /endpoints/" + acme.endpoint, `{"timeout_ms": 20000, "description": "` + long + `", "concurrency": 10}`, map[string]any{
+			"fields": "concurrency, description, timeout_ms", "timeout_ms": "10000 → 20000", "description": `"" → "` + strings.Repeat("ü", 49) + "…",
+		}},
+		{"PATCH /endpoints/" + acme.endpoint, `{"url": "https://new.example/?t=hush", "headers": [{"name": "X-Key", "value": "hush"}], "auth": {"type": "basic", "username": "hush", "password": "hush"}}`, map[string]any{
+			"fields": "auth, headers, url", "url": "changed", "headers": "changed", "auth": "changed", "host": "https://acme.example to https://new.example",
+		}},
+		{"PATCH /accounts/acme", `{"name": "Acme"}`, map[string]any{"fields": "name", "name": `"Tenant" → "Acme"`}},
+		{"PATCH /event-types/invoice.paid", `{"description": null, "example": {"n": 1}}`, map[string]any{
+			"fields": "description, example", "description": `"Paid." → ""`, "example": `null → {"n":1}`,
+		}},
+		{"PUT /portal", `{"name": "Acme Hooks", "frame_origins": ["https://app.example"]}`, map[string]any{
+			"fields": "frame_origins, name", "name": `"" → "Acme Hooks"`, "frame_origins": `[] → ["https://app.example"]`,
+		}},
+	} {
+		before := len(w.audit(""))
+		w.want(200, test.route, test.body)
+		entries := w.audit("")[before:]
+		if len(entries) != 1 || !reflect.DeepEqual(entries[0]["details"], test.want) {
+			t.Errorf("%s has the entries %v, want one with the details %v", test.route, entries, test.want)
+		}
+	}
+	if all := w.want(200, "GET /audit", "").text; strings.Contains(all, "hush") {
+		t.Errorf("the audit log has a secret: %s", all)
 	}
 }

@@ -334,6 +334,7 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 			s.resetVerification(e)
 			infoOf(ctx).note("host", host(was.URL)+" to "+host(e.URL))
 		}
+		infoOf(ctx).changed(s.viewEndpoint(was, nil), s.viewEndpoint(*e, nil))
 		return nil
 	})
 }

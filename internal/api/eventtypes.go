@@ -114,8 +114,10 @@ func (s *server) changeEventType(ctx context.Context, in *eventTypePath) (*reply
 	if err != nil {
 		return nil, err
 	}
+	was := t
 	set(&t.Description, body.Description, "")
 	set((*json.RawMessage)(&t.Example), body.Example, nil)
+	infoOf(ctx).changed(viewEventType(was), viewEventType(t))
 	return s.putEventType(ctx, t)
 }
 

@@ -111,6 +111,12 @@ func (s *server) setPortal(ctx context.Context, _ *none) (*reply[apitypes.Portal
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
+	was, err := s.Store.Portal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.Logo = was.Logo // PutPortal leaves it
+	infoOf(ctx).changed(viewPortal(was), viewPortal(p))
 	if err := s.Store.PutPortal(ctx, p); err != nil {
 		return nil, err
 	}

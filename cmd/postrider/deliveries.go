@@ -239,8 +239,8 @@ func (c *deliveriesRequestCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// printRequest prints a request as HTTP writes it, then what is signed of it, and a curl
-// command that makes it.
+// printRequest prints a request as HTTP writes it, then the signed text of each scheme, and
+// a curl command that makes the request.
 func printRequest(t terminal, asJSON bool, r apitypes.AttemptRequest) error {
 	if asJSON {
 		return printJSON(t.out, r)

@@ -64,8 +64,8 @@ type portalSetCmd struct {
 	Options      *[]string `placeholder:"NAME" help:"Options of endpoints that customers may set, separated by commas, by their names in the API, for example rate,headers; none for no option, standard for the standard ones."`
 }
 
-// Run reads the settings, changes those that have a flag and replaces them all, because
-// the API replaces them as a whole.
+// Run reads the settings, changes the ones whose flags are given, and sends them all,
+// because the API replaces them as a whole.
 func (c *portalSetCmd) Run(ctx context.Context, t terminal) error {
 	if c.Name == nil && c.Colour == nil && c.FrameOrigins == nil && c.Options == nil {
 		return misused("nothing to change: name at least one flag, as in --name Acme")
@@ -154,7 +154,7 @@ type portalLogoSetCmd struct {
 	File string `arg:"" help:"The PNG."`
 }
 
-// Run replaces the logo. The server refuses what is no PNG.
+// Run replaces the logo. The server refuses a file that is no PNG.
 func (c *portalLogoSetCmd) Run(ctx context.Context, t terminal) error {
 	image, err := os.ReadFile(c.File)
 	if err != nil {

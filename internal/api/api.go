@@ -112,7 +112,7 @@ type Verifier interface {
 // Describer says what requests look like.
 type Describer interface {
 	// Describe returns the request of an attempt that begins at the given time, for
-	// the endpoint as it is. It decrypts nothing and masks what is secret.
+	// the endpoint as it is. It decrypts nothing, and masks signatures and credentials.
 	Describe(ctx context.Context, c *postrider.Claimed, e postrider.Endpoint, at time.Time) (postrider.Request, error)
 }
 

@@ -22,8 +22,8 @@ import (
 // This file writes and lists the audit log.
 //
 // Every route that changes something has an entry for each request that succeeded, was
-// refused for its scopes, or failed with a 5xx, which leaves open what was done. The
-// other refusals changed nothing and have none. Routes that publish have none either:
+// refused for its scopes, or failed with a 5xx, after which the change may have been made.
+// Other refusals changed nothing and have no entry. Routes that publish have none either:
 // the event is its own record.
 //
 // The entry is written after the change and before the response. If it cannot be

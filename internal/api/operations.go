@@ -166,8 +166,8 @@ func (s *server) addFailing(ctx context.Context, found map[postrider.EndpointID]
 	return open, nil
 }
 
-// addDisabled adds the endpoints that were disabled for their failures; one that a
-// person disabled needs nobody.
+// addDisabled adds the endpoints that were disabled for their failures. An endpoint that a
+// person disabled needs no other person.
 func (s *server) addDisabled(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID) error {
 	endpoints, err := s.Store.Endpoints(ctx, store.EndpointQuery{
 		Account: account, Status: postrider.EndpointDisabled, Paging: store.Paging{Limit: maxDisabled},

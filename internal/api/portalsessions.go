@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// capability is what a portal session may do, and the scope for it.
+// capability is a capability of a portal session, and its scope.
 type capability struct {
 	name  apitypes.Capability
 	scope postrider.Scope

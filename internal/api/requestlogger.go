@@ -40,7 +40,7 @@ type requestInfo struct {
 	account postrider.AccountID
 	// endpoint is the endpoint that the request names. Zero: none, or not yet found.
 	endpoint postrider.EndpointID
-	// details are what the handler adds to the audit entry of the request.
+	// details are added to the audit entry of the request. Written by the handler, with note.
 	details map[string]string
 	// err is the error behind a 5xx response, for the log only. Set by
 	// problemOf.

@@ -315,7 +315,7 @@ func (s *Sessions) forget() {
 	s.unknown.forget()
 }
 
-// entryOf returns the audit entry of what a session did by itself.
+// entryOf returns the audit entry of an action of a session that is no request of the API.
 func entryOf(session postrider.Session, action string, details map[string]string) postrider.AuditEntry {
 	return postrider.AuditEntry{
 		Action: action, Outcome: outcomeOK, Key: session.Key, Session: session.ID, Name: session.Name, Account: session.Account, Details: details,

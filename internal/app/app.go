@@ -66,7 +66,7 @@ type App struct {
 	firstKey FirstKey
 	opened   chan struct{} // serve closes it when the API serves
 
-	live       *live.Hub         // attempts for those who watch; New makes it
+	live       *live.Hub         // attempts for the live tail; New makes it
 	observer   *observe.Observer // for the log, rollups, metrics and notifications; see hooks
 	rollup     *rollup.Rollup
 	secrets    *secrets.Secrets

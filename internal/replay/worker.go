@@ -196,9 +196,9 @@ func (w *worker) held(item store.ReplayItem) bool {
 	return slices.ContainsFunc(w.lines[1:], func(l *line) bool { return l.endpoint == item.Endpoint })
 }
 
-// hasRoom reports whether all matches that the line has found may be made. From the first line it
-// takes the endpoints that are full. Each gets a line, which begins where the first one is: what is
-// before that is committed for all. The next chunk stores the new line.
+// hasRoom reports whether the matches that the line has found may be committed. It takes full
+// endpoints out of the first line and gives each a line of its own, from the place of the first
+// line on: all matches before that place are committed. The next chunk stores the new line.
 func (w *worker) hasRoom(l *line) bool {
 	for _, item := range l.found {
 		switch {

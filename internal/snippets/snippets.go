@@ -55,7 +55,7 @@ func Languages() []Language { return languages }
 // secret.
 var ErrNone = errors.New("snippets: there is no snippet for this")
 
-// Use says what a snippet verifies.
+// Use says which requests a snippet verifies.
 type Use struct {
 	Format    signature.Format // the zero Format is signature.Standard
 	PublicKey bool             // with an ed25519 public key; only Standard and Svix
@@ -123,7 +123,7 @@ func Expires(use Use) bool {
 	return layouts[cmp.Or(use.Format.Scheme, signature.Standard)].After != ""
 }
 
-// snippet is what a template sees.
+// snippet is the data of a template.
 type snippet struct {
 	layout
 	Scheme    signature.Scheme
@@ -174,7 +174,7 @@ func (l Language) execute(s snippet) (string, error) {
 	return b.String(), nil
 }
 
-// functions are those of the language's template. Headers and prefixes may be chosen
+// functions returns the functions of the language's template. Headers and prefixes may be chosen
 // by the endpoint's owner, so they are always quoted: all eight languages escape the
 // backslash and the quote with a backslash, and interpolate nothing into strings of
 // their quote.

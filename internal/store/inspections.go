@@ -46,7 +46,7 @@ func EncodeInspection(i postrider.Inspection) ([]byte, error) {
 	return document, nil
 }
 
-// SetInspection sets what the document has, and what follows from the id.
+// SetInspection sets the header and the verdicts from the document, and the time from the id.
 func SetInspection(i *postrider.Inspection, document []byte) error {
 	var d inspectionDocument
 	if err := json.Unmarshal(document, &d); err != nil {

@@ -9,16 +9,16 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// rollups are what the store counts. Every step has all that was folded, so there is
-// nothing to roll up.
+// rollups has the deltas and the rollups of the store. A fold changes the rows of every
+// step at once, so there is nothing to roll up.
 type rollups struct {
-	deltas map[delta]*postrider.Counts // what was recorded and not folded yet
+	deltas map[delta]*postrider.Counts // records that are not folded yet
 	rows   map[store.RollupKey]*store.RollupValue
 	wall   func() time.Time
 }
 
 // delta is a minute of an endpoint and type. A durable store has a delta for each
-// transaction; here those of a minute are one.
+// transaction; this store has one for all transactions of a minute.
 type delta struct {
 	store.DeltaKey
 	minute int64 // Unix time

@@ -96,7 +96,7 @@ const findSQL = `
 	order by 1, 5 desc
 	limit @limit`
 
-// Find lists what a text names.
+// Find lists the objects that a text names; see [store.Finder].
 func (s *Store) Find(ctx context.Context, q store.FindQuery) ([]store.Found, error) {
 	term := store.SearchText(q.Text)
 	found, err := list(ctx, s, query{findSQL, pgx.NamedArgs{

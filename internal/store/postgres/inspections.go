@@ -30,7 +30,7 @@ const trimInspectionsSQL = `
 		offset @kept - 1
 		limit 1)`
 
-// PutInspection stores a request of an inspector and deletes those that are too many.
+// PutInspection stores a request of an inspector and deletes the oldest beyond a hundred.
 func (s *Store) PutInspection(ctx context.Context, i postrider.Inspection) error {
 	document, err := store.EncodeInspection(i)
 	if err != nil {

@@ -41,10 +41,10 @@ func (s *Store) PutReplayJob(ctx context.Context, job postrider.ReplayJob) error
 	return nil
 }
 
-// Lists replay jobs; one that is asked for by its id comes with the numbers of its
-// deliveries, of one snapshot. Those that are in none of the three tables are delivered. A
-// job has a few thousand rows in the queue for an endpoint, and the other two counts are of what
-// died and what was cancelled. Walks replay_jobs_pkey or replay_jobs_account, and
+// Lists replay jobs. A job that is asked for by its id comes with the numbers of its
+// deliveries, of one snapshot; deliveries in none of the three tables are delivered. A job
+// has a few thousand rows in the queue for an endpoint; the other two counts read its dead
+// and its cancelled deliveries. Walks replay_jobs_pkey or replay_jobs_account, and
 // queue_replay_job, dead_letters_replay_job and attempts_replay_job_decided.
 const replayJobsSQL = `
 	select j.id, j.action, j.filter, j.per_second, j.made_by, j.note, j.expected, j.expected_exact, j.status, j.error, j.cursor,
@@ -350,10 +350,10 @@ func (r *replaying) begin(ctx context.Context, conn *pgxpool.Conn) error {
 	return err
 }
 
-// Replays the matches. judged says of each why it is skipped, under the locks of begin; the
-// other parts are for those that are not. A match that pauses its ordering key ends the
-// pause (resumed), and the replay gets its sequence, and pauses the key if it dies too. An
-// ordered row is due in no case here: releaseLowestSQL decides that when all are there.
+// Replays the matches. judged says for each match why it is skipped, under the locks of
+// begin; the other parts replay the rest. If a match pauses its ordering key, the pause ends
+// (resumed); the replay gets its sequence, and pauses the key if it dies too. No ordered row
+// is due yet: releaseLowestSQL makes one due when all rows of the chunk are inserted.
 //
 // Returns the number of matches for each reason; null: they were replayed. Walks
 // queue_pkey, endpoints_pkey, events_pkey, dead_letters_pkey and paused_keys_delivery.

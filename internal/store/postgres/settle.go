@@ -153,10 +153,10 @@ const recordSQL = `, recorded as (
 	order by c.place`
 
 // Counts the group for the rollups. Nearly always every settlement counts; then @counted,
-// which the caller has made of the group, is the delta. If some are stale, it is made of
-// those that count here: the ones that are not stale, and of the stale ones those whose
-// record is new. A stale one that took the place of a lost record was counted as lost
-// before, and one that changed no record is a repeat.
+// which the caller has made of the group, is the delta. If some are stale, the statement
+// makes the delta: of the settlements that are not stale, and of the stale ones with a new
+// record. A stale settlement that took the place of a lost record was counted as lost
+// before; one that changed no record is a repeat.
 const countSettledSQL = `, whole as materialized (
 		select not exists (select from checked where stale) as whole
 	), counted as (

@@ -35,9 +35,9 @@ func putTerms[I ~[16]byte](ctx context.Context, tx *tx, t termsOf[I]) error {
 	return nil
 }
 
-// The branches of the statements that find what a text names. Each looks at 1,000 rows of
-// its index at most, and its first column is a store.FoundBy. Terms of what was deleted
-// may be left, so the last branch looks whether the account or the endpoint lives.
+// The branches of the statements that find the objects that a text names. Each reads at most
+// 1,000 rows of its index, and its first column is a store.FoundBy. A deleted account or
+// endpoint may still have terms, so the last branch checks that the object is not deleted.
 const (
 	findKeysSQL = `
 	select 0 as by, e.account, e.id as endpoint, null as event, e.id
@@ -82,7 +82,7 @@ const (
 	findOfAccountSQL = findKeysSQL + `account = @account` + findNamesSQL
 )
 
-// Find lists what a text names; see [store.Finder].
+// Find lists the objects that a text names; see [store.Finder].
 func (s *Store) Find(ctx context.Context, q store.FindQuery) ([]store.Found, error) {
 	statement, term := findSQL, store.SearchText(q.Text)
 	if !q.Account.IsZero() {

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The key of inspections keeps the first of two with one id. Those that are too many
-// are found by inspections_endpoint.
+// The key of inspections keeps the first of two requests with one id. The oldest beyond a
+// hundred are found by inspections_endpoint.
 const (
 	putInspectionSQL = `
 	insert into inspections (id, endpoint, delivery, event, type, attempt, document, body, body_bytes)
@@ -40,7 +40,7 @@ func (s *Store) PutInspection(ctx context.Context, i postrider.Inspection) error
 	})
 }
 
-// Those of an endpoint by inspections_endpoint, one by the key.
+// The requests of an endpoint by inspections_endpoint, one request by the key.
 const (
 	inspectionsSQL = `
 	select id, endpoint, delivery, event, type, attempt, document, body_bytes, null from inspections

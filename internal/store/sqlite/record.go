@@ -60,8 +60,8 @@ func appendBody(args []any, r record) []any {
 		bytesOrNull(r.RequestHead), bytesOrNull(r.ResponseHead), bytesOrNull(r.ResponseBody))
 }
 
-// tally counts a record for the rollups. An attempt that was counted as lost before is not
-// counted again: nobody calls this for the stale one that takes its place.
+// tally counts a record for the rollups. It is not called for a stale settlement that takes
+// the place of a lost record: that attempt is counted already.
 func (t *tx) tally(r record) {
 	key := store.DeltaKey{Account: r.account, Endpoint: r.Endpoint, Type: r.eventType}
 	t.recorded.Record(key, r.Outcome, r.Number, r.StatusAfter)

@@ -12,7 +12,7 @@ import (
 // One row at the end of the table.
 const insertDeltaSQL = `insert into rollup_deltas (at, counted) values (@wall, @counted)`
 
-// insertDelta stores what the job has recorded, in the job's transaction.
+// insertDelta stores the counts of the job's records as a delta, in its transaction.
 func (t *tx) insertDelta(ctx context.Context) error {
 	counted := t.recorded.Bytes()
 	if counted == nil {

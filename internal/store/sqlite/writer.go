@@ -252,7 +252,7 @@ func (w *writer) runJob(ctx context.Context, j *job, alone bool) (own, group err
 	return own, w.tx.exec(ctx, "release job")
 }
 
-// runCounted runs a job, and stores what it has recorded as a delta of the rollups.
+// runCounted runs a job, and stores the counts of its records as a delta of the rollups.
 func (w *writer) runCounted(ctx context.Context, j *job) error {
 	w.tx.recorded = store.Deltas{}
 	if err := j.run(ctx, w.tx); err != nil {

@@ -32,7 +32,7 @@ type state struct {
 
 // states lists the pages in all their states. A new page has its rows here.
 var states = []state{
-	{name: "overview of nothing", path: "", people: "operator viewer", want: []string{"Nothing needs you", "every circuit is closed"}},
+	{name: "overview of nothing", path: "", people: "operator viewer", want: []string{"Nothing needs attention", "every circuit is closed"}},
 	{name: "overview", path: "", people: "operator viewer", prepare: (*world).trouble, want: []string{"Circuit open", "One circuit is open"}},
 	{name: "no endpoints", path: "/endpoints", people: "operator customer viewer", want: []string{"No endpoints yet"}},
 	{name: "endpoints", path: "/endpoints", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Enabled", "Closed"}},

@@ -29,7 +29,7 @@ type query struct {
 	args      pgx.NamedArgs
 }
 
-// Counts get as long as lists. They keep the plans of the pool, which walk indexes alone: a
+// Counts, and reads of one row by its id, get as long as lists. They keep the plans of the pool, which walk indexes alone: a
 // plan that sorts or makes a bitmap would read all that waits.
 const countSettingsSQL = `select set_config('statement_timeout', '2s', true)`
 
@@ -38,7 +38,7 @@ func list[T any](ctx context.Context, s *Store, q query, scan pgx.RowToFunc[T]) 
 	return read(ctx, s, asked{listSettingsSQL, q}, scan)
 }
 
-// count runs a statement that counts with the settings of counts.
+// count runs a statement with the settings of counts.
 func count[T any](ctx context.Context, s *Store, q query, scan pgx.RowToFunc[T]) ([]T, error) {
 	return read(ctx, s, asked{countSettingsSQL, q}, scan)
 }

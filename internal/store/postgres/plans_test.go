@@ -209,7 +209,11 @@ func TestPlans(t *testing.T) {
 		"roll_up":            {rollUpSQL, pgx.NamedArgs{"step": 0, "at": nil, "scope": nil, "type": nil, "before": nil, "limit": 1}},
 		"forget_rollups":     {forgetRollupsSQL, pgx.NamedArgs{"step": 0, "at": nil, "scope": nil, "type": nil, "before": nil, "limit": 1}},
 		"health_inputs":      {healthInputsSQL, pgx.NamedArgs{"after": nil, "limit": 1, "span": 1}},
-		"endpoint_states":    {endpointStatesSQL, pgx.NamedArgs{"ids": uuids{}, "most": 1, "since": nil}},
+		"delivery": {deliveriesSQL, pgx.NamedArgs{
+			"from": nil, "before": nil, "id": nil, "event": nil, "account": nil, "endpoint": nil, "type": nil, "status": nil, "job": nil,
+			"last": false, "limit": 1,
+		}},
+		"endpoint_states": {endpointStatesSQL, pgx.NamedArgs{"ids": uuids{}, "most": 1, "since": nil}},
 	} {
 		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, statement.sql, statement.args)) })
 	}

@@ -161,8 +161,48 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Pa
 		return store.Page[postrider.Delivery]{}, err
 	}
 	ask.args = append(ask.args, sql.Named("wall", micros(s.wall())))
+	stop, err := bound[postrider.DeliveryID](ctx, s, deliveryWalks(q, ask.args), q.Paging)
+	if err != nil {
+		return store.Page[postrider.Delivery]{}, s.explain("list deliveries", err)
+	}
 	deliveries, err := list(ctx, s, ask, scanDelivery(s.clock))
-	return store.Cut(deliveries, q.Paging, func(d postrider.Delivery) string { return key(d.ID) }), s.explain("list deliveries", err)
+	return cutBound(deliveries, q.Paging, stop, func(d postrider.Delivery) postrider.DeliveryID { return d.ID }), s.explain("list deliveries", err)
+}
+
+// Where the branches of a page of deliveries stop, by the indexes of the statements above.
+// Those of an endpoint in queue are sorted, and have no such place.
+const (
+	pendingStopSQL          = `select id from queue where @status in ('', 'pending')` + idStops
+	deadStopSQL             = deadLettersStopSelect + `@status in ('', 'dead')` + deliveryStops
+	deadOfAccountStopSQL    = deadLettersStopSelect + `account = @account and @status in ('', 'dead')` + deliveryStops
+	deadOfEndpointStopSQL   = deadLettersStopSelect + `endpoint = @endpoint and @status in ('', 'dead')` + deliveryStops
+	endedStop               = `select delivery from attempts where @status not in ('pending', 'dead')`
+	endedStopSQL            = endedStop + deliveryStops
+	endedOfAccountStopSQL   = endedStop + ` and account = @account` + deliveryStops
+	endedOfEndpointStopSQL  = endedStop + ` and endpoint = @endpoint` + deliveryStops
+	decidedStopSQL          = endedStop + ` and ` + decided + deliveryStops
+	decidedOfAccountStopSQL = endedStop + ` and ` + decided + ` and account = @account` + deliveryStops
+)
+
+// deliveryWalks returns the walks of a page of deliveries of one type or account: there is
+// no index by type, and queue has none by account. Those of one event or job are few.
+func deliveryWalks(q store.DeliveryQuery, args []any) []query {
+	skips := q.Status == postrider.Skipped || q.Status == postrider.Cancelled
+	switch {
+	case q.EventType == "" && q.Account.IsZero(), !q.ID.IsZero(), !q.Event.IsZero(), !q.ReplayJob.IsZero():
+		return nil
+	case !q.Endpoint.IsZero() && skips:
+		return nil
+	case !q.Endpoint.IsZero():
+		return []query{{deadOfEndpointStopSQL, args}, {endedOfEndpointStopSQL, args}}
+	case !q.Account.IsZero() && skips:
+		return []query{{decidedOfAccountStopSQL, args}}
+	case !q.Account.IsZero():
+		return []query{{pendingStopSQL, args}, {deadOfAccountStopSQL, args}, {endedOfAccountStopSQL, args}}
+	case skips:
+		return []query{{decidedStopSQL, args}}
+	}
+	return []query{{pendingStopSQL, args}, {deadStopSQL, args}, {endedStopSQL, args}}
 }
 
 // deliveriesQuery returns the statement for the most selective filter that q has. The

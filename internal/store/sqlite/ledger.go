@@ -36,6 +36,27 @@ const (
 	eventsSQL          = eventsSelect + `true` + eventsFilter
 )
 
+// Where a page of events of one type stops, by the indexes of the statements above.
+const (
+	eventsStopSQL          = `select id from events where true` + idStops
+	eventsOfAccountStopSQL = `select id from events where account = @account` + idStops
+	eventsOfOrderStopSQL   = `select id from events where account = @account and ordering_key = @ordering_key and ordering_key <> ''` + idStops
+)
+
+// boundEvents bounds a page of one type; there is no index by type.
+func boundEvents(ctx context.Context, s *Store, q store.EventQuery, args []any) (postrider.EventID, error) {
+	walk := eventsStopSQL
+	switch {
+	case q.Type == "" || !q.ID.IsZero() || q.IdempotencyKey != "":
+		return postrider.EventID{}, nil
+	case q.OrderingKey != "":
+		walk = eventsOfOrderStopSQL
+	case !q.Account.IsZero():
+		walk = eventsOfAccountStopSQL
+	}
+	return bound[postrider.EventID](ctx, s, []query{{walk, args}}, q.Paging)
+}
+
 // Events lists events; see [store.Ledger].
 func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[postrider.Event], error) {
 	args, err := window[postrider.EventID](q.Span, q.Paging)
@@ -55,8 +76,12 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[post
 	}
 	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("account", blobOrNull(q.Account)),
 		sql.Named("type", q.Type), sql.Named("key", q.IdempotencyKey), sql.Named("ordering_key", q.OrderingKey))
+	stop, err := boundEvents(ctx, s, q, args)
+	if err != nil {
+		return store.Page[postrider.Event]{}, s.explain("list events", err)
+	}
 	events, err := list(ctx, s, inOrder(query{statement, args}, q.Paging), scanEvent)
-	return store.Cut(events, q.Paging, func(e postrider.Event) string { return key(e.ID) }), s.explain("list events", err)
+	return cutBound(events, q.Paging, stop, func(e postrider.Event) postrider.EventID { return e.ID }), s.explain("list events", err)
 }
 
 // The columns of scanAttempt, but for heads and bodies.
@@ -134,46 +159,49 @@ const deadLettersFilter = `
 		and (@resolved or resolved_at is null or resolved_at >= @resolved_from)
 	order by delivery desc limit @limit`
 
-// One dead letter by its key; those of an event, an endpoint or an account by the index of that
-// name; those of a reason by dead_letters_reason or, for an account, by
-// dead_letters_reason_account; all from the end of the key.
-const (
-	deadLetterSQL            = deadLettersSelect + `delivery = @delivery` + deadLettersFilter
-	deadLettersOfEventSQL    = deadLettersSelect + `event = @event` + deadLettersFilter
-	deadLettersOfEndpointSQL = deadLettersSelect + `endpoint = @endpoint` + deadLettersFilter
-	deadLettersOfAccountSQL  = deadLettersSelect + `account = @account` + deadLettersFilter
-	deadLettersOfReasonSQL   = deadLettersSelect + `reason = @reason` + deadLettersFilter
-	accountsDeadOfReasonSQL  = deadLettersSelect + `account = @account and reason = @reason` + deadLettersFilter
-	deadLettersSQL           = deadLettersSelect + `true` + deadLettersFilter
-)
-
 // DeadLetters lists dead letters; see [store.Ledger].
 func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store.Page[postrider.DeadLetter], error) {
 	args, err := window[postrider.DeliveryID](q.Span, q.Paging)
 	if err != nil {
 		return store.Page[postrider.DeadLetter]{}, err
 	}
-	statement := deadLettersSQL
-	switch {
-	case !q.Delivery.IsZero():
-		statement = deadLetterSQL
-	case !q.Event.IsZero():
-		statement = deadLettersOfEventSQL
-	case !q.Endpoint.IsZero():
-		statement = deadLettersOfEndpointSQL
-	case !q.Account.IsZero() && q.Reason != "":
-		statement = accountsDeadOfReasonSQL
-	case !q.Account.IsZero():
-		statement = deadLettersOfAccountSQL
-	case q.Reason != "":
-		statement = deadLettersOfReasonSQL
-	}
+	which := deadLettersWhere(q)
 	args = append(args, sql.Named("delivery", blob(q.Delivery)), sql.Named("endpoint", blobOrNull(q.Endpoint)),
 		sql.Named("account", blobOrNull(q.Account)), sql.Named("type", q.EventType), sql.Named("reason", q.Reason),
 		sql.Named("resolved", q.Resolved), sql.Named("event", blobOrNull(q.Event)), sql.Named("resolved_from", microsOrNull(q.ResolvedFrom)))
-	deadLetters, err := list(ctx, s, inOrder(query{statement, args}, q.Paging), scanDeadLetter)
-	return store.Cut(deadLetters, q.Paging, func(l postrider.DeadLetter) string { return key(l.Delivery) }), s.explain("list dead letters", err)
+	stop, err := bound[postrider.DeliveryID](ctx, s, []query{{deadLettersStopSelect + which + deliveryStops, args}}, q.Paging)
+	if err != nil {
+		return store.Page[postrider.DeadLetter]{}, s.explain("list dead letters", err)
+	}
+	deadLetters, err := list(ctx, s, inOrder(query{deadLettersSelect + which + deadLettersFilter, args}, q.Paging), scanDeadLetter)
+	return cutBound(deadLetters, q.Paging, stop, func(l postrider.DeadLetter) postrider.DeliveryID { return l.Delivery }),
+		s.explain("list dead letters", err)
 }
+
+// deadLettersWhere returns the condition that chooses the index: one dead letter by its key;
+// those of an event, an endpoint or an account by the index of that name; those of a reason
+// by dead_letters_reason or, for an account, by dead_letters_reason_account; all from the
+// end of the key. The resolved ones are in all of these.
+func deadLettersWhere(q store.DeadLetterQuery) string {
+	switch {
+	case !q.Delivery.IsZero():
+		return `delivery = @delivery`
+	case !q.Event.IsZero():
+		return `event = @event`
+	case !q.Endpoint.IsZero():
+		return `endpoint = @endpoint`
+	case !q.Account.IsZero() && q.Reason != "":
+		return `account = @account and reason = @reason`
+	case !q.Account.IsZero():
+		return `account = @account`
+	case q.Reason != "":
+		return `reason = @reason`
+	}
+	return `true`
+}
+
+// The beginning of each statement that finds where a page of dead letters stops.
+const deadLettersStopSelect = `select delivery from dead_letters where `
 
 func scanDeadLetter(rows *sql.Rows, l *postrider.DeadLetter) error {
 	return rows.Scan(toID(&l.Delivery), toID(&l.Event), toID(&l.Endpoint), toID(&l.Account), &l.EventType, &l.Reason,

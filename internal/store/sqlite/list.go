@@ -127,6 +127,46 @@ func inOrder(q query, p store.Paging) query {
 	return q
 }
 
+// The ends of statements that find where a page stops: at the 10,000th row that it walks
+// over.
+const (
+	idStops       = ` and id < @below and id >= @from order by id desc limit 1 offset 9999`
+	deliveryStops = ` and delivery < @below and delivery >= @from order by delivery desc limit 1 offset 9999`
+)
+
+// bound shortens the window, args of window, of a page that may walk over many rows to find
+// few: it ends where the first of the walks has passed 10,000 rows. It returns the id of
+// that row; zero: no walk is so long.
+func bound[I ~[16]byte](ctx context.Context, s *Store, walks []query, p store.Paging) (stop I, err error) {
+	for _, walk := range walks {
+		stops, err := list(ctx, s, inOrder(walk, p), func(rows *sql.Rows, id *I) error { return rows.Scan(toID(id)) })
+		if err != nil {
+			return stop, err
+		}
+		for _, stop = range stops {
+			if p.OldestFirst {
+				walk.args[belowArg] = sql.Named("below", blob(store.NextID(stop)))
+			} else {
+				walk.args[fromArg] = sql.Named("from", blob(stop))
+			}
+		}
+	}
+	return stop, nil
+}
+
+// cutBound is [store.Cut] of a page that ends at stop, unless that is zero. Such a page can
+// be short, even empty, and still have a next one.
+func cutBound[T any, I ~[16]byte](items []T, p store.Paging, stop I, id func(T) I) store.Page[T] {
+	page := store.Cut(items, p, func(item T) string { return key(id(item)) })
+	if page.Next == "" && stop != (I{}) {
+		page.Next = store.EncodeCursor(key(stop))
+	}
+	return page
+}
+
+// The places of @from and @below among the arguments of window.
+const fromArg, belowArg = 0, 1
+
 // window returns the arguments @from, @below and @limit of a list by id: the ids of the
 // span, behind the cursor. The limit is one more than the page has, which tells whether
 // there is a next page.

@@ -15,6 +15,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
 )
 
 // two returns the text of a bulk statement about two rows.
@@ -43,11 +46,22 @@ var statements = map[string]string{
 	"claim_fan_outs":                     claimFanOutsSQL,
 	"claim_replay_jobs":                  claimReplayJobsSQL,
 	"claimed_events":                     two(bulk{claimedEventsSQL, ")", 1}),
-	"dead_letters_of_event":              oldestFirst.Replace(deadLettersOfEventSQL),
-	"dead_letters_of_account":            deadLettersOfAccountSQL,
-	"dead_letters_of_endpoint":           deadLettersOfEndpointSQL,
-	"dead_letters_of_reason":             deadLettersOfReasonSQL,
-	"dead_letters_of_reason_and_account": accountsDeadOfReasonSQL,
+	"dead_letters_of_event":              oldestFirst.Replace(deadLettersOf(store.DeadLetterQuery{Event: postrider.EventID{1}})),
+	"dead_letters_of_account":            deadLettersOf(store.DeadLetterQuery{Account: postrider.AccountID{1}}),
+	"dead_letters_of_endpoint":           deadLettersOf(store.DeadLetterQuery{Endpoint: postrider.EndpointID{1}}),
+	"dead_letters_of_reason":             deadLettersOf(store.DeadLetterQuery{Reason: "gone"}),
+	"dead_letters_of_reason_and_account": deadLettersOf(store.DeadLetterQuery{Account: postrider.AccountID{1}, Reason: "gone"}),
+	"dead_letters_of_account_stop":       deadOfAccountStopSQL,
+	"dead_letters_of_endpoint_stop":      deadOfEndpointStopSQL,
+	"deliveries_ended_stop":              endedStopSQL,
+	"deliveries_ended_of_account_stop":   endedOfAccountStopSQL,
+	"deliveries_ended_of_endpoint_stop":  endedOfEndpointStopSQL,
+	"deliveries_pending_stop":            pendingStopSQL,
+	"decided_of_account_stop":            decidedOfAccountStopSQL,
+	"decided_stop":                       decidedStopSQL,
+	"events_of_account_stop":             eventsOfAccountStopSQL,
+	"events_of_order_stop":               eventsOfOrderStopSQL,
+	"events_stop":                        eventsStopSQL,
 	"decided":                            decidedSQL,
 	"decided_of_account":                 decidedOfAccountSQL,
 	"decided_of_endpoint":                decidedOfEndpointSQL,
@@ -126,6 +140,11 @@ var statements = map[string]string{
 	"make_due_parked":                    releaseParkedSQL,
 	"unpause":                            unpauseSQL,
 	"waiting":                            waitingSQL,
+}
+
+// deadLettersOf returns the statement that lists the dead letters of a query.
+func deadLettersOf(q store.DeadLetterQuery) string {
+	return deadLettersSelect + deadLettersWhere(q) + deadLettersFilter
 }
 
 func TestQueryPlans(t *testing.T) {

@@ -106,6 +106,17 @@ func TestACustomerGetsFromTheLinkToATestEvent(t *testing.T) {
 	}
 }
 
+// TestThePageOfTestsSaysHowToEnable looks at the page of an endpoint that takes no tests.
+func TestThePageOfTestsSaysHowToEnable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	path := "/portal/endpoints/" + w.endpoint(apitypes.EndpointCreate{}).ID.String()
+	w.submit("customer", path+"/pause", nil)
+	says(t, w.see("customer", path+"/tests"), "A test event can be sent when the endpoint is resumed.")
+	w.submit("customer", path+"/disable", nil)
+	says(t, w.see("customer", path+"/tests"), "A test event can be sent when the endpoint is enabled.")
+}
+
 func TestTheGuidedFormSaysWhatIsWrongAndKeepsWhatWasTyped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})

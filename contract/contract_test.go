@@ -45,6 +45,8 @@ var unseen = map[string]string{
 	"EndpointHealth.reason = failing":          "an endpoint has to fail for six hours",
 	"Replay.status = failed":                   "a step of a replay has to fail ten times, for a reason that does not pass",
 	"Replay.error is null: false":              "the same",
+	"Problem.code = replay_failed":             "the same",
+	"* 409 replay_failed":                      "the same",
 	"Session.kind = operator":                  "a person logs in through a page, not through the API",
 	"Session.account is null: true":            "the same",
 	"Session.key is null: true":                "the same, with an identity provider",

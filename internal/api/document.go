@@ -96,8 +96,6 @@ var exactClasses = []errorClass{
 	{nil, 409, "secret_exists", "the endpoint has this secret already"},
 	{nil, 409, "last_secret", "the endpoint needs the secret"},
 	{nil, 409, "too_many_replays", "as many replays are running as may run at the same time"},
-	{nil, 409, "replay_running", "the replay is running"},
-	{nil, 409, "replay_paused", "the replay is paused"},
 	{nil, 409, "replay_done", "the replay is done: all that it selects was handled; a delivery of it that is pending can be cancelled by itself"},
 	{nil, 409, "replay_cancelled", "the replay is cancelled: create one with the same filter to handle the rest"},
 	{nil, 409, "replay_failed", "the replay has failed"},

@@ -56,7 +56,7 @@ func (rt *router) events() {
 		name: "replay-event", path: "POST /events/{event}/replay",
 		summary:     "Replay an event's deliveries that have ended",
 		description: "The last delivery to each endpoint is replayed as a new delivery, unless it is pending or a resolved dead letter. A replay job does it, so that it makes no difference how many endpoints there are; see its progress, and list its deliveries by replay_job.",
-		codes:       []string{"conflict", "gone"},
+		codes:       []string{"too_many_replays", "gone"},
 		scope:       operate, status: 202, body: apitypes.EventReplay{}, empty: true,
 	}, rt.replayEvent)
 }

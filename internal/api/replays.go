@@ -87,11 +87,15 @@ func (rt *router) replays() {
 	for verb, status := range map[string]postrider.ReplayStatus{
 		"pause": postrider.ReplayPaused, "resume": postrider.ReplayRunning, "cancel": postrider.ReplayCancelled,
 	} {
+		codes := []string{"replay_done", "replay_failed", "replay_cancelled"}
+		if verb == "cancel" {
+			codes = codes[:2] // cancelled twice is no fault
+		}
 		handle(rt, route{
 			name: verb + "-replay", path: "POST /replays/{replay}/" + verb,
 			summary:     map[string]string{"pause": "Pause a replay", "resume": "Resume a paused replay", "cancel": "Cancel a replay"}[verb],
 			description: "The deliveries that it has made are not affected.",
-			codes:       []string{"conflict", "replay_running", "replay_paused", "replay_done", "replay_cancelled", "replay_failed"},
+			codes:       codes,
 			scope:       operate,
 		}, rt.setReplay(status))
 	}
@@ -295,9 +299,11 @@ func (s *server) setReplay(to postrider.ReplayStatus) func(context.Context, *Rep
 		}
 		err = s.Store.SetReplayJob(ctx, store.SetReplayJob{Account: infoOf(ctx).caller.Account, ID: id, Status: to})
 		if errors.Is(err, postrider.ErrConflict) {
-			if job, findErr := s.findReplay(ctx, id); findErr == nil {
-				err = replayEnded(job.Status)
+			job, err := s.findReplay(ctx, id)
+			if err != nil {
+				return nil, err
 			}
+			return nil, replayEnded(job.Status)
 		}
 		if err != nil {
 			return nil, err

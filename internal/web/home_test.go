@@ -105,12 +105,14 @@ func TestAUsedLinkLeadsToTheOpenSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	const link = "/portal/enter/code-of-customer"
+	w.sessions.speak("customer", "de")
+	says(t, w.see("nobody", link), "Webhooks öffnen")
 	if got := w.as("nobody", "POST "+link, nil); got.status != http.StatusSeeOther {
 		t.Fatalf("the link = %d", got.status)
 	}
 	for _, method := range []string{"GET ", "POST "} {
 		got := w.as("customer", method+link, nil)
-		if got.status != http.StatusGone || !strings.Contains(got.html, "This link is used or has expired") || !strings.Contains(got.html, `href="/portal"`) {
+		if got.status != http.StatusGone || !strings.Contains(got.html, "Dieser Link ist benutzt oder abgelaufen") || !strings.Contains(got.html, `href="/portal"`) {
 			t.Errorf("%swith a session = %d\n%s", method, got.status, got.html)
 		}
 		got = w.as("nobody", method+link, nil)

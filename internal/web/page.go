@@ -169,12 +169,18 @@ func (v *visit) record(err error) {
 func (v *visit) enter(s Session) {
 	v.session = s
 	v.session.Caller.Request = v.w.id
-	if v.cookie("language") == "" && s.Language != "" {
-		v.text = v.h.texts.choose(s.Language)
-	}
+	v.speak(s)
 	v.calls = &recorder{next: &briefTransport{v.h.API(v.session.Caller), v.h.brief, v.session.Caller}}
 	v.api = client.New("http://api.internal", "", client.Options{Attempts: 1, Timeout: v.h.opts.PageTime, Transport: v.calls})
 	v.flash = v.takeFlash()
+}
+
+// speak chooses the language that the operator chose for the session, unless the person has
+// chosen one.
+func (v *visit) speak(s Session) {
+	if v.cookie("language") == "" && s.Language != "" {
+		v.text = v.h.texts.choose(s.Language)
+	}
 }
 
 // recorder is a transport that notes the calls of the API.

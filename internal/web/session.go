@@ -148,6 +148,7 @@ func showEntry(v *visit) error {
 		return v.refuseEntry(err)
 	}
 	v.session = s
+	v.speak(s)
 	return v.show(page{Name: "entry", Data: v.r.URL.Path})
 }
 
@@ -176,7 +177,9 @@ func (v *visit) refuseEntry(err error) error {
 		if err != nil && !errors.Is(err, postrider.ErrNotFound) {
 			return err
 		}
-		open = err == nil && s.Portal
+		if open = err == nil && s.Portal; open {
+			v.speak(s)
+		}
 	}
 	return v.show(page{Name: "used", Status: http.StatusGone, Data: open})
 }

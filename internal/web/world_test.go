@@ -195,6 +195,15 @@ func (s *sessions) add(token string, c postrider.Caller) {
 	s.of[token] = web.Session{Caller: c, ExpiresAt: time.Now().Add(time.Hour), Portal: !c.Account.IsZero()}
 }
 
+// speak sets the language that the operator chose for a session.
+func (s *sessions) speak(token, language string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.of[token]
+	found.Language = language
+	s.of[token] = found
+}
+
 func (s *sessions) Find(_ context.Context, token string) (web.Session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

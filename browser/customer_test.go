@@ -27,7 +27,7 @@ func TestCustomerReceivesAVerifiedEvent(t *testing.T) {
 	tb.click("Add endpoint")
 	tb.sees("The endpoint was created")
 	tb.click("Show the secret")
-	tb.sees("whsec_")
+	tb.sees("Copy it to your configuration now") // the snippet has whsec_, too
 	codes := eval[[]string](tb, "[...document.querySelectorAll('.code code')].map(e => e.textContent)")
 	secret, snippet := codes[0], ""
 	for _, code := range codes {
@@ -68,8 +68,10 @@ func TestCustomerReceivesAVerifiedEvent(t *testing.T) {
 
 	again := v.newTab(t)
 	again.open(link)
-	again.sees("This link or session has ended")
+	again.sees("This link is used or has expired")
 	again.seen.expect("410")
+	again.click("Continue")
+	again.sees("Your endpoints")
 }
 
 // verifies lets Node.js run the snippet on a request.

@@ -207,7 +207,7 @@ func describeReply(out any) (d described) {
 	}
 	if id := body.FieldByName("ID"); id.IsValid() {
 		d.id = fmt.Sprint(id.Interface())
-	} else if t, ok := body.Interface().(apitypes.EventType); ok { // it is named by its name
+	} else if t, ok := reflect.TypeAssert[apitypes.EventType](body); ok { // it is named by its name
 		d.id = t.Name
 	}
 	if account := body.FieldByName("Account"); account.IsValid() {

@@ -138,8 +138,8 @@ func TestSecretForms(t *testing.T) {
 func (p page) fields() url.Values {
 	form := url.Values{}
 	for _, m := range regexp.MustCompile(`<input type="hidden" name="(was\.[^"]*)" value="([^"]*)">`).FindAllStringSubmatch(p.html, -1) {
-		form.Set(m[1], m[2])
-		form.Set(strings.TrimPrefix(m[1], "was."), m[2])
+		form.Set(m[1], html.UnescapeString(m[2]))
+		form.Set(strings.TrimPrefix(m[1], "was."), html.UnescapeString(m[2]))
 	}
 	form.Del("back")
 	return form

@@ -6,7 +6,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 )
 
@@ -35,6 +37,8 @@ type shownOption struct {
 	Inputs []shownInput
 	MaySet bool
 	Fault  string // empty: none
+	Open   bool   // the person asked for its fields
+	Words  string // what the stored value does, in a sentence; empty: the inputs say it
 }
 
 // shownInput is one input of an option.
@@ -44,6 +48,7 @@ type shownInput struct {
 	Name  string // of the field of the form
 	Value string // as the person typed it, else as it is stored
 	Was   string // as it is stored; the field was.NAME has it
+	Other bool   // it is for another kind of authentication than the chosen one, and not shown
 }
 
 // optionChange says what a form changes.
@@ -94,6 +99,7 @@ func (v *visit) optionsOf(e apitypes.Endpoint) optionsForm {
 // showOption returns one option of the form.
 func (v *visit) showOption(o option, e apitypes.Endpoint) shownOption {
 	shown := shownOption{Name: o.name, MaySet: describes(o.name) || v.session.Caller.MaySet(o.name)}
+	shown.Open = v.form("show") == o.name
 	values := make([]string, len(o.inputs))
 	if !e.ID.IsZero() {
 		values = o.show(e)
@@ -103,9 +109,34 @@ func (v *visit) showOption(o option, e apitypes.Endpoint) shownOption {
 		if shown.MaySet && v.r.Method == http.MethodPost && v.posted.Has("was."+s.Name) {
 			s.Value, s.Was = v.typed(s), v.posted.Get("was."+s.Name)
 		}
+		s.Other = o.name == "auth" && i > 0 && !slices.Contains(authParts[postrider.AuthKind(shown.Inputs[0].Value)], in.Part)
 		shown.Inputs = append(shown.Inputs, s)
 	}
+	if o.name == "retry" && !e.ID.IsZero() {
+		shown.Words = v.retryWords(e.Retry.Value())
+	}
 	return shown
+}
+
+// retryWords says in a sentence what a retry schedule of one's own does; empty: it is a
+// preset, whose name says it.
+func (v *visit) retryWords(r apitypes.Retry) string {
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+	jitter := ""
+	if r.Jitter != "" && r.Jitter != "none" {
+		jitter = " " + v.t("retry.words.jitter", "jitter", r.Jitter)
+	}
+	switch {
+	case r.Preset != "":
+		return ""
+	case r.DelaysMS != nil:
+		delays := make([]string, 0, len(r.DelaysMS))
+		for _, n := range r.DelaysMS {
+			delays = append(delays, v.text.duration(ms(n)))
+		}
+		return v.t("retry.words.list", "n", len(delays), "delays", strings.Join(delays, ", ")) + jitter
+	}
+	return v.t("retry.words.formula", "n", r.MaxAttempts, "base", ms(r.BaseMS), "factor", r.Factor, "cap", ms(r.CapMS)) + jitter
 }
 
 // describes reports whether the option describes the endpoint itself, and is none of its
@@ -142,6 +173,9 @@ func (f *optionsForm) update(v *visit) apitypes.EndpointUpdate {
 			}
 			if !changed {
 				continue
+			}
+			if n := len(values) - 1; o.inputs[n].Part == ownChoice && values[0] != ownChoice && shown.Inputs[n].Value == shown.Inputs[n].Was {
+				values[n] = "" // another choice was made; the text of the old one is left over
 			}
 			if err := o.set(&u, values); err != nil {
 				shown.Fault = v.t(err.Error())
@@ -205,6 +239,9 @@ func changeOptions(v *visit) error {
 	update := f.update(v)
 	switch {
 	case f.Faults != nil:
+		return v.showOptions(f)
+	case v.form("show") != "": // the person wants the fields of another choice
+		f.Changes = nil
 		return v.showOptions(f)
 	case len(f.Changes) == 0:
 		return v.done(v.path("endpoints", e.ID, "options"), flash{Text: v.t("options.unchanged")})
@@ -282,7 +319,7 @@ func checks(name string) bool {
 func createEndpoint(v *visit) error {
 	f := v.optionsOf(apitypes.Endpoint{})
 	u := f.update(v)
-	if f.Faults != nil {
+	if f.Faults != nil || v.form("show") != "" {
 		return v.showOptions(f)
 	}
 	create := apitypes.EndpointCreate{

@@ -38,6 +38,15 @@ type input struct {
 	Choices []string
 }
 
+// ownChoice is the choice of an option whose values are in its input "own".
+const ownChoice = "own"
+
+// authParts are the inputs that each kind of authentication has, beside its type.
+var authParts = map[postrider.AuthKind][]string{
+	postrider.AuthBasic: {"username", "secret"}, postrider.AuthBearer: {"secret"}, postrider.AuthAPIKey: {"header", "secret"},
+	postrider.AuthOAuth2: {"token_url", "client_id", "scopes", "audience", "secret"},
+}
+
 // field returns the name of the form field of an input.
 func (o option) field(i int) string {
 	if o.inputs[i].Part == "" {
@@ -102,10 +111,10 @@ var optionGroups = []struct {
 		numberOf("max_redirects", func(p *apitypes.Policy) *apitypes.Optional[int] { return &p.MaxRedirects }),
 	}},
 	{"failures", []option{
-		{"retry", []input{{"preset", "select", append([]string{""}, postrider.Presets()...)}, {"own", "text", nil}}, showRetry, setRetry},
+		{"retry", []input{{"preset", "select", append([]string{"", ownChoice}, postrider.Presets()...)}, {"own", "text", nil}}, showRetry, setRetry},
 		choiceOf("client_errors", func(p *apitypes.Policy) *apitypes.Optional[postrider.ClientErrors] { return &p.ClientErrors }, postrider.RetryClientErrors, postrider.DeadLetterClientErrors),
 		durationOf("expiry_ms", func(p *apitypes.Policy) *apitypes.Optional[int64] { return &p.ExpiryMS }),
-		{"circuit", []input{{"preset", "select", []string{"", "default", "strict", "windowed", "never"}}, {"own", "text", nil}}, showCircuit, setCircuitPolicy},
+		{"circuit", []input{{"preset", "select", []string{"", ownChoice, "default", "strict", "windowed", "never"}}, {"own", "text", nil}}, showCircuit, setCircuitPolicy},
 	}},
 	{"pace", []option{
 		durationOf("timeout_ms", func(p *apitypes.Policy) *apitypes.Optional[int64] { return &p.TimeoutMS }),
@@ -226,14 +235,16 @@ func showRetry(e apitypes.Endpoint) []string {
 		for _, ms := range r.DelaysMS {
 			texts = append(texts, durationText(ms))
 		}
-		return []string{"", strings.Join(texts, " ")}
+		return []string{ownChoice, strings.Join(texts, " ")}
 	}
-	return []string{"", compactJSON(r)}
+	return []string{ownChoice, compactJSON(r)}
 }
 
 func setRetry(u *apitypes.EndpointUpdate, to []string) error {
 	var r apitypes.Retry
 	switch own := to[1]; {
+	case own == "" && to[0] == ownChoice:
+		return errNoRetry
 	case own == "":
 		r.Preset = to[0]
 	case own[0] == '{':
@@ -259,10 +270,13 @@ func showCircuit(e apitypes.Endpoint) []string {
 	if c.Preset != "" {
 		return []string{c.Preset, ""}
 	}
-	return []string{"", compactJSON(c)}
+	return []string{ownChoice, compactJSON(c)}
 }
 
 func setCircuitPolicy(u *apitypes.EndpointUpdate, to []string) error {
+	if to[0] == ownChoice && to[1] == "" {
+		return errNoJSON
+	}
 	c := apitypes.CircuitPolicy{Preset: to[0]}
 	if to[1] != "" {
 		c.Preset = ""

@@ -247,7 +247,7 @@ func createGuided(v *visit) error {
 	if g.Where == "inspector" {
 		create.Kind, create.URL = postrider.KindInspector, ""
 	}
-	if f.Faults != nil {
+	if f.Faults != nil || v.form("show") != "" {
 		g.Faults, g.Options = f.Faults, f.allowed()
 		return v.showGuide(g)
 	}

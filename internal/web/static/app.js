@@ -104,7 +104,7 @@ function confirmed(question, button) {
   const yes = document.createElement("button"), no = document.createElement("button");
   yes.className = "primary";
   yes.textContent = button.textContent;
-  no.textContent = words.cancel;
+  no.textContent = words.back;
   actions.append(no, yes);
   dialog.append(text, actions);
   document.body.append(dialog);

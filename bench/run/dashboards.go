@@ -16,38 +16,44 @@ import (
 // streamsOf is how many streams one session opens: as many as the server lets it.
 const streamsOf = 8
 
-// watch keeps so many dashboards open while the phase lasts. Each does what the script
-// of the page does: it reads a stream, and reads the page again when the stream says that
-// something has changed.
-func watch(dashboards int, lasts time.Duration) action {
+// logIn makes the sessions of so many pages, before they are measured.
+func logIn(pages int) action {
 	return func(ctx context.Context, w *environment, _ *reading) error {
-		server := w.nodes[0]
+		for len(w.browsers)*streamsOf < pages {
+			browser, err := w.nodes[0].Login(ctx)
+			if err != nil {
+				return err
+			}
+			w.browsers = append(w.browsers, browser)
+		}
+		return nil
+	}
+}
+
+// watch keeps so many pages open while the phase lasts, whose stream is at the path below
+// /dashboard. Each does what the script of the page does: it reads the stream, and reads
+// the overview again when the stream says that something has changed.
+func watch(pages int, stream string, lasts time.Duration) action {
+	return func(ctx context.Context, w *environment, _ *reading) error {
 		ctx, cancel := context.WithTimeout(ctx, lasts)
 		defer cancel()
 		group, ctx := errgroup.WithContext(ctx)
-		var browser *http.Client
-		for i := range dashboards {
-			if i%streamsOf == 0 {
-				var err error
-				if browser, err = server.Login(ctx); err != nil {
-					return err
-				}
-			}
-			session := browser
-			group.Go(func() error { return watchOne(ctx, session, server.URL()+"/dashboard") })
+		for i := range pages {
+			group.Go(func() error { return watchOne(ctx, w.browsers[i/streamsOf], w.nodes[0].URL()+"/dashboard", stream) })
 		}
 		return group.Wait()
 	}
 }
 
-// watchOne keeps one dashboard open until ctx ends.
-func watchOne(ctx context.Context, browser *http.Client, page string) error {
-	stream, err := open(ctx, browser, page+"/live")
+// watchOne keeps one page open until ctx ends.
+func watchOne(ctx context.Context, browser *http.Client, page, path string) error {
+	stream, err := open(ctx, browser, page+path)
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
 	lines := bufio.NewScanner(stream)
+	lines.Buffer(nil, 1<<20) // a message of the tail is one line, however many rows it has
 	for lines.Scan() {
 		if !strings.HasPrefix(lines.Text(), "event: changed") {
 			continue
@@ -64,7 +70,7 @@ func watchOne(ctx context.Context, browser *http.Client, page string) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	return errors.Join(errors.New("the stream of a dashboard ended"), lines.Err())
+	return errors.Join(errors.New("the stream "+path+" ended"), lines.Err())
 }
 
 // open reads a URL and returns its body.

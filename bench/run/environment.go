@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"syscall"
 	"time"
@@ -76,11 +77,12 @@ const manyEndpoints = 200
 type environment struct {
 	setup
 
-	lab   *lab.Lab
-	sink  *lab.Sink
-	nodes []*lab.Server
-	gone  []*lab.Server // killed
-	first map[string]apitypes.Endpoint
+	lab      *lab.Lab
+	sink     *lab.Sink
+	nodes    []*lab.Server
+	gone     []*lab.Server  // killed
+	browsers []*http.Client // logged in to the first node, for streamsOf pages each
+	first    map[string]apitypes.Endpoint
 }
 
 // setUp starts what the setup needs. The environment is returned with an error, too:

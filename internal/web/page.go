@@ -165,13 +165,6 @@ func (v *visit) record(err error) {
 	v.h.opts.Log.LogAttrs(v.r.Context(), level, "page", attrs...)
 }
 
-// speak shows the page in the language of a session, unless the person chose one.
-func (v *visit) speak(s Session) {
-	if v.cookie("language") == "" && s.Language != "" {
-		v.text = v.h.texts.choose(s.Language)
-	}
-}
-
 // enter makes the visit that of a session.
 func (v *visit) enter(s Session) {
 	v.session = s

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -109,7 +110,11 @@ func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) (apitypes.Page
 	if f.Failing {
 		failing = "true"
 	}
-	return get[apitypes.Page[apitypes.Endpoint]](ctx, c, "/endpoints"+query(f.Paging, "account", f.Account, "uid", f.UID, "status", string(f.Status),
+	ids := make([]string, 0, len(f.IDs))
+	for _, id := range f.IDs {
+		ids = append(ids, id.String())
+	}
+	return get[apitypes.Page[apitypes.Endpoint]](ctx, c, "/endpoints"+query(f.Paging, "account", f.Account, "uid", f.UID, "ids", strings.Join(ids, ","), "status", string(f.Status),
 		"health", string(f.Health), "circuit", string(f.Circuit), "failing", failing))
 }
 

@@ -67,8 +67,9 @@ type EventFilter struct {
 
 // EndpointFilter selects endpoints. A zero field selects all.
 type EndpointFilter struct {
-	Account string // id or uid
-	UID     string // the endpoint's uid; needs the Account, unless the API key is bound to one
+	Account string                 // id or uid
+	UID     string                 // the endpoint's uid; needs the Account, unless the API key is bound to one
+	IDs     []postrider.EndpointID // at most 100; empty: no filter
 	Status  postrider.EndpointStatus
 	Health  postrider.HealthStatus
 	Circuit postrider.CircuitStatus

@@ -95,19 +95,20 @@ type endpointsListCmd struct {
 	target `embed:""`
 	paging `embed:""`
 
-	Account string `help:"Only of this account, by id or uid. Default: all accounts."`
-	UID     string `help:"Only the endpoint with this uid; needs --account."`
-	Status  string `enum:",enabled,paused,disabled" default:"" placeholder:"STATUS" help:"Only with this status: enabled, paused or disabled."`
-	Health  string `enum:",healthy,warned,disabled" default:"" placeholder:"STATUS" help:"Only with this health: healthy, warned, or disabled for its failures."`
-	Circuit string `enum:",closed,open,half_open" default:"" placeholder:"STATUS" help:"Only with this circuit: closed, open or half_open."`
-	Failing bool   `help:"Only endpoints whose last attempts failed."`
+	Account string                 `help:"Only of this account, by id or uid. Default: all accounts."`
+	UID     string                 `help:"Only the endpoint with this uid; needs --account."`
+	IDs     []postrider.EndpointID `name:"ids" help:"Only these endpoints, also deleted ones; at most 100, separated by commas."`
+	Status  string                 `enum:",enabled,paused,disabled" default:"" placeholder:"STATUS" help:"Only with this status: enabled, paused or disabled."`
+	Health  string                 `enum:",healthy,warned,disabled" default:"" placeholder:"STATUS" help:"Only with this health: healthy, warned, or disabled for its failures."`
+	Circuit string                 `enum:",closed,open,half_open" default:"" placeholder:"STATUS" help:"Only with this circuit: closed, open or half_open."`
+	Failing bool                   `help:"Only endpoints whose last attempts failed."`
 }
 
 // Run lists endpoints. Success is that of the last 24 hours.
 func (c *endpointsListCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, endpointListTable.page, func(api *client.Client) (apitypes.Page[apitypes.Endpoint], error) {
 		return api.Endpoints(ctx, client.EndpointFilter{
-			Account: c.Account, UID: c.UID, Status: postrider.EndpointStatus(c.Status), Health: postrider.HealthStatus(c.Health),
+			Account: c.Account, UID: c.UID, IDs: c.IDs, Status: postrider.EndpointStatus(c.Status), Health: postrider.HealthStatus(c.Health),
 			Circuit: postrider.CircuitStatus(c.Circuit), Failing: c.Failing, Paging: c.page(),
 		})
 	})

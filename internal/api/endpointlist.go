@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"strings"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -14,6 +15,7 @@ import (
 func (s *server) listEndpoints(ctx context.Context, in *struct {
 	Account string `query:"account" doc:"Id or uid of the account."`
 	UID     string `query:"uid" doc:"Uid of the endpoint. It needs the account too."`
+	IDs     string `query:"ids" doc:"Ids of at most 100 endpoints, separated by commas. Deleted ones are listed too."`
 	Status  string `query:"status" enum:"enabled,paused,disabled"`
 	Health  string `query:"health" enum:"healthy,warned,disabled" doc:"Status of its health; see GET /endpoints/{endpoint}/health."`
 	Circuit string `query:"circuit" enum:"closed,open,half_open"`
@@ -28,8 +30,12 @@ func (s *server) listEndpoints(ctx context.Context, in *struct {
 	if in.UID != "" && account.IsZero() {
 		return nil, invalid("account", postrider.FaultRequired, "is required with uid")
 	}
+	wanted, err := endpointIDs(in.IDs)
+	if err != nil {
+		return nil, err
+	}
 	endpoints, err := s.Store.Endpoints(ctx, store.EndpointQuery{
-		Account: account, UID: in.UID, Status: postrider.EndpointStatus(in.Status), Health: postrider.HealthStatus(in.Health),
+		Account: account, IDs: wanted, UID: in.UID, Status: postrider.EndpointStatus(in.Status), Health: postrider.HealthStatus(in.Health),
 		Circuit: postrider.CircuitStatus(in.Circuit), Failing: in.Failing, Paging: in.Paging.of(),
 	})
 	if err != nil {
@@ -57,6 +63,28 @@ func (s *server) listEndpoints(ctx context.Context, in *struct {
 		return view
 	})(endpoints, nil)
 }
+
+// endpointIDs returns the ids of a list that is separated by commas.
+func endpointIDs(list string) (ids []postrider.EndpointID, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	texts := strings.Split(list, ",")
+	if len(texts) > maxEndpointIDs {
+		return nil, invalid("ids", postrider.FaultWrongCount, "must have at most 100 ids")
+	}
+	for _, text := range texts {
+		id, err := postrider.ParseID[postrider.EndpointID](text)
+		if err != nil {
+			return nil, invalid("ids", postrider.FaultMalformed, "must be ids of endpoints")
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// maxEndpointIDs is how many endpoints a list may name.
+const maxEndpointIDs = 100
 
 // statesOf returns how endpoints fare, by their ids.
 func (s *server) statesOf(ctx context.Context, ids []postrider.EndpointID) (map[postrider.EndpointID]*apitypes.EndpointState, error) {

@@ -37,3 +37,18 @@ func TestAWaitingDeliveryIsRetriedNow(t *testing.T) {
 	refused("the delivery is delivered")
 	w.want(404, "POST /deliveries/x/retry", "")
 }
+
+func TestEndpointsAreListedByTheirIDs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme, other := w.tenant("acme"), w.tenant("other")
+	both := "GET /endpoints?ids=" + acme.endpoint + "," + other.endpoint
+	if got := w.want(200, both, "").data(); len(got) != 2 {
+		t.Errorf("%d endpoints, want 2", len(got))
+	}
+	if got := w.do(w.bound(other), both, "").data(); len(got) != 1 || got[0]["id"] != other.endpoint {
+		t.Errorf("the key of one account lists %v", got)
+	}
+	w.want(422, "GET /endpoints?ids=x", "")
+	w.want(422, "GET /endpoints?ids="+strings.Repeat(acme.endpoint+",", 100)+acme.endpoint, "")
+}

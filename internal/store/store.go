@@ -359,7 +359,7 @@ type Directory interface {
 	PutEndpoint(ctx context.Context, p PutEndpoint) (postrider.Endpoint, error)
 
 	// Endpoints lists endpoints, newest first. Deleted ones are not listed,
-	// but found by ID. One whose policy cannot be read has a PolicyError, here
+	// but found by ID and by IDs. One whose policy cannot be read has a PolicyError, here
 	// and in Changes, and others are not affected.
 	Endpoints(ctx context.Context, q EndpointQuery) (Page[postrider.Endpoint], error)
 
@@ -404,7 +404,8 @@ type PutEndpoint struct {
 type EndpointQuery struct {
 	Account postrider.AccountID
 	ID      postrider.EndpointID
-	UID     string // with Account
+	IDs     []postrider.EndpointID // any of them
+	UID     string                 // with Account
 	Status  postrider.EndpointStatus
 	// Circuit selects by the status of the stored circuit; one that never changed is
 	// closed.

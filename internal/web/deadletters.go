@@ -32,10 +32,10 @@ const groupsOnPage = 25
 
 // listDeadLetterGroups shows the unresolved dead letters by endpoint and cause.
 func listDeadLetterGroups(v *visit) error {
-	endpoint, endpointID, err := idFilter(v, "endpoint", postrider.ParseID[postrider.EndpointID])
+	endpoint, endpointID, err := v.endpointFilter()
 	f := filters{endpoint}
 	if v.who == operators {
-		f = append(f, v.textFilter("account"))
+		f = append(f, v.accountFilter())
 	}
 	l := listed[deadLetterGroup]{filters: f, err: err}
 	if err == nil {
@@ -72,14 +72,14 @@ func (v *visit) withURLs(groups apitypes.Page[apitypes.DeadLetterGroup]) (apityp
 
 // listDeadLetters shows dead letters one by one, newest first.
 func listDeadLetters(v *visit) error {
-	endpoint, endpointID, err := idFilter(v, "endpoint", postrider.ParseID[postrider.EndpointID])
+	endpoint, endpointID, err := v.endpointFilter()
 	span, fromTime, toTime := v.spanFilter()
 	f := filters{
 		v.choice("reason", "reason", "exhausted", "gone", "client_error", "expired", "system"),
 		v.choice("resolved", "dead_letters.resolved", "true"), v.textFilter("event_type"), endpoint,
 	}
 	if v.who == operators {
-		f = append(f, v.textFilter("account"))
+		f = append(f, v.accountFilter())
 	}
 	l := listed[apitypes.DeadLetter]{filters: append(f, span...), err: err}
 	if err == nil {
@@ -87,6 +87,9 @@ func listDeadLetters(v *visit) error {
 			Account: v.query("account"), Endpoint: endpointID, EventType: v.query("event_type"), Reason: v.query("reason"),
 			Resolved: v.query("resolved") == "true", From: fromTime, To: toTime, Paging: v.paging(),
 		})
+	}
+	if l.err == nil {
+		l.err = nameItems(v, l.items.Data)
 	}
 	return showList(v, page{Name: "dead_letters-all", Commands: []string{"dead-letters list"}}, l)
 }

@@ -27,13 +27,13 @@ func deliveryRoutes() []route {
 
 // listDeliveries shows deliveries, newest first.
 func listDeliveries(v *visit) error {
-	endpoint, endpointID, err := idFilter(v, "endpoint", postrider.ParseID[postrider.EndpointID])
+	endpoint, endpointID, err := v.endpointFilter()
 	job, jobID, jobErr := idFilter(v, "replay_job", postrider.ParseID[postrider.ReplayID])
 	event, eventID, eventErr := idFilter(v, "event", postrider.ParseID[postrider.EventID])
 	span, fromTime, toTime := v.spanFilter()
 	f := filters{v.choice("status", "delivery.status", "pending", "delivered", "dead", "cancelled", "skipped"), v.textFilter("event_type"), endpoint}
 	if v.who == operators {
-		f = append(f, v.textFilter("account"))
+		f = append(f, v.accountFilter())
 	}
 	if f = append(append(f, event), span...); job.Value != "" {
 		f = append(f, job)
@@ -44,6 +44,9 @@ func listDeliveries(v *visit) error {
 			Account: v.query("account"), Endpoint: endpointID, Event: eventID, EventType: v.query("event_type"),
 			Status: postrider.Status(v.query("status")), ReplayJob: jobID, From: fromTime, To: toTime, Paging: v.paging(),
 		})
+	}
+	if l.err == nil {
+		l.err = nameItems(v, l.items.Data)
 	}
 	return showList(v, page{Name: "deliveries", Commands: []string{"deliveries list"}}, l)
 }

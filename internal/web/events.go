@@ -25,7 +25,7 @@ func listEvents(v *visit) error {
 	span, fromTime, toTime := v.spanFilter()
 	f := filters{v.textFilter("type")}
 	if v.who == operators {
-		f = append(f, v.textFilter("account"))
+		f = append(f, v.accountFilter())
 	}
 	f = append(append(f, v.textFilter("idempotency_key"), v.textFilter("ordering_key")), span...)
 	events, err := v.api.Events(v.ctx, client.EventFilter{
@@ -64,6 +64,9 @@ func showEvent(v *visit) error {
 	}
 	deliveries, err := v.api.EventDeliveries(v.ctx, e.ID, v.paging())
 	if err != nil {
+		return err
+	}
+	if err := nameItems(v, deliveries.Data); err != nil {
 		return err
 	}
 	p := eventPage{Event: e, Raw: v.query("raw") != "", Deliveries: listOf(v, deliveries, nil)}

@@ -364,12 +364,12 @@ func TestFiltersThatAreRefusedSaySo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	for path, text := range map[string]string{
-		"/deliveries?endpoint=x":                    "is not an id of this kind",
+		"/deliveries?endpoint=x":                    "finds 0 endpoints",
 		"/deliveries?account=nobody":                "There is no account with this id or uid.",
 		"/deliveries?event_type=*":                  "must be one event type",
 		"/events?idempotency_key=k":                 "Name the account too",
 		"/events?ordering_key=k":                    "Name the account too",
-		"/dead-letters?endpoint=x":                  "is not an id of this kind",
+		"/dead-letters?endpoint=x":                  "finds 0 endpoints",
 		"/dead-letters/all?account=nobody":          "There is no account with this id or uid.",
 		"/events?cursor=" + strings.Repeat("x", 20): "must be a next_cursor",
 	} {

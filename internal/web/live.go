@@ -123,6 +123,14 @@ func streamTail(v *visit) error {
 		return err
 	}
 	return v.stream(w, func(items []Attempted, lost int) (string, string, error) {
+		var ids []postrider.EndpointID
+		for _, item := range items {
+			ids = append(ids, item.Endpoint)
+		}
+		if err := v.nameEndpoints(v.r.Context(), ids); err != nil { // the rows then show ids
+			v.h.opts.Log.WarnContext(v.r.Context(), "names of the live tail", "error", err)
+		}
+		v.calls.made = nil // a stream shows no calls, and may be long
 		var rows bytes.Buffer
 		if err := v.h.pages.renderPart(&rows, v, "tail-rows", items); err != nil {
 			return "", "", err
@@ -140,8 +148,8 @@ func (v *visit) watch() (w Watch, err error) {
 		found, err := v.api.Account(v.ctx, account)
 		w.Account, errs[0] = found.ID, err
 	}
-	if endpoint := v.query("endpoint"); endpoint != "" {
-		w.Endpoint, errs[1] = postrider.ParseID[postrider.EndpointID](endpoint)
+	if v.query("endpoint") != "" {
+		_, w.Endpoint, errs[1] = v.endpointFilter()
 	}
 	w.EventType, w.Status = postrider.Pattern(v.query("event_type")), postrider.Status(v.query("status"))
 	w.Outcome = postrider.Outcome(v.query("outcome"))

@@ -40,6 +40,7 @@ type visit struct {
 	zone    *time.Location
 	now     time.Time
 	flash   flash // what the form before this page did; zero: nothing
+	names   names // of endpoints and accounts, for the page
 }
 
 // page is what a handler shows.

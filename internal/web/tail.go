@@ -1,7 +1,5 @@
 package web
 
-import "github.com/postrider/postrider"
-
 // tailRoutes lists the page of the live tail. Its rows come from the stream of live.go,
 // with the filters of the page's URL.
 func tailRoutes() []route {
@@ -18,14 +16,14 @@ type tailPage struct {
 // showTail shows attempts while they are made. Without scripts the page links to the
 // list of deliveries.
 func showTail(v *visit) error {
-	endpoint, _, err := idFilter(v, "endpoint", postrider.ParseID[postrider.EndpointID])
+	endpoint, _, err := v.endpointFilter()
 	p := tailPage{Off: v.h.Live == nil, Filters: filters{
 		v.choice("status", "delivery.status", "pending", "delivered", "dead"),
 		v.choice("outcome", "outcome", "accepted", "rejected", "gone", "throttled", "unreachable", "timed_out", "broken", "blocked", "lost"),
 		v.textFilter("event_type"), endpoint,
 	}}
 	if v.who == operators {
-		p.Filters = append(p.Filters, v.textFilter("account"))
+		p.Filters = append(p.Filters, v.accountFilter())
 	}
 	status := 0
 	if faults, refused := v.faulty(err); refused {

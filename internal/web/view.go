@@ -183,6 +183,19 @@ func (r *renderer) functions() template.FuncMap {
 		"deref":    deref,
 		"failure":  func(text *string) string { return r.visit.cause(*text) },
 		"timing":   timingParts,
+		// Names of endpoints and accounts; the id where the handler has read none.
+		"endpoint_name": func(id postrider.EndpointID) shownName {
+			if n, ok := r.visit.names.endpoints[id]; ok {
+				return n
+			}
+			return shownName{id.String(), id.String()}
+		},
+		"account_name": func(id postrider.AccountID) shownName {
+			if n, ok := r.visit.names.accounts[id]; ok {
+				return n
+			}
+			return shownName{id.String(), id.String()}
+		},
 		// answered reports whether the error of an attempt says no more than its status code.
 		"answered": func(err *string) bool { return strings.HasPrefix(*err, string(postrider.FailureStatus)+": ") },
 		"scheduled": func(d apitypes.Delivery) bool {

@@ -152,6 +152,7 @@ const endpointsSQL = `
 	from endpoints e
 	where e.id < @before
 		and (@id::uuid is null or e.id = @id)
+		and (@ids::uuid[] is null or e.id = any(@ids))
 		and (@account::uuid is null or e.account = @account)
 		and (@uid::text is null or e.uid = @uid)
 		and (@status::text is null or e.status = @status)
@@ -159,7 +160,7 @@ const endpointsSQL = `
 		and (not @failing::bool or exists (select from circuits c where c.endpoint = e.id and c.failing_since is not null))
 		and (@health::text is null or @health = coalesce((
 			select h.status from endpoint_health h where h.endpoint = e.id and h.last and h.status <> 'healthy'), 'healthy'))
-		and (@id::uuid is not null or e.status <> 'deleted')
+		and (@id::uuid is not null or @ids::uuid[] is not null or e.status <> 'deleted')
 	order by e.id desc
 	limit @limit`
 
@@ -169,8 +170,12 @@ func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.Pag
 	if err != nil {
 		return store.Page[postrider.Endpoint]{}, err
 	}
+	var ids uuids
+	for _, id := range q.IDs {
+		ids = append(ids, someUUID(id))
+	}
 	endpoints, err := list(ctx, s, query{endpointsSQL, pgx.NamedArgs{
-		"before": before, "id": uuid(q.ID), "account": uuid(q.Account), "uid": text(q.UID),
+		"before": before, "id": uuid(q.ID), "ids": ids, "account": uuid(q.Account), "uid": text(q.UID),
 		"status": text(string(q.Status)), "circuit": text(string(q.Circuit)), "failing": q.Failing, "health": text(string(q.Health)),
 		"limit": q.Size() + 1,
 	}}, scanEndpoint)

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -126,7 +128,7 @@ const endpointsFilter = ` and id < @below
 		and (not @failing or exists (select 1 from circuits c where c.endpoint = id and c.failing_since is not null))
 		and (@health = '' or @health = coalesce((
 			select h.status from endpoint_health h indexed by endpoint_health_unhealthy where h.endpoint = id and h.last and h.status <> 'healthy'), 'healthy'))
-		and (@id is not null or status <> 'deleted')
+		and (@id is not null or @ids <> '' or status <> 'deleted')
 	order by id desc limit @limit`
 
 // One by the key, those of an account by endpoints_account, one by its uid
@@ -135,6 +137,7 @@ const endpointsFilter = ` and id < @below
 const (
 	endpointsSQL          = `select ` + endpointColumns + ` from endpoints where true` + endpointsFilter
 	endpointByIDSQL       = `select ` + endpointColumns + ` from endpoints where id = @id and (@account is null or account = @account)` + endpointsFilter
+	endpointsByIDsSQL     = `select ` + endpointColumns + ` from endpoints where id in (select unhex(value) from json_each(@ids)) and (@account is null or account = @account)` + endpointsFilter
 	endpointByUIDSQL      = `select ` + endpointColumns + ` from endpoints where account = @account and uid = @uid and status <> 'deleted'` + endpointsFilter
 	endpointsOfAccountSQL = `select ` + endpointColumns + ` from endpoints where account = @account and status <> 'deleted'` + endpointsFilter
 )
@@ -149,12 +152,22 @@ func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.Pag
 	switch {
 	case !q.ID.IsZero():
 		statement = endpointByIDSQL
+	case len(q.IDs) > 0:
+		statement = endpointsByIDsSQL
 	case !q.Account.IsZero() && q.UID != "":
 		statement = endpointByUIDSQL
 	case !q.Account.IsZero():
 		statement = endpointsOfAccountSQL
 	}
-	args = append(args, sql.Named("account", blobOrNull(q.Account)), sql.Named("id", blobOrNull(q.ID)),
+	ids := "" // as JSON: SQLite has no arrays
+	if len(q.IDs) > 0 {
+		var hexes []string
+		for _, id := range q.IDs {
+			hexes = append(hexes, `"`+hex.EncodeToString(id[:])+`"`)
+		}
+		ids = "[" + strings.Join(hexes, ",") + "]"
+	}
+	args = append(args, sql.Named("account", blobOrNull(q.Account)), sql.Named("id", blobOrNull(q.ID)), sql.Named("ids", ids),
 		sql.Named("uid", q.UID), sql.Named("status", string(q.Status)), sql.Named("circuit", string(q.Circuit)),
 		sql.Named("failing", q.Failing), sql.Named("health", string(q.Health)))
 	endpoints, err := list(ctx, s, query{statement, args}, scanEndpoint)

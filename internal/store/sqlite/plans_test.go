@@ -77,6 +77,7 @@ var statements = map[string]string{
 	"due_newer":                          dueNewerSQL,
 	"end":                                two(bulk{endSQL, ")", 1}),
 	"endpoint_by_uid":                    endpointByUIDSQL,
+	"endpoints_by_ids":                   endpointsByIDsSQL,
 	"endpoints_of_account":               endpointsOfAccountSQL,
 	"event_of_key":                       eventOfKeySQL,
 	"events_of_order":                    eventsOfOrderSQL,

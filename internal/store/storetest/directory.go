@@ -33,7 +33,7 @@ var directory = []verb{
 	{"Endpoints", []sentence{
 		{"they are listed newest first, page by page", endpointsPages},
 		{"each filter selects", endpointsFilters},
-		{"deleted ones are not listed but found by ID", endpointsDeleted},
+		{"deleted ones are not listed but found by ID and by IDs", endpointsDeleted},
 		{"one whose policy cannot be read has a PolicyError and others are not affected", endpointsUnreadable},
 		{"a cursor that no page gave is an InvalidError", endpointsCursor},
 	}},
@@ -315,6 +315,8 @@ func endpointsFilters(w *world) {
 		{store.EndpointQuery{Account: a}, []postrider.EndpointID{paused.ID, named.ID}},
 		{store.EndpointQuery{Account: a, ID: named.ID}, []postrider.EndpointID{named.ID}},
 		{store.EndpointQuery{Account: b, ID: named.ID}, nil},
+		{store.EndpointQuery{IDs: []postrider.EndpointID{named.ID, foreign.ID, newID[postrider.EndpointID](w)}}, []postrider.EndpointID{foreign.ID, named.ID}},
+		{store.EndpointQuery{Account: a, IDs: []postrider.EndpointID{named.ID, foreign.ID}}, []postrider.EndpointID{named.ID}},
 		{store.EndpointQuery{Account: b, UID: "main"}, []postrider.EndpointID{foreign.ID}},
 		{store.EndpointQuery{Account: a, UID: "other"}, nil},
 		{store.EndpointQuery{Account: a, Status: postrider.EndpointPaused}, []postrider.EndpointID{paused.ID}},
@@ -345,6 +347,9 @@ func endpointsDeleted(w *world) {
 		}
 	}
 	w.same("the endpoint by ID", w.found(e.ID), e)
+	page, err := w.Endpoints(w.Context(), store.EndpointQuery{IDs: []postrider.EndpointID{e.ID}})
+	w.ok(err)
+	w.same("the endpoint by IDs", page.Items, []postrider.Endpoint{e})
 }
 
 func endpointsCursor(w *world) {

@@ -293,6 +293,11 @@ func TestSnippetsAreForTheSchemesOfTheEndpoint(t *testing.T) {
 	if !strings.Contains(remembered.html, "verify_webhook(request.env") {
 		t.Error("the language is not remembered")
 	}
+	public := w.endpoint(apitypes.EndpointCreate{NewSecrets: apitypes.NewSecrets{KeyType: "ed25519"}})
+	got := w.see("customer", "/portal/endpoints/"+public.ID.String()+"/snippets?scheme=standard.public&code=csharp")
+	if !strings.Contains(got.html, "BouncyCastle.Cryptography") {
+		t.Errorf("without a snippet, no library is named\n%s", got.html)
+	}
 }
 
 // What was missed is counted first, and then replayed at a pace.

@@ -46,14 +46,14 @@ func (rt *router) deadLetters() {
 		name: "replay-dead-letter", path: "POST /dead-letters/{delivery}/replay",
 		summary:     "Replay a dead letter as a new delivery",
 		description: replayDescription,
-		codes:       replayCodes,
+		codes:       deadReplayCodes,
 		scope:       operate, status: 202,
 	}, rt.replayDeadLetter)
 	handle(rt, route{
 		name: "discard-dead-letter", path: "POST /dead-letters/{delivery}/discard",
 		summary:     "Discard a dead letter",
 		description: "It is final: the dead letter can no longer be replayed.",
-		codes:       []string{"conflict", "dead_letter_replayed", "dead_letter_discarded"},
+		codes:       []string{"dead_letter_replayed", "dead_letter_discarded"},
 		scope:       operate, body: apitypes.DeadLetterDiscard{}, empty: true,
 	}, rt.discardDeadLetter)
 }
@@ -158,7 +158,7 @@ func (s *server) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*repl
 		Account: caller.Account, Delivery: id, By: caller.Name, Note: body.Reason,
 	})
 	if errors.Is(err, postrider.ErrConflict) {
-		if letter, findErr := s.findDeadLetter(ctx, id); findErr == nil {
+		if letter, err = s.findDeadLetter(ctx, id); err == nil {
 			err = conflict("dead_letter_"+string(letter.Resolution), "the dead letter was "+string(letter.Resolution))
 		}
 	}

@@ -82,8 +82,12 @@ type DeliveryPath struct {
 // endedCodes are the problem codes of the routes that need a pending delivery.
 var endedCodes = []string{"delivery_delivered", "delivery_dead", "delivery_cancelled", "delivery_skipped"}
 
-// replayCodes are the problem codes of the routes that replay one delivery.
-var replayCodes = []string{"conflict", "delivery_pending", "dead_letter_discarded", "endpoint_deleted", "replay_pending", "gone"}
+// replayCodes are the problem codes of the routes that replay one delivery. A dead letter
+// is never delivery_pending.
+var (
+	replayCodes     = append([]string{"delivery_pending"}, deadReplayCodes...)
+	deadReplayCodes = []string{"conflict", "dead_letter_discarded", "endpoint_deleted", "replay_pending", "gone"}
+)
 
 // replayDescription says what is replayed and how often. All routes that replay one
 // delivery have it.
@@ -125,7 +129,7 @@ func (rt *router) deliveries() {
 	handle(rt, route{
 		name: "cancel-delivery", path: "POST /deliveries/{delivery}/cancel",
 		summary: "Cancel a pending delivery",
-		codes:   append([]string{"conflict"}, endedCodes...),
+		codes:   endedCodes,
 		scope:   operate,
 	}, rt.cancelDelivery)
 	handle(rt, route{
@@ -432,7 +436,7 @@ func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[a
 	}
 	d, err := s.Store.Cancel(ctx, store.Cancel{Account: infoOf(ctx).caller.Account, Delivery: id})
 	if errors.Is(err, postrider.ErrConflict) {
-		if d, findErr := s.findDelivery(ctx, in.Delivery); findErr == nil {
+		if d, err = s.findDelivery(ctx, in.Delivery); err == nil {
 			err = conflict("delivery_"+string(d.Status), "the delivery is "+string(d.Status))
 		}
 	}

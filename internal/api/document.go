@@ -82,7 +82,6 @@ func description(registry huma.Registry) *huma.OpenAPI {
 // document.
 var exactClasses = []errorClass{
 	{nil, 409, "idempotency_conflict", "the idempotency key was used for other content"},
-	{nil, 409, "endpoint_enabled", "the endpoint is enabled"},
 	{nil, 409, "endpoint_paused", "the endpoint is paused"},
 	{nil, 409, "endpoint_disabled", "the endpoint is disabled"},
 	{nil, 409, "endpoint_deleted", "the endpoint is deleted"},

@@ -172,6 +172,18 @@ func (c *caller) until(what, route string, wanted func(answer) bool) answer {
 	}
 }
 
+// reached waits until the receiver got a request at a path.
+func (c *caller) reached(path string) {
+	c.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); c.receiver.requests(path) == 0; <-tick.C {
+		if time.Now().After(deadline) {
+			c.Fatalf("no request reaches %s", path)
+		}
+	}
+}
+
 // publish publishes an event of the type for acme and returns its only
 // delivery, or nothing if it has none.
 func (c *caller) publish(eventType string, more ...object) (event, delivery string) {

@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -43,9 +44,10 @@ var bodies = map[string]string{
 	"create-replay":         `{"event_types": ["no.such.type"]}`, // without a filter it replays every dead letter
 }
 
-// route returns a request of an operation that names nothing.
-func (op *operation) route() string {
-	path := op.method + " " + unknown.Replace(strings.TrimPrefix(op.path, "/v1/webhooks"))
+// route returns a request of an operation. ids are pairs of a parameter of paths and its
+// value; a parameter without a value names nothing.
+func (op *operation) route(ids ...string) string {
+	path := op.method + " " + unknown.Replace(strings.NewReplacer(ids...).Replace(strings.TrimPrefix(op.path, "/v1/webhooks")))
 	if op.id == "search" { // it must be told what to look for
 		path += "?q=nobody"
 	}
@@ -87,6 +89,32 @@ func (c *caller) driveProblems() {
 	}
 	c.driveUnrouted()
 	waiting.Wait()
+}
+
+// refused sends each operation that the document lets conflict with the code. Its objects,
+// whose ids are those of route, are as the code says, so each answer must have the code.
+func (c *caller) refused(code string, ids ...string) {
+	c.Helper()
+	for _, op := range c.document.ops {
+		if r := op.responses[http.StatusConflict]; r == nil || !slices.Contains(r.codes, code) {
+			continue
+		}
+		if got := c.send(request{route: op.route(ids...), body: op.sends()}); got.id("code") != code {
+			c.Errorf("%s = %d %s, want %s", op.route(ids...), got.status, got.text, code)
+		}
+	}
+}
+
+// driveLateAgreement has a receiver agree after the URL of its endpoint has changed.
+func (c *caller) driveLateAgreement() {
+	c.Helper()
+	id := c.endpoint("agrees.late", "/agree/late")
+	var asking sync.WaitGroup
+	asking.Go(func() { c.refused("url_changed", "{endpoint}", id) })
+	c.reached("/agree/late")
+	c.want(200, "PATCH /endpoints/"+id, object{"url": c.receiver.url + "/agree"})
+	close(c.receiver.late)
+	asking.Wait()
 }
 
 // driveUnrouted asks for what is in no operation of the document, where the

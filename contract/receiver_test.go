@@ -15,6 +15,7 @@ import (
 type receiver struct {
 	url  string
 	free chan struct{} // closed: /wait answers
+	late chan struct{} // closed: /agree/late answers
 
 	mu   sync.Mutex
 	came map[string]int // requests by path
@@ -22,7 +23,7 @@ type receiver struct {
 
 func newReceiver(t *testing.T) *receiver {
 	t.Helper()
-	r := &receiver{free: make(chan struct{}), came: map[string]int{}}
+	r := &receiver{free: make(chan struct{}), late: make(chan struct{}), came: map[string]int{}}
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(r.free) })
@@ -60,6 +61,12 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			conn.Close()
 		}
 	case "agree":
+		if rest == "late" {
+			select {
+			case <-r.late:
+			case <-req.Context().Done():
+			}
+		}
 		var asked struct {
 			Challenge string `json:"challenge"`
 		}

@@ -182,7 +182,11 @@ func (c *caller) driveSecrets() {
 	secrets := c.want(200, "GET /endpoints/"+id+"/secrets", nil).items()
 	c.want(409, "POST /endpoints/"+id+"/secrets/rotate", object{"secret": "another-24-characters-long"})
 	c.want(204, "DELETE /endpoints/"+id+"/secrets/"+secrets[1]["id"].(string), nil)
-	c.want(409, "DELETE /endpoints/"+id+"/secrets/"+secrets[0]["id"].(string), nil)
+	c.refused("last_secret", "{endpoint}", id, "{secret}", secrets[0]["id"].(string))
+	for range 9 { // ten are the most
+		c.want(200, "POST /endpoints/"+id+"/secrets/rotate", nil)
+	}
+	c.refused("too_many_secrets", "{endpoint}", id)
 	c.want(200, "POST /secrets/reencrypt", nil)
 }
 
@@ -233,13 +237,12 @@ func (c *caller) driveDeliveries() {
 	for _, status := range []string{"pending", "delivered"} {
 		c.want(200, "GET /deliveries?status="+status, nil)
 	}
-	c.want(409, "POST /deliveries/"+hangs+"/replay", nil)
 	c.want(200, "POST /deliveries/"+hangs+"/retry", nil)
 	c.want(200, "POST /deliveries/"+hangs+"/cancel", nil)
-	c.want(409, "POST /deliveries/"+hangs+"/cancel", nil)
-	c.want(409, "POST /deliveries/"+hangs+"/release", nil) // it is not parked
 	c.settled(hangs, "cancelled")
-	c.want(409, "POST /deliveries/"+hangs+"/retry", nil)
+	c.refused("delivery_cancelled", "{delivery}", hangs)
+	c.refused("delivery_delivered", "{delivery}", ok)
+	c.refused("delivery_not_parked", "{delivery}", hangs)
 	c.want(409, "GET /deliveries/"+hangs+"/attempts/2/request", nil) // a decision is no request
 	c.want(202, "POST /deliveries/"+ok+"/replay", nil)
 }
@@ -265,18 +268,16 @@ func (c *caller) driveDeadLetters() {
 		c.settled(dead[i], "dead")
 	}
 	c.want(200, "POST /dead-letters/"+dead[0]+"/discard", object{"reason": "known"})
-	c.want(409, "POST /dead-letters/"+dead[0]+"/discard", nil)
-	c.want(409, "POST /dead-letters/"+dead[0]+"/replay", nil)
+	c.refused("delivery_dead", "{delivery}", dead[0])
+	c.refused("dead_letter_discarded", "{delivery}", dead[0], "{endpoint}", failing)
 	c.want(200, "POST /endpoints/"+failing+"/pause", nil) // so that replays are pending
 	c.want(202, "POST /dead-letters/"+dead[1]+"/replay", nil)
-	endpointReplay := "POST /endpoints/" + failing + "/deliveries/"
-	c.want(202, endpointReplay+dead[2]+"/replay", nil)
-	for _, route := range []string{"POST /dead-letters/" + dead[1], "POST /deliveries/" + dead[1], endpointReplay + dead[1]} {
-		c.want(409, route+"/replay", nil)
-	}
+	c.want(202, "POST /endpoints/"+failing+"/deliveries/"+dead[2]+"/replay", nil)
+	c.refused("replay_pending", "{delivery}", dead[1], "{endpoint}", failing)
+	c.refused("dead_letter_replayed", "{delivery}", dead[1])
 	job := c.want(202, "POST /events/"+event+"/replay", object{"endpoint": failing, "status": "dead", "per_second": 10}).id("id")
 	made := c.until("the event is replayed", "GET /deliveries?replay_job="+job, func(a answer) bool { return len(a.items()) == 1 })
-	c.want(409, endpointReplay+made.items()[0]["id"].(string)+"/replay", nil)
+	c.refused("delivery_pending", "{delivery}", made.items()[0]["id"].(string), "{endpoint}", failing)
 	c.want(200, "GET /events/"+event+"/deliveries", nil)
 	c.paged("GET /events/" + event + "/deliveries?limit=1")
 	c.want(200, "GET /dead-letters/"+dead[0], nil)
@@ -294,16 +295,15 @@ func (c *caller) driveDeadLetters() {
 	c.settled(again, "dead")
 	c.want(200, "GET /dead-letters?reason=client_error", nil)
 	c.want(204, "DELETE /endpoints/"+refusing, nil)
-	c.want(409, "POST /endpoints/"+refusing+"/disable", nil)
-	c.want(409, "POST /endpoints/"+refusing+"/circuit", object{"status": "open"})
-	c.want(409, "POST /dead-letters/"+again+"/replay", nil) // its endpoint is deleted
-	c.want(202, "POST /events/"+event+"/replay", nil)       // skips it
+	c.refused("endpoint_deleted", "{delivery}", again, "{endpoint}", refusing)
+	c.want(202, "POST /events/"+event+"/replay", nil) // skips it
 	gone := c.endpoint("gone", "/status/410")
 	_, left := c.publish("gone")
 	c.settled(left, "dead")
 	c.attempted(left, "gone")
 	c.until("it is disabled", "GET /endpoints/"+gone, func(a answer) bool { return a.id("status") == "disabled" })
 	c.until("its health says so", "GET /endpoints/"+gone+"/health", func(a answer) bool { return len(a.items()) > 0 })
+	c.want(200, "GET /endpoints?health=disabled", nil)
 	c.want(200, "GET /dead-letters", nil)
 	c.want(200, "GET /endpoints/"+gone+"/deliveries", nil)
 	c.paged("GET /endpoints/" + failing + "/deliveries?limit=1")
@@ -327,17 +327,14 @@ func (c *caller) driveReplays(failing string) {
 	done := c.want(201, "POST /replays", selected).id("id")
 	c.until("it is done", "GET /replays/"+done, func(a answer) bool { return a.id("status") == "done" })
 	c.want(200, "GET /endpoints/"+failing+"/deliveries?replay_job="+done, nil)
-	c.want(409, "POST /replays/"+done+"/pause", nil)
-	c.want(409, "POST /replays/"+done+"/resume", nil)
-	c.want(409, "POST /replays/"+done+"/cancel", nil)
+	c.refused("replay_done", "{replay}", done)
 	all := object{"statuses": []string{"delivered", "dead"}, "per_second": 1}
 	paused := c.want(201, "POST /replays", all).id("id")
 	c.want(200, "POST /replays/"+paused+"/pause", nil)
 	c.want(200, "GET /replays/"+paused, nil)
 	c.want(200, "POST /replays/"+paused+"/resume", nil)
 	c.want(200, "POST /replays/"+paused+"/cancel", nil)
-	c.want(409, "POST /replays/"+paused+"/pause", nil)
-	c.want(409, "POST /replays/"+paused+"/resume", nil)
+	c.refused("replay_cancelled", "{replay}", paused)
 	c.want(422, "POST /replays", object{"per_second": 0})
 	discard := c.want(201, "POST /replays", object{"action": "discard", "endpoint": failing, "reason": "gone"}).id("id")
 	c.until("it is done", "GET /replays/"+discard, func(a answer) bool { return a.id("status") == "done" })
@@ -402,6 +399,7 @@ func (c *caller) driveCircuits() {
 	c.want(200, "POST /endpoints/"+manual+"/circuit", object{"status": "half_open"})
 	half := func(a answer) bool { return a.id("status") == "half_open" }
 	c.until("the circuit is half open", "GET /endpoints/"+manual+"/circuit", half)
+	c.want(200, "GET /endpoints?circuit=half_open", nil)
 	c.want(200, "POST /endpoints/"+manual+"/circuit", object{"status": "half_open"})
 	c.want(200, "POST /endpoints/"+manual+"/circuit", object{"status": "closed"})
 }
@@ -422,6 +420,12 @@ func (c *caller) drivePace() {
 	held("asking", "/status/429", "retry_after", later)
 	held("silent", "/cut", "no_response", later)
 	held("slow.rate", "/status/200", "rate", object{"rate": object{"attempts": 1, "per_ms": 3600000}})
+	_, due := c.publish("slow.rate")
+	c.until("another one waits beside it", "GET /deliveries/"+due, func(a answer) bool {
+		explanation, _ := a.body["explanation"].(object)
+		return explanation["others"] != nil
+	})
+	c.refused("delivery_not_waiting", "{delivery}", due)
 }
 
 func (c *caller) driveOrder() {
@@ -452,14 +456,13 @@ func (c *caller) driveStatuses() {
 	c.want(200, path+"/pause", object{"reason": "maintenance"})
 	_, held := c.publish("statuses")
 	c.want(200, "GET /deliveries/"+held, nil)
-	c.want(409, path+"/enable", nil)
-	c.want(409, path+"/test", nil)
+	c.refused("endpoint_paused", "{endpoint}", id)
 	c.want(200, path+"/resume", nil)
 	c.want(200, path+"/disable", nil)
-	c.want(409, path+"/pause", nil)
-	c.want(409, path+"/resume", nil)
+	c.refused("endpoint_disabled", "{endpoint}", id)
 	_, skipped := c.publish("statuses")
 	c.settled(skipped, "skipped")
+	c.refused("delivery_skipped", "{delivery}", skipped)
 	c.want(200, path+"/enable", nil)
 	for range 6 { // five at once are the most
 		c.send(request{route: path + "/test"})
@@ -467,6 +470,7 @@ func (c *caller) driveStatuses() {
 	}
 	agreeing := c.endpoint("agrees", "/agree")
 	c.want(200, "POST /endpoints/"+agreeing+"/verify", object{"method": "challenge"})
+	c.driveLateAgreement()
 
 	deleted := c.endpoint("deleted", "/status/200")
 	c.want(200, "POST /endpoints/"+deleted+"/pause", nil)
@@ -504,10 +508,8 @@ func (c *caller) driveInspector() {
 	}
 	id := c.want(201, "POST /endpoints", object{"account": "acme", "kind": "inspector", "event_types": []string{"none"}}).id("id")
 	c.want(404, list+"/ins_00000000000000000000000000", nil)
-	c.want(409, "POST /endpoints/"+id+"/verify", object{"method": "challenge"})
-	other := c.endpoint("not.inspected", "/status/200")
-	c.want(409, "GET /endpoints/"+other+"/requests", nil)
-	c.want(409, "GET /endpoints/"+other+"/requests/ins_00000000000000000000000000", nil)
+	c.refused("endpoint_is_inspector", "{endpoint}", id)
+	c.refused("endpoint_no_inspector", "{endpoint}", c.endpoint("not.inspected", "/status/200"))
 }
 
 // driveRestart kills the server while an attempt is under way, and starts it
@@ -516,13 +518,7 @@ func (c *caller) driveRestart() {
 	c.Helper()
 	c.endpoint("killed", "/wait/killed", later, object{"timeout_ms": 30000})
 	_, killed := c.publish("killed")
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); c.receiver.requests("/wait/killed") == 0; <-tick.C {
-		if time.Now().After(deadline) {
-			c.Fatal("no attempt is made")
-		}
-	}
+	c.reached("/wait/killed")
 	c.endpoint("blocked", "/status/200", later)
 	c.restart(syscall.SIGKILL, "--verify-endpoints=challenge")
 	c.attempted(killed, "lost")
@@ -560,6 +556,7 @@ func (c *caller) startSlow() slow {
 func (c *caller) finishSlow(s slow) {
 	c.Helper()
 	c.until("the endpoint is warned", "GET /endpoints/"+s.dying+"/health", func(a answer) bool { return len(a.items()) > 0 })
+	c.want(200, "GET /endpoints?health=warned", nil)
 	c.settled(s.expiring, "dead")
 	c.settled(s.untried, "dead")
 	c.attempted(s.expiring, "none")

@@ -68,7 +68,7 @@ func TestCustomerReceivesAVerifiedEvent(t *testing.T) {
 
 	again := v.newTab(t)
 	again.open(link)
-	again.sees("This link is used or has expired")
+	again.sees("This link does not work")
 	again.seen.expect("410")
 	again.click("Continue")
 	again.sees("Your endpoints")

@@ -240,7 +240,7 @@ func changeDelivery(verb string) func(*visit) error {
 		if err != nil {
 			return err
 		}
-		return v.done(v.path("deliveries", id), flash{Text: v.t("delivery.done." + verb)})
+		return v.done(v.path("deliveries", id), flash{Text: v.t("delivery.done."+verb, "at", v.now.In(v.zone).Format("15:04:05"))})
 	}
 }
 

@@ -112,7 +112,7 @@ func TestAUsedLinkLeadsToTheOpenSession(t *testing.T) {
 	}
 	for _, method := range []string{"GET ", "POST "} {
 		got := w.as("customer", method+link, nil)
-		if got.status != http.StatusGone || !strings.Contains(got.html, "Dieser Link ist benutzt oder abgelaufen") || !strings.Contains(got.html, `href="/portal"`) {
+		if got.status != http.StatusGone || !strings.Contains(got.html, "Dieser Link funktioniert nicht") || !strings.Contains(got.html, `href="/portal"`) {
 			t.Errorf("%swith a session = %d\n%s", method, got.status, got.html)
 		}
 		got = w.as("nobody", method+link, nil)

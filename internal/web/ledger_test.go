@@ -165,7 +165,7 @@ func TestAWaitingDeliveryIsRetriedNow(t *testing.T) {
 		w.settle(e.ID, postrider.Attempt{StatusCode: 503}, postrider.DefaultPolicy())
 		path := base + "/deliveries/" + d.ID.String()
 		says(t, w.see(person, path), "Retry now", `action="`+path+`/retry"`)
-		says(t, w.submit(person, path+"/retry", nil), "The next attempt is due now.")
+		says(t, w.submit(person, path+"/retry", nil), "You asked for the next attempt at ")
 		if again := w.see(person, path); strings.Contains(again.html, "Retry now") {
 			t.Errorf("a delivery that is due can be retried again:\n%s", again.html)
 		}

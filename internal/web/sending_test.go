@@ -34,10 +34,10 @@ func TestAnEndpointSaysWhyItsDeliveriesWait(t *testing.T) {
 		pace    postrider.Pace
 		says    []string
 	}{
-		{"nothing waits", nil, false, full, []string{"No delivery waits.", "32 of 32"}},
+		{"nothing waits", nil, false, full, []string{"No delivery waits.", "At most 32 at a time; none is under way"}},
 		{"it is sent", nil, true, full, []string{"Requests are sent.", "oldest due for 7 min"}},
 		{"it throttles", nil, true, postrider.Pace{Slots: 2, Limit: 32, InFlight: 2, Reason: postrider.PaceWindow}, []string{
-			"too many requests (429 or 503)", "2 of 32 requests are sent at once", "2 of 32; 2 are under way", "<dd>1, oldest due for 7 min",
+			"too many requests (429 or 503)", "2 of 32 requests are sent at once", "At most 2 at a time now (32 when all goes well); 2 are under way", "<dd>1, oldest due for 7 min",
 		}},
 		{"it is silent", nil, true, postrider.Pace{Slots: 1, Limit: 32, Reason: postrider.PaceNoResponse}, []string{"got no response"}},
 		{"its rate is used up", nil, true, postrider.Pace{Slots: 8, Limit: 8, Reason: postrider.PaceRate, ResumesAt: time.Now().Add(90 * time.Minute)}, []string{"rate of this endpoint is used up", "in 1 h"}},

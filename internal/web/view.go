@@ -205,6 +205,7 @@ func (r *renderer) functions() template.FuncMap {
 		"at":     func(name, value string) string { return r.visit.at(name, value) },
 		"tone":   tone,
 		"low":    func(rate float64) bool { return rate < lowRate },
+		"ended":  func(n apitypes.StatsNumbers) int64 { return n.Deliveries.Delivered + n.Deliveries.Dead },
 	}
 }
 

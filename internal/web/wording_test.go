@@ -25,7 +25,7 @@ func TestWordsOfThePortal(t *testing.T) {
 	w.as("customer", "GET /portal/dead-letters?all=1", nil).lacks(t, "Asked to slow down", "Refused by the receiver")
 	w.as("customer", "GET /portal"+endpoint+"/start", nil).lacks(t, "audit log")
 	w.as("customer", "GET /portal"+endpoint+"/secrets", nil).lacks(t, "audit log")
-	w.as("admin", "GET /dashboard"+endpoint+"/start", nil).says(t, "The audit log notes that you saw it.")
+	w.as("operator", "GET /dashboard"+endpoint+"/start", nil).says(t, "The audit log notes that you saw it.")
 	w.as("customer", "POST /portal"+endpoint+"/start", nil).says(t, "Its example reads it from the environment variable", `class="whole"`)
 	for language, says := range map[string]string{"en": "This link does not work", "de": "Dieser Link funktioniert nicht"} {
 		got := w.as("", "GET /portal/enter/never", nil, &http.Cookie{Name: "postrider-language", Value: language})

@@ -231,13 +231,13 @@ func (s *server) dueFor(ctx context.Context, account postrider.AccountID) (map[p
 		}
 		return due, err
 	}
-	all, err := s.Store.Backlog(ctx, store.BacklogQuery{Account: account})
+	all, err := s.Store.Backlog(ctx, store.BacklogQuery{Account: account, Most: 1}) // for DueFor alone
 	if err != nil || all.DueFor < waitingForLong {
 		return nil, err
 	}
 	own, err := s.Store.Endpoints(ctx, store.EndpointQuery{Account: account, Status: postrider.EndpointEnabled, Paging: store.Paging{Limit: maxOwn}})
 	for _, e := range own.Items {
-		backlog, err := s.Store.Backlog(ctx, store.BacklogQuery{Account: account, Endpoint: e.ID})
+		backlog, err := s.Store.Backlog(ctx, store.BacklogQuery{Account: account, Endpoint: e.ID, Most: 1})
 		if err != nil {
 			return nil, err
 		}

@@ -51,7 +51,7 @@ type Rollups interface {
 
 	// Backlog counts pending deliveries and dead letters.
 	//
-	// It takes bounded time, however many there are: both counts stop at MaxCounted,
+	// It takes bounded time, however many there are: both counts stop at the query's Most,
 	// and it reads at most MaxLooked endpoints of an account, or with pending
 	// deliveries. If there are more, the backlog is Partial.
 	Backlog(ctx context.Context, q BacklogQuery) (Backlog, error)
@@ -162,12 +162,21 @@ type Rollup struct {
 type BacklogQuery struct {
 	Account  postrider.AccountID
 	Endpoint postrider.EndpointID // with its Account
+	Most     int                  // where both counts stop; 0: MaxCounted, which it may not exceed
+}
+
+// Stop returns the number at which both counts stop.
+func (q BacklogQuery) Stop() int {
+	if q.Most <= 0 {
+		return MaxCounted
+	}
+	return min(q.Most, MaxCounted)
 }
 
 // Backlog says how much waits now.
 type Backlog struct {
-	Pending     int           // pending deliveries, at most MaxCounted
-	DeadLetters int           // unresolved, at most MaxCounted
+	Pending     int           // pending deliveries, at most the query's Most
+	DeadLetters int           // unresolved, at most the query's Most
 	IsDue       bool          // whether a delivery is due
 	DueFor      time.Duration // how long the oldest due delivery has been due; 0: none is
 	Partial     bool          // there are more endpoints than MaxLooked: DueFor, and an account's Pending, may be greater

@@ -422,3 +422,11 @@ func TestLogLinesOmitEncryptedBytes(t *testing.T) {
 		t.Errorf("logged %s", line)
 	}
 }
+
+func TestCountsOfABacklogStop(t *testing.T) {
+	for most, want := range map[int]int{-1: store.MaxCounted, 0: store.MaxCounted, 1: 1, store.MaxCounted: store.MaxCounted, store.MaxCounted + 1: store.MaxCounted} {
+		if got := (store.BacklogQuery{Most: most}).Stop(); got != want {
+			t.Errorf("up to %d they stop at %d, want %d", most, got, want)
+		}
+	}
+}

@@ -142,12 +142,12 @@ func (s *Store) Backlog(_ context.Context, q store.BacklogQuery) (store.Backlog,
 			continue
 		}
 		if d.deadLetter != nil && d.deadLetter.Resolution == "" {
-			b.DeadLetters = min(b.DeadLetters+1, store.MaxCounted)
+			b.DeadLetters = min(b.DeadLetters+1, q.Stop())
 		}
 		if d.status != postrider.Pending {
 			continue
 		}
-		b.Pending, waiting[d.endpoint] = min(b.Pending+1, store.MaxCounted), true
+		b.Pending, waiting[d.endpoint] = min(b.Pending+1, q.Stop()), true
 		if d.at >= 0 && !d.due.After(now) {
 			b.IsDue, b.DueFor = true, max(b.DueFor, now.Sub(d.due))
 		}

@@ -444,7 +444,7 @@ func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlo
 	}
 	now := s.clock.Now()
 	found, err := count(ctx, s, query{statement, pgx.NamedArgs{
-		"account": uuid(q.Account), "endpoint": uuid(q.Endpoint), "looked": store.MaxLooked, "most": store.MaxCounted,
+		"account": uuid(q.Account), "endpoint": uuid(q.Endpoint), "looked": store.MaxLooked, "most": q.Stop(),
 	}}, func(row pgx.CollectableRow) (b store.Backlog, err error) {
 		var looked int
 		var due time.Time

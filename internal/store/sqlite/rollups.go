@@ -328,7 +328,7 @@ func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlo
 	now := s.now()
 	found, err := list(ctx, s, query{text, []any{
 		sql.Named("account", blob(q.Account)), sql.Named("endpoint", blob(q.Endpoint)),
-		sql.Named("looked", store.MaxLooked), sql.Named("most", store.MaxCounted),
+		sql.Named("looked", store.MaxLooked), sql.Named("most", q.Stop()),
 	}}, func(rows *sql.Rows, b *store.Backlog) error {
 		var looked int
 		var due time.Time

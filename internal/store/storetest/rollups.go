@@ -36,7 +36,7 @@ var rollups = []verb{
 		{"it counts what is pending and what is dead", backlogCounts},
 		{"an endpoint's waiting deliveries say since when the first is due", backlogDue},
 		{"of everything it is the same as of the only account", backlogOfAll},
-		{"both counts stop at MaxCounted", backlogStops},
+		{"both counts stop at the query's Most", backlogStops},
 		{"more than MaxLooked endpoints make it Partial", backlogPartial},
 	}},
 	{"EndpointStates", []sentence{
@@ -466,14 +466,13 @@ func backlogOfAll(w *world) {
 }
 
 // batches publishes n deliveries, 500 at a time, each to the next one of the endpoints.
-func (w *world) batches(n int, expiry time.Duration, endpoints ...postrider.Endpoint) {
+func (w *world) batches(n int, endpoints ...postrider.Endpoint) {
 	w.Helper()
 	for n > 0 {
 		var batch store.Batch
 		for range min(n, 500) {
-			d := w.to(endpoints[n%len(endpoints)])
-			d.Expiry = expiry
-			batch = append(batch, w.event(endpoints[n%len(endpoints)].Account, d))
+			e := endpoints[n%len(endpoints)]
+			batch = append(batch, w.event(e.Account, w.to(e)))
 			n--
 		}
 		w.publish(batch)
@@ -482,18 +481,16 @@ func (w *world) batches(n int, expiry time.Duration, endpoints ...postrider.Endp
 
 func backlogStops(w *world) {
 	e := w.endpoint()
-	w.batches(store.MaxCounted+1, 0, e)
-	expired := 0
-	for expired <= store.MaxCounted {
-		expired += w.expire(2000)
-	}
-	w.batches(store.MaxCounted+1, long, e)
-	for what, b := range map[string]store.Backlog{
-		"the endpoint": w.backlog(e.Account, e.ID), "the account": w.backlog(e.Account, postrider.EndpointID{}),
-		"everything": w.backlog(postrider.AccountID{}, postrider.EndpointID{}),
-	} {
-		b.IsDue, b.DueFor = false, 0
-		w.same(what, b, store.Backlog{Pending: store.MaxCounted, DeadLetters: store.MaxCounted})
+	w.deadLetters(e, 5)
+	w.pending(e, 5)
+	for what, q := range map[string]store.BacklogQuery{"the endpoint": {Account: e.Account, Endpoint: e.ID}, "the account": {Account: e.Account}, "everything": {}} {
+		for most, want := range map[int]int{0: 5, 1: 1, 4: 4, 5: 5, 6: 5} {
+			q.Most = most
+			b, err := w.Backlog(w.Context(), q)
+			w.ok(err)
+			b.IsDue, b.DueFor = false, 0
+			w.same(fmt.Sprintf("%s, up to %d", what, most), b, store.Backlog{Pending: want, DeadLetters: want})
+		}
 	}
 }
 
@@ -503,12 +500,12 @@ func backlogPartial(w *world) {
 	for range store.MaxLooked {
 		endpoints = append(endpoints, w.put(w.draft(account)))
 	}
-	w.batches(store.MaxLooked, long, endpoints...)
+	w.batches(store.MaxLooked, endpoints...)
 	partial := func() [2]bool {
 		return [2]bool{w.backlog(account, postrider.EndpointID{}).Partial, w.backlog(postrider.AccountID{}, postrider.EndpointID{}).Partial}
 	}
 	w.same("with MaxLooked endpoints", partial(), [2]bool{})
-	w.batches(1, long, w.put(w.draft(account)))
+	w.batches(1, w.put(w.draft(account)))
 	w.same("with one more", partial(), [2]bool{true, true})
 	w.same("of one endpoint", w.backlog(account, endpoints[0].ID).Partial, false)
 }
@@ -550,8 +547,8 @@ func statesCount(w *world) {
 
 func statesStop(w *world) {
 	e := w.endpoint()
-	w.batches(store.MaxPending, long, e)
+	w.batches(store.MaxPending, e)
 	w.same("pending", w.states(e.ID)[0].Pending, store.MaxPending)
-	w.batches(1, long, e)
+	w.batches(1, e)
 	w.same("pending of one more", w.states(e.ID)[0].Pending, store.MaxPending)
 }

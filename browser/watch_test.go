@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/cdproto/audits"
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/inspector"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
@@ -39,6 +40,7 @@ func newWatch(tb *tab) *watch {
 		chromedp.Listen(tb.ctx, w.note),
 		enable(tb, network.Enable, network.EnableParams{}),
 		enable(tb, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true}),
+		enable(tb, inspector.Enable, cdp.Empty{}),
 		enable(tb, log.Enable, cdp.Empty{}),
 		enable(tb, runtime.Enable, cdp.Empty{}),
 		enable(tb, page.Enable, page.EnableParams{}),
@@ -85,6 +87,8 @@ func (w *watch) note(event any) {
 		w.answering.Go(func() {
 			_, _ = chromedp.Call(w.tab.ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{}) // the tab may be closed
 		})
+	case *inspector.EventTargetCrashed:
+		w.fault("Chromium's process of the page crashed")
 	case *network.EventRequestWillBeSent:
 		w.began(e)
 	case *network.EventLoadingFinished:

@@ -77,7 +77,7 @@ var moreTestImports = []struct{ folder, allowed, why string }{
 	{"internal/live", "~/internal/store/postgres", "sends by the notifications of a real database"},
 	{"internal/inspect", "~/internal/webhook ~/internal/egress", "signs as production does"},
 	{"internal/app", "~/client", "calls the server that it runs"},
-	{"internal/web", "~/internal/api", "shows what a real API answers"},
+	{"internal/web", "~/internal/api ~/internal/live ~/internal/observe", "shows what a real API answers and a real hub hands out"},
 	{"receiver", "github.com/jackc/pgx/v5 modernc.org/sqlite", "holds its contract on both databases"},
 	{"cmd/postrider", "~/internal", "runs the whole program as sessions"},
 }

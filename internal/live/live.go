@@ -18,8 +18,8 @@
 //     next call of [Subscription.Next] says how many. A program that needs every attempt
 //     reads the API.
 //   - While nobody watches, an attempt costs one atomic load.
-//   - A subscription costs its buffer, which is bounded, and reads at most four times a
-//     second, so that a thousand of them cannot slow the deliveries down.
+//   - A subscription costs its buffer, which is bounded, and reads at most once a second,
+//     so that a thousand of them cannot slow the deliveries down.
 //   - A filter with an account gets nothing of another account, not even a count.
 //   - With [Hub.Run], a subscription gets the attempts of all nodes; see nodes.go.
 //   - The items of one node are in the order in which they were settled.
@@ -28,6 +28,7 @@ package live
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,11 +42,11 @@ import (
 var ErrEnded = errors.New("the subscription has ended")
 
 const (
-	// bufferSize is how many items wait for a subscriber. With pace, it bounds a
-	// subscription to 400 items a second, which is more than anybody reads.
-	bufferSize = 100
+	// bufferSize is how many items wait for a subscriber: the newest. With pace, it bounds
+	// a subscription to 25 items a second, which is more than anybody reads.
+	bufferSize = 25
 	// pace is the shortest time between two results of Next.
-	pace = 250 * time.Millisecond
+	pace = time.Second
 )
 
 // Item is an attempt that was settled.
@@ -176,23 +177,26 @@ type Subscription struct {
 
 	// Guarded by hub.mu.
 	items []Item // at most bufferSize
+	first int    // index of the oldest item: a full buffer is a ring
 	lost  int    // since the last call of Next
 }
 
-// addLocked appends the item, or counts it as lost if the buffer is full.
+// addLocked appends the item. If the buffer is full, the oldest item is lost.
 func (s *Subscription) addLocked(i *Item) {
-	if len(s.items) == bufferSize {
+	if len(s.items) < bufferSize {
+		s.items = append(s.items, *i)
+	} else {
+		s.items[s.first] = *i
+		s.first = (s.first + 1) % bufferSize
 		s.lost++
-		return
 	}
-	s.items = append(s.items, *i)
 	s.ready.Set()
 }
 
 // Next waits for items and returns them, the oldest first. lost is the number of items
 // that are missing, because the buffer was full or another node could not send them; other
 // nodes know the account of the filter alone, so lost may count items that the filter does
-// not select. Next returns at most four times a second. Its error is ctx's or [ErrEnded];
+// not select. Next returns at most once a second. Its error is ctx's or [ErrEnded];
 // after an error there are no more items.
 func (s *Subscription) Next(ctx context.Context) (items []Item, lost int, err error) {
 	if !batch.SleepOr(ctx, time.Until(s.read.Add(pace)), s.ended) {
@@ -208,7 +212,7 @@ func (s *Subscription) Next(ctx context.Context) (items []Item, lost int, err er
 	s.read = time.Now()
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	items, lost = s.items, s.lost
-	s.items, s.lost = nil, 0
+	items, lost = slices.Concat(s.items[s.first:], s.items[:s.first]), s.lost
+	s.items, s.first, s.lost = s.items[:0], 0, 0
 	return items, lost, nil
 }

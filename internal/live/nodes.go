@@ -190,14 +190,19 @@ func (h *Hub) watchedBy(from, arguments string) {
 }
 
 // lostLocked adds n left-out attempts of an account to the subscriptions that select the
-// account. Those of the zero account may be of any account: only subscriptions to all
-// accounts learn of them.
+// account. Those of the zero account may be of any account: a subscription to one account
+// then learns that it may have lost one, since the number is of other accounts, too.
 func (h *Hub) lostLocked(account postrider.AccountID, n int) {
 	for s := range h.subs {
-		if s.filter.Account.IsZero() || s.filter.Account == account {
+		switch {
+		case s.filter.Account.IsZero() || s.filter.Account == account:
 			s.lost += n
-			s.ready.Set()
+		case account.IsZero():
+			s.lost++
+		default:
+			continue
 		}
+		s.ready.Set()
 	}
 }
 

@@ -187,7 +187,7 @@ func TestWhatIsLeftOutIsCountedForItsAccount(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for name, s := range map[string]*live.Subscription{"all": all, "the account's": one} {
-			if got, lost := next(t, s); len(got) < 30 || len(got)+lost != 300 {
+			if got, lost := next(t, s); len(got) != 25 || len(got)+lost != 300 {
 				t.Errorf("%s: %d items and %d lost of 300", name, len(got), lost)
 			}
 		}
@@ -201,6 +201,9 @@ func TestWhatIsLeftOutIsCountedForItsAccount(t *testing.T) {
 		time.Sleep(time.Second)
 		if got, lost := next(t, all); len(got)+lost != 251 {
 			t.Errorf("%d items and %d lost of 251", len(got), lost)
+		}
+		if got, lost := next(t, other); len(got)+lost < 1 || lost > 2 {
+			t.Errorf("the watcher of an account that is not counted apart gets %v, and is told of %d lost", got, lost)
 		}
 		c.messages("attempts")
 	})

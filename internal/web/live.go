@@ -3,7 +3,6 @@ package web
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -105,40 +104,12 @@ func (s *streams) done(of postrider.SessionID) {
 func liveRoutes() []route {
 	return []route{
 		{"GET /live", everyone, streamTicks},
-		{"GET /live/tail", everyone, streamTail},
 	}
 }
 
 // streamTicks sends the event "changed" when an attempt was settled, so that pages
 // reload what they show. It says nothing about the attempt.
-func streamTicks(v *visit) error {
-	return v.stream(Watch{}, func([]Attempted, int) (string, string, error) { return "changed", "{}", nil }, tickEvery)
-}
-
-// streamTail sends the event "tail" with rows of HTML for the attempts that the
-// filters of the URL select, and how many were lost.
-func streamTail(v *visit) error {
-	w, err := v.watch()
-	if err != nil {
-		return err
-	}
-	return v.stream(w, func(items []Attempted, lost int) (string, string, error) {
-		var ids []postrider.EndpointID
-		for _, item := range items {
-			ids = append(ids, item.Endpoint)
-		}
-		if err := v.nameEndpoints(v.r.Context(), ids); err != nil { // the rows then show ids
-			v.h.opts.Log.WarnContext(v.r.Context(), "names of the live tail", "error", err)
-		}
-		v.calls.made = nil // a stream shows no calls, and may be long
-		var rows bytes.Buffer
-		if err := v.h.pages.renderPart(&rows, v, "tail-rows", items); err != nil {
-			return "", "", err
-		}
-		data, err := json.Marshal(map[string]any{"html": rows.String(), "lost": lost})
-		return "tail", string(data), err
-	}, 0)
-}
+func streamTicks(v *visit) error { return v.stream(Watch{}, (*stream).ticks) }
 
 // watch returns the filters of the URL. An account or an endpoint that does not exist is
 // an error.
@@ -159,10 +130,14 @@ func (v *visit) watch() (w Watch, err error) {
 	return w, nil
 }
 
-// stream sends events about the attempts that the watch selects, until the browser is
+// source subscribes a stream to the attempts that the watch selects, and returns what
+// sends the messages about them until ctx ends.
+type source func(s *stream, ctx context.Context, w Watch) (feed func())
+
+// stream sends messages about the attempts that the watch selects, until the browser is
 // gone, the session has ended or the server shuts down. A person of one account gets the
-// attempts of that account alone. Between two events at least pause passes.
-func (v *visit) stream(w Watch, event func([]Attempted, int) (name, data string, err error), pause time.Duration) error {
+// attempts of that account alone.
+func (v *visit) stream(w Watch, from source) error {
 	caller := v.session.Caller
 	if !caller.Account.IsZero() {
 		w.Account = caller.Account
@@ -182,9 +157,8 @@ func (v *visit) stream(w Watch, event func([]Attempted, int) (name, data string,
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	defer cancel() // before the wait
-	s := &stream{visit: v, messages: make(chan string)}
-	next := v.h.Live.Subscribe(ctx, w)
-	waiting.Go(func() { s.feed(ctx, next, event, pause) })
+	s := &stream{visit: v, messages: make(chan [][]byte)}
+	waiting.Go(from(s, ctx, w))
 	s.begin()
 	s.run(ctx)
 	return nil
@@ -194,7 +168,7 @@ func (v *visit) stream(w Watch, event func([]Attempted, int) (name, data string,
 type stream struct {
 	*visit
 
-	messages chan string // from feed to run; not buffered, so that a slow reader loses items in the subscription
+	messages chan [][]byte // parts of a message, from a feed to run; not buffered, so that a slow reader loses attempts
 }
 
 // begin sends the head. The connection then has no read deadline any more, since
@@ -208,26 +182,29 @@ func (s *stream) begin() {
 	s.w.WriteHeader(http.StatusOK)
 }
 
-// feed turns attempts into messages.
-func (s *stream) feed(ctx context.Context, next func() ([]Attempted, int, error), event func([]Attempted, int) (string, string, error), pause time.Duration) {
-	for {
-		items, lost, err := next()
-		if err != nil {
-			return
+// changed is the message that says that an attempt was settled.
+var changed = []byte("event: changed\ndata: {}\n\n")
+
+// ticks is the source of streamTicks.
+func (s *stream) ticks(ctx context.Context, w Watch) (feed func()) {
+	next := s.h.Live.Subscribe(ctx, w)
+	return func() {
+		for {
+			if _, _, err := next(); err != nil || !s.send(ctx, changed) || !sleep(ctx, tickEvery) {
+				return
+			}
 		}
-		name, data, err := event(items, lost)
-		if err != nil {
-			s.h.opts.Log.ErrorContext(ctx, "stream", "error", err)
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case s.messages <- "event: " + name + "\ndata: " + data + "\n\n":
-		}
-		if pause > 0 && !sleep(ctx, pause) {
-			return
-		}
+	}
+}
+
+// send hands a message to run, which takes it when the one before is written. It reports
+// whether ctx has not ended.
+func (s *stream) send(ctx context.Context, parts ...[]byte) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case s.messages <- parts:
+		return true
 	}
 }
 
@@ -250,7 +227,7 @@ func (s *stream) run(ctx context.Context) {
 	// The deadline of the last write may have passed. The end of the response needs one of
 	// its own; without it the browser takes the stream for cut.
 	defer func() { _ = http.NewResponseController(s.w).SetWriteDeadline(time.Now().Add(streamWrite)) }()
-	if !s.write("retry: 2000\n: postrider\n\n") {
+	if !s.write([]byte("retry: 2000\n: postrider\n\n")) {
 		return
 	}
 	for {
@@ -260,18 +237,18 @@ func (s *stream) run(ctx context.Context) {
 		case <-s.h.streams.ended:
 			return
 		case message := <-s.messages:
-			if !s.write(message) {
+			if !s.write(message...) {
 				return
 			}
 		case <-beat.C:
-			message := ":\n\n"
+			message := []byte(":\n\n")
 			switch _, err := s.h.Sessions.Find(ctx, s.token(s.who)); {
 			case errors.Is(err, postrider.ErrNotFound):
 				return
 			case err != nil:
 				// Nothing is settled while the store is away. The page asks for itself, and
 				// says that it is out of date.
-				message = "event: changed\ndata: {}\n\n"
+				message = changed
 			}
 			if !s.write(message) {
 				return
@@ -280,10 +257,19 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
+// written are buffers for messages that are being written.
+var written = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
 // write writes a message within streamWrite, and reports whether the browser took it.
-func (s *stream) write(message string) bool {
+func (s *stream) write(parts ...[]byte) bool {
+	message := written.Get().(*bytes.Buffer) //nolint:errcheck,forcetypeassert // only New and this function put
+	defer written.Put(message)
+	message.Reset()
+	for _, part := range parts {
+		message.Write(part)
+	}
 	out := http.NewResponseController(s.w)
 	_ = out.SetWriteDeadline(time.Now().Add(streamWrite)) // only writers of tests have none
-	_, err := s.w.Write([]byte(message))
+	_, err := s.w.Write(message.Bytes())
 	return err == nil && out.Flush() == nil
 }

@@ -171,9 +171,14 @@ func (v *visit) enter(s Session) {
 	v.session = s
 	v.session.Caller.Request = v.w.id
 	v.speak(s)
+	v.connect()
+	v.flash = v.takeFlash()
+}
+
+// connect makes the client by which the visit calls the API as its person.
+func (v *visit) connect() {
 	v.calls = &recorder{next: &briefTransport{v.h.API(v.session.Caller), v.h.brief, v.session.Caller}}
 	v.api = client.New("http://api.internal", "", client.Options{Attempts: 1, Timeout: v.h.opts.PageTime, Transport: v.calls})
-	v.flash = v.takeFlash()
 }
 
 // speak chooses the language that the operator chose for the session, unless the person has

@@ -85,6 +85,7 @@ type Handler struct {
 	assets   assets
 	brands   brands
 	streams  *streams
+	tails    tails
 	brief    *briefCache
 	handler  http.Handler
 	patterns []string // of mux, for tests
@@ -95,7 +96,7 @@ type Handler struct {
 func New(deps Deps, opts Options) *Handler {
 	h := &Handler{
 		Deps: deps, opts: opts.withDefaults(), texts: newTexts(), assets: newAssets(),
-		streams: newStreams(), brief: &briefCache{answers: map[string]*briefAnswer{}},
+		streams: newStreams(), tails: tails{of: map[tailKey]*tail{}}, brief: &briefCache{answers: map[string]*briefAnswer{}},
 	}
 	at, err := url.Parse(h.opts.PublicURL)
 	h.brands.from = deps.Brand

@@ -114,11 +114,11 @@ func TestSecretForms(t *testing.T) {
 		t.Error("the page shows secrets before somebody asks for them")
 	}
 	shown := w.as("operator", "POST "+path, nil)
-	shown.says(t, "whsec_", "Signs until it is rotated")
+	shown.says(t, "whsec_", "Current: signs until it is rotated")
 	checkHTML(t, shown)
 	w.submit("operator", path+"/rotate", url.Values{"overlap_ms": {"1h"}}).says(t, "The old ones sign beside it for 1 h.")
-	w.as("operator", "POST "+path, nil).says(t, "Expires")
-	for overlap, says := range map[string]string{"soon": "must be a length of time", "90d": "overlap_ms"} {
+	w.as("operator", "POST "+path, nil).says(t, "Previous: signs too until", "Current: signs", " UTC</span>")
+	for overlap, says := range map[string]string{"soon": "Enter a length of time", "90d": "overlap_ms"} {
 		if got := w.as("operator", "POST "+path+"/rotate", url.Values{"overlap_ms": {overlap}}); got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, says) {
 			t.Errorf("a rotation with the overlap %s = %d\n%s", overlap, got.status, got.html)
 		}
@@ -199,12 +199,12 @@ func TestOptionsFormFaults(t *testing.T) {
 	path := "/dashboard/endpoints/" + e.ID.String() + "/options"
 	for field, c := range map[string]struct{ typed, option, says string }{
 		"timeout_ms":  {"99s", "timeout_ms", "Must be 1 s to 30 s."},
-		"expiry_ms":   {"soon", "expiry_ms", "must be a length of time"},
-		"rate":        {"many", "rate", "must be like 100/1s"},
-		"concurrency": {"ten", "concurrency", "must be a number"},
-		"retry.own":   {"0s 90d", "retry", "delays_ms[1]"},
-		"circuit.own": {`{"failures":`, "circuit", "must be the JSON"},
-		"headers":     {"X-Tenant", "headers", "must be lines of Name: value"},
+		"expiry_ms":   {"soon", "expiry_ms", "Enter a length of time"},
+		"rate":        {"many", "rate", "Enter a rate like 100/1s"},
+		"concurrency": {"ten", "concurrency", "Enter a whole number."},
+		"retry.own":   {"0s 90d", "retry", "Entry 2: "},
+		"circuit.own": {`{"failures":`, "circuit", "Enter the JSON"},
+		"headers":     {"X-Tenant", "headers", "as Name: value."},
 		"url":         {"ftp://x", "url", "Enter a whole URL"},
 	} {
 		form := w.see("operator", path).fields()

@@ -411,7 +411,7 @@ func TestEventTypesAreManaged(t *testing.T) {
 	made := w.submit("operator", "/dashboard/event-types", url.Values{"name": {"order.paid"}, "description": {"Paid"}, "example": {`{"n": 1}`}})
 	says(t, made, "order.paid is in the catalogue")
 	for field, form := range map[string]url.Values{
-		"must be JSON": {"name": {"order.sent"}, "example": {"{"}}, "must be": {"name": {"*"}},
+		"Enter JSON.": {"name": {"order.sent"}, "example": {"{"}}, "must be": {"name": {"*"}},
 	} {
 		got := w.as("operator", "POST /dashboard/event-types", form)
 		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, field) {
@@ -429,7 +429,7 @@ func TestAnAPIKeyIsShownOnce(t *testing.T) {
 	w := newWorld(t, web.Options{})
 	for field, form := range map[string]url.Values{
 		"Choose at least one scope.": {"name": {"ci"}}, "There is no account with this id or uid.": {"name": {"ci"}, "scopes": {"events:write"}, "account": {"nobody"}},
-		"must be a time in the future": {"name": {"ci"}, "scopes": {"events:write"}, "expires_at": {"2020-01-01T00:00"}}, "must be a time": {"scopes": {"events:write"}, "expires_at": {"x"}},
+		"must be a time in the future": {"name": {"ci"}, "scopes": {"events:write"}, "expires_at": {"2020-01-01T00:00"}}, "Enter a time.": {"scopes": {"events:write"}, "expires_at": {"x"}},
 	} {
 		got := w.as("operator", "POST /dashboard/api-keys", form)
 		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, field) {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,8 @@ type optionsForm struct {
 	Changes  []optionChange // that the person reviews before they are saved
 	Faults   map[string]string
 	Account  string // of a new endpoint
+
+	headers []apitypes.Header // as the form has them
 }
 
 // optionGroup is a part of the form. Its title is the text options.NAME.
@@ -38,6 +41,7 @@ type shownOption struct {
 	MaySet bool
 	Fault  string // empty: none
 	Open   bool   // the person asked for its fields
+	Kept   string // what an empty secret does; empty: nothing is stored
 	Words  string // what the stored value does, in a sentence; empty: the inputs say it
 }
 
@@ -48,11 +52,13 @@ type shownInput struct {
 	Name  string // of the field of the form
 	Value string // as the person typed it, else as it is stored
 	Was   string // as it is stored; the field was.NAME has it
+	Bad   bool   // it is refused
 	Other bool   // it is for another kind of authentication than the chosen one, and not shown
 }
 
 // optionChange says what a form changes.
 type optionChange struct {
+	Option         string
 	Name, From, To string
 }
 
@@ -111,6 +117,9 @@ func (v *visit) showOption(o option, e apitypes.Endpoint) shownOption {
 		}
 		s.Other = o.name == "auth" && i > 0 && !slices.Contains(authParts[postrider.AuthKind(shown.Inputs[0].Value)], in.Part)
 		shown.Inputs = append(shown.Inputs, s)
+	}
+	if key := "option." + o.name + ".kept"; !e.ID.IsZero() && v.text.has(key) {
+		shown.Kept = v.t(key)
 	}
 	if o.name == "retry" && !e.ID.IsZero() {
 		shown.Words = v.retryWords(e.Retry.Value())
@@ -179,53 +188,108 @@ func (f *optionsForm) update(v *visit) apitypes.EndpointUpdate {
 			}
 			if err := o.set(&u, values); err != nil {
 				shown.Fault = v.t(err.Error())
-				f.Faults = map[string]string{o.name: shown.Fault}
+				shown.mark("")
+				f.fault(o.name, shown.Fault)
 			}
 		}
 	}
+	f.headers = u.Headers.Value()
 	return u
+}
+
+// fault notes why a field is refused.
+func (f *optionsForm) fault(field, reason string) {
+	if f.Faults == nil {
+		f.Faults = map[string]string{}
+	}
+	f.Faults[field] = reason
 }
 
 // note adds a change to those that the person reviews. The values of secrets are not
 // shown.
 func (f *optionsForm) note(in shownInput, o option) {
-	c := optionChange{Name: in.Name, From: in.Was, To: in.Value}
+	c := optionChange{Option: o.name, Name: in.Name, From: in.Was, To: in.Value}
 	if in.Kind == "secret" || in.Kind == "secret_lines" || o.name == "tls" {
 		c.From, c.To = "", ""
 	}
 	f.Changes = append(f.Changes, c)
 }
 
-// refuse puts the faults that the API found at their options. A fault of a list names
-// an element, such as retry.delays_ms[2].
-func (f *optionsForm) refuse(faults map[string]string) {
-	f.Faults, f.Changes = map[string]string{}, nil
+// refuse adds the faults that the API found to those of what cannot be read, and puts
+// them at their options. Of an option that cannot be read, the API found nothing: it
+// has not seen what was typed.
+func (f *optionsForm) refuse(v *visit, faults map[string]string) {
+	unread := maps.Clone(f.Faults)
+	f.Changes = nil
 	for _, field := range slices.Sorted(maps.Keys(faults)) {
 		name, reason := field, faults[field]
 		if i := strings.IndexAny(field, ".["); i > 0 {
 			name = field[:i]
 		}
-		f.Faults[field] = reason
-		for g := range f.Groups {
-			for i := range f.Groups[g].Options {
-				if o := &f.Groups[g].Options[i]; o.Name == name {
-					o.Fault = strings.TrimSpace(o.Fault + " " + partOf(field, name) + reason)
-					delete(f.Faults, field)
-				}
-			}
+		o := f.option(name)
+		switch _, said := unread[name]; {
+		case said:
+		case o == nil:
+			f.fault(field, reason)
+		default:
+			o.Fault = strings.TrimSpace(o.Fault + " " + f.place(v, o, field) + reason)
+			f.fault(name, o.Fault)
 		}
-	}
-	if len(f.Faults) == 0 {
-		f.Faults = map[string]string{"": ""} // all are at their options
 	}
 }
 
-// partOf returns the part of an option that a fault is about, such as "delays_ms[2]: ".
-func partOf(field, option string) string {
-	if part := strings.TrimPrefix(strings.TrimPrefix(field, option), "."); part != "" {
+// option returns the option of a name; nil: the form has none.
+func (f *optionsForm) option(name string) *shownOption {
+	for g := range f.Groups {
+		for i := range f.Groups[g].Options {
+			if o := &f.Groups[g].Options[i]; o.Name == name {
+				return o
+			}
+		}
+	}
+	return nil
+}
+
+// place marks the inputs of an option that a fault is about, and returns their name to
+// put before the reason: that of the header, of the input, or the number of the element.
+func (f *optionsForm) place(v *visit, o *shownOption, field string) string {
+	rest := strings.TrimPrefix(field, o.Name)
+	n := -1
+	if at := element.FindString(rest); at != "" {
+		n, _ = strconv.Atoi(strings.Trim(at, "[]")) // the expression matches digits alone
+	}
+	if o.Name == "headers" && n >= 0 && n < len(f.headers) {
+		h := f.headers[n]
+		part := ""
+		if h.Sensitive {
+			part = "secret"
+		}
+		o.mark(part)
+		return strings.TrimPrefix(h.Name+": ", ": ")
+	}
+	part := strings.TrimPrefix(element.ReplaceAllString(rest, ""), ".")
+	o.mark(part)
+	switch key := "option." + o.Name + "." + part; {
+	case part != "" && v.text.has(key):
+		return v.t(key) + ": "
+	case n >= 0:
+		return v.t("fault.element", "n", n+1) + ": "
+	case part != "" && o.Name != "auth": // JSON that the person typed has this name
 		return part + ": "
 	}
 	return ""
+}
+
+// mark marks the input of a part as refused; without one, the input with a text of the
+// person's own, else all.
+func (o *shownOption) mark(part string) {
+	at := slices.IndexFunc(o.Inputs, func(in shownInput) bool { return in.Part == part })
+	if last := len(o.Inputs) - 1; at < 0 && (o.Inputs[last].Part == ownChoice || o.Inputs[last].Part == "secret") {
+		at = last
+	}
+	for i := range o.Inputs {
+		o.Inputs[i].Bad = o.Inputs[i].Bad || at < 0 || i == at
+	}
 }
 
 // changeOptions shows what a form would change, and saves it when the person has seen
@@ -238,11 +302,10 @@ func changeOptions(v *visit) error {
 	f := v.optionsOf(e)
 	update := f.update(v)
 	switch {
-	case f.Faults != nil:
-		return v.showOptions(f)
 	case v.form("show") != "": // the person wants the fields of another choice
-		f.Changes = nil
+		f.Changes, f.Faults = nil, nil
 		return v.showOptions(f)
+	case f.Faults != nil: // the API says what else is wrong, and saves nothing
 	case len(f.Changes) == 0:
 		return v.done(v.path("endpoints", e.ID, "options"), flash{Text: v.t("options.unchanged")})
 	case v.form("save") == "":
@@ -250,7 +313,7 @@ func changeOptions(v *visit) error {
 	}
 	_, err = v.api.ChangeEndpoint(v.ctx, e.ID, update)
 	if faults, refused := v.faulty(err); refused {
-		f.refuse(faults)
+		f.refuse(v, faults)
 		return v.showOptions(f)
 	}
 	if err != nil {
@@ -319,7 +382,8 @@ func checks(name string) bool {
 func createEndpoint(v *visit) error {
 	f := v.optionsOf(apitypes.Endpoint{})
 	u := f.update(v)
-	if f.Faults != nil || v.form("show") != "" {
+	if v.form("show") != "" {
+		f.Faults = nil
 		return v.showOptions(f)
 	}
 	create := apitypes.EndpointCreate{
@@ -330,7 +394,7 @@ func createEndpoint(v *visit) error {
 	}
 	e, err := v.api.CreateEndpoint(v.ctx, create)
 	if faults, refused := v.faulty(err); refused {
-		f.refuse(faults)
+		f.refuse(v, faults)
 		return v.showOptions(f)
 	}
 	if err != nil {

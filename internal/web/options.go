@@ -21,7 +21,8 @@ type option struct {
 	// show returns the value of each input.
 	show func(apitypes.Endpoint) []string
 	// set puts the values of the inputs into a change. An error is the key of the
-	// text that says what cannot be read.
+	// text that says what cannot be read. Then the change has a value that the API
+	// refuses, so that it names the other faults of the form, and saves nothing.
 	set func(*apitypes.EndpointUpdate, []string) error
 }
 
@@ -37,6 +38,9 @@ type input struct {
 	// the default.
 	Choices []string
 }
+
+// unreadable is a preset that the API refuses.
+const unreadable = "?"
 
 // ownChoice is the choice of an option whose values are in its input "own".
 const ownChoice = "own"
@@ -164,6 +168,7 @@ func numberOf(name string, field func(*apitypes.Policy) *apitypes.Optional[int])
 		func(u *apitypes.EndpointUpdate, to []string) error {
 			n, err := strconv.Atoi(to[0])
 			if err != nil && to[0] != "" {
+				*field(&u.Policy) = apitypes.Of(-1)
 				return errNoNumber
 			}
 			*field(&u.Policy) = apitypes.NullUnless(to[0] != "", n)
@@ -180,6 +185,7 @@ func durationOf(name string, field func(*apitypes.Policy) *apitypes.Optional[int
 		func(u *apitypes.EndpointUpdate, to []string) error {
 			d, err := parseDuration(to[0])
 			if err != nil && to[0] != "" {
+				*field(&u.Policy) = apitypes.Of[int64](-1)
 				return err
 			}
 			*field(&u.Policy) = apitypes.NullUnless(to[0] != "", d.Milliseconds())
@@ -241,6 +247,7 @@ func showRetry(e apitypes.Endpoint) []string {
 }
 
 func setRetry(u *apitypes.EndpointUpdate, to []string) error {
+	u.Retry = apitypes.Of(apitypes.Retry{Preset: unreadable}) // until it is read
 	var r apitypes.Retry
 	switch own := to[1]; {
 	case own == "" && to[0] == ownChoice:
@@ -274,6 +281,7 @@ func showCircuit(e apitypes.Endpoint) []string {
 }
 
 func setCircuitPolicy(u *apitypes.EndpointUpdate, to []string) error {
+	u.Circuit = apitypes.Of(apitypes.CircuitPolicy{Preset: unreadable}) // until it is read
 	if to[0] == ownChoice && to[1] == "" {
 		return errNoJSON
 	}
@@ -328,6 +336,7 @@ func setRate(u *apitypes.EndpointUpdate, to []string) error {
 	}
 	d, err := parseDuration(per)
 	if errs[2] = err; errors.Join(errs[:]...) != nil {
+		u.Rate = apitypes.Of(apitypes.Rate{Attempts: -1})
 		return errNoRate
 	}
 	r.PerMS = d.Milliseconds()
@@ -380,6 +389,7 @@ func showHeaders(e apitypes.Endpoint) []string {
 
 func setHeaders(u *apitypes.EndpointUpdate, to []string) error {
 	headers := []apitypes.Header{}
+	u.Headers = apitypes.Of([]apitypes.Header{{}}) // until they are read
 	for i, sensitive := range []bool{false, true} {
 		for line := range strings.Lines(to[i]) {
 			name, value, there := strings.Cut(strings.TrimSpace(line), ":")

@@ -247,34 +247,20 @@ func createGuided(v *visit) error {
 	if g.Where == "inspector" {
 		create.Kind, create.URL = postrider.KindInspector, ""
 	}
-	if f.Faults != nil || v.form("show") != "" {
-		g.Faults, g.Options = f.Faults, f.allowed()
+	if v.form("show") != "" {
+		g.Options = f.allowed()
 		return v.showGuide(g)
 	}
 	e, err := v.api.CreateEndpoint(v.ctx, create)
 	if faults, refused := v.faulty(err); refused {
-		g.refuse(faults, f)
+		f.refuse(v, faults)
+		g.Faults, g.Options = f.Faults, f.allowed()
 		return v.showGuide(g)
 	}
 	if err != nil {
 		return err
 	}
 	return v.created(e)
-}
-
-// refuse shows the faults that the API found: those of options at their options, all
-// others above the form and at their fields. Of event types, one pattern or all may be
-// wrong; they have one field.
-func (g *guide) refuse(faults map[string]string, f optionsForm) {
-	g.Faults = map[string]string{}
-	for field, reason := range faults {
-		if strings.HasPrefix(field, "event_types") {
-			field = "event_types"
-		}
-		g.Faults[field] = reason
-	}
-	f.refuse(faults)
-	g.Options = f.allowed()
 }
 
 // allowed returns the groups of the options that the person may set, without the first

@@ -122,7 +122,7 @@ func TestAReplayThatIsRefusedKeepsTheForm(t *testing.T) {
 	for text, form := range map[string]url.Values{
 		"whole number":                             {"per_second": {"fast"}, "note": {"keep me"}},
 		"1 or more":                                {"per_second": {"0"}},
-		"must be a time":                           {"from": {"x"}},
+		"Enter a time.":                            {"from": {"x"}},
 		"There is no endpoint with this id.":       {"endpoint": {"ep_x"}},
 		"There is no account with this id or uid.": {"account": {"nobody"}},
 		`name="per_second" inputmode="numeric" value="100000" required aria-invalid="true" aria-describedby="fault-per_second" autofocus`: {"per_second": {"100000"}},

@@ -69,7 +69,8 @@ document.addEventListener("submit", async (e) => {
   const form = e.target;
   const method = form.getAttribute("method") ?? "get"; // form.method may be a field of that name
   if (e.defaultPrevented || method === "dialog" || !base) return;
-  const question = e.submitter?.dataset.confirm ?? form.dataset.confirm;
+  // A question may have the values of fields as {name}.
+  const question = (e.submitter?.dataset.confirm ?? form.dataset.confirm)?.replace(/\{(\w+)\}/g, (text, name) => form.elements[name]?.value || text);
   if (question && !form.dataset.confirmed) {
     e.preventDefault();
     if (await confirmed(question, e.submitter ?? form.querySelector("button"))) { form.dataset.confirmed = "yes"; form.requestSubmit(e.submitter); }

@@ -17,6 +17,7 @@ type chart struct {
 	YTicks, XTicks  []tick
 	Rows            []chartRow
 	Box             box
+	Empty           string // what is said if there is nothing to draw; empty: the usual sentence
 }
 
 // box is the place of the drawing: the plot, and the space for the labels around it.

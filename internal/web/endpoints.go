@@ -2,6 +2,7 @@ package web
 
 import (
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 )
 
@@ -31,32 +32,29 @@ func endpointRoutes() []route {
 	}
 }
 
-// failing is the choice of the circuit that selects endpoints by their streak of failures,
-// whatever the status of the circuit.
+// failing is the choice of the health that selects endpoints by their streak of failures,
+// whatever their health is, which follows hours later.
 const failing = "failing"
 
 // listEndpoints shows the endpoints, newest first, and how each fares.
 func listEndpoints(v *visit) error {
 	f := filters{
 		v.choice("status", "status", "enabled", "paused", "disabled"),
-		v.choice("health", "health", "healthy", "warned", "disabled"),
-		v.choice("circuit", "circuit", failing, "open", "half_open", "closed"),
+		v.choice("health", "health", failing, "healthy", "warned", "disabled"),
+		v.choice("circuit", "circuit", "open", "half_open", "closed"),
 	}
 	if v.who == operators {
-		f = append(f, v.textFilter("account"))
+		f = append(f, v.accountFilter())
 	}
 	ask := client.EndpointFilter{
-		Account: v.query("account"), Status: postrider.EndpointStatus(v.query("status")), Health: postrider.HealthStatus(v.query("health")),
-		Paging: v.paging(),
+		Account: v.query("account"), Status: postrider.EndpointStatus(v.query("status")),
+		Circuit: postrider.CircuitStatus(v.query("circuit")), Paging: v.paging(),
 	}
-	if circuit := v.query("circuit"); circuit == failing {
+	if health := v.query("health"); health == failing {
 		ask.Failing = true
 	} else {
-		ask.Circuit = postrider.CircuitStatus(circuit)
+		ask.Health = postrider.HealthStatus(health)
 	}
 	found, err := v.api.Endpoints(v.ctx, ask)
-	if err != nil {
-		return err
-	}
-	return v.show(page{Name: "endpoints", Data: listOf(v, found, f), Commands: []string{"endpoints list"}})
+	return showList(v, page{Name: "endpoints", Commands: []string{"endpoints list"}}, listed[apitypes.Endpoint]{items: found, filters: f, err: err})
 }

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func TestTheListOfEndpointsShowsAndFiltersHowTheyFare(t *testing.T) {
 	}
 	all := []string{"fine", "failing", "warned", "paused"}
 	for query, want := range map[string]string{
-		"": "fine failing warned paused", "?status=paused": "paused", "?health=warned": "warned", "?circuit=failing": "failing",
+		"": "fine failing warned paused", "?status=paused": "paused", "?health=warned": "warned", "?health=failing": "failing",
 		"?circuit=open": "", "?circuit=closed&health=healthy&status=enabled": "fine failing",
 	} {
 		for person, base := range map[string]string{"operator": "/dashboard", "customer": "/portal"} {
@@ -62,7 +63,13 @@ func TestTheListOfEndpointsShowsAndFiltersHowTheyFare(t *testing.T) {
 			t.Errorf("the row of the warned endpoint has no %q", text)
 		}
 	}
-	if html := w.see("operator", "/dashboard/endpoints?circuit=failing").html; !strings.Contains(html, "Failing since") {
-		t.Error("the row of the failing endpoint does not say since when")
+	got := w.see("operator", "/dashboard/endpoints?health=failing")
+	got.says(t, "Failing since", ">failing.example/<", `title="https://failing.example/"`)
+	got.lacks(t, "</svg>Healthy<")
+	got = w.as("operator", "GET /dashboard/endpoints?health=bogus", nil)
+	got.says(t, "This filter cannot be used", "<strong>Health</strong>")
+	got.lacks(t, "Not saved")
+	if got.status != http.StatusUnprocessableEntity {
+		t.Errorf("a filter that is none = %d", got.status)
 	}
 }

@@ -54,13 +54,18 @@ func (v *visit) nameEndpoints(ctx context.Context, ids []postrider.EndpointID) e
 	return nil
 }
 
+// place returns where the requests of an endpoint go, without the scheme.
+func place(v *visit, e apitypes.Endpoint) string {
+	whole := where(v, e)
+	if _, rest, absolute := strings.Cut(whole, "://"); absolute {
+		return rest
+	}
+	return whole
+}
+
 // nameOf returns the description of an endpoint, or where its requests go.
 func (v *visit) nameOf(e apitypes.Endpoint) shownName {
-	title := where(v, e)
-	_, text, absolute := strings.Cut(title, "://")
-	if !absolute {
-		text = title
-	}
+	text, title := place(v, e), where(v, e)
 	if e.Description != "" {
 		text, title = e.Description, e.Description+" · "+title
 	}

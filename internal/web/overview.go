@@ -53,28 +53,33 @@ const (
 	worthSaying = time.Minute
 	// troubledEnd is where the list of endpoints that need a person ends.
 	troubledEnd = 10
+	// countEnd is where counting dead letters stops.
+	countEnd = 10000
 )
 
-// verdict counts the endpoints that need a person, each by its worst reason, and says how
+// verdict counts the endpoints of the list that need a person, each once, by its worst
+// reason. It counts the dead letters, too, which may be of deleted endpoints, and says how
 // long the oldest delivery waits.
 func (v *visit) verdict(t apitypes.TroubledEndpoints, now apitypes.StatsNow) verdict {
-	var failing, waiting, dead int
+	var failing, waiting, letters int
 	for _, e := range t.Data {
 		switch {
 		case slices.Contains(e.Reasons, "waiting"):
 			waiting++
 		case slices.Equal(e.Reasons, []string{"dead_letters"}):
-			dead++
+			letters++
 		default:
 			failing++
 		}
 	}
 	said := verdict{Tone: "good", Text: v.t("verdict.well")}
-	if len(t.Data) > 0 {
+	switch {
+	case failing > 0:
+		said = verdict{Tone: "bad"}
+	case len(t.Data) > 0:
 		said = verdict{Tone: "warn"}
-	}
-	if failing = max(failing, t.OpenCircuits); failing > 0 {
-		said.Tone = "bad"
+	case now.DeadLetters > 0:
+		said.Tone = "warn"
 	}
 	say := func(key string, n int) {
 		if n > 0 {
@@ -83,9 +88,14 @@ func (v *visit) verdict(t apitypes.TroubledEndpoints, now apitypes.StatsNow) ver
 	}
 	say("failing", failing)
 	say("waiting", waiting)
-	say("dead", dead)
+	say("letters", letters)
 	if len(t.Data) == troubledEnd {
 		say("more", troubledEnd)
+	}
+	if now.DeadLetters < countEnd {
+		say("dead", now.DeadLetters)
+	} else {
+		say("dead_many", countEnd)
 	}
 	age := time.Duration(known(now.OldestDueMS)) * time.Millisecond
 	switch {

@@ -20,6 +20,8 @@ type searchPage struct {
 	Hits []searchHit
 	Type string // the text, if it may be an event type: its events and deliveries are filters
 	ID   bool   // the text is an id, so nothing else can be meant
+
+	Faults map[string]string // why the API cannot search for the text
 }
 
 // searchHit is a hit with the path of its page.
@@ -44,6 +46,10 @@ func showSearch(v *visit) error {
 		return v.show(page{Name: "search", Data: p})
 	}
 	hits, err := v.api.Search(v.ctx, p.Text)
+	var refused bool
+	if p.Faults, refused = v.faulty(err); refused {
+		return v.show(page{Name: "search", Status: statusOf(err), Data: p})
+	}
 	if err != nil {
 		return err
 	}

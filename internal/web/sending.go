@@ -16,6 +16,15 @@ type sending struct {
 	Now  apitypes.StatsNow // what waits
 }
 
+// rateWords returns a rate in words, with its burst if that is more than one.
+func (v *visit) rateWords(r apitypes.Rate) string {
+	said := v.t("rate.words", "n", r.Attempts, "per", time.Duration(r.PerMS)*time.Millisecond)
+	if r.Burst > 1 {
+		said += ", " + v.t("rate.burst", "n", r.Burst)
+	}
+	return said
+}
+
 // sending returns what the endpoint is sent now. The first cause that stops or slows it
 // is named.
 func (v *visit) sending(e apitypes.Endpoint, c apitypes.Circuit, now apitypes.StatsNow) sending {
@@ -29,6 +38,9 @@ func (v *visit) sending(e apitypes.Endpoint, c apitypes.Circuit, now apitypes.St
 		pace = *c.Pace
 	}
 	reason := deref(pace.Reason)
+	if resumes := instant(pace.ResumesAt); resumes.After(v.now) {
+		s.At = resumes
+	}
 	switch {
 	case e.Status != postrider.EndpointEnabled:
 		return say(string(e.Status))
@@ -44,9 +56,10 @@ func (v *visit) sending(e apitypes.Endpoint, c apitypes.Circuit, now apitypes.St
 	case instant(c.PacedUntil).After(v.now):
 		s.At = instant(c.PacedUntil)
 		return say("retry_after")
-	case reason == string(postrider.PaceRate):
-		s.At = instant(pace.ResumesAt)
-		return say("rate")
+	case reason == string(postrider.PaceRetryAfter): // not stored yet
+		return say("retry_after")
+	case reason == string(postrider.PaceRate), reason == string(postrider.PaceWindow) && !s.At.IsZero():
+		return say("rate", "rate", v.rateWords(e.Rate.Value()))
 	case reason == string(postrider.PaceNoResponse):
 		return say("no_response")
 	case reason == string(postrider.PaceWindow) && now.OldestDueMS != nil:
@@ -54,7 +67,7 @@ func (v *visit) sending(e apitypes.Endpoint, c apitypes.Circuit, now apitypes.St
 	case now.OldestDueMS != nil && pace.Limit > 0 && pace.InFlight >= pace.Slots:
 		return say("full", "limit", pace.Limit)
 	}
-	s.Tone = "good"
+	s.Tone, s.At = "good", time.Time{}
 	switch {
 	case now.Pending == 0:
 		return say("nothing")

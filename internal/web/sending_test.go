@@ -40,7 +40,7 @@ func TestAnEndpointSaysWhyItsDeliveriesWait(t *testing.T) {
 			"too many requests (429 or 503)", "2 of 32 requests are sent at once", "At most 2 at a time now (32 when all goes well); 2 are under way", "<dd>1, oldest due for 7 min",
 		}},
 		{"it is silent", nil, true, postrider.Pace{Slots: 1, Limit: 32, Reason: postrider.PaceNoResponse}, []string{"got no response"}},
-		{"its rate is used up", nil, true, postrider.Pace{Slots: 8, Limit: 8, Reason: postrider.PaceRate, ResumesAt: time.Now().Add(90 * time.Minute)}, []string{"rate of this endpoint is used up", "in 1 h"}},
+		{"its rate is used up", nil, true, postrider.Pace{Slots: 8, Limit: 8, Reason: postrider.PaceRate, ResumesAt: time.Now().Add(90 * time.Minute)}, []string{"rate of this endpoint, 2 per 1 s, is used up", "in 1 h"}},
 		{"its window is full", nil, true, postrider.Pace{Slots: 32, Limit: 32, InFlight: 32}, []string{"all 32 requests that may be sent at once are under way"}},
 		{"it is paused", func(w *world, e apitypes.Endpoint) {
 			w.submit("operator", "/dashboard/endpoints/"+e.ID.String()+"/pause", nil)
@@ -59,7 +59,7 @@ func TestAnEndpointSaysWhyItsDeliveriesWait(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, web.Options{})
-			e := w.endpoint(apitypes.EndpointCreate{})
+			e := w.endpoint(apitypes.EndpointCreate{Policy: apitypes.Policy{Rate: apitypes.Of(apitypes.Rate{Attempts: 2, PerMS: 1000})}})
 			w.paces[e.ID] = test.pace
 			if test.waits {
 				w.publish("order.created", `{}`)
@@ -109,6 +109,29 @@ func TestTheOverviewSaysHowWebhooksAre(t *testing.T) {
 		w.trouble("")
 		after(2*time.Second).says(t, "One endpoint fails.", "The oldest delivery that is due waits for 9 min")
 	})
+}
+
+// A dead letter is named whatever else is well, also if nothing has ended in the range.
+func TestTheOverviewNamesDeadLettersAndWhatIsPending(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	w.dead()
+	w.see("operator", "/dashboard").says(t, "One dead letter is unresolved.")
+	w = newWorld(t, web.Options{})
+	w.endpoint(apitypes.EndpointCreate{})
+	w.publish("order.created", `{}`)
+	w.see("operator", "/dashboard").says(t, "Nothing has ended yet; one delivery is pending.")
+}
+
+// A search that finds nothing below the links for a type says what can be found.
+func TestASearchThatFindsNothingSaysWhatCanBeFound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	got := w.see("operator", "/dashboard/search?q=order.created")
+	got.says(t, "With the event type order.created", "Search finds whole ids and keys")
+	got.lacks(t, "Nothing is called")
+	w.see("operator", "/dashboard/search?q=a/b").says(t, "Nothing is called")
+	w.as("operator", "GET /dashboard/search?q=%00", nil).says(t, "This filter cannot be used")
 }
 
 // From an account one gets to a new endpoint and to a new key of it.

@@ -68,6 +68,9 @@ func (v *visit) traffic(ask func(context.Context, client.StatsQuery) (apitypes.S
 	t.Stats = stats
 	at, points := steps(stats, chosen, zone)
 	t.Charts = []chart{v.outcomeChart(at, points, chosen), v.latencyChart(at, points, chosen)}
+	if n := stats.Now.Pending; n > 0 {
+		t.Charts[0].Empty = v.t("chart.empty_pending", "n", n)
+	}
 	return t, nil
 }
 

@@ -179,6 +179,8 @@ func (r *renderer) functions() template.FuncMap {
 		"icon":     func(name string) template.HTML { return template.HTML(icons[name]) }, //nolint:gosec // constants
 		"json":     prettyJSON,
 		"join":     func(items []string) string { return strings.Join(items, ", ") },
+		"more":     func(items []string, shown int) int { return len(items) - shown },
+		"place":    func(e apitypes.Endpoint) string { return place(r.visit, e) },
 		"has_word": func(words, word string) bool { return slices.Contains(strings.Fields(words), word) },
 		"deref":    deref,
 		"failure":  func(text *string) string { return r.visit.cause(*text) },

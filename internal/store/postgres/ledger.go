@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -210,20 +211,38 @@ const deliveriesSQL = `
 	) paused on true
 	order by d.id desc`
 
-// Deliveries lists deliveries of every status, newest first. One that is asked for by its id
-// is read with the plan of the pool: to plan the statement anew, for all partitions, takes
-// longer than to run it. That plan knows no argument, but the range of ids is one id, so
-// each branch walks the primary key of one partition.
+// ofEndpoint makes deliveriesSQL read one endpoint, without knowing it: a plan for all
+// arguments then walks attempts_endpoint and dead_letters_endpoint. It compares rows of
+// attempts, and orders them by the endpoint too: else attempts_pkey, which has the attempts of
+// all endpoints, looks as cheap while the partition of the day is empty.
+var ofEndpoint = strings.NewReplacer(
+	"(@endpoint::uuid is null or a.endpoint = @endpoint)",
+	"(a.endpoint, a.delivery) >= (@endpoint, @from) and (a.endpoint, a.delivery) < (@endpoint, @before)",
+	"order by a.delivery desc, a.number desc", "order by a.endpoint desc, a.delivery desc, a.number desc",
+	"order by a.delivery, a.number", "order by a.endpoint, a.delivery, a.number",
+	"(@endpoint::uuid is null or l.endpoint = @endpoint)", "l.endpoint = @endpoint")
+
+// Deliveries lists deliveries of every status, newest first. To plan the statement anew, for
+// all partitions, takes longer than to run it. So the reads of two pages use the plan of the
+// pool, which knows no argument. For a delivery that is asked for by its id, the range of ids
+// is one id: each branch walks the primary key of one partition. For those of an endpoint, the
+// statement is ofEndpoint. What was skipped or cancelled, or belongs to an event or a job, has
+// indexes of its own, which only a plan with the arguments finds.
 func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error) {
 	from, before, err := within[postrider.DeliveryID](q.Span, q.Paging)
 	if err != nil {
 		return store.Page[postrider.Delivery]{}, err
 	}
-	read := list[examined[postrider.Delivery]]
-	if id := string(q.ID[:]); !q.ID.IsZero() && id >= string(from.Bytes[:]) && id < string(before.Bytes[:]) {
+	read, statement := list[examined[postrider.Delivery]], deliveriesSQL
+	id := string(q.ID[:])
+	switch {
+	case !q.ID.IsZero() && id >= string(from.Bytes[:]) && id < string(before.Bytes[:]):
 		from, before, read = someUUID(q.ID), someUUID(store.NextID(q.ID)), count[examined[postrider.Delivery]]
+	case !q.Endpoint.IsZero() && q.ID.IsZero() && q.Event.IsZero() && q.ReplayJob.IsZero() && !q.Last &&
+		q.Status != postrider.Skipped && q.Status != postrider.Cancelled:
+		statement, read = ofEndpoint.Replace(inOrder(query{statement: statement}, q.Paging).statement), count[examined[postrider.Delivery]]
 	}
-	rows, err := read(ctx, s, inOrder(query{deliveriesSQL, pgx.NamedArgs{
+	rows, err := read(ctx, s, inOrder(query{statement, pgx.NamedArgs{
 		"from": from, "before": before, "id": uuid(q.ID), "event": uuid(q.Event), "account": uuid(q.Account),
 		"endpoint": uuid(q.Endpoint), "type": text(q.EventType), "status": text(string(q.Status)), "job": uuid(q.ReplayJob),
 		"last": q.Last, "limit": q.Size() + 1,

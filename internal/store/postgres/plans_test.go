@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -142,6 +143,13 @@ var oneDelivery = pgx.NamedArgs{
 	"last": false, "limit": 1,
 }
 
+// oneEndpoint returns oneDelivery with a range that has all partitions.
+func oneEndpoint() pgx.NamedArgs {
+	args := maps.Clone(oneDelivery)
+	args["from"], args["before"] = floor(time.Time{}, 0), floor(time.Time{}, math.MaxUint64)
+	return args
+}
+
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	dsn := seeded(t)
@@ -165,58 +173,60 @@ func TestPlans(t *testing.T) {
 		sql  string
 		args pgx.NamedArgs
 	}{
-		"publish_events":     {insertEventsSQL, (&eventColumns{}).args()},
-		"publish_queue":      {insertQueueSQL, (&queueColumns{}).args()},
-		"publish_keys":       {insertKeysSQL, keyColumns(nil, nil)},
-		"publish_key_owners": {keyOwnersSQL, keyColumns(nil, nil)},
-		"publish_stored":     {storedSQL, pgx.NamedArgs{"ids": uuids{}, "accounts": uuids{}}},
-		"claim":              {claimSQL, claimColumns(store.Claim{})},
-		"claim_lanes":        {lanesSQL, claimColumns(store.Claim{})},
-		"claim_again":        {unclaimSQL, claimColumns(store.Claim{})},
-		"settle":             {settleSQL, (&settlementColumns{}).args()},
-		"settle_dead":        {settleDeadSQL, (&settlementColumns{}).args()},
-		"settle_bodies":      {insertBodiesSQL, (&bodyColumns{}).args()},
-		"release":            {releaseSQL, pgx.NamedArgs{"ids": uuids{}, "tokens": []int64{}}},
-		"due":                {dueSQL, pgx.NamedArgs{"after": nil, "max": 1}},
-		"due_newer":          {dueNewerSQL, pgx.NamedArgs{"after": nil, "max": 1, "newer": nil}},
-		"expire":             {expireSQL, pgx.NamedArgs{"limit": 1}},
-		"cancel_deleted":     {cancelDeletedSQL, pgx.NamedArgs{"limit": 1}},
-		"delete_account":     {deleteAccountSQL, pgx.NamedArgs{"id": nil}},
-		"revoke_key":         {revokeKeySQL, pgx.NamedArgs{"id": nil}},
-		"put_session":        {putSessionSQL, sessionColumns},
-		"redeem_code":        {redeemCodeSQL, pgx.NamedArgs{"code": nil, "token": nil}},
-		"delete_find":        {orphanedSQL, pgx.NamedArgs{"limit": 1}},
-		"delete_endpoints":   {deleteEndpointsSQL, pgx.NamedArgs{"ids": uuids{}, "version": 1}},
-		"put_terms":          {putTermsSQL, pgx.NamedArgs{"id": nil, "account": nil, "terms": []string{}}},
-		"changes":            {changesSQL, pgx.NamedArgs{"since": 1, "limit": 1}},
-		"claim_fanouts":      {claimFanOutsSQL, pgx.NamedArgs{"max": 1, "token": 1, "lease": 1}},
-		"forget_keys":        {forgetKeysSQL, pgx.NamedArgs{"age": 1, "limit": 1}},
-		"replay_source":      {replaySourceSQL, pgx.NamedArgs{"id": nil, "account": nil}},
-		"settle_seen_once":   {settledSQL, (&settlementColumns{}).args()},
-		"publish_ordered":    {insertOrderedSQL, (&orderedColumns{}).args()},
-		"order_lock":         {lockOrderingKeysSQL, pgx.NamedArgs{"ids": uuids{}}},
-		"order_find":         {orderedSQL, pgx.NamedArgs{"ids": uuids{}, "tokens": []*int64{}}},
-		"order_pause":        {pauseKeysSQL, noPositions},
-		"order_next":         {releaseHeadsSQL, noPositions},
-		"order_resume":       {resumeSQL, pgx.NamedArgs{"id": nil, "account": nil}},
-		"expire_find":        {expireOrdered.find, pgx.NamedArgs{"limit": 1}},
-		"expire_end":         {expireOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
-		"cancel_find":        {cancelOrdered.find, pgx.NamedArgs{"limit": 1}},
-		"cancel_end":         {cancelOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
-		"reencrypt":          {reencryptSQL, pgx.NamedArgs{"endpoints": uuids{}, "secrets": uuids{}, "old": [][]byte{}, "new": [][]byte{}}},
-		"revoke_active":      {activeSecretsSQL, pgx.NamedArgs{"id": nil, "secret": nil}},
-		"backlog_endpoint":   {backlogOfEndpointSQL, pgx.NamedArgs{"account": nil, "endpoint": nil, "looked": 1, "most": 1}},
-		"backlog_account":    {backlogOfAccountSQL, pgx.NamedArgs{"account": nil, "looked": 1, "most": 1}},
-		"backlog_all":        {backlogOfAllSQL, pgx.NamedArgs{"looked": 1, "most": 1}},
-		"fold_read":          {readRollupsSQL, rollupColumns(nil)},
-		"fold_types":         {rollupTypesSQL, pgx.NamedArgs{"scopes": uuids{}}},
-		"fold_write":         {writeRollupsSQL, rollupValues(nil, nil)},
-		"fold_take":          {takeDeltasSQL, pgx.NamedArgs{"limit": 1}},
-		"roll_up":            {rollUpSQL, pgx.NamedArgs{"step": 0, "at": nil, "scope": nil, "type": nil, "before": nil, "limit": 1}},
-		"forget_rollups":     {forgetRollupsSQL, pgx.NamedArgs{"step": 0, "at": nil, "scope": nil, "type": nil, "before": nil, "limit": 1}},
-		"health_inputs":      {healthInputsSQL, pgx.NamedArgs{"after": nil, "limit": 1, "span": 1}},
-		"delivery":           {deliveriesSQL, oneDelivery},
-		"endpoint_states":    {endpointStatesSQL, pgx.NamedArgs{"ids": uuids{}, "most": 1, "since": nil}},
+		"publish_events":                {insertEventsSQL, (&eventColumns{}).args()},
+		"publish_queue":                 {insertQueueSQL, (&queueColumns{}).args()},
+		"publish_keys":                  {insertKeysSQL, keyColumns(nil, nil)},
+		"publish_key_owners":            {keyOwnersSQL, keyColumns(nil, nil)},
+		"publish_stored":                {storedSQL, pgx.NamedArgs{"ids": uuids{}, "accounts": uuids{}}},
+		"claim":                         {claimSQL, claimColumns(store.Claim{})},
+		"claim_lanes":                   {lanesSQL, claimColumns(store.Claim{})},
+		"claim_again":                   {unclaimSQL, claimColumns(store.Claim{})},
+		"settle":                        {settleSQL, (&settlementColumns{}).args()},
+		"settle_dead":                   {settleDeadSQL, (&settlementColumns{}).args()},
+		"settle_bodies":                 {insertBodiesSQL, (&bodyColumns{}).args()},
+		"release":                       {releaseSQL, pgx.NamedArgs{"ids": uuids{}, "tokens": []int64{}}},
+		"due":                           {dueSQL, pgx.NamedArgs{"after": nil, "max": 1}},
+		"due_newer":                     {dueNewerSQL, pgx.NamedArgs{"after": nil, "max": 1, "newer": nil}},
+		"expire":                        {expireSQL, pgx.NamedArgs{"limit": 1}},
+		"cancel_deleted":                {cancelDeletedSQL, pgx.NamedArgs{"limit": 1}},
+		"delete_account":                {deleteAccountSQL, pgx.NamedArgs{"id": nil}},
+		"revoke_key":                    {revokeKeySQL, pgx.NamedArgs{"id": nil}},
+		"put_session":                   {putSessionSQL, sessionColumns},
+		"redeem_code":                   {redeemCodeSQL, pgx.NamedArgs{"code": nil, "token": nil}},
+		"delete_find":                   {orphanedSQL, pgx.NamedArgs{"limit": 1}},
+		"delete_endpoints":              {deleteEndpointsSQL, pgx.NamedArgs{"ids": uuids{}, "version": 1}},
+		"put_terms":                     {putTermsSQL, pgx.NamedArgs{"id": nil, "account": nil, "terms": []string{}}},
+		"changes":                       {changesSQL, pgx.NamedArgs{"since": 1, "limit": 1}},
+		"claim_fanouts":                 {claimFanOutsSQL, pgx.NamedArgs{"max": 1, "token": 1, "lease": 1}},
+		"forget_keys":                   {forgetKeysSQL, pgx.NamedArgs{"age": 1, "limit": 1}},
+		"replay_source":                 {replaySourceSQL, pgx.NamedArgs{"id": nil, "account": nil}},
+		"settle_seen_once":              {settledSQL, (&settlementColumns{}).args()},
+		"publish_ordered":               {insertOrderedSQL, (&orderedColumns{}).args()},
+		"order_lock":                    {lockOrderingKeysSQL, pgx.NamedArgs{"ids": uuids{}}},
+		"order_find":                    {orderedSQL, pgx.NamedArgs{"ids": uuids{}, "tokens": []*int64{}}},
+		"order_pause":                   {pauseKeysSQL, noPositions},
+		"order_next":                    {releaseHeadsSQL, noPositions},
+		"order_resume":                  {resumeSQL, pgx.NamedArgs{"id": nil, "account": nil}},
+		"expire_find":                   {expireOrdered.find, pgx.NamedArgs{"limit": 1}},
+		"expire_end":                    {expireOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
+		"cancel_find":                   {cancelOrdered.find, pgx.NamedArgs{"limit": 1}},
+		"cancel_end":                    {cancelOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
+		"reencrypt":                     {reencryptSQL, pgx.NamedArgs{"endpoints": uuids{}, "secrets": uuids{}, "old": [][]byte{}, "new": [][]byte{}}},
+		"revoke_active":                 {activeSecretsSQL, pgx.NamedArgs{"id": nil, "secret": nil}},
+		"backlog_endpoint":              {backlogOfEndpointSQL, pgx.NamedArgs{"account": nil, "endpoint": nil, "looked": 1, "most": 1}},
+		"backlog_account":               {backlogOfAccountSQL, pgx.NamedArgs{"account": nil, "looked": 1, "most": 1}},
+		"backlog_all":                   {backlogOfAllSQL, pgx.NamedArgs{"looked": 1, "most": 1}},
+		"fold_read":                     {readRollupsSQL, rollupColumns(nil)},
+		"fold_types":                    {rollupTypesSQL, pgx.NamedArgs{"scopes": uuids{}}},
+		"fold_write":                    {writeRollupsSQL, rollupValues(nil, nil)},
+		"fold_take":                     {takeDeltasSQL, pgx.NamedArgs{"limit": 1}},
+		"roll_up":                       {rollUpSQL, pgx.NamedArgs{"step": 0, "at": nil, "scope": nil, "type": nil, "before": nil, "limit": 1}},
+		"forget_rollups":                {forgetRollupsSQL, pgx.NamedArgs{"step": 0, "at": nil, "scope": nil, "type": nil, "before": nil, "limit": 1}},
+		"health_inputs":                 {healthInputsSQL, pgx.NamedArgs{"after": nil, "limit": 1, "span": 1}},
+		"delivery":                      {deliveriesSQL, oneDelivery},
+		"deliveries_of_endpoint":        {ofEndpoint.Replace(deliveriesSQL), oneEndpoint()},
+		"deliveries_of_endpoint_oldest": {ofEndpoint.Replace(oldestFirst.Replace(deliveriesSQL)), oneEndpoint()},
+		"endpoint_states":               {endpointStatesSQL, pgx.NamedArgs{"ids": uuids{}, "most": 1, "since": nil}},
 	} {
 		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, statement.sql, statement.args)) })
 	}
@@ -360,8 +370,14 @@ func explainGeneric(t *testing.T, conn *pgx.Conn, statement string, args pgx.Nam
 		t.Fatal(err)
 	}
 	defer conn.Deallocate(ctx, "plan")
-	nulls := strings.TrimSuffix(strings.Repeat("null, ", len(values)), ", ")
-	rows, _ := conn.Query(ctx, `explain (costs off) execute plan (`+nulls+`)`)
+	literals := make([]string, len(values))
+	for i, value := range values {
+		literals[i] = "null"
+		if id, ok := value.(pgtype.UUID); ok && id.Valid {
+			literals[i] = "'" + id.String() + "'"
+		}
+	}
+	rows, _ := conn.Query(ctx, `explain (costs off) execute plan (`+strings.Join(literals, ", ")+`)`)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		t.Fatal(err)

@@ -143,6 +143,12 @@ var oneDelivery = pgx.NamedArgs{
 	"last": false, "limit": 1,
 }
 
+// sessionColumns has the arguments of putSessionSQL.
+var sessionColumns = pgx.NamedArgs{
+	"id": nil, "kind": nil, "name": nil, "subject": nil, "key": nil, "account": nil, "scopes": nil, "options": nil, "locale": nil, "embedded": nil,
+	"code": nil, "code_expires_at": nil, "hash": nil, "created_at": nil, "expires_at": nil, "kept": nil,
+}
+
 // oneEndpoint returns oneDelivery with a range that has all partitions.
 func oneEndpoint() pgx.NamedArgs {
 	args := maps.Clone(oneDelivery)
@@ -164,10 +170,6 @@ func TestPlans(t *testing.T) {
 	}
 	defer conn.Close(t.Context())
 
-	sessionColumns := pgx.NamedArgs{
-		"id": nil, "kind": nil, "name": nil, "subject": nil, "key": nil, "account": nil, "scopes": nil, "options": nil, "locale": nil, "embedded": nil,
-		"code": nil, "code_expires_at": nil, "hash": nil, "created_at": nil, "expires_at": nil, "kept": nil,
-	}
 	noPositions := pgx.NamedArgs{"endpoints": uuids{}, "keys": []string{}, "accounts": uuids{}, "deliveries": uuids{}, "sequences": []int64{}}
 	for name, statement := range map[string]struct {
 		sql  string

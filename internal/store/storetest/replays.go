@@ -62,7 +62,7 @@ var replays = []verb{
 // newJob is a job for the deliveries of an endpoint that is not stored yet.
 func (w *world) newJob(e postrider.Endpoint, statuses ...postrider.Status) postrider.ReplayJob {
 	return postrider.ReplayJob{
-		ID: newID[postrider.ReplayID](w), CreatedAt: w.Clock().Wall(), Action: postrider.ActionReplay, PerSecond: 10, By: "support", Note: "mended",
+		ID: newID[postrider.ReplayID](w), CreatedAt: w.now(), Action: postrider.ActionReplay, PerSecond: 10, By: "support", Note: "mended",
 		Filter: postrider.ReplayFilter{Account: e.Account, Endpoint: e.ID, Statuses: statuses},
 	}
 }

@@ -119,17 +119,23 @@ func TestAReplayThatIsRefusedKeepsTheForm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	w.dead()
-	for text, form := range map[string]url.Values{
-		"whole number":                             {"per_second": {"fast"}, "note": {"keep me"}},
-		"1 or more":                                {"per_second": {"0"}},
-		"Enter a time.":                            {"from": {"x"}},
-		"There is no endpoint with this id.":       {"endpoint": {"ep_x"}},
-		"There is no account with this id or uid.": {"account": {"nobody"}},
-		`name="per_second" inputmode="numeric" value="100000" required aria-invalid="true" aria-describedby="fault-per_second" autofocus`: {"per_second": {"100000"}},
+	for _, tt := range []struct {
+		text string
+		form url.Values
+	}{
+		{"whole number", url.Values{"per_second": {"fast"}, "note": {"keep me"}}},
+		{"1 or more", url.Values{"per_second": {"0"}}},
+		{"Enter a time.", url.Values{"from": {"x"}}},
+		{"There is no endpoint with this id.", url.Values{"endpoint": {"ep_x"}}},
+		{"There is no account with this id or uid.", url.Values{"account": {"nobody"}}},
+		{
+			`name="per_second" inputmode="numeric" value="100000" required aria-invalid="true" aria-describedby="fault-per_second" autofocus`,
+			url.Values{"per_second": {"100000"}},
+		},
 	} {
-		got := w.as("operator", "POST /dashboard/replays", form)
-		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, text) {
-			t.Errorf("the form %v = %d, want %q\n%s", form, got.status, text, got.html)
+		got := w.as("operator", "POST /dashboard/replays", tt.form)
+		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, tt.text) {
+			t.Errorf("the form %v = %d, want %q\n%s", tt.form, got.status, tt.text, got.html)
 		}
 		checkHTML(t, got)
 	}

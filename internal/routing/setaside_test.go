@@ -67,12 +67,14 @@ func TestAnUnreadablePolicyIsReadAgain(t *testing.T) {
 		defer running.Wait()
 		defer cancel()
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		if len(heard) != 0 {
 			t.Errorf("heard %+v while the policy could not be read", heard)
 		}
 		version := table.Version()
 		replace(string(document))
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		to, ok := table.Lookup(bad)
 		if !ok || to.Endpoint.PolicyError != "" || to.Endpoint.Policy.Concurrency != 10 || len(to.Secrets) != 1 {
 			t.Errorf("after the mend: %+v", to)

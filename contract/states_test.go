@@ -237,13 +237,15 @@ func (c *caller) driveDeliveries() {
 	for _, status := range []string{"pending", "delivered"} {
 		c.want(200, "GET /deliveries?status="+status, nil)
 	}
-	c.want(200, "POST /deliveries/"+hangs+"/retry", nil)
 	c.want(200, "POST /deliveries/"+hangs+"/cancel", nil)
 	c.settled(hangs, "cancelled")
 	c.refused("delivery_cancelled", "{delivery}", hangs)
 	c.refused("delivery_delivered", "{delivery}", ok)
 	c.refused("delivery_not_parked", "{delivery}", hangs)
 	c.want(409, "GET /deliveries/"+hangs+"/attempts/2/request", nil) // a decision is no request
+	_, waits := c.publish("hangs")
+	c.attempted(waits, "timed_out")
+	c.want(200, "POST /deliveries/"+waits+"/retry", nil)
 	c.want(202, "POST /deliveries/"+ok+"/replay", nil)
 }
 

@@ -63,7 +63,7 @@ func TestCustomerUsesThePortalInAFrame(t *testing.T) {
 	tb.frame(link).click("Continue")
 	customer := tb.frame(portal + "/portal")
 	customer.click("Endpoints")
-	customer.click(w.receiver.url + "/framed")
+	customer.click(strings.TrimPrefix(w.receiver.url, "http://") + "/framed")
 	customer.click("Test")
 	customer.click("Send")
 	customer.sees("Accepted", "200")

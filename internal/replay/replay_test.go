@@ -28,8 +28,8 @@ type world struct {
 	full     int              // how many of a job may be pending at an endpoint; 0: the default
 	tokens   postrider.Token
 
-	mu    sync.Mutex
-	ended []postrider.ReplayJob // that the hook was called with
+	mu     sync.Mutex
+	hooked []postrider.ReplayJob // that the hook was called with
 }
 
 func newWorld(t *testing.T) *world {
@@ -140,7 +140,7 @@ func (w *world) node(s replay.Store) (stop func()) {
 	r := replay.New(s, w, w.ids, replay.Options{Pending: w.full, Hooks: observe.Hooks{ReplayEnded: func(job postrider.ReplayJob) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.ended = append(w.ended, job)
+		w.hooked = append(w.hooked, job)
 	}}})
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -149,6 +149,13 @@ func (w *world) node(s replay.Store) (stop func()) {
 		}
 	})
 	return func() { cancel(); running.Wait() }
+}
+
+// ended returns the jobs that the hook was called with.
+func (w *world) ended() []postrider.ReplayJob {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.hooked)
 }
 
 // bubble runs a test in virtual time.
@@ -278,8 +285,8 @@ func TestAJobIsPausedResumedAndCancelled(t *testing.T) {
 		if got := w.read(id); got.Handled != cancelled || got.Made.Pending != cancelled {
 			t.Errorf("after the cancel at %d the job has %+v", cancelled, got)
 		}
-		if len(w.ended) != 0 {
-			t.Errorf("the hook was called with %v, though a person has ended the job", w.ended)
+		if ended := w.ended(); len(ended) != 0 {
+			t.Errorf("the hook was called with %v, though a person has ended the job", ended)
 		}
 	})
 }
@@ -466,8 +473,9 @@ func TestAnErrorThatDoesNotPassEndsTheJob(t *testing.T) {
 		defer w.node(broken)()
 		time.Sleep(10 * time.Minute)
 		got := w.read(id)
-		if got.Status != postrider.ReplayFailed || got.Error == "" || len(w.ended) != 1 || w.ended[0].Status != postrider.ReplayFailed {
-			t.Errorf("the job is %+v, and the hook was called with %+v; want failed, once", got, w.ended)
+		ended := w.ended()
+		if got.Status != postrider.ReplayFailed || got.Error == "" || len(ended) != 1 || ended[0].Status != postrider.ReplayFailed {
+			t.Errorf("the job is %+v, and the hook was called with %+v; want failed, once", got, ended)
 		}
 	})
 }
@@ -485,8 +493,9 @@ func TestAnErrorThatPassesDoesNotEndTheJob(t *testing.T) {
 		}}
 		defer w.node(away)()
 		time.Sleep(11 * time.Minute)
-		if got := w.read(id); got.Status != postrider.ReplayDone || len(w.ended) != 1 || w.ended[0].Made.Pending != 10 {
-			t.Errorf("the job is %+v, and the hook was called with %+v; want done, once", got, w.ended)
+		ended := w.ended()
+		if got := w.read(id); got.Status != postrider.ReplayDone || len(ended) != 1 || ended[0].Made.Pending != 10 {
+			t.Errorf("the job is %+v, and the hook was called with %+v; want done, once", got, ended)
 		}
 	})
 }

@@ -195,13 +195,15 @@ type element struct {
 func (e element) String() string { return fmt.Sprintf("%s %q", e.role, e.name) }
 
 // elements returns what has one of the roles, in the order of the page. Hidden
-// parts are left out.
+// parts are left out. It returns nothing until the page has loaded: Chromium 156
+// crashes when it is asked for the accessibility tree of a document that has no
+// layout yet.
 func (tb *tab) elements(roles ...string) []element {
-	root, err := try(tb, dom.GetDocument, dom.GetDocumentParams{})
-	if err != nil {
+	loaded, err := try(tb, runtime.Evaluate, runtime.EvaluateParams{Expression: "document.readyState === 'complete' ? document : null"})
+	if err != nil || loaded.Result.ObjectID == "" {
 		return nil
 	}
-	found, err := try(tb, accessibility.QueryAXTree, accessibility.QueryAXTreeParams{BackendNodeID: root.Root.BackendNodeID})
+	found, err := try(tb, accessibility.QueryAXTree, accessibility.QueryAXTreeParams{ObjectID: loaded.Result.ObjectID})
 	if err != nil {
 		return nil // the page is being replaced
 	}

@@ -155,7 +155,7 @@ func unreadable(q question) reply {
 	return reply{records: append([]dnsmessage.Resource{bad}, resources(q.name, q.kind, []netip.Addr{ours})...)}
 }
 
-// cutOff sends whoever asks over UDP away, to ask again over TCP.
+// cutOff answers a question over UDP with a cut reply, so that it is asked again over TCP.
 func cutOff(z lie) lie {
 	return func(q question) reply {
 		if !q.tcp {

@@ -174,7 +174,7 @@ func (c *Cluster) prepareLocked(ctx context.Context, template string, prepare fu
 	return err
 }
 
-// drop removes a database, whoever is still connected to it.
+// drop removes a database, and ends the connections to it.
 func (c *Cluster) drop(ctx context.Context, dsn string) error {
 	u, err := url.Parse(dsn)
 	if err != nil {

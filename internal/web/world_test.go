@@ -251,7 +251,7 @@ func (s *sessions) Logout(_ context.Context, token string) error {
 	return nil
 }
 
-// publisher stores events with the deliveries of whoever subscribed.
+// publisher stores events with a delivery for each subscribed endpoint.
 type publisher struct {
 	store store.Store
 	ids   *store.IDs

@@ -23,7 +23,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 
 	{"internal/app", "~ ~/apitypes ~/internal github.com/alecthomas/kong go.yaml.in/yaml/v3 golang.org/x/sync", "the only one that knows all the others"},
 	{"internal/api", "~ ~/apitypes ~/signature ~/internal/store ~/internal/jsonx ~/internal/observe github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "REST in; what it calls of ingest is an interface of its own"},
-	{"internal/web", "~ ~/apitypes ~/client ~/signature ~/internal/snippets", "HTML out: a client of the API inside the process, which app passes to it; it knows no store"},
+	{"internal/web", "~ ~/apitypes ~/client ~/signature ~/internal/snippets ~/internal/observe", "HTML out: a client of the API inside the process, which app passes to it; it knows no store, and of observe the attempts that people watch"},
 	{"internal/observe", "~", "knows no library of metrics: hooks bring theirs"},
 	{"internal/live", "~ ~/internal/batch ~/internal/observe", "observes; what other nodes send it, app passes in"},
 	{"internal/routing", "~ ~/internal/store ~/internal/batch", "who wants what: used by ingest and dispatch, and knows neither"},
@@ -77,7 +77,7 @@ var moreTestImports = []struct{ folder, allowed, why string }{
 	{"internal/live", "~/internal/store/postgres", "sends by the notifications of a real database"},
 	{"internal/inspect", "~/internal/webhook ~/internal/egress", "signs as production does"},
 	{"internal/app", "~/client", "calls the server that it runs"},
-	{"internal/web", "~/internal/api ~/internal/live ~/internal/observe", "shows what a real API answers and a real hub hands out"},
+	{"internal/web", "~/internal/api ~/internal/live", "shows what a real API answers and a real hub hands out"},
 	{"receiver", "github.com/jackc/pgx/v5 modernc.org/sqlite", "holds its contract on both databases"},
 	{"cmd/postrider", "~/internal", "runs the whole program as sessions"},
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/live"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/web"
 )
@@ -65,20 +66,13 @@ func (s starting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.pages.ServeHTTP(w, r)
 }
 
-// liveAttempts gives the pages the attempts of the hub in their own form.
+// liveAttempts is a hub in the form that the pages need.
 type liveAttempts struct{ hub *live.Hub }
 
 // Subscribe implements [web.Live].
-func (l liveAttempts) Subscribe(ctx context.Context, w web.Watch) func() ([]web.Attempted, int, error) {
-	s := l.hub.Subscribe(ctx, live.Filter(w))
-	return func() ([]web.Attempted, int, error) {
-		items, lost, err := s.Next(ctx)
-		shown := make([]web.Attempted, 0, len(items))
-		for _, item := range items {
-			shown = append(shown, web.Attempted(item))
-		}
-		return shown, lost, err
-	}
+func (l liveAttempts) Subscribe(ctx context.Context, w observe.Watch) func() ([]observe.Attempted, int, error) {
+	s := l.hub.Subscribe(ctx, w)
+	return func() ([]observe.Attempted, int, error) { return s.Next(ctx) }
 }
 
 // people gives the pages the sessions of the API in their own form.

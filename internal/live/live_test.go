@@ -54,14 +54,14 @@ func next(t *testing.T, s *live.Subscription) (deliveries []byte, lost int) {
 func TestAnItemHasWhatTheAttemptShowed(t *testing.T) {
 	t.Parallel()
 	hub := live.New()
-	s := hub.Subscribe(t.Context(), live.Filter{})
+	s := hub.Subscribe(t.Context(), observe.Watch{})
 	hub.Hooks().Settled(settled(7, func(s *observe.Settled) {
 		s.Delivery.Attempt, s.Delivery.ReplayedFrom = 3, id[postrider.DeliveryID](6)
 		s.Attempt.Outcome, s.Attempt.StatusCode = postrider.OutcomeRejected, 500
 		s.Transition = postrider.Transition{To: postrider.Dead, Reason: postrider.ReasonExhausted}
 	}))
 	got, lost, err := s.Next(t.Context())
-	want := []live.Item{{
+	want := []observe.Attempted{{
 		Delivery: id[postrider.DeliveryID](7), Event: id[postrider.EventID](7), Endpoint: id[postrider.EndpointID](1),
 		Account: id[postrider.AccountID](1), EventType: "order.created", Attempt: 3, Outcome: postrider.OutcomeRejected,
 		StatusCode: 500, Duration: 12 * time.Millisecond, Status: postrider.Dead, At: time.Unix(1e9, 0).UTC(),
@@ -75,7 +75,7 @@ func TestAnItemHasWhatTheAttemptShowed(t *testing.T) {
 func TestAStaleAttemptLeavesItsDeliveryPending(t *testing.T) {
 	t.Parallel()
 	hub := live.New()
-	s := hub.Subscribe(t.Context(), live.Filter{Status: postrider.Pending})
+	s := hub.Subscribe(t.Context(), observe.Watch{Status: postrider.Pending})
 	hub.Hooks().Settled(settled(1, func(s *observe.Settled) { s.Stale = true }))
 	if got, _ := next(t, s); !cmp.Equal(got, []byte{1}) {
 		t.Errorf("pending: %v, want the stale attempt", got)
@@ -86,17 +86,17 @@ func TestAFilterSelects(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		filter live.Filter
+		filter observe.Watch
 		want   []byte // of the attempts below
 	}{
-		{"everything", live.Filter{}, []byte{1, 2, 3}},
-		{"one account's", live.Filter{Account: id[postrider.AccountID](2)}, []byte{2}},
-		{"one endpoint's", live.Filter{Endpoint: id[postrider.EndpointID](3)}, []byte{3}},
-		{"one type", live.Filter{EventType: "order.paid"}, []byte{2}},
-		{"a group of types", live.Filter{EventType: "order.*"}, []byte{1, 2}},
-		{"what was delivered", live.Filter{Status: postrider.Delivered}, []byte{1, 2}},
-		{"what timed out", live.Filter{Outcome: postrider.OutcomeTimedOut}, []byte{3}},
-		{"all of it at once", live.Filter{
+		{"everything", observe.Watch{}, []byte{1, 2, 3}},
+		{"one account's", observe.Watch{Account: id[postrider.AccountID](2)}, []byte{2}},
+		{"one endpoint's", observe.Watch{Endpoint: id[postrider.EndpointID](3)}, []byte{3}},
+		{"one type", observe.Watch{EventType: "order.paid"}, []byte{2}},
+		{"a group of types", observe.Watch{EventType: "order.*"}, []byte{1, 2}},
+		{"what was delivered", observe.Watch{Status: postrider.Delivered}, []byte{1, 2}},
+		{"what timed out", observe.Watch{Outcome: postrider.OutcomeTimedOut}, []byte{3}},
+		{"all of it at once", observe.Watch{
 			Account: id[postrider.AccountID](1), Endpoint: id[postrider.EndpointID](3), EventType: "invoice.*",
 			Status: postrider.Pending, Outcome: postrider.OutcomeTimedOut,
 		}, []byte{3}},
@@ -124,7 +124,7 @@ func TestAFilterSelects(t *testing.T) {
 func TestASlowSubscriberLosesItemsAndIsToldHowMany(t *testing.T) {
 	t.Parallel()
 	hub := live.New()
-	slow := hub.Subscribe(t.Context(), live.Filter{})
+	slow := hub.Subscribe(t.Context(), observe.Watch{})
 	for n := range 130 {
 		hub.Hooks().Settled(settled(byte(n)))
 	}
@@ -143,7 +143,7 @@ func TestNextReturnsOnceASecondAtMost(t *testing.T) {
 		hub, begun := live.New(), time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		s := hub.Subscribe(ctx, live.Filter{})
+		s := hub.Subscribe(ctx, observe.Watch{})
 		hub.Hooks().Settled(settled(1))
 		if next(t, s); time.Since(begun) != 0 {
 			t.Errorf("the first item came after %v, want at once", time.Since(begun))
@@ -177,7 +177,7 @@ func TestASubscriptionEnds(t *testing.T) {
 				defer cancel()
 				call, cancelCall := context.WithCancel(t.Context())
 				defer cancelCall()
-				s := hub.Subscribe(ctx, live.Filter{})
+				s := hub.Subscribe(ctx, observe.Watch{})
 				time.AfterFunc(time.Minute, func() { test.end(hub, cancel, cancelCall) })
 				if _, _, err := s.Next(call); !errors.Is(err, test.want) {
 					t.Errorf("next ended with %v, want %v", err, test.want)
@@ -191,7 +191,7 @@ func TestAfterTheEndOfTheHubNothingIsSubscribed(t *testing.T) {
 	t.Parallel()
 	hub := live.New()
 	hub.End()
-	if _, _, err := hub.Subscribe(t.Context(), live.Filter{}).Next(t.Context()); !errors.Is(err, live.ErrEnded) {
+	if _, _, err := hub.Subscribe(t.Context(), observe.Watch{}).Next(t.Context()); !errors.Is(err, live.ErrEnded) {
 		t.Errorf("next ended with %v, want %v", err, live.ErrEnded)
 	}
 }
@@ -199,7 +199,7 @@ func TestAfterTheEndOfTheHubNothingIsSubscribed(t *testing.T) {
 func TestWhileNobodyWatchesAnAttemptAllocatesNothing(t *testing.T) {
 	hub, s := live.New(), settled(1)
 	ctx, cancel := context.WithCancel(t.Context())
-	subscription := hub.Subscribe(ctx, live.Filter{})
+	subscription := hub.Subscribe(ctx, observe.Watch{})
 	cancel()
 	if _, _, err := subscription.Next(t.Context()); !errors.Is(err, live.ErrEnded) {
 		t.Fatalf("next ended with %v", err)
@@ -217,7 +217,7 @@ func TestAThousandSubscriptionsGetEveryItem(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wait sync.WaitGroup
 		for n := range subscriptions {
-			s := hub.Subscribe(ctx, live.Filter{Account: id[postrider.AccountID](byte(1 + n%2))})
+			s := hub.Subscribe(ctx, observe.Watch{Account: id[postrider.AccountID](byte(1 + n%2))})
 			wait.Go(func() {
 				got := 0
 				for got < publishers/2*items {
@@ -248,7 +248,7 @@ func BenchmarkSettled(b *testing.B) {
 		b.Run(strconv.Itoa(subscriptions), func(b *testing.B) {
 			hub, s := live.New(), settled(1)
 			for range subscriptions {
-				hub.Subscribe(b.Context(), live.Filter{})
+				hub.Subscribe(b.Context(), observe.Watch{})
 			}
 			for b.Loop() {
 				hub.Hooks().Settled(s)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
 )
 
 // Each node knows the attempts that it made itself. A node with a subscription tells the
@@ -44,7 +45,7 @@ type peer struct {
 
 // outgoing are the attempts of this node for the other nodes. Guarded by Hub.mu.
 type outgoing struct {
-	items   []Item                      // at most maxOutgoing
+	items   []observe.Attempted         // at most maxOutgoing
 	leftOut map[postrider.AccountID]int // attempts that did not fit; the zero account: of several accounts
 }
 
@@ -58,14 +59,14 @@ func (h *Hub) wantedLocked(account postrider.AccountID) bool {
 	return false
 }
 
-// offerLocked puts an item of this node into the next batch, if another node wants it.
-func (h *Hub) offerLocked(i *Item) {
+// offerLocked puts an attempt of this node into the next batch, if another node wants it.
+func (h *Hub) offerLocked(a *observe.Attempted) {
 	switch {
-	case !h.wantedLocked(i.Account):
+	case !h.wantedLocked(a.Account):
 	case len(h.out.items) < maxOutgoing:
-		h.out.items = append(h.out.items, *i)
+		h.out.items = append(h.out.items, *a)
 	default:
-		h.out.leaveOut(i.Account, 1)
+		h.out.leaveOut(a.Account, 1)
 	}
 }
 
@@ -83,20 +84,20 @@ func (o *outgoing) leaveOut(account postrider.AccountID, n int) {
 // all of them; they give it to [Hub.Receive]. Without Run the hub knows the attempts of
 // its own node alone.
 func (h *Hub) Run(ctx context.Context, send func(ctx context.Context, message string)) error {
-	tick := time.NewTicker(flushEvery)
-	defer tick.Stop()
-	var said string // arguments of the last watch message; empty: none was sent, or one without arguments
-	var saidAt time.Time
+	ticker := time.NewTicker(flushEvery)
+	defer ticker.Stop()
+	var sent string // arguments of the last watch message; empty: none was sent, or one without arguments
+	var sentAt time.Time
 	for {
 		select {
-		case <-tick.C:
+		case <-ticker.C:
 		case <-ctx.Done():
 			return nil
 		}
-		watching, out := h.turn(time.Now())
-		if watching != said || watching != "" && time.Since(saidAt) >= renewEvery {
+		watching, out := h.tick(time.Now())
+		if watching != sent || watching != "" && time.Since(sentAt) >= renewEvery {
 			send(ctx, strings.TrimSpace(verbWatch+" "+watching))
-			said, saidAt = watching, time.Now()
+			sent, sentAt = watching, time.Now()
 		}
 		if len(out.items)+len(out.leftOut) > 0 {
 			send(ctx, verbAttempts+" "+base64.RawStdEncoding.EncodeToString(out.encode()))
@@ -104,9 +105,9 @@ func (h *Hub) Run(ctx context.Context, send func(ctx context.Context, message st
 	}
 }
 
-// turn forgets nodes that have not renewed their subscriptions. It returns the arguments of
+// tick forgets nodes that have not renewed their subscriptions. It returns the arguments of
 // this node's watch message, and takes the attempts for the next batch.
-func (h *Hub) turn(now time.Time) (watching string, out outgoing) {
+func (h *Hub) tick(now time.Time) (watching string, out outgoing) {
 	if !h.watched.Load() {
 		return "", outgoing{}
 	}
@@ -127,7 +128,7 @@ func (h *Hub) turn(now time.Time) (watching string, out outgoing) {
 func (h *Hub) watchingLocked() string {
 	accounts := map[postrider.AccountID]struct{}{}
 	for s := range h.subs {
-		accounts[s.filter.Account] = struct{}{}
+		accounts[s.watch.Account] = struct{}{}
 	}
 	if _, all := accounts[postrider.AccountID{}]; all || len(accounts) > maxAccounts {
 		return "*"
@@ -195,7 +196,7 @@ func (h *Hub) watchedBy(from, arguments string) {
 func (h *Hub) lostLocked(account postrider.AccountID, n int) {
 	for s := range h.subs {
 		switch {
-		case s.filter.Account.IsZero() || s.filter.Account == account:
+		case s.watch.Account.IsZero() || s.watch.Account == account:
 			s.lost += n
 		case account.IsZero():
 			s.lost++
@@ -211,7 +212,7 @@ func (h *Hub) lostLocked(account postrider.AccountID, n int) {
 func (o *outgoing) encode() []byte {
 	var items []byte
 	for n := range o.items {
-		grown := o.items[n].append(items)
+		grown := appendItem(items, &o.items[n])
 		if len(grown) > maxBatch-(maxLeftOut+1)*(16+binary.MaxVarintLen64)-2 {
 			o.leaveOut(o.items[n].Account, 1)
 			continue
@@ -225,18 +226,18 @@ func (o *outgoing) encode() []byte {
 	return append(b, items...)
 }
 
-// append appends the item in its binary form.
-func (i *Item) append(b []byte) []byte {
-	for _, id := range [][16]byte{i.Delivery, i.Event, i.Endpoint, i.Account, i.ReplayedFrom} {
+// appendItem appends an item in its binary form.
+func appendItem(b []byte, a *observe.Attempted) []byte {
+	for _, id := range [][16]byte{a.Delivery, a.Event, a.Endpoint, a.Account, a.ReplayedFrom} {
 		b = append(b, id[:]...)
 	}
 	for _, n := range []int64{
-		int64(i.Attempt), int64(slices.Index(postrider.Outcomes, i.Outcome)), int64(i.StatusCode), i.Duration.Microseconds(),
-		int64(slices.Index(postrider.Statuses, i.Status)), i.At.UnixMicro(), int64(len(i.EventType)),
+		int64(a.Attempt), int64(slices.Index(postrider.Outcomes, a.Outcome)), int64(a.StatusCode), a.Duration.Microseconds(),
+		int64(slices.Index(postrider.Statuses, a.Status)), a.At.UnixMicro(), int64(len(a.EventType)),
 	} {
 		b = binary.AppendVarint(b, n)
 	}
-	return append(b, i.EventType...)
+	return append(b, a.EventType...)
 }
 
 // decode reads a batch; ok is false if it is malformed or of another version.
@@ -250,13 +251,13 @@ func decode(b []byte) (out outgoing, ok bool) {
 		out.leaveOut(account, int(min(r.uvarint(), 1<<31)))
 	}
 	for len(r.rest) > 0 && !r.bad {
-		i := Item{
+		a := observe.Attempted{
 			Delivery: r.id(), Event: r.id(), Endpoint: r.id(), Account: r.id(), ReplayedFrom: r.id(),
 			Attempt: int(r.varint()), Outcome: nth(&r, postrider.Outcomes), StatusCode: int(r.varint()),
 			Duration: time.Duration(r.varint()) * time.Microsecond, Status: nth(&r, postrider.Statuses), At: time.UnixMicro(r.varint()).UTC(),
 		}
-		i.EventType = string(r.take(int(r.varint())))
-		out.items = append(out.items, i)
+		a.EventType = string(r.take(int(r.varint())))
+		out.items = append(out.items, a)
 	}
 	return out, !r.bad
 }

@@ -93,16 +93,16 @@ func TestAWatcherGetsTheAttemptsOfAllNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3)
-		here := c.hubs[0].Subscribe(t.Context(), live.Filter{})
+		here := c.hubs[0].Subscribe(t.Context(), observe.Watch{})
 		time.Sleep(time.Second)
-		var want []live.Item
+		var want []observe.Attempted
 		for n, hub := range c.hubs {
 			attempt := settled(byte(n), func(s *observe.Settled) {
 				s.Attempt.StatusCode, s.Attempt.Outcome, s.Delivery.ReplayedFrom = 500, postrider.OutcomeTimedOut, postrider.DeliveryID{byte(n)}
 				s.Attempt.Duration, s.Transition.To, s.Delivery.Attempt = 3*time.Second, postrider.Dead, 7
 			})
 			local := live.New()
-			same := local.Subscribe(t.Context(), live.Filter{})
+			same := local.Subscribe(t.Context(), observe.Watch{})
 			local.Hooks().Settled(attempt)
 			items, _, err := same.Next(t.Context())
 			if err != nil {
@@ -133,7 +133,7 @@ func TestWhileNobodyWatchesNodesSendNothing(t *testing.T) {
 		if busy(); len(c.sent) != 0 {
 			t.Errorf("%q is sent before somebody watches", c.sent)
 		}
-		c.hubs[0].Subscribe(ctx, live.Filter{})
+		c.hubs[0].Subscribe(ctx, observe.Watch{})
 		busy()
 		if watch, attempts := c.messages("watch"), c.messages("attempts"); watch < 2 || watch > 4 || attempts < 35 || attempts > 41 {
 			t.Errorf("in ten seconds %d announcements and %d batches, want one each 4 s, and four a second", watch, attempts)
@@ -151,7 +151,7 @@ func TestOnlyWatchedAccountsAreSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
-		one := c.hubs[0].Subscribe(t.Context(), live.Filter{Account: id[postrider.AccountID](1)})
+		one := c.hubs[0].Subscribe(t.Context(), observe.Watch{Account: id[postrider.AccountID](1)})
 		time.Sleep(time.Second)
 		c.hubs[1].Hooks().Settled(settled(2, of(2)))
 		time.Sleep(time.Second)
@@ -163,7 +163,7 @@ func TestOnlyWatchedAccountsAreSent(t *testing.T) {
 			t.Errorf("got %v, %d lost", got, lost)
 		}
 		for n := range 200 { // more accounts than a message names
-			c.hubs[0].Subscribe(t.Context(), live.Filter{Account: id[postrider.AccountID](byte(n + 1))})
+			c.hubs[0].Subscribe(t.Context(), observe.Watch{Account: id[postrider.AccountID](byte(n + 1))})
 		}
 		time.Sleep(time.Second)
 		c.hubs[1].Hooks().Settled(settled(3, of(250)))
@@ -178,9 +178,9 @@ func TestWhatIsLeftOutIsCountedForItsAccount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
-		all := c.hubs[0].Subscribe(t.Context(), live.Filter{})
-		one := c.hubs[0].Subscribe(t.Context(), live.Filter{Account: id[postrider.AccountID](1)})
-		other := c.hubs[0].Subscribe(t.Context(), live.Filter{Account: id[postrider.AccountID](2)})
+		all := c.hubs[0].Subscribe(t.Context(), observe.Watch{})
+		one := c.hubs[0].Subscribe(t.Context(), observe.Watch{Account: id[postrider.AccountID](1)})
+		other := c.hubs[0].Subscribe(t.Context(), observe.Watch{Account: id[postrider.AccountID](2)})
 		time.Sleep(time.Second)
 		for range 300 {
 			c.hubs[1].Hooks().Settled(settled(1, of(1)))
@@ -213,7 +213,7 @@ func TestANodeThatDiesIsNotSentToForLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
-		c.hubs[0].Subscribe(t.Context(), live.Filter{})
+		c.hubs[0].Subscribe(t.Context(), observe.Watch{})
 		time.Sleep(time.Second)
 		c.stop[0]()
 		time.Sleep(15 * time.Second)
@@ -273,10 +273,10 @@ func TestTwoNodesOnPostgreSQLSeeEachOthersAttempts(t *testing.T) {
 		})
 	}
 	for n := range hubs {
-		watcher, maker := hubs[n].Subscribe(ctx, live.Filter{Status: postrider.Delivered}), hubs[1-n]
+		watcher, maker := hubs[n].Subscribe(ctx, observe.Watch{Status: postrider.Delivered}), hubs[1-n]
 		deadline := time.After(testkit.Patience)
 		made := time.NewTicker(50 * time.Millisecond) // the maker learns in its own time that somebody watches
-		got := make(chan []live.Item, 1)
+		got := make(chan []observe.Attempted, 1)
 		running.Go(func() {
 			items, _, err := watcher.Next(ctx)
 			if err != nil {
@@ -307,7 +307,7 @@ func FuzzReceive(f *testing.F) {
 	f.Add("attempts", "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
 	f.Fuzz(func(t *testing.T, verb, arguments string) {
 		hub := live.New()
-		s := hub.Subscribe(t.Context(), live.Filter{})
+		s := hub.Subscribe(t.Context(), observe.Watch{})
 		hub.Receive("1", verb, arguments)
 		hub.Hooks().Settled(settled(1))
 		items, lost, err := s.Next(t.Context())

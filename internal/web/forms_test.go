@@ -17,6 +17,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/web"
 )
 
@@ -299,20 +300,20 @@ func TestForeignEndpointsAreNotFound(t *testing.T) {
 // feed is a source of attempts that a test fills.
 type feed struct {
 	mu      sync.Mutex
-	watched []web.Watch
-	items   chan web.Attempted
+	watched []observe.Watch
+	items   chan observe.Attempted
 }
 
-func (f *feed) Subscribe(ctx context.Context, w web.Watch) func() ([]web.Attempted, int, error) {
+func (f *feed) Subscribe(ctx context.Context, w observe.Watch) func() ([]observe.Attempted, int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.watched = append(f.watched, w)
-	return func() ([]web.Attempted, int, error) {
+	return func() ([]observe.Attempted, int, error) {
 		select {
 		case <-ctx.Done():
 			return nil, 0, ctx.Err()
 		case item := <-f.items:
-			return []web.Attempted{item}, 3, nil
+			return []observe.Attempted{item}, 3, nil
 		}
 	}
 }
@@ -355,14 +356,14 @@ func (w *world) stream(server *httptest.Server, person, path string) func(until 
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
-	f := &feed{items: make(chan web.Attempted)}
+	f := &feed{items: make(chan observe.Attempted)}
 	w.web.Live = f
 	server := httptest.NewServer(w.web)
 	t.Cleanup(server.Close)
 
 	ticks := w.stream(server, "customer", "/portal/live")
 	ticks("retry:")
-	f.items <- web.Attempted{EventType: "secret.type", Account: w.account.ID}
+	f.items <- observe.Attempted{EventType: "secret.type", Account: w.account.ID}
 	if got := ticks("event: changed"); strings.Contains(got, "secret.type") {
 		t.Errorf("a tick says more than that something has changed: %q", got)
 	}
@@ -376,18 +377,18 @@ func TestStreams(t *testing.T) {
 func TestTailStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
-	f := &feed{items: make(chan web.Attempted)}
+	f := &feed{items: make(chan observe.Attempted)}
 	w.web.Live = f
 	server := httptest.NewServer(w.web)
 	t.Cleanup(server.Close)
 	tail := w.stream(server, "operator", "/dashboard/live/tail?account=acme&status=dead")
 	tail("retry:")
-	f.items <- web.Attempted{EventType: hostile, Status: postrider.Dead, Outcome: postrider.OutcomeRejected, StatusCode: 500, At: time.Now()}
+	f.items <- observe.Attempted{EventType: hostile, Status: postrider.Dead, Outcome: postrider.OutcomeRejected, StatusCode: 500, At: time.Now()}
 	got := tail(`"lost":3`)
 	if !strings.Contains(got, "event: tail") || strings.Contains(got, `\u003cscript`) || strings.Contains(got, "<script") {
 		t.Errorf("the stream is %q", got)
 	}
-	if want := (web.Watch{Account: w.account.ID, Status: postrider.Dead}); f.watched[0] != want {
+	if want := (observe.Watch{Account: w.account.ID, Status: postrider.Dead}); f.watched[0] != want {
 		t.Errorf("the stream watches %+v, want %+v", f.watched[0], want)
 	}
 	w.web.End()
@@ -396,7 +397,7 @@ func TestTailStream(t *testing.T) {
 func TestTooManyStreamsOfOneSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
-	w.web.Live = &feed{items: make(chan web.Attempted)}
+	w.web.Live = &feed{items: make(chan observe.Attempted)}
 	server := httptest.NewServer(w.web)
 	t.Cleanup(server.Close)
 	for range 8 {

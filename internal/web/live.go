@@ -10,32 +10,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
 )
-
-// Attempted is an attempt that was settled just now, on any node.
-type Attempted struct {
-	Delivery     postrider.DeliveryID
-	Event        postrider.EventID
-	Endpoint     postrider.EndpointID
-	Account      postrider.AccountID
-	EventType    string
-	Attempt      int // number, from 1
-	Outcome      postrider.Outcome
-	StatusCode   int // 0: no response
-	Duration     time.Duration
-	Status       postrider.Status     // of the delivery, after the attempt
-	At           time.Time            // start of the attempt
-	ReplayedFrom postrider.DeliveryID // zero: the delivery is no replay
-}
-
-// Watch selects what a stream shows; a zero field does not filter.
-type Watch struct {
-	Account   postrider.AccountID
-	Endpoint  postrider.EndpointID
-	EventType postrider.Pattern
-	Status    postrider.Status
-	Outcome   postrider.Outcome
-}
 
 // Live hands settled attempts to streams.
 type Live interface {
@@ -43,14 +19,14 @@ type Live interface {
 	// It returns them, and the number of attempts that are missing because the
 	// caller was slow or another node could not send them. It returns an error when
 	// ctx has ended.
-	Subscribe(ctx context.Context, w Watch) func() (items []Attempted, lost int, err error)
+	Subscribe(ctx context.Context, w observe.Watch) func() (items []observe.Attempted, lost int, err error)
 }
 
 const (
-	// streamBeat is the time between two comments on a stream in which nothing
-	// happens. They keep proxies from closing it, and find out that a browser is
-	// gone or a session has ended.
-	streamBeat = 15 * time.Second
+	// heartbeatEvery is the time between two heartbeats: comments that are sent on every
+	// stream. They keep proxies from closing a quiet stream, and find out that a browser
+	// is gone or a session has ended.
+	heartbeatEvery = 15 * time.Second
 	// streamWrite is the time limit of one write.
 	streamWrite = 10 * time.Second
 	// tickEvery is the shortest time between two ticks of a stream.
@@ -109,11 +85,11 @@ func liveRoutes() []route {
 
 // streamTicks sends the event "changed" when an attempt was settled, so that pages
 // reload what they show. It says nothing about the attempt.
-func streamTicks(v *visit) error { return v.stream(Watch{}, (*stream).ticks) }
+func streamTicks(v *visit) error { return v.stream(observe.Watch{}, (*stream).ticks) }
 
 // watch returns the filters of the URL. An account or an endpoint that does not exist is
 // an error.
-func (v *visit) watch() (w Watch, err error) {
+func (v *visit) watch() (w observe.Watch, err error) {
 	var errs [2]error
 	if account := v.query("account"); account != "" {
 		found, err := v.api.Account(v.ctx, account)
@@ -132,12 +108,12 @@ func (v *visit) watch() (w Watch, err error) {
 
 // source subscribes a stream to the attempts that the watch selects, and returns what
 // sends the messages about them until ctx ends.
-type source func(s *stream, ctx context.Context, w Watch) (feed func())
+type source func(s *stream, ctx context.Context, w observe.Watch) (feed func())
 
 // stream sends messages about the attempts that the watch selects, until the browser is
 // gone, the session has ended or the server shuts down. A person of one account gets the
 // attempts of that account alone.
-func (v *visit) stream(w Watch, from source) error {
+func (v *visit) stream(w observe.Watch, from source) error {
 	caller := v.session.Caller
 	if !caller.Account.IsZero() {
 		w.Account = caller.Account
@@ -186,7 +162,7 @@ func (s *stream) begin() {
 var changed = []byte("event: changed\ndata: {}\n\n")
 
 // ticks is the source of streamTicks.
-func (s *stream) ticks(ctx context.Context, w Watch) (feed func()) {
+func (s *stream) ticks(ctx context.Context, w observe.Watch) (feed func()) {
 	next := s.h.Live.Subscribe(ctx, w)
 	return func() {
 		for {
@@ -222,8 +198,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // run writes messages until somebody ends the stream.
 func (s *stream) run(ctx context.Context) {
-	beat := time.NewTicker(streamBeat)
-	defer beat.Stop()
+	heartbeat := time.NewTicker(heartbeatEvery)
+	defer heartbeat.Stop()
 	// The deadline of the last write may have passed. The end of the response needs one of
 	// its own; without it the browser takes the stream for cut.
 	defer func() { _ = http.NewResponseController(s.w).SetWriteDeadline(time.Now().Add(streamWrite)) }()
@@ -240,7 +216,7 @@ func (s *stream) run(ctx context.Context) {
 			if !s.write(message...) {
 				return
 			}
-		case <-beat.C:
+		case <-heartbeat.C:
 			message := []byte(":\n\n")
 			switch _, err := s.h.Sessions.Find(ctx, s.token(s.who)); {
 			case errors.Is(err, postrider.ErrNotFound):

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
 )
 
 // tailRoutes lists the page of the live tail, and the stream of its rows, which has the
@@ -58,7 +59,7 @@ const (
 // tailKey is all that the rows of a stream depend on. The account of the person is part of
 // it, so a person of one account shares rows with no person of another, nor with one of all.
 type tailKey struct {
-	watch   Watch
+	watch   observe.Watch
 	account postrider.AccountID // the only one that the person sees; zero: all
 	who     audience
 	text    *catalogue
@@ -97,7 +98,7 @@ func streamTail(v *visit) error {
 }
 
 // tail is the source of streamTail.
-func (s *stream) tail(ctx context.Context, w Watch) (feed func()) {
+func (s *stream) tail(ctx context.Context, w observe.Watch) (feed func()) {
 	t, leave := s.h.tails.join(s.visit, w)
 	_, seen := t.since(tailCounts{})
 	return func() {
@@ -119,7 +120,7 @@ data: {"html":"`)}, rows...)
 }
 
 // join returns the tail of the visit's key; leave ends it, if no other stream has joined.
-func (all *tails) join(v *visit, w Watch) (t *tail, leave func()) {
+func (all *tails) join(v *visit, w observe.Watch) (t *tail, leave func()) {
 	key := tailKey{w, v.session.Caller.Account, v.who, v.text, v.zone.String()}
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -145,7 +146,7 @@ func (all *tails) join(v *visit, w Watch) (t *tail, leave func()) {
 
 // begin starts a tail. It may live longer than the visit that it is for: it renders by a
 // copy of the visit.
-func (all *tails) begin(v *visit, w Watch) *tail {
+func (all *tails) begin(v *visit, w observe.Watch) *tail {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(v.r.Context()))
 	var running sync.WaitGroup
 	t := &tail{end: func() { cancel(); running.Wait() }}
@@ -158,7 +159,7 @@ func (all *tails) begin(v *visit, w Watch) *tail {
 }
 
 // run renders attempts until ctx ends.
-func (t *tail) run(ctx context.Context, v *visit, next func() ([]Attempted, int, error)) {
+func (t *tail) run(ctx context.Context, v *visit, next func() ([]observe.Attempted, int, error)) {
 	for {
 		items, lost, err := next()
 		if err != nil {
@@ -186,7 +187,7 @@ func (t *tail) since(seen tailCounts) (rows [][]byte, now tailCounts) {
 }
 
 // tailRows renders one row for each attempt, as it is inside a string of JSON.
-func (v *visit) tailRows(ctx context.Context, items []Attempted) (rows [][]byte, err error) {
+func (v *visit) tailRows(ctx context.Context, items []observe.Attempted) (rows [][]byte, err error) {
 	ids := make([]postrider.EndpointID, 0, len(items))
 	for _, item := range items {
 		ids = append(ids, item.Endpoint)

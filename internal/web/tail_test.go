@@ -20,36 +20,30 @@ import (
 
 // oneAttempt hands out one attempt to each that watches.
 type oneAttempt struct {
-	attempt web.Attempted
+	attempt observe.Attempted
 	lost    int
-	watched web.Watch
+	watched observe.Watch
 }
 
-func (l *oneAttempt) Subscribe(ctx context.Context, w web.Watch) func() ([]web.Attempted, int, error) {
+func (l *oneAttempt) Subscribe(ctx context.Context, w observe.Watch) func() ([]observe.Attempted, int, error) {
 	l.watched = w
 	told := false
-	return func() ([]web.Attempted, int, error) {
+	return func() ([]observe.Attempted, int, error) {
 		if told {
 			<-ctx.Done()
 			return nil, 0, ctx.Err()
 		}
 		told = true
-		return []web.Attempted{l.attempt}, l.lost, nil
+		return []observe.Attempted{l.attempt}, l.lost, nil
 	}
 }
 
 // hub is a real hub, in the form that pages need.
 type hub struct{ *live.Hub }
 
-func (h hub) Subscribe(ctx context.Context, w web.Watch) func() ([]web.Attempted, int, error) {
-	s := h.Hub.Subscribe(ctx, live.Filter(w))
-	return func() (shown []web.Attempted, lost int, err error) {
-		items, lost, err := s.Next(ctx)
-		for _, item := range items {
-			shown = append(shown, web.Attempted(item))
-		}
-		return shown, lost, err
-	}
+func (h hub) Subscribe(ctx context.Context, w observe.Watch) func() ([]observe.Attempted, int, error) {
+	s := h.Hub.Subscribe(ctx, w)
+	return func() ([]observe.Attempted, int, error) { return s.Next(ctx) }
 }
 
 // attempt settles attempt n of an event type, of the account.
@@ -199,7 +193,7 @@ type counting struct {
 	n int
 }
 
-func (c *counting) Subscribe(ctx context.Context, w web.Watch) func() ([]web.Attempted, int, error) {
+func (c *counting) Subscribe(ctx context.Context, w observe.Watch) func() ([]observe.Attempted, int, error) {
 	c.n++
 	return c.hub.Subscribe(ctx, w)
 }
@@ -212,7 +206,7 @@ func TestTheTailShowsAttemptsOfOneAccountAsRows(t *testing.T) {
 func testTheTailShowsAttemptsOfOneAccountAsRows(t *testing.T) {
 	w := newWorld(t, web.Options{})
 	_, d := w.dead()
-	one := &oneAttempt{lost: 3, attempt: web.Attempted{
+	one := &oneAttempt{lost: 3, attempt: observe.Attempted{
 		Delivery: d.ID, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account, EventType: hostile, Attempt: 2,
 		Outcome: postrider.OutcomeRejected, StatusCode: 503, Duration: 40 * time.Millisecond, Status: postrider.Pending, At: time.Now(),
 	}}

@@ -20,7 +20,8 @@ type Identity interface {
 }
 
 const (
-	// attemptCookie has the attempt and, after a space, the page to go to afterwards.
+	// attemptCookie has the attempt and, after a |, the escaped path of the page to go to
+	// afterwards.
 	attemptCookie = "login"
 	// attemptTime is how long a person may take at the provider.
 	attemptTime = 10 * time.Minute
@@ -51,18 +52,15 @@ func beginIdentity(v *visit) error {
 	return nil
 }
 
-// finishIdentity makes a session for the person whom the provider sends back. The page
-// afterwards was checked when the attempt began.
+// finishIdentity makes a session for the person whom the provider sends back.
 func finishIdentity(v *visit) error {
 	if err := v.secure(); err != nil {
 		return err
 	}
 	attempt, next, _ := strings.Cut(v.cookie(attemptCookie), "|")
 	v.setCookie(attemptCookie, "", 0)
-	next, err := url.QueryUnescape(next)
-	if err != nil || !strings.HasPrefix(next, operators.base()) {
-		next = operators.base()
-	}
+	next, _ = url.QueryUnescape(next) // empty if it cannot be read
+	next = pageOr(operators.base(), next)
 	token, s, err := v.h.Identity.Finish(v.ctx, attempt, v.r.URL.Query(), v.remote())
 	if err != nil {
 		return v.refuseLogin(err, loginPage{Next: next, Refused: true})

@@ -22,8 +22,9 @@ func missedRoutes() []route {
 type missedPage struct {
 	Endpoint apitypes.Endpoint
 	Tab      string
-	From     string // as the person typed it
-	Pace     int    // deliveries in a second
+	From     string    // as the person typed it
+	since    time.Time // the same as a time; zero: it cannot be read
+	Pace     int       // deliveries in a second
 	Paces    []int
 	Count    *apitypes.ReplayCount // nil: not counted yet
 	Took     time.Duration         // that the replay takes at least
@@ -41,12 +42,12 @@ var missed = []postrider.Status{postrider.Dead, postrider.Cancelled, postrider.S
 // time that is left out is a day ago.
 func (v *visit) missed(e apitypes.Endpoint) (missedPage, apitypes.ReplayCreate) {
 	p := missedPage{Endpoint: e, Tab: "missed", Pace: missedPaces[0], Paces: missedPaces}
-	if n, err := strconv.Atoi(v.r.FormValue("pace")); err == nil {
+	if n, err := strconv.Atoi(v.param("pace")); err == nil {
 		p.Pace = n
 	}
 	from := v.now.Add(-24 * time.Hour)
 	p.From = from.In(v.zone).Format(localTime)
-	if typed := v.r.FormValue("from"); typed != "" {
+	if typed := v.param("from"); typed != "" {
 		p.From = typed
 		at, err := time.ParseInLocation(localTime, typed, v.zone)
 		if err != nil {
@@ -57,6 +58,7 @@ func (v *visit) missed(e apitypes.Endpoint) (missedPage, apitypes.ReplayCreate) 
 		}
 		from = at
 	}
+	p.since = from
 	return p, apitypes.ReplayCreate{
 		Endpoint: e.ID.String(), Statuses: missed, From: &apitypes.Time{Time: from}, PerSecond: &p.Pace,
 		Note: v.t("missed.note"),
@@ -86,9 +88,11 @@ func showMissed(v *visit) error {
 }
 
 func (v *visit) showMissed(p missedPage) error {
-	show := page{Name: "endpoints-missed", Title: where(v, p.Endpoint), Data: p, Commands: []string{
-		"replays create --endpoint " + p.Endpoint.ID.String() + " --status dead,cancelled,skipped --from " + p.From + " --dry-run",
-	}}
+	command := "replays create --missed --dry-run --endpoint " + p.Endpoint.ID.String() + " --per-second " + strconv.Itoa(p.Pace)
+	if !p.since.IsZero() { // not as it was typed: a link could put a command of its author there
+		command += " --from " + p.since.UTC().Format(time.RFC3339)
+	}
+	show := page{Name: "endpoints-missed", Title: where(v, p.Endpoint), Data: p, Commands: []string{command}}
 	if p.Fault != "" {
 		show.Status = http.StatusUnprocessableEntity
 	}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/rand"
@@ -302,6 +303,10 @@ func (v *visit) query(name string) string { return strings.TrimSpace(v.r.URL.Que
 // form returns a field of the form, without the spaces around it.
 func (v *visit) form(name string) string { return strings.TrimSpace(v.posted.Get(name)) }
 
+// param returns a field of the form, else the parameter of the URL. It takes the place of
+// [http.Request.FormValue], which reads a body of any size that comes with a GET.
+func (v *visit) param(name string) string { return cmp.Or(v.form(name), v.query(name)) }
+
 // can reports whether the person has the scope.
 func (v *visit) can(scope postrider.Scope) bool { return v.session.Caller.Allows(scope) }
 
@@ -423,11 +428,15 @@ func statusOf(err error) int {
 }
 
 // back returns the page that the form was on; the base if that is unknown.
-func (v *visit) back() string {
-	if to := v.form("back"); to == v.base || strings.HasPrefix(to, v.base+"/") || strings.HasPrefix(to, v.base+"?") {
-		return to
+func (v *visit) back() string { return pageOr(v.base, v.form("back")) }
+
+// pageOr returns the path if it is one of a page below the base, else the base. The path
+// comes from the browser: a redirect to it must not lead to another site.
+func pageOr(base, path string) string {
+	if path == base || strings.HasPrefix(path, base+"/") || strings.HasPrefix(path, base+"?") {
+		return path
 	}
-	return v.base
+	return base
 }
 
 // responseWriter notes what the log line needs.

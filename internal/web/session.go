@@ -111,15 +111,8 @@ func (v *visit) refuseLogin(err error, p loginPage) error {
 	return v.show(page{Name: "login", Status: status, Data: p})
 }
 
-// next returns the path of the parameter next if it is one of the dashboard, so that a
-// link to the login leads nowhere else.
-func (v *visit) next() string {
-	path := v.r.FormValue("next")
-	if path == operators.base() || strings.HasPrefix(path, operators.base()+"/") || strings.HasPrefix(path, operators.base()+"?") {
-		return path
-	}
-	return operators.base()
-}
+// next returns the path of the parameter next, the page to go to after the login.
+func (v *visit) next() string { return pageOr(operators.base(), v.param("next")) }
 
 // logout ends the session of the audience that the form names.
 func logout(v *visit) error {

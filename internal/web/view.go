@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"net/http"
 	"net/url"
 	"reflect"
 	"runtime"
@@ -139,7 +140,12 @@ func (r *renderer) layout(look brand) layout {
 	if v.api == nil {
 		return l
 	}
-	l.Calls, l.Search = v.calls.made, true
+	l.Search = true
+	for _, c := range v.calls.made {
+		if c.Method == http.MethodGet { // without its body, another call would do something else
+			l.Calls = append(l.Calls, c)
+		}
+	}
 	for _, n := range navigation {
 		if n.who&v.who != 0 && v.can(n.scope) {
 			l.Nav = append(l.Nav, navItem{n.name, strings.TrimSuffix(v.base+"/"+n.path, "/"), n.key})

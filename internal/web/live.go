@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -89,25 +88,27 @@ func streamTicks(v *visit) error { return v.stream(observe.Watch{}, (*stream).ti
 
 // watch returns the filters of the URL. An account or an endpoint that does not exist is
 // an error.
-func (v *visit) watch() (w observe.Watch, err error) {
-	var errs [2]error
+func (v *visit) watch() (observe.Watch, error) {
+	w := observe.Watch{
+		EventType: postrider.Pattern(v.query("event_type")), Status: postrider.Status(v.query("status")), Outcome: postrider.Outcome(v.query("outcome")),
+	}
 	if account := v.query("account"); account != "" {
 		found, err := v.api.Account(v.ctx, account)
-		w.Account, errs[0] = found.ID, err
+		if err != nil {
+			return w, err
+		}
+		w.Account = found.ID
 	}
-	if v.query("endpoint") != "" {
-		_, w.Endpoint, errs[1] = v.endpointFilter()
+	if v.query("endpoint") == "" {
+		return w, nil
 	}
-	w.EventType, w.Status = postrider.Pattern(v.query("event_type")), postrider.Status(v.query("status"))
-	w.Outcome = postrider.Outcome(v.query("outcome"))
-	if errors.Join(errs[:]...) != nil {
-		return w, fmt.Errorf("watch: %w", postrider.ErrNotFound)
-	}
-	return w, nil
+	var err error
+	_, w.Endpoint, err = v.endpointFilter()
+	return w, err
 }
 
-// source subscribes a stream to the attempts that the watch selects, and returns what
-// sends the messages about them until ctx ends.
+// source subscribes a stream to the attempts that the watch selects. It returns the
+// function that sends the messages about them until ctx ends.
 type source func(s *stream, ctx context.Context, w observe.Watch) (feed func())
 
 // stream sends messages about the attempts that the watch selects, until the browser is

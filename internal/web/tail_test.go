@@ -186,6 +186,22 @@ func TestTailsOfOneKeyShareASubscriptionAndNoOthers(t *testing.T) {
 	})
 }
 
+func TestATailThatIsOpenForLongTellsTimesFromNow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatching(t)
+		b := w.tail("operator", "/dashboard/live/tail", 0)
+		time.Sleep(10 * time.Minute)
+		w.hub.attempt(w.account.ID, "order.created", 1)
+		time.Sleep(3 * time.Second)
+		w.end()
+		html, _ := b.messages(t)
+		if len(html) != 1 || !strings.Contains(html[0], ">now</time>") {
+			t.Errorf("an attempt of this moment is shown as %q", html)
+		}
+	})
+}
+
 // counting counts the subscriptions.
 type counting struct {
 	hub

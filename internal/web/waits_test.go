@@ -125,6 +125,32 @@ func TestAPageWaitsForTheAnswerOfAnotherNoLongerThanItsTimeLimit(t *testing.T) {
 	})
 }
 
+// oneOperator has a session for every token.
+type oneOperator struct{ Sessions }
+
+func (oneOperator) Find(context.Context, string) (Session, error) {
+	return Session{Caller: postrider.Caller{Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}}, ExpiresAt: time.Now().Add(time.Hour)}, nil
+}
+
+// awayAPI is an API whose store does not respond.
+type awayAPI struct{}
+
+func (awayAPI) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+}
+
+func TestATailWhoseAccountCannotBeReadIsNotCalledUnknown(t *testing.T) {
+	t.Parallel()
+	h := New(Deps{API: func(postrider.Caller) http.RoundTripper { return awayAPI{} }, Sessions: oneOperator{}}, Options{})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/dashboard/live/tail?account=acme", nil)
+	r.AddCookie(&http.Cookie{Name: "postrider-dashboard", Value: "token"})
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	if rec.Code != http.StatusServiceUnavailable {
+		t.Errorf("a tail while the store is away = %d, want 503", rec.Code)
+	}
+}
+
 func TestAPayloadHasALimitOfMarks(t *testing.T) {
 	t.Parallel()
 	text := `["` + strings.Repeat(strings.Repeat("a", 2000)+`","`, 100) + `"]`

@@ -25,12 +25,6 @@ type auditRow struct {
 	Path string
 }
 
-// objectSections has the section of the pages of each kind of object in the audit log.
-var objectSections = map[string]string{
-	"account": "accounts", "endpoint": "endpoints", "event": "events", "delivery": "deliveries", "event_type": "event-types",
-	"key": "api-keys", "replay": "replays",
-}
-
 // listAudit shows the audit log, newest first.
 func listAudit(v *visit) error {
 	key, keyID, err := idFilter(v, "key", postrider.ParseID[postrider.KeyID])
@@ -50,8 +44,8 @@ func listAudit(v *visit) error {
 		l.items.NextCursor = entries.NextCursor
 		for _, e := range entries.Data {
 			row := auditRow{AuditEntry: e}
-			if e.Object != nil && e.ObjectID != nil && objectSections[*e.Object] != "" {
-				row.Path = v.path(objectSections[*e.Object], *e.ObjectID)
+			if e.Object != nil && e.ObjectID != nil && sections[*e.Object] != "" {
+				row.Path = v.path(sections[*e.Object], *e.ObjectID)
 			}
 			l.items.Data = append(l.items.Data, row)
 		}

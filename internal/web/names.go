@@ -24,6 +24,20 @@ type names struct {
 	accounts  map[postrider.AccountID]shownName
 }
 
+// identifier is the id of an object.
+type identifier interface {
+	comparable
+	String() string
+}
+
+// nameOr returns the name of an id, else the id.
+func nameOr[I identifier](names map[I]shownName, of I) shownName {
+	if n, ok := names[of]; ok {
+		return n
+	}
+	return shownName{of.String(), of.String()}
+}
+
 // maxNames is how many names a visit keeps, and namesAtOnce how many one call asks for.
 const (
 	maxNames    = 1000 // a stream of the live tail begins anew then
@@ -124,8 +138,9 @@ func (v *visit) endpointFilter() (f filter, id postrider.EndpointID, err error) 
 }
 
 // accountFilter returns a filter by an account, by its id or uid, with the newest accounts
-// to choose from, whose names the page then shows. Without them it is still a filter, and
-// what keeps them from being read keeps the list from it, too.
+// to choose from. The page shows the names of these accounts. An error is ignored: without
+// the accounts to choose from it is still a filter, and the list reports a store that is
+// away.
 func (v *visit) accountFilter() filter {
 	f := v.textFilter("account")
 	page, _ := v.api.Accounts(v.ctx, client.Paging{Limit: namesAtOnce})

@@ -367,56 +367,58 @@ func (v *visit) askLogin() {
 	_ = v.redirect("/login?next=" + url.QueryEscape(to)) // it returns nil
 }
 
+// failureTexts are the texts of error pages, by status.
+var failureTexts = map[int]string{
+	http.StatusForbidden: "forbidden", http.StatusNotFound: "not_found", http.StatusConflict: "stale", http.StatusGone: "stale",
+	http.StatusUnprocessableEntity: "invalid", http.StatusRequestEntityTooLarge: "invalid",
+	http.StatusServiceUnavailable: "unavailable", http.StatusTooManyRequests: "unavailable",
+}
+
 // failureOf returns what an error page says about an error.
 func (v *visit) failureOf(err error) failure {
-	f := failure{Status: http.StatusInternalServerError, Text: "internal", RequestID: v.w.id}
-	problem, refused := errors.AsType[*client.Error](err)
+	f := failure{Status: failureStatus(err), RequestID: v.w.id}
+	f.Text = cmp.Or(failureTexts[f.Status], "internal")
 	switch {
-	case refused:
-		f.Status, f.Detail = problem.Status, v.detail(problem)
+	case errors.Is(err, errStarting):
+		f.Text = "starting"
+	case errors.Is(err, errInsecure):
+		f.Text = "insecure"
+	}
+	if problem, refused := errors.AsType[*client.Error](err); refused {
+		f.Detail = v.detail(problem)
 		for _, fault := range problem.Fields {
 			fault.Field, fault.Reason = v.label(fault.Field), v.reason(fault)
 			f.Faults = append(f.Faults, fault)
 		}
-	case errors.Is(err, errNoPage), errors.Is(err, postrider.ErrNotFound):
-		f.Status = http.StatusNotFound
-	case errors.Is(err, errBadForm):
-		f.Status = http.StatusUnprocessableEntity
-	case errors.Is(err, errTooManyStreams), errors.Is(err, ErrTooManyTries):
-		f.Status = http.StatusTooManyRequests
-	case errors.Is(err, errForged), errors.Is(err, errForbidden):
-		f.Status = http.StatusForbidden
-	case errors.Is(err, errStarting):
-		f.Status, f.Text, f.Retry = http.StatusServiceUnavailable, "starting", v.r.URL.RequestURI()
-		if v.r.Method != http.MethodGet {
-			f.Retry = v.back()
-		}
-		return f
-	case errors.Is(err, errInsecure):
-		f.Status, f.Text = http.StatusForbidden, "insecure"
-		return f
-	case errors.Is(err, errSlow), errors.Is(err, context.DeadlineExceeded), errors.Is(err, postrider.ErrBusy):
-		f.Status = http.StatusServiceUnavailable
 	}
-	switch f.Status {
-	case http.StatusForbidden:
-		f.Text = "forbidden"
-	case http.StatusNotFound:
-		f.Text = "not_found"
-	case http.StatusConflict, http.StatusGone:
-		f.Text = "stale"
-	case http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
-		f.Text = "invalid"
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
-		f.Text = "unavailable"
-	}
-	if f.Text == "unavailable" || f.Text == "internal" {
+	if f.Text == "starting" || f.Text == "unavailable" || f.Text == "internal" {
 		f.Retry = v.r.URL.RequestURI()
 		if v.r.Method != http.MethodGet {
 			f.Retry = v.back()
 		}
 	}
 	return f
+}
+
+// failureStatus returns the status of the error page for an error: the one of the API, if
+// the API returned the error.
+func failureStatus(err error) int {
+	if status := statusOf(err); status != 0 {
+		return status
+	}
+	switch {
+	case errors.Is(err, errNoPage), errors.Is(err, postrider.ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, errBadForm):
+		return http.StatusUnprocessableEntity
+	case errors.Is(err, errTooManyStreams), errors.Is(err, ErrTooManyTries):
+		return http.StatusTooManyRequests
+	case errors.Is(err, errForged), errors.Is(err, errForbidden), errors.Is(err, errInsecure):
+		return http.StatusForbidden
+	case errors.Is(err, errStarting), errors.Is(err, errSlow), errors.Is(err, context.DeadlineExceeded), errors.Is(err, postrider.ErrBusy):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
 }
 
 // statusOf returns the status of an error of the API; 0: it is none.

@@ -31,9 +31,11 @@ type searchHit struct {
 	Path string
 }
 
-// sections has the section of the pages of each kind of hit.
+// sections has the section of the pages of each kind of object. A hit calls an API key
+// api_key, and the audit log calls it key.
 var sections = map[string]string{
-	"account": "accounts", "endpoint": "endpoints", "event": "events", "delivery": "deliveries", "event_type": "event-types", "api_key": "api-keys", "replay": "replays",
+	"account": "accounts", "endpoint": "endpoints", "event": "events", "delivery": "deliveries", "event_type": "event-types",
+	"api_key": "api-keys", "key": "api-keys", "replay": "replays",
 }
 
 // idText is how ids are written.

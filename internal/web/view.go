@@ -191,19 +191,9 @@ func (r *renderer) functions() template.FuncMap {
 		"deref":    deref,
 		"failure":  func(text *string) string { return r.visit.cause(*text) },
 		"timing":   timingParts,
-		// Names of endpoints and accounts; the id where the handler has read none.
-		"endpoint_name": func(id postrider.EndpointID) shownName {
-			if n, ok := r.visit.names.endpoints[id]; ok {
-				return n
-			}
-			return shownName{id.String(), id.String()}
-		},
-		"account_name": func(id postrider.AccountID) shownName {
-			if n, ok := r.visit.names.accounts[id]; ok {
-				return n
-			}
-			return shownName{id.String(), id.String()}
-		},
+		// Names of endpoints and accounts.
+		"endpoint_name": func(id postrider.EndpointID) shownName { return nameOr(r.visit.names.endpoints, id) },
+		"account_name":  func(id postrider.AccountID) shownName { return nameOr(r.visit.names.accounts, id) },
 		// answered reports whether the error of an attempt says no more than its status code.
 		"answered": func(err *string) bool { return strings.HasPrefix(*err, string(postrider.FailureStatus)+": ") },
 		"scheduled": func(d apitypes.Delivery) bool {

@@ -50,7 +50,8 @@ type Deps struct {
 	Identity Identity
 	// Brand has the look of the portal. nil: the standard one.
 	Brand Branding
-	// Live hands out what happens now. Nil: pages do not renew themselves.
+	// Live hands out the attempts that are settled. nil: there is no live tail, and pages do
+	// not renew themselves.
 	Live Live
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -24,11 +25,12 @@ type briefCache struct {
 
 // briefAnswer is the answer to one call.
 type briefAnswer struct {
-	// turn holds one item while a page makes the call or reads the answer, so that the
-	// other pages wait for it. Each waits no longer than its own time limit.
-	turn chan struct{}
+	// lock holds one item while a page makes the call or reads the answer, so that the
+	// other pages wait for it. Unlike for a mutex, a page waits for it no longer than its
+	// own time limit.
+	lock chan struct{}
 
-	// The rest belongs to the page whose turn it is.
+	// The rest belongs to the page that has the lock.
 
 	until  time.Time // the answer is used until then; zero: there is none
 	status int
@@ -36,13 +38,12 @@ type briefAnswer struct {
 	body   []byte
 }
 
-// shared reports whether the answer to a call is kept. It must depend on nothing of the
-// caller but the account and the scopes.
-func shared(r *http.Request) bool {
-	path := r.URL.Path
-	return r.Method == http.MethodGet &&
-		(strings.HasSuffix(path, "/stats") || strings.HasSuffix(path, "/troubled-endpoints") || strings.HasSuffix(path, "/nodes"))
-}
+// kept are the paths of the calls whose answers are kept: numbers, which depend on nothing
+// of the caller but the account and the scopes. An object may have the name stats, too.
+var kept = regexp.MustCompile(`^/v1/webhooks/(nodes|troubled-endpoints|stats|(accounts|endpoints)/[^/]+/stats)$`)
+
+// shared reports whether the answer to a call is kept.
+func shared(r *http.Request) bool { return r.Method == http.MethodGet && kept.MatchString(r.URL.Path) }
 
 // briefTransport is a transport that answers some calls from the cache.
 type briefTransport struct {
@@ -58,8 +59,8 @@ func (t *briefTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	a := t.cache.answer(t.key(r), time.Now())
 	select {
-	case a.turn <- struct{}{}:
-		defer func() { <-a.turn }()
+	case a.lock <- struct{}{}:
+		defer func() { <-a.lock }()
 	case <-r.Context().Done():
 		return nil, context.Cause(r.Context())
 	}
@@ -99,15 +100,15 @@ func (c *briefCache) answer(key string, now time.Time) *briefAnswer {
 	}
 	for other, a := range c.answers {
 		select {
-		case a.turn <- struct{}{}:
+		case a.lock <- struct{}{}:
 			if now.After(a.until) {
 				delete(c.answers, other)
 			}
-			<-a.turn
+			<-a.lock
 		default: // it is in use
 		}
 	}
-	a := &briefAnswer{turn: make(chan struct{}, 1)}
+	a := &briefAnswer{lock: make(chan struct{}, 1)}
 	c.answers[key] = a
 	return a
 }

@@ -149,7 +149,7 @@ func testEndpoint(v *visit) error {
 	}
 	receipt, err := v.api.TestEndpoint(v.ctx, id, apitypes.EndpointTest{Type: v.form("type")})
 	if faults, refused := v.faulty(err); refused {
-		return v.done(v.path("endpoints", id), flash{Text: faults[""], Warn: true})
+		return v.done(v.path("endpoints", id), flash{Text: anyFault(faults), Warn: true})
 	}
 	if err != nil {
 		return err
@@ -167,11 +167,7 @@ func verifyEndpoint(v *visit) error {
 	}
 	_, err = v.api.VerifyEndpoint(v.ctx, id, "")
 	if faults, refused := v.faulty(err); refused {
-		text := faults[""]
-		for _, reason := range faults {
-			text = reason
-		}
-		return v.done(v.path("endpoints", id), flash{Text: text, Warn: true})
+		return v.done(v.path("endpoints", id), flash{Text: anyFault(faults), Warn: true})
 	}
 	if err != nil {
 		return err
@@ -283,7 +279,7 @@ func revokeSecret(v *visit) error {
 	}
 	err = v.api.RevokeSecret(v.ctx, e.ID, id)
 	if faults, refused := v.faulty(err); refused {
-		return v.done(v.path("endpoints", e.ID, "secrets"), flash{Text: faults[""], Warn: true})
+		return v.done(v.path("endpoints", e.ID, "secrets"), flash{Text: anyFault(faults), Warn: true})
 	}
 	if err != nil {
 		return fmt.Errorf("revoke %s: %w", id, err)

@@ -99,6 +99,7 @@ func TestTestAndDeleteForms(t *testing.T) {
 	e := w.endpoint(apitypes.EndpointCreate{})
 	path := "/dashboard/endpoints/" + e.ID.String()
 	w.submit("operator", path+"/test", nil).says(t, "A test event is on its way.", "postrider.test")
+	w.submit("operator", path+"/test", url.Values{"type": {"order.unknown"}}).says(t, "Nothing has this id or name.")
 	w.submit("operator", path+"/delete", nil).says(t, "is deleted.", "No endpoints yet")
 	w.see("operator", path).says(t, "Deleted")
 	if got := w.as("operator", "POST "+path+"/pause", nil); got.status != http.StatusConflict && got.status != http.StatusNotFound {

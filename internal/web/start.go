@@ -57,9 +57,9 @@ func revealStart(v *visit) error {
 	return v.showStart(startPage{Endpoint: e, Secrets: secrets})
 }
 
-// created leads to the next steps of a new endpoint, where its secret can be revealed: a
-// page that can be loaded again. A person who may create endpoints and see no secrets
-// sees this one now or never.
+// created leads to the next steps of a new endpoint. That page can be loaded again, and
+// reveals the secret there. A person who may create endpoints and may not read secrets gets
+// the page at once, because only the response to the creation has the secret.
 func (v *visit) created(e apitypes.Endpoint) error {
 	if !v.can(postrider.ScopeSecretsRead) {
 		return v.showStart(startPage{Endpoint: e, Secrets: e.Secrets, New: true, Once: true})
@@ -260,11 +260,7 @@ func sendTest(v *visit) error {
 	}
 	receipt, err := v.api.TestEndpoint(v.ctx, e.ID, apitypes.EndpointTest{Type: v.form("type")})
 	if faults, refused := v.faulty(err); refused {
-		p := testsPage{Endpoint: e, Type: v.form("type")}
-		for _, p.Fault = range faults {
-			break
-		}
-		return v.showTests(p)
+		return v.showTests(testsPage{Endpoint: e, Type: v.form("type"), Fault: anyFault(faults)})
 	}
 	if err != nil {
 		return err

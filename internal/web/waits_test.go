@@ -101,7 +101,7 @@ func TestAPageWaitsForTheAnswerOfAnotherNoLongerThanItsTimeLimit(t *testing.T) {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errSlow)
 			defer cancel()
 			begun := time.Now()
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.internal/v1/stats", http.NoBody)
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.internal/v1/webhooks/stats", http.NoBody)
 			if err != nil {
 				return 0, err
 			}

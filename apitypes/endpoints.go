@@ -65,6 +65,10 @@ type EndpointReason struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// TestType is the type of test events for which no other one is asked. Only the server
+// publishes it.
+const TestType = "postrider.test"
+
 // EndpointTest is a request for a test event.
 type EndpointTest struct {
 	Type string `json:"type,omitempty" example:"order.created" doc:"Type of the event; default postrider.test. Its data is the example of the type in the catalogue, or, if there is none, an object with the id of the endpoint."`

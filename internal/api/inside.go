@@ -49,7 +49,7 @@ func (t *inside) RoundTrip(r *http.Request) (_ *http.Response, err error) {
 	served.RequestURI = r.URL.RequestURI()
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("%s %s: the API gave up: %v", r.Method, r.URL.Path, cause)
+			err = fmt.Errorf("%s %s: the API panicked: %v", r.Method, r.URL.Path, cause)
 		}
 	}()
 	w := &insideWriter{header: http.Header{}}

@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -63,18 +62,17 @@ func (s *server) listNodes(ctx context.Context, _ *none) (*reply[apitypes.List[a
 }
 
 const (
-	// maxTroubled is the largest number of endpoints that need a person and are
-	// listed.
+	// maxTroubled is how many endpoints the list has, and how many are read at once for it.
 	maxTroubled = 10
-	// The largest numbers of failing circuits, groups of dead letters and disabled
-	// endpoints that one request reads.
+	// The largest numbers of failing circuits, groups of dead letters, disabled endpoints,
+	// and lanes or held endpoints that one request reads.
 	maxFailing      = 1000
 	maxGroups       = 250
 	maxDisabled     = 20
 	maxWaiting      = 1000
-	maxOwn          = 100             // endpoints of a caller's account whose backlog is looked at
-	failingForLong  = 5 * time.Minute // a shorter streak needs nobody
-	waitingForLong  = 5 * time.Minute // the same of a delivery that is due
+	maxOwn          = 100             // endpoints of a caller's account whose backlog is read
+	failingForLong  = 5 * time.Minute // an endpoint that fails for a shorter time needs nobody
+	waitingForLong  = 5 * time.Minute // nor does one whose delivery is due for a shorter time
 	reasonDisabled  = "disabled"
 	reasonOpen      = "circuit_open"
 	reasonFailing   = "failing"
@@ -94,8 +92,8 @@ type troubled struct {
 	waiting  time.Duration // since its first waiting delivery is due; 0: not for long, or the failures say why
 }
 
-// listTroubled collects what tells that an endpoint needs a person, sorts the endpoints
-// by that, and looks up the first few.
+// listTroubled collects the reasons for which endpoints need a person, sorts the endpoints
+// by urgency, and reads the most urgent ones.
 func (s *server) listTroubled(ctx context.Context, _ *none) (*reply[apitypes.TroubledEndpoints], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -119,24 +117,48 @@ func (s *server) listTroubled(ctx context.Context, _ *none) (*reply[apitypes.Tro
 	urgent := slices.SortedFunc(maps.Values(found), func(a, b *troubled) int {
 		return cmp.Or(cmp.Compare(b.failing, a.failing), cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.letters, a.letters), b.endpoint.Compare(a.endpoint))
 	})
-	for _, t := range urgent {
-		e, err := s.findLive(ctx, t.endpoint.String())
-		if errors.Is(err, postrider.ErrNotFound) {
-			continue // a deleted endpoint may have dead letters
-		}
+	for some := range slices.Chunk(urgent, maxTroubled) {
+		live, err := s.liveEndpoints(ctx, some)
 		if err != nil {
 			return nil, err
 		}
-		answer.Data = append(answer.Data, apitypes.TroubledEndpoint{
-			Endpoint: e.ID, Account: e.Account, URL: e.URL, Status: e.Status, Reasons: t.reasons, DeadLetters: t.letters, DeadMore: t.more,
-			FailingSince: timeOrNull(t.circuit.FailingSince), ProbeAt: timeOrNull(t.circuit.ProbeAt),
-			OldestDueMS: orNull(t.waiting.Milliseconds()),
-		})
+		for _, t := range some {
+			if e, ok := live[t.endpoint]; ok && len(answer.Data) < maxTroubled {
+				answer.Data = append(answer.Data, viewTroubled(t, e))
+			}
+		}
 		if len(answer.Data) == maxTroubled {
 			break
 		}
 	}
 	return respond(answer), nil
+}
+
+// liveEndpoints reads the endpoints, without the deleted ones, which may have dead letters.
+func (s *server) liveEndpoints(ctx context.Context, some []*troubled) (map[postrider.EndpointID]postrider.Endpoint, error) {
+	ids := make([]postrider.EndpointID, 0, len(some))
+	for _, t := range some {
+		ids = append(ids, t.endpoint)
+	}
+	found, err := s.Store.Endpoints(ctx, store.EndpointQuery{
+		Account: infoOf(ctx).caller.Account, IDs: ids, Paging: store.Paging{Limit: len(ids)},
+	})
+	live := make(map[postrider.EndpointID]postrider.Endpoint, len(ids))
+	for _, e := range found.Items {
+		if e.Status != postrider.EndpointDeleted {
+			live[e.ID] = e
+		}
+	}
+	return live, err
+}
+
+// viewTroubled returns an endpoint that needs a person in the form of a response.
+func viewTroubled(t *troubled, e postrider.Endpoint) apitypes.TroubledEndpoint {
+	return apitypes.TroubledEndpoint{
+		Endpoint: e.ID, Account: e.Account, URL: e.URL, Status: e.Status, Reasons: t.reasons, DeadLetters: t.letters, DeadMore: t.more,
+		FailingSince: timeOrNull(t.circuit.FailingSince), ProbeAt: timeOrNull(t.circuit.ProbeAt),
+		OldestDueMS: orNull(t.waiting.Milliseconds()),
+	}
 }
 
 // of returns the entry of an endpoint.
@@ -166,31 +188,22 @@ func (s *server) addFailing(ctx context.Context, found map[postrider.EndpointID]
 	return open, nil
 }
 
-// addDisabled adds the endpoints that were disabled for their failures. An endpoint that a
-// person disabled needs no other person.
+// addDisabled adds the endpoints that were disabled for their failures, by the health that
+// was recorded last. An endpoint that a person disabled needs no other person.
 func (s *server) addDisabled(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID) error {
 	endpoints, err := s.Store.Endpoints(ctx, store.EndpointQuery{
-		Account: account, Status: postrider.EndpointDisabled, Paging: store.Paging{Limit: maxDisabled},
+		Account: account, Status: postrider.EndpointDisabled, Health: postrider.HealthDisabled, Paging: store.Paging{Limit: maxDisabled},
 	})
-	if err != nil {
-		return err
-	}
 	for _, e := range endpoints.Items {
-		health, err := s.Store.HealthHistory(ctx, store.HealthQuery{Account: e.Account, Endpoint: e.ID, Paging: store.Paging{Limit: 1}})
-		if err != nil {
-			return err
-		}
-		if len(health.Items) > 0 && health.Items[0].Status == postrider.HealthDisabled {
-			t := of(found, e.ID)
-			t.failing, t.reasons = disabledUrgency, append([]string{reasonDisabled}, t.reasons...)
-		}
+		t := of(found, e.ID)
+		t.failing, t.reasons = disabledUrgency, append([]string{reasonDisabled}, t.reasons...)
 	}
-	return nil
+	return err
 }
 
-// addWaiting adds the endpoints of which a delivery has been due for long although they
-// are enabled and do not fail: they throttle, or their window or rate is too small for
-// what is published.
+// addWaiting adds the endpoints with a delivery that has been due for long although the
+// endpoint is enabled and does not fail: it throttles, or its window or rate is too small
+// for the events that are published to it.
 func (s *server) addWaiting(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID) error {
 	due, err := s.dueFor(ctx, account)
 	if err != nil || len(due) == 0 {
@@ -214,9 +227,9 @@ func (s *server) addWaiting(ctx context.Context, found map[postrider.EndpointID]
 	return nil
 }
 
-// dueFor returns the endpoints of which a delivery has been due for long, and for how
-// long. The queue has no accounts: those of one account are looked at one by one, when
-// its backlog says that there is one.
+// dueFor returns the endpoints with a delivery that has been due for long, and for how
+// long. The queue is not sorted by account. So for one account each endpoint's backlog is
+// read, but only if the backlog of the account has such a delivery.
 func (s *server) dueFor(ctx context.Context, account postrider.AccountID) (map[postrider.EndpointID]time.Duration, error) {
 	due := map[postrider.EndpointID]time.Duration{}
 	note := func(id postrider.EndpointID, span time.Duration) {

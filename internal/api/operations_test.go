@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -85,6 +86,24 @@ func TestTroubledEndpoints(t *testing.T) {
 	own := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}, Account: account("open")})
 	if got := w.do(own, "GET /troubled-endpoints", "").data(); len(got) != 1 || got[0]["endpoint"] != tenants["open"].endpoint {
 		t.Errorf("the key of an account sees %v", got)
+	}
+}
+
+// A deleted endpoint with dead letters needs nobody, and takes no place of another one.
+func TestDeletedEndpointsAreNoTroubledOnes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	oldest := w.tenant("live")
+	w.settle(oldest.endpoint, postrider.Attempt{StatusCode: 410})
+	w.want(200, "POST /endpoints/"+oldest.endpoint+"/enable", "")
+	for n := range 12 {
+		gone := w.tenant(fmt.Sprint("gone", n))
+		w.settle(gone.endpoint, postrider.Attempt{StatusCode: 410})
+		w.want(204, "DELETE /endpoints/"+gone.endpoint, "")
+	}
+	got := w.want(200, "GET /troubled-endpoints", "").data()
+	if len(got) != 1 || got[0]["endpoint"] != oldest.endpoint {
+		t.Errorf("the endpoints that need a person are %v, want the one that is not deleted", got)
 	}
 }
 

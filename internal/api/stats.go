@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 	_ "time/tzdata" // time zones on machines that have none
 
@@ -53,10 +52,7 @@ func (s *server) getAccountStats(ctx context.Context, in *struct {
 	StatsQuery
 },
 ) (*reply[apitypes.Stats], error) {
-	account, err := s.findAccount(ctx, in.Account)
-	if bound := infoOf(ctx).caller.Account; err == nil && !bound.IsZero() && account.ID != bound {
-		err = postrider.ErrNotFound
-	}
+	account, err := s.visibleAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
@@ -100,17 +96,17 @@ func (s *server) statsOf(ctx context.Context, scope store.BacklogQuery, in Stats
 		Points: []apitypes.StatsPoint{}, Now: viewBacklog(backlog),
 	}
 	var total store.RollupValue
-	for points := range slices.Values(span.points(rollups)) {
+	for _, step := range span.steps(rollups) {
 		var sum store.RollupValue
-		for i := range points {
-			if err := sum.Merge(&points[i].RollupValue); err != nil {
+		for i := range step {
+			if err := sum.Merge(&step[i].RollupValue); err != nil {
 				return nil, fmt.Errorf("add up rollups: %w", err)
 			}
 		}
 		if err := total.Merge(&sum); err != nil {
 			return nil, fmt.Errorf("add up rollups: %w", err)
 		}
-		view.Points = append(view.Points, apitypes.StatsPoint{At: instant(span.start(points[0].At)), StatsNumbers: viewNumbers(&sum)})
+		view.Points = append(view.Points, apitypes.StatsPoint{At: instant(span.start(step[0].At)), StatsNumbers: viewNumbers(&sum)})
 	}
 	view.Total = viewNumbers(&total)
 	return respond(view), nil
@@ -212,16 +208,16 @@ func (p statsSpan) fits() bool {
 	return true
 }
 
-// points returns the rollups of each step, oldest first.
-func (p statsSpan) points(rollups []store.Rollup) (points [][]store.Rollup) {
+// steps returns the rollups of each step, oldest first.
+func (p statsSpan) steps(rollups []store.Rollup) (steps [][]store.Rollup) {
 	for len(rollups) > 0 {
 		start, n := p.start(rollups[0].At), 1
 		for n < len(rollups) && p.start(rollups[n].At).Equal(start) {
 			n++
 		}
-		points, rollups = append(points, rollups[:n]), rollups[n:]
+		steps, rollups = append(steps, rollups[:n]), rollups[n:]
 	}
-	return points
+	return steps
 }
 
 // viewNumbers returns numbers in the form of a response.

@@ -10,9 +10,6 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// testType is the type of test events, unless the request names another one.
-const testType = "postrider.test"
-
 // testEndpoint publishes a test event to an enabled endpoint, whatever its
 // event types are.
 func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Receipt], error) {
@@ -46,16 +43,17 @@ func (s *server) testEvent(ctx context.Context, e postrider.Endpoint, named stri
 	if err != nil {
 		return postrider.Event{}, fmt.Errorf("encode test event: %w", err)
 	}
-	event := postrider.Event{Account: e.Account, Type: testType, Data: data}
-	if named == "" || named == testType {
+	event := postrider.Event{Account: e.Account, Type: apitypes.TestType, Data: data}
+	if named == "" || named == apitypes.TestType {
 		return event, nil
 	}
 	t, err := s.findEventType(ctx, named)
 	if errors.Is(err, postrider.ErrNotFound) {
-		return postrider.Event{}, invalid("type", postrider.FaultNotFound, "must be in the catalogue of event types, or "+testType)
+		return postrider.Event{}, invalid("type", postrider.FaultNotFound, "must be in the catalogue of event types, or "+apitypes.TestType)
 	}
-	if event.Type = t.Name; len(t.Example) > 0 {
+	if len(t.Example) > 0 {
 		event.Data = t.Example
 	}
+	event.Type = t.Name
 	return event, err
 }

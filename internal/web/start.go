@@ -187,17 +187,14 @@ type testsPage struct {
 	Fault    string
 }
 
-// testType is the type of a test event that stands for no type of the catalogue.
-const testType = "postrider.test"
-
-// testTypes returns the types that a test event for the endpoint may have: those of the
-// catalogue that the endpoint receives, and the server's own.
+// testTypes returns the types that a test event for the endpoint may have: the standard
+// one, and the types of the catalogue that the endpoint subscribed to.
 func (v *visit) testTypes(e apitypes.Endpoint) ([]string, error) {
 	catalogue, err := v.api.EventTypes(v.ctx, client.Paging{Limit: 250})
 	if err != nil {
 		return nil, err
 	}
-	types := []string{testType}
+	types := []string{apitypes.TestType}
 	for _, t := range catalogue.Data {
 		if slices.ContainsFunc(e.EventTypes, func(p string) bool { return postrider.Pattern(p).Matches(t.Name) }) {
 			types = append(types, t.Name)

@@ -33,34 +33,37 @@ func (s *Store) AppendAudit(ctx context.Context, e postrider.AuditEntry) error {
 	})
 }
 
+// The columns of an entry, as AuditEntries reads them.
+const auditColumns = `id, action, outcome, key, session, name, account, object, object_id, request, details`
+
 // Each filter alone has an index that ends in the id: audit_account, audit_key,
 // audit_session, audit_action and audit_object. The statement for several filters walks
-// the one of the first and looks at its rows.
+// the index of one, which auditStatement chooses, and checks the others row by row.
 const (
 	auditSQL = `
-	select id, action, outcome, key, session, name, account, object, object_id, request, details from audit
+	select ` + auditColumns + ` from audit
 	where id >= @from and id < @below
 	order by id desc limit @limit`
 	auditOfObjectSQL = `
-	select id, action, outcome, key, session, name, account, object, object_id, request, details from audit
+	select ` + auditColumns + ` from audit
 	where object_id = @object_id and id >= @from and id < @below and (@action = '' or action = @action)
 		and (@account is null or account = @account) and (@key is null or key = @key) and (@session is null or session = @session)
 	order by id desc limit @limit`
 	auditOfSessionSQL = `
-	select id, action, outcome, key, session, name, account, object, object_id, request, details from audit
+	select ` + auditColumns + ` from audit
 	where session = @session and id >= @from and id < @below and (@action = '' or action = @action)
 		and (@account is null or account = @account) and (@key is null or key = @key)
 	order by id desc limit @limit`
 	auditOfKeySQL = `
-	select id, action, outcome, key, session, name, account, object, object_id, request, details from audit
+	select ` + auditColumns + ` from audit
 	where key = @key and id >= @from and id < @below and (@action = '' or action = @action) and (@account is null or account = @account)
 	order by id desc limit @limit`
 	auditOfAccountSQL = `
-	select id, action, outcome, key, session, name, account, object, object_id, request, details from audit
+	select ` + auditColumns + ` from audit
 	where account = @account and id >= @from and id < @below and (@action = '' or action = @action)
 	order by id desc limit @limit`
 	auditOfActionSQL = `
-	select id, action, outcome, key, session, name, account, object, object_id, request, details from audit
+	select ` + auditColumns + ` from audit
 	where action = @action and id >= @from and id < @below
 	order by id desc limit @limit`
 )

@@ -61,14 +61,17 @@ func arrayOrNull(texts []string) (any, error) {
 	return string(array), err
 }
 
+// The columns of scanSession, in its order.
+const sessionColumns = `id, kind, name, subject, key, account, scopes, options, locale, embedded, code, code_expires_at, hash, created_at, expires_at,
+		last_seen_at, revoked_at`
+
 // By the unique index on code.
 const (
 	redeemCodeSQL = `
 	update sessions set hash = @token
 	where code = @code and revoked_at is null and expires_at > @now and (hash = @token or hash is null and code_expires_at > @now)`
 	redeemedSQL = `
-	select id, kind, name, subject, key, account, scopes, options, locale, embedded, code, code_expires_at, hash, created_at, expires_at,
-		last_seen_at, revoked_at
+	select ` + sessionColumns + `
 	from sessions where code = @code`
 )
 
@@ -84,10 +87,10 @@ func (s *Store) RedeemCode(ctx context.Context, r store.RedeemCode) (postrider.S
 			return session, err
 		}
 		all, err := collect(rows, scanSession)
-		if err != nil || len(all) != 1 {
-			return session, fmt.Errorf("%d sessions of one code: %w", len(all), err)
+		if err != nil {
+			return session, err
 		}
-		return all[0], nil
+		return all[0], nil // the code is unique, and the update found it
 	})
 }
 
@@ -95,22 +98,19 @@ func (s *Store) RedeemCode(ctx context.Context, r store.RedeemCode) (postrider.S
 // filters have no index: @from bounds what is read for them.
 const (
 	sessionsSQL = `
-	select id, kind, name, subject, key, account, scopes, options, locale, embedded, code, code_expires_at, hash, created_at, expires_at,
-		last_seen_at, revoked_at
+	select ` + sessionColumns + `
 	from sessions
 	where id >= @from and id < @below and (@id is null or id = @id) and (@kind = '' or kind = @kind) and (@account is null or account = @account)
 		and (@live is null or revoked_at is null and expires_at > @live)
 	order by id desc limit @limit`
 	sessionsByHashSQL = `
-	select id, kind, name, subject, key, account, scopes, options, locale, embedded, code, code_expires_at, hash, created_at, expires_at,
-		last_seen_at, revoked_at
+	select ` + sessionColumns + `
 	from sessions
 	where hash = @hash and id >= @from and id < @below and (@id is null or id = @id) and (@kind = '' or kind = @kind)
 		and (@account is null or account = @account) and (@live is null or revoked_at is null and expires_at > @live)
 	order by id desc limit @limit`
 	sessionsByCodeSQL = `
-	select id, kind, name, subject, key, account, scopes, options, locale, embedded, code, code_expires_at, hash, created_at, expires_at,
-		last_seen_at, revoked_at
+	select ` + sessionColumns + `
 	from sessions
 	where code = @code and (@hash is null or hash = @hash) and id >= @from and id < @below and (@id is null or id = @id) and (@kind = '' or kind = @kind)
 		and (@account is null or account = @account) and (@live is null or revoked_at is null and expires_at > @live)

@@ -118,7 +118,7 @@ func (a answer) id(name string) string {
 	return text
 }
 
-// items returns those of a list.
+// items returns the items of a list.
 func (a answer) items() []object {
 	var items []object
 	data, _ := a.body["data"].([]any)

@@ -164,26 +164,14 @@ func checkColour(colour string) error {
 	if colour == "" {
 		return nil
 	}
-	rgb, err := hex.DecodeString(strings.TrimPrefix(colour, "#"))
-	if err != nil || len(rgb) != 3 || colour[0] != '#' {
+	c, ok := postrider.ParseColour(colour)
+	if !ok {
 		return invalid("colour", postrider.FaultMalformed, "must be #rrggbb")
 	}
-	if contrast := 1.05 / (luminance(rgb) + 0.05); contrast < minContrast {
+	if contrast := c.Contrast(postrider.Colour{1, 1, 1}); contrast < minContrast {
 		return invalid("colour", postrider.FaultMalformed, fmt.Sprintf("must have a contrast of at least %.1f with white text; it has %.1f, so choose a darker one", minContrast, math.Floor(contrast*10)/10))
 	}
 	return nil
-}
-
-// luminance returns the relative luminance of an sRGB colour, 0 to 1 (WCAG 2.2).
-func luminance(rgb []byte) float64 {
-	linear := func(c byte) float64 {
-		v := float64(c) / 255
-		if v <= 0.04045 {
-			return v / 12.92
-		}
-		return math.Pow((v+0.055)/1.055, 2.4)
-	}
-	return 0.2126*linear(rgb[0]) + 0.7152*linear(rgb[1]) + 0.0722*linear(rgb[2])
 }
 
 // viewLogo returns the logo in the form of a response.

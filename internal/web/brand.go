@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -68,7 +67,7 @@ func (v *visit) brand() brand {
 	}
 	p := v.h.brands.get(v.ctx, v.now)
 	b := brand{Name: p.Name}
-	if _, ok := parseColour(p.Colour); ok {
+	if _, ok := postrider.ParseColour(p.Colour); ok {
 		b.Stylesheet = "/portal/brand/" + strings.TrimPrefix(p.Colour, "#") + ".css"
 	}
 	if p.Logo != ([32]byte{}) {
@@ -85,8 +84,8 @@ func (h *Handler) serveBrand(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	content, mediaType := []byte(nil), ""
 	if digits, ok := strings.CutSuffix(name, ".css"); ok {
-		if c, ok := parseColour("#" + digits); ok {
-			content, mediaType = []byte(c.stylesheet()), "text/css; charset=utf-8"
+		if c, ok := postrider.ParseColour("#" + digits); ok {
+			content, mediaType = []byte(stylesheet(c)), "text/css; charset=utf-8"
 		}
 	} else if hash, ok := strings.CutSuffix(name, ".png"); ok && h.Brand != nil {
 		p := h.brands.get(ctx, time.Now())
@@ -107,55 +106,21 @@ func (h *Handler) serveBrand(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(content) // an error means that the browser is gone
 }
 
-// colour is a colour in sRGB; each part is from 0 to 1.
-type colour [3]float64
-
-// parseColour reads #rrggbb.
-func parseColour(text string) (colour, bool) {
-	digits, ok := strings.CutPrefix(text, "#")
-	n, err := strconv.ParseUint(digits, 16, 32)
-	if !ok || err != nil || len(digits) != 6 {
-		return colour{}, false
-	}
-	return colour{float64(n>>16) / 255, float64(n>>8&255) / 255, float64(n&255) / 255}, true
-}
-
-func (c colour) String() string {
-	part := func(x float64) int { return int(math.Round(x * 255)) }
-	return fmt.Sprintf("#%02x%02x%02x", part(c[0]), part(c[1]), part(c[2]))
-}
-
-// luminance is the relative luminance of WCAG 2.2.
-func (c colour) luminance() float64 {
-	linear := func(x float64) float64 {
-		if x <= 0.04045 {
-			return x / 12.92
-		}
-		return math.Pow((x+0.055)/1.055, 2.4)
-	}
-	return 0.2126*linear(c[0]) + 0.7152*linear(c[1]) + 0.0722*linear(c[2])
-}
-
-// contrast is the contrast ratio of WCAG 2.2, from 1 to 21.
-func (c colour) contrast(other colour) float64 {
-	a, b := c.luminance(), other.luminance()
-	return (max(a, b) + 0.05) / (min(a, b) + 0.05)
-}
-
-// minContrast is what WCAG 2.2 AA demands of text, 4.5, and a margin for rounding.
+// minContrast is the contrast that WCAG 2.2 AA demands of text, 4.5, and a margin for
+// rounding.
 const minContrast = 4.6
 
 // towards returns the colour that is nearest to c on the way to another one and has
 // enough contrast with the ground. The other colour has.
-func (c colour) towards(other, ground colour) colour {
+func towards(c, other, ground postrider.Colour) postrider.Colour {
 	const steps = 100
 	for i := range steps {
 		share := float64(i) / steps
-		var mixed colour
+		var mixed postrider.Colour
 		for part := range mixed {
 			mixed[part] = c[part]*(1-share) + other[part]*share
 		}
-		if mixed.contrast(ground) >= minContrast {
+		if mixed.Contrast(ground) >= minContrast {
 			return mixed
 		}
 	}
@@ -163,16 +128,22 @@ func (c colour) towards(other, ground colour) colour {
 }
 
 var (
-	black, white = colour{0, 0, 0}, colour{1, 1, 1}
+	black, white = postrider.Colour{0, 0, 0}, postrider.Colour{1, 1, 1}
 	// lightGround and darkGround are the grounds of app.css on which the accent has the
 	// least contrast: --sunken of the light colours, --hover of the dark ones. What is
 	// written on the accent has more: --on-accent is white, or darker than darkGround.
-	lightGround, _ = parseColour("#eef0f4")
-	darkGround, _  = parseColour("#1d222c")
+	lightGround, _ = postrider.ParseColour("#eef0f4")
+	darkGround, _  = postrider.ParseColour("#1d222c")
 )
 
 // stylesheet makes the colour the accent of the pages. It is darkened for the light
 // colours and lightened for the dark ones until text of the colour can be read.
-func (c colour) stylesheet() string {
-	return fmt.Sprintf(":root { --accent: light-dark(%s, %s); }\n", c.towards(black, lightGround), c.towards(white, darkGround))
+func stylesheet(accent postrider.Colour) string {
+	return fmt.Sprintf(":root { --accent: light-dark(%s, %s); }\n", inCSS(towards(accent, black, lightGround)), inCSS(towards(accent, white, darkGround)))
+}
+
+// inCSS returns the colour as #rrggbb.
+func inCSS(c postrider.Colour) string {
+	part := func(x float64) int { return int(math.Round(x * 255)) }
+	return fmt.Sprintf("#%02x%02x%02x", part(c[0]), part(c[1]), part(c[2]))
 }

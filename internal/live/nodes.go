@@ -284,21 +284,15 @@ func (r *reader) id() (id [16]byte) {
 	return id
 }
 
-func (r *reader) varint() int64 {
-	v, n := binary.Varint(r.rest)
-	if n <= 0 {
-		r.take(-1)
-		return 0
-	}
-	r.take(n)
-	return v
-}
+func (r *reader) varint() int64   { return number(r, binary.Varint) }
+func (r *reader) uvarint() uint64 { return number(r, binary.Uvarint) }
 
-func (r *reader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.rest)
+// number reads a number by a function of package binary.
+func number[T any](r *reader, read func([]byte) (T, int)) (none T) {
+	v, n := read(r.rest)
 	if n <= 0 {
 		r.take(-1)
-		return 0
+		return none
 	}
 	r.take(n)
 	return v

@@ -23,9 +23,14 @@ type endpointPage struct {
 	Traffic    *traffic // nil: the page has no charts
 }
 
+// endpointID returns the id of the endpoint in the path of the request.
+func (v *visit) endpointID() (postrider.EndpointID, error) {
+	return pathID(v, "endpoint", postrider.ParseID[postrider.EndpointID])
+}
+
 // endpoint returns the endpoint in the path of the request.
 func (v *visit) endpoint() (apitypes.Endpoint, error) {
-	id, err := pathID(v, "endpoint", postrider.ParseID[postrider.EndpointID])
+	id, err := v.endpointID()
 	if err != nil {
 		return apitypes.Endpoint{}, err
 	}
@@ -107,7 +112,7 @@ var statusForms = map[string]struct {
 func changeStatus(verb string) func(*visit) error {
 	form := statusForms[verb]
 	return func(v *visit) error {
-		id, err := pathID(v, "endpoint", postrider.ParseID[postrider.EndpointID])
+		id, err := v.endpointID()
 		if err != nil {
 			return err
 		}
@@ -121,7 +126,7 @@ func changeStatus(verb string) func(*visit) error {
 // setCircuit sets the circuit of an endpoint by hand. Open and closed take each other
 // back; a probe cannot be taken back.
 func setCircuit(v *visit) error {
-	id, err := pathID(v, "endpoint", postrider.ParseID[postrider.EndpointID])
+	id, err := v.endpointID()
 	if err != nil {
 		return err
 	}
@@ -143,7 +148,7 @@ func setCircuit(v *visit) error {
 
 // testEndpoint sends a test event to an endpoint.
 func testEndpoint(v *visit) error {
-	id, err := pathID(v, "endpoint", postrider.ParseID[postrider.EndpointID])
+	id, err := v.endpointID()
 	if err != nil {
 		return err
 	}
@@ -161,7 +166,7 @@ func testEndpoint(v *visit) error {
 
 // verifyEndpoint asks the receiver whether it wants events.
 func verifyEndpoint(v *visit) error {
-	id, err := pathID(v, "endpoint", postrider.ParseID[postrider.EndpointID])
+	id, err := v.endpointID()
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,6 @@ type layout struct {
 	Language string
 	Zone     string
 	Origin   string // of this server, for commands to copy
-	Search   bool   // there is a page that searches
 	Nav      []navItem
 
 	Preferences preferences
@@ -140,7 +139,6 @@ func (r *renderer) layout(look brand) layout {
 	if v.api == nil {
 		return l
 	}
-	l.Search = true
 	for _, c := range v.calls.made {
 		if c.Method == http.MethodGet { // without its body, another call would do something else
 			l.Calls = append(l.Calls, c)

@@ -44,7 +44,7 @@ func (s *Store) DeleteAccount(_ context.Context, id postrider.AccountID) error {
 			s.keys.put(k.ID, k)
 		}
 	}
-	s.endSessions(func(session postrider.Session) bool { return session.Account == id })
+	s.endSessionsLocked(func(session postrider.Session) bool { return session.Account == id })
 	return nil
 }
 
@@ -97,7 +97,7 @@ func (s *Store) RevokeKey(_ context.Context, key postrider.KeyID) error {
 		k.RevokedAt = s.wall()
 	}
 	s.keys.put(key, k)
-	s.endSessions(func(session postrider.Session) bool { return session.Key == key })
+	s.endSessionsLocked(func(session postrider.Session) bool { return session.Key == key })
 	return nil
 }
 

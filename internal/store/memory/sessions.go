@@ -77,12 +77,12 @@ func (s *Store) RevokeSession(_ context.Context, id postrider.SessionID) error {
 	if _, there := s.sessions.get(id); !there {
 		return fmt.Errorf("revoke session %s: %w", id, postrider.ErrNotFound)
 	}
-	s.endSessions(func(session postrider.Session) bool { return session.ID == id })
+	s.endSessionsLocked(func(session postrider.Session) bool { return session.ID == id })
 	return nil
 }
 
-// endSessions revokes the sessions that match and are not revoked. It needs s.mu.
-func (s *Store) endSessions(match func(postrider.Session) bool) {
+// endSessionsLocked revokes the sessions that match and are not revoked.
+func (s *Store) endSessionsLocked(match func(postrider.Session) bool) {
 	for i, session := range s.sessions.rows {
 		if match(session) && session.RevokedAt.IsZero() {
 			s.sessions.rows[i].RevokedAt = s.wall()

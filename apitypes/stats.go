@@ -65,7 +65,7 @@ type StatsQuantiles struct {
 // StatsNow says how things stand now.
 type StatsNow struct {
 	Pending     int    `json:"pending" doc:"Number of pending deliveries. Counting stops at 10000."`
-	OldestDueMS *int64 `json:"oldest_due_ms" doc:"For how long the delivery has been due that has been due for longest. Null: none is due."`
+	OldestDueMS *int64 `json:"oldest_due_ms" doc:"How long the oldest due delivery has been due. Null: none is due."`
 	DeadLetters int    `json:"dead_letters" doc:"Number of unresolved dead letters. Counting stops at 10000."`
 	Partial     bool   `json:"partial" doc:"True: the account has more endpoints, or more endpoints have pending deliveries, than were looked at, which are 1000. Then oldest_due_ms, and the pending of an account, may be greater."`
 }

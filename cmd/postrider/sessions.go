@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -31,6 +32,8 @@ var sessionTable = tableOf[apitypes.Session]{
 		switch {
 		case s.RevokedAt != nil:
 			state = "revoked"
+		case !time.Now().Before(s.ExpiresAt.Time):
+			state = "expired"
 		case !s.Opened:
 			state = "link not opened"
 		}

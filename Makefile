@@ -27,9 +27,10 @@ test: setup ## All that CI runs: format, lint, module files, vet, tests with the
 	$(MAKE) --jobs=2 --output-sync=target browser contract compat oidc
 
 .PHONY: setup
-setup: ## Install what the tests need and is missing: PostgreSQL 15, a C compiler for the race detector, curl, Python, Node.js, Java, Maven, PHP, Ruby, Mono, Rust, Chromium.
+setup: ## Install what the tests need and is missing: PostgreSQL 15, PgBouncer, a C compiler for the race detector, curl, Python, Node.js, Java, Maven, PHP, Ruby, Mono, Rust, Chromium.
 	@missing=; \
 	[[ -x $(PGBIN)/postgres ]] || missing+=' postgresql-15'; \
+	[[ -x /usr/sbin/pgbouncer ]] || missing+=' pgbouncer'; \
 	command -v gcc >/dev/null || missing+=' gcc libc6-dev'; \
 	command -v curl >/dev/null || missing+=' curl'; \
 	command -v python3 >/dev/null || missing+=' python3-minimal'; \

@@ -19,7 +19,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"client", "~ ~/apitypes", "public: the REST API, in the words of the domain"},
 	{"receiver", "~/signature", "public: brings no driver into its users' programs"},
 	{"receiver/example", "~/signature ~/receiver modernc.org/sqlite", "a program of a receiver's author: it chooses the driver"},
-	{"cmd/postrider", "~ ~/apitypes ~/client ~/signature ~/internal/app ~/internal/secrets github.com/alecthomas/kong golang.org/x/sync", "reads the command line and calls app, or a server through client"},
+	{"cmd/postrider", "~ ~/apitypes ~/client ~/signature ~/internal/app ~/internal/doctor ~/internal/secrets github.com/alecthomas/kong golang.org/x/sync", "reads the command line and calls app, or a server through client"},
 
 	{"internal/app", "~ ~/apitypes ~/internal github.com/alecthomas/kong go.yaml.in/yaml/v3 golang.org/x/sync", "the only one that knows all the others"},
 	{"internal/api", "~ ~/apitypes ~/signature ~/internal/store ~/internal/jsonx ~/internal/observe github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "REST in; what it calls of ingest is an interface of its own"},
@@ -40,14 +40,15 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/rollup", "~ ~/internal/store ~/internal/batch ~/internal/observe", "sees settlements through observe, and works through one method of store.Rollups"},
 	{"internal/janitor", "~ ~/internal/store ~/internal/batch ~/internal/observe", "works through store.Upkeep alone"},
 	{"internal/replay", "~ ~/internal/store ~/internal/batch ~/internal/observe golang.org/x/time/rate", "works through store.Replays; it knows the endpoints through an interface of its own, which routing has"},
-	{"internal/secrets", "~ ~/internal/store", "holds the encryption keys; a package that encrypts or decrypts is passed a vault"},
+	{"internal/doctor", "", "judges facts, and imports none of those who find them: they import it"},
+	{"internal/secrets", "~ ~/internal/store ~/internal/doctor", "holds the encryption keys; a package that encrypts or decrypts is passed a vault"},
 	{"internal/jsonx", "~ github.com/go-json-experiment/json", "the experiment may change, so it has one home"},
 
 	{"internal/store", "~ ~/internal/jsonx", "the contract: knows no implementation; reads the documents that are stored as strictly as requests"},
 	{"internal/store/storetest", "~ ~/internal/store ~/internal/store/memory github.com/google/go-cmp pgregory.net/rapid", "the contract's tests; memory is the model that histories are compared with"},
 	{"internal/store/memory", "~ ~/internal/store", "the model that the others are compared with"},
-	{"internal/store/postgres", "~ ~/internal/store github.com/jackc/pgx/v5 github.com/pressly/goose/v3", "the only one that talks to PostgreSQL"},
-	{"internal/store/sqlite", "~ ~/internal/store ~/internal/batch modernc.org/sqlite github.com/pressly/goose/v3 golang.org/x/sys", "the only one that talks to SQLite"},
+	{"internal/store/postgres", "~ ~/internal/store ~/internal/doctor github.com/jackc/pgx/v5 github.com/pressly/goose/v3", "the only one that talks to PostgreSQL"},
+	{"internal/store/sqlite", "~ ~/internal/store ~/internal/batch ~/internal/doctor modernc.org/sqlite github.com/pressly/goose/v3 golang.org/x/sys", "the only one that talks to SQLite"},
 	{"internal/testkit", "~ ~/signature ~/internal/store go.uber.org/goleak golang.org/x/net/dns/dnsmessage golang.org/x/sys", "what tests and benchmarks start: of no use to the server"},
 	{"internal/testkit/throwaway", "~/internal/testkit", "a program, because the modules that run it import nothing of this one"},
 

@@ -58,6 +58,7 @@ type cli struct {
 	Demo    demoCmd    `cmd:"" help:"Run a server with failing receivers and sample events, in a temporary folder."`
 	Migrate migrateCmd `cmd:"" help:"Create or upgrade the database's tables. serve does so at its start."`
 	Config  configCmd  `cmd:"" help:"Check and print the configuration."`
+	Doctor  doctorCmd  `cmd:"" help:"Check the settings, the database, the disk and the network of a server, and say what to change."`
 	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, directly in the store."`
 	Secrets secretsCmd `cmd:"" help:"Rotate and export the keys that encrypt secrets at rest."`
 

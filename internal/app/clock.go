@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/postrider/postrider/internal/doctor"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -17,11 +18,9 @@ const (
 	// clockPatience is the time-out of one reading.
 	clockPatience = 5 * time.Second
 	// offsetWarned is the offset of this machine's clock above which the log warns.
-	offsetWarned = 30 * time.Second
-	// offsetLimit is the offset above which the server is not ready. Receivers
-	// accept timestamps up to five minutes old; an offset beyond that means that
-	// the machine's clock is broken.
-	offsetLimit = 5 * time.Minute
+	offsetWarned = doctor.ClockWarned
+	// offsetLimit is the offset above which the server is not ready.
+	offsetLimit = doctor.ClockLimit
 )
 
 // clock keeps the store's clock correct and watches the offset of this machine's

@@ -79,6 +79,12 @@ func (p *Provider) provider(ctx context.Context) (*oidc.Provider, oauth2.Config,
 	}, nil
 }
 
+// Discover asks the provider for its configuration, as the first login does.
+func (p *Provider) Discover(ctx context.Context) error {
+	_, _, err := p.provider(p.within(ctx))
+	return err
+}
+
 // Begin starts a login. It returns the URL at the provider, and the attempt: a text for
 // Finish, which the caller keeps in a cookie of this browser alone.
 func (p *Provider) Begin(ctx context.Context) (to, attempt string, err error) {

@@ -75,12 +75,15 @@ var (
 
 // Options tunes a [Store]. The zero value is the production default.
 type Options struct {
-	MaxConns int          // connections of the pool; default 16
+	MaxConns int          // connections of the pool; default 16 (defaultConns)
 	Log      *slog.Logger // default: discard
 }
 
+// defaultConns is Options.MaxConns of a server.
+const defaultConns = 16
+
 func (o Options) withDefaults() Options {
-	o.MaxConns = cmp.Or(o.MaxConns, 16)
+	o.MaxConns = cmp.Or(o.MaxConns, defaultConns)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }

@@ -20,6 +20,32 @@ var networked = map[int64]string{
 	0x564c:     "NCP",
 }
 
+// local are file systems by name, for postrider doctor: the common ones of a disk, and
+// those that are none.
+var local = map[int64]string{
+	0xef53:     "ext4", // ext2 and ext3, too
+	0x58465342: "xfs",
+	0x9123683e: "btrfs",
+	0x2fc12fc1: "zfs",
+	0xf2f52010: "f2fs",
+	0x01021994: "tmpfs",
+	0x794c7630: "overlayfs",
+	0x65735546: "fuse",
+}
+
+// checkDirectory refuses a directory of a network file system. Open calls it before
+// anything is written there.
+func checkDirectory(dir string) error {
+	kind, err := fileSystemOf(dir)
+	if err != nil {
+		return err
+	}
+	if err := CheckFileSystem(kind); err != nil {
+		return fmt.Errorf("data directory %s: %w", dir, err)
+	}
+	return nil
+}
+
 // CheckFileSystem returns an error for the statfs(2) type of a file system
 // that belongs to another machine. FUSE is allowed: whether it is local cannot
 // be told.

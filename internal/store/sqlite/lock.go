@@ -5,6 +5,7 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -65,4 +66,26 @@ func (l *fileLock) release(clean bool) error {
 		err = l.file.Truncate(0)
 	}
 	return errors.Join(err, l.file.Close())
+}
+
+// lockState reports whether a process has the store of dir open, and whether the last one
+// that had did not release it. It takes a shared lock for the moment of the question; only
+// a server that starts in that moment would be refused.
+func lockState(dir string) (inUse, unclean bool, err error) {
+	file, err := os.Open(filepath.Join(dir, "postrider.lock"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, err
+	}
+	err = unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		inUse, err = true, nil
+	}
+	stat, unknown := file.Stat()
+	if err := errors.Join(err, unknown, file.Close()); err != nil {
+		return false, false, err
+	}
+	return inUse, !inUse && stat.Size() > 0, nil
 }

@@ -1,0 +1,235 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/postrider/postrider/internal/doctor"
+	"github.com/postrider/postrider/internal/egress"
+	"github.com/postrider/postrider/internal/identity"
+	"github.com/postrider/postrider/internal/secrets"
+	"github.com/postrider/postrider/internal/store/postgres"
+	"github.com/postrider/postrider/internal/store/sqlite"
+)
+
+// Checkup says what [Doctor] cannot know.
+type Checkup struct {
+	Within  time.Duration // for all checks together
+	Nodes   int           // servers that will share the database; 0: those that run, at least one
+	Resolve string        // name that the resolver is asked for
+}
+
+// Doctor checks the set-up of a server with these settings. It starts no server, and
+// changes nothing. Faults is the error of [Sources.Check]: with wrong settings nothing else
+// is checked, because it would be another set-up.
+func Doctor(ctx context.Context, c Config, faults error, up Checkup) doctor.Report {
+	if faults != nil {
+		wrong := doctor.Failure(doctor.Settings, "%s", strings.ReplaceAll(faults.Error(), "\n", "; ")).
+			Change("correct the settings, and run doctor again for the other checks: postrider config check shows where each comes from")
+		return doctor.NewReport(Version(), []doctor.Check{wrong})
+	}
+	exposed := doctor.Exposed(c.Listen)
+	store := doctor.Probe{Name: doctor.Connect, Look: func(ctx context.Context) []doctor.Check { return c.examinePostgres(ctx, up.Nodes) }}
+	if dsn, err := c.dsn(); err == nil && dsn == "" {
+		store = doctor.Probe{Name: doctor.Folder, Look: c.examineSQLite}
+	}
+	checks := doctor.Run(ctx, up.Within, []doctor.Probe{
+		settled(doctor.Okay(doctor.Settings, "every setting is valid")),
+		settled(doctor.CheckPublicURL(c.PublicURL, c.Dev, exposed)),
+		store,
+		{Name: doctor.ListenAPI, Look: func(ctx context.Context) []doctor.Check {
+			return one(examineListener(ctx, doctor.Listener{Name: doctor.ListenAPI, Setting: "listen", Address: c.Listen}))
+		}},
+		{Name: doctor.ListenOps, Look: func(ctx context.Context) []doctor.Check {
+			return one(examineListener(ctx, doctor.Listener{Name: doctor.ListenOps, Setting: "ops-listen", Address: c.OpsListen}))
+		}},
+		{Name: doctor.DNS, Look: func(ctx context.Context) []doctor.Check { return one(resolve(ctx, up.Resolve)) }},
+		settled(c.egressRules(exposed).Check()),
+		{Name: doctor.OIDCIssuer, Look: c.examineOIDC},
+		{Name: doctor.OpenFiles, Look: func(context.Context) []doctor.Check { return one(c.examineFiles()) }},
+	})
+	return doctor.NewReport(Version(), checks)
+}
+
+// settled is a probe whose check needs no time.
+func settled(c doctor.Check) doctor.Probe {
+	return doctor.Probe{Name: c.Name, Look: func(context.Context) []doctor.Check { return one(c) }}
+}
+
+// one returns a list of one check.
+func one(c doctor.Check) []doctor.Check { return []doctor.Check{c} }
+
+// examinePostgres checks the database, the keys and the memory: the last two depend on
+// what the database holds.
+func (c Config) examinePostgres(ctx context.Context, nodes int) []doctor.Check {
+	dsn, err := c.dsn()
+	if err != nil {
+		return one(doctor.Failure(doctor.Connect, "%s", err).Change("correct --database-url-file"))
+	}
+	found, err := postgres.Examine(ctx, dsn)
+	if err != nil {
+		return one(doctor.Failure(doctor.Connect, "%s%s: %s", unreached(err), maskURL(dsn), err).
+			Change("correct --database-url, the password or pg_hba.conf; the other checks of the database need a connection"))
+	}
+	found.Pooler.PollOnly = c.PollOnly
+	if nodes > 0 {
+		found.Connections.Nodes = nodes
+	}
+	checks := append(one(doctor.Okay(doctor.Connect, "%s answers", maskURL(dsn))), found.Checks()...)
+	if disk, err := doctor.SpaceOf(found.DataDirectory); found.DataDirectory != "" && err == nil {
+		checks = append(checks, disk.Check(doctor.DatabaseDisk, found.DataDirectory))
+	} else {
+		checks = append(checks, doctor.Unseen(found.Size))
+	}
+	values := sealed{nil, func() (reader, error) { return postgres.OpenSealed(ctx, dsn) }}
+	return append(checks, c.examineKeys(ctx, found.Tables.Has, values), c.examineMemory(found.Endpoints))
+}
+
+// examineSQLite checks the data folder, the keys and the memory.
+func (c Config) examineSQLite(ctx context.Context) []doctor.Check {
+	found := sqlite.Examine(ctx, c.DataDir)
+	checks := found.Checks()
+	if disk, err := doctor.SpaceOf(found.Disk); err == nil {
+		checks = append(checks, disk.Check(doctor.SQLiteDisk, found.Disk))
+	}
+	values := sealed{found.Unread, func() (reader, error) { return sqlite.OpenSealed(c.DataDir) }}
+	return append(checks, c.examineKeys(ctx, found.Tables.Has, values), c.examineMemory(found.Endpoints))
+}
+
+// reader reads the encrypted values of a store.
+type reader interface {
+	secrets.Reader
+	io.Closer
+}
+
+// sealed says how the encrypted values of a store are read.
+type sealed struct {
+	err  error // why they cannot be; nil: open them
+	open func() (reader, error)
+}
+
+// examineKeys checks the keys, with the stored values if the store has tables of any
+// version.
+func (c Config) examineKeys(ctx context.Context, version int64, values sealed) doctor.Check {
+	var from secrets.Reader
+	err := values.err
+	if err == nil && version > 0 {
+		var opened reader
+		if opened, err = values.open(); err == nil {
+			defer opened.Close()
+			from = opened
+		}
+	}
+	found := secrets.Examine(ctx, c.keys(), from)
+	found.Unchecked = errors.Join(err, found.Unchecked)
+	return found.Check()
+}
+
+func (c Config) examineMemory(endpoints int) doctor.Check {
+	limit, of := doctor.MemoryLimit(os.DirFS("/"))
+	return doctor.CheckMemory(limit, of, doctor.MemoryUse{
+		Bodies: int64(c.BodyBudget), Endpoints: endpoints, GoLimit: debug.SetMemoryLimit(-1), // -1 changes nothing
+	})
+}
+
+func (c Config) examineFiles() doctor.Check {
+	limit, err := doctor.OpenFileLimit()
+	if err != nil {
+		return doctor.Warning(doctor.OpenFiles, "%s", err).Change("look at ulimit -n")
+	}
+	return doctor.CheckOpenFiles(limit, c.Concurrency)
+}
+
+// egressRules returns where requests to receivers may go.
+func (c Config) egressRules(exposed bool) doctor.Egress {
+	rules := c.effective()
+	ports, _, _ := rules.ports() // Validate has checked them
+	return doctor.Egress{
+		Dev: c.Dev, HTTP: rules.EgressHTTP, Allow: rules.EgressAllow, Ports: ports, Proxy: maskURL(c.EgressProxy), Exposed: exposed,
+	}
+}
+
+// examineListener listens at the address for a moment. If it is in use, the process there
+// is asked who it is.
+func examineListener(ctx context.Context, l doctor.Listener) doctor.Check {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", l.Address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		l.Busy, l.Ours = true, isOurs(ctx, l.Address)
+	case err != nil:
+		l.Err = err
+	default:
+		l.Err = listener.Close()
+	}
+	return l.Check()
+}
+
+// listenerPatience bounds the questions to a process that listens at an address of ours.
+const listenerPatience = 2 * time.Second
+
+// isOurs reports whether a Postrider server listens at the address: the API refuses a
+// request without a key by a problem with a code, and the listener for operators is alive.
+func isOurs(ctx context.Context, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, listenerPatience)
+	defer cancel()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	client := egress.OperatorClient()
+	ask := func(path string) (answer struct{ Status, Code any }) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+path, http.NoBody)
+		if err != nil {
+			return answer
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return answer
+		}
+		defer response.Body.Close()
+		_ = json.NewDecoder(response.Body).Decode(&answer) // another program may answer anything
+		return answer
+	}
+	if ask("/livez").Status == "alive" {
+		return true
+	}
+	code, _ := ask("/v1/webhooks/endpoints").Code.(string)
+	return code == "unauthorized" || code == "unavailable"
+}
+
+// dnsPatience bounds one question to the resolver.
+const dnsPatience = 5 * time.Second
+
+// resolve asks the resolver that package egress asks.
+func resolve(ctx context.Context, name string) doctor.Check {
+	ctx, cancel := context.WithTimeout(ctx, dnsPatience)
+	defer cancel()
+	ips, err := (&net.Resolver{PreferGo: true}).LookupNetIP(ctx, "ip", name)
+	return doctor.CheckDNS(name, len(ips), err)
+}
+
+// examineOIDC asks the identity provider for its configuration. Without a provider there
+// is no check.
+func (c Config) examineOIDC(ctx context.Context) []doctor.Check {
+	if c.OIDCIssuer == "" {
+		return nil
+	}
+	if err := identity.New(identity.Options{Issuer: c.OIDCIssuer}).Discover(ctx); err != nil {
+		return one(doctor.Failure(doctor.OIDCIssuer, "%s", fmt.Errorf("%s: %w", c.OIDCIssuer, err)).
+			Change("correct --oidc-issuer, or let this machine reach it; nobody can log in by it, API keys still work"))
+	}
+	return one(doctor.Okay(doctor.OIDCIssuer, "%s answers, with the configuration of an identity provider", c.OIDCIssuer))
+}

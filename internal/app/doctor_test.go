@@ -1,0 +1,146 @@
+package app_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/doctor"
+	"github.com/postrider/postrider/internal/store/postgres"
+	"github.com/postrider/postrider/internal/testkit"
+)
+
+// examined checks a set-up, and returns its checks by name. No report has the password of
+// a test.
+func examined(t *testing.T, env map[string]string, args ...string) map[doctor.Name]doctor.Check {
+	t.Helper()
+	config, sources := parse(t, env, args...)
+	report := app.Doctor(t.Context(), config, sources.Check(config.Validate), app.Checkup{Within: 10 * time.Second, Resolve: "localhost"})
+	checks := map[doctor.Name]doctor.Check{}
+	for _, c := range report.Checks {
+		if _, twice := checks[c.Name]; twice {
+			t.Errorf("%s is there twice", c.Name)
+		}
+		if strings.Contains(c.Found+c.Remedy, "hush") {
+			t.Errorf("%s tells the password: %q %q", c.Name, c.Found, c.Remedy)
+		}
+		checks[c.Name] = c
+	}
+	return checks
+}
+
+// wantCheck expects the status of a check, and a part of its text.
+func wantCheck(t *testing.T, checks map[doctor.Name]doctor.Check, name doctor.Name, want doctor.Check) {
+	t.Helper()
+	if c := checks[name]; c.Status != want.Status || !strings.Contains(c.Found, want.Found) {
+		t.Errorf("%s is %+v, want %s: %q", name, c, want.Status, want.Found)
+	}
+}
+
+func TestDoctorOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	dsn := strings.Replace(testkit.Postgres(t, postgres.Migrate), "postgres@", "postgres:hush@", 1)
+	checks := examined(t, map[string]string{"POSTRIDER_DATABASE_URL": dsn}, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
+	wantCheck(t, checks, doctor.Connect, doctor.Okay("", "postgres:xxxxx@"))
+	wantCheck(t, checks, doctor.DatabaseTables, doctor.Okay("", "which this program has, too"))
+	wantCheck(t, checks, doctor.Keys, doctor.Okay("", "no keys in the database yet"))
+	wantCheck(t, checks, doctor.PoolerMode, doctor.Okay("", "direct"))
+	wantCheck(t, checks, doctor.ConnectionLimit, doctor.Okay("", "1 server needs 18"))
+	wantCheck(t, checks, doctor.Memory, doctor.Okay("", "0 endpoints"))
+	if found := checks[doctor.DatabaseDisk].Found; !strings.Contains(found, "of the disk of /") {
+		t.Errorf("the disk of a database on this machine: %q", found)
+	}
+	if _, there := checks[doctor.Folder]; there {
+		t.Error("the data folder is checked, which the store is not in")
+	}
+}
+
+func TestDoctorWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	for dsn, found := range map[string]string{
+		"postgres://u:hush@127.0.0.1:1/db":                                   "the database cannot be reached: postgres://u:xxxxx@127.0.0.1:1/db: ",
+		"postgres://u:hush@/db?host=/nowhere&password=hush":                  "postgres://u:xxxxx@/db?host=%2Fnowhere&password=xxxxx: ",
+		"postgres://u:hush@127.0.0.1:1/db?sslmode=nonsense&sslpassword=hush": "",
+	} {
+		checks := examined(t, map[string]string{"POSTRIDER_DATABASE_URL": dsn})
+		wantCheck(t, checks, doctor.Connect, doctor.Failure("", "%s", found))
+		if _, there := checks[doctor.Keys]; there {
+			t.Error("keys in a database are judged without it")
+		}
+	}
+}
+
+// A database that accepts connections and says nothing ends with the time of the checks,
+// and so does everything else that hangs.
+func TestDoctorIsBounded(t *testing.T) {
+	t.Parallel()
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	address := silent.Addr().String()
+	config, sources := parse(t, map[string]string{"POSTRIDER_DATABASE_URL": "postgres://u@" + address + "/db?connect_timeout=60"},
+		"--listen="+address, "--oidc-issuer=http://"+address, "--oidc-client-id=me", "--oidc-admins=us", "--public-url=https://hooks.example.com")
+	if err := sources.Check(config.Validate); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	report := app.Doctor(t.Context(), config, nil, app.Checkup{Within: 3 * time.Second, Resolve: "localhost"})
+	if took := time.Since(begun); took > 8*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	failed := map[doctor.Name]bool{}
+	for _, c := range report.Checks {
+		failed[c.Name] = c.Status == doctor.Fail
+	}
+	if !failed[doctor.Connect] || !failed[doctor.OIDCIssuer] || !failed[doctor.ListenAPI] {
+		t.Errorf("the report is %+v", report)
+	}
+}
+
+func TestDoctorKnowsAServerOfOurs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := start(t, dir)
+	checks := examined(t, nil, "--data-dir", dir, "--listen="+server.app.Addr().String(), "--ops-listen="+server.app.OpsAddr().String())
+	wantCheck(t, checks, doctor.ListenAPI, doctor.Okay("", "in use by a Postrider server"))
+	wantCheck(t, checks, doctor.ListenOps, doctor.Okay("", "in use by a Postrider server"))
+	wantCheck(t, checks, doctor.InUse, doctor.Okay("", "a server runs"))
+}
+
+func TestDoctorAsksTheIdentityProvider(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	provider := httptest.NewServer(mux)
+	t.Cleanup(provider.Close)
+	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"issuer": "` + provider.URL + `", "authorization_endpoint": "/a", "token_endpoint": "/t", "jwks_uri": "/k"}`))
+	})
+	ask := func(issuer string) map[doctor.Name]doctor.Check {
+		return examined(t, map[string]string{"POSTRIDER_OIDC_CLIENT_SECRET": "hush"}, "--data-dir", t.TempDir(),
+			"--oidc-issuer", issuer, "--oidc-client-id=me", "--oidc-admins=us", "--public-url=https://hooks.example.com")
+	}
+	wantCheck(t, ask(provider.URL), doctor.OIDCIssuer, doctor.Okay("", "answers"))
+	wantCheck(t, ask(provider.URL+"/elsewhere"), doctor.OIDCIssuer, doctor.Failure("", "404"))
+}
+
+// A resolver that does not answer is bounded, too; with the context of the test ended, no
+// question is waited for.
+func TestDoctorEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	config, sources := parse(t, nil, "--data-dir", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	begun := time.Now()
+	report := app.Doctor(ctx, config, sources.Check(config.Validate), app.Checkup{Within: time.Minute, Resolve: "example.com"})
+	if took := time.Since(begun); took > 5*time.Second || len(report.Checks) == 0 {
+		t.Errorf("it took %s: %+v", took, report)
+	}
+}

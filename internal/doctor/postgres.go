@@ -1,0 +1,346 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Postgres describes a PostgreSQL database, as a session of a server sees it.
+type Postgres struct {
+	Version                string // of the database server, such as 15.18
+	Major, Oldest, Tested  int    // major versions: this one, the oldest supported one, the tested one
+	Role, Database, Schema string // of the session; Schema is where tables are made, empty: nowhere
+	MayCreate              bool   // tables in Schema
+	NotOwned               []string
+	Denied                 []string // rights on existing tables that the role lacks, such as "insert on events"
+	Settings               map[string]Setting
+	Connections            Connections
+	Pooler                 Pooler
+	RoundTrip, Commit      Latency
+	CommitErr              error // why no commit was made; nil: Commit is measured
+	Offset, OffsetBound    time.Duration
+	Tables                 Migrations
+	Endpoints              int // -1: unknown
+	Size                   int64
+	DataDirectory          string // on this machine; empty: elsewhere, or not readable
+}
+
+// Setting is one setting of PostgreSQL, in effect for a session of a server.
+type Setting struct {
+	Value  string // as PostgreSQL shows it
+	Number int64  // bytes or milliseconds; 0 for texts
+	Source string // as in pg_settings
+}
+
+// Migrations are two versions of the tables.
+type Migrations struct {
+	Has   int64 // in the database; 0: there are no tables yet
+	Knows int64 // of this program
+}
+
+// Connections says how many connections a database allows and has.
+type Connections struct {
+	Max           int // max_connections
+	Reserved      int // for superusers and roles with a right to them
+	RoleLimit     int // -1: none
+	DatabaseLimit int // -1: none
+	Others        int // of other programs, at this moment
+	Nodes         int // servers that send heartbeats, or will; at least 1
+	PerNode       int // connections of one server
+}
+
+// Pooler says what stands between a server and the database.
+type Pooler struct {
+	Pooled    bool     // the process number of the session is not that of the backend
+	Shared    bool     // one session gets several backends: transaction mode
+	Refused   string   // why the settings of a server's session were refused; empty: they were not
+	Ignored   []string // settings of a server's session without effect
+	Listens   bool     // a notification arrived
+	ListenErr error    // why none could be sent; nil: one was
+	PollOnly  bool     // --poll-only: none is needed
+}
+
+// Checks judges the database. The order is that of the report.
+func (p Postgres) Checks() []Check {
+	return slices.Concat(
+		[]Check{p.version(), p.permissions(), p.Tables.check(DatabaseTables)},
+		p.durability(),
+		[]Check{
+			p.atLeast(MinWALSize, "min_wal_size", 1<<30, "new log files delay commits by 20 to 70 ms each"),
+			p.atLeast(MaxWALSize, "max_wal_size", 4<<30, "a busy server makes several checkpoints a minute, and the log grows"),
+			p.atLeast(SharedBuffers, "shared_buffers", 1<<30, "more pages are read again from the disk"),
+			p.connections(), p.Pooler.check(), p.Pooler.checkListen(), p.timeouts(), p.roundTrip(), p.commitLatency(),
+			CheckClock(p.Offset, p.OffsetBound),
+		},
+	)
+}
+
+func (p Postgres) version() Check {
+	switch {
+	case p.Major < p.Oldest:
+		return Failure(Version, "PostgreSQL %s; the oldest supported version is %d", p.Version, p.Oldest).
+			Change("upgrade the database to PostgreSQL %d", p.Tested)
+	case p.Major != p.Tested:
+		return Warning(Version, "PostgreSQL %s; Postrider is tested with %d", p.Version, p.Tested).
+			Change("use PostgreSQL %d, or try an upgrade with a copy of your data first", p.Tested)
+	}
+	return Okay(Version, "PostgreSQL %s", p.Version)
+}
+
+// permissions judges the role. A server inserts into, updates and deletes from its tables,
+// and makes partitions every day, which takes their owner.
+func (p Postgres) permissions() Check {
+	role := quoted(p.Role)
+	switch {
+	case p.Schema == "":
+		return Failure(Permissions, "the role %s has no schema in its search_path that it may use", p.Role).
+			Change("create schema postrider authorization %s; alter role %s set search_path = postrider;", role, role)
+	case !p.MayCreate:
+		return Failure(Permissions, "the role %s may not create tables in the schema %s, and makes partitions every day", p.Role, p.Schema).
+			Change("grant usage, create on schema %s to %s;", quoted(p.Schema), role)
+	case len(p.NotOwned) > 0:
+		return Failure(Permissions, "the role %s does not own %s, so it cannot make partitions and migrate", p.Role, some(p.NotOwned)).
+			Change("alter table %s owner to %s; and the same for each of the %d tables", p.NotOwned[0], role, len(p.NotOwned))
+	case len(p.Denied) > 0:
+		return Failure(Permissions, "the role %s may not %s", p.Role, some(p.Denied)).
+			Change("grant all on all tables in schema %s to %s;", quoted(p.Schema), role)
+	}
+	return Okay(Permissions, "the role %s may create tables in the schema %s, and owns those of Postrider", p.Role, p.Schema)
+}
+
+// some returns the first few of many names.
+func some(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}
+
+// quoted returns a name as an identifier of SQL.
+func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// check judges the version of the tables.
+func (m Migrations) check(name Name) Check {
+	switch {
+	case m.Has == 0:
+		return Okay(name, "there are no tables yet; postrider serve or postrider migrate makes them, at version %d", m.Knows)
+	case m.Has > m.Knows:
+		return Failure(name, "the tables have version %d, and this program knows %d: a newer Postrider has changed them", m.Has, m.Knows).
+			Change("install the Postrider that the other servers run; this one refuses the database")
+	case m.Has < m.Knows:
+		return Warning(name, "the tables have version %d, and this program has %d", m.Has, m.Knows).
+			Change("make a backup; postrider migrate, or the next postrider serve, changes the tables")
+	}
+	return Okay(name, "the tables have version %d, which this program has, too", m.Has)
+}
+
+// durability judges the settings with which the database could lose what it has
+// acknowledged. A server refuses to start with those that fail here.
+func (p Postgres) durability() []Check {
+	var checks []Check
+	for _, s := range []struct {
+		name        Name
+		setting     string
+		consequence string
+	}{
+		{Fsync, "fsync", "a crash of the machine corrupts the database"},
+		{FullPageWrites, "full_page_writes", "a crash of the machine can tear pages that were acknowledged"},
+		{SynchronousCommit, "synchronous_commit", "a crash of the database loses events that were acknowledged"},
+	} {
+		setting := p.Settings[s.setting]
+		if setting.Value == "off" {
+			checks = append(checks, Failure(s.name, "off: %s, so postrider serve refuses it", s.consequence).Change("%s", p.remedy(s.setting, "on")))
+		} else {
+			checks = append(checks, Okay(s.name, "%s", setting.Value))
+		}
+	}
+	standbys := p.Settings["synchronous_standby_names"].Value
+	if last := &checks[len(checks)-1]; last.Status == OK && standbys != "" {
+		last.Found += "; synchronous standbys: " + standbys
+	}
+	return checks
+}
+
+// atLeast judges a size that docs/operate/README.md recommends.
+func (p Postgres) atLeast(name Name, setting string, least int64, consequence string) Check {
+	s := p.Settings[setting]
+	if s.Number >= least {
+		return Okay(name, "%s", s.Value)
+	}
+	return Warning(name, "%s, less than %s: %s", s.Value, size(least), consequence).
+		Change("%s", p.remedy(setting, strings.ReplaceAll(size(least), " ", "")))
+}
+
+// restarted are the settings that need a restart of PostgreSQL.
+var restarted = []string{"max_connections", "shared_buffers"}
+
+// remedy returns the command that sets a setting where its present value comes from. A
+// value of the role or the database hides that of the server.
+func (p Postgres) remedy(setting, value string) string {
+	role, database := quoted(p.Role), quoted(p.Database)
+	switch p.Settings[setting].Source {
+	case "client":
+		return "remove " + setting + " from the database URL, where it is set"
+	case "user":
+		return fmt.Sprintf("alter role %s set %s = '%s'; its value is set for the role", role, setting, value)
+	case "database":
+		return fmt.Sprintf("alter database %s set %s = '%s'; its value is set for the database", database, setting, value)
+	case "database user":
+		return fmt.Sprintf("alter role %s in database %s set %s = '%s'; its value is set for both", role, database, setting, value)
+	case "command line":
+		return fmt.Sprintf("set %s = %s on the command line of PostgreSQL, where it is set, and restart PostgreSQL", setting, value)
+	}
+	if slices.Contains(restarted, setting) {
+		return fmt.Sprintf("alter system set %s = '%s'; then restart PostgreSQL", setting, value)
+	}
+	return fmt.Sprintf("alter system set %s = '%s'; select pg_reload_conf();", setting, value)
+}
+
+// connections compares what servers open with what the database allows. A limit of the
+// role or the database counts for servers alone.
+func (p Postgres) connections() Check {
+	c := p.Connections
+	need := c.Nodes * c.PerNode
+	for _, limit := range []struct {
+		n       int
+		of, sql string
+	}{
+		{c.RoleLimit, "role " + p.Role, "alter role " + quoted(p.Role)},
+		{c.DatabaseLimit, "database " + p.Database, "alter database " + quoted(p.Database)},
+	} {
+		if limit.n >= 0 && limit.n < need {
+			return Failure(ConnectionLimit, "the %s is limited to %d connections; %s", limit.of, limit.n, c.wanted()).
+				Change("%s connection limit %d;", limit.sql, 2*need)
+		}
+	}
+	free := c.Max - c.Reserved - c.Others
+	found := fmt.Sprintf("max_connections is %d: %d are reserved, other programs have %d, %d are left; %s", c.Max, c.Reserved, c.Others, max(0, free), c.wanted())
+	if free < need {
+		return Failure(ConnectionLimit, "%s", found).Change("%s", p.remedy("max_connections", fmt.Sprint(roundUp(c.Max-free+need, 50))))
+	}
+	return Okay(ConnectionLimit, "%s", found)
+}
+
+// wanted says how many connections servers open.
+func (c Connections) wanted() string {
+	return fmt.Sprintf("%s %d (%d each)", count(c.Nodes, "server needs", "servers need"), c.Nodes*c.PerNode, c.PerNode)
+}
+
+// roundUp returns the next multiple of step.
+func roundUp(n, step int) int { return (n + step - 1) / step * step }
+
+// check judges a pooler.
+func (p Pooler) check() Check {
+	direct := "connect servers to PostgreSQL directly, or set pool_mode = session for this database in the pooler"
+	switch {
+	case p.Refused != "":
+		return Failure(PoolerMode, "a pooler refuses the settings of Postrider's sessions: %s", p.Refused).
+			Change("connect servers to PostgreSQL directly: a pooler that ignores these settings (ignore_startup_parameters) makes slow plans")
+	case p.Shared:
+		return Failure(PoolerMode, "a pooler in transaction mode: one session got several backends, so settings, prepared statements, locks and LISTEN are lost").
+			Change("%s", direct)
+	case len(p.Ignored) > 0:
+		return Failure(PoolerMode, "a pooler ignores settings of Postrider's sessions: %s; without them plans read whole tables", some(p.Ignored)).
+			Change("connect servers to PostgreSQL directly")
+	case p.Pooled:
+		return Warning(PoolerMode, "a pooler that keeps one backend for a session: servers see the death of another only after 5 to 10 s, by its heartbeats").
+			Change("connect servers to PostgreSQL directly")
+	}
+	return Okay(PoolerMode, "none: the connection is direct, and its settings, locks and statements are kept")
+}
+
+// checkListen judges the wake-ups between servers.
+func (p Pooler) checkListen() Check {
+	switch {
+	case p.Listens:
+		return Okay(Listen, "a notification arrived")
+	case p.PollOnly:
+		return Okay(Listen, "no notification arrived; --poll-only needs none")
+	case p.ListenErr != nil:
+		return Warning(Listen, "no notification could be sent or heard: %s", p.ListenErr).
+			Change("connect servers to PostgreSQL directly, or start them with --poll-only")
+	}
+	return Warning(Listen, "no notification arrived: events that another server accepted start up to a second later").
+		Change("connect servers to PostgreSQL directly, or start them with --poll-only")
+}
+
+// The least that the time-outs of PostgreSQL may be, in milliseconds. Statements of
+// servers take milliseconds, and seconds after a failure.
+const (
+	leastStatement = 10_000
+	leastIdle      = 60_000
+	leastLock      = 2_000
+)
+
+// timeouts judges the time-outs that would end sessions of servers at work. 0 is none.
+func (p Postgres) timeouts() Check {
+	var short, remedies []string
+	for _, t := range []struct {
+		setting string
+		least   int64
+	}{
+		{"statement_timeout", leastStatement},
+		{"transaction_timeout", leastStatement},
+		{"lock_timeout", leastLock},
+		{"idle_in_transaction_session_timeout", leastLock},
+		{"idle_session_timeout", leastIdle},
+	} {
+		if s := p.Settings[t.setting]; s.Number > 0 && s.Number < t.least {
+			short = append(short, t.setting+" = "+s.Value)
+			remedies = append(remedies, p.remedy(t.setting, fmt.Sprintf("%ds", t.least/1000)))
+		}
+	}
+	if len(short) > 0 {
+		return Warning(Timeouts, "%s: too short for sessions of servers, which are ended at work", strings.Join(short, ", ")).
+			Change("%s", strings.Join(remedies, " "))
+	}
+	return Okay(Timeouts, "no time-out ends a session at work; statement_timeout = %s", p.Settings["statement_timeout"].Value)
+}
+
+func (p Postgres) roundTrip() Check {
+	if p.RoundTrip.Median > slowRoundTrip {
+		return Warning(RoundTrip, "%s from this machine to the database; every claim and every publish waits for several", p.RoundTrip).
+			Change("run servers in the same zone as the database, less than %s away", slowRoundTrip)
+	}
+	return Okay(RoundTrip, "%s from this machine to the database", p.RoundTrip)
+}
+
+func (p Postgres) commitLatency() Check {
+	if p.CommitErr != nil {
+		return Warning(CommitLatency, "not measured: %s", p.CommitErr).
+			Change("grant execute on function pg_logical_emit_message(boolean, text, text) to %s;", quoted(p.Role))
+	}
+	flush := max(0, p.Commit.Median-p.RoundTrip.Median)
+	found := fmt.Sprintf("a commit takes %s, of which the disk and standbys take %s", p.Commit, shown(flush))
+	if flush > slowSync {
+		return Warning(CommitLatency, "%s: each publish waits for one commit, each attempt for another", found).
+			Change("put PostgreSQL's log (pg_wal) on a faster disk; more than %s is slow", slowSync)
+	}
+	return Okay(CommitLatency, "%s", found)
+}
+
+// CheckClock judges the clock of this machine against that of the database. Bound is how
+// wrong the measured offset may be.
+func CheckClock(offset, bound time.Duration) Check {
+	found := fmt.Sprintf("the clock of the database is %s ahead of this machine's (± %s)", shown(offset), shown(bound))
+	if offset < 0 {
+		found = fmt.Sprintf("the clock of the database is %s behind this machine's (± %s)", shown(-offset), shown(bound))
+	}
+	const remedy = "set both clocks by NTP, for example with chrony or systemd-timesyncd"
+	switch {
+	case offset.Abs() > ClockLimit:
+		return Failure(DatabaseClock, "%s: a server is not ready above %s", found, ClockLimit).Change(remedy)
+	case offset.Abs() > ClockWarned:
+		return Warning(DatabaseClock, "%s", found).Change(remedy)
+	}
+	return Okay(DatabaseClock, "%s", found)
+}
+
+// Unseen is the check of the disk of a database whose disk cannot be seen from here. Size is
+// that of the database in bytes.
+func Unseen(bytes int64) Check {
+	return Okay(DatabaseDisk, "the database has %s; its disk cannot be seen from here, so watch it there: 80 %% in use is the time to act", size(bytes))
+}

@@ -1,0 +1,75 @@
+package secrets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/doctor"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Reader is the part of [store.Encryption] that writes nothing.
+type Reader interface {
+	// Keyring returns the stored keyring; nil: none is stored.
+	Keyring(ctx context.Context) ([]byte, error)
+
+	// EncryptedValues lists encrypted values in the order of their ids.
+	EncryptedValues(ctx context.Context, after store.EncryptedID, limit int) ([]store.EncryptedValue, error)
+}
+
+// Examine describes the keys of the location, for postrider doctor. It makes none, and
+// decrypts what [Open] would decrypt. A nil reader stands for a store without tables.
+func Examine(ctx context.Context, l Location, values Reader) doctor.Keyring {
+	if values == nil {
+		values = empty{}
+	}
+	from := l.source(readOnly{values})
+	_, inDatabase := from.(databaseSource)
+	found := doctor.Keyring{Where: from.String(), InDatabase: inDatabase}
+	keyring, err := from.read(ctx)
+	none := errors.Is(err, errNone) && l.managed()
+	if err != nil && !none {
+		found.Err = err
+		return found
+	}
+	found.Keys = len(keyring.keys)
+	s := &Secrets{Vault: New(keyring), values: readOnly{values}, source: from}
+	found.Unchecked = s.batches(ctx, func(list []store.EncryptedValue) (more bool, err error) {
+		for _, value := range list {
+			_, err := s.Vault.Reencrypt(ctx, value)
+			if unknown, ok := errors.AsType[*UnknownKeyError](err); ok {
+				found.Err = fmt.Errorf("the keys of %s do not decrypt the stored values: %w", from, unknown)
+				return false, nil // it is reported as Err
+			}
+			if err != nil {
+				found.Unreadable++
+			}
+		}
+		found.Values += len(list)
+		return found.Values < checkedValues, nil
+	})
+	return found
+}
+
+// readOnly is a store without its writes.
+type readOnly struct{ Reader }
+
+var errReadOnly = errors.New("the store is only read")
+
+// SwapKeyring is part of [store.Encryption].
+func (readOnly) SwapKeyring(context.Context, []byte, []byte) ([]byte, error) { return nil, errReadOnly }
+
+// Reencrypt is part of [store.Encryption].
+func (readOnly) Reencrypt(context.Context, []store.Reencryption) (int, error) { return 0, errReadOnly }
+
+// empty is a store without tables.
+type empty struct{}
+
+// Keyring is part of [Reader].
+func (empty) Keyring(context.Context) ([]byte, error) { return nil, nil }
+
+// EncryptedValues is part of [Reader].
+func (empty) EncryptedValues(context.Context, store.EncryptedID, int) ([]store.EncryptedValue, error) {
+	return nil, nil
+}

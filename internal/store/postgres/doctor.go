@@ -1,0 +1,382 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/postrider/postrider/internal/doctor"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// connsPerNode is how many connections one server opens: those of the pool, the session of
+// [Store.Hold], and one for the migrations of another server that starts.
+const connsPerNode = defaultConns + 2
+
+// Examine describes the database that dsn names, for postrider doctor. It makes no tables
+// and writes no rows. Its commits write a message of some bytes into the log of the
+// database, which only a logical replication slot that asks for such messages can see.
+//
+// The connection has the settings of a server's sessions. If a pooler refuses them, that
+// is noted, and the rest is found out by a connection without them.
+func Examine(ctx context.Context, dsn string) (found doctor.Postgres, err error) {
+	pool, err := parse(dsn)
+	if err != nil {
+		return found, fmt.Errorf("examine postgres: %w", err)
+	}
+	e := examination{config: pool.ConnConfig, params: map[string]string{}}
+	// Neither named statements nor a pipeline: they need what a pooler may not keep.
+	e.config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	setParams(e.params)
+	delete(e.params, "synchronous_commit") // to see the value of the database
+	maps.Copy(e.config.RuntimeParams, e.params)
+	e.conn, err = pgx.ConnectConfig(ctx, e.config)
+	if isCode(err, codeProtocol) && strings.Contains(err.Error(), "startup parameter") {
+		e.found.Pooler.Refused = err.Error()
+		e.config.RuntimeParams, e.params = map[string]string{}, nil
+		e.conn, err = pgx.ConnectConfig(ctx, e.config)
+	}
+	if err != nil {
+		return found, fmt.Errorf("examine postgres: %w", fault(err))
+	}
+	defer func() { err = errors.Join(err, e.conn.Close(context.WithoutCancel(ctx))) }()
+	for _, look := range []func(context.Context) error{
+		e.server, e.settings, e.tables, e.connections, e.pooler, e.latencies, e.clock,
+	} {
+		if err := look(ctx); err != nil {
+			return e.found, fmt.Errorf("examine postgres: %w", fault(err))
+		}
+	}
+	return e.found, nil
+}
+
+// codeProtocol is the SQLSTATE with which PgBouncer refuses the settings of a session.
+const codeProtocol = "08P01"
+
+// examination is one call of Examine.
+type examination struct {
+	config *pgx.ConnConfig
+	conn   *pgx.Conn
+	params map[string]string // settings of the pool's sessions; nil: they were refused
+	found  doctor.Postgres
+}
+
+const serverSQL = `
+	select current_setting('server_version'), current_setting('server_version_num')::int, current_user::text,
+		current_database()::text, coalesce(current_schema()::text, ''),
+		coalesce(has_schema_privilege(current_schema()::text, 'create'), false), pg_database_size(current_database())`
+
+// server reads what and where the database is.
+func (e *examination) server(ctx context.Context) error {
+	var number int
+	f := &e.found
+	err := e.conn.QueryRow(ctx, serverSQL).Scan(&f.Version, &number, &f.Role, &f.Database, &f.Schema, &f.MayCreate, &f.Size)
+	if err != nil {
+		return fmt.Errorf("read the version: %w", err)
+	}
+	f.Version, _, _ = strings.Cut(f.Version, " ")
+	f.Major, f.Oldest, f.Tested = number/majorVersion, oldestMajor, testedMajor
+	return nil
+}
+
+// Sizes in bytes, times in milliseconds. Settings that the role may not read are left out.
+const settingsSQL = `
+	select lower(s.name), current_setting(s.name), case when s.vartype = 'integer' then s.setting::bigint else 0 end
+		* case s.unit when '8kB' then 8192 when 'kB' then 1024 when 'MB' then 1048576 when 's' then 1000 else 1 end, s.source
+	from pg_settings s
+	where lower(s.name) = any(@names::text[])`
+
+// settings reads the settings that are in effect, and those of a server's session that
+// a pooler did not pass on.
+func (e *examination) settings(ctx context.Context) error {
+	names := append(slices.Collect(maps.Keys(e.params)), "fsync", "full_page_writes", "synchronous_commit", "synchronous_standby_names",
+		"min_wal_size", "max_wal_size", "shared_buffers", "max_connections", "data_directory", "statement_timeout",
+		"transaction_timeout", "lock_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout")
+	rows, err := e.conn.Query(ctx, settingsSQL, pgx.NamedArgs{"names": names})
+	if err != nil {
+		return fmt.Errorf("read the settings: %w", err)
+	}
+	e.found.Settings = map[string]doctor.Setting{}
+	var name string
+	var s doctor.Setting
+	_, err = pgx.ForEachRow(rows, []any{&name, &s.Value, &s.Number, &s.Source}, func() error {
+		e.found.Settings[name] = s
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the settings: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.params)) {
+		if e.found.Settings[name].Value != e.params[name] {
+			e.found.Pooler.Ignored = append(e.found.Pooler.Ignored, name)
+		}
+	}
+	return nil
+}
+
+// ownTables matches the tables of the migrations.
+var ownTables = regexp.MustCompile(`(?m)^create table (\w+) \(`)
+
+// What the role may do with the tables that exist.
+const tablesSQL = `
+	select c.relname::text, pg_has_role(c.relowner, 'usage'),
+		array(select p from unnest(array['select', 'insert', 'update', 'delete']) p where not has_table_privilege(c.oid, p))
+	from unnest(@tables::text[]) t
+	join pg_class c on c.oid = to_regclass(t)::oid
+	order by c.relname`
+
+// tables reads which tables exist, what the role may do with them, and their version.
+func (e *examination) tables(ctx context.Context) error {
+	names := []string{migrationsTable}
+	var err error
+	e.found.Tables.Knows, err = readMigrations(func(text []byte) {
+		for _, table := range ownTables.FindAllSubmatch(text, -1) {
+			names = append(names, string(table[1]))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	rows, err := e.conn.Query(ctx, tablesSQL, pgx.NamedArgs{"tables": names})
+	if err != nil {
+		return fmt.Errorf("read the rights of the role: %w", err)
+	}
+	var name string
+	var owned bool
+	var denied []string
+	exist := map[string]bool{}
+	_, err = pgx.ForEachRow(rows, []any{&name, &owned, &denied}, func() error {
+		exist[name] = !slices.Contains(denied, "select")
+		if !owned {
+			e.found.NotOwned = append(e.found.NotOwned, name)
+		}
+		if len(denied) > 0 {
+			e.found.Denied = append(e.found.Denied, strings.Join(denied, ", ")+" on "+name)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the rights of the role: %w", err)
+	}
+	e.found.Endpoints = -1
+	if exist[migrationsTable] {
+		err = e.conn.QueryRow(ctx, `select coalesce(max(version_id), 0) from postrider_migrations where is_applied`).Scan(&e.found.Tables.Has)
+	}
+	if err == nil && exist["endpoints"] {
+		err = e.conn.QueryRow(ctx, `select count(*) from endpoints`).Scan(&e.found.Endpoints)
+	}
+	if err == nil && exist["nodes"] {
+		err = e.conn.QueryRow(ctx, `select count(*) from nodes where not leaving and seen_at > now() - interval '1 minute'`).
+			Scan(&e.found.Connections.Nodes)
+	}
+	if err != nil {
+		return fmt.Errorf("read the tables: %w", err)
+	}
+	return nil
+}
+
+// readMigrations calls read with the text of each migration, and returns the version of
+// the last one.
+func readMigrations(read func(text []byte)) (version int64, err error) {
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	for _, file := range files {
+		text, unread := migrations.ReadFile(file)
+		number, _, _ := strings.Cut(strings.TrimPrefix(file, "migrations/"), "_")
+		n, wrong := strconv.ParseInt(number, 10, 64)
+		if err = errors.Join(err, unread, wrong); err != nil {
+			return 0, fmt.Errorf("read the migrations: %w", err)
+		}
+		version = max(version, n)
+		read(text)
+	}
+	return version, err
+}
+
+// Sessions of servers and of this command do not count as those of others. Workers of
+// PostgreSQL have no database or no user.
+const connectionsSQL = `
+	select current_setting('max_connections')::int,
+		current_setting('superuser_reserved_connections')::int + coalesce(current_setting('reserved_connections', true)::int, 0),
+		(select r.rolconnlimit from pg_roles r where r.rolname = current_user),
+		(select d.datconnlimit from pg_database d where d.datname = current_database()),
+		(
+			select count(*)
+			from pg_stat_activity a
+			where a.datid is not null and a.usesysid is not null and a.application_name not like 'postrider%'
+		)`
+
+// connections reads how many connections are allowed and in use.
+func (e *examination) connections(ctx context.Context) error {
+	c := &e.found.Connections
+	c.Nodes, c.PerNode = max(1, c.Nodes), connsPerNode
+	err := e.conn.QueryRow(ctx, connectionsSQL).Scan(&c.Max, &c.Reserved, &c.RoleLimit, &c.DatabaseLimit, &c.Others)
+	if err != nil {
+		return fmt.Errorf("read the connections: %w", err)
+	}
+	return nil
+}
+
+// patience is how long a notification, or a backend of a pooler, is waited for.
+const patience = 2 * time.Second
+
+// pooler finds out what stands between a server and the database, by what happens to a
+// second session.
+//
+// It looks for the mode of a pooler as the pooler shows it: the second session asks for
+// the pid of its backend, and asks again while the first one is in a transaction. In
+// transaction mode the first one's transaction takes the backend that was used last, so
+// the second one gets another, or none.
+func (e *examination) pooler(ctx context.Context) error {
+	p := &e.found.Pooler
+	second, err := pgx.ConnectConfig(ctx, e.config)
+	if err != nil {
+		return fmt.Errorf("open a second connection: %w", err)
+	}
+	defer second.Close(context.WithoutCancel(ctx))
+	var before, after uint32
+	if err := second.QueryRow(ctx, `select pg_backend_pid()`).Scan(&before); err != nil {
+		return fmt.Errorf("read the process number: %w", err)
+	}
+	p.Pooled = before != second.PgConn().PID()
+	tx, err := e.conn.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("begin a transaction: %w", err)
+	}
+	_, err = tx.Exec(ctx, `select 1`)
+	if err == nil {
+		waiting, cancel := context.WithTimeout(ctx, patience)
+		asked := second.QueryRow(waiting, `select pg_backend_pid()`).Scan(&after)
+		p.Shared = asked != nil || after != before
+		cancel()
+	}
+	if err := errors.Join(err, tx.Rollback(ctx)); err != nil {
+		return fmt.Errorf("end a transaction: %w", err)
+	}
+	p.Pooled = p.Pooled || p.Shared
+	if !p.Shared { // otherwise a backend of the pooler would go on listening
+		p.Listens, p.ListenErr = e.listens(ctx, second)
+	}
+	if addr := e.conn.PgConn().Conn().RemoteAddr(); !p.Pooled && isLocal(addr) {
+		e.found.DataDirectory = e.found.Settings["data_directory"].Value
+	}
+	return nil
+}
+
+// listens reports whether a notification of one session arrives at the other one. The
+// channel is not the one that servers listen to.
+func (e *examination) listens(ctx context.Context, second *pgx.Conn) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if _, err := second.Exec(ctx, `listen postrider_doctor`); err != nil {
+		return false, err
+	}
+	if _, err := e.conn.Exec(ctx, `notify postrider_doctor`); err != nil {
+		return false, err
+	}
+	n, err := second.WaitForNotification(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return false, nil
+	}
+	return err == nil && n.Channel == "postrider_doctor", err
+}
+
+// isLocal reports whether an address is of this machine.
+func isLocal(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return !ok || tcp.IP.IsLoopback()
+}
+
+// A transaction that writes something into the log, so that its commit waits for the disk
+// as one of a server does, and leaves no row.
+const messageSQL = `select set_config('synchronous_commit', 'on', true), pg_logical_emit_message(true, 'postrider doctor', '')`
+
+// latencies measures round trips and commits.
+func (e *examination) latencies(ctx context.Context) (err error) {
+	e.found.RoundTrip, err = e.measure(ctx, `select 1`)
+	if err != nil {
+		return fmt.Errorf("measure the round trip: %w", err)
+	}
+	e.found.Commit, err = e.measure(ctx, messageSQL)
+	if _, refused := errors.AsType[*pgconn.PgError](err); refused {
+		e.found.CommitErr, err = err, nil
+	}
+	if err != nil {
+		return fmt.Errorf("measure commits: %w", err)
+	}
+	return nil
+}
+
+// measured is how many times a latency is measured.
+const measured = 20
+
+// measure runs a statement several times.
+func (e *examination) measure(ctx context.Context, statement string) (doctor.Latency, error) {
+	var times []time.Duration
+	for range measured {
+		begun := time.Now()
+		if _, err := e.conn.Exec(ctx, statement); err != nil {
+			return doctor.Latency{}, err
+		}
+		times = append(times, time.Since(begun))
+	}
+	return doctor.LatencyOf(times), nil
+}
+
+// clock compares the clock of the database with this machine's, by the reading that took
+// the least time.
+func (e *examination) clock(ctx context.Context) error {
+	e.found.OffsetBound = time.Hour
+	for range measured {
+		var wall time.Time
+		asked := time.Now()
+		if err := e.conn.QueryRow(ctx, `select clock_timestamp()`).Scan(&wall); err != nil {
+			return fmt.Errorf("read the clock: %w", err)
+		}
+		half := time.Since(asked) / 2
+		if half < e.found.OffsetBound {
+			e.found.Offset, e.found.OffsetBound = wall.Sub(asked.Add(half)), half
+		}
+	}
+	return nil
+}
+
+// Sealed reads the encryption keys and the encrypted values of a database, and writes
+// nothing. It does not make or change tables.
+type Sealed struct{ store *Store }
+
+// OpenSealed connects to the database that dsn names. Its tables must exist.
+func OpenSealed(ctx context.Context, dsn string) (*Sealed, error) {
+	config, err := parse(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("read encrypted values: %w", err)
+	}
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("read encrypted values: %w", fault(err))
+	}
+	return &Sealed{&Store{pool: pool}}, nil
+}
+
+// Keyring is part of [store.Encryption].
+func (s *Sealed) Keyring(ctx context.Context) ([]byte, error) { return s.store.Keyring(ctx) }
+
+// EncryptedValues is part of [store.Encryption].
+func (s *Sealed) EncryptedValues(ctx context.Context, after store.EncryptedID, limit int) ([]store.EncryptedValue, error) {
+	return s.store.EncryptedValues(ctx, after, limit)
+}
+
+// Close closes the connection.
+func (s *Sealed) Close() error { return s.store.Close() }

@@ -1,0 +1,300 @@
+package postgres_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/doctor"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/postgres"
+	"github.com/postrider/postrider/internal/testkit"
+)
+
+// statuses returns the checks of a database that are not ok, by name.
+func statuses(t *testing.T, dsn string) (map[string]doctor.Status, doctor.Postgres) {
+	t.Helper()
+	found, err := postgres.Examine(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := map[string]doctor.Status{}
+	for _, c := range found.Checks() {
+		if c.Status != doctor.OK {
+			list[string(c.Name)] = c.Status
+		}
+	}
+	// How fast the disk of the test is, and what the cluster of all tests has.
+	for _, name := range []doctor.Name{doctor.RoundTrip, doctor.CommitLatency} {
+		delete(list, string(name))
+	}
+	return list, found
+}
+
+// throwaway starts a cluster with settings of its own.
+func throwaway(t *testing.T, settings ...string) *testkit.Cluster {
+	t.Helper()
+	cluster, err := testkit.StartPostgres("", settings...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster
+}
+
+// A database as docs/operate/README.md wants it has no findings; one in which everything
+// is wrong has each of them.
+func TestExamineADatabaseOfItsOwn(t *testing.T) {
+	t.Parallel()
+	good := throwaway(t, "max_wal_size=4GB", "min_wal_size=1GB", "shared_buffers=1GB")
+	dsn, err := good.Database(t.Context(), "good", postgres.Migrate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, found := statuses(t, dsn)
+	if len(list) > 0 {
+		t.Errorf("a good database has %v", list)
+	}
+	if found.Version == "" || found.Role != "postgres" || found.Tables.Has != found.Tables.Knows || found.Tables.Knows == 0 || found.Endpoints != 0 ||
+		found.Size == 0 || found.Connections.PerNode != 18 || found.Commit.Median <= 0 || found.RoundTrip.Median <= 0 {
+		t.Errorf("Examine = %+v", found)
+	}
+	if stat, err := os.Stat(found.DataDirectory); err != nil || !stat.IsDir() {
+		t.Errorf("the data directory is %q: %v", found.DataDirectory, err)
+	}
+
+	bad := throwaway(t, "max_wal_size=64MB", "min_wal_size=32MB", "max_connections=16", "fsync=off", "full_page_writes=off",
+		"synchronous_commit=off", "lock_timeout=5ms", "idle_session_timeout=3s")
+	list, _ = statuses(t, bad.DSN("postgres"))
+	want := map[string]doctor.Status{
+		"database.fsync": doctor.Fail, "database.full_page_writes": doctor.Fail, "database.synchronous_commit": doctor.Fail,
+		"database.connections": doctor.Fail, "database.max_wal_size": doctor.Warn, "database.min_wal_size": doctor.Warn,
+		"database.shared_buffers": doctor.Warn, "database.timeouts": doctor.Warn,
+	}
+	if diff := cmp.Diff(want, list); diff != "" {
+		t.Errorf("a bad database (-want +got):\n%s", diff)
+	}
+}
+
+// Examine leaves no row, no table and no setting behind, and names the place of a setting.
+func TestExamineLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	dsn, err := testkit.SharedCluster(t).Database(t.Context(), "empty", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := connect(t, dsn)
+	const everything = `select (select count(*) from pg_class), (select count(*) from pg_largeobject_metadata), (select count(*) from pg_listening_channels())`
+	var before, after [3]int
+	if err := own.QueryRow(t.Context(), everything).Scan(&before[0], &before[1], &before[2]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := own.Exec(t.Context(), `alter database `+path.Base(strings.Split(dsn, "?")[0])+` set synchronous_commit = off`); err != nil {
+		t.Fatal(err)
+	}
+	list, found := statuses(t, dsn)
+	if list["database.synchronous_commit"] != doctor.Fail || found.Settings["synchronous_commit"].Source != "database" {
+		t.Errorf("synchronous_commit = %+v", found.Settings["synchronous_commit"])
+	}
+	if found.Tables.Has != 0 || found.Endpoints != -1 || list["database.migrations"] != "" {
+		t.Errorf("an empty database: %+v", found.Tables)
+	}
+	if err := own.QueryRow(t.Context(), everything).Scan(&after[0], &after[1], &after[2]); err != nil {
+		t.Fatal(err)
+	}
+	if before != after {
+		t.Errorf("before %v, after %v", before, after)
+	}
+}
+
+// A role of its own is told what it lacks, in the order in which it can be given.
+func TestExamineTheRightsOfARole(t *testing.T) {
+	t.Parallel()
+	cluster := throwaway(t)
+	dsn, err := cluster.Database(t.Context(), "rights", postgres.Migrate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := connect(t, dsn)
+	role := strings.Replace(dsn, "postgres@", "weak@", 1)
+	for _, step := range []struct {
+		grant string
+		want  string // part of what was found; empty: the check is ok
+	}{
+		{"create role weak login", "may not create tables"},
+		{"grant create on schema public to weak", "does not own"},
+		{"grant select on all tables in schema public to weak", "does not own"},
+		{"alter role weak connection limit 3", "does not own"},
+		{"grant postgres to weak", ""},
+	} {
+		if _, err := admin.Exec(t.Context(), step.grant); err != nil {
+			t.Fatal(err)
+		}
+		_, found := statuses(t, role)
+		for _, c := range found.Checks() {
+			if c.Name == doctor.Permissions && (c.Status == doctor.OK) != (step.want == "") || c.Name == doctor.Permissions && !strings.Contains(c.Found, step.want) {
+				t.Errorf("after %q: %+v, want %q", step.grant, c, step.want)
+			}
+		}
+		if found.DataDirectory != "" && step.want != "" {
+			t.Errorf("after %q the role may read %s", step.grant, found.DataDirectory)
+		}
+		if limited := strings.Contains(step.grant, "limit"); limited && found.Connections.RoleLimit != 3 {
+			t.Errorf("the limit of the role is %d", found.Connections.RoleLimit)
+		}
+	}
+	for _, step := range []string{"revoke postgres from weak", "grant create on schema public to weak"} {
+		if _, err := admin.Exec(t.Context(), step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := admin.Exec(t.Context(), "revoke all on all tables in schema public from weak"); err != nil {
+		t.Fatal(err)
+	}
+	if list, found := statuses(t, role); list["database.permissions"] != doctor.Fail || found.Tables.Has != 0 || len(found.Denied) == 0 {
+		t.Errorf("without rights: %v, %+v", list, found.Denied)
+	}
+}
+
+// A PgBouncer in each of its modes, as its users set it up.
+func TestExaminePoolers(t *testing.T) {
+	t.Parallel()
+	dsn := freshDSN(t)
+	const ignored = "statement_timeout,idle_in_transaction_session_timeout,plan_cache_mode,enable_seqscan,enable_bitmapscan," +
+		"enable_hashjoin,enable_mergejoin,enable_memoize,jit,synchronous_commit"
+	for _, tt := range []struct {
+		mode, ignore string
+		want         doctor.Pooler
+	}{
+		{"transaction", "", doctor.Pooler{Pooled: true, Shared: true, Refused: "unsupported startup parameter"}},
+		{"session", "", doctor.Pooler{Pooled: true, Refused: "unsupported startup parameter", Listens: true}},
+		{"transaction", ignored, doctor.Pooler{Pooled: true, Shared: true, Ignored: []string{"enable_bitmapscan"}}},
+		{"session", ignored, doctor.Pooler{Pooled: true, Ignored: []string{"enable_bitmapscan"}, Listens: true}},
+	} {
+		found, err := postgres.Examine(t.Context(), bouncer(t, dsn, "pool_mode = "+tt.mode+"\nignore_startup_parameters = "+tt.ignore))
+		if err != nil {
+			t.Errorf("%s mode, ignoring %q: %v", tt.mode, tt.ignore, err)
+			continue
+		}
+		got := found.Pooler
+		if got.Refused != "" && strings.Contains(got.Refused, tt.want.Refused) {
+			got.Refused = tt.want.Refused
+		}
+		if len(got.Ignored) > 0 {
+			got.Ignored = got.Ignored[:1]
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s mode, ignoring %q (-want +got):\n%s", tt.mode, tt.ignore, diff)
+		}
+		if found.DataDirectory != "" {
+			t.Errorf("%s mode: the disk of the pooler's machine is not that of the database", tt.mode)
+		}
+	}
+}
+
+// bouncer starts a PgBouncer before the database, and returns the DSN of the database
+// behind it.
+func bouncer(t *testing.T, dsn, settings string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pb") // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket := filepath.Dir(testkit.SharedCluster(t).Socket())
+	config := fmt.Sprintf("[databases]\n* = host=%s\n[pgbouncer]\nlisten_addr =\nunix_socket_dir = %s\nlisten_port = 5432\nauth_type = any\n%s\n", socket, dir, settings)
+	config = strings.Replace(config, "* = host="+socket, "* = host="+socket+" user=postgres", 1)
+	file := filepath.Join(dir, "pgbouncer.ini")
+	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), "/usr/sbin/pgbouncer", "--quiet", file) // Debian keeps it off the PATH of users
+	if os.Getuid() == 0 {                                                               // PgBouncer refuses to run as root
+		own(t, command, dir)
+	}
+	var said strings.Builder
+	command.Stderr = &said
+	if err := command.Start(); err != nil {
+		t.Fatalf("%v: apt-get install pgbouncer, or make setup", err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait() // it says that it was killed
+	})
+	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(10 * time.Millisecond) {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(t.Context(), "unix", filepath.Join(dir, ".s.PGSQL.5432"))
+		if err == nil {
+			_ = conn.Close()
+			return strings.Replace(dsn, socket, dir, 1)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("PgBouncer does not answer: %v: %s", err, &said)
+		}
+	}
+}
+
+// own makes a command run as the user postgres, to whom it gives the folder.
+func own(t *testing.T, command *exec.Cmd, dir string) {
+	t.Helper()
+	postgres, err := user.Lookup("postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, _ := strconv.Atoi(postgres.Uid)
+	gid, _ := strconv.Atoi(postgres.Gid)
+	if err := os.Chown(dir, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+}
+
+// A clock that is off, seen by a session that has another clock before the server's own.
+func TestExamineTheClock(t *testing.T) {
+	t.Parallel()
+	dsn := freshDSN(t)
+	if _, err := connect(t, dsn).PgConn().Exec(t.Context(), skewSQL+`; update skew.ahead set ahead = '-6 minutes'`).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	list, found := statuses(t, dsn+"&search_path=public,skew,pg_catalog")
+	if list["database.clock"] != doctor.Fail || (found.Offset+6*time.Minute).Abs() > 10*time.Second {
+		t.Errorf("the offset is %s ± %s: %v", found.Offset, found.OffsetBound, list)
+	}
+}
+
+func TestSealedReadsTheKeyring(t *testing.T) {
+	t.Parallel()
+	dsn := freshDSN(t)
+	if _, err := openAt(t, dsn).SwapKeyring(t.Context(), nil, []byte("a key")); err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := postgres.OpenSealed(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := sealed.Keyring(t.Context())
+	if err != nil || string(key) != "a key" {
+		t.Errorf("Keyring = %q, %v", key, err)
+	}
+	if values, err := sealed.EncryptedValues(t.Context(), store.EncryptedID{}, 1); err != nil || len(values) != 0 {
+		t.Errorf("EncryptedValues = %v, %v", values, err)
+	}
+	if err := sealed.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,212 @@
+package sqlite_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlite"
+)
+
+// contents returns the files of a directory with digests of their bytes.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest := sha256.Sum256(text)
+		files[e.Name()] = string(digest[:])
+	}
+	return files
+}
+
+// copied copies a store's directory while it is open, as a power cut leaves it.
+func copied(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "postrider.db", "postrider.db-wal", "postrider.db-shm", "postrider.lock"} {
+		mode := os.FileMode(0o600)
+		if name == "" {
+			mode = 0o700
+		}
+		if err := os.Chmod(filepath.Join(to, name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
+// Examine sees a store that is closed, one whose process died, and one that is open, and
+// leaves every file as it is.
+func TestExamineChangesNoFile(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := open(t, dir, sqlite.Options{})
+	if _, err := s.SwapKeyring(t.Context(), nil, []byte("a key")); err != nil {
+		t.Fatal(err)
+	}
+	killed, halfKilled := copied(t, dir), copied(t, dir)
+	if err := os.Remove(filepath.Join(halfKilled, "postrider.db-shm")); err != nil {
+		t.Fatal(err)
+	}
+	type state struct{ InUse, Unclean, Read bool }
+	for _, tt := range []struct {
+		name, dir string
+		close     bool
+		want      state
+	}{
+		{"open", dir, false, state{InUse: true, Read: true}},
+		{"killed", killed, false, state{Unclean: true, Read: true}},
+		{"killed, without its shared memory", halfKilled, false, state{Unclean: true}},
+		{"closed", dir, true, state{Read: true}},
+	} {
+		if tt.close {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := contents(t, tt.dir)
+		found := sqlite.Examine(t.Context(), tt.dir)
+		if got := (state{found.InUse, found.Unclean, found.Unread == nil}); got != tt.want {
+			t.Errorf("%s: %+v (%v), want %+v", tt.name, got, found.Unread, tt.want)
+		}
+		if tt.want.Read && (found.Tables.Has != found.Tables.Knows || found.Tables.Knows == 0 || found.Endpoints != 0 || !found.Checked || found.Damage != "") {
+			t.Errorf("%s: %+v", tt.name, found)
+		}
+		if found.Journal != "wal" || found.Sync.Longest <= 0 || !found.HasStore || found.Bytes == 0 || len(found.Open) > 0 || found.Mode.Perm() != 0o700 {
+			t.Errorf("%s: %+v", tt.name, found)
+		}
+		if tt.want.Read {
+			readKeyring(t, tt.name, tt.dir)
+		}
+		after := contents(t, tt.dir)
+		delete(before, "postrider.db-shm") // a reader beside a server notes in the shared memory that it reads
+		delete(after, "postrider.db-shm")
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("%s: the files changed:\n%s", tt.name, diff)
+		}
+	}
+}
+
+// readKeyring reads what the store of TestExamineChangesNoFile has, from the log or from
+// the file.
+func readKeyring(t *testing.T, name, dir string) {
+	t.Helper()
+	sealed, err := sqlite.OpenSealed(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := sealed.Keyring(t.Context())
+	if err != nil || string(key) != "a key" {
+		t.Errorf("%s: Keyring = %q, %v", name, key, err)
+	}
+	values, err := sealed.EncryptedValues(t.Context(), store.EncryptedID{}, 1)
+	if err != nil || len(values) != 0 {
+		t.Errorf("%s: EncryptedValues = %v, %v", name, values, err)
+	}
+	if err := sealed.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestExamineOfAFolderThatDoesNotExistMakesNone(t *testing.T) {
+	t.Parallel()
+	above := t.TempDir()
+	dir := filepath.Join(above, "a", "b")
+	found := sqlite.Examine(t.Context(), dir)
+	if found.Exists || found.HasStore || found.Disk != above || found.Unusable != nil || found.Sync.Longest <= 0 {
+		t.Errorf("Examine = %+v", found)
+	}
+	if left := contents(t, above); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+	file := filepath.Join(above, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found := sqlite.Examine(t.Context(), filepath.Join(file, "data")); found.Unusable == nil {
+		t.Errorf("Examine below a file = %+v", found)
+	}
+}
+
+func TestExamineNamesDamageAndOpenFiles(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := open(t, dir, sqlite.Options{}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "postrider.db")
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The second half of the file: some of its pages have tables, and none has the schema.
+	if _, err := file.WriteAt([]byte(strings.Repeat("damaged ", int(stat.Size()/16))), stat.Size()/2/4096*4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	found := sqlite.Examine(t.Context(), dir)
+	if found.Damage == "" && found.Unread == nil {
+		t.Errorf("Examine = %+v, want damage", found)
+	}
+	if len(found.Open) != 1 || found.Open[0] != path {
+		t.Errorf("Open = %v", found.Open)
+	}
+}
+
+// A check that has no time left stops, and says that it did.
+func TestTheIntegrityCheckIsBounded(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := open(t, dir, sqlite.Options{}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "postrider.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const fill = `
+		create table filling (bytes blob);
+		with recursive n (i) as (select 1 union all select i + 1 from n where i < 60000)
+		insert into filling select zeroblob(2000) from n;`
+	if _, err := db.ExecContext(t.Context(), fill); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	found := sqlite.Examine(ctx, dir)
+	if found.Checked || found.Damage != "" || time.Since(begun) > 5*time.Second {
+		t.Errorf("Examine = %+v after %s, want a check that did not end", found, time.Since(begun))
+	}
+}

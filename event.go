@@ -25,6 +25,17 @@ type Event struct {
 	IdempotencyKey string
 }
 
+// TestEventID returns the id as that of a test event: an event that was made to try out an
+// endpoint, and that no producer published. Its UUID has version 8 instead of 7. So what has
+// the id of an event knows whether it is a test: its deliveries, attempts and dead letters.
+func TestEventID(id EventID) EventID {
+	id[6] = id[6]&0x0f | 0x80
+	return id
+}
+
+// IsTest reports whether the event of the id is a test event; see [TestEventID].
+func IsTest(id EventID) bool { return id[6]>>4 == 8 }
+
 // Receipt is the response to a publish. The event is stored for good when the
 // producer gets it.
 type Receipt struct {

@@ -3,6 +3,7 @@ package postrider_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider"
 )
@@ -124,4 +125,17 @@ func matchesBySegments(pattern, eventType string) bool {
 		}
 	}
 	return len(want) == len(got)
+}
+
+func TestATestEventIsKnownByItsID(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMilli(1_700_000_000_000).UTC()
+	id := postrider.MakeID[postrider.EventID](at, [10]byte{0xff, 2, 3, 4, 5, 6, 7, 8, 9, 10})
+	test := postrider.TestEventID(id)
+	if postrider.IsTest(id) || !postrider.IsTest(test) || postrider.IsTest(postrider.EventID{}) {
+		t.Errorf("%s is a test: %t, %s: %t", id, postrider.IsTest(id), test, postrider.IsTest(test))
+	}
+	if parsed, err := postrider.ParseID[postrider.EventID](test.String()); err != nil || parsed != test || !parsed.Time().Equal(at) {
+		t.Errorf("%s is read as %s of %s, %v", test, parsed, parsed.Time(), err)
+	}
 }

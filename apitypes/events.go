@@ -50,6 +50,7 @@ type Event struct {
 	Sequence       *int64              `json:"sequence" doc:"Position among the account's events with the same ordering key, from 1. Null: it has no ordering key."`
 	IdempotencyKey *string             `json:"idempotency_key" doc:"Idempotency key of its publish. Null: it had none."`
 	Hops           int                 `json:"hops" doc:"Number of webhook senders that the event had passed before, from the header Webhook-Hops of its publish."`
+	Test           bool                `json:"test" doc:"True: the event is a test, from POST /endpoints/{endpoint}/test. No producer published it."`
 	CreatedAt      Time                `json:"created_at" format:"date-time"`
 	Data           json.RawMessage     `json:"data,omitempty" doc:"Data of the event. Lists leave it out, and so does every response after the data was deleted."`
 }

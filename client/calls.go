@@ -107,8 +107,8 @@ func (c *Client) CreateEndpoint(ctx context.Context, e apitypes.EndpointCreate) 
 // Endpoints lists endpoints, newest first.
 func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) (apitypes.Page[apitypes.Endpoint], error) {
 	failing := ""
-	if f.Failing {
-		failing = "true"
+	if f.Failing != nil {
+		failing = strconv.FormatBool(*f.Failing)
 	}
 	ids := make([]string, 0, len(f.IDs))
 	for _, id := range f.IDs {
@@ -442,8 +442,8 @@ func (c *Client) CreateKey(ctx context.Context, k apitypes.KeyCreate) (apitypes.
 }
 
 // Keys lists API keys, newest first.
-func (c *Client) Keys(ctx context.Context, p Paging) (apitypes.Page[apitypes.Key], error) {
-	return get[apitypes.Page[apitypes.Key]](ctx, c, "/api-keys"+query(p))
+func (c *Client) Keys(ctx context.Context, f KeyFilter) (apitypes.Page[apitypes.Key], error) {
+	return get[apitypes.Page[apitypes.Key]](ctx, c, "/api-keys"+query(f.Paging, "account", f.Account))
 }
 
 // Key returns one API key, without its text.

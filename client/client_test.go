@@ -127,7 +127,7 @@ func TestTheKeyGoesNowhereElse(t *testing.T) {
 		c.Close()
 		server.Close()
 	})
-	_, err := c.Keys(t.Context(), client.Paging{})
+	_, err := c.Keys(t.Context(), client.KeyFilter{})
 	problem, ok := errors.AsType[*client.Error](err)
 	if !ok || problem.Status != http.StatusTemporaryRedirect || strings.Contains(err.Error(), "hush") {
 		t.Errorf("Keys = %v, want the redirect as an error", err)

@@ -58,7 +58,9 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 
 	"delete-account": func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteAccount(x, "a") },
 
-	"list-api-keys": func(x ctx, c *client.Client) (any, error) { return answered(c.Keys(x, pg)) },
+	"list-api-keys": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.Keys(x, client.KeyFilter{Account: "acme", Paging: pg}))
+	},
 	"create-api-key": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.CreateKey(x, full[apitypes.KeyCreate]()))
 	},

@@ -73,7 +73,7 @@ type EndpointFilter struct {
 	Status  postrider.EndpointStatus
 	Health  postrider.HealthStatus
 	Circuit postrider.CircuitStatus
-	Failing bool // only endpoints whose last attempts failed
+	Failing *bool // whether the last attempts failed; nil: no filter
 	Paging
 }
 
@@ -96,6 +96,12 @@ type DeadLetterFilter struct {
 	From, To  time.Time // the delivery was created at From or later, and before To
 
 	OldestFirst bool
+	Paging
+}
+
+// KeyFilter selects API keys. A zero field selects all.
+type KeyFilter struct {
+	Account string // id or uid of the account that they are bound to
 	Paging
 }
 

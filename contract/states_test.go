@@ -60,6 +60,7 @@ func (c *caller) driveKeys() {
 	c.want(204, "DELETE /api-keys/"+made.id("id"), nil)
 	c.want(200, "GET /api-keys/"+made.id("id"), nil)
 	c.want(200, "GET /api-keys", nil)
+	c.want(200, "GET /api-keys?account=acme", nil)
 	c.paged("GET /api-keys?limit=1")
 }
 
@@ -487,6 +488,7 @@ func (c *caller) driveStatuses() {
 		c.want(200, "GET /endpoints?status="+status, nil)
 	}
 	c.want(200, "GET /endpoints?health=warned&circuit=open&failing=true", nil)
+	c.want(200, "GET /endpoints?health=healthy&failing=false", nil)
 }
 
 // driveInspector has an inspector endpoint get requests.

@@ -24,7 +24,7 @@ var deadLetterTable = tableOf[apitypes.DeadLetter]{
 	[]string{"DELIVERY", "EVENT TYPE", "ENDPOINT", "REASON", "ATTEMPTS", "LAST", "DIED", "RESOLUTION"},
 	func(d apitypes.DeadLetter) []string {
 		return []string{
-			d.Delivery.String(), d.EventType, d.Endpoint.String(), d.Reason, strconv.Itoa(d.Attempts),
+			d.Delivery.String(), typed(d.EventType, d.Test), d.Endpoint.String(), d.Reason, strconv.Itoa(d.Attempts),
 			last(d.LastStatusCode, d.LastError), moment(&d.DiedAt), string(optional(d.Resolution)),
 		}
 	},

@@ -29,10 +29,18 @@ var deliveryTable = tableOf[apitypes.Delivery]{
 	[]string{"ID", "EVENT TYPE", "ENDPOINT", "STATUS", "ATTEMPTS", "LAST", "NEXT ATTEMPT", "WAITING"},
 	func(d apitypes.Delivery) []string {
 		return []string{
-			d.ID.String(), d.EventType, d.Endpoint.String(), string(d.Status), strconv.Itoa(d.Attempts),
+			d.ID.String(), typed(d.EventType, d.Test), d.Endpoint.String(), string(d.Status), strconv.Itoa(d.Attempts),
 			last(d.LastStatusCode, d.LastError), moment(d.NextAttemptAt), string(optional(d.Waiting).Reason),
 		}
 	},
+}
+
+// typed returns an event type for a table, with a mark if the event is a test.
+func typed(eventType string, test bool) string {
+	if test {
+		return eventType + " (test)"
+	}
+	return eventType
 }
 
 // attemptTable shows the attempts of one delivery. eventAttemptTable extends it.

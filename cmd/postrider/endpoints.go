@@ -99,9 +99,9 @@ type endpointsListCmd struct {
 	UID     string                 `help:"Only the endpoint with this uid; needs --account."`
 	IDs     []postrider.EndpointID `name:"ids" help:"Only these endpoints, also deleted ones; at most 100, separated by commas."`
 	Status  string                 `enum:",enabled,paused,disabled" default:"" placeholder:"STATUS" help:"Only with this status: enabled, paused or disabled."`
-	Health  string                 `enum:",healthy,warned,disabled" default:"" placeholder:"STATUS" help:"Only with this health: healthy, warned, or disabled for its failures."`
+	Health  string                 `enum:",healthy,warned,disabled" default:"" placeholder:"STATUS" help:"Only with this health: healthy, warned, or disabled for its failures. An endpoint is healthy for hours after it began to fail; see --failing."`
 	Circuit string                 `enum:",closed,open,half_open" default:"" placeholder:"STATUS" help:"Only with this circuit: closed, open or half_open."`
-	Failing bool                   `help:"Only endpoints whose last attempts failed."`
+	Failing *bool                  `negatable:"" help:"Only endpoints whose last attempts failed, or with --no-failing those whose last attempt did not. Default: both."`
 }
 
 // Run lists endpoints. Success is that of the last 24 hours.

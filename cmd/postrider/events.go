@@ -28,7 +28,7 @@ type eventsCmd struct {
 var eventTable = tableOf[apitypes.Event]{
 	[]string{"ID", "TYPE", "ACCOUNT", "ORDERING KEY", "CREATED"},
 	func(e apitypes.Event) []string {
-		return []string{e.ID.String(), e.Type, e.Account.String(), optional(e.OrderingKey), moment(&e.CreatedAt)}
+		return []string{e.ID.String(), typed(e.Type, e.Test), e.Account.String(), optional(e.OrderingKey), moment(&e.CreatedAt)}
 	},
 }
 

@@ -140,28 +140,30 @@ func (c *keysCreateCmd) check() error {
 type keysListCmd struct {
 	onStore
 
-	JSON bool `name:"json" help:"Print the result as JSON."`
+	Account string `help:"Only the keys that are bound to this account, by id or uid. Default: all keys."`
+	JSON    bool   `name:"json" help:"Print the result as JSON."`
 }
 
 // Run lists the keys.
 func (c *keysListCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
-	page, err := c.keys(ctx, sources)
+	page, err := c.keys(ctx, sources, c.Account)
 	if err != nil {
 		return err
 	}
 	return keyTable.page(t, c.JSON, page)
 }
 
-// keys returns all keys, from the store or from the server.
-func (c onStore) keys(ctx context.Context, sources *app.Sources) (page apitypes.Page[apitypes.Key], err error) {
+// keys returns the keys that are bound to the account, or all without one, from the store
+// or from the server.
+func (c onStore) keys(ctx context.Context, sources *app.Sources, account string) (page apitypes.Page[apitypes.Key], err error) {
 	err = c.storeOrServer(sources, func() error {
-		keys, err := app.Keys(ctx, c.StoreConfig)
+		keys, err := app.Keys(ctx, c.StoreConfig, account)
 		for _, k := range keys {
 			page.Data = append(page.Data, keyOf(k))
 		}
 		return err
 	}, func(api *client.Client) (err error) {
-		page, err = allKeys(ctx, api)
+		page, err = allKeys(ctx, api, account)
 		return err
 	})
 	return page, err
@@ -177,7 +179,7 @@ type keysGetCmd struct {
 // Run prints one key. It searches the list of all keys, which is short: one for each
 // program that calls the API.
 func (c *keysGetCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
-	page, err := c.keys(ctx, sources)
+	page, err := c.keys(ctx, sources, "")
 	if err != nil {
 		return err
 	}
@@ -189,11 +191,11 @@ func (c *keysGetCmd) Run(ctx context.Context, t terminal, sources *app.Sources) 
 	return fmt.Errorf("%s: %w", c.ID, postrider.ErrNotFound)
 }
 
-// allKeys reads all pages of the server's keys. The commands for keys have no paging
+// allKeys reads all pages of the server's keys of the account, or of all keys. The commands for keys have no paging
 // flags, because the store can list all keys at once.
-func allKeys(ctx context.Context, api *client.Client) (all apitypes.Page[apitypes.Key], err error) {
+func allKeys(ctx context.Context, api *client.Client, account string) (all apitypes.Page[apitypes.Key], err error) {
 	for cursor := ""; ; {
-		page, err := api.Keys(ctx, client.Paging{Limit: 250, Cursor: cursor})
+		page, err := api.Keys(ctx, client.KeyFilter{Account: account, Paging: client.Paging{Limit: 250, Cursor: cursor}})
 		if err != nil {
 			return all, err
 		}

@@ -182,6 +182,10 @@ func TestAKeyIsMadeShownOnceAndRevoked(t *testing.T) {
 	if strings.Contains(read.text, key) || read.body["last_used_at"] == nil {
 		t.Errorf("read again: %s", read.text)
 	}
+	if got := w.want(200, "GET /api-keys?account=acme", "").data(); len(got) != 1 || got[0]["name"] != "ci" {
+		t.Errorf("the keys of the account are %v, want the one that is bound to it", got)
+	}
+	w.want(422, "GET /api-keys?account=unknown", "")
 	if got := w.want(200, "GET /api-keys", "").data(); len(got) != 2 {
 		t.Errorf("keys = %v", got)
 	}

@@ -36,7 +36,7 @@ func nextAttempt(d postrider.Delivery) time.Time {
 func viewDelivery(d postrider.Delivery) apitypes.Delivery {
 	return apitypes.Delivery{
 		ID: d.ID, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account,
-		EventType: d.EventType, Status: d.Status, Reason: orNull(d.Reason), Attempts: d.Attempts,
+		EventType: d.EventType, Test: postrider.IsTest(d.Event), Status: d.Status, Reason: orNull(d.Reason), Attempts: d.Attempts,
 		NextAttemptAt: timeOrNull(nextAttempt(d)), Waiting: viewWaiting(d.Waiting), CreatedAt: instant(d.ID.Time()), FinishedAt: timeOrNull(d.FinishedAt),
 		LastStatusCode: orNull(d.LastStatusCode), LastError: orNull(d.LastError), ReplayedFrom: orNull(d.ReplayedFrom),
 		ReplayJob: orNull(d.ReplayJob),

@@ -17,9 +17,9 @@ func (s *server) listEndpoints(ctx context.Context, in *struct {
 	UID     string `query:"uid" doc:"Uid of the endpoint. It needs the account too."`
 	IDs     string `query:"ids" doc:"Ids of at most 100 endpoints, separated by commas. Deleted ones are listed too."`
 	Status  string `query:"status" enum:"enabled,paused,disabled"`
-	Health  string `query:"health" enum:"healthy,warned,disabled" doc:"Status of its health; see GET /endpoints/{endpoint}/health."`
-	Circuit string `query:"circuit" enum:"closed,open,half_open"`
-	Failing bool   `query:"failing" doc:"True: only endpoints whose last attempts failed, by the failing_since of the circuit."`
+	Health  string `query:"health" enum:"healthy,warned,disabled" doc:"By state.health: the status of its health that was recorded last. It follows hours after the first failure, so an endpoint that is failing can be healthy; with failing=false it is not."`
+	Circuit string `query:"circuit" enum:"closed,open,half_open" doc:"By state.circuit."`
+	Failing string `query:"failing" enum:"true,false" doc:"By state.failing_since. True: only endpoints that have accepted nothing for a minute, or since their circuit opened. False: only the others."`
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.Endpoint]], error) {
@@ -34,10 +34,14 @@ func (s *server) listEndpoints(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	endpoints, err := s.Store.Endpoints(ctx, store.EndpointQuery{
+	query := store.EndpointQuery{
 		Account: account, IDs: wanted, UID: in.UID, Status: postrider.EndpointStatus(in.Status), Health: postrider.HealthStatus(in.Health),
-		Circuit: postrider.CircuitStatus(in.Circuit), Failing: in.Failing, Paging: in.Paging.of(),
-	})
+		Circuit: postrider.CircuitStatus(in.Circuit), Paging: in.Paging.of(),
+	}
+	if in.Failing != "" {
+		query.Failing = new(in.Failing == "true")
+	}
+	endpoints, err := s.Store.Endpoints(ctx, query)
 	if err != nil {
 		return nil, err
 	}

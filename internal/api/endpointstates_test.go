@@ -97,13 +97,14 @@ func TestListedEndpointsSayHowTheyFare(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"failing=true": failing.endpoint, "circuit=open": failing.endpoint, "health=warned": warned.endpoint,
-		"circuit=closed&health=healthy": fine.endpoint,
+		"circuit=closed&health=healthy": fine.endpoint, "failing=true&health=healthy": failing.endpoint, "failing=false&health=healthy": fine.endpoint,
 	} {
 		if got := w.want(200, "GET /endpoints?"+query, "").data(); len(got) != 1 || got[0]["id"] != want {
 			t.Errorf("%s lists %v, want %s", query, got, want)
 		}
 	}
 	w.want(422, "GET /endpoints?health=ill", "")
+	w.want(422, "GET /endpoints?failing=perhaps", "")
 }
 
 func TestCountsOfDeadLettersSayWhetherTheyStopped(t *testing.T) {

@@ -117,9 +117,17 @@ func scopeNames() string {
 	return strings.Join(names, ", ")
 }
 
-// listKeys lists all API keys, also expired and revoked ones.
-func (s *server) listKeys(ctx context.Context, in *Paging) (*reply[apitypes.Page[apitypes.Key]], error) {
-	return respondPage(viewKey)(s.Store.Keys(ctx, store.KeyQuery{Paging: in.of()}))
+// listKeys lists API keys, also expired and revoked ones.
+func (s *server) listKeys(ctx context.Context, in *struct {
+	Account string `query:"account" doc:"Id or uid of an account: only the keys that are bound to it."`
+	Paging
+},
+) (*reply[apitypes.Page[apitypes.Key]], error) {
+	account, err := s.resolveAccount(ctx, in.Account)
+	if err != nil {
+		return nil, err
+	}
+	return respondPage(viewKey)(s.Store.Keys(ctx, store.KeyQuery{Account: account, Paging: in.Paging.of()}))
 }
 
 func (s *server) getKey(ctx context.Context, in *keyPath) (*reply[apitypes.Key], error) {

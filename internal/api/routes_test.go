@@ -229,7 +229,12 @@ func TestATestEventHasTheExampleOfItsType(t *testing.T) {
 		if got.body["type"] != want[0] || !strings.Contains(got.text, want[1]) {
 			t.Errorf("the test event of %q is %s, want the type %s and the data %s", body, got.text, want[0], want[1])
 		}
+		has(t, "the test event", got.body, map[string]any{"test": true})
+		has(t, "its delivery", w.want(200, "GET /deliveries?event="+got.id("id"), "").data()[0], map[string]any{"test": true})
 	}
+	published := w.want(202, "POST /events", `{"account": "acme", "type": "order.created", "data": 1}`).id("id")
+	has(t, "an event of a producer", w.want(200, "GET /events/"+published, "").body, map[string]any{"test": false})
+	has(t, "its delivery", w.want(200, "GET /deliveries?event="+published, "").data()[0], map[string]any{"test": false})
 }
 
 func TestTheKeyOfAnEventMayBeAHeader(t *testing.T) {

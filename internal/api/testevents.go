@@ -8,6 +8,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/store"
 )
 
 // testEndpoint publishes a test event to an enabled endpoint, whatever its
@@ -43,7 +44,8 @@ func (s *server) testEvent(ctx context.Context, e postrider.Endpoint, named stri
 	if err != nil {
 		return postrider.Event{}, fmt.Errorf("encode test event: %w", err)
 	}
-	event := postrider.Event{Account: e.Account, Type: apitypes.TestType, Data: data}
+	id := postrider.TestEventID(store.NewID[postrider.EventID](s.IDs))
+	event := postrider.Event{ID: id, Account: e.Account, Type: apitypes.TestType, Data: data, CreatedAt: id.Time()}
 	if named == "" || named == apitypes.TestType {
 		return event, nil
 	}

@@ -304,7 +304,9 @@ func (p *publisher) try(
 	}
 	var batch store.Batch
 	for _, e := range events {
-		e.ID = store.NewID[postrider.EventID](p.ids)
+		if e.ID.IsZero() { // as ingest does
+			e.ID = store.NewID[postrider.EventID](p.ids)
+		}
 		n := store.NewEvent{Event: e}
 		for _, to := range changes.Endpoints {
 			if match(e, to.Endpoint) {

@@ -55,13 +55,21 @@ func CreateKey(ctx context.Context, c StoreConfig, n NewKey) (postrider.APIKey, 
 	return key, text, errors.Join(err, opened.Close())
 }
 
-// Keys returns every API key of the store, newest first, without a server.
-func Keys(ctx context.Context, c StoreConfig) ([]postrider.APIKey, error) {
+// Keys returns the API keys of the store that are bound to the account, by its id or uid,
+// newest first, without a server. Empty: all keys.
+func Keys(ctx context.Context, c StoreConfig, account string) ([]postrider.APIKey, error) {
 	opened, err := openStore(ctx, c, commandOptions())
 	if err != nil {
 		return nil, err
 	}
-	keys, err := listKeys(ctx, opened)
+	var q store.KeyQuery
+	if account != "" {
+		q.Account, err = findAccount(ctx, opened, account)
+	}
+	var keys []postrider.APIKey
+	if err == nil {
+		keys, err = listKeys(ctx, opened, q)
+	}
 	return keys, errors.Join(err, opened.Close())
 }
 
@@ -75,11 +83,12 @@ func RevokeKey(ctx context.Context, c StoreConfig, id postrider.KeyID) error {
 	return errors.Join(err, opened.Close())
 }
 
-// listKeys reads all pages of the API keys.
-func listKeys(ctx context.Context, access store.Access) ([]postrider.APIKey, error) {
+// listKeys reads all pages of the API keys that q selects.
+func listKeys(ctx context.Context, access store.Access, q store.KeyQuery) ([]postrider.APIKey, error) {
 	var keys []postrider.APIKey
 	for cursor := ""; ; {
-		page, err := access.Keys(ctx, store.KeyQuery{Paging: store.Paging{Limit: store.MaxLimit, Cursor: cursor}})
+		q.Paging = store.Paging{Limit: store.MaxLimit, Cursor: cursor}
+		page, err := access.Keys(ctx, q)
 		if err != nil {
 			return nil, fmt.Errorf("list API keys: %w", err)
 		}

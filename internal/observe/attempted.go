@@ -23,6 +23,9 @@ type Attempted struct {
 	ReplayedFrom postrider.DeliveryID // zero: the delivery is no replay
 }
 
+// Test reports whether the attempt is of a test event.
+func (a Attempted) Test() bool { return postrider.IsTest(a.Event) }
+
 // Attempted returns what people see of the attempt. A stale attempt has not changed its
 // delivery, which is shown as pending.
 func (s Settled) Attempted() Attempted {

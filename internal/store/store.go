@@ -410,7 +410,7 @@ type EndpointQuery struct {
 	// Circuit selects by the status of the stored circuit; one that never changed is
 	// closed.
 	Circuit postrider.CircuitStatus
-	Failing bool // whose circuit has a FailingSince
+	Failing *bool // whether the stored circuit has a FailingSince; nil: no filter
 	// Health selects by the status that was recorded last; without a record it is
 	// healthy.
 	Health postrider.HealthStatus
@@ -499,8 +499,9 @@ type AccountQuery struct {
 
 // KeyQuery filters API keys; a zero field does not filter.
 type KeyQuery struct {
-	ID   postrider.KeyID
-	Hash [32]byte
+	ID      postrider.KeyID
+	Hash    [32]byte
+	Account postrider.AccountID // bound to this account
 	Paging
 }
 

@@ -39,6 +39,8 @@ type accountPage struct {
 	Endpoints []apitypes.Endpoint // the newest
 	More      bool                // there are more endpoints
 	Dead      []deadLetterGroup   // the first groups
+	Keys      []keyRow            // the newest that are bound to it; none for those who may not manage keys
+	MoreKeys  bool                // there are more keys
 	Form      accountForm
 }
 
@@ -85,11 +87,18 @@ func (v *visit) showAccountWith(a apitypes.Account, form accountForm) error {
 	if err != nil {
 		return err
 	}
-	dead, err := v.withURLs(groups)
+	dead, err := v.nameGroups(groups)
 	if err != nil {
 		return err
 	}
 	p.Dead = dead.Data
+	if v.can(postrider.ScopeAdmin) {
+		keys, err := v.keys(client.KeyFilter{Account: a.ID.String(), Paging: client.Paging{Limit: 5}})
+		if err != nil {
+			return err
+		}
+		p.Keys, p.MoreKeys = keys.Data, keys.NextCursor != nil
+	}
 	shown := page{Name: "accounts-one", Title: cmp.Or(a.Name, form.UID), Data: p, Commands: []string{"accounts get " + a.ID.String()}}
 	if len(form.Faults) > 0 {
 		shown.Status = 422

@@ -6,6 +6,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
 )
 
 // keyRoutes lists the pages and forms of API keys.
@@ -39,12 +40,19 @@ func (v *visit) stateOf(k apitypes.Key) keyRow {
 
 // listKeys shows the API keys, newest first.
 func listKeys(v *visit) error {
-	keys, err := v.api.Keys(v.ctx, v.paging())
+	f := filters{v.accountFilter()}
+	keys, err := v.keys(client.KeyFilter{Account: v.query("account"), Paging: v.paging()})
+	return showList(v, page{Name: "api_keys", Commands: []string{v.command("keys list")}}, listed[keyRow]{keys, f, err})
+}
+
+// keys returns API keys with their states.
+func (v *visit) keys(f client.KeyFilter) (apitypes.Page[keyRow], error) {
+	keys, err := v.api.Keys(v.ctx, f)
 	rows := apitypes.Page[keyRow]{NextCursor: keys.NextCursor}
 	for _, k := range keys.Data {
 		rows.Data = append(rows.Data, v.stateOf(k))
 	}
-	return showList(v, page{Name: "api_keys", Commands: []string{"keys list"}}, listed[keyRow]{items: rows, err: err})
+	return rows, err
 }
 
 // keyForm is the form of a new API key. Its fields are what the person typed.

@@ -19,16 +19,12 @@ func deadLetterRoutes() []route {
 	}
 }
 
-// deadLetterGroup is a group of dead letters with the endpoint that it is about.
+// deadLetterGroup is a group of dead letters.
 type deadLetterGroup struct {
 	apitypes.DeadLetterGroup
 
-	URL   string
-	First bool // the row before is about another endpoint
+	First bool // the group before is about another endpoint
 }
-
-// groupsOnPage is how many groups a page has. Each endpoint among them is read for its URL.
-const groupsOnPage = 25
 
 // listDeadLetterGroups shows the unresolved dead letters by endpoint and cause.
 func listDeadLetterGroups(v *visit) error {
@@ -37,80 +33,75 @@ func listDeadLetterGroups(v *visit) error {
 	if v.who == operators {
 		f = append(f, v.accountFilter())
 	}
-	l := listed[deadLetterGroup]{filters: f, err: err}
+	l, command := listed[deadLetterGroup]{filters: f, err: err}, "dead-letters groups"
 	if err == nil {
-		paging := v.paging()
-		paging.Limit = groupsOnPage
 		var groups apitypes.Page[apitypes.DeadLetterGroup]
-		groups, l.err = v.api.DeadLetterGroups(v.ctx, client.DeadLetterGroupFilter{Account: v.query("account"), Endpoint: endpointID, Paging: paging})
+		groups, l.err = v.api.DeadLetterGroups(v.ctx, client.DeadLetterGroupFilter{Account: v.query("account"), Endpoint: endpointID, Paging: v.paging()})
+		command = v.command(command)
 		if l.err == nil {
-			l.items, l.err = v.withURLs(groups)
+			l.items, l.err = v.nameGroups(groups)
 		}
 	}
-	return showList(v, page{Name: "dead_letters", Commands: []string{"dead-letters groups"}}, l)
+	return showList(v, page{Name: "dead_letters", Commands: []string{command}}, l)
 }
 
-// withURLs adds the URLs of the endpoints. Groups of one endpoint follow each other, so
-// each endpoint is read once.
-func (v *visit) withURLs(groups apitypes.Page[apitypes.DeadLetterGroup]) (apitypes.Page[deadLetterGroup], error) {
+// nameGroups reads the names of the endpoints of a page of groups. Groups of one endpoint
+// follow each other.
+func (v *visit) nameGroups(groups apitypes.Page[apitypes.DeadLetterGroup]) (apitypes.Page[deadLetterGroup], error) {
 	rows := apitypes.Page[deadLetterGroup]{NextCursor: groups.NextCursor}
-	var last apitypes.Endpoint
-	for _, g := range groups.Data {
-		row := deadLetterGroup{DeadLetterGroup: g, First: g.Endpoint != last.ID}
-		if row.First {
-			e, err := v.api.Endpoint(v.ctx, g.Endpoint)
-			if err != nil {
-				return rows, err
-			}
-			last = e
-		}
-		row.URL = last.URL
-		rows.Data = append(rows.Data, row)
+	ids := make([]postrider.EndpointID, 0, len(groups.Data))
+	for i, g := range groups.Data {
+		rows.Data = append(rows.Data, deadLetterGroup{g, i == 0 || ids[i-1] != g.Endpoint})
+		ids = append(ids, g.Endpoint)
 	}
-	return rows, nil
+	return rows, v.nameEndpoints(v.ctx, ids)
 }
 
-// listDeadLetters shows dead letters one by one, newest first.
+// listDeadLetters shows dead letters one by one, newest first: the unresolved, or all. The
+// parameter resolved means what it means to the API.
 func listDeadLetters(v *visit) error {
 	endpoint, endpointID, err := v.endpointFilter()
 	span, fromTime, toTime := v.spanFilter()
 	f := filters{
 		v.choice("reason", "reason", "exhausted", "gone", "client_error", "expired", "system"),
-		v.choice("resolved", "dead_letters.resolved", "true"), v.textFilter("event_type"), endpoint,
+		v.choice("resolved", "dead_letters.resolved", "true").without("dead_letters.resolved.false"), v.textFilter("event_type"), endpoint,
 	}
 	if v.who == operators {
 		f = append(f, v.accountFilter())
 	}
-	l := listed[apitypes.DeadLetter]{filters: append(f, span...), err: err}
+	l, command := listed[apitypes.DeadLetter]{filters: append(f, span...), err: err}, "dead-letters list"
 	if err == nil {
 		l.items, l.err = v.api.DeadLetters(v.ctx, client.DeadLetterFilter{
 			Account: v.query("account"), Endpoint: endpointID, EventType: v.query("event_type"), Reason: v.query("reason"),
 			Resolved: v.query("resolved") == "true", From: fromTime, To: toTime, Paging: v.paging(),
 		})
+		command = v.command(command)
 	}
 	if l.err == nil {
 		l.err = nameItems(v, l.items.Data)
 	}
-	return showList(v, page{Name: "dead_letters-all", Commands: []string{"dead-letters list"}}, l)
+	return showList(v, page{Name: "dead_letters-all", Commands: []string{command}}, l)
 }
 
 // resolveSelected returns the handler of a form that replays or discards the dead letters
 // that a person has selected on a page of the list. One that has changed since the page was
-// loaded is left out, and the person learns why.
+// loaded is left out, and the person learns why. The replays are new deliveries, to which
+// the next page links.
 func resolveSelected(verb string) func(*visit) error {
 	return func(v *visit) error {
 		selected := v.posted["delivery"]
 		if len(selected) > pageSize {
 			return errBadForm
 		}
-		done, refusal := 0, ""
+		f, done, refusal := flash{}, 0, ""
 		for _, text := range slices.Compact(slices.Sorted(slices.Values(selected))) {
 			id, err := postrider.ParseID[postrider.DeliveryID](text)
 			if err != nil {
 				return errBadForm
 			}
+			var made apitypes.Delivery
 			if verb == "replay" {
-				_, err = v.api.ReplayDelivery(v.ctx, id)
+				made, err = v.api.ReplayDelivery(v.ctx, id)
 			} else {
 				_, err = v.api.DiscardDeadLetter(v.ctx, id, v.form("reason"))
 			}
@@ -122,9 +113,12 @@ func resolveSelected(verb string) func(*visit) error {
 				return err
 			default:
 				done++
+				if !made.ID.IsZero() {
+					f.Made = append(f.Made, made.ID)
+				}
 			}
 		}
-		f := flash{Text: v.t("dead_letters.done."+verb, "n", done), Warn: done == 0}
+		f.Text, f.Warn = v.t("dead_letters.done."+verb, "n", done), done == 0
 		if len(selected) == 0 {
 			f.Text = v.t("dead_letters.none_selected")
 		}

@@ -38,17 +38,18 @@ func listDeliveries(v *visit) error {
 	if f = append(append(f, event), span...); job.Value != "" {
 		f = append(f, job)
 	}
-	l := listed[apitypes.Delivery]{filters: f, err: errors.Join(err, eventErr, jobErr)}
+	l, command := listed[apitypes.Delivery]{filters: f, err: errors.Join(err, eventErr, jobErr)}, "deliveries list"
 	if l.err == nil {
 		l.items, l.err = v.api.Deliveries(v.ctx, client.DeliveryFilter{
 			Account: v.query("account"), Endpoint: endpointID, Event: eventID, EventType: v.query("event_type"),
 			Status: postrider.Status(v.query("status")), ReplayJob: jobID, From: fromTime, To: toTime, Paging: v.paging(),
 		})
+		command = v.command(command)
 	}
 	if l.err == nil {
 		l.err = nameItems(v, l.items.Data)
 	}
-	return showList(v, page{Name: "deliveries", Commands: []string{"deliveries list"}}, l)
+	return showList(v, page{Name: "deliveries", Commands: []string{command}}, l)
 }
 
 // deliveryPage is the data of the page of one delivery.

@@ -33,7 +33,8 @@ func endpointRoutes() []route {
 }
 
 // failing is the choice of the health that selects endpoints by their streak of failures,
-// whatever their health is, which follows hours later.
+// whatever their health is, which follows hours later. A row that is failing does not say
+// that it is healthy, so the choice of the healthy leaves these out.
 const failing = "failing"
 
 // listEndpoints shows the endpoints, newest first, and how each fares.
@@ -50,11 +51,14 @@ func listEndpoints(v *visit) error {
 		Account: v.query("account"), Status: postrider.EndpointStatus(v.query("status")),
 		Circuit: postrider.CircuitStatus(v.query("circuit")), Paging: v.paging(),
 	}
-	if health := v.query("health"); health == failing {
-		ask.Failing = true
-	} else {
+	switch health := v.query("health"); health {
+	case failing:
+		ask.Failing = new(true)
+	case string(postrider.Healthy):
+		ask.Health, ask.Failing = postrider.Healthy, new(false)
+	default:
 		ask.Health = postrider.HealthStatus(health)
 	}
 	found, err := v.api.Endpoints(v.ctx, ask)
-	return showList(v, page{Name: "endpoints", Commands: []string{"endpoints list"}}, listed[apitypes.Endpoint]{items: found, filters: f, err: err})
+	return showList(v, page{Name: "endpoints", Commands: []string{v.command("endpoints list")}}, listed[apitypes.Endpoint]{items: found, filters: f, err: err})
 }

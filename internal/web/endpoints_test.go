@@ -42,7 +42,7 @@ func TestTheListOfEndpointsShowsAndFiltersHowTheyFare(t *testing.T) {
 	all := []string{"fine", "failing", "warned", "paused"}
 	for query, want := range map[string]string{
 		"": "fine failing warned paused", "?status=paused": "paused", "?health=warned": "warned", "?health=failing": "failing",
-		"?circuit=open": "", "?circuit=closed&health=healthy&status=enabled": "fine failing",
+		"?circuit=open": "", "?health=healthy": "fine paused", "?circuit=closed&health=healthy&status=enabled": "fine",
 	} {
 		for person, base := range map[string]string{"operator": "/dashboard", "customer": "/portal"} {
 			html := w.see(person, base+"/endpoints"+query).html
@@ -57,6 +57,7 @@ func TestTheListOfEndpointsShowsAndFiltersHowTheyFare(t *testing.T) {
 			}
 		}
 	}
+	w.see("operator", "/dashboard/endpoints?health=healthy").says(t, "endpoints list --failing=false --health=healthy<")
 	html := w.see("operator", "/dashboard/endpoints?health=warned").html
 	for _, text := range []string{"Warned", "100\u00a0%", `<option value="warned" selected>`} {
 		if !strings.Contains(html, text) {

@@ -32,7 +32,7 @@ func listEvents(v *visit) error {
 		Account: v.query("account"), Type: v.query("type"), IdempotencyKey: v.query("idempotency_key"), OrderingKey: v.query("ordering_key"),
 		From: fromTime, To: toTime, Paging: v.paging(),
 	})
-	return showList(v, page{Name: "events", Commands: []string{"events list"}}, listed[apitypes.Event]{events, f, err})
+	return showList(v, page{Name: "events", Commands: []string{v.command("events list")}}, listed[apitypes.Event]{events, f, err})
 }
 
 // eventPage is the data of the page of one event.

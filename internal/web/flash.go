@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/postrider/postrider"
 )
 
 // flash is what a form did. The response to a form is a redirect, so a cookie carries
@@ -22,6 +24,8 @@ type flash struct {
 	// Link is the path of a page to see next, and LinkText its name; empty: none.
 	Link     string `json:"l,omitempty"`
 	LinkText string `json:"n,omitempty"`
+	// Made are the deliveries that were made, at most one for each row of a list.
+	Made []postrider.DeliveryID `json:"d,omitempty"`
 }
 
 // maxFlash is the largest cookie of a flash, in bytes. Browsers take 4 KiB.

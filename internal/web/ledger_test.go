@@ -233,11 +233,87 @@ func TestDeadLettersAreSelected(t *testing.T) {
 	says(t, w.submit("operator", "/dashboard/dead-letters/discard", url.Values{"back": {list}, "delivery": all[:1]}), "One dead letter is discarded.", all[1])
 	says(t, w.submit("operator", "/dashboard/dead-letters/replay", url.Values{"back": {list}, "delivery": all}),
 		"2 dead letters are replayed", "One was left out: The dead letter was discarded", "No dead letters")
+	got := w.see("operator", list+"?resolved=true")
+	says(t, got, "dead-letters list --resolved<", "/dead-letters?limit=50&amp;resolved=true", `<option value="true" selected>All`)
+	for _, id := range all {
+		if !strings.Contains(got.html, `href="/dashboard/deliveries/`+id) {
+			t.Errorf("the list of all dead letters has no %s:\n%s", id, got.html)
+		}
+	}
 	if got := w.see("viewer", list+"?resolved=true"); strings.Contains(got.html, "Replay selected") {
 		t.Errorf("a viewer can replay:\n%s", got.html)
 	}
 	if got := w.as("operator", "POST /dashboard/dead-letters/replay", url.Values{"delivery": {"x"}}); got.status != http.StatusUnprocessableEntity {
 		t.Errorf("a replay of no delivery = %d", got.status)
+	}
+}
+
+func TestReplayedDeadLettersLeadToTheirNewDeliveries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	e := w.endpoint(apitypes.EndpointCreate{})
+	for range 50 { // as many as a page lists
+		w.publish("order.created", `{}`)
+	}
+	ids := url.Values{"back": {"/dashboard/dead-letters/all"}}
+	for range 5 {
+		w.settle(e.ID, postrider.Attempt{StatusCode: 410}, postrider.DefaultPolicy())
+	}
+	dead, err := w.admin.DeadLetters(t.Context(), client.DeadLetterFilter{Paging: client.Paging{Limit: 50}})
+	if err != nil || len(dead.Data) != 50 {
+		t.Fatalf("%d dead letters, %v", len(dead.Data), err)
+	}
+	for _, d := range dead.Data {
+		ids.Add("delivery", d.Delivery.String())
+	}
+	got := w.submit("operator", "/dashboard/dead-letters/replay", ids)
+	says(t, got, "50 dead letters are replayed", "The new deliveries:")
+	if dead, err = w.admin.DeadLetters(t.Context(), client.DeadLetterFilter{Resolved: true, Paging: client.Paging{Limit: 50}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dead.Data {
+		if d.Replay == nil || !strings.Contains(got.html, `href="/dashboard/deliveries/`+d.Replay.String()+`"`) {
+			t.Errorf("the message has no link to the replay of %s", d.Delivery)
+		}
+	}
+}
+
+func TestDeadLetterGroupsNameTheirEndpointsInOneCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	for _, url := range []string{"https://a.example/hooks", "https://b.example/hooks", "https://c.example/hooks"} {
+		w.endpoint(apitypes.EndpointCreate{URL: url})
+	}
+	inspector := w.endpoint(apitypes.EndpointCreate{Kind: postrider.KindInspector, Description: "Without a URL"})
+	w.publish("order.created", `{}`)
+	endpoints, err := w.admin.Endpoints(t.Context(), client.EndpointFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range endpoints.Data {
+		w.settle(e.ID, postrider.Attempt{StatusCode: 410}, postrider.DefaultPolicy())
+	}
+	for _, path := range []string{"/dashboard/dead-letters", "/dashboard/accounts/acme"} {
+		got := w.see("operator", path)
+		says(t, got, ">a.example/hooks<", ">b.example/hooks<", ">c.example/hooks<", ">Without a URL<", inspector.ID.String(), "/endpoints?ids=")
+		if calls := strings.Count(got.html, "/v1/webhooks/endpoints"); calls > 4 { // the list and the names, each shown and to be copied
+			t.Errorf("%s reads endpoints one by one:\n%s", path, got.html)
+		}
+	}
+}
+
+func TestListsShowTheCommandOfTheirFilters(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	for path, want := range map[string]string{
+		"/deliveries?status=dead&event_type=it%27s": `deliveries list --event-type=&#39;it&#39;\&#39;&#39;s&#39; --status=dead<`,
+		"/events?account=acme":                      "events list --account=acme<",
+		"/replays?status=done":                      "replays list --status=done<",
+		"/dead-letters?account=acme":                "dead-letters groups --account=acme<",
+	} {
+		if got := w.as("operator", "GET /dashboard"+path, nil); !strings.Contains(got.html, "postrider "+want) {
+			t.Errorf("%s has no %q:\n%s", path, want, got.html)
+		}
 	}
 }
 
@@ -444,7 +520,7 @@ func TestAnAPIKeyIsShownOnce(t *testing.T) {
 		t.Fatalf("the new key = %d\n%s", made.status, made.html)
 	}
 	checkHTML(t, made)
-	keys, err := w.admin.Keys(t.Context(), client.Paging{})
+	keys, err := w.admin.Keys(t.Context(), client.KeyFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,12 @@
 package web
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider/apitypes"
@@ -29,6 +33,7 @@ type filter struct {
 	Options []choice
 	// Kind is text, select or time. A time is local to the zone of the person.
 	Kind string
+	None string // label of the choice without a value; empty: All
 }
 
 // choice is a choice of a select.
@@ -89,6 +94,13 @@ func (v *visit) choice(name, prefix string, values ...string) filter {
 	for _, value := range values {
 		f.Options = append(f.Options, choice{value, v.t(prefix + "." + value)})
 	}
+	return f
+}
+
+// without returns the filter with another text for the choice without a value, for a list
+// that leaves something out unless it is asked for.
+func (f filter) without(label string) filter {
+	f.None = label
 	return f
 }
 
@@ -158,6 +170,39 @@ func showList[T any](v *visit, p page, l listed[T]) error {
 		p.Status = http.StatusUnprocessableEntity
 	}
 	return v.show(p)
+}
+
+// command returns the command that makes the last call of the API, with a flag for each of
+// its parameters: the command line calls them alike. A page has a place and a size of its
+// own, so these are left out.
+func (v *visit) command(name string) string {
+	if len(v.calls.made) == 0 {
+		return name
+	}
+	_, raw, _ := strings.Cut(v.calls.made[len(v.calls.made)-1].Path, "?")
+	query, _ := url.ParseQuery(raw) // the client has written it
+	for _, parameter := range slices.Sorted(maps.Keys(query)) {
+		flag, value := " --"+strings.ReplaceAll(parameter, "_", "-"), query.Get(parameter)
+		switch {
+		case parameter == "limit", parameter == "cursor":
+		case value == "true":
+			name += flag
+		default:
+			name += flag + "=" + shellWord(value)
+		}
+	}
+	return name
+}
+
+// plainWord matches what a shell takes as it is.
+var plainWord = regexp.MustCompile(`^[\w.:@/+-]+$`)
+
+// shellWord returns a value as a word of a shell.
+func shellWord(value string) string {
+	if plainWord.MatchString(value) {
+		return value
+	}
+	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }
 
 // idFilter returns a filter by an id, and the id. The API is not asked with a text that is

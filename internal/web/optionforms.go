@@ -23,6 +23,7 @@ type optionsForm struct {
 	Changes  []optionChange // that the person reviews before they are saved
 	Faults   map[string]string
 	Account  string // of a new endpoint
+	newPlace        // of a new endpoint
 
 	headers []apitypes.Header // as the form has them
 }
@@ -79,6 +80,7 @@ func showOptions(v *visit) error {
 func (v *visit) showOptions(f optionsForm) error {
 	p := page{Name: "endpoints-options", Title: where(v, f.Endpoint), Data: f, Commands: []string{"endpoints update " + f.Endpoint.ID.String() + " --timeout 20s"}}
 	if f.New {
+		f.Groups[0].Options = slices.DeleteFunc(f.Groups[0].Options, func(o shownOption) bool { return o.Name == "url" }) // it is a part of newPlace
 		p = page{Name: "endpoints-new", Data: f, Commands: []string{"endpoints create --help"}}
 	}
 	if f.Faults != nil {
@@ -91,7 +93,7 @@ func (v *visit) showOptions(f optionsForm) error {
 // is a form, it has what the person typed. A new endpoint has no values: what is left
 // empty gets its default.
 func (v *visit) optionsOf(e apitypes.Endpoint) optionsForm {
-	f := optionsForm{Endpoint: e, Tab: "options", New: e.ID.IsZero(), Account: v.r.FormValue("account")}
+	f := optionsForm{Endpoint: e, Tab: "options", New: e.ID.IsZero(), Account: v.r.FormValue("account"), newPlace: v.newPlace()}
 	for _, group := range optionGroups {
 		shown := optionGroup{Name: group.name}
 		for _, o := range group.options {
@@ -387,11 +389,12 @@ func createEndpoint(v *visit) error {
 		return v.showOptions(f)
 	}
 	create := apitypes.EndpointCreate{
-		Account: v.form("account"), UID: u.UID.Value(), URL: u.URL, Description: u.Description.Value(), EventTypes: u.EventTypes, Policy: u.Policy,
+		Account: v.form("account"), UID: u.UID.Value(), Description: u.Description.Value(), EventTypes: u.EventTypes, Policy: u.Policy,
 	}
 	if create.EventTypes == nil {
 		create.EventTypes = []string{} // the API says that there must be some
 	}
+	f.apply(&create)
 	e, err := v.api.CreateEndpoint(v.ctx, create)
 	if faults, refused := v.faulty(err); refused {
 		f.refuse(v, faults)

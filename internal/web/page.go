@@ -212,7 +212,7 @@ func (v *visit) show(p page) error {
 	if err := v.h.pages.render(&body, v, p); err != nil {
 		return fmt.Errorf("render %s: %w", p.Name, err)
 	}
-	if v.flash != (flash{}) {
+	if v.flash.Text != "" {
 		v.setCookie("flash", "", 0)
 	}
 	header := v.w.Header()

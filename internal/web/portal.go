@@ -94,7 +94,7 @@ func (p *homePage) fill(v *visit) error {
 	}
 	for _, d := range dead.Data {
 		p.Failed = append(p.Failed, apitypes.Delivery{
-			ID: d.Delivery, EventType: d.EventType, Attempts: d.Attempts, LastStatusCode: d.LastStatusCode, LastError: d.LastError, FinishedAt: &d.DiedAt,
+			ID: d.Delivery, EventType: d.EventType, Test: d.Test, Attempts: d.Attempts, LastStatusCode: d.LastStatusCode, LastError: d.LastError, FinishedAt: &d.DiedAt,
 		})
 	}
 	pending, err := newest(postrider.Pending, pageSize)
@@ -121,14 +121,38 @@ func (p *homePage) fill(v *visit) error {
 // guide is the form with which a customer adds an endpoint, in three steps: where,
 // what, and the options that the operator lets customers set.
 type guide struct {
-	Where       string // url, or inspector for those who have no receiver
-	URL         string
+	newPlace
+
 	Description string
 	All         bool // every event type, also later ones
 	Types       []guideType
 	Patterns    string // more types, and prefixes like order.*
 	Options     []optionGroup
 	Faults      map[string]string
+}
+
+// newPlace says where a new endpoint is, as the person typed it. The partial
+// "endpoint-where" shows it.
+type newPlace struct {
+	Where string // url, or inspector for those who have no receiver
+	URL   string
+}
+
+// newPlace returns what the form says, or the URL of the page: url, unless it asks for an
+// inspector.
+func (v *visit) newPlace() newPlace {
+	p := newPlace{"url", v.form("url")}
+	if v.r.FormValue("where") == "inspector" {
+		p.Where = "inspector"
+	}
+	return p
+}
+
+// apply sets the kind and the URL of the endpoint.
+func (p newPlace) apply(e *apitypes.EndpointCreate) {
+	if e.URL = p.URL; p.Where == "inspector" {
+		e.Kind, e.URL = postrider.KindInspector, ""
+	}
 }
 
 // guideType is an event type to choose.
@@ -144,10 +168,7 @@ func showGuide(v *visit) error {
 	if err != nil {
 		return err
 	}
-	g.Where, g.All = "url", len(g.Types) == 0
-	if v.query("where") == "inspector" {
-		g.Where = "inspector"
-	}
+	g.All = len(g.Types) == 0
 	return v.showGuide(g)
 }
 
@@ -166,9 +187,9 @@ func (v *visit) guide() (guide, error) {
 		return guide{}, err
 	}
 	form := v.optionsOf(apitypes.Endpoint{})
-	g := guide{Types: types, Options: form.allowed()}
+	g := guide{newPlace: v.newPlace(), Types: types, Options: form.allowed()}
 	if v.r.Method == http.MethodPost {
-		g.Where, g.URL, g.Description = v.form("where"), v.form("url"), v.form("description")
+		g.Description = v.form("description")
 		g.All, g.Patterns = v.form("all") == "yes", v.form("patterns")
 		for i := range g.Types {
 			g.Types[i].Checked = slices.Contains(v.posted["type"], g.Types[i].Name)
@@ -243,10 +264,8 @@ func createGuided(v *visit) error {
 	}
 	f := v.optionsOf(apitypes.Endpoint{})
 	change := f.update(v)
-	create := apitypes.EndpointCreate{URL: g.URL, Description: g.Description, EventTypes: g.eventTypes(), Policy: change.Policy}
-	if g.Where == "inspector" {
-		create.Kind, create.URL = postrider.KindInspector, ""
-	}
+	create := apitypes.EndpointCreate{Description: g.Description, EventTypes: g.eventTypes(), Policy: change.Policy}
+	g.apply(&create)
 	if v.form("show") != "" {
 		g.Options = f.allowed()
 		return v.showGuide(g)

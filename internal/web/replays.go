@@ -74,7 +74,7 @@ func listReplays(v *visit) error {
 	for _, r := range found.Data {
 		rows.Data = append(rows.Data, replayRow{r})
 	}
-	return showList(v, page{Name: "replays", Commands: []string{"replays list"}}, listed[replayRow]{rows, f, err})
+	return showList(v, page{Name: "replays", Commands: []string{v.command("replays list")}}, listed[replayRow]{rows, f, err})
 }
 
 // replayForm is the two forms of a new replay: what it selects, and how it is done. Its

@@ -81,7 +81,7 @@ func (s *Store) Keys(_ context.Context, q store.KeyQuery) (store.Page[postrider.
 	defer s.mu.Unlock()
 	return list(&s.keys, q.Paging, q.ID, func(k postrider.APIKey) (postrider.APIKey, bool) {
 		k.Scopes = slices.Clone(k.Scopes)
-		return k, selects(q.Hash, k.Hash)
+		return k, selects(q.Hash, k.Hash) && selects(q.Account, k.Account)
 	})
 }
 

@@ -141,13 +141,14 @@ func (s *Store) PutKey(ctx context.Context, k postrider.APIKey) error {
 	return nil
 }
 
-// Walks api_keys_pkey, or api_keys_hash_key by hash.
+// Walks api_keys_pkey, or api_keys_hash_key by hash, or api_keys_account by account.
 const keysSQL = `
 	select k.id, k.name, k.hash, k.scopes, k.account, k.created_at, k.expires_at, k.revoked_at, k.last_used_at
 	from api_keys k
 	where k.id < @before
 		and (@id::uuid is null or k.id = @id)
 		and (@hash::bytea is null or k.hash = @hash)
+		and (@account::uuid is null or k.account = @account)
 	order by k.id desc
 	limit @limit`
 
@@ -162,7 +163,7 @@ func (s *Store) Keys(ctx context.Context, q store.KeyQuery) (store.Page[postride
 		hash = q.Hash[:]
 	}
 	keys, err := list(ctx, s, query{keysSQL, pgx.NamedArgs{
-		"before": before, "id": uuid(q.ID), "hash": hash, "limit": q.Size() + 1,
+		"before": before, "id": uuid(q.ID), "hash": hash, "account": uuid(q.Account), "limit": q.Size() + 1,
 	}}, scanKey)
 	if err != nil {
 		return store.Page[postrider.APIKey]{}, fmt.Errorf("list keys: %w", err)

@@ -157,7 +157,7 @@ const endpointsSQL = `
 		and (@uid::text is null or e.uid = @uid)
 		and (@status::text is null or e.status = @status)
 		and (@circuit::text is null or @circuit = coalesce((select c.status from circuits c where c.endpoint = e.id), 'closed'))
-		and (not @failing::bool or exists (select from circuits c where c.endpoint = e.id and c.failing_since is not null))
+		and (@failing::bool is null or @failing = exists (select from circuits c where c.endpoint = e.id and c.failing_since is not null))
 		and (@health::text is null or @health = coalesce((
 			select h.status from endpoint_health h where h.endpoint = e.id and h.last and h.status <> 'healthy'), 'healthy'))
 		and (@id::uuid is not null or @ids::uuid[] is not null or e.status <> 'deleted')

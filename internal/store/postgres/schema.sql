@@ -815,9 +815,9 @@ CREATE UNIQUE INDEX accounts_uid ON public.accounts USING btree (uid) WHERE ((ui
 
 COMMENT ON INDEX public.accounts_uid IS 'Accounts by uid, which is unique among those that are not deleted.';
 
-CREATE INDEX api_keys_account ON public.api_keys USING btree (account) WHERE (account IS NOT NULL);
+CREATE INDEX api_keys_account ON public.api_keys USING btree (account, id) WHERE (account IS NOT NULL);
 
-COMMENT ON INDEX public.api_keys_account IS 'DeleteAccount: the keys of an account.';
+COMMENT ON INDEX public.api_keys_account IS 'DeleteAccount, and Keys by account: the keys of an account.';
 
 COMMENT ON INDEX public.api_keys_hash_key IS 'Keys by hash: every request that is not answered from the cache.';
 

@@ -97,7 +97,8 @@ func (s *Store) PutKey(ctx context.Context, k postrider.APIKey) error {
 	})
 }
 
-// From the end of the key of api_keys, or by the unique index on hash.
+// From the end of the key of api_keys, by the unique index on hash, or by api_keys_account,
+// which ends with the key.
 const (
 	keysSQL = `
 	select id, name, hash, scopes, account, created_at, expires_at, revoked_at, last_used_at from api_keys
@@ -105,7 +106,11 @@ const (
 	order by id desc limit @limit`
 	keysByHashSQL = `
 	select id, name, hash, scopes, account, created_at, expires_at, revoked_at, last_used_at from api_keys
-	where hash = @hash and id < @below and (@id is null or id = @id)
+	where hash = @hash and id < @below and (@id is null or id = @id) and (@account is null or account = @account)
+	order by id desc limit @limit`
+	keysOfAccountSQL = `
+	select id, name, hash, scopes, account, created_at, expires_at, revoked_at, last_used_at from api_keys
+	where account = @account and id < @below and (@id is null or id = @id)
 	order by id desc limit @limit`
 )
 
@@ -116,10 +121,13 @@ func (s *Store) Keys(ctx context.Context, q store.KeyQuery) (store.Page[postride
 		return store.Page[postrider.APIKey]{}, err
 	}
 	statement := keysSQL
-	if q.Hash != [32]byte{} {
+	switch {
+	case q.Hash != [32]byte{}:
 		statement = keysByHashSQL
+	case !q.Account.IsZero():
+		statement = keysOfAccountSQL
 	}
-	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("hash", q.Hash[:]))
+	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("hash", q.Hash[:]), sql.Named("account", blobOrNull(q.Account)))
 	keys, err := list(ctx, s, query{statement, args}, scanKey)
 	return store.Cut(keys, q.Paging, func(k postrider.APIKey) string { return key(k.ID) }), s.explain("list keys", err)
 }

@@ -125,7 +125,7 @@ const endpointsFilter = ` and id < @below
 		and (@uid = '' or uid = @uid)
 		and (@status = '' or status = @status)
 		and (@circuit = '' or @circuit = coalesce((select c.status from circuits c where c.endpoint = id), 'closed'))
-		and (not @failing or exists (select 1 from circuits c where c.endpoint = id and c.failing_since is not null))
+		and (@failing is null or @failing = exists (select 1 from circuits c where c.endpoint = id and c.failing_since is not null))
 		and (@health = '' or @health = coalesce((
 			select h.status from endpoint_health h indexed by endpoint_health_unhealthy where h.endpoint = id and h.last and h.status <> 'healthy'), 'healthy'))
 		and (@id is not null or @ids <> '' or status <> 'deleted')

@@ -107,6 +107,7 @@ var statements = map[string]string{
 	"health_inputs":                      healthInputsSQL,
 	"key_blocked":                        keyBlockedSQL,
 	"keys_by_hash":                       keysByHashSQL,
+	"keys_of_account":                    keysOfAccountSQL,
 	"last_health":                        lastHealthSQL,
 	"lease":                              two(bulk{leaseSQL, leaseTail, 3}),
 	"move":                               moveSQL,

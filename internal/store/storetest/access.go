@@ -255,6 +255,7 @@ func keysPages(w *world) {
 
 func keysFilters(w *world) {
 	a, b := w.newKey(), w.newKey()
+	a.Account, b.Account = newID[postrider.AccountID](w), postrider.AccountID{}
 	w.ok(w.PutKey(w.Context(), a))
 	w.ok(w.PutKey(w.Context(), b))
 	list := by(keyID, func(q store.KeyQuery) (store.Page[postrider.APIKey], error) { return w.Keys(w.Context(), q) })
@@ -262,6 +263,9 @@ func keysFilters(w *world) {
 	selects(w, store.KeyQuery{ID: a.ID}, list, []postrider.KeyID{a.ID})
 	selects(w, store.KeyQuery{Hash: b.Hash}, list, []postrider.KeyID{b.ID})
 	selects(w, store.KeyQuery{ID: a.ID, Hash: b.Hash}, list, nil)
+	selects(w, store.KeyQuery{Account: a.Account}, list, []postrider.KeyID{a.ID})
+	selects(w, store.KeyQuery{Account: a.Account, Hash: b.Hash}, list, nil)
+	selects(w, store.KeyQuery{Account: newID[postrider.AccountID](w)}, list, nil)
 	selects(w, store.KeyQuery{Hash: [32]byte{1}}, list, nil)
 }
 

@@ -29,11 +29,11 @@ create table api_keys (
     revoked_at   timestamptz,
     last_used_at timestamptz
 );
-create index api_keys_account on api_keys (account) where account is not null;
+create index api_keys_account on api_keys (account, id) where account is not null;
 comment on table api_keys is 'API keys; only the SHA-256 of a key is kept.';
 comment on column api_keys.account is 'Null: the key reaches every account.';
 comment on index api_keys_pkey is 'Keys: the list, newest first; RevokeKey, TouchKey.';
-comment on index api_keys_account is 'DeleteAccount: the keys of an account.';
+comment on index api_keys_account is 'DeleteAccount, and Keys by account: the keys of an account.';
 comment on index api_keys_hash_key is 'Keys by hash: every request that is not answered from the cache.';
 
 create table sessions (

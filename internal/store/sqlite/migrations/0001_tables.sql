@@ -36,7 +36,7 @@ create table api_keys (
     last_used_at integer
 ) strict, without rowid;
 
--- DeleteAccount: the keys of an account.
+-- DeleteAccount, and Keys by account: the keys of an account.
 create index api_keys_account on api_keys (account) where account is not null;
 
 -- Sessions of the pages; only SHA-256 are kept, of the token (hash; null: the one-time link

@@ -76,6 +76,8 @@ type Endpoints interface {
 	// Lookup returns the endpoint, which must not be changed; false: it is
 	// unknown or deleted.
 	Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool)
+	// Held reports whether the store is held, so that nothing may start.
+	Held() bool
 	// Subscribe has f called after every change of an endpoint, and when
 	// deliveries may be due for one. Lookup returns the change by then.
 	Subscribe(f func(routing.Change))

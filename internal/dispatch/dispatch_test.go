@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +33,7 @@ type harness struct {
 	d     *dispatch.Dispatcher
 	last  func(routing.Change) // what the dispatcher made last subscribed with
 	heard map[*dispatch.Dispatcher]func(routing.Change)
+	held  atomic.Bool // the store is held
 
 	mu      sync.Mutex
 	routed  map[postrider.EndpointID]store.EndpointSnapshot
@@ -188,6 +190,8 @@ func (r *harness) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool
 	to, ok := r.routed[id]
 	return &to, ok
 }
+
+func (r *harness) Held() bool { return r.held.Load() }
 
 func (r *harness) Subscribe(f func(routing.Change)) { r.last = f }
 

@@ -72,13 +72,14 @@ type loop struct {
 	core      *schedule.Core
 	endpoints Endpoints
 	clock     *store.Clock
+	held      bool // what the core was told last
 }
 
 // runLoop applies inputs, asks the core for actions and has them carried out, until
 // the core has drained after ctx ended, or until commit ends. It returns how many
 // attempts it left to their leases.
 func (d *Dispatcher) runLoop(ctx, commit context.Context, start func(*schedule.Delivery)) int {
-	l := &loop{schedule.New(d.opts.core()), d.endpoints, d.queue.Clock()}
+	l := &loop{core: schedule.New(d.opts.core()), endpoints: d.endpoints, clock: d.queue.Clock()}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	end := ctx.Done()
@@ -97,6 +98,7 @@ func (d *Dispatcher) runLoop(ctx, commit context.Context, start func(*schedule.D
 		}
 		now := time.Now()
 		l.setClock(now)
+		l.noteHold(now)
 		if in != (input{}) {
 			l.apply(now, in)
 			for range min(len(d.inputs), 256) { // decide once for all inputs that wait
@@ -123,11 +125,22 @@ func (l *loop) setClock(now time.Time) {
 	l.core.SetClock(due.Sub(now), wall.Sub(now))
 }
 
+// noteHold tells the core when the store is held or resumed. It is asked before each
+// input: an admission that was matched after a hold must be decided after it, too. Without
+// inputs the loop wakes each second.
+func (l *loop) noteHold(now time.Time) {
+	if held := l.endpoints.Held(); held != l.held {
+		l.held = held
+		l.core.Apply(now, schedule.HoldChanged{Held: held})
+	}
+}
+
 // apply applies one input. Endpoints that it names and the core does not know are
 // looked up here, in the loop. That misses no change: the routing table has a change
 // before it reports it, so either this look-up finds the change, or its report is
 // applied after this input and finds the endpoint in the core.
 func (l *loop) apply(now time.Time, in input) {
+	l.noteHold(now)
 	if in.own != nil {
 		in.own.apply(l, now)
 		return

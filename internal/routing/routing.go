@@ -13,6 +13,7 @@
 //     change: the API, another node, or the dispatcher after a 410.
 //   - The version says which changes the table has. A commit that names it is
 //     refused by the store if the table was out of date.
+//   - A table that has the version of a hold of the store has the hold.
 //   - Matching costs what matches, not what there is: the table is compiled by
 //     event type and is never loaded twice.
 //   - A slice or a snapshot that was returned never changes.
@@ -49,6 +50,7 @@ type Table struct {
 	mu        sync.RWMutex
 	onChange  func(Change)
 	version   int64
+	hold      postrider.Hold
 	endpoints map[postrider.EndpointID]*store.EndpointSnapshot // the snapshots never change
 	accounts  map[postrider.AccountID]*subscriptions
 }
@@ -157,7 +159,9 @@ func (x *Table) Refresh(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("refresh endpoints: %w", err)
 		}
+		was := x.Hold()
 		x.apply(changes)
+		x.logHold(ctx, was, changes.Hold)
 		x.noteSetAside(ctx, changes.Endpoints)
 		for i := range changes.Endpoints {
 			x.changed(Change{Endpoint: changes.Endpoints[i].Endpoint.ID})
@@ -165,6 +169,17 @@ func (x *Table) Refresh(ctx context.Context) error {
 		if len(changes.Endpoints) < page {
 			return nil
 		}
+	}
+}
+
+// logHold tells the person on call that nothing is sent, and that it is again.
+func (x *Table) logHold(ctx context.Context, was, is postrider.Hold) {
+	switch {
+	case is.Held() && !was.Held():
+		x.opts.Log.WarnContext(ctx, "held after a restore: nothing is sent until somebody runs postrider resume --after-restore",
+			"since", is.Since, "reason", is.Reason)
+	case was.Held() && !is.Held():
+		x.opts.Log.InfoContext(ctx, "resumed after a restore: deliveries are sent again")
 	}
 }
 
@@ -206,7 +221,7 @@ func (x *Table) rereadOne(ctx context.Context) error {
 		}
 		// Its secrets and its circuit do not change without a version.
 		mended := []store.EndpointSnapshot{{Endpoint: page.Items[0], Secrets: was.Secrets, Circuit: was.Circuit}}
-		x.apply(store.Changes{Version: x.Version(), Endpoints: mended})
+		x.apply(store.Changes{Version: x.Version(), Hold: x.Hold(), Endpoints: mended})
 		x.noteSetAside(ctx, mended)
 		x.changed(Change{Endpoint: id})
 		return nil
@@ -228,6 +243,16 @@ func (x *Table) Version() int64 {
 	defer x.mu.RUnlock()
 	return x.version
 }
+
+// Hold returns the hold of the store as the table knows it, at least as new as Version.
+func (x *Table) Hold() postrider.Hold {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.hold
+}
+
+// Held reports whether the store is held.
+func (x *Table) Held() bool { return x.Hold().Held() }
 
 // Lookup returns an endpoint as the table has it, which must not be written to;
 // false: it is unknown or deleted.
@@ -342,7 +367,7 @@ func (x *Table) apply(changes store.Changes) {
 	for of, e := range edits {
 		of.account.edit(of.pattern, e)
 	}
-	x.version = changes.Version
+	x.version, x.hold = changes.Version, changes.Hold
 }
 
 func (x *Table) account(id postrider.AccountID) *subscriptions {

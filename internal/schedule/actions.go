@@ -128,6 +128,10 @@ type (
 		Due      bool                    // deliveries may be due for it, also if another node owns it
 	}
 
+	// HoldChanged says whether the store is held: then nothing is claimed or started, and
+	// leases that have not started are given back. Attempts in flight go on.
+	HoldChanged struct{ Held bool }
+
 	// Load says how goroutines wait for a processor.
 	Load struct {
 		Saturated bool // one in ten waits over 1 ms: a backlog is the node's own fault
@@ -138,6 +142,13 @@ type (
 	// have not started.
 	Drain struct{}
 )
+
+func (in HoldChanged) apply(c *Core, now time.Time) {
+	c.shards.held = in.Held
+	for _, ep := range sortedByID(c.endpoints) {
+		c.review(now, ep)
+	}
+}
 
 func (in Load) apply(c *Core, _ time.Time) { c.load = in }
 

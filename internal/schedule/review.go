@@ -21,8 +21,8 @@ import (
 //
 //  1. Is its circuit not closed? Then the right to probe is asked for, if it is time.
 //  2. Is it gated, so that nothing may start at all? It is paused, disabled or another
-//     node's, its Retry-After has not passed, or its circuit is open. Then its leases
-//     are given back, since others can use the credit, and only a timer is left.
+//     node's, its Retry-After has not passed, its circuit is open, or the whole store is
+//     held. Then its leases are given back, since others can use the credit, and only a timer is left.
 //  3. Can a prefetched delivery start? The endpoint needs a slot of its own, its rate,
 //     and, while the node's slots are scarce, a response within the last second. Then it
 //     is enqueued as ready; otherwise it waits in the queue of what it lacks.
@@ -70,8 +70,9 @@ func (c *Core) review(now time.Time, ep *endpoint) {
 	}
 }
 
-// mayServe reports whether the endpoint is enabled, and this node owns it and keeps it.
-func (s *shards) mayServe(ep *endpoint) bool { return ep.enabled && s.serves(ep.shard) }
+// mayServe reports whether the endpoint is enabled, this node owns it and keeps it, and
+// the store is not held.
+func (s *shards) mayServe(ep *endpoint) bool { return ep.enabled && s.serves(ep.shard) && !s.held }
 
 // gated reports whether nothing may start for the endpoint, nor be claimed. Each
 // condition says who opens the gate: a person or the membership (mayServe), time

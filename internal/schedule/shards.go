@@ -31,6 +31,7 @@ type shards struct {
 	alone    bool                    // there is one node, and it owns all; constant
 	owned    ShardSet                // as of the last Membership of the store
 	leaving  ShardSet                // owned, and to be given up once they are not busy
+	held     bool                    // the store is held: the node serves none; set by HoldChanged
 	until    time.Time               // the ownership ends then, unless a ShardsAssigned renews it
 	losses   int                     // of the node's lock; the highest count that an input had
 	busy     [store.Shards]int       // credit, unsettled attempts and releases under way

@@ -257,7 +257,7 @@ func (s *Store) Changes(_ context.Context, since int64, limit int) (store.Change
 		}
 	}
 	slices.SortFunc(changed, func(a, b *endpoint) int { return cmp.Compare(a.version, b.version) })
-	changes := store.Changes{Version: s.version}
+	changes := store.Changes{Version: s.version, Hold: s.hold}
 	if len(changed) > limit {
 		changed = changed[:limit]
 		changes.Version = changed[limit-1].version

@@ -48,6 +48,8 @@ type Store struct {
 
 	mu          sync.Mutex
 	version     int64 // of the subscriptions
+	hold        postrider.Hold
+	heldUpTo    postrider.EventID // the last event before the hold; zero: there was none
 	keyring     []byte
 	accounts    table[postrider.AccountID, postrider.Account]
 	keys        table[postrider.KeyID, postrider.APIKey]

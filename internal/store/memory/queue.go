@@ -113,6 +113,9 @@ func (s *Store) Claim(_ context.Context, c store.Claim) (store.Claims, error) {
 	now := s.now()
 	var claims store.Claims
 	for _, want := range c.Wants {
+		if s.hold.Held() {
+			want.N = 0
+		}
 		l := s.lanes[laneKey{want.Endpoint, want.Lane}]
 		if l == nil {
 			l = &lane{}

@@ -261,6 +261,7 @@ func (s *Store) changes(ctx context.Context, since int64, limit int) (store.Chan
 		b := &pgx.Batch{}
 		// The version is read first: the second statement sees at least as much.
 		b.Queue(versionSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&c.Version) })
+		b.Queue(heldSQL).QueryRow(func(row pgx.Row) error { return row.Scan(toTime(&c.Hold.Since), &c.Hold.Reason) })
 		b.Queue(changesSQL, pgx.NamedArgs{"since": since, "limit": limit}).Query(func(rows pgx.Rows) (err error) {
 			c.Endpoints, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.EndpointSnapshot, error) {
 				return scanChange(row, &last)

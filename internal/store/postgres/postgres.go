@@ -110,7 +110,7 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 		return nil, fmt.Errorf("open postgres: %w", fault(err))
 	}
 	s := &Store{pool: pool, clock: store.NewClock(nil), log: opts.Log}
-	if err := errors.Join(s.MakePartitions(ctx), s.followClock(ctx)); err != nil {
+	if err := errors.Join(s.MakePartitions(ctx), s.followClock(ctx), s.noticeRecovery(ctx)); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}

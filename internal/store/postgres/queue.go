@@ -36,6 +36,8 @@ import (
 // stale. Because take-over and claim are one statement, there is no moment in which a row
 // is lost and not yet claimed.
 //
+// While the store is held, each want may have nothing.
+//
 // suspect: a delivery that lost its node SuspectedAfter times in a row may be what kills
 // nodes. It is not leased with others, which would die with it: it moves to lane 3 without
 // a token, and is due there at once.
@@ -51,7 +53,8 @@ import (
 // which the dispatcher ends. It must not disappear from the result.
 const claimSQL = `
 	with want as materialized (
-		select w.endpoint, w.lane, w.n, w.lease * interval '1 microsecond' as lease, w.after, w.place
+		select w.endpoint, w.lane, w.lease * interval '1 microsecond' as lease, w.after, w.place,
+			case when (select h.since from hold h where h.single) is null then w.n else 0 end as n
 		from unnest(@endpoints::uuid[], @lanes::smallint[], @ns::int[], @leases::bigint[], @afters::timestamptz[])
 			with ordinality as w (endpoint, lane, n, lease, after, place)
 	), due as materialized (

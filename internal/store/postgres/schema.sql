@@ -361,6 +361,23 @@ COMMENT ON TABLE public.fanouts IS 'Fan-out jobs: events whose deliveries are cr
 
 COMMENT ON COLUMN public.fanouts.due_at IS 'When the job is due; with a token, when its lease ends.';
 
+CREATE TABLE public.hold (
+    since timestamp with time zone,
+    reason text DEFAULT ''::text NOT NULL,
+    last_event uuid,
+    timeline text,
+    single boolean DEFAULT true NOT NULL,
+    CONSTRAINT hold_single_check CHECK (single)
+);
+
+COMMENT ON TABLE public.hold IS 'One row: whether the store is held, because it was restored from a backup. Then no delivery is claimed.';
+
+COMMENT ON COLUMN public.hold.since IS 'Null: the store is not held.';
+
+COMMENT ON COLUMN public.hold.last_event IS 'The last event before the hold; null: there was none.';
+
+COMMENT ON COLUMN public.hold.timeline IS 'The timeline of the server at the last start of a node; another one says that the server was recovered or promoted. Null: it is not known.';
+
 CREATE TABLE public.idempotency_keys (
     account uuid NOT NULL,
     key text NOT NULL COLLATE pg_catalog."C",
@@ -748,6 +765,9 @@ ALTER TABLE ONLY public.events
 ALTER TABLE ONLY public.fanouts
     ADD CONSTRAINT fanouts_pkey PRIMARY KEY (event);
 
+ALTER TABLE ONLY public.hold
+    ADD CONSTRAINT hold_pkey PRIMARY KEY (single);
+
 ALTER TABLE ONLY public.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (key, account);
 
@@ -982,6 +1002,8 @@ CREATE INDEX fanouts_due_at ON public.fanouts USING btree (due_at);
 COMMENT ON INDEX public.fanouts_due_at IS 'ClaimFanOuts: the jobs that are due.';
 
 COMMENT ON INDEX public.fanouts_pkey IS 'FanOut: moving a job''s cursor.';
+
+COMMENT ON INDEX public.hold_pkey IS 'Claim, Changes, Held, PutHold, Resume. Keeps the table to its one row.';
 
 CREATE INDEX idempotency_keys_created_at ON public.idempotency_keys USING btree (created_at);
 

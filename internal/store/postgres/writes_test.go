@@ -30,7 +30,7 @@ func TestADeliveryThatSucceedsAtOnceCostsFourRowWrites(t *testing.T) {
 
 	want := map[string]int64{
 		"events": n, "queue": 2 * n, "attempts": n, "rollup_deltas": 1,
-		"accounts": 1, "endpoints": 1, "subscriptions": 1, "search_terms": 4, // the shop itself
+		"accounts": 1, "endpoints": 1, "subscriptions": 1, "hold": 1, "search_terms": 4, // the shop itself
 	}
 	var got map[string]int64
 	testkit.Eventually(t, "the server has counted", func() bool {

@@ -235,7 +235,7 @@ func (s *Store) Changes(ctx context.Context, since int64, limit int) (store.Chan
 // endpoint, which it then returns.
 func (s *Store) changes(ctx context.Context, since int64, limit int) (store.Changes, error) {
 	now := s.wall()
-	snapshot, err := s.snapshot(ctx, versionSQL, changesSQL, secretsSQL)
+	snapshot, err := s.snapshot(ctx, versionSQL, heldSQL, changesSQL, secretsSQL)
 	if err != nil {
 		return store.Changes{}, err
 	}
@@ -244,6 +244,11 @@ func (s *Store) changes(ctx context.Context, since int64, limit int) (store.Chan
 	if changes.Version, err = snapshot.number(ctx, query{text: versionSQL}); err != nil {
 		return store.Changes{}, err
 	}
+	hold, err := listIn(ctx, snapshot, query{text: heldSQL}, scanHold)
+	if err != nil {
+		return store.Changes{}, err
+	}
+	changes.Hold = hold[0]
 	all, err := listIn(ctx, snapshot, query{changesSQL, []any{
 		sql.Named("since", since), sql.Named("limit", limit),
 	}}, scanChanged)

@@ -125,7 +125,14 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 	return write(ctx, s, "claim deliveries", func(ctx context.Context, tx *tx) (store.Claims, error) {
 		var claims store.Claims
 		var lost []any
+		hold, err := held(ctx, tx)
+		if err != nil {
+			return store.Claims{}, err
+		}
 		for _, want := range c.Wants {
+			if hold.Held() {
+				want.N = 0
+			}
 			rows, suspects, err := claimLane(ctx, tx, want, c.Token)
 			if err != nil {
 				return store.Claims{}, err
@@ -155,8 +162,7 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 			state.Claimed, state.Suspects, state.Lost = len(rows), len(suspects), losses
 			claims.Lanes = append(claims.Lanes, state)
 		}
-		err := tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, lost)
-		if err != nil {
+		if err := tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, lost); err != nil {
 			return store.Claims{}, err
 		}
 		return claims, attachEvents(ctx, tx, claims.Items)

@@ -258,6 +258,13 @@ CREATE TABLE fanouts (
     created_at integer not null
 ) strict, without rowid;
 
+CREATE TABLE hold (
+    since      integer,
+    reason     text not null,
+    last_event blob check (length(last_event) = 16),
+    only       integer primary key default 1 check (only = 1)
+) strict;
+
 CREATE TABLE idempotency_keys (
     account    blob not null check (length(account) = 16),
     key        text not null,

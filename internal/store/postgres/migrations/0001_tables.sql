@@ -144,6 +144,20 @@ comment on table subscriptions is 'One row: the number of changes of endpoints a
 comment on index subscriptions_pkey is 'Keeps the table to its one row.';
 insert into subscriptions (version) values (0);
 
+create table hold (
+    since      timestamptz,
+    reason     text not null default '',
+    last_event uuid,
+    timeline   text,
+    single     boolean primary key default true check (single)
+);
+comment on table hold is 'One row: whether the store is held, because it was restored from a backup. Then no delivery is claimed.';
+comment on column hold.since is 'Null: the store is not held.';
+comment on column hold.last_event is 'The last event before the hold; null: there was none.';
+comment on column hold.timeline is 'The timeline of the server at the last start of a node; another one says that the server was recovered or promoted. Null: it is not known.';
+comment on index hold_pkey is 'Claim, Changes, Held, PutHold, Resume. Keeps the table to its one row.';
+insert into hold default values;
+
 create table endpoints (
     id            uuid primary key,
     account       uuid not null,

@@ -128,6 +128,16 @@ create table subscriptions (
 ) strict;
 insert into subscriptions (version) values (0);
 
+-- One row: whether the store is held, because it was restored from a backup. since null: it
+-- is not. last_event is the last event before the hold; null: there was none.
+create table hold (
+    since      integer,
+    reason     text not null,
+    last_event blob check (length(last_event) = 16),
+    only       integer primary key default 1 check (only = 1)
+) strict;
+insert into hold (reason) values ('');
+
 -- Where events are sent, which types are subscribed to, and the policy of sending. policy
 -- is the document of store.EncodePolicy; version is what subscriptions.version was raised to
 -- by the endpoint's last change; credentials are encrypted, null: there are none.

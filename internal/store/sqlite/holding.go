@@ -1,0 +1,79 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// One row.
+const heldSQL = `select since, reason from hold`
+
+// Held returns the hold; see [store.Holding].
+func (s *Store) Held(ctx context.Context) (postrider.Hold, error) {
+	found, err := list(ctx, s, query{text: heldSQL}, scanHold)
+	if err != nil {
+		return postrider.Hold{}, s.explain("read the hold", err)
+	}
+	return found[0], nil
+}
+
+func scanHold(rows *sql.Rows, h *postrider.Hold) error { return rows.Scan(toTime(&h.Since), &h.Reason) }
+
+// held reads the hold inside a job.
+func held(ctx context.Context, tx *tx) (h postrider.Hold, err error) {
+	err = tx.row(ctx, heldSQL).Scan(toTime(&h.Since), &h.Reason)
+	return h, err
+}
+
+// Holds the store, unless it is held. max walks the end of the key of events.
+const holdSQL = `
+	update hold
+	set since = @now, reason = @reason, last_event = (select max(id) from events)
+	where since is null`
+
+// PutHold holds the store; see [store.Holding].
+func (s *Store) PutHold(ctx context.Context, reason string) (postrider.Hold, error) {
+	return write(ctx, s, "hold the store", func(ctx context.Context, tx *tx) (postrider.Hold, error) {
+		n, err := tx.count(ctx, holdSQL, sql.Named("now", micros(tx.wall)), sql.Named("reason", reason))
+		if err != nil {
+			return postrider.Hold{}, err
+		}
+		if n > 0 {
+			if _, err := raiseVersion(ctx, tx); err != nil {
+				return postrider.Hold{}, err
+			}
+		}
+		return held(ctx, tx)
+	})
+}
+
+const endHoldSQL = `update hold set since = null, reason = '', last_event = null`
+
+// Resume ends the hold; see [store.Holding].
+func (s *Store) Resume(ctx context.Context) (store.HeldWork, error) {
+	return write(ctx, s, "resume the store", func(ctx context.Context, tx *tx) (work store.HeldWork, err error) {
+		if err := tx.row(ctx, heldWorkSQL).Scan(&work.Deliveries, &work.FanOuts); err != nil {
+			return work, err
+		}
+		return work, tx.exec(ctx, endHoldSQL)
+	})
+}
+
+// Reads the whole queue, and counts nothing if the store is not held.
+const heldWorkSQL = `
+	select (select count(*) from queue where event <= h.last_event), (select count(*) from fanouts where event <= h.last_event)
+	from hold h`
+
+// HeldWork counts what was there before the hold; see [store.Holding].
+func (s *Store) HeldWork(ctx context.Context) (store.HeldWork, error) {
+	found, err := list(ctx, s, query{text: heldWorkSQL}, func(rows *sql.Rows, w *store.HeldWork) error {
+		return rows.Scan(&w.Deliveries, &w.FanOuts)
+	})
+	if err != nil {
+		return store.HeldWork{}, s.explain("count what is held", err)
+	}
+	return found[0], nil
+}

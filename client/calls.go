@@ -345,6 +345,17 @@ func (c *Client) Nodes(ctx context.Context) ([]apitypes.Node, error) {
 	return list.Data, err
 }
 
+// Hold returns whether the store is held after a restore, and what may be sent twice when
+// it is resumed.
+func (c *Client) Hold(ctx context.Context) (apitypes.Hold, error) {
+	return get[apitypes.Hold](ctx, c, "/hold")
+}
+
+// ResumeAfterRestore ends the hold of a restored store. It returns what may be sent twice.
+func (c *Client) ResumeAfterRestore(ctx context.Context) (apitypes.Hold, error) {
+	return post[apitypes.Hold](ctx, c, "/hold/resume", nil)
+}
+
 // TroubledEndpoints returns the endpoints that need a person most.
 func (c *Client) TroubledEndpoints(ctx context.Context) (apitypes.TroubledEndpoints, error) {
 	return get[apitypes.TroubledEndpoints](ctx, c, "/troubled-endpoints")

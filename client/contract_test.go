@@ -89,6 +89,8 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"list-dead-letter-groups": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.DeadLetterGroups(x, full[client.DeadLetterGroupFilter]()))
 	},
+	"get-hold":                func(x ctx, c *client.Client) (any, error) { return answered(c.Hold(x)) },
+	"resume-after-restore":    func(x ctx, c *client.Client) (any, error) { return answered(c.ResumeAfterRestore(x)) },
 	"list-nodes":              func(x ctx, c *client.Client) (any, error) { return answered(c.Nodes(x)) },
 	"list-troubled-endpoints": func(x ctx, c *client.Client) (any, error) { return answered(c.TroubledEndpoints(x)) },
 	"search":                  func(x ctx, c *client.Client) (any, error) { return answered(c.Search(x, "text")) },

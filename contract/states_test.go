@@ -38,6 +38,8 @@ func (c *caller) driveSearch() {
 	}
 	c.want(200, "GET /events?account=acme&ordering_key=sought-2", nil)
 	c.want(200, "GET /nodes", nil)
+	c.want(200, "GET /hold", nil)
+	c.want(200, "POST /hold/resume", nil)
 }
 
 // paged reads two pages of a list, as soon as there are two.

@@ -61,6 +61,10 @@ type cli struct {
 	Doctor  doctorCmd  `cmd:"" help:"Check the settings, the database, the disk and the network of a server, and say what to change."`
 	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, directly in the store."`
 	Secrets secretsCmd `cmd:"" help:"Rotate and export the keys that encrypt secrets at rest."`
+	Backup  backupCmd  `cmd:"" help:"Copy the SQLite store into a file, also while a server runs on it."`
+	Restore restoreCmd `cmd:"" help:"Make a SQLite store of a backup. It starts held."`
+	Hold    holdCmd    `cmd:"" help:"Hold a restored PostgreSQL database, so that nothing of it is sent."`
+	Resume  resumeCmd  `cmd:"" help:"Send again after a restore, once you know what may repeat."`
 
 	Accounts    accountsCmd    `cmd:"" help:"Work with accounts."`
 	EventTypes  eventTypesCmd  `cmd:"" help:"Work with the catalogue of event types."`

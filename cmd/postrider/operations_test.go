@@ -40,6 +40,8 @@ var commandOf = map[string]string{
 	"list-dead-letter-groups": "dead-letters groups",
 	"search":                  "search",
 	"list-nodes":              "nodes",
+	"get-hold":                "resume",
+	"resume-after-restore":    "resume --after-restore",
 	"list-troubled-endpoints": "endpoints troubled",
 	"discard-dead-letter":     "dead-letters discard",
 	"replay-dead-letter":      "dead-letters replay",

@@ -51,6 +51,7 @@ type Store interface {
 	store.Finder
 	store.Inspections
 	store.Replays
+	store.Holding
 
 	// Circuits is the method of store.Queue.
 	Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error)

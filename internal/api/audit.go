@@ -48,7 +48,7 @@ func (r route) audited() bool {
 // by the first segment of the path.
 var objectKinds = map[string]string{
 	"name": "event_type", "accounts": "account", "api-keys": "key", "endpoints": "endpoint", "event-types": "event_type",
-	"events": "event", "portal": "portal", "portal-sessions": "session", "replays": "replay",
+	"events": "event", "hold": "store", "portal": "portal", "portal-sessions": "session", "replays": "replay",
 }
 
 // object returns the kind of the object that the route is about, and the path parameter

@@ -59,6 +59,7 @@ func (s *server) router() http.Handler {
 	rt.inspections()
 	rt.replays()
 	rt.operations()
+	rt.hold()
 	rt.endpoints()
 	rt.circuits()
 	rt.ordering()

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/postrider/postrider/internal/routing"
 )
 
 // server is an HTTP server on a listener that is already bound.
@@ -140,9 +142,10 @@ type readiness struct {
 	draining atomic.Bool // Run sets it when the end begins; it stays set
 
 	mu     sync.Mutex
-	closed error   // why the last try to open the store failed; nil: none failed
-	checks []check // nil: the store is not open
-	clock  *clock  // for the offset in the report; nil: the store is not open
+	closed error          // why the last try to open the store failed; nil: none failed
+	checks []check        // nil: the store is not open
+	clock  *clock         // for the offset in the report; nil: the store is not open
+	table  *routing.Table // for the hold in the report; nil: the store is not open
 }
 
 // check returns why the server is not ready, or nil. All checks of one request
@@ -155,7 +158,7 @@ type check func(ctx context.Context) error
 func (r *readiness) opened(a *App) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.clock = a.clock
+	r.clock, r.table = a.clock, a.table
 	r.checks = []check{
 		func(ctx context.Context) error {
 			if _, err := a.store.Now(ctx); err != nil {
@@ -211,6 +214,9 @@ func (r *readiness) report(ctx context.Context) (int, map[string]any) {
 	defer r.mu.Unlock()
 	if r.clock != nil {
 		report["clock_offset"] = r.clock.shown()
+	}
+	if r.table != nil && r.table.Held() { // a server that accepts publishes is ready
+		report["held"] = "held after a restore: nothing is sent until postrider resume --after-restore"
 	}
 	return status, report
 }

@@ -74,6 +74,21 @@ func (l Location) Check() (err error) {
 	return err
 }
 
+// Missing returns those of the needed keys that the text or the file does not have. A file
+// that does not exist has none.
+func (l Location) Missing(ctx context.Context, needed []KeyID) (missing []KeyID, err error) {
+	keyring, err := l.source(nil).read(ctx)
+	if err != nil && !errors.Is(err, errNone) {
+		return nil, err
+	}
+	for _, id := range needed {
+		if !keyring.Has(id) {
+			missing = append(missing, id)
+		}
+	}
+	return missing, nil
+}
+
 // managed reports whether Postrider creates the keyring itself when nothing is
 // encrypted yet: in the data folder and in the database. Keys that an operator
 // named are never created, since a wrong name would go unnoticed.

@@ -119,6 +119,19 @@ func (c *Cluster) Control(action string) error {
 	return nil
 }
 
+// Run runs a program as the owner of the cluster, in the folder above its data. The
+// folder data has the server's files; a program may replace it while the server is
+// stopped.
+func (c *Cluster) Run(ctx context.Context, program string, args ...string) error {
+	command := exec.CommandContext(ctx, program, args...)
+	command.Dir = c.dir
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: c.keeper.SysProcAttr.Credential}
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("run %s: %w: %s", filepath.Base(program), err, out)
+	}
+	return nil
+}
+
 // Stop ends the server at once and removes its files.
 func (c *Cluster) Stop() error {
 	c.lifeline.Close()

@@ -40,7 +40,7 @@ type briefAnswer struct {
 
 // kept are the paths of the calls whose answers are kept: numbers, which depend on nothing
 // of the caller but the account and the scopes. An object may have the name stats, too.
-var kept = regexp.MustCompile(`^/v1/webhooks/(nodes|troubled-endpoints|stats|(accounts|endpoints)/[^/]+/stats)$`)
+var kept = regexp.MustCompile(`^/v1/webhooks/(nodes|hold|troubled-endpoints|stats|(accounts|endpoints)/[^/]+/stats)$`)
 
 // shared reports whether the answer to a call is kept.
 func shared(r *http.Request) bool { return r.Method == http.MethodGet && kept.MatchString(r.URL.Path) }

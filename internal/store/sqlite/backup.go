@@ -1,0 +1,332 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"modernc.org/sqlite"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
+)
+
+// Backup describes a verified file with a copy of a store.
+type Backup struct {
+	File    string
+	Bytes   int64
+	SHA256  string         // of the whole file, in hexadecimal
+	Schema  int64          // version of the tables
+	Events  int            // that it has
+	Pending int            // deliveries
+	Hold    postrider.Hold // every backup is held; a copy made by hand may not be
+}
+
+const (
+	// stepPages is how much is copied in one step, 8 MiB.
+	stepPages = 8 << 20 / pageSize
+	// maxRest bounds the pause after a step.
+	maxRest = time.Second
+)
+
+// Copy makes the backup file to of the store in the directory dir, while a server may use
+// it, and verifies it. It calls encrypted with each encrypted value of the copy. The file
+// must not exist; until it is verified and on disk, it has another name. Encryption keys
+// are not in it.
+//
+// It reads beside the server, on a connection of its own: the lock of the directory keeps
+// other writers out, and SQLite's log lets a reader see one state while the server goes
+// on. The server's log grows meanwhile. After each step the copy is synced, and as much
+// time passes as the step took: at most half of the disk's time is taken from publishes,
+// and a sync of theirs never waits for more than one step.
+//
+// The copy is marked as held, so that every store that is made from it starts held.
+func Copy(ctx context.Context, dir, to string, encrypted func([]byte) error) (b Backup, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("back up %s: %w", dir, explained(err))
+		}
+	}()
+	if dir, err = filepath.Abs(dir); err != nil {
+		return Backup{}, err
+	}
+	if err := checkDirectory(dir); err != nil {
+		return Backup{}, err
+	}
+	if _, err := os.Lstat(to); err == nil {
+		return Backup{}, fmt.Errorf("%s exists already", to)
+	}
+	if to, err = filepath.Abs(to); err != nil {
+		return Backup{}, err
+	}
+	part, err := os.CreateTemp(filepath.Dir(to), ".postrider-backup-*") // with mode 0600
+	if err != nil {
+		return Backup{}, err
+	}
+	defer os.Remove(part.Name())
+	defer part.Close()
+	if err := copyPages(ctx, filepath.Join(dir, "postrider.db"), part); err != nil {
+		return Backup{}, err
+	}
+	if err := markHeld(ctx, part.Name()); err != nil {
+		return Backup{}, err
+	}
+	if b, err = Verify(ctx, part.Name(), encrypted); err != nil {
+		return Backup{}, err
+	}
+	b.File = to
+	return b, errors.Join(part.Sync(), moveNew(part.Name(), to), syncDirectory(filepath.Dir(to)))
+}
+
+// backuper is what a connection of the driver can do besides database/sql.
+type backuper interface {
+	NewBackup(to string) (*sqlite.Backup, error)
+}
+
+// copyPages copies one state of the database. The transaction that reads makes it one:
+// SQLite begins a copy anew whenever another process has written since the last step, and
+// beside a busy server it would never end.
+func copyPages(ctx context.Context, file string, to *os.File) error {
+	db, err := sql.Open("sqlite", source(file, url.Values{"_pragma": {"busy_timeout(5000)", "query_only(1)"}}))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "begin"); err != nil {
+		return err
+	}
+	defer conn.ExecContext(context.WithoutCancel(ctx), "rollback")
+	if err := conn.QueryRowContext(ctx, "select count(*) from sqlite_schema").Scan(new(int)); err != nil { // begins to read
+		return err
+	}
+	return conn.Raw(func(driver any) error {
+		unsynced := url.Values{"_pragma": {"journal_mode(off)", "synchronous(off)"}} // steps are synced here
+		copying, err := driver.(backuper).NewBackup(source(to.Name(), unsynced))     //nolint:errcheck // a panic, if the driver changes
+		if err != nil {
+			return err
+		}
+		for more := true; more && err == nil; {
+			began := time.Now()
+			more, err = copying.Step(stepPages)
+			err = errors.Join(err, to.Sync())
+			if more && err == nil && !batch.Sleep(ctx, min(time.Since(began), maxRest)) {
+				err = context.Cause(ctx)
+			}
+		}
+		return errors.Join(err, copying.Finish())
+	})
+}
+
+// markHeld holds the store in a file that nobody else uses. It also makes the file
+// complete by itself, without a log beside it.
+func markHeld(ctx context.Context, file string) (err error) {
+	db, err := sql.Open("sqlite", source(file, url.Values{"_pragma": {"journal_mode(delete)", "synchronous(full)"}}))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1)
+	_, err = db.ExecContext(ctx, holdSQL, sql.Named("now", micros(time.Now())), sql.Named("reason", postrider.HoldRestored))
+	return err
+}
+
+// Verify reads a whole backup: each page and each index is checked, its version must not be
+// newer than this program, and its events and pending deliveries are counted. It calls
+// encrypted with each encrypted value.
+func Verify(ctx context.Context, file string, encrypted func([]byte) error) (b Backup, err error) {
+	if file, err = filepath.Abs(file); err != nil { // SQLite takes the start of another path for a host
+		return Backup{}, err
+	}
+	b.File = file
+	if b.Bytes, b.SHA256, err = hashFile(file); err != nil {
+		return Backup{}, err
+	}
+	if wal, err := os.Stat(file + "-wal"); err == nil && wal.Size() > 0 {
+		return Backup{}, fmt.Errorf("%s is the database of a server and not a backup: a part of it is in %s-wal; use postrider backup", file, file)
+	}
+	db, err := sql.Open("sqlite", source(file, url.Values{"mode": {"ro"}, "immutable": {"1"}, "_pragma": {"cell_size_check(1)"}}))
+	if err != nil {
+		return Backup{}, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := b.readSchema(ctx, db); err != nil {
+		return Backup{}, err
+	}
+	var finding string
+	if err := db.QueryRowContext(ctx, `pragma integrity_check(1)`).Scan(&finding); err != nil || finding != "ok" {
+		return Backup{}, errors.Join(fmt.Errorf("%s is damaged: %s", file, finding), err)
+	}
+	if err := db.QueryRowContext(ctx, contentSQL).Scan(&b.Events, &b.Pending, toTime(&b.Hold.Since), &b.Hold.Reason); err != nil {
+		return Backup{}, fmt.Errorf("count what is in %s: %w", file, err)
+	}
+	return b, eachEncrypted(ctx, db, encrypted)
+}
+
+// What Verify counts, and every encrypted value.
+const (
+	contentSQL = `select (select count(*) from events), (select count(*) from queue), since, reason from hold`
+
+	allEncryptedSQL = `
+	select credentials from endpoints where credentials is not null
+	union all
+	select encrypted from endpoint_secrets`
+)
+
+func eachEncrypted(ctx context.Context, db *sql.DB, do func([]byte) error) (err error) {
+	rows, err := db.QueryContext(ctx, allEncryptedSQL)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var value []byte
+		if err := rows.Scan(&value); err != nil {
+			return err
+		}
+		if err := do(value); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// readSchema reads the version of the tables. A file that has none is not a store.
+func (b *Backup) readSchema(ctx context.Context, db *sql.DB) error {
+	err := db.QueryRowContext(ctx, `select max(version_id) from postrider_migrations where is_applied`).Scan(&b.Schema)
+	if err != nil {
+		return fmt.Errorf("%s is not a backup of Postrider: %w", b.File, err)
+	}
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return err
+	}
+	knows, err := goose.NumericComponent(names[len(names)-1]) // Glob sorts them
+	if err == nil && b.Schema > knows {
+		err = fmt.Errorf("the schema of %s has version %d, and this program knows %d: a newer program made it", b.File, b.Schema, knows)
+	}
+	return err
+}
+
+// Restore puts a verified backup into the directory dir, which must be empty but for its
+// keys and its lock, and verifies the result. The store starts held.
+func Restore(ctx context.Context, from Backup, dir string) (b Backup, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("restore into %s: %w", dir, err)
+		}
+	}()
+	if dir, err = filepath.Abs(dir); err != nil {
+		return Backup{}, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return Backup{}, err
+	}
+	if err := errors.Join(checkDirectory(dir), checkEmpty(dir)); err != nil {
+		return Backup{}, err
+	}
+	dirLock, err := lock(dir)
+	if err != nil {
+		return Backup{}, err
+	}
+	defer func() { err = errors.Join(err, dirLock.release(true)) }()
+	part, err := os.CreateTemp(dir, ".postrider-restore-*")
+	if err != nil {
+		return Backup{}, err
+	}
+	defer os.Remove(part.Name())
+	defer part.Close()
+	if err := copyFile(from.File, part); err != nil {
+		return Backup{}, err
+	}
+	if size, sum, err := hashFile(part.Name()); err != nil || size != from.Bytes || sum != from.SHA256 {
+		return Backup{}, errors.Join(fmt.Errorf("the copy of %s is another file: it changed while it was read", from.File), err)
+	}
+	if err := markHeld(ctx, part.Name()); err != nil {
+		return Backup{}, err
+	}
+	if b, err = Verify(ctx, part.Name(), func([]byte) error { return nil }); err != nil {
+		return Backup{}, err
+	}
+	b.File = filepath.Join(dir, "postrider.db")
+	return b, errors.Join(part.Sync(), moveNew(part.Name(), b.File), syncDirectory(dir), syncDirectory(filepath.Dir(dir)))
+}
+
+// mayBeThere are the files that a directory may have into which a backup is restored.
+var mayBeThere = map[string]bool{"postrider.lock": true, "secrets.key": true, "lost+found": true}
+
+// checkEmpty refuses a directory with other files, and says if a server runs on it.
+func checkEmpty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if mayBeThere[e.Name()] {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(dir, "postrider.lock")); err == nil {
+			used, err := lock(dir)
+			if err != nil {
+				return err
+			}
+			if err := used.release(!used.unclean); err != nil {
+				return err
+			}
+		}
+		return fmt.Errorf("the folder is not empty, it has %s: restore into an empty one, with secrets.key alone, and let the server use that one", e.Name())
+	}
+	return nil
+}
+
+// copyFile appends a file to another one.
+func copyFile(from string, to *os.File) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	_, err = io.Copy(to, in)
+	return err
+}
+
+// hashFile returns the size of a file and its SHA-256 in hexadecimal.
+func hashFile(file string) (size int64, sum string, err error) {
+	in, err := os.Open(file)
+	if err != nil {
+		return 0, "", err
+	}
+	defer in.Close()
+	hash := sha256.New()
+	if size, err = io.Copy(hash, in); err != nil {
+		return 0, "", err
+	}
+	return size, hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// moveNew renames a file, and never replaces another one. A file system without hard links
+// leaves a moment in which somebody else could make the file.
+func moveNew(from, to string) error {
+	err := os.Link(from, to)
+	if err == nil {
+		return os.Remove(from)
+	}
+	if _, exists := os.Lstat(to); exists == nil {
+		return fmt.Errorf("%s exists already", to)
+	}
+	return os.Rename(from, to)
+}

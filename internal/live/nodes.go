@@ -141,8 +141,15 @@ func (h *Hub) watchingLocked() string {
 	return strings.Join(names, " ")
 }
 
-// noteWatchedLocked sets watched, after a change of the subscriptions or the peers.
-func (h *Hub) noteWatchedLocked() { h.watched.Store(len(h.subs)+len(h.peers) > 0) }
+// noteWatchedLocked sets watched, after a change of the subscriptions or the peers. When the
+// last peer is gone, nobody wants the attempts of the next batch: they would be old when
+// another one comes.
+func (h *Hub) noteWatchedLocked() {
+	h.watched.Store(len(h.subs)+len(h.peers) > 0)
+	if len(h.peers) == 0 {
+		h.out = outgoing{}
+	}
+}
 
 // Receive acts on a message of the node with the name from. It does not block. It ignores
 // a message that it cannot read.

@@ -147,6 +147,23 @@ func TestWhileNobodyWatchesNodesSendNothing(t *testing.T) {
 	})
 }
 
+func TestAnAttemptIsNotSentToAPeerThatComesLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		hub := c.hubs[0]
+		hub.Receive("other", "watch", "*")
+		hub.Hooks().Settled(settled(1))
+		hub.Receive("other", "watch", "")
+		time.Sleep(time.Minute)
+		hub.Receive("other", "watch", "*")
+		time.Sleep(time.Second)
+		if n := c.messages("attempts"); n != 0 {
+			t.Errorf("%d batches with an attempt that is a minute old", n)
+		}
+	})
+}
+
 func TestOnlyWatchedAccountsAreSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -30,10 +30,11 @@ const (
 	streamWrite = 10 * time.Second
 	// tickEvery is the shortest time between two ticks of a stream.
 	tickEvery = 2 * time.Second
-	// maxStreams and maxStreamsOf limit the streams of this server, and of one
-	// session.
-	maxStreams   = 2000
-	maxStreamsOf = 8
+	// The limits of the streams of this server, of the portal sessions of one account, which
+	// must not take the streams of the others, and of one session.
+	maxStreams          = 2000
+	maxStreamsOfAccount = 200
+	maxStreamsOfSession = 8
 )
 
 // streams counts the open streams, and ends them all.
@@ -41,37 +42,44 @@ type streams struct {
 	ended chan struct{} // closed by end
 	once  sync.Once
 
-	mu   sync.Mutex
-	open int
-	of   map[postrider.SessionID]int
+	mu        sync.Mutex
+	open      int
+	ofAccount map[postrider.AccountID]int // the zero account: of all who see every account
+	ofSession map[postrider.SessionID]int
 }
 
 func newStreams() *streams {
-	return &streams{ended: make(chan struct{}), of: map[postrider.SessionID]int{}}
+	return &streams{ended: make(chan struct{}), ofAccount: map[postrider.AccountID]int{}, ofSession: map[postrider.SessionID]int{}}
 }
 
 // End ends all streams at once, and those that begin later. Call it when the server
 // shuts down.
 func (h *Handler) End() { h.streams.once.Do(func() { close(h.streams.ended) }) }
 
-// begin counts a stream of the session; false: there are too many.
-func (s *streams) begin(of postrider.SessionID) bool {
+// begin counts a stream of the caller; false: there are too many.
+func (s *streams) begin(c postrider.Caller) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open >= maxStreams || s.of[of] >= maxStreamsOf {
+	full := !c.Account.IsZero() && s.ofAccount[c.Account] >= maxStreamsOfAccount
+	if full || s.open >= maxStreams || s.ofSession[c.Session] >= maxStreamsOfSession {
 		return false
 	}
 	s.open++
-	s.of[of]++
+	s.ofAccount[c.Account]++
+	s.ofSession[c.Session]++
 	return true
 }
 
-func (s *streams) done(of postrider.SessionID) {
+// done takes back what begin counted.
+func (s *streams) done(c postrider.Caller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
-	if s.of[of]--; s.of[of] == 0 {
-		delete(s.of, of)
+	if s.ofAccount[c.Account]--; s.ofAccount[c.Account] == 0 {
+		delete(s.ofAccount, c.Account)
+	}
+	if s.ofSession[c.Session]--; s.ofSession[c.Session] == 0 {
+		delete(s.ofSession, c.Session)
 	}
 }
 
@@ -125,10 +133,10 @@ func (v *visit) stream(w observe.Watch, from source) error {
 	if v.h.Live == nil {
 		return errNoPage
 	}
-	if !v.h.streams.begin(caller.Session) {
+	if !v.h.streams.begin(caller) {
 		return errTooManyStreams
 	}
-	defer v.h.streams.done(caller.Session)
+	defer v.h.streams.done(caller)
 	ctx, cancel := context.WithDeadline(v.r.Context(), v.session.ExpiresAt)
 	defer cancel()
 	var waiting sync.WaitGroup

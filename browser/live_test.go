@@ -46,6 +46,40 @@ func TestTabsShareOneStream(t *testing.T) {
 	first.streaming(1)
 }
 
+// TestAChangeDuringALoadIsNotMissed lets something change while a page is being loaded:
+// the page that is shown then is renewed, and not the one before.
+func TestAChangeDuringALoadIsNotMissed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tb := w.visitors[operator].newTab(t)
+	tb.open("/dashboard/endpoints")
+	tb.rest()
+	eval[any](tb, `(() => {
+		const real = window.fetch
+		window.asked = []
+		window.fetch = async (url, options) => {
+			const first = window.asked.push(new URL(url, location).pathname) === 1
+			const response = await real(url, options)
+			if (first) { // another tab has the stream, and hands its messages to this one
+				new BroadcastChannel("/dashboard/live").postMessage({ name: "changed" })
+				await new Promise((resolve) => setTimeout(resolve, 500))
+			}
+			return response
+		}
+	})()`)
+	tb.click("Deliveries")
+	eventually(tb.T, func() string {
+		asked := eval[[]string](tb, "window.asked")
+		if len(asked) < 2 {
+			return fmt.Sprintf("the page is not renewed; it asked for %v", asked)
+		}
+		if asked[1] != "/dashboard/deliveries" {
+			t.Fatalf("the change renews %s, want the page that is shown after it", asked[1])
+		}
+		return ""
+	})
+}
+
 // TestPagesSurviveTheDatabase stops PostgreSQL under open pages and starts it
 // again: they say that they are out of date, and then show what is there, without
 // being opened again.

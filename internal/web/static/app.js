@@ -10,6 +10,7 @@ const status = (text) => { document.getElementById("status").textContent = text;
 
 const base = document.body.dataset.base;
 let visits = 0; // the number of loads; an older one that comes late is dropped
+let loading = 0; // the number of loads that have not ended
 
 const within = (url) => base && url.origin === location.origin && (url.pathname === base || url.pathname.startsWith(base + "/"));
 
@@ -17,6 +18,7 @@ const within = (url) => base && url.origin === location.origin && (url.pathname 
 // this audience.
 async function load(url, { push = true, body, keep } = {}) {
   const visit = ++visits;
+  loading++;
   main().setAttribute("aria-busy", "true");
   try {
     const response = await fetch(url, { method: body ? "POST" : "GET", body, headers: { Accept: "text/html" }, credentials: "same-origin" });
@@ -29,6 +31,9 @@ async function load(url, { push = true, body, keep } = {}) {
   } catch {
     if (body) { status(words.unsent); main().removeAttribute("aria-busy"); return; }
     location.assign(url);
+  } finally {
+    loading--;
+    if (again && !loading) renew();
   }
 }
 
@@ -201,15 +206,16 @@ function share(url, receive) {
   return () => { document.removeEventListener("visibilitychange", seen); stop?.(); channel.close(); };
 }
 
-let renewing = false, again = false; // again: something has changed since the fetch began
+let renewing = false, again = false; // again: something has changed since a fetch or a load began
 let away = 0; // the timer of the next try, while the server cannot renew the page; 0: it can
 
 // renew loads the page again and replaces its live parts, except the part that has the
 // focus, an open fold or the selected row. If the server cannot tell what is there, the
-// page says so, and tries again.
+// page says so, and tries again. While another page is being loaded it waits: the server may
+// have read that page before the change.
 async function renew() {
-  again = renewing;
-  if (renewing || document.hidden) return;
+  again = renewing || loading > 0;
+  if (again || document.hidden) return;
   renewing = true;
   const visit = visits, at = location.href;
   try {

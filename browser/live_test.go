@@ -2,6 +2,7 @@ package browser_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,6 +79,23 @@ func TestAChangeDuringALoadIsNotMissed(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// TestASecondTabRenewsItsPageOnce opens a page while another tab, in which the operator
+// logged in, has the stream: the messages during the load reach that tab alone.
+func TestASecondTabRenewsItsPageOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tb := w.visitors[operator].newTab(t)
+	tb.open("/dashboard/deliveries")
+	eventually(t, func() string {
+		fetched := eval[[]string](tb, "performance.getEntriesByType('resource').filter((e) => e.initiatorType === 'fetch').map((e) => new URL(e.name).pathname)")
+		if !slices.Contains(fetched, "/dashboard/deliveries") {
+			return fmt.Sprintf("the second tab has fetched %v, and not its page", fetched)
+		}
+		return ""
+	})
+	tb.streaming(0)
 }
 
 // TestPagesSurviveTheDatabase stops PostgreSQL under open pages and starts it

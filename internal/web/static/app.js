@@ -202,6 +202,8 @@ function share(url, receive) {
   };
   const seen = () => { if (document.hidden) { stop?.(); } else { lead(); receive({ name: "seen" }); } };
   document.addEventListener("visibilitychange", seen);
+  // If another tab has the stream, its messages during the load of this page are missed.
+  navigator.locks?.query().then(({ held }) => { if (held.some((lock) => lock.name === url)) receive({ name: "seen" }); });
   lead();
   return () => { document.removeEventListener("visibilitychange", seen); stop?.(); channel.close(); };
 }

@@ -180,10 +180,10 @@ func (h *history) rollupSQL() string {
 	var sql strings.Builder
 	of := func(which, scope string, step int, unit, source string) string {
 		return lab.Copies{
-			Table: "rollups", Which: which + " and type = '' and step = 0",
+			Table: "rollups", Which: which + " and type = '' and step = 0 order by at",
 			Overrides: map[string]string{
 				"scope": scope, "step": strconv.Itoa(step),
-				"at": fmt.Sprintf("date_trunc('%[1]s', now()) - i * interval '1 %[1]s'", unit),
+				"at": fmt.Sprintf("date_trunc('%[1]s', base.at) - i * interval '1 %[1]s'", unit),
 			},
 			Source: source,
 		}.SQL()
@@ -194,11 +194,11 @@ func (h *history) rollupSQL() string {
 	}{{"minute", 2879}, {"hour", 2159}, {"day", 729}}
 	for _, scope := range [][16]byte{{}, h.delivered.Account, h.delivered.Endpoint} {
 		for step, k := range kept {
-			sql.WriteString(of(fmt.Sprintf("scope = '%x'", scope), "base.scope", step, k.unit, fmt.Sprintf("generate_series(2::bigint, %d) i", k.steps)))
+			sql.WriteString(of(fmt.Sprintf("scope = '%x'", scope), "base.scope", step, k.unit, fmt.Sprintf("generate_series(1::bigint, %d) i", k.steps)))
 		}
 	}
 	return sql.String() + of(uuid("scope", h.delivered.Endpoint), "e.id", 0, "minute",
-		"(select id from endpoints where url like '%/ok/%' limit 1000) e, generate_series(2::bigint, 1439) i") +
+		"(select id from endpoints where url like '%/ok/%' limit 1000) e, generate_series(1::bigint, 1439) i") +
 		"update rollup_positions set at = now();\n"
 }
 

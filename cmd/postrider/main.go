@@ -59,6 +59,7 @@ type cli struct {
 	Migrate migrateCmd `cmd:"" help:"Create or upgrade the database's tables. serve does so at its start."`
 	Config  configCmd  `cmd:"" help:"Check and print the configuration."`
 	Doctor  doctorCmd  `cmd:"" help:"Check the settings, the database, the disk and the network of a server, and say what to change."`
+	Ready   readyCmd   `cmd:"" help:"Ask whether the server of this machine should get traffic."`
 	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, directly in the store."`
 	Secrets secretsCmd `cmd:"" help:"Rotate and export the keys that encrypt secrets at rest."`
 	Backup  backupCmd  `cmd:"" help:"Copy the SQLite store into a file, also while a server runs on it."`

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 // The scripts of testdata/script are the program's behaviour as sessions. They
 // have a few commands more than testscript:
 //
-//	serve [flag…]           run a server on free ports; sets ADDRESS, POSTRIDER_URL and OPS
+//	serve [flag…]           run a server on free ports; sets ADDRESS, POSTRIDER_URL, OPS and OPS_ADDRESS
 //	drain                   end it with SIGTERM; it must exit with 0
 //	insist                  send SIGTERM, and more of them once it drains; they must end it
 //	crash                   end it with SIGKILL
@@ -150,6 +150,7 @@ func serve(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Setenv("ADDRESS", addresses[0])
 		ts.Setenv("POSTRIDER_URL", "http://"+addresses[0])
 		ts.Setenv("OPS", "http://"+addresses[1])
+		ts.Setenv("OPS_ADDRESS", addresses[1])
 	case <-time.After(patience):
 		ts.Fatalf("the server does not listen:\n%s", s.text())
 	}

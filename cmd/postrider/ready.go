@@ -1,0 +1,38 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/app"
+)
+
+// readyCmd is the command ready. It is the health check of a container, in which no
+// other program is: it has the settings of the server beside it.
+type readyCmd struct {
+	ConfigFile string `name:"config" setting:"" placeholder:"FILE" help:"YAML file with the settings of the server. Default: none."`
+	OpsListen  string `name:"ops-listen" setting:"" default:"127.0.0.1:9090" help:"Address of the server's listener for operators, host:port."`
+}
+
+// Run exits with 0 if the server should get traffic.
+func (c *readyCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+	if err := sources.Check(func(func(string) string) error { return nil }); err != nil {
+		return err
+	}
+	host, port, err := net.SplitHostPort(c.OpsListen)
+	if err != nil {
+		return misused("--ops-listen: must be host:port")
+	}
+	// A listener for all addresses is asked at the one of this machine.
+	if ip := net.ParseIP(cmp.Or(host, "::")); ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	if err := client.Ready(ctx, "http://"+net.JoinHostPort(host, port)); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(t.out, "the server is ready")
+	return err
+}

@@ -27,7 +27,7 @@ test: setup ## All that CI runs: format, lint, module files, vet, tests with the
 	$(MAKE) --jobs=2 --output-sync=target browser contract compat oidc
 
 .PHONY: setup
-setup: ## Install what the tests need and is missing: PostgreSQL 15, PgBouncer, a C compiler for the race detector, curl, Python, Node.js, Java, Maven, PHP, Ruby, Mono, Rust, Chromium.
+setup: ## Install what the tests need and is missing: PostgreSQL 15, PgBouncer, a C compiler for the race detector, curl, Python, Node.js, Java, Maven, PHP, Ruby, Mono, Rust, systemd, lintian, Chromium.
 	@missing=; \
 	[[ -x $(PGBIN)/postgres ]] || missing+=' postgresql-15'; \
 	[[ -x /usr/sbin/pgbouncer ]] || missing+=' pgbouncer'; \
@@ -44,6 +44,8 @@ setup: ## Install what the tests need and is missing: PostgreSQL 15, PgBouncer, 
 	command -v ruby >/dev/null || missing+=' ruby'; \
 	command -v mcs >/dev/null || missing+=' mono-mcs mono-runtime libmono-system-core4.0-cil'; \
 	command -v cargo >/dev/null || missing+=' cargo-web rustc-web'; \
+	command -v systemd-analyze >/dev/null || missing+=' systemd'; \
+	command -v lintian >/dev/null || missing+=' lintian'; \
 	[[ -x /usr/bin/chromium ]] || missing+=' chromium'; \
 	[[ -d /usr/share/fonts/truetype/dejavu ]] || missing+=' fonts-dejavu-core'; \
 	[[ -n $$missing ]] || exit 0; \
@@ -112,6 +114,20 @@ isolation: ## Measure retries of healthy endpoints beside 200 that hang or answe
 .PHONY: bench
 bench: ## Measure publish, delivery and latency on this machine; see bench/README.md.
 	go run ./bench/run
+
+.PHONY: release
+release: ## Build what a release publishes into ./dist: VERSION=v1.2.3, the tag of the commit. See docs/adr/0053-releases-are-built-by-go-alone.md.
+	@[[ '$(VERSION)' == v* ]] || { echo 'make release: say the tag of the commit: make release VERSION=v1.2.3' >&2; exit 2; }
+	rm -rf dist
+	nice go run ./release -version '$(VERSION)'
+
+.PHONY: reproduce
+reproduce: ## Build the release of ./dist again, in another folder and with an empty cache, and compare the sums.
+	@folder=$$(mktemp -d); trap 'chmod -R u+w "$$folder"; rm -rf "$$folder"' EXIT; \
+	git clone -q . "$$folder/tree"; cd "$$folder/tree"; \
+	GOCACHE="$$folder/cache" nice go run ./release -version '$(VERSION)'; \
+	diff dist/SHA256SUMS '$(CURDIR)/dist/SHA256SUMS'; \
+	echo 'the release is reproduced'
 
 .PHONY: run
 run: ## Run the server for development on http://127.0.0.1:8080.

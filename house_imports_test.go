@@ -52,6 +52,8 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/testkit", "~ ~/signature ~/internal/store go.uber.org/goleak golang.org/x/net/dns/dnsmessage golang.org/x/sys", "what tests and benchmarks start: of no use to the server"},
 	{"internal/testkit/throwaway", "~/internal/testkit", "a program, because the modules that run it import nothing of this one"},
 
+	{"release", "", "builds the releases: Go's own toolchain and library are all it needs"},
+
 	{"bench/sink", "~/bench/internal", "a receiver of its own: shares no code with what it measures"},
 	{"bench/load", "~/bench/internal", "a publisher of its own, for the same reason"},
 	{"bench/run", "~ ~/bench/internal ~/apitypes ~/client ~/internal/secrets golang.org/x/sync", "starts the parts as processes and reads their numbers"},
@@ -79,6 +81,7 @@ var moreTestImports = []struct{ folder, allowed, why string }{
 	{"internal/inspect", "~/internal/webhook ~/internal/egress", "signs as production does"},
 	{"internal/app", "~/client", "calls the server that it runs"},
 	{"internal/web", "~/internal/api ~/internal/live", "shows what a real API answers and a real hub hands out"},
+	{"release", "~/client ~/internal/app go.yaml.in/yaml/v3", "uses what it has built, and reads the files in deploy"},
 	{"receiver", "github.com/jackc/pgx/v5 modernc.org/sqlite", "holds its contract on both databases"},
 	{"cmd/postrider", "~/internal", "runs the whole program as sessions"},
 }

@@ -110,7 +110,7 @@ var nodeRules = []nodeRule{
 		func(n ast.Node) bool { return selects(n, "time", "Sleep") },
 	},
 	{
-		"no context.Background", "take a context; a program has the only root", inside("cmd", "bench", "internal/app", "receiver/example", "test"),
+		"no context.Background", "take a context; a program has the only root", inside("cmd", "bench", "release", "internal/app", "receiver/example", "test"),
 		func(n ast.Node) bool { return selects(n, "context", "Background", "TODO") },
 	},
 	{
@@ -123,7 +123,7 @@ var nodeRules = []nodeRule{
 	},
 	{
 		"only app and programs read the environment and flags", "a setting that is read elsewhere is in no help and no file",
-		inside("internal/app", "cmd", "bench", "receiver/example", "internal/testkit", "test"),
+		inside("internal/app", "cmd", "bench", "release", "receiver/example", "internal/testkit", "test"),
 		func(n ast.Node) bool {
 			return selects(n, "os", "Getenv", "LookupEnv", "Environ", "ExpandEnv", "Args") || imports(n, "flag")
 		},

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// file is an entry of an archive. One without a body is a folder if its name ends
+// with a slash.
+type file struct {
+	name  string // without a slash at the beginning
+	mode  int64
+	owner int // user and group
+	body  []byte
+}
+
+// packTar returns a tar of the files, sorted by name, with the folders above them
+// that are not among the files. All have the same time, and root owns what names
+// no owner.
+func packTar(prefix string, files []file, when time.Time) ([]byte, error) {
+	all := map[string]file{}
+	for _, f := range files {
+		all[f.name] = f
+		for dir := path.Dir(strings.TrimSuffix(f.name, "/")); dir != "."; dir = path.Dir(dir) {
+			if _, ok := all[dir+"/"]; !ok {
+				all[dir+"/"] = file{name: dir + "/", mode: 0o755}
+			}
+		}
+	}
+	for _, f := range files { // a folder of the caller's has its own mode, whatever came first
+		all[f.name] = f
+	}
+	var packed bytes.Buffer
+	w := tar.NewWriter(&packed)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		f := all[name]
+		h := &tar.Header{
+			Typeflag: tar.TypeReg, Name: prefix + name, Mode: f.mode, Uid: f.owner, Gid: f.owner,
+			Size: int64(len(f.body)), ModTime: when, Format: tar.FormatUSTAR,
+		}
+		if strings.HasSuffix(name, "/") {
+			h.Typeflag = tar.TypeDir
+		}
+		if f.owner == 0 {
+			h.Uname, h.Gname = "root", "root"
+		}
+		if err := w.WriteHeader(h); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.body); err != nil {
+			return nil, err
+		}
+	}
+	err := w.Close()
+	return packed.Bytes(), err
+}
+
+// compress returns the bytes gzipped, without a name or a time of its own.
+func compress(body []byte) ([]byte, error) {
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(body); err != nil {
+		return nil, err
+	}
+	err = w.Close()
+	return packed.Bytes(), err
+}
+
+// read returns files of the repository as entries of an archive. wanted maps the path
+// in the repository to the name in the archive.
+func (r *release) read(wanted map[string]string, mode int64) ([]file, error) {
+	var files []file
+	for source, name := range wanted {
+		body, err := os.ReadFile(filepath.Join(r.root, filepath.FromSlash(source)))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{name: name, mode: mode, body: body})
+	}
+	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(a.name, b.name) })
+	return files, nil
+}
+
+// writeArchive writes the archive of a program: one folder, with what a person needs
+// who has nothing else.
+func (r *release) writeArchive(w io.Writer, p *program) error {
+	folder := "postrider_" + r.number() + "/"
+	files, err := r.read(map[string]string{
+		"LICENSE": folder + "LICENSE", "README.md": folder + "README.md", "docs/operate/install.md": folder + "INSTALL.md",
+		"deploy/systemd/postrider.service": folder + "postrider.service", "deploy/systemd/postrider.sysusers": folder + "postrider.sysusers",
+		"deploy/systemd/postrider.yaml": folder + "postrider.yaml",
+	}, 0o644)
+	if err != nil {
+		return err
+	}
+	files = append(files,
+		file{name: folder + "postrider", mode: 0o755, body: p.binary},
+		file{name: folder + "THIRD_PARTY_LICENSES", mode: 0o644, body: []byte(thirdParties(p.licences))})
+	packed, err := packTar("", files, r.time)
+	if err != nil {
+		return err
+	}
+	if packed, err = compress(packed); err != nil {
+		return err
+	}
+	_, err = w.Write(packed)
+	return err
+}

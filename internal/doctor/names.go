@@ -36,6 +36,7 @@ const (
 	Integrity    Name = "sqlite.integrity"
 	SyncLatency  Name = "sqlite.sync_latency"
 	SQLiteTables Name = "sqlite.migrations"
+	SQLiteClock  Name = "sqlite.clock"
 	SQLiteDisk   Name = "sqlite.disk"
 
 	Keys Name = "secrets.keys"

@@ -27,9 +27,11 @@ type SQLite struct {
 	Vacuum    string   // auto_vacuum: none, full or incremental
 	Tables    Migrations
 	Endpoints int // -1: unknown
-	Damage    string
-	Checked   bool          // the whole file was read
-	Took      time.Duration // that the integrity check took
+	// How far the newest event is in the future; below 0: it is in the past.
+	Ahead   time.Duration
+	Damage  string
+	Checked bool          // the whole file was read
+	Took    time.Duration // that the integrity check took
 }
 
 // Checks judges the data folder. The order is that of the report.
@@ -114,7 +116,7 @@ func (s SQLite) store() []Check {
 		return append(checks, Failure(Integrity, "the database cannot be read: %s", s.Unread).
 			Change("run doctor as the user of the server; if postrider serve cannot read it either, restore the last backup"))
 	}
-	return append(checks, s.Tables.check(SQLiteTables), s.journal(), s.vacuum(), s.integrity())
+	return append(checks, s.Tables.check(SQLiteTables), s.clock(), s.journal(), s.vacuum(), s.integrity())
 }
 
 func (s SQLite) inUse() Check {
@@ -125,6 +127,15 @@ func (s SQLite) inUse() Check {
 		return Okay(InUse, "no server runs; the last one did not close the store, so the next start checks the whole file, about a second for each GB")
 	}
 	return Okay(InUse, "no server runs on %s", s.Folder)
+}
+
+// clock judges this machine's clock, which is the one of the store, by what it has accepted.
+func (s SQLite) clock() Check {
+	if s.Ahead > ClockWarned {
+		return Warning(SQLiteClock, "the newest event was accepted %s in the future: this machine's clock is behind, or was ahead", shown(s.Ahead)).
+			Change("set the clock by NTP, for example with chrony or systemd-timesyncd, before the server starts")
+	}
+	return Okay(SQLiteClock, "the store has the clock of this machine, and no event of the future")
 }
 
 func (s SQLite) journal() Check {

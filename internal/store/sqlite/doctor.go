@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/doctor"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -204,7 +205,8 @@ func openUnchanged(dir string, inUse bool) (*sql.DB, error) {
 // vacuums are the values of auto_vacuum.
 var vacuums = []string{"none", "full", "incremental"}
 
-// tables reads the version of the tables and how many endpoints there are.
+// tables reads the version of the tables, how many endpoints there are, and when the
+// newest event was accepted: its id begins with the time.
 func (e *examination) tables(ctx context.Context, db *sql.DB) error {
 	var vacuum, tables int
 	if err := db.QueryRowContext(ctx, `pragma auto_vacuum`).Scan(&vacuum); err != nil {
@@ -215,10 +217,16 @@ func (e *examination) tables(ctx context.Context, db *sql.DB) error {
 	if err != nil || tables < 2 {
 		return err
 	}
-	err = db.QueryRowContext(ctx, `select (select max(version_id) from postrider_migrations where is_applied), (select count(*) from endpoints)`).
-		Scan(&e.found.Tables.Has, &e.found.Endpoints)
+	var newest postrider.EventID
+	err = db.QueryRowContext(ctx, `
+		select (select max(version_id) from postrider_migrations where is_applied), (select count(*) from endpoints),
+			coalesce((select max(id) from events), zeroblob(16))`).
+		Scan(&e.found.Tables.Has, &e.found.Endpoints, toID(&newest))
 	if err != nil {
 		return fmt.Errorf("read the version: %w", err)
+	}
+	if !newest.IsZero() {
+		e.found.Ahead = time.Until(newest.Time())
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/sqlite"
 )
@@ -178,6 +179,32 @@ func TestExamineNamesDamageAndOpenFiles(t *testing.T) {
 	}
 	if len(found.Open) != 1 || found.Open[0] != path {
 		t.Errorf("Open = %v", found.Open)
+	}
+}
+
+// The id of an event has the time of the machine's clock, which may have been ahead.
+func TestExamineSeesThatTheClockWasAhead(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	at := time.Now().Add(time.Hour)
+	s := open(t, dir, sqlite.Options{Now: func() time.Time { return at }})
+	account := postrider.Account{ID: postrider.AccountID{1}, UID: "acme", CreatedAt: at}
+	if err := s.PutAccount(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	event := postrider.Event{
+		ID: store.NewID[postrider.EventID](store.NewIDs(func() time.Time { return at }, nil)), Account: account.ID, Type: "a", Data: []byte("{}"), CreatedAt: at,
+	}
+	changes, err := s.Changes(t.Context(), 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := s.Publish(t.Context(), store.Publish{Version: changes.Version, Batches: []store.Batch{{{Event: event}}}})
+	if err != nil || len(done) != 1 || len(done[0].Events) != 1 {
+		t.Fatalf("Publish = %+v, %v", done, err)
+	}
+	if ahead := sqlite.Examine(t.Context(), dir).Ahead; ahead < 59*time.Minute || ahead > time.Hour {
+		t.Errorf("the newest event is %s in the future, want an hour", ahead)
 	}
 }
 

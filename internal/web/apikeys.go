@@ -73,7 +73,7 @@ func newKey(v *visit) error {
 // createKey creates an API key, and shows its text, once.
 func createKey(v *visit) error {
 	form := keyForm{Name: v.form("name"), Account: v.form("account"), Expires: v.form("expires_at"), All: words(postrider.Scopes)}
-	form.Scopes = v.r.PostForm["scopes"] //nolint:forbidigo // a form that this server received
+	form.Scopes = v.posted["scopes"]
 	create := apitypes.KeyCreate{Name: form.Name, Account: form.Account, Scopes: []postrider.Scope{}}
 	for _, scope := range form.Scopes {
 		create.Scopes = append(create.Scopes, postrider.Scope(scope))

@@ -3,6 +3,7 @@ package web
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -169,11 +170,11 @@ func showDelivery(v *visit) error {
 	}
 	if p.Selected > 0 {
 		request, err := v.api.AttemptRequest(v.ctx, d.ID, p.Selected)
-		if err != nil && statusOf(err) == 0 { // the API refuses for an attempt without a request
-			return err
-		}
-		if err == nil {
+		switch status := statusOf(err); {
+		case err == nil:
 			p.Request = &request
+		case status != http.StatusNotFound && status != http.StatusConflict: // no such attempt, or one without a request
+			return err
 		}
 	}
 	if d.Status == postrider.Dead {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/web"
 )
@@ -57,6 +58,31 @@ func TestNoParameterOfAURLIsInACommandAsItIs(t *testing.T) {
 				t.Errorf("%s shows the command %s", path, code)
 			}
 		}
+	}
+}
+
+// away is an API that is away for the calls whose path ends in a text.
+type away struct {
+	http.RoundTripper
+
+	suffix string
+}
+
+func (a away) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.URL.Path, a.suffix) {
+		return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	}
+	return a.RoundTripper.RoundTrip(r)
+}
+
+func TestADeliveryWhoseRequestCannotBeReadIsNotShownWithoutIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	_, d := w.dead()
+	w.see("operator", "/dashboard/deliveries/"+d.ID.String()+"?attempt=7") // there is no such attempt
+	w.web.API = func(c postrider.Caller) http.RoundTripper { return away{w.api.As(c), "/request"} }
+	if got := w.as("operator", "GET /dashboard/deliveries/"+d.ID.String(), nil); got.status != http.StatusServiceUnavailable {
+		t.Errorf("the page = %d, want 503", got.status)
 	}
 }
 

@@ -123,8 +123,8 @@ func (v *visit) timeFilter(name string) (filter, time.Time) {
 // sinces are the spans that end now, by their names in the URL.
 var sinces = map[string]time.Duration{"1h": time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
 
-// spanFilter returns the filters by the time of creation, and the span: since so long ago,
-// or from one time to another, which win.
+// spanFilter returns the filters by the time of creation, and the span that they select. If
+// from or to is given, since is ignored.
 func (v *visit) spanFilter() (f filters, from, to time.Time) {
 	since := v.choice("since", "since", "1h", "24h", "7d")
 	fromFilter, from := v.timeFilter("from")
@@ -205,8 +205,8 @@ func shellWord(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }
 
-// idFilter returns a filter by an id, and the id. The API is not asked with a text that is
-// none, so the text must be refused here.
+// idFilter returns a filter by an id, and the id. The client takes ids and no texts, so a text
+// that is no id is refused here.
 func idFilter[I any](v *visit, name string, parse func(string) (I, error)) (f filter, id I, err error) {
 	f = v.textFilter(name)
 	if f.Value == "" {

@@ -93,7 +93,7 @@ func (v *visit) showOptions(f optionsForm) error {
 // is a form, it has what the person typed. A new endpoint has no values: what is left
 // empty gets its default.
 func (v *visit) optionsOf(e apitypes.Endpoint) optionsForm {
-	f := optionsForm{Endpoint: e, Tab: "options", New: e.ID.IsZero(), Account: v.r.FormValue("account"), newPlace: v.newPlace()}
+	f := optionsForm{Endpoint: e, Tab: "options", New: e.ID.IsZero(), Account: v.param("account"), newPlace: v.newPlace()}
 	for _, group := range optionGroups {
 		shown := optionGroup{Name: group.name}
 		for _, o := range group.options {

@@ -142,7 +142,7 @@ type newPlace struct {
 // inspector.
 func (v *visit) newPlace() newPlace {
 	p := newPlace{"url", v.form("url")}
-	if v.r.FormValue("where") == "inspector" {
+	if v.param("where") == "inspector" {
 		p.Where = "inspector"
 	}
 	return p

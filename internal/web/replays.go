@@ -156,10 +156,10 @@ func newReplay(v *visit) error {
 
 // showReplayForm counts what the form selects, and shows the form.
 func (v *visit) showReplayForm(f replayForm) error {
-	refused := f.Faults
+	said := f.Faults // by the API, when it refused to create the replay
 	r := f.request(v)
-	if len(refused) > 0 {
-		f.Faults = refused
+	if len(said) > 0 {
+		f.Faults = said
 	}
 	shown := page{Name: "replays-new", Commands: []string{"replays create --dry-run", "replays create"}}
 	if _, pace := f.Faults["per_second"]; pace && len(f.Faults) == 1 { // the form with the pace needs the count
@@ -185,7 +185,7 @@ func (v *visit) showReplayForm(f replayForm) error {
 
 // createReplay starts a replay, and leads to its progress.
 func createReplay(v *visit) error {
-	f := replayFormOf(v.r.PostForm) //nolint:forbidigo // a form that this server received
+	f := replayFormOf(v.posted)
 	r := f.request(v)
 	if len(f.Faults) > 0 {
 		return v.showReplayForm(f)

@@ -68,13 +68,5 @@ func showSearch(v *visit) error {
 	if !p.ID && postrider.CheckType("q", p.Text) == nil && !strings.ContainsAny(p.Text, "/:") {
 		p.Type = p.Text
 	}
-	return v.show(page{Name: "search", Data: p, Commands: []string{"search " + shellQuote(p.Text)}})
-}
-
-// shellQuote quotes an argument of a command line.
-func shellQuote(text string) string {
-	if text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:") == "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	return v.show(page{Name: "search", Data: p, Commands: []string{"search " + shellWord(p.Text)}})
 }

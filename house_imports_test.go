@@ -37,6 +37,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/identity", "~ ~/internal/egress github.com/coreos/go-oidc/v3 golang.org/x/oauth2", "the only one that talks to an identity provider; the pages get it as an interface of their own"},
 	{"internal/cache", "", "a map with a bound, for every package"},
 	{"internal/batch", "", "a queue between goroutines, a signal and a sleep, for every package"},
+	{"internal/telemetry", "~ ~/internal/store ~/internal/batch ~/internal/observe github.com/prometheus/client_golang", "observes and serves what it counted; the only one that knows a library of metrics"},
 	{"internal/rollup", "~ ~/internal/store ~/internal/batch ~/internal/observe", "sees settlements through observe, and works through one method of store.Rollups"},
 	{"internal/janitor", "~ ~/internal/store ~/internal/batch ~/internal/observe", "works through store.Upkeep alone"},
 	{"internal/replay", "~ ~/internal/store ~/internal/batch ~/internal/observe golang.org/x/time/rate", "works through store.Replays; it knows the endpoints through an interface of its own, which routing has"},

@@ -90,3 +90,24 @@ func (f WaitFacts) Waiting(id DeliveryID, now time.Time) Waiting {
 	}
 	return Waiting{Reason: WaitDue}
 }
+
+// HeldBy is what keeps the due deliveries of an endpoint from being sent, apart from what
+// this program lacks.
+type HeldBy string
+
+// What holds deliveries. If several apply, the first of this list counts.
+const (
+	HeldByRestore     HeldBy = "restore"     // the store was restored, and nobody has resumed it
+	HeldByPause       HeldBy = "pause"       // a person paused or disabled the endpoint, it is deleted, or its policy cannot be read
+	HeldByCircuit     HeldBy = "circuit"     // its circuit is open or half open
+	HeldByRetryAfter  HeldBy = "retry_after" // the time that it asked for has not passed
+	HeldByRate        HeldBy = "rate"        // its rate is used up, or it throttled its only slot
+	HeldByFailures    HeldBy = "failures"    // its last attempts got no response, so it shares few slots with others like it
+	HeldByConcurrency HeldBy = "concurrency" // as many attempts are in flight as it has shown to handle
+	HeldByNothing     HeldBy = "nothing"     // its deliveries wait for this program
+)
+
+// HeldByAll lists all that holds deliveries.
+var HeldByAll = []HeldBy{
+	HeldByRestore, HeldByPause, HeldByCircuit, HeldByRetryAfter, HeldByRate, HeldByFailures, HeldByConcurrency, HeldByNothing,
+}

@@ -247,7 +247,7 @@ func New(deps Deps, opts Options) *Handler {
 	s.decoding = make(chan struct{}, runtime.GOMAXPROCS(0))
 	s.keys = newKeyring(deps.Store, s.opts)
 	s.sessions = newSessions(s)
-	return &Handler{requestLogger: &requestLogger{next: s.router(), log: s.opts.Log}, bodies: s.bodies, sessions: s.sessions}
+	return &Handler{requestLogger: &requestLogger{next: s.router(), log: s.opts.Log, hooks: s.opts.Hooks}, bodies: s.bodies, sessions: s.sessions}
 }
 
 // Starting returns the handler of a server whose store is not open yet. It

@@ -8,6 +8,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -443,6 +444,7 @@ func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[a
 	if err != nil {
 		return nil, err
 	}
+	s.opts.Hooks.Ended.Call(observe.Ended{Status: postrider.Cancelled, Reason: postrider.ReasonCancelled, N: 1})
 	s.Notifier.Notify(d.Endpoint) // the next delivery of its ordering key may be due
 	return respond(viewDelivery(d)), nil
 }

@@ -211,6 +211,7 @@ func problemOf(ctx context.Context, err error) *problem {
 	case errors.Is(err, errSlowBody), errors.Is(err, errDraining), errors.Is(err, errBroken):
 		p.hangUp = true
 	}
+	c.problem = p.Code
 	// A 4xx is the client's fault and is not logged as an error.
 	if p.Status >= 500 {
 		c.err = err

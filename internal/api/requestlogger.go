@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
 )
 
 // requestLogger is the outermost middleware. It assigns the request id,
@@ -23,6 +24,8 @@ import (
 type requestLogger struct {
 	next http.Handler
 	log  *slog.Logger
+	// hooks hear of each response, of panics too.
+	hooks observe.Hooks
 }
 
 // requestInfo has the facts about a request that its handler and its log line
@@ -45,6 +48,8 @@ type requestInfo struct {
 	// err is the error behind a 5xx response, for the log only. Set by
 	// problemOf.
 	err error
+	// problem is the code of the response, where it is a problem. Set by problemOf.
+	problem string
 	// request is the request, for routes of huma. nil: the route is served without
 	// it, or the context belongs to no request.
 	request *http.Request
@@ -121,6 +126,7 @@ func (b *requestLogger) serve(a *responseWriter) {
 // recovered logs a panic with its stack and responds with 500.
 func (b *requestLogger) recovered(a *responseWriter, cause any) {
 	err := fmt.Errorf("panic: %v", cause)
+	b.hooks.Violated.Call("request_panicked")
 	b.log.ErrorContext(a.request.Context(), "handler panicked", "request", a.info.id, "error", err, "stack", string(debug.Stack()))
 	if a.status != 0 { // the status is sent: only a closed connection shows the failure
 		a.info.err = err
@@ -129,10 +135,11 @@ func (b *requestLogger) recovered(a *responseWriter, cause any) {
 	a.refuse(err)
 }
 
-// record writes the log line of the request. The level is error only for a
+// record tells observers of the response and writes the log line of the request. The level is error only for a
 // fault of this server. A client that disconnects is not one.
 func (b *requestLogger) record(a *responseWriter) {
 	c, r := &a.info, a.request
+	b.hooks.Responded.Call(observe.Responded{Route: r.Pattern, Status: a.status, Problem: c.problem, Took: time.Since(c.start)})
 	level := slog.LevelInfo
 	if insider(r) != nil { // the request for the page has a line of its own
 		level = slog.LevelDebug

@@ -49,6 +49,7 @@ import (
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/telemetry"
 	"github.com/postrider/postrider/internal/web"
 	"github.com/postrider/postrider/internal/webhook"
 )
@@ -69,6 +70,7 @@ type App struct {
 	live       *live.Hub         // attempts for the live tail; New makes it
 	observer   *observe.Observer // for the log, rollups, metrics and notifications; see hooks
 	rollup     *rollup.Rollup
+	telemetry  *telemetry.Metrics
 	secrets    *secrets.Secrets
 	clock      *clock
 	ids        *store.IDs
@@ -100,14 +102,17 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 		config: c, log: log, fatal: make(chan error, 1), opened: make(chan struct{}), readiness: &readiness{},
 		rollup: rollup.New(rollup.Options{Log: log}), live: live.New(),
 	}
-	a.observer = observe.New(observe.Join(hooks(log), a.rollup.Hooks(), a.live.Hooks()), log)
+	a.telemetry = telemetry.New(telemetry.Options{
+		Version: Version(), Worst: c.MetricsWorst, HookPanics: func() int64 { return a.observer.Panics() }, Log: log,
+	})
+	a.observer = observe.New(observe.Join(hooks(log), a.rollup.Hooks(), a.live.Hooks(), a.telemetry.Hooks()), log)
 	a.gate.set(starting{api.Starting(log), web.Starting(web.Options{Version: Version(), Log: log})})
 	var err error
 	if a.api, err = listen(ctx, c.Listen, &a.gate, log.With("server", "api")); err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)
 	}
 	a.api.http.ReadTimeout = api.RequestTime // its handler moves it on while a body arrives
-	a.ops, err = listen(ctx, c.OpsListen, opsHandler(a.readiness), log.With("server", "ops"))
+	a.ops, err = listen(ctx, c.OpsListen, opsHandler(a.readiness, a.telemetry.Handler()), log.With("server", "ops"))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--ops-listen: %w", err), a.api.Close())
 	}
@@ -132,7 +137,7 @@ func (a *App) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.writes = newWrites(opened)
+	a.writes = newWrites(verbs{opened, called(a.observer.StoreCalled)})
 	a.store = a.writes
 	if err := a.prepare(ctx, opened); err != nil {
 		if a.egress != nil {
@@ -174,7 +179,7 @@ func (a *App) handler() *api.Handler {
 // wire makes the services, measures the clock and loads the routing table. When it
 // returns, every service has current data; serve only has to start them.
 //
-// It gets the opened store too, because the wrapper hides whether a store
+// It gets the opened store too, because the wrappers hide whether a store
 // implements [store.Nodes].
 func (a *App) wire(ctx context.Context, opened store.Store) error {
 	own, err := egress.LocalPrefixes() // an endpoint must not reach our own API
@@ -205,6 +210,7 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	a.replays = replay.New(a.store, a.table, a.ids, replay.Options{Hooks: a.observer.Hooks, Log: a.log})
 	nodes, _ := opened.(store.Nodes) // SQLite is used by one process and does not implement it
 	if nodes != nil {
+		nodes = nodeVerbs{nodes, called(a.observer.StoreCalled)}
 		a.cluster = nodes
 	}
 	a.inspector = inspect.New(inspect.Deps{
@@ -298,7 +304,8 @@ func (a *App) serve(ctx context.Context) (err error) {
 		{"replays", a.replays.Run},
 		{"ingest", a.ingest.Run},
 		{"dispatch", a.dispatcher.Run},
-		{"rollup", func(ctx context.Context) error { return a.rollup.Run(ctx, a.store) }},
+		{"rollup", func(ctx context.Context) error { return a.rollup.Run(ctx, a.store, a.observer.ChoreDone) }},
+		{"telemetry", func(ctx context.Context) error { return a.telemetry.Run(ctx, a.store, a.table.Len) }},
 		{"routing", a.table.Run},
 		{"janitor", a.janitor.Run},
 		{"inspector", a.inspector.Run},

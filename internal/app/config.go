@@ -31,10 +31,11 @@ type Config struct {
 	OIDCConfig  `embed:""`
 
 	// The listeners. Dev loosens what Validate and egress allow; see effective.
-	Listen    string `name:"listen" setting:"" group:"Server" default:"127.0.0.1:8080" help:"Address of the API, host:port. Port 0 takes a free port."`
-	OpsListen string `name:"ops-listen" setting:"" group:"Server" default:"127.0.0.1:9090" help:"Address of the listener for operators (/livez, /readyz, pprof), host:port. Keep it private."`
-	PublicURL string `name:"public-url" setting:"" group:"Server" placeholder:"URL" help:"URL by which people reach this server, without a path, for example https://hooks.example.com. Links to the customer portal begin with it, and cookies are Secure if it is https. Default: none, and no links are made; with --dev the address of the API."`
-	Dev       bool   `name:"dev" setting:"" group:"Server" help:"For development: allow http URLs, loopback and private addresses and every port, and log as text. Never set it in production."`
+	Listen       string `name:"listen" setting:"" group:"Server" default:"127.0.0.1:8080" help:"Address of the API, host:port. Port 0 takes a free port."`
+	OpsListen    string `name:"ops-listen" setting:"" group:"Server" default:"127.0.0.1:9090" help:"Address of the listener for operators (/livez, /readyz, /metrics, pprof), host:port. Keep it private. Profiles are served to this machine alone."`
+	MetricsWorst int    `name:"metrics-worst" setting:"" group:"Server" default:"0" help:"Endpoints with the most failed attempts that /metrics names by their ids, 0 to 10."`
+	PublicURL    string `name:"public-url" setting:"" group:"Server" placeholder:"URL" help:"URL by which people reach this server, without a path, for example https://hooks.example.com. Links to the customer portal begin with it, and cookies are Secure if it is https. Default: none, and no links are made; with --dev the address of the API."`
+	Dev          bool   `name:"dev" setting:"" group:"Server" help:"For development: allow http URLs, loopback and private addresses and every port, and log as text. Never set it in production."`
 
 	// Limits of the API.
 	AnswerTimeout time.Duration `name:"answer-timeout" setting:"" group:"Server" default:"5s" help:"Time that the store has for a publish or another write before the response is a 503, 100ms to 1m. After a 503 the write may still happen, so repeat it with the same idempotency key."`
@@ -106,6 +107,7 @@ func (c Config) Validate(named func(setting string) string) error {
 	refuse(!isAddress(c.OpsListen), "ops-listen", "must be host:port, with a port from 0 to 65535")
 	refuse(c.Listen == c.OpsListen && isAddress(c.Listen) && !strings.HasSuffix(c.Listen, ":0"),
 		"ops-listen", "must not be the address of the API")
+	refuse(c.MetricsWorst < 0 || c.MetricsWorst > 10, "metrics-worst", "must be 0 to 10")
 	refuse(c.PublicURL != "" && !isPublicURL(c.PublicURL), "public-url", "must be https://host or http://host, perhaps with a port, and without a path")
 	refuse(c.AnswerTimeout < 100*time.Millisecond || c.AnswerTimeout > time.Minute, "answer-timeout", "must be 100ms to 1m")
 	refuse(c.BodyBudget < 32<<20 || c.BodyBudget > 1<<40, "body-budget", "must be 33554432 to 1099511627776 bytes")

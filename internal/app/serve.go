@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -221,10 +222,11 @@ func (r *readiness) report(ctx context.Context) (int, map[string]any) {
 	return status, report
 }
 
-// opsHandler serves /livez, /readyz and pprof. It has no authentication: its
-// listener must not be public. /livez returns 200 as long as the process serves
+// opsHandler serves /livez, /readyz, /metrics and pprof. It has no authentication: its
+// listener must not be public. Profiles show memory, so they are for this machine alone,
+// where /metrics may be scraped from another one. /livez returns 200 as long as the process serves
 // HTTP, so that a database that is away restarts no server.
-func opsHandler(ready *readiness) http.Handler {
+func opsHandler(ready *readiness, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, http.StatusOK, map[string]any{"status": "alive"})
@@ -233,12 +235,26 @@ func opsHandler(ready *readiness) http.Handler {
 		status, report := ready.report(r.Context())
 		respond(w, status, report)
 	})
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	mux.Handle("GET /metrics", metrics)
+	mux.HandleFunc("GET /debug/pprof/", onLoopback(pprof.Index))
+	mux.HandleFunc("GET /debug/pprof/cmdline", onLoopback(pprof.Cmdline))
+	mux.HandleFunc("GET /debug/pprof/profile", onLoopback(pprof.Profile))
+	mux.HandleFunc("GET /debug/pprof/symbol", onLoopback(pprof.Symbol))
+	mux.HandleFunc("GET /debug/pprof/trace", onLoopback(pprof.Trace))
 	return mux
+}
+
+// onLoopback refuses requests from other machines. An address that a proxy passed on in a
+// header does not count: only a connection from this machine has a loopback address.
+func onLoopback(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		from, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil || !from.Addr().Unmap().IsLoopback() {
+			respond(w, http.StatusForbidden, map[string]any{"status": "profiles are served to this machine alone"})
+			return
+		}
+		next(w, r)
+	}
 }
 
 // respond writes a JSON response that no proxy may cache.

@@ -46,6 +46,7 @@ func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
+			d.opts.Hooks.Violated.Call("attempt_panicked")
 			d.opts.Log.ErrorContext(ctx, "attempt panicked", "delivery", delivery.Claimed, "panic", p, "stack", string(debug.Stack()))
 			delivery.Result = postrider.Attempt{
 				Outcome: postrider.OutcomeBroken, Error: "internal", StartedAt: d.queue.Clock().Wall(), Duration: time.Since(started),

@@ -147,7 +147,7 @@ func (o Options) core() schedule.Options {
 //	                 ├─ gone ────────► disable ───────┘
 //	                 └─ wakeUps ─────► runNotifier ──► other nodes
 //
-// runScanner, runMembership, runLock and watchLoad post inputs of their own. Since the
+// runScanner, runMembership, runLock, watchLoad and watchQueue post inputs of their own. Since the
 // loop never waits for one of these goroutines, each of them may wait for the loop.
 type Dispatcher struct {
 	queue     store.Queue
@@ -248,7 +248,10 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	parts.Go(func() { d.circuits.Each(func(c schedule.CircuitChange) { d.storeCircuit(commit, c) }) })
 	parts.Go(func() { d.gone.Each(func(id postrider.EndpointID) { d.disable(commit, id) }) })
 	parts.Go(func() { d.watchLoad(ctx) })
-	if d.opts.Cluster.Nodes != nil {
+	parts.Go(func() { d.watchQueue(ctx) })
+	if d.opts.Cluster.Nodes == nil {
+		d.opts.Hooks.Membership.Call(observe.Membership{Nodes: 1, Shards: store.Shards})
+	} else {
 		parts.Go(func() {
 			defer unlock()
 			d.runMembership(commit)

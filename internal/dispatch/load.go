@@ -23,10 +23,30 @@ func (d *Dispatcher) watchLoad(ctx context.Context) {
 		case <-tick.C:
 		}
 		d.opts.Hooks.Lag.Call(d.Lag())
+		d.measureLoop(ctx)
 		if is := l.read(); is != was {
 			d.post(is)
 			was = is
 		}
+	}
+}
+
+// measureLoop measures how long the loop takes to reach an input: the inputs before it, and
+// the decision that is being made.
+func (d *Dispatcher) measureLoop(ctx context.Context) {
+	if d.opts.Hooks.LoopLag == nil {
+		return
+	}
+	asked := time.Now()
+	reached := make(chan struct{}, 1)
+	if !d.postOwn(loopAsked{reached}) {
+		return
+	}
+	select {
+	case <-reached:
+		d.opts.Hooks.LoopLag.Call(time.Since(asked))
+	case <-d.done:
+	case <-ctx.Done():
 	}
 }
 

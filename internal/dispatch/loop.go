@@ -38,6 +38,11 @@ type (
 		response chan<- paceKnown
 	}
 	endpointChanged struct{ routing.Change }
+	loopAsked       struct{ response chan<- struct{} }
+	holdsAsked      struct {
+		lanes    []store.DueLane
+		response chan<- holds
+	}
 )
 
 func (in admissionAsked) apply(l *loop, now time.Time) {
@@ -59,6 +64,23 @@ func (in paceAsked) apply(l *loop, now time.Time) {
 	l.introduce(in.endpoint)
 	pace, known := l.core.Pace(now, in.endpoint)
 	in.response <- paceKnown{pace, known}
+}
+
+func (in loopAsked) apply(*loop, time.Time) { in.response <- struct{}{} }
+
+// holds is the answer to holdsAsked.
+type holds struct {
+	by           []postrider.HeldBy // of each lane; empty: the endpoint is another node's, or deleted
+	openCircuits int
+}
+
+func (in holdsAsked) apply(l *loop, now time.Time) {
+	h := holds{make([]postrider.HeldBy, len(in.lanes)), l.core.OpenCircuits()}
+	for i, lane := range in.lanes {
+		l.introduce(lane.Endpoint)
+		h.by[i], _ = l.core.HeldBy(now, lane.Endpoint)
+	}
+	in.response <- h
 }
 
 func (in endpointChanged) apply(l *loop, now time.Time) {

@@ -36,7 +36,8 @@ type cluster struct {
 	instance [16]byte // drawn at start; tells two nodes of one incarnation apart
 	lock     nodeLock
 	wakeUps  *wakeUps
-	lost     observe.Hook[int] // attempts of dead nodes; see [observe.Hooks]
+	lost     observe.Hook[int]            // attempts of dead nodes; see [observe.Hooks]
+	wokenUp  observe.Hook[observe.WakeUp] // see [observe.Hooks]
 
 	others       atomic.Bool                       // there are other nodes; set by each heartbeat
 	owned        atomic.Pointer[schedule.ShardSet] // as of the last heartbeat; nil: there was none
@@ -50,7 +51,7 @@ type cluster struct {
 
 func newCluster(opts Options) *cluster {
 	c := &cluster{
-		opts: opts.Cluster, log: opts.Log, wakeUps: newWakeUps(), lost: opts.Hooks.AttemptsLost,
+		opts: opts.Cluster, log: opts.Log, wakeUps: newWakeUps(), lost: opts.Hooks.AttemptsLost, wokenUp: opts.Hooks.WokenUp,
 		heartbeatNow: batch.NewSignal(), gained: batch.NewSignal(), missed: batch.NewSignal(), dead: make(chan []uint32, 1),
 	}
 	c.lock.tried, c.lock.since = make(chan struct{}), time.Now()

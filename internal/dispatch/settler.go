@@ -71,6 +71,7 @@ func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) 
 		d.settleGroup(ctx, group[:len(group)/2])
 		d.settleGroup(ctx, group[len(group)/2:])
 	default:
+		d.opts.Hooks.Violated.Call("attempt_not_settled")
 		d.opts.Log.ErrorContext(ctx, "attempt not settled", "delivery", group[0].Claimed, "error", err)
 		d.post(schedule.SettlementsCommitted{Settlements: group, Results: []store.Settled{{Stale: true}}})
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/batch"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
@@ -28,6 +29,9 @@ const (
 	verbPoll       = "poll"       // more lanes got new deliveries than can be named
 	verbLook       = "look"       // endpoint: it has something due that is not new, such as a replay or a resumed endpoint
 )
+
+// verbs are the dispatcher's own.
+var verbs = []string{verbMembership, verbNew, verbPoll, verbLook}
 
 // A message names at most lanesNamed lanes, in 4.6 KB of the 8 KB that a notification of
 // PostgreSQL may have. At most maxLanes lanes and maxLooks endpoints wait to be named. If
@@ -135,9 +139,23 @@ func (c *cluster) notify(ctx context.Context, message string) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
 	defer cancel()
-	if err := c.opts.Nodes.Wake(ctx, fmt.Sprintf("%08x %s", c.opts.Incarnation, message)); err != nil {
+	err := c.opts.Nodes.Wake(ctx, fmt.Sprintf("%08x %s", c.opts.Incarnation, message))
+	c.report(message, true, err)
+	if err != nil {
 		c.log.DebugContext(ctx, "other nodes not woken", "error", err)
 	}
+}
+
+// report tells observers of a message.
+func (c *cluster) report(message string, sent bool, err error) {
+	if c.wokenUp == nil {
+		return
+	}
+	verb, _, _ := strings.Cut(message, " ")
+	if !slices.Contains(verbs, verb) {
+		verb = "other"
+	}
+	c.wokenUp(observe.WakeUp{Verb: verb, Sent: sent, Err: err})
 }
 
 // onWakeUp acts on a message. The empty one comes from the store: the connection is new,
@@ -152,6 +170,7 @@ func (d *Dispatcher) onWakeUp(message string) {
 	if d.opts.Cluster.PollOnly || from == fmt.Sprintf("%08x", d.opts.Cluster.Incarnation) {
 		return
 	}
+	d.cluster.report(text, false, nil)
 	verb, arguments, _ := strings.Cut(text, " ")
 	switch verb {
 	case verbMembership:

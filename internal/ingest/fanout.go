@@ -131,7 +131,7 @@ func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool
 		in.addDeliveries(&c, &batches[0][0])
 		return c, nil
 	})
-	in.opts.Hooks.Committed.Call(observe.Committed{Deliveries: len(chunk.Deliveries), Took: time.Since(begun), Err: err})
+	in.opts.Hooks.Committed.Call(observe.Committed{Deliveries: len(chunk.Deliveries), Skipped: skippedOf(chunk.Deliveries), Took: time.Since(begun), Err: err})
 	if err != nil {
 		return false, err
 	}

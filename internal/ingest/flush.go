@@ -98,9 +98,20 @@ func committedOf(batches []store.Batch, took time.Duration) observe.Committed {
 		c.Events += len(batch)
 		for i := range batch {
 			c.Deliveries += len(batch[i].Deliveries)
+			c.Skipped += skippedOf(batch[i].Deliveries)
 		}
 	}
 	return c
+}
+
+// skippedOf returns how many deliveries are recorded as skipped.
+func skippedOf(deliveries []store.NewDelivery) (n int) {
+	for i := range deliveries {
+		if deliveries[i].Skipped != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // store commits within commitTimeout. A commit without a response may have happened; the

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -17,34 +18,50 @@ import (
 type assessor struct {
 	*Janitor
 
-	after postrider.EndpointID // the last endpoint that was assessed; zero: the round begins
+	after  postrider.EndpointID // the last endpoint that was assessed; zero: the round begins
+	counts observe.HealthCounts // of the endpoints of this round up to after
 }
 
 // chunk assesses the next endpoints and reports whether there may be more. An endpoint
 // that somebody changed meanwhile is left to the next round.
-func (a *assessor) chunk(ctx context.Context) (more bool, err error) {
+func (a *assessor) chunk(ctx context.Context) (did chunk, err error) {
 	inputs, err := a.store.HealthInputs(ctx, a.after, a.opts.Chunk)
 	if err != nil {
-		return false, err
+		return did, err
 	}
 	now, err := a.store.Now(ctx)
 	if err != nil {
-		return false, err
+		return did, err
 	}
 	for _, in := range inputs {
-		if health, changed := in.Assess(now, *a.opts.Limits); changed {
+		health, changed := in.Assess(now, *a.opts.Limits)
+		if changed {
 			err := a.record(ctx, health)
 			if err != nil && !overtaken(err) {
-				return false, err
+				return did, err
 			}
 		}
+		a.count(health.Status)
 		a.after = in.Endpoint
+		did.rows++
 	}
-	if len(inputs) < a.opts.Chunk {
-		a.after = postrider.EndpointID{}
-		return false, nil
+	if did.more = len(inputs) >= a.opts.Chunk; !did.more {
+		a.opts.Hooks.HealthCounted.Call(a.counts)
+		a.after, a.counts = postrider.EndpointID{}, observe.HealthCounts{}
 	}
-	return true, nil
+	return did, nil
+}
+
+// count counts an endpoint of the round. Every endpoint that is not healthy is assessed in
+// every round, so a round has them all.
+func (a *assessor) count(status postrider.HealthStatus) {
+	switch status {
+	case postrider.HealthWarned:
+		a.counts.Warned++
+	case postrider.HealthDisabled:
+		a.counts.Disabled++
+	case postrider.Healthy:
+	}
 }
 
 // record stores a changed health, logs it, and calls the hook, in this order: a change that

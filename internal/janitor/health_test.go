@@ -34,6 +34,7 @@ type harness struct {
 	mu     sync.Mutex
 	heard  []string // by all janitors, each with the time since the start
 	chores []observe.ChoreDone
+	counts []observe.HealthCounts // of each round of a janitor
 	log    bytes.Buffer
 }
 
@@ -112,7 +113,7 @@ func (w *harness) work(janitors int, d time.Duration, s janitor.Store) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), d)
 	defer cancel()
-	opts := janitor.Options{Chunk: 2, Log: slog.New(slog.NewTextHandler(&w.log, nil)), Hooks: observe.Hooks{HealthChanged: w.hear, ChoreDone: w.done}}
+	opts := janitor.Options{Chunk: 2, Log: slog.New(slog.NewTextHandler(&w.log, nil)), Hooks: observe.Hooks{HealthChanged: w.hear, ChoreDone: w.done, HealthCounted: w.counted}}
 	var all sync.WaitGroup
 	for range janitors {
 		all.Go(func() {
@@ -128,6 +129,12 @@ func (w *harness) done(c observe.ChoreDone) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.chores = append(w.chores, c)
+}
+
+func (w *harness) counted(c observe.HealthCounts) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts = append(w.counts, c)
 }
 
 func (w *harness) hear(s postrider.EndpointHealth) {
@@ -206,6 +213,7 @@ func TestAnEndpointThatAPersonEnabledAgainBeginsAnew(t *testing.T) {
 		w.same("what was recorded", w.recorded(e), []string{
 			"0s warned dead_letters 1", "1h0m0s disabled dead_letters 1", "1h30m0s healthy  0",
 		})
+		w.same("what was counted", slices.Compact(w.counts), []observe.HealthCounts{{Warned: 1}, {Disabled: 1}, {}})
 	})
 }
 

@@ -95,9 +95,15 @@ func (j *Janitor) CancelDeleted() { j.cancel.Set() }
 
 // chore is one kind of work that is repeated.
 type chore struct {
-	name string                                           // what it does, for the log and for observers
-	do   func(ctx context.Context) (more bool, err error) // does one chunk; more: there may be another
-	now  <-chan struct{}                                  // ends the wait for the next round; nil: nothing does
+	name string // what it does, for the log and for observers
+	do   func(ctx context.Context) (chunk, error)
+	now  <-chan struct{} // ends the wait for the next round; nil: nothing does
+}
+
+// chunk is what a chore did in one transaction.
+type chunk struct {
+	rows int  // what it did, where it counts that
+	more bool // there may be another chunk
 }
 
 // Run does every chore at once and then again Options.Every after it was done, until
@@ -115,21 +121,22 @@ func (j *Janitor) Run(ctx context.Context) error {
 // chores returns the chores. One that counts the rows it changed may have more to do if a
 // chunk was full.
 func (j *Janitor) chores() []chore {
-	counted := func(do func(ctx context.Context) (int, error)) func(context.Context) (bool, error) {
-		return func(ctx context.Context) (bool, error) {
+	counted := func(do func(ctx context.Context) (int, error)) func(context.Context) (chunk, error) {
+		return func(ctx context.Context) (chunk, error) {
 			n, err := do(ctx)
-			return n >= j.opts.Chunk, err
+			return chunk{rows: n, more: n >= j.opts.Chunk}, err
 		}
 	}
 	return []chore{
-		{name: "make partitions", do: func(ctx context.Context) (bool, error) {
-			return false, j.store.MakePartitions(ctx)
+		{name: "make partitions", do: func(ctx context.Context) (chunk, error) {
+			return chunk{}, j.store.MakePartitions(ctx)
 		}},
 		{name: "expire deliveries", do: counted(func(ctx context.Context) (int, error) {
 			expired, lost, err := j.store.Expire(ctx, j.opts.Chunk)
 			if lost > 0 {
 				j.opts.Hooks.AttemptsLost.Call(lost)
 			}
+			j.ended(postrider.Dead, postrider.ReasonExpired, expired)
 			return expired, err
 		})},
 		{name: "cancel deliveries of deleted endpoints", now: j.cancel, do: counted(func(ctx context.Context) (int, error) {
@@ -138,6 +145,7 @@ func (j *Janitor) chores() []chore {
 				return 0, err
 			}
 			cancelled, err := j.store.CancelDeleted(ctx, j.opts.Chunk)
+			j.ended(postrider.Cancelled, postrider.ReasonEndpointDeleted, cancelled)
 			return max(deleted, cancelled), err
 		})},
 		{name: "forget idempotency keys", do: counted(func(ctx context.Context) (int, error) {
@@ -155,12 +163,14 @@ func (j *Janitor) chores() []chore {
 // as a whole, with its last error.
 func (j *Janitor) repeat(ctx context.Context, c chore) {
 	const pause, firstRetry = 10 * time.Millisecond, time.Second
-	begun := time.Now()
+	begun, rows := time.Now(), 0
 	for retry := firstRetry; ; {
 		wait := j.opts.Every
-		more, err := c.do(ctx)
+		did, err := c.do(ctx)
+		more := did.more
+		rows += did.rows
 		if !more && ctx.Err() == nil {
-			j.opts.Hooks.ChoreDone.Call(observe.ChoreDone{Name: c.name, Took: time.Since(begun), Err: err})
+			j.opts.Hooks.ChoreDone.Call(observe.ChoreDone{Name: c.name, Took: time.Since(begun), Rows: rows, Err: err})
 		}
 		switch {
 		case err != nil && ctx.Err() == nil:
@@ -175,7 +185,14 @@ func (j *Janitor) repeat(ctx context.Context, c chore) {
 			return
 		}
 		if !more {
-			begun = time.Now()
+			begun, rows = time.Now(), 0
 		}
+	}
+}
+
+// ended tells observers of deliveries that a chore ended.
+func (j *Janitor) ended(status postrider.Status, reason string, n int) {
+	if n > 0 {
+		j.opts.Hooks.Ended.Call(observe.Ended{Status: status, Reason: reason, N: n})
 	}
 }

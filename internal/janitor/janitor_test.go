@@ -31,6 +31,8 @@ type upkeep struct {
 	lost    int   // attempts, as reported; each call of Expire that finds rows has one
 	broken  int   // how many calls of CancelDeleted fail first
 	calls   map[string][]float64
+	ended   int                 // deliveries that observers heard of
+	done    []observe.ChoreDone // rounds of "expire deliveries"
 	keysAge time.Duration
 }
 
@@ -112,7 +114,19 @@ func work(t *testing.T, u *upkeep, d time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
-	hooks := observe.Hooks{AttemptsLost: func(n int) { u.lost += n }}
+	hooks := observe.Hooks{
+		AttemptsLost: func(n int) { u.lost += n },
+		Ended: func(e observe.Ended) {
+			if e.Status == postrider.Dead && e.Reason == postrider.ReasonExpired {
+				u.ended += e.N
+			}
+		},
+		ChoreDone: func(c observe.ChoreDone) {
+			if c.Name == "expire deliveries" {
+				u.done = append(u.done, c)
+			}
+		},
+	}
 	if err := janitor.New(u, janitor.Options{Hooks: hooks}).Run(ctx); err != nil {
 		t.Errorf("Run = %v, want nil", err)
 	}
@@ -144,6 +158,9 @@ func TestAChunkThatIsFullIsFollowedByTheNext(t *testing.T) {
 
 		if u.lost != 3 {
 			t.Errorf("%d lost attempts were reported, want 3", u.lost)
+		}
+		if u.ended != 1499 || len(u.done) != 1 || u.done[0].Rows != 1499 {
+			t.Errorf("observers heard of %d expired deliveries and of %+v, want 1499 in one round", u.ended, u.done)
 		}
 		if want := []float64{0, 0.01, 0.02}; !slices.Equal(u.calls["expire"], want) {
 			t.Errorf("Expire was called at %v s, want %v", u.calls["expire"], want)

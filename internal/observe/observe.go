@@ -3,7 +3,8 @@
 //
 // [Hooks] is a struct of optional functions, one for each seam of the engine:
 // publishing, committing, claiming, attempting, settling, circuits, the health
-// of endpoints, replay jobs, membership and chores. An [Observer] has them with their panics
+// of endpoints, replay jobs, membership, chores, the queue, the store's calls and the API's
+// responses. An [Observer] has them with their panics
 // caught, and the parts of the engine get them from it:
 //
 //	o := observe.New(observe.Hooks{Settled: func(s observe.Settled) { … }}, log)
@@ -61,8 +62,16 @@ type Hooks struct {
 	HealthChanged   Hook[postrider.EndpointHealth] // an endpoint was warned about, disabled (a 410 included) or is healthy again
 	ReplayEnded     Hook[postrider.ReplayJob]      // a replay job is done or has failed; once, by the node that ended it. Its deliveries may be pending still
 	Lag             Hook[time.Duration]            // how far this node lags behind; four times a second
+	LoopLag         Hook[time.Duration]            // how long the dispatcher's loop took to reach an input; four times a second
+	Queue           Hook[Queue]                    // what waits for this node's endpoints; every 15 s
+	WokenUp         Hook[WakeUp]                   // a message to or from other nodes
 	Membership      Hook[Membership]               // a heartbeat came back
 	ChoreDone       Hook[ChoreDone]                // a round of a chore is over
+	HealthCounted   Hook[HealthCounts]             // the janitor has assessed all endpoints
+	Ended           Hook[Ended]                    // deliveries ended without an attempt
+	Responded       Hook[Responded]                // a request of the API got its response
+	StoreCalled     Hook[StoreCall]                // a call of the store is over
+	Violated        Hook[string]                   // something happened that must not; the invariant's name
 }
 
 // Accepted is a publish that was accepted.
@@ -81,7 +90,8 @@ type Refused struct {
 // Committed is a commit of new events or deliveries.
 type Committed struct {
 	Events     int // 0: a chunk of a fan-out
-	Deliveries int
+	Deliveries int // those that are skipped among them
+	Skipped    int // of these, recorded as skipped
 	Took       time.Duration
 	Err        error // nil: it is stored
 }
@@ -98,6 +108,57 @@ type Claimed struct {
 type AttemptFinished struct {
 	Delivery postrider.Claimed
 	Attempt  postrider.Attempt
+}
+
+// Queue is what waits for the endpoints of this node.
+type Queue struct {
+	Lanes        []QueueLane
+	OpenCircuits int  // circuits that are not closed
+	Partial      bool // there are more lanes than were read
+}
+
+// QueueLane is what waits in a lane of an endpoint. Counts stop at a bound of the dispatcher.
+type QueueLane struct {
+	Endpoint postrider.EndpointID
+	Lane     postrider.Lane
+	HeldBy   postrider.HeldBy
+	Waiting  int // deliveries that wait, are due or are leased
+	Due      int // deliveries that are due
+
+	Oldest, Newest time.Duration // how long the first and the last counted due one have been due
+}
+
+// WakeUp is a message between nodes.
+type WakeUp struct {
+	Verb string // what it says; "other" for the messages of other parts than the dispatcher
+	Sent bool   // by this node; false: received
+	Err  error  // of one that was sent; nil: it left
+}
+
+// HealthCounts are the endpoints that are not healthy.
+type HealthCounts struct{ Warned, Disabled int }
+
+// Ended are deliveries that ended without an attempt: they expired, were cancelled or were
+// skipped.
+type Ended struct {
+	Status postrider.Status
+	Reason string
+	N      int
+}
+
+// Responded is a request of the API that got its response.
+type Responded struct {
+	Route   string // method and pattern; empty: there is no such route
+	Status  int    // of HTTP
+	Problem string // the problem's code; empty: it succeeded
+	Took    time.Duration
+}
+
+// StoreCall is a call of the store.
+type StoreCall struct {
+	Verb string // the method's name
+	Took time.Duration
+	Err  error
 }
 
 // Settled is an attempt that is settled.
@@ -119,6 +180,7 @@ type Membership struct {
 type ChoreDone struct {
 	Name string
 	Took time.Duration
+	Rows int   // what it did, where it counts that
 	Err  error // nil: all of it is done
 }
 
@@ -148,8 +210,16 @@ func New(hooks Hooks, log *slog.Logger) *Observer {
 		HealthChanged:   guard(o, hooks.HealthChanged),
 		ReplayEnded:     guard(o, hooks.ReplayEnded),
 		Lag:             guard(o, hooks.Lag),
+		LoopLag:         guard(o, hooks.LoopLag),
+		Queue:           guard(o, hooks.Queue),
+		WokenUp:         guard(o, hooks.WokenUp),
 		Membership:      guard(o, hooks.Membership),
 		ChoreDone:       guard(o, hooks.ChoreDone),
+		HealthCounted:   guard(o, hooks.HealthCounted),
+		Ended:           guard(o, hooks.Ended),
+		Responded:       guard(o, hooks.Responded),
+		StoreCalled:     guard(o, hooks.StoreCalled),
+		Violated:        guard(o, hooks.Violated),
 	}
 	return o
 }
@@ -172,8 +242,16 @@ func Join(all ...Hooks) (joined Hooks) {
 			HealthChanged:   both(joined.HealthChanged, h.HealthChanged),
 			ReplayEnded:     both(joined.ReplayEnded, h.ReplayEnded),
 			Lag:             both(joined.Lag, h.Lag),
+			LoopLag:         both(joined.LoopLag, h.LoopLag),
+			Queue:           both(joined.Queue, h.Queue),
+			WokenUp:         both(joined.WokenUp, h.WokenUp),
 			Membership:      both(joined.Membership, h.Membership),
 			ChoreDone:       both(joined.ChoreDone, h.ChoreDone),
+			HealthCounted:   both(joined.HealthCounted, h.HealthCounted),
+			Ended:           both(joined.Ended, h.Ended),
+			Responded:       both(joined.Responded, h.Responded),
+			StoreCalled:     both(joined.StoreCalled, h.StoreCalled),
+			Violated:        both(joined.Violated, h.Violated),
 		}
 	}
 	return joined

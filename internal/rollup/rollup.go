@@ -133,15 +133,22 @@ func (r *Rollup) settled(s observe.Settled) {
 const foldTime = 5 * time.Second
 
 // Run folds until ctx ends, and then once more. It always returns nil: a fold that fails
-// is tried again at the next time.
-func (r *Rollup) Run(ctx context.Context, s Store) error {
+// is tried again at the next time. done gets each fold as a chore; nil: nobody observes.
+func (r *Rollup) Run(ctx context.Context, s Store, done observe.Hook[observe.ChoreDone]) error {
 	for batch.SleepOr(ctx, r.opts.Every, r.filled) {
-		r.fold(ctx, s)
+		r.report(ctx, s, done)
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), foldTime)
 	defer cancel()
-	r.fold(last, s)
+	r.report(last, s, done)
 	return nil
+}
+
+// report folds, and tells observers.
+func (r *Rollup) report(ctx context.Context, s Store, done observe.Hook[observe.ChoreDone]) {
+	begun := time.Now()
+	rows, err := r.fold(ctx, s)
+	done.Call(observe.ChoreDone{Name: "fold rollups", Took: time.Since(begun), Rows: rows, Err: err})
 }
 
 const (
@@ -155,8 +162,9 @@ const (
 	quick, slow = 50 * time.Millisecond, 250 * time.Millisecond
 )
 
-// fold folds all deltas, and adds the durations that were seen since the last fold.
-func (r *Rollup) fold(ctx context.Context, s Store) {
+// fold folds all deltas, and adds the durations that were seen since the last fold. It
+// returns how many deltas it folded.
+func (r *Rollup) fold(ctx context.Context, s Store) (all int, err error) {
 	seen := r.take(ctx)
 	for {
 		n := min(len(seen), maxSeen)
@@ -166,11 +174,12 @@ func (r *Rollup) fold(ctx context.Context, s Store) {
 			if ctx.Err() == nil {
 				r.opts.Log.WarnContext(ctx, "rollups not folded", "lost_durations_of", len(seen), "error", err)
 			}
-			return
+			return all, err
 		}
+		all += folded
 		seen = seen[n:]
 		if folded < r.deltas && len(seen) == 0 {
-			return
+			return all, nil
 		}
 		switch took := time.Since(begun); {
 		case took < quick:

@@ -51,7 +51,10 @@ type harness struct {
 	log    bytes.Buffer
 	ended  sync.WaitGroup
 	stop   context.CancelFunc
+	chores []observe.ChoreDone // by Run; to be read after end
 }
+
+func (h *harness) note(c observe.ChoreDone) { h.chores = append(h.chores, c) }
 
 // run runs a Rollup with a store in front of a memory store, which is behind; nil: none is
 // in front.
@@ -66,7 +69,7 @@ func run(t *testing.T, before func(rollup.Store) rollup.Store) *harness {
 	var ctx context.Context
 	ctx, h.stop = context.WithCancel(t.Context())
 	h.ended.Go(func() {
-		if err := h.rollup.Run(ctx, s); err != nil {
+		if err := h.rollup.Run(ctx, s, h.note); err != nil {
 			t.Errorf("Run = %v", err)
 		}
 	})
@@ -186,6 +189,9 @@ func TestAFoldThatFailsLosesItsDurationsAlone(t *testing.T) {
 		h.rollup.Hooks().Settled(settled(endpoint, 0))
 		time.Sleep(10 * time.Second)
 		h.end()
+		if n := len(h.chores); n != 3 || h.chores[0].Err == nil || h.chores[1].Err != nil || h.chores[0].Name != "fold rollups" {
+			t.Errorf("observers heard of %+v, want a fold that failed and two that did not", h.chores)
+		}
 		if sum := h.folded(); sum.Latencies.Count() != 1 || !strings.Contains(h.log.String(), "lost_durations_of=1") {
 			t.Errorf("%d durations are folded, want the second one; log:\n%s", sum.Latencies.Count(), &h.log)
 		}
@@ -240,7 +246,7 @@ func TestMemoryIsBoundedWith100000ActiveEndpoints(t *testing.T) { //nolint:paral
 			default:
 			}
 			return n, err
-		}))
+		}), nil)
 	})
 	settle := r.Hooks().Settled
 	for round := range rounds {

@@ -254,6 +254,13 @@ func (x *Table) Hold() postrider.Hold {
 // Held reports whether the store is held.
 func (x *Table) Held() bool { return x.Hold().Held() }
 
+// Len returns how many endpoints there are.
+func (x *Table) Len() int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return len(x.endpoints)
+}
+
 // Lookup returns an endpoint as the table has it, which must not be written to;
 // false: it is unknown or deleted.
 func (x *Table) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) {

@@ -232,6 +232,8 @@ type Queue interface {
 	// With d.NewerThan only deliveries with a greater id are looked at.
 	// Ordered deliveries behind the head of their key are not looked at, nor are
 	// parked ones.
+	// With d.Count it also counts each lane's deliveries, up to that many, those that
+	// are due first.
 	Due(ctx context.Context, d Due) ([]DueLane, error)
 
 	// PutCircuit stores a change of an endpoint's circuit, with what the endpoint
@@ -335,6 +337,7 @@ type Due struct {
 	After     postrider.EndpointID // zero: from the first endpoint
 	Max       int                  // endpoints
 	NewerThan postrider.DeliveryID // zero: all deliveries
+	Count     int                  // deliveries counted of each lane at most; 0: none; not with NewerThan
 }
 
 // DueLane is a lane in which a delivery waits.
@@ -342,6 +345,11 @@ type DueLane struct {
 	Endpoint postrider.EndpointID
 	Lane     postrider.Lane
 	In       time.Duration // until the first is due; 0 or less: now
+
+	// With [Due].Count, and else 0: how many deliveries wait, are due or are leased; how
+	// many of these are due; and until the last of those is due, 0 or less.
+	Waiting, Due int
+	LastIn       time.Duration
 }
 
 // Directory keeps endpoints and their secrets.

@@ -384,7 +384,28 @@ func (s *Store) Due(_ context.Context, q store.Due) ([]store.DueLane, error) {
 			}
 		}
 	}
-	return page(first, q, s.now()), nil
+	now := s.now()
+	lanes := page(first, q, now)
+	for i := range lanes {
+		s.countLane(&lanes[i], q.Count, now)
+	}
+	return lanes, nil
+}
+
+// countLane counts up to most deliveries of a lane, those that are due first.
+func (s *Store) countLane(of *store.DueLane, most int, now time.Time) {
+	if most <= 0 {
+		return
+	}
+	waiting := slices.SortedFunc(slices.Values(*s.lanes[laneKey{of.Endpoint, of.Lane}]), func(a, b *delivery) int { return a.due.Compare(b.due) })
+	waiting = waiting[:min(len(waiting), most)]
+	of.Waiting = len(waiting)
+	for _, d := range waiting {
+		if !d.due.After(now) {
+			of.Due++
+			of.LastIn = d.due.Sub(now)
+		}
+	}
 }
 
 // page returns the lanes of the first endpoints after the query's.

@@ -188,6 +188,7 @@ func TestPlans(t *testing.T) {
 		"settle_bodies":                 {insertBodiesSQL, (&bodyColumns{}).args()},
 		"release":                       {releaseSQL, pgx.NamedArgs{"ids": uuids{}, "tokens": []int64{}}},
 		"due":                           {dueSQL, pgx.NamedArgs{"after": nil, "max": 1}},
+		"due_counted":                   {dueCountedSQL, pgx.NamedArgs{"after": nil, "max": 1, "count": 1}},
 		"due_newer":                     {dueNewerSQL, pgx.NamedArgs{"after": nil, "max": 1, "newer": nil}},
 		"expire":                        {expireSQL, pgx.NamedArgs{"limit": 1}},
 		"cancel_deleted":                {cancelDeletedSQL, pgx.NamedArgs{"limit": 1}},

@@ -355,7 +355,8 @@ func (s *Store) MakeDue(ctx context.Context, m store.MakeDue) (postrider.Deliver
 // lane, (endpoint, lane) > the last one. A group by would read every row: a lane with a
 // million rows costs here as much as one with a single row. endpoints counts the endpoints
 // found, so that the scan stops after @max of them.
-const dueSQL = `
+const (
+	dueLanesSQL = `
 	with recursive lane (endpoint, lane, due_at, endpoints) as (
 		(
 			select q.endpoint, q.lane, q.due_at, 1
@@ -375,11 +376,32 @@ const dueSQL = `
 			limit 1
 		) n
 		where l.endpoints + (n.endpoint <> l.endpoint)::int <= @max
-	)
-	select endpoint, lane, (extract(epoch from due_at - @now::timestamptz) * 1e6)::bigint
+	)`
+	dueSQL = dueLanesSQL + `
+	select endpoint, lane, (extract(epoch from due_at - @now::timestamptz) * 1e6)::bigint, 0, 0, 0
 	from lane
 	where @max > 0
 	order by endpoint, lane`
+)
+
+// The same with counts: the lateral join walks queue_due from the lane's first row, and ends
+// after @count rows. Those that are due come first.
+const dueCountedSQL = dueLanesSQL + `
+	select l.endpoint, l.lane, (extract(epoch from l.due_at - @now::timestamptz) * 1e6)::bigint, c.waiting, c.due,
+		(extract(epoch from coalesce(c.last, @now::timestamptz) - @now::timestamptz) * 1e6)::bigint
+	from lane l
+	cross join lateral (
+		select count(*) as waiting, count(*) filter (where w.due_at <= @now) as due, max(w.due_at) filter (where w.due_at <= @now) as last
+		from (
+			select q.due_at
+			from queue q
+			where q.endpoint = l.endpoint and q.lane = l.lane and q.due_at < 'infinity'
+			order by q.due_at
+			limit @count
+		) w
+	) c
+	where @max > 0
+	order by l.endpoint, l.lane`
 
 // The same for deliveries whose id is greater than @newer. The dispatcher asks for these
 // every second, and for everything only now and then. Ids grow with time, so the new rows
@@ -391,7 +413,7 @@ const dueNewerSQL = `
 		from queue q
 		where q.id > @newer and q.due_at < 'infinity'
 	)
-	select endpoint, lane, (extract(epoch from due_at - @now::timestamptz) * 1e6)::bigint
+	select endpoint, lane, (extract(epoch from due_at - @now::timestamptz) * 1e6)::bigint, 0, 0, 0
 	from (
 		select y.endpoint, y.lane, min(y.due_at) as due_at, dense_rank() over (order by y.endpoint) as endpoints
 		from young y
@@ -405,15 +427,18 @@ const dueNewerSQL = `
 func (s *Store) Due(ctx context.Context, d store.Due) ([]store.DueLane, error) {
 	statement := dueSQL
 	args := pgx.NamedArgs{"after": someUUID(d.After), "max": d.Max}
-	if !d.NewerThan.IsZero() {
+	switch {
+	case !d.NewerThan.IsZero():
 		statement, args["newer"] = dueNewerSQL, someUUID(d.NewerThan)
+	case d.Count > 0:
+		statement, args["count"] = dueCountedSQL, d.Count
 	}
 	var lanes []store.DueLane
 	err := s.repeat(ctx, func(bool) (err error) {
 		args["now"] = s.clock.Now()
 		rows, _ := s.pool.Query(ctx, statement, args)
 		lanes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l store.DueLane, err error) {
-			err = row.Scan(toID(&l.Endpoint), toLane(&l.Lane), toWait(&l.In))
+			err = row.Scan(toID(&l.Endpoint), toLane(&l.Lane), toWait(&l.In), &l.Waiting, &l.Due, toWait(&l.LastIn))
 			return l, err
 		})
 		return err

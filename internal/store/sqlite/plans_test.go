@@ -74,6 +74,7 @@ var statements = map[string]string{
 	"deliveries_of_event":                deliveriesOfEventSQL,
 	"delivery":                           deliverySQL,
 	"due":                                dueSQL,
+	"due_counted":                        dueCountedSQL,
 	"due_newer":                          dueNewerSQL,
 	"end":                                two(bulk{endSQL, ")", 1}),
 	"endpoint_by_uid":                    endpointByUIDSQL,

@@ -314,7 +314,8 @@ func (s *Store) MakeDue(ctx context.Context, m store.MakeDue) (postrider.Deliver
 // lane and reads nothing between two of them, so a lane with a million rows costs as much
 // as one with a single row. The plus takes the affinity of the lane away; with it SQLite
 // would use the index for the endpoint alone.
-const dueSQL = `
+const (
+	dueLanesSQL = `
 	with recursive first (id) as (
 		select (
 			select id from queue
@@ -326,10 +327,29 @@ const dueSQL = `
 			where (next.endpoint, next.lane) > (at.endpoint, +at.lane)
 			order by next.endpoint, next.lane, next.due_at, next.id limit 1)
 		from first cross join queue at on at.id = first.id
-	)
-	select endpoint, lane, due_at
+	)`
+	dueSQL = dueLanesSQL + `
+	select endpoint, lane, due_at, 0, 0, null
 	from first cross join queue on queue.id = first.id
 	where due_at < ` + neverSQL + `
+	limit @max`
+)
+
+// The same with counts: each of the three walks queue_due from the lane's first entry, and
+// ends after @count of them.
+const dueCountedSQL = dueLanesSQL + `
+	select l.endpoint, l.lane, l.due_at,
+		(select count(*) from (
+			select 1 from queue q where q.endpoint = l.endpoint and q.lane = l.lane and q.due_at < ` + neverSQL + `
+			order by q.due_at limit @count)),
+		(select count(*) from (
+			select 1 from queue q where q.endpoint = l.endpoint and q.lane = l.lane and q.due_at <= @now
+			order by q.due_at limit @count)),
+		(select max(d.due_at) from (
+			select q.due_at from queue q where q.endpoint = l.endpoint and q.lane = l.lane and q.due_at <= @now
+			order by q.due_at limit @count) d)
+	from first cross join queue l on l.id = first.id
+	where l.due_at < ` + neverSQL + `
 	limit @max`
 
 // The same for deliveries whose id is greater than @newer: they are at the end of the key
@@ -338,7 +358,7 @@ const dueSQL = `
 const dueNewerSQL = `
 	with newer as materialized (
 		select endpoint, lane, due_at from queue where id > @newer and due_at < ` + neverSQL + `)
-	select endpoint, lane, min(due_at)
+	select endpoint, lane, min(due_at), 0, 0, null
 	from newer
 	where endpoint > @after
 	group by endpoint, lane
@@ -350,17 +370,23 @@ const dueNewerSQL = `
 // rest off.
 func (s *Store) Due(ctx context.Context, d store.Due) ([]store.DueLane, error) {
 	statement := dueSQL
-	if !d.NewerThan.IsZero() {
+	switch {
+	case !d.NewerThan.IsZero():
 		statement = dueNewerSQL
+	case d.Count > 0:
+		statement = dueCountedSQL
 	}
 	now := s.now()
 	lanes, err := list(ctx, s, query{statement, []any{
 		sql.Named("after", blob(d.After)), sql.Named("newer", blob(d.NewerThan)),
-		sql.Named("max", d.Max*len(postrider.Lanes)),
+		sql.Named("max", d.Max*len(postrider.Lanes)), sql.Named("count", d.Count), sql.Named("now", micros(now)),
 	}}, func(rows *sql.Rows, lane *store.DueLane) error {
-		var due time.Time
-		err := rows.Scan(toID(&lane.Endpoint), toLane(&lane.Lane), toTime(&due))
+		var due, last time.Time
+		err := rows.Scan(toID(&lane.Endpoint), toLane(&lane.Lane), toTime(&due), &lane.Waiting, &lane.Due, toTime(&last))
 		lane.In = due.Sub(now)
+		if !last.IsZero() {
+			lane.LastIn = last.Sub(now)
+		}
 		return err
 	})
 	if err != nil {

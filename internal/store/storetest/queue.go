@@ -73,6 +73,7 @@ var queue = []verb{
 		{"leases that end are included", dueLeases},
 		{"what has ended is not", dueNothing},
 		{"at most Max endpoints after After, ordered", duePages},
+		{"with Count it counts a lane's deliveries up to that many, those that are due first", dueCounts},
 		{"only deliveries newer than NewerThan are looked at", dueNewer},
 		{"ordered deliveries behind the head of their key are not looked at", dueBlocked},
 	}},

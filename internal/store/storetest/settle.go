@@ -459,6 +459,27 @@ func dueLanes(w *world) {
 	w.near("the suspect lane", got[postrider.LaneSuspect], 3*long)
 }
 
+func dueCounts(w *world) {
+	e := w.endpoint()
+	event := w.event(e.Account)
+	for _, wait := range []time.Duration{long, 0, 2 * long, 0, 0} {
+		d := w.to(e)
+		d.Wait = wait
+		event.Deliveries = append(event.Deliveries, d)
+	}
+	w.publish(store.Batch{event})
+	for _, tt := range []struct{ count, waiting, due int }{{0, 0, 0}, {2, 2, 2}, {4, 4, 3}, {100, 5, 3}} {
+		lanes := w.due(store.Due{Max: 10, Count: tt.count})
+		if len(lanes) != 1 || lanes[0].Waiting != tt.waiting || lanes[0].Due != tt.due {
+			w.Errorf("Count %d: lanes %+v, want one with %d waiting and %d due", tt.count, lanes, tt.waiting, tt.due)
+			continue
+		}
+		if last := lanes[0].LastIn; tt.count > 0 && (last > 0 || last < lanes[0].In) {
+			w.Errorf("Count %d: the last is due in %v, want between %v and now", tt.count, last, lanes[0].In)
+		}
+	}
+}
+
 func dueLeases(w *world) {
 	e, _ := w.claimed()
 	got := w.due(store.Due{Max: 10})

@@ -1,0 +1,49 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// HeldBy returns what keeps the due deliveries of an endpoint from being sent; false: it is
+// another node's. An endpoint whose attempts in flight are as many as it has shown to
+// handle is held by itself too: more slots of the node would not help it.
+func (c *Core) HeldBy(now time.Time, id postrider.EndpointID) (postrider.HeldBy, bool) {
+	ep := c.endpoints[id]
+	switch {
+	case ep == nil || !c.shards.owns(ep.shard):
+		return "", false
+	case c.shards.held:
+		return postrider.HeldByRestore, true
+	case !ep.enabled:
+		return postrider.HeldByPause, true
+	case ep.isOpen():
+		return postrider.HeldByCircuit, true
+	case now.Before(ep.breaker.PacedUntil):
+		return postrider.HeldByRetryAfter, true
+	case now.Before(ep.rateBlockedUntil):
+		return postrider.HeldByRate, true
+	case ep.class != healthy:
+		return postrider.HeldByFailures, true
+	case ep.inFlight >= ep.maxInFlight():
+		return postrider.HeldByConcurrency, true
+	}
+	return postrider.HeldByNothing, true
+}
+
+// OpenCircuits returns how many endpoints of this node have a circuit that is not closed,
+// those that are not in memory among them.
+func (c *Core) OpenCircuits() (n int) {
+	for _, ep := range c.endpoints {
+		if ep.isOpen() && c.shards.owns(ep.shard) {
+			n++
+		}
+	}
+	for _, known := range c.remembered {
+		if known.circuit != nil && !known.circuit.Closed() {
+			n++
+		}
+	}
+	return n
+}

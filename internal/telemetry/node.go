@@ -1,0 +1,172 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// endpoints has the metrics of endpoints, their circuits and their health.
+type endpoints struct {
+	open           prometheus.Gauge
+	circuitChanges *prometheus.CounterVec
+	healthChanges  *prometheus.CounterVec
+
+	health map[postrider.HealthStatus]prometheus.Gauge
+	known  *known
+}
+
+// known is what the counts of endpoints are computed from; two goroutines write it.
+type known struct {
+	mu        sync.Mutex
+	all       int
+	unhealthy observe.HealthCounts
+}
+
+func newEndpoints(f factory) endpoints {
+	return endpoints{
+		open:           f.gauge("circuits_open", "Endpoints of this server whose circuit is not closed."),
+		circuitChanges: f.counters("circuit_changes_total", "Circuits that this server opened, probed or closed.", "status"),
+		healthChanges:  f.counters("health_changes_total", "Endpoints whose health changed.", "health"),
+		health: children([]postrider.HealthStatus{postrider.Healthy, postrider.HealthWarned, postrider.HealthDisabled},
+			f.gauges("endpoints", "Endpoints of all servers by health.", "health").WithLabelValues),
+		known: &known{},
+	}
+}
+
+func (e *endpoints) circuitChanged(c postrider.Circuit) {
+	status := c.Status
+	if c.Closed() {
+		status = postrider.CircuitClosed
+	}
+	e.circuitChanges.WithLabelValues(string(status)).Inc()
+}
+
+func (e *endpoints) healthChanged(h postrider.EndpointHealth) {
+	e.healthChanges.WithLabelValues(string(h.Status)).Inc()
+}
+
+func (e *endpoints) total(n int) { e.update(func(k *known) { k.all = n }) }
+
+func (e *endpoints) counted(h observe.HealthCounts) { e.update(func(k *known) { k.unhealthy = h }) }
+
+// update changes what is known and sets the gauges.
+func (e *endpoints) update(change func(*known)) {
+	k := e.known
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change(k)
+	e.health[postrider.HealthWarned].Set(float64(k.unhealthy.Warned))
+	e.health[postrider.HealthDisabled].Set(float64(k.unhealthy.Disabled))
+	e.health[postrider.Healthy].Set(float64(max(k.all-k.unhealthy.Warned-k.unhealthy.Disabled, 0)))
+}
+
+// node has the metrics of this server's own working: its place among the others, its loop,
+// its calls of the store and its chores.
+type node struct {
+	nodes, shards prometheus.Gauge
+	wakeUps       *prometheus.CounterVec
+	lag           prometheus.Gauge
+	loopLag       prometheus.Histogram
+	claims        prometheus.Counter
+	calls         *prometheus.HistogramVec
+	chores        *prometheus.CounterVec
+	choreRows     *prometheus.CounterVec
+	choreSuccess  *prometheus.GaugeVec
+	violated      *prometheus.CounterVec
+}
+
+// invariants are the values of the label of what must not happen. They are served from the
+// start, so that the first violation is an increase.
+var invariants = []string{"attempt_panicked", "attempt_not_settled", "request_panicked"}
+
+func newNode(f factory) node {
+	n := node{
+		nodes:        f.gauge("nodes", "Servers that live, as this one sees it."),
+		shards:       f.gauge("shards_owned", "Shards that this server owns."),
+		wakeUps:      f.counters("wake_ups_total", "Messages between servers.", "verb", "direction"),
+		lag:          f.gauge("lag_seconds", "How long this server needs for the due deliveries that it could send now."),
+		loopLag:      f.histogram("loop_lag_seconds", "How long the dispatcher's loop takes to reach an input.", callBuckets),
+		claims:       f.counter("deliveries_claimed_total", "Deliveries that were leased from the queue."),
+		calls:        f.histograms("store_call_seconds", "Time of a call of the store.", callBuckets, "verb", "result"),
+		chores:       f.counters("chore_runs_total", "Rounds of chores.", "chore", "result"),
+		choreRows:    f.counters("chore_rows_total", "Rows that a chore changed.", "chore"),
+		choreSuccess: f.gauges("chore_last_success_timestamp_seconds", "When a round of a chore last succeeded.", "chore"),
+		violated:     f.counters("invariants_violated_total", "Things that happened and must not.", "invariant"),
+	}
+	children(invariants, n.violated.WithLabelValues)
+	return n
+}
+
+func (n *node) membership(m observe.Membership) {
+	n.nodes.Set(float64(m.Nodes))
+	n.shards.Set(float64(m.Shards))
+}
+
+func (n *node) wokenUp(w observe.WakeUp) {
+	direction := "received"
+	switch {
+	case w.Err != nil:
+		direction = "not_sent"
+	case w.Sent:
+		direction = "sent"
+	}
+	n.wakeUps.WithLabelValues(w.Verb, direction).Inc()
+}
+
+func (n *node) claimed(c observe.Claimed) { n.claims.Add(float64(c.Got)) }
+
+func (n *node) choreDone(c observe.ChoreDone) {
+	chore, result := strings.ReplaceAll(c.Name, " ", "_"), resultOK
+	if c.Err != nil {
+		result = resultError
+	} else {
+		n.choreSuccess.WithLabelValues(chore).Set(float64(time.Now().UnixMilli()) / 1000)
+	}
+	n.chores.WithLabelValues(chore, result).Inc()
+	n.choreRows.WithLabelValues(chore).Add(float64(c.Rows))
+}
+
+func (n *node) storeCalled(c observe.StoreCall) {
+	n.calls.WithLabelValues(c.Verb, resultOf(c.Err)).Observe(c.Took.Seconds())
+}
+
+// The results of calls.
+const (
+	resultOK        = "ok"
+	resultRefused   = "refused"   // by a rule: what was asked for contradicts what is stored
+	resultBusy      = "busy"      // the store is away, full or too slow
+	resultCancelled = "cancelled" // the caller gave up
+	resultError     = "error"
+)
+
+// resultOf returns the result of a call of the store.
+func resultOf(err error) string {
+	is := func(targets ...error) bool {
+		for _, target := range targets {
+			if errors.Is(err, target) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case err == nil:
+		return resultOK
+	case is(postrider.ErrBusy, context.DeadlineExceeded):
+		return resultBusy
+	case is(context.Canceled):
+		return resultCancelled
+	case is(store.ErrMoved, postrider.ErrNotFound, postrider.ErrInvalid, postrider.ErrConflict, postrider.ErrFenced, postrider.ErrGone):
+		return resultRefused
+	}
+	return resultError
+}

@@ -1,0 +1,98 @@
+package telemetry
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
+)
+
+// queue has the metrics of what waits for the endpoints of this node.
+type queue struct {
+	waiting, laneAge map[postrider.Lane]prometheus.Gauge   // by lane
+	due, heldAge     map[postrider.HeldBy]prometheus.Gauge // by what holds the endpoint
+	p99              prometheus.Gauge
+	partial          prometheus.Gauge
+	measured         prometheus.Gauge
+}
+
+func newQueue(f factory) queue {
+	return queue{
+		waiting:  children(postrider.Lanes, f.gauges("queue_deliveries", "Deliveries that wait, are due or are leased, by lane.", "lane").WithLabelValues),
+		laneAge:  children(postrider.Lanes, f.gauges("queue_oldest_due_seconds", "How long the oldest due delivery of a lane has been due.", "lane").WithLabelValues),
+		due:      children(postrider.HeldByAll, f.gauges("due_deliveries", "Due deliveries by what holds them.", "held_by").WithLabelValues),
+		heldAge:  children(postrider.HeldByAll, f.gauges("due_oldest_seconds", "How long the oldest of them has been due.", "held_by").WithLabelValues),
+		p99:      f.gauge("due_p99_seconds", "99th percentile of how long the due deliveries that nothing of their own endpoint holds have been due."),
+		partial:  f.gauge("queue_partial", "1: more lanes have work than were read."),
+		measured: f.gauge("queue_measured_timestamp_seconds", "When the queue was measured last."),
+	}
+}
+
+// queueMeasured sets the gauges. A lane without work is not in q, so all are set.
+func (m *Metrics) queueMeasured(q observe.Queue) {
+	waiting, laneAge := map[postrider.Lane]int{}, map[postrider.Lane]float64{}
+	due, heldAge := map[postrider.HeldBy]int{}, map[postrider.HeldBy]float64{}
+	var free []ages
+	for _, l := range q.Lanes {
+		oldest := l.Oldest.Seconds()
+		waiting[l.Lane] += l.Waiting
+		laneAge[l.Lane] = max(laneAge[l.Lane], oldest)
+		due[l.HeldBy] += l.Due
+		heldAge[l.HeldBy] = max(heldAge[l.HeldBy], oldest)
+		if l.HeldBy == postrider.HeldByNothing && l.Due > 0 {
+			free = append(free, ages{n: float64(l.Due), newest: l.Newest.Seconds(), oldest: oldest})
+		}
+	}
+	for lane, gauge := range m.queue.waiting {
+		gauge.Set(float64(waiting[lane]))
+		m.queue.laneAge[lane].Set(laneAge[lane])
+	}
+	for hold, gauge := range m.queue.due {
+		gauge.Set(float64(due[hold]))
+		m.queue.heldAge[hold].Set(heldAge[hold])
+	}
+	m.queue.p99.Set(quantile(free, 0.99))
+	m.queue.partial.Set(0)
+	if q.Partial {
+		m.queue.partial.Set(1)
+	}
+	m.queue.measured.SetToCurrentTime()
+	m.endpoints.open.Set(float64(q.OpenCircuits))
+}
+
+// ages are those of the due deliveries of a lane, in seconds.
+type ages struct{ n, newest, oldest float64 }
+
+// above returns how many are older than x, if the ages are spread evenly.
+func (a ages) above(x float64) float64 {
+	switch {
+	case x >= a.oldest:
+		return 0
+	case x < a.newest:
+		return a.n
+	}
+	return a.n * (a.oldest - x) / (a.oldest - a.newest)
+}
+
+// quantile returns the age that the given share of all deliveries does not exceed, to a
+// hundredth of a per cent of the oldest. Without deliveries it is 0.
+func quantile(all []ages, q float64) float64 {
+	var n, high float64
+	for _, a := range all {
+		n, high = n+a.n, max(high, a.oldest)
+	}
+	low, step := 0.0, high/10_000
+	for high-low > step {
+		middle := (low + high) / 2
+		var above float64
+		for _, a := range all {
+			above += a.above(middle)
+		}
+		if above > (1-q)*n {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return high
+}

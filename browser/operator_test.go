@@ -149,11 +149,11 @@ func TestWithoutScripts(t *testing.T) {
 	tb.find("button", "Filter") // the page of the account has a button like the next one
 	tb.click("Add endpoint")
 	tb.fill("Account", "acme")
-	tb.fill("URL url", "not a URL")
+	tb.fill("URL", "not a URL")
 	tb.fill("Event types event_types", "order.*")
 	tb.click("Add endpoint")
 	tb.sees("Nothing was saved yet")
-	tb.fill("URL url", w.receiver.url+"/scriptless")
+	tb.fill("URL", w.receiver.url+"/scriptless")
 	tb.click("Add endpoint")
 	tb.sees("/scriptless", "The endpoint was created")
 	tb.seen.expect("422")

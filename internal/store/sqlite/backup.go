@@ -96,7 +96,7 @@ type backuper interface {
 // copyPages copies one state of the database. The transaction that reads makes it one:
 // SQLite begins a copy anew whenever another process has written since the last step, and
 // beside a busy server it would never end.
-func copyPages(ctx context.Context, file string, to *os.File) error {
+func copyPages(ctx context.Context, file string, to *os.File) (err error) {
 	db, err := sql.Open("sqlite", source(file, url.Values{"_pragma": {"busy_timeout(5000)", "query_only(1)"}}))
 	if err != nil {
 		return err
@@ -110,7 +110,10 @@ func copyPages(ctx context.Context, file string, to *os.File) error {
 	if _, err := conn.ExecContext(ctx, "begin"); err != nil {
 		return err
 	}
-	defer conn.ExecContext(context.WithoutCancel(ctx), "rollback")
+	defer func() {
+		_, ended := conn.ExecContext(context.WithoutCancel(ctx), "rollback")
+		err = errors.Join(err, ended)
+	}()
 	if err := conn.QueryRowContext(ctx, "select count(*) from sqlite_schema").Scan(new(int)); err != nil { // begins to read
 		return err
 	}

@@ -318,6 +318,7 @@ func TestPlansOfLists(t *testing.T) {
 		"sessions":                       {sessionsSQL, nil},
 		"sessions_by_hash":               {sessionsSQL, pgx.NamedArgs{"hash": make([]byte, 32)}},
 		"sessions_by_code":               {sessionsSQL, pgx.NamedArgs{"code": make([]byte, 32)}},
+		"sessions_by_account":            {sessionsSQL, pgx.NamedArgs{"account": uuid(account)}},
 		"audit":                          {auditSQL, nil},
 		"audit_of_account":               {auditSQL, pgx.NamedArgs{"account": uuid(account)}},
 		"audit_of_key":                   {auditSQL, pgx.NamedArgs{"key": uuid(account)}},

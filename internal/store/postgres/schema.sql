@@ -1095,9 +1095,9 @@ COMMENT ON INDEX public.search_terms_id IS 'PutAccount, PutEndpoint: the terms t
 
 COMMENT ON INDEX public.search_terms_pkey IS 'Find: the terms that begin with a text.';
 
-CREATE INDEX sessions_account ON public.sessions USING btree (account) WHERE (account IS NOT NULL);
+CREATE INDEX sessions_account ON public.sessions USING btree (account, id) WHERE (account IS NOT NULL);
 
-COMMENT ON INDEX public.sessions_account IS 'DeleteAccount: the sessions of an account.';
+COMMENT ON INDEX public.sessions_account IS 'DeleteAccount, Sessions by account.';
 
 COMMENT ON INDEX public.sessions_code_key IS 'RedeemCode.';
 

@@ -76,8 +76,9 @@ func (s *Store) RedeemCode(ctx context.Context, r store.RedeemCode) (postrider.S
 	return session, nil
 }
 
-// Walks sessions_pkey, or sessions_hash_key by hash, or sessions_code_key by code. The
-// other filters have no index: @from bounds what is read for them.
+// Walks sessions_pkey, or sessions_hash_key by hash, or sessions_code_key by code, or
+// sessions_account by account. The other filters have no index: @from bounds what is read
+// for them.
 const sessionsSQL = `
 	select s.id, s.kind, s.name, s.subject, s.key, s.account, s.scopes, s.options, s.locale, s.embedded, s.code, s.code_expires_at, s.hash,
 		s.created_at, s.expires_at, s.last_seen_at, s.revoked_at

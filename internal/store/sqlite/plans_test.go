@@ -97,6 +97,7 @@ var statements = map[string]string{
 	"key_owner":                          keyOwnerSQL,
 	"redeem_code":                        redeemCodeSQL,
 	"sessions":                           sessionsSQL,
+	"sessions_by_account":                sessionsByAccountSQL,
 	"sessions_by_code":                   sessionsByCodeSQL,
 	"sessions_by_hash":                   sessionsByHashSQL,
 	"inspection":                         inspectionSQL,

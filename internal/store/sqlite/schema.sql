@@ -455,7 +455,7 @@ CREATE TABLE sessions (
     revoked_at      integer
 ) strict, without rowid;
 
-CREATE INDEX sessions_account on sessions (account) where account is not null;
+CREATE INDEX sessions_account on sessions (account, id) where account is not null;
 
 CREATE INDEX sessions_expires_at on sessions (expires_at);
 

@@ -94,13 +94,20 @@ func (s *Store) RedeemCode(ctx context.Context, r store.RedeemCode) (postrider.S
 	})
 }
 
-// From the end of the key of sessions, or by the unique index on hash or code. The other
-// filters have no index: @from bounds what is read for them.
+// From the end of the key of sessions, or of sessions_account, or by the unique index on
+// hash or code. The other filters have no index: @from bounds what is read for them.
 const (
 	sessionsSQL = `
 	select ` + sessionColumns + `
 	from sessions
 	where id >= @from and id < @below and (@id is null or id = @id) and (@kind = '' or kind = @kind) and (@account is null or account = @account)
+		and (@live is null or revoked_at is null and expires_at > @live)
+	order by id desc limit @limit`
+	sessionsByAccountSQL = `
+	select id, kind, name, subject, key, account, scopes, options, locale, embedded, code, code_expires_at, hash, created_at, expires_at,
+		last_seen_at, revoked_at
+	from sessions
+	where account = @account and id >= @from and id < @below and (@id is null or id = @id) and (@kind = '' or kind = @kind)
 		and (@live is null or revoked_at is null and expires_at > @live)
 	order by id desc limit @limit`
 	sessionsByHashSQL = `
@@ -129,6 +136,8 @@ func (s *Store) Sessions(ctx context.Context, q store.SessionQuery) (store.Page[
 		statement = sessionsByCodeSQL
 	case q.Hash != [32]byte{}:
 		statement = sessionsByHashSQL
+	case !q.Account.IsZero():
+		statement = sessionsByAccountSQL
 	}
 	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("hash", hashOrNull(q.Hash)), sql.Named("code", hashOrNull(q.Code)), sql.Named("kind", string(q.Kind)),
 		sql.Named("account", blobOrNull(q.Account)), sql.Named("live", microsOrNull(q.LiveAt)))

@@ -56,7 +56,7 @@ create table sessions (
     revoked_at      timestamptz
 );
 create index sessions_key on sessions (key) where key is not null;
-create index sessions_account on sessions (account) where account is not null;
+create index sessions_account on sessions (account, id) where account is not null;
 create index sessions_expires_at on sessions (expires_at);
 comment on table sessions is 'Sessions of the pages; only the SHA-256 of tokens and codes are kept.';
 comment on column sessions.key is 'The key that issued the session; null: no key did.';
@@ -66,7 +66,7 @@ comment on column sessions.code is 'Of the one-time link; null: there is none.';
 comment on column sessions.hash is 'Of the token; null: the link was not opened.';
 comment on index sessions_pkey is 'Sessions: the list, newest first; RevokeSession, TouchSession.';
 comment on index sessions_key is 'RevokeKey: the sessions that a key issued.';
-comment on index sessions_account is 'DeleteAccount: the sessions of an account.';
+comment on index sessions_account is 'DeleteAccount, Sessions by account.';
 comment on index sessions_expires_at is 'PutSession: the sessions to delete.';
 comment on index sessions_code_key is 'RedeemCode.';
 comment on index sessions_hash_key is 'Sessions by hash: every request that is not answered from a cache.';

@@ -65,8 +65,8 @@ create table sessions (
 ) strict, without rowid;
 -- RevokeKey: the sessions that a key issued.
 create index sessions_key on sessions (key) where key is not null;
--- DeleteAccount: the sessions of an account.
-create index sessions_account on sessions (account) where account is not null;
+-- DeleteAccount, Sessions by account.
+create index sessions_account on sessions (account, id) where account is not null;
 -- PutSession: the sessions to delete.
 create index sessions_expires_at on sessions (expires_at);
 

@@ -42,8 +42,9 @@ type Sessions struct {
 	unknown *ttlCache[[32]byte, struct{}]
 	// seen has the sessions whose LastSeenAt this node wrote within keyTouched.
 	seen *ttlCache[postrider.SessionID, struct{}]
-	// logins limits the tries to log in, opens those to open a one-time link.
-	logins, opens door
+	// logins limits the tries to log in, begins those to begin a login at the identity
+	// provider, opens those to open a one-time link.
+	logins, begins, opens door
 }
 
 // door limits the tries to log in, or to open links: of each client, and of all clients.
@@ -84,6 +85,7 @@ func newSessions(s *server) *Sessions {
 		unknown: newTTLCache[[32]byte, struct{}](noKeyFresh),
 		seen:    newTTLCache[postrider.SessionID, struct{}](keyTouched),
 		logins:  door{newLimiter[netip.Prefix](6*time.Second, 10, ""), newLimiter[struct{}](50*time.Millisecond, 200, "")},
+		begins:  door{newLimiter[netip.Prefix](6*time.Second, 10, ""), newLimiter[struct{}](50*time.Millisecond, 200, "")},
 		opens:   door{newLimiter[netip.Prefix](time.Second, 60, ""), newLimiter[struct{}](10*time.Millisecond, 1000, "")},
 	}
 }
@@ -131,6 +133,11 @@ func (s *Sessions) keyOf(ctx context.Context, text string) (*knownKey, error) {
 	}
 	return known, err
 }
+
+// BeginLogin counts the beginning of a login at the identity provider, which may ask the
+// provider for its configuration. It has the limits of Login, and does not use up those
+// of the end of the login.
+func (s *Sessions) BeginLogin(from netip.Addr) error { return s.begins.try(from) }
 
 // LoginAs makes a session of an operator whom an identity provider authenticates. The
 // function returns the name, the subject and the scopes of the session, or an error that

@@ -85,7 +85,10 @@ type directory struct {
 }
 
 // Begin implements [web.Identity].
-func (d directory) Begin(ctx context.Context) (to, attempt string, err error) {
+func (d directory) Begin(ctx context.Context, from netip.Addr) (to, attempt string, err error) {
+	if d.people.sessions.BeginLogin(from) != nil { // it has no other error
+		return "", "", web.ErrTooManyTries
+	}
 	return d.provider.Begin(ctx)
 }
 

@@ -4,9 +4,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/postrider/postrider/apitypes"
@@ -128,4 +130,33 @@ func TestTooManyTriesAreSaid(t *testing.T) {
 		return
 	}
 	t.Error("1000 tries to log in were not too many")
+}
+
+// TestABegunLoginIsLimitedBeforeTheProviderResponds begins logins at an identity provider
+// that fails, until there were too many. Those beyond the limit do not reach it.
+func TestABegunLoginIsLimitedBeforeTheProviderResponds(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(provider.Close)
+	person := newBrowser(t, startWith(t, t.TempDir(), map[string]string{
+		"POSTRIDER_OIDC_ISSUER": provider.URL, "POSTRIDER_OIDC_CLIENT_ID": "postrider", "POSTRIDER_OIDC_ADMINS": "platform",
+	}))
+	for try := range 1000 {
+		status, _, text := person.open("/login/oidc", nil)
+		if status == http.StatusServiceUnavailable {
+			continue
+		}
+		if status != http.StatusTooManyRequests || !strings.Contains(text, "Too many tries") || try < 200 || asked.Load() > int64(try) {
+			t.Errorf("try %d = %d after %d requests to the provider, %.300s; want 429 after 200 tries", try, status, asked.Load(), text)
+		}
+		if status, _, _ := person.open("/login", url.Values{"key": {"pr_wrong"}}); status != http.StatusForbidden {
+			t.Errorf("a login with a key = %d: the limit of the provider's logins is its own", status)
+		}
+		return
+	}
+	t.Error("1000 begun logins were not too many")
 }

@@ -13,8 +13,9 @@ import (
 // [Sessions].
 type Identity interface {
 	// Begin returns the URL at the provider to which the browser goes, and a text that
-	// the browser must keep until it comes back.
-	Begin(ctx context.Context) (to, attempt string, err error)
+	// the browser must keep until it comes back. from is the address of the client, for
+	// the limit of tries.
+	Begin(ctx context.Context, from netip.Addr) (to, attempt string, err error)
 	// Finish makes a session from the parameters with which the browser came back.
 	Finish(ctx context.Context, attempt string, query url.Values, from netip.Addr) (token string, s Session, err error)
 }
@@ -43,9 +44,9 @@ func beginIdentity(v *visit) error {
 	if err := v.secure(); err != nil {
 		return err
 	}
-	to, attempt, err := v.h.Identity.Begin(v.ctx)
+	to, attempt, err := v.h.Identity.Begin(v.ctx, v.remote())
 	if err != nil {
-		return err
+		return v.refuseLogin(err, loginPage{Next: v.next(), Refused: true})
 	}
 	v.setCookie(attemptCookie, attempt+"|"+url.QueryEscape(v.next()), attemptTime)
 	http.Redirect(v.w, v.r, to, http.StatusSeeOther)

@@ -20,6 +20,16 @@ type Secret struct {
 	ExpiresAt *Time              `json:"expires_at" format:"date-time" doc:"Time when the secret stops signing. Null: it signs until it is rotated."`
 }
 
+// SecretState is a secret of an endpoint without its text.
+type SecretState struct {
+	ID        postrider.SecretID `json:"id"`
+	Type      *string            `json:"type" enum:"hmac,text,ed25519" doc:"Null: the secret cannot be decrypted."`
+	State     string             `json:"state" enum:"current,previous,unreadable" doc:"current: it signs until it is rotated. previous: it signs until expires_at. unreadable: the server has no key that decrypts it, so it does not sign."`
+	PublicKey *string            `json:"public_key" doc:"Public key of an ed25519 secret. Null for other types."`
+	CreatedAt Time               `json:"created_at" format:"date-time"`
+	ExpiresAt *Time              `json:"expires_at" format:"date-time" doc:"Time when the secret stops signing. Null: it signs until it is rotated."`
+}
+
 // SecretRotation is a request to rotate an endpoint's secret.
 type SecretRotation struct {
 	Secret    string `json:"secret,omitempty" minLength:"1" doc:"Secret to use, as for a new endpoint. Default: the server makes one."`

@@ -214,7 +214,20 @@ func (c *Client) DeleteEndpoint(ctx context.Context, id postrider.EndpointID) er
 	return c.call(ctx, request{method: http.MethodDelete, path: "/endpoints/" + id.String()}, nil)
 }
 
-// Secrets returns the secrets that sign an endpoint's requests, newest first.
+// SecretStates returns the secrets that sign an endpoint's requests, newest first,
+// without their texts.
+func (c *Client) SecretStates(ctx context.Context, id postrider.EndpointID) ([]apitypes.SecretState, error) {
+	list, err := get[apitypes.List[apitypes.SecretState]](ctx, c, "/endpoints/"+id.String()+"/secret-states")
+	return list.Data, err
+}
+
+// RevealSecret returns one secret of an endpoint with its text.
+func (c *Client) RevealSecret(ctx context.Context, id postrider.EndpointID, secret postrider.SecretID) (apitypes.Secret, error) {
+	return post[apitypes.Secret](ctx, c, "/endpoints/"+id.String()+"/secrets/"+secret.String()+"/reveal", nil)
+}
+
+// Secrets returns the secrets that sign an endpoint's requests with their texts, newest
+// first.
 func (c *Client) Secrets(ctx context.Context, id postrider.EndpointID) ([]apitypes.Secret, error) {
 	list, err := get[apitypes.List[apitypes.Secret]](ctx, c, "/endpoints/"+id.String()+"/secrets")
 	return list.Data, err

@@ -147,8 +147,10 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"test-endpoint": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.TestEndpoint(x, ep, full[apitypes.EndpointTest]()))
 	},
-	"verify-endpoint": func(x ctx, c *client.Client) (any, error) { return answered(c.VerifyEndpoint(x, ep, "challenge")) },
-	"list-secrets":    func(x ctx, c *client.Client) (any, error) { return answered(c.Secrets(x, ep)) },
+	"verify-endpoint":    func(x ctx, c *client.Client) (any, error) { return answered(c.VerifyEndpoint(x, ep, "challenge")) },
+	"list-secrets":       func(x ctx, c *client.Client) (any, error) { return answered(c.Secrets(x, ep)) },
+	"list-secret-states": func(x ctx, c *client.Client) (any, error) { return answered(c.SecretStates(x, ep)) },
+	"reveal-secret":      func(x ctx, c *client.Client) (any, error) { return answered(c.RevealSecret(x, ep, sec)) },
 	"rotate-secret": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.RotateSecret(x, ep, full[apitypes.SecretRotation]()))
 	},

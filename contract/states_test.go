@@ -183,6 +183,8 @@ func (c *caller) driveSecrets() {
 		c.Errorf("an ed25519 secret has no public key: %s", private.text)
 	}
 	secrets := c.want(200, "GET /endpoints/"+id+"/secrets", nil).items()
+	c.want(200, "GET /endpoints/"+id+"/secret-states", nil)
+	c.want(200, "POST /endpoints/"+id+"/secrets/"+secrets[0]["id"].(string)+"/reveal", nil)
 	c.want(409, "POST /endpoints/"+id+"/secrets/rotate", object{"secret": "another-24-characters-long"})
 	c.want(204, "DELETE /endpoints/"+id+"/secrets/"+secrets[1]["id"].(string), nil)
 	c.refused("last_secret", "{endpoint}", id, "{secret}", secrets[0]["id"].(string))

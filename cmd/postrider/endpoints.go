@@ -27,6 +27,7 @@ type endpointsCmd struct {
 	Disable endpointsDisableCmd `cmd:"" help:"Stop sending. Queued deliveries wait; deliveries of new events are skipped."`
 	Delete  endpointsDeleteCmd  `cmd:"" help:"Delete an endpoint and cancel its pending deliveries."`
 	Secrets endpointsSecretsCmd `cmd:"" help:"List the secrets that sign the endpoint's requests."`
+	Reveal  endpointsRevealCmd  `cmd:"" name:"reveal-secret" help:"Show one of the secrets."`
 	Rotate  endpointsRotateCmd  `cmd:"" help:"Make a new secret. The old ones stay valid for a while."`
 	Revoke  endpointsRevokeCmd  `cmd:"" name:"revoke-secret" help:"Make one of the secrets invalid at once."`
 
@@ -87,6 +88,14 @@ var secretTable = tableOf[apitypes.Secret]{
 	},
 }
 
+// secretStateTable shows the signing secrets of an endpoint without their texts.
+var secretStateTable = tableOf[apitypes.SecretState]{
+	[]string{"ID", "TYPE", "STATE", "CREATED", "EXPIRES"},
+	func(s apitypes.SecretState) []string {
+		return []string{s.ID.String(), optional(s.Type), s.State, moment(&s.CreatedAt), moment(s.ExpiresAt)}
+	},
+}
+
 // shownSecret returns the text that a receiver verifies with: the secret, or the
 // public key of an asymmetric one.
 func shownSecret(s apitypes.Secret) string { return cmp.Or(optional(s.Secret), optional(s.PublicKey)) }
@@ -136,7 +145,11 @@ type (
 	endpointsResumeCmd  struct{ oneEndpoint }
 	endpointsEnableCmd  struct{ oneEndpoint }
 	endpointsDeleteCmd  struct{ oneEndpoint }
-	endpointsSecretsCmd struct{ oneEndpoint }
+	endpointsSecretsCmd struct {
+		oneEndpoint
+
+		States bool `help:"Leave out the texts. Then the audit log has no entry, and the key needs only the scope webhooks:read."`
+	}
 )
 
 // Run shows the endpoint.
@@ -208,6 +221,11 @@ func (c *endpointsDeleteCmd) Run(ctx context.Context, t terminal) error {
 // configured again. Of an ed25519 key it prints the public half; the private half
 // never leaves the server.
 func (c *endpointsSecretsCmd) Run(ctx context.Context, t terminal) error {
+	if c.States {
+		return ask(t, c.target, secretStateTable.all, func(api *client.Client) ([]apitypes.SecretState, error) {
+			return api.SecretStates(ctx, c.ID)
+		})
+	}
 	return ask(t, c.target, secretTable.all, func(api *client.Client) ([]apitypes.Secret, error) {
 		return api.Secrets(ctx, c.ID)
 	})
@@ -250,6 +268,19 @@ func (c *endpointsRotateCmd) Run(ctx context.Context, t terminal) error {
 func (f secretFlags) ownSecret(t terminal) (string, error) {
 	secret, err := readSecretFile(t, f.SecretFile)
 	return strings.TrimSpace(secret), err
+}
+
+type endpointsRevealCmd struct {
+	oneEndpoint
+
+	Secret postrider.SecretID `arg:"" help:"Id of the secret, from endpoints secrets --states."`
+}
+
+// Run prints one secret with its text.
+func (c *endpointsRevealCmd) Run(ctx context.Context, t terminal) error {
+	return ask(t, c.target, secretTable.one, func(api *client.Client) (apitypes.Secret, error) {
+		return api.RevealSecret(ctx, c.ID, c.Secret)
+	})
 }
 
 type endpointsRevokeCmd struct {

@@ -86,6 +86,8 @@ var commandOf = map[string]string{
 	"get-account-stats":    "stats --account",
 	"get-endpoint-stats":   "stats --endpoint",
 	"list-secrets":         "endpoints secrets",
+	"list-secret-states":   "endpoints secrets --states",
+	"reveal-secret":        "endpoints reveal-secret",
 	"rotate-secret":        "endpoints rotate",
 	"revoke-secret":        "endpoints revoke-secret",
 	"reencrypt-secrets":    "secrets rotate-key",

@@ -35,6 +35,7 @@ func TestEveryChangeIsInTheAuditLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	session := postrider.SessionID{9}
+	secret := w.want(200, "GET /endpoints/"+acme.endpoint+"/secret-states", "").data()[0]["id"].(string)
 	do := w.as(postrider.Caller{Session: session, Name: "Ann", Account: account, Scopes: []postrider.Scope{postrider.ScopeWebhooksWrite}, Request: "req_page"})
 	endpoint := "/endpoints/" + acme.endpoint
 	for _, tt := range []struct {
@@ -47,6 +48,8 @@ func TestEveryChangeIsInTheAuditLog(t *testing.T) {
 		{"POST " + endpoint + "/enable", "", 200, "enable-endpoint", "endpoint", acme.endpoint, nil},
 		{"POST " + endpoint + "/test", "", 202, "test-endpoint", "endpoint", acme.endpoint, nil},
 		{"GET " + endpoint + "/secrets", "", 200, "list-secrets", "endpoint", acme.endpoint, nil},
+		{"POST " + endpoint + "/secrets/" + secret + "/reveal", "", 200, "reveal-secret", "secret", secret, nil},
+		{"GET " + endpoint + "/secret-states", "", 200, "", "", nil, nil},
 		{"POST " + endpoint + "/secrets/rotate", "{}", 200, "rotate-secret", "endpoint", acme.endpoint, nil},
 		{"POST /dead-letters/" + acme.delivery + "/replay", "", 202, "replay-dead-letter", "delivery", acme.delivery, nil},
 		{"POST /events/" + acme.event + "/replay", `{"status": "dead"}`, 409, "", "", nil, nil},

@@ -155,6 +155,7 @@ func TestWhatEachScopeOpens(t *testing.T) {
 		"GET " + endpoint: postrider.ScopeWebhooksRead, "GET " + endpoint + "/secrets": postrider.ScopeSecretsRead,
 		"POST " + endpoint + "/pause": postrider.ScopeWebhooksOperate, "POST " + endpoint + "/resume": postrider.ScopeWebhooksOperate,
 		"POST " + endpoint + "/test": postrider.ScopeWebhooksOperate, "POST " + endpoint + "/secrets/rotate": postrider.ScopeEndpointsWrite,
+		"GET " + endpoint + "/secret-states": postrider.ScopeWebhooksRead, "POST " + endpoint + "/secrets/x/reveal": postrider.ScopeSecretsRead,
 		"POST " + endpoint + "/disable": postrider.ScopeEndpointsWrite, "DELETE " + endpoint + "x": postrider.ScopeEndpointsWrite,
 	} {
 		for _, own := range postrider.Scopes {

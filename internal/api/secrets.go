@@ -58,13 +58,24 @@ type SecretPath struct {
 	Secret   string `path:"secret"`
 }
 
-// secrets registers the routes of an endpoint's secrets. Listing needs a scope of its
-// own, because it shows the texts.
+// secrets registers the routes of an endpoint's secrets. Those that show texts need a
+// scope of their own.
 func (rt *router) secrets() {
 	write := postrider.ScopeEndpointsWrite
 	handle(rt, route{
+		name: "list-secret-states", path: "GET /endpoints/{endpoint}/secret-states",
+		summary:     "List an endpoint's secrets without their texts, newest first",
+		description: "Secrets that have expired or were revoked are left out.",
+		scope:       postrider.ScopeWebhooksRead,
+	}, rt.listSecretStates)
+	handle(rt, route{
+		name: "reveal-secret", path: "POST /endpoints/{endpoint}/secrets/{secret}/reveal",
+		summary: "Show one of an endpoint's secrets",
+		scope:   postrider.ScopeSecretsRead,
+	}, rt.revealSecret)
+	handle(rt, route{
 		name: "list-secrets", path: "GET /endpoints/{endpoint}/secrets",
-		summary:     "Show an endpoint's secrets, newest first",
+		summary:     "Show all of an endpoint's secrets, newest first",
 		description: "Secrets that have expired or were revoked are left out.",
 		scope:       postrider.ScopeSecretsRead, reveals: true,
 	}, rt.listSecrets)
@@ -95,15 +106,80 @@ func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[apit
 	}
 	result := apitypes.List[apitypes.Secret]{Data: []apitypes.Secret{}}
 	for _, secret := range secrets {
-		text := "" // stays empty for a private key, which no response shows
-		if secret.Public == "" {
-			if text, err = s.Vault.DecryptSecret(ctx, secret); err != nil {
-				return nil, err
-			}
+		view, err := s.shownSecret(ctx, secret)
+		if err != nil {
+			return nil, err
 		}
-		result.Data = append(result.Data, viewSecret(secret, text))
+		result.Data = append(result.Data, view)
 	}
 	return respond(result), nil
+}
+
+// shownSecret returns a stored secret with its text. A private key is not decrypted.
+func (s *server) shownSecret(ctx context.Context, secret postrider.Secret) (apitypes.Secret, error) {
+	if secret.Public != "" {
+		return viewSecret(secret, ""), nil
+	}
+	text, err := s.Vault.DecryptSecret(ctx, secret)
+	return viewSecret(secret, text), err
+}
+
+// listSecretStates lists the secrets of an endpoint without their texts. It decrypts
+// them to tell their types. One that cannot be decrypted is no error: whoever has to
+// rotate it must see it.
+func (s *server) listSecretStates(ctx context.Context, in *EndpointPath) (*reply[apitypes.List[apitypes.SecretState]], error) {
+	e, err := s.findLive(ctx, in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := s.Store.Secrets(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	result := apitypes.List[apitypes.SecretState]{Data: []apitypes.SecretState{}}
+	for _, secret := range secrets {
+		view, err := s.shownSecret(ctx, secret)
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		state := apitypes.SecretState{
+			ID: view.ID, Type: &view.Type, State: "current", PublicKey: view.PublicKey, CreatedAt: view.CreatedAt, ExpiresAt: view.ExpiresAt,
+		}
+		switch {
+		case err != nil:
+			state.State, state.Type = "unreadable", nil
+		case view.ExpiresAt != nil:
+			state.State = "previous"
+		}
+		result.Data = append(result.Data, state)
+	}
+	return respond(result), nil
+}
+
+// revealSecret shows one secret of an endpoint. It is a POST, so that no link and no
+// loaded page shows it again.
+func (s *server) revealSecret(ctx context.Context, in *SecretPath) (*reply[apitypes.Secret], error) {
+	e, err := s.findLive(ctx, in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	id, err := parseID[postrider.SecretID](in.Secret)
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := s.Store.Secrets(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(secrets, func(s postrider.Secret) bool { return s.ID == id })
+	if at < 0 {
+		return nil, postrider.ErrNotFound
+	}
+	view, err := s.shownSecret(ctx, secrets[at])
+	if err != nil {
+		return nil, err
+	}
+	return respond(view), nil
 }
 
 // rotateSecret adds a secret and lets all others expire after the overlap. The

@@ -112,6 +112,43 @@ func TestWhatIsNoSecretIsRefusedWithoutQuotingIt(t *testing.T) {
 	}
 }
 
+// TestSecretsAreListedWithoutTextsAndRevealedOneAtATime lists the secrets of an endpoint
+// after a rotation, and reveals one.
+func TestSecretsAreListedWithoutTextsAndRevealedOneAtATime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.tenant("acme")
+	path := "/endpoints/" + acme.endpoint
+	young := w.want(200, "POST "+path+"/secrets/rotate", `{"key_type": "ed25519"}`)
+	all := w.want(200, "GET "+path+"/secrets", "").data()
+	listed := w.want(200, "GET "+path+"/secret-states", "")
+	if strings.Contains(listed.text, "whsec_") || strings.Contains(listed.text, `"secret"`) {
+		t.Errorf("the list has a text: %s", listed.text)
+	}
+	states := listed.data()
+	if len(states) != 2 {
+		t.Fatalf("%d secrets, want 2: %s", len(states), listed.text)
+	}
+	has(t, "the new secret", states[0], map[string]any{
+		"id": young.id("id"), "type": "ed25519", "state": "current", "public_key": young.body["public_key"], "created_at": young.body["created_at"], "expires_at": nil,
+	})
+	has(t, "the old secret", states[1], map[string]any{
+		"id": all[1]["id"], "type": "hmac", "state": "previous", "public_key": nil, "expires_at": all[1]["expires_at"],
+	})
+	for i, secret := range all {
+		reveal := path + "/secrets/" + secret["id"].(string) + "/reveal"
+		got := w.want(200, "POST "+reveal, "")
+		if !cmp.Equal(got.body, secret) || strings.Contains(got.text, all[1-i]["id"].(string)) {
+			t.Errorf("POST %s = %s, want %v", reveal, got.text, secret)
+		}
+	}
+	w.want(404, "POST "+path+"/secrets/sec_x/reveal", "")
+	w.want(404, "POST /endpoints/"+w.tenant("beta").endpoint+"/secrets/"+young.id("id")+"/reveal", "")
+	w.want(204, "DELETE "+path, "")
+	w.want(404, "GET "+path+"/secret-states", "")
+	w.want(404, "POST "+path+"/secrets/"+young.id("id")+"/reveal", "")
+}
+
 func TestASecretIsRevoked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

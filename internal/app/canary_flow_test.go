@@ -427,7 +427,7 @@ func (a *aviary) lookAll() {
 	}
 	a.get("/.well-known/webhook-keys")
 	for _, id := range a.endpoints {
-		for _, part := range []string{"", "/circuit", "/secrets", "/ordering-keys", "/deliveries"} {
+		for _, part := range []string{"", "/circuit", "/secrets", "/secret-states", "/ordering-keys", "/deliveries"} {
 			a.get("/v1/webhooks/endpoints/" + id.String() + part)
 		}
 	}

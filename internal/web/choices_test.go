@@ -48,7 +48,7 @@ func TestAnOwnScheduleIsShownInWords(t *testing.T) {
 	e := w.endpoint(apitypes.EndpointCreate{Policy: apitypes.Policy{Retry: apitypes.Of(apitypes.Retry{DelaysMS: []int64{0, 30_000, 300_000}, Jitter: "none"})}})
 	path := "/dashboard/endpoints/" + e.ID.String() + "/options"
 	shown := w.see("operator", path)
-	shown.says(t, `<option value="own" selected>Own schedule</option>`, "3 attempts, each after a delay of its own: 0 ms, 30 s, 5 min.")
+	shown.says(t, `<option value="own" selected>Own schedule</option>`, "Differs from the default. Now: 3 attempts: at once, after 30 s, after 5 min.")
 	form := shown.fields()
 	form.Set("retry.preset", "48h")
 	form.Set("save", "yes")
@@ -66,5 +66,5 @@ func TestAnOwnScheduleIsShownInWords(t *testing.T) {
 		t.Errorf("an own schedule without a text = %d", got.status)
 	}
 	grows := w.endpoint(apitypes.EndpointCreate{Policy: apitypes.Policy{Retry: apitypes.Of(apitypes.Retry{BaseMS: 5000, Factor: 2, CapMS: 60_000, MaxAttempts: 6, Jitter: "full"})}})
-	w.see("operator", "/dashboard/endpoints/"+grows.ID.String()+"/options").says(t, "6 attempts; the first retry after 5 s, each later delay 2 times the one before, at most 1 min. Random part of the delays: full.")
+	w.see("operator", "/dashboard/endpoints/"+grows.ID.String()+"/options").says(t, "6 attempts; the first retry after 5 s, each later delay 2 times the one before, at most 1 min; random part of the delays: full.")
 }

@@ -37,6 +37,22 @@ func (v *visit) endpoint() (apitypes.Endpoint, error) {
 	return v.api.Endpoint(v.ctx, id)
 }
 
+// deletedError is the error of a page that a deleted endpoint does not have.
+type deletedError struct{ endpoint apitypes.Endpoint }
+
+// Error names the endpoint.
+func (e *deletedError) Error() string { return "endpoint " + e.endpoint.ID.String() + " is deleted" }
+
+// liveEndpoint is endpoint for pages that a deleted endpoint does not have: its error is
+// a deletedError then.
+func (v *visit) liveEndpoint() (apitypes.Endpoint, error) {
+	e, err := v.endpoint()
+	if err == nil && e.Status == postrider.EndpointDeleted {
+		err = &deletedError{e}
+	}
+	return e, err
+}
+
 // showEndpoint shows how one endpoint is, and what it got last. A deleted endpoint
 // has its facts and its history alone.
 func showEndpoint(v *visit) error {
@@ -182,7 +198,7 @@ func verifyEndpoint(v *visit) error {
 
 // confirmDelete asks whether the endpoint shall be deleted, and says what that does.
 func confirmDelete(v *visit) error {
-	e, err := v.endpoint()
+	e, err := v.liveEndpoint()
 	if err != nil {
 		return err
 	}
@@ -191,7 +207,7 @@ func confirmDelete(v *visit) error {
 
 // deleteEndpoint deletes an endpoint.
 func deleteEndpoint(v *visit) error {
-	e, err := v.endpoint()
+	e, err := v.liveEndpoint()
 	if err != nil {
 		return err
 	}
@@ -205,23 +221,27 @@ func deleteEndpoint(v *visit) error {
 type secretsPage struct {
 	Endpoint apitypes.Endpoint
 	Tab      string
-	Secrets  []apitypes.Secret // nil: they are not shown
-	Shown    bool
+	Secrets  []apitypes.SecretState
+	Shown    apitypes.Secret // the one that the person asked for; zero: none
 	Faults   map[string]string
 	Overlap  string // as the person typed it
+	KeyType  string // that the person chose
 }
 
-// showSecrets explains the secrets of an endpoint. It shows none: to see them is a
-// form, since the audit notes who saw them.
+// showSecrets lists the secrets of an endpoint without their texts. To see one is a form,
+// since the audit notes who saw it.
 func showSecrets(v *visit) error {
-	e, err := v.endpoint()
+	e, err := v.liveEndpoint()
 	if err != nil {
 		return err
 	}
 	return v.showSecrets(secretsPage{Endpoint: e})
 }
 
-func (v *visit) showSecrets(p secretsPage) error {
+func (v *visit) showSecrets(p secretsPage) (err error) {
+	if p.Secrets, err = v.api.SecretStates(v.ctx, p.Endpoint.ID); err != nil {
+		return err
+	}
 	p.Tab = "secrets"
 	if p.Overlap == "" {
 		p.Overlap = "24h"
@@ -232,36 +252,41 @@ func (v *visit) showSecrets(p secretsPage) error {
 	}
 	id := p.Endpoint.ID.String()
 	return v.show(page{Name: "endpoints-secrets", Title: where(v, p.Endpoint), Status: status, Data: p, Commands: []string{
-		"endpoints secrets " + id, "endpoints rotate " + id + " --overlap 24h",
+		"endpoints secrets " + id + " --states", "endpoints reveal-secret " + id + " SECRET", "endpoints rotate " + id + " --overlap 24h",
 	}})
 }
 
-// revealSecrets shows the secrets of an endpoint.
-func revealSecrets(v *visit) error {
-	e, err := v.endpoint()
+// revealSecret shows one secret of an endpoint, in the list. The page without it has the
+// same URL.
+func revealSecret(v *visit) error {
+	e, err := v.liveEndpoint()
 	if err != nil {
 		return err
 	}
-	secrets, err := v.api.Secrets(v.ctx, e.ID)
+	id, err := postrider.ParseID[postrider.SecretID](v.form("secret"))
+	if err != nil {
+		return fmt.Errorf("secret: %w", postrider.ErrNotFound)
+	}
+	shown, err := v.api.RevealSecret(v.ctx, e.ID, id)
 	if err != nil {
 		return err
 	}
-	return v.showSecrets(secretsPage{Endpoint: e, Secrets: secrets, Shown: true})
+	return v.showSecrets(secretsPage{Endpoint: e, Shown: shown})
 }
 
 // rotateSecret gives an endpoint a new secret, and shows it.
 func rotateSecret(v *visit) error {
-	e, err := v.endpoint()
+	e, err := v.liveEndpoint()
 	if err != nil {
 		return err
 	}
-	p := secretsPage{Endpoint: e, Overlap: v.form("overlap_ms")}
+	p := secretsPage{Endpoint: e, Overlap: v.form("overlap_ms"), KeyType: v.form("key_type")}
 	overlap, err := parseDuration(p.Overlap)
 	if err != nil {
 		p.Faults = map[string]string{"overlap_ms": v.t("form.no_duration")}
 		return v.showSecrets(p)
 	}
-	made, err := v.api.RotateSecret(v.ctx, e.ID, apitypes.SecretRotation{OverlapMS: new(overlap.Milliseconds()), KeyType: v.form("key_type"), Secret: v.form("secret")})
+	made, err := v.api.RotateSecret(v.ctx, e.ID, apitypes.SecretRotation{OverlapMS: new(overlap.Milliseconds()), KeyType: p.KeyType, Secret: v.form("secret")})
 	if faults, refused := v.faulty(err); refused {
 		p.Faults = faults
 		return v.showSecrets(p)
@@ -274,7 +299,7 @@ func rotateSecret(v *visit) error {
 
 // revokeSecret ends a secret at once.
 func revokeSecret(v *visit) error {
-	e, err := v.endpoint()
+	e, err := v.liveEndpoint()
 	if err != nil {
 		return err
 	}

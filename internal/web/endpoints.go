@@ -17,7 +17,8 @@ func endpointRoutes() []route {
 		{"POST /endpoints/{endpoint}/options", everyone, changeOptions},
 		{"POST /endpoints/{endpoint}/options/undo", everyone, undoOptions},
 		{"GET /endpoints/{endpoint}/secrets", everyone, showSecrets},
-		{"POST /endpoints/{endpoint}/secrets", everyone, revealSecrets},
+		{"POST /endpoints/{endpoint}/secrets", everyone, revealSecret},
+		{"GET /endpoints/{endpoint}/secrets/rotate", everyone, showSecrets}, // a refused form is loaded again
 		{"POST /endpoints/{endpoint}/secrets/rotate", everyone, rotateSecret},
 		{"POST /endpoints/{endpoint}/secrets/{secret}/revoke", everyone, revokeSecret},
 		{"POST /endpoints/{endpoint}/pause", everyone, changeStatus("pause")},

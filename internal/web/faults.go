@@ -36,10 +36,11 @@ func (v *visit) faulty(err error) (map[string]string, bool) {
 	return faults, true
 }
 
-// detail returns the text problem.CODE, or what the API said if there is none.
+// detail returns the text problem.CODE, or what the API said if there is none. The text
+// about a receiver that did not agree has what the API said, which only the receiver knows.
 func (v *visit) detail(problem *client.Error) string {
 	if key := "problem." + problem.Code; v.text.has(key) {
-		return v.t(key)
+		return v.t(key, "detail", problem.Detail)
 	}
 	return problem.Detail
 }
@@ -47,10 +48,10 @@ func (v *visit) detail(problem *client.Error) string {
 // element matches the position of an element in the name of a field.
 var element = regexp.MustCompile(`\[\d+\]`)
 
-// reason returns the text fault.FIELD.CODE of a fault, else fault.CODE, else what the API
-// said. A text about limits needs them.
+// reason returns the text fault.FIELD.CODE of a fault, else fault.CODE. What the API said is
+// English; only a code that the catalogue does not know leaves no other choice.
 func (v *visit) reason(f apitypes.Fault) string {
-	limits := []any{"reason", f.Reason}
+	var limits []any
 	if f.Min != nil && f.Max != nil {
 		least, most := any(*f.Min), any(*f.Max)
 		if strings.HasSuffix(element.ReplaceAllString(f.Field, ""), "_ms") {
@@ -59,14 +60,17 @@ func (v *visit) reason(f apitypes.Fault) string {
 				least = time.Duration(*f.Min) * time.Millisecond
 			}
 		}
-		limits = append(limits, "min", least, "max", most)
+		limits = []any{"min", least, "max", most}
 	}
 	key := "fault." + string(f.Code)
+	limited := f.Code == postrider.FaultOutOfRange || f.Code == postrider.FaultWrongCount || f.Code == postrider.FaultTooLong
+	if limited && f.Max == nil { // the text is about the limits
+		key = "fault." + string(postrider.FaultMalformed)
+	}
 	if own := "fault." + element.ReplaceAllString(f.Field, "") + "." + string(f.Code); v.text.has(own) {
 		key = own
 	}
-	limited := f.Code == postrider.FaultOutOfRange || f.Code == postrider.FaultWrongCount || f.Code == postrider.FaultTooLong
-	if !v.text.has(key) || limited && f.Max == nil {
+	if !v.text.has(key) {
 		return f.Reason
 	}
 	return v.t(key, limits...)

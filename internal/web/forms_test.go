@@ -99,7 +99,7 @@ func TestTestAndDeleteForms(t *testing.T) {
 	e := w.endpoint(apitypes.EndpointCreate{})
 	path := "/dashboard/endpoints/" + e.ID.String()
 	w.submit("operator", path+"/test", nil).says(t, "A test event is on its way.", "postrider.test")
-	w.submit("operator", path+"/test", url.Values{"type": {"order.unknown"}}).says(t, "Nothing has this id or name.")
+	w.submit("operator", path+"/test", url.Values{"type": {"order.unknown"}}).says(t, "The catalogue has no such event type.")
 	w.submit("operator", path+"/delete", nil).says(t, "is deleted.", "No endpoints yet")
 	w.see("operator", path).says(t, "Deleted")
 	if got := w.as("operator", "POST "+path+"/pause", nil); got.status != http.StatusConflict && got.status != http.StatusNotFound {
@@ -112,14 +112,21 @@ func TestSecretForms(t *testing.T) {
 	w := newWorld(t, web.Options{})
 	e := w.endpoint(apitypes.EndpointCreate{})
 	path := "/dashboard/endpoints/" + e.ID.String() + "/secrets"
-	if got := w.see("operator", path); strings.Contains(got.html, "whsec_") {
-		t.Error("the page shows secrets before somebody asks for them")
+	first := e.Secrets[0].ID.String()
+	listed := w.see("operator", path)
+	listed.says(t, "Current: signs until it is rotated", first, "Shared secret (HMAC-SHA256)")
+	listed.lacks(t, "whsec_")
+	checkHTML(t, listed)
+	w.submit("operator", path+"/rotate", url.Values{"overlap_ms": {"1h"}}).says(t, "The old ones sign beside it for 1 h.", "Previous: signs too until", "Current: signs", " UTC</span>")
+	shown := w.as("operator", "POST "+path, url.Values{"secret": {first}})
+	shown.says(t, html.EscapeString(*e.Secrets[0].Secret))
+	if n := strings.Count(shown.html, "<code>whsec_"); n != 1 {
+		t.Errorf("the page shows %d secrets, and one was asked for", n)
 	}
-	shown := w.as("operator", "POST "+path, nil)
-	shown.says(t, "whsec_", "Current: signs until it is rotated")
 	checkHTML(t, shown)
-	w.submit("operator", path+"/rotate", url.Values{"overlap_ms": {"1h"}}).says(t, "The old ones sign beside it for 1 h.")
-	w.as("operator", "POST "+path, nil).says(t, "Previous: signs too until", "Current: signs", " UTC</span>")
+	if entries, err := w.admin.Audit(t.Context(), client.AuditFilter{Action: "reveal-secret"}); err != nil || len(entries.Data) != 1 || *entries.Data[0].ObjectID != first {
+		t.Errorf("the audit log has %+v, %v", entries.Data, err)
+	}
 	for overlap, says := range map[string]string{"soon": "Enter a length of time", "90d": "overlap_ms"} {
 		if got := w.as("operator", "POST "+path+"/rotate", url.Values{"overlap_ms": {overlap}}); got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, says) {
 			t.Errorf("a rotation with the overlap %s = %d\n%s", overlap, got.status, got.html)
@@ -131,9 +138,10 @@ func TestSecretForms(t *testing.T) {
 	}
 	w.submit("operator", path+"/"+secrets[1].ID.String()+"/revoke", nil).says(t, "is revoked.")
 	w.submit("operator", path+"/"+secrets[0].ID.String()+"/revoke", nil).says(t, `role="alert"`)
-	if got := w.as("viewer", "POST "+path, nil); got.status != http.StatusForbidden {
+	if got := w.as("viewer", "POST "+path, url.Values{"secret": {secrets[0].ID.String()}}); got.status != http.StatusForbidden || strings.Contains(got.html, "whsec_") {
 		t.Errorf("a viewer sees secrets: %d", got.status)
 	}
+	w.see("viewer", path).says(t, "Current: signs", "Your session may not see secrets.")
 }
 
 // fields returns the form of a page as a browser would send it.
@@ -160,7 +168,7 @@ func TestOptionsForm(t *testing.T) {
 	form.Set("retry.preset", "")
 	form.Set("retry.own", "0s 30s 5m")
 	review := w.as("operator", "POST "+path, form)
-	review.says(t, "This changes 4 options:", "<del>10s</del>", "<ins>20s</ins>")
+	review.says(t, "This changes 3 options:", "<del>10 s</del>", "<ins>20 s</ins>")
 	checkHTML(t, review)
 	if w.options(e.ID).TimeoutMS.Value() != 10_000 {
 		t.Error("the review has saved the change")
@@ -171,7 +179,7 @@ func TestOptionsForm(t *testing.T) {
 	}
 	form.Set("save", "yes")
 	done := w.submit("operator", path, form)
-	done.says(t, "4 options are changed.")
+	done.says(t, "3 options are changed.")
 	got := w.options(e.ID)
 	if got.TimeoutMS.Value() != 20_000 || got.Concurrency.Value() != 3 || got.Rate.Value() != (apitypes.Rate{Attempts: 100, PerMS: 60_000, Burst: 20}) ||
 		!slices.Equal(got.Retry.Value().DelaysMS, []int64{0, 30_000, 300_000}) {
@@ -200,14 +208,14 @@ func TestOptionsFormFaults(t *testing.T) {
 	e := w.endpoint(apitypes.EndpointCreate{})
 	path := "/dashboard/endpoints/" + e.ID.String() + "/options"
 	for field, c := range map[string]struct{ typed, option, says string }{
-		"timeout_ms":  {"99s", "timeout_ms", "Must be 1 s to 30 s."},
-		"expiry_ms":   {"soon", "expiry_ms", "Enter a length of time"},
-		"rate":        {"many", "rate", "Enter a rate like 100/1s"},
-		"concurrency": {"ten", "concurrency", "Enter a whole number."},
-		"retry.own":   {"0s 90d", "retry", "Entry 2: "},
-		"circuit.own": {`{"failures":`, "circuit", "Enter the JSON"},
-		"headers":     {"X-Tenant", "headers", "as Name: value."},
-		"url":         {"ftp://x", "url", "Enter a whole URL"},
+		"timeout_ms":       {"99s", "timeout_ms", "Must be 1 s to 30 s."},
+		"expiry_ms":        {"soon", "expiry_ms", "Enter a length of time"},
+		"rate":             {"many", "rate", "Enter a rate like 100/1s"},
+		"concurrency":      {"ten", "concurrency", "Enter a whole number."},
+		"retry.own":        {"0s 90d", "retry", "Entry 2: "},
+		"circuit.failures": {"many", "circuit", "Enter a whole number."},
+		"headers":          {"X-Tenant", "headers", "as Name: value."},
+		"url":              {"ftp://x", "url", "Enter a whole URL"},
 	} {
 		form := w.see("operator", path).fields()
 		form.Set(field, c.typed)
@@ -215,8 +223,11 @@ func TestOptionsFormFaults(t *testing.T) {
 		if field != "retry.own" {
 			form.Set("retry.preset", "default")
 		}
-		if field == "circuit.own" {
-			form.Set("circuit.preset", "")
+		if field == "circuit.failures" {
+			form.Set("circuit.preset", "own")
+			for _, name := range circuitFields {
+				form.Set("was."+name, "")
+			}
 		}
 		form.Set("save", "yes")
 		got := w.as("operator", "POST "+path, form)
@@ -228,6 +239,9 @@ func TestOptionsFormFaults(t *testing.T) {
 		checkHTML(t, got)
 	}
 }
+
+// circuitFields are the inputs of a circuit's own numbers.
+var circuitFields = []string{"circuit.failures", "circuit.percent", "circuit.attempts", "circuit.window_ms", "circuit.cooldown_ms", "circuit.max_cooldown_ms"}
 
 func TestCreateForm(t *testing.T) {
 	t.Parallel()

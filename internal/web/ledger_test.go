@@ -442,12 +442,12 @@ func TestFiltersThatAreRefusedSaySo(t *testing.T) {
 	for path, text := range map[string]string{
 		"/deliveries?endpoint=x":                    "finds 0 endpoints",
 		"/deliveries?account=nobody":                "There is no account with this id or uid.",
-		"/deliveries?event_type=*":                  "must be one event type",
+		"/deliveries?event_type=*":                  "Enter one event type",
 		"/events?idempotency_key=k":                 "Name the account too",
 		"/events?ordering_key=k":                    "Name the account too",
 		"/dead-letters?endpoint=x":                  "finds 0 endpoints",
 		"/dead-letters/all?account=nobody":          "There is no account with this id or uid.",
-		"/events?cursor=" + strings.Repeat("x", 20): "must be a next_cursor",
+		"/events?cursor=" + strings.Repeat("x", 20): "The list has no such page.",
 	} {
 		got := w.as("operator", "GET /dashboard"+path, nil)
 		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, text) || !strings.Contains(got.html, `class="filters"`) {
@@ -487,7 +487,7 @@ func TestEventTypesAreManaged(t *testing.T) {
 	made := w.submit("operator", "/dashboard/event-types", url.Values{"name": {"order.paid"}, "description": {"Paid"}, "example": {`{"n": 1}`}})
 	says(t, made, "order.paid is in the catalogue")
 	for field, form := range map[string]url.Values{
-		"Enter JSON.": {"name": {"order.sent"}, "example": {"{"}}, "must be": {"name": {"*"}},
+		"Enter JSON.": {"name": {"order.sent"}, "example": {"{"}}, "joined by dots": {"name": {"*"}},
 	} {
 		got := w.as("operator", "POST /dashboard/event-types", form)
 		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, field) {
@@ -505,7 +505,7 @@ func TestAnAPIKeyIsShownOnce(t *testing.T) {
 	w := newWorld(t, web.Options{})
 	for field, form := range map[string]url.Values{
 		"Choose at least one scope.": {"name": {"ci"}}, "There is no account with this id or uid.": {"name": {"ci"}, "scopes": {"events:write"}, "account": {"nobody"}},
-		"must be a time in the future": {"name": {"ci"}, "scopes": {"events:write"}, "expires_at": {"2020-01-01T00:00"}}, "Enter a time.": {"scopes": {"events:write"}, "expires_at": {"x"}},
+		"Enter a time in the future.": {"name": {"ci"}, "scopes": {"events:write"}, "expires_at": {"2020-01-01T00:00"}}, "Enter a time.": {"scopes": {"events:write"}, "expires_at": {"x"}},
 	} {
 		got := w.as("operator", "POST /dashboard/api-keys", form)
 		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, field) {

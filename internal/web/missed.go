@@ -67,7 +67,7 @@ func (v *visit) missed(e apitypes.Endpoint) (missedPage, apitypes.ReplayCreate) 
 
 // showMissed shows the form. When a time is chosen, it counts.
 func showMissed(v *visit) error {
-	e, err := v.endpoint()
+	e, err := v.liveEndpoint()
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (v *visit) showMissed(p missedPage) error {
 
 // replayMissed starts the replay, and leads to its progress.
 func replayMissed(v *visit) error {
-	e, err := v.endpoint()
+	e, err := v.liveEndpoint()
 	if err != nil {
 		return err
 	}

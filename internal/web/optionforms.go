@@ -1,15 +1,14 @@
 package web
 
 import (
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 )
 
@@ -43,7 +42,12 @@ type shownOption struct {
 	Fault  string // empty: none
 	Open   bool   // the person asked for its fields
 	Kept   string // what an empty secret does; empty: nothing is stored
-	Words  string // what the stored value does, in a sentence; empty: the inputs say it
+	Asked  bool   // the choice has fields that the person has not seen
+
+	// Default is the default in words; empty: the option has none.
+	Default string
+	// Now is the stored value in words; empty: it is the default.
+	Now string
 }
 
 // shownInput is one input of an option.
@@ -57,11 +61,9 @@ type shownInput struct {
 	Other bool   // it is for another kind of authentication than the chosen one, and not shown
 }
 
-// optionChange says what a form changes.
-type optionChange struct {
-	Option         string
-	Name, From, To string
-}
+// optionChange says what a form changes of an option, in words. From and To are alike if
+// the words do not tell them apart, as those of a secret.
+type optionChange struct{ Option, From, To string }
 
 // newEndpoint shows the form for a new endpoint.
 func newEndpoint(v *visit) error {
@@ -70,7 +72,7 @@ func newEndpoint(v *visit) error {
 
 // showOptions shows the options of an endpoint in a form.
 func showOptions(v *visit) error {
-	e, err := v.endpoint()
+	e, err := v.liveEndpoint()
 	if err != nil {
 		return err
 	}
@@ -107,47 +109,42 @@ func (v *visit) optionsOf(e apitypes.Endpoint) optionsForm {
 // showOption returns one option of the form.
 func (v *visit) showOption(o option, e apitypes.Endpoint) shownOption {
 	shown := shownOption{Name: o.name, MaySet: describes(o.name) || v.session.Caller.MaySet(o.name)}
-	shown.Open = v.form("show") == o.name
 	values := make([]string, len(o.inputs))
 	if !e.ID.IsZero() {
 		values = o.show(e)
 	}
+	sent := func(i int) bool {
+		return shown.MaySet && v.r.Method == http.MethodPost && v.posted.Has("was."+o.field(i))
+	}
 	for i, in := range o.inputs {
 		s := shownInput{input: in, Name: o.field(i), Value: values[i], Was: values[i]}
-		if shown.MaySet && v.r.Method == http.MethodPost && v.posted.Has("was."+s.Name) {
+		if sent(i) {
 			s.Value, s.Was = v.typed(s), v.posted.Get("was."+s.Name)
 		}
-		s.Other = o.name == "auth" && i > 0 && !slices.Contains(authParts[postrider.AuthKind(shown.Inputs[0].Value)], in.Part)
+		if i > 0 {
+			s.Other = o.hides(shown.Inputs[0].Value, in.Part)
+			shown.Asked = shown.Asked || sent(0) && !sent(i) && !s.Other && o.hides("", in.Part)
+		}
 		shown.Inputs = append(shown.Inputs, s)
 	}
+	shown.Open = shown.Asked || v.form("show") == o.name
 	if key := "option." + o.name + ".kept"; !e.ID.IsZero() && v.text.has(key) {
 		shown.Kept = v.t(key)
 	}
-	if o.name == "retry" && !e.ID.IsZero() {
-		shown.Words = v.retryWords(e.Retry.Value())
+	if !describes(o.name) {
+		shown.Default = v.words(o, standardEndpoint)
+		if !e.ID.IsZero() && e.PolicyError == nil && !slices.Equal(o.show(e), o.show(standardEndpoint)) {
+			shown.Now = v.words(o, e)
+		}
 	}
 	return shown
 }
 
-// retryWords says in a sentence what a retry schedule of one's own does; empty: it is a
-// preset, whose name says it.
-func (v *visit) retryWords(r apitypes.Retry) string {
-	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
-	jitter := ""
-	if r.Jitter != "" && r.Jitter != "none" {
-		jitter = " " + v.t("retry.words.jitter", "jitter", r.Jitter)
-	}
-	switch {
-	case r.Preset != "":
-		return ""
-	case r.DelaysMS != nil:
-		delays := make([]string, 0, len(r.DelaysMS))
-		for _, n := range r.DelaysMS {
-			delays = append(delays, v.text.duration(ms(n)))
-		}
-		return v.t("retry.words.list", "n", len(delays), "delays", strings.Join(delays, ", ")) + jitter
-	}
-	return v.t("retry.words.formula", "n", r.MaxAttempts, "base", ms(r.BaseMS), "factor", r.Factor, "cap", ms(r.CapMS)) + jitter
+// asks reports whether the person wants to see the fields of another choice, or must see
+// them before the form can be read.
+func (f *optionsForm) asks(v *visit) bool {
+	asked := func(o shownOption) bool { return o.Asked }
+	return v.form("show") != "" || slices.ContainsFunc(f.Groups, func(g optionGroup) bool { return slices.ContainsFunc(g.Options, asked) })
 }
 
 // describes reports whether the option describes the endpoint itself, and is none of its
@@ -172,31 +169,37 @@ func (f *optionsForm) update(v *visit) apitypes.EndpointUpdate {
 	var u apitypes.EndpointUpdate
 	for g, group := range optionGroups {
 		for i, o := range group.options {
-			shown := &f.Groups[g].Options[i]
-			values, changed := make([]string, len(shown.Inputs)), false
-			for n, in := range shown.Inputs {
-				values[n] = in.Value
-				if in.Value == in.Was {
-					continue
-				}
-				changed = true
-				f.note(in, o)
-			}
-			if !changed {
-				continue
-			}
-			if n := len(values) - 1; o.inputs[n].Part == ownChoice && values[0] != ownChoice && shown.Inputs[n].Value == shown.Inputs[n].Was {
-				values[n] = "" // another choice was made; the text of the old one is left over
-			}
-			if err := o.set(&u, values); err != nil {
-				shown.Fault = v.t(err.Error())
-				shown.mark("")
-				f.fault(o.name, shown.Fault)
-			}
+			f.set(v, &u, o, &f.Groups[g].Options[i])
 		}
 	}
 	f.headers = u.Headers.Value()
 	return u
+}
+
+// set puts an option into the change, and notes what changes, or what cannot be read.
+func (f *optionsForm) set(v *visit, u *apitypes.EndpointUpdate, o option, shown *shownOption) {
+	is, was := make([]string, len(shown.Inputs)), make([]string, len(shown.Inputs))
+	for i, in := range shown.Inputs {
+		is[i], was[i] = in.Value, in.Was
+	}
+	if slices.Equal(is, was) {
+		return
+	}
+	if n := len(is) - 1; o.inputs[n].Part == ownChoice && is[0] != ownChoice && is[n] == was[n] {
+		is[n] = "" // another choice was made; the text of the old one is left over
+	}
+	err := o.set(u, is)
+	if err == nil {
+		f.Changes = append(f.Changes, optionChange{o.name, v.wordsOf(o, was), v.wordsOf(o, is)})
+		return
+	}
+	part := ""
+	if unread, ok := errors.AsType[*unreadPart](err); ok {
+		part, shown.Fault = unread.part, v.t("option."+o.name+"."+unread.part)+": "
+	}
+	shown.Fault += v.t(err.Error())
+	shown.mark(part)
+	f.fault(o.name, shown.Fault)
 }
 
 // fault notes why a field is refused.
@@ -205,16 +208,6 @@ func (f *optionsForm) fault(field, reason string) {
 		f.Faults = map[string]string{}
 	}
 	f.Faults[field] = reason
-}
-
-// note adds a change to those that the person reviews. The values of secrets are not
-// shown.
-func (f *optionsForm) note(in shownInput, o option) {
-	c := optionChange{Option: o.name, Name: in.Name, From: in.Was, To: in.Value}
-	if in.Kind == "secret" || in.Kind == "secret_lines" || o.name == "tls" {
-		c.From, c.To = "", ""
-	}
-	f.Changes = append(f.Changes, c)
 }
 
 // refuse adds the faults that the API found to those of what cannot be read, and puts
@@ -297,14 +290,14 @@ func (o *shownOption) mark(part string) {
 // changeOptions shows what a form would change, and saves it when the person has seen
 // that.
 func changeOptions(v *visit) error {
-	e, err := v.endpoint()
+	e, err := v.liveEndpoint()
 	if err != nil {
 		return err
 	}
 	f := v.optionsOf(e)
 	update := f.update(v)
 	switch {
-	case v.form("show") != "": // the person wants the fields of another choice
+	case f.asks(v):
 		f.Changes, f.Faults = nil, nil
 		return v.showOptions(f)
 	case f.Faults != nil: // the API says what else is wrong, and saves nothing
@@ -384,7 +377,7 @@ func checks(name string) bool {
 func createEndpoint(v *visit) error {
 	f := v.optionsOf(apitypes.Endpoint{})
 	u := f.update(v)
-	if v.form("show") != "" {
+	if f.asks(v) {
 		f.Faults = nil
 		return v.showOptions(f)
 	}

@@ -1,9 +1,11 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,7 +41,7 @@ type input struct {
 	Choices []string
 }
 
-// unreadable is a preset that the API refuses.
+// unreadable is a preset, a URL and an event type that the API refuses.
 const unreadable = "?"
 
 // ownChoice is the choice of an option whose values are in its input "own".
@@ -51,6 +53,18 @@ var authParts = map[postrider.AuthKind][]string{
 	postrider.AuthOAuth2: {"token_url", "client_id", "scopes", "audience", "secret"},
 }
 
+// hides reports whether the inputs of a part are of no use with a choice of the first
+// input. The form does not have them then; its button "show" adds them.
+func (o option) hides(choice, part string) bool {
+	switch o.name {
+	case "auth":
+		return !slices.Contains(authParts[postrider.AuthKind(choice)], part)
+	case "circuit":
+		return choice != ownChoice
+	}
+	return false
+}
+
 // field returns the name of the form field of an input.
 func (o option) field(i int) string {
 	if o.inputs[i].Part == "" {
@@ -59,13 +73,21 @@ func (o option) field(i int) string {
 	return o.name + "." + o.inputs[i].Part
 }
 
+// unreadPart is the error of one input of an option.
+type unreadPart struct {
+	error
+
+	part string
+}
+
 // The errors of inputs that cannot be read, by the keys of their texts.
 var (
+	errNoURL      = errors.New("fault.url.required")
+	errNoTypes    = errors.New("fault.event_types.required")
 	errNoNumber   = errors.New("form.no_number")
 	errNoDuration = errors.New("form.no_duration")
 	errNoRate     = errors.New("form.no_rate")
 	errNoRetry    = errors.New("form.no_retry")
-	errNoJSON     = errors.New("form.no_json")
 	errNoHeader   = errors.New("form.no_header")
 )
 
@@ -78,14 +100,11 @@ var optionGroups = []struct {
 	{"what", []option{
 		{
 			"url", one("text"), func(e apitypes.Endpoint) []string { return []string{e.URL} },
-			func(u *apitypes.EndpointUpdate, to []string) error { u.URL = to[0]; return nil },
+			setURL,
 		},
 		{
 			"event_types", one("lines"), func(e apitypes.Endpoint) []string { return []string{strings.Join(e.EventTypes, "\n")} },
-			func(u *apitypes.EndpointUpdate, to []string) error {
-				u.EventTypes = strings.Fields(strings.ReplaceAll(to[0], ",", " "))
-				return nil
-			},
+			setEventTypes,
 		},
 		{
 			"description", one("text"), func(e apitypes.Endpoint) []string { return []string{e.Description} },
@@ -118,7 +137,15 @@ var optionGroups = []struct {
 		{"retry", []input{{"preset", "select", append([]string{"", ownChoice}, postrider.Presets()...)}, {"own", "text", nil}}, showRetry, setRetry},
 		choiceOf("client_errors", func(p *apitypes.Policy) *apitypes.Optional[postrider.ClientErrors] { return &p.ClientErrors }, postrider.RetryClientErrors, postrider.DeadLetterClientErrors),
 		durationOf("expiry_ms", func(p *apitypes.Policy) *apitypes.Optional[int64] { return &p.ExpiryMS }),
-		{"circuit", []input{{"preset", "select", []string{"", ownChoice, "default", "strict", "windowed", "never"}}, {"own", "text", nil}}, showCircuit, setCircuitPolicy},
+		{"circuit", []input{
+			{"preset", "select", []string{"", ownChoice, "default", "strict", "windowed", "never"}},
+			{"failures", "number", nil},
+			{"percent", "number", nil},
+			{"attempts", "number", nil},
+			{"window_ms", "duration", nil},
+			{"cooldown_ms", "duration", nil},
+			{"max_cooldown_ms", "duration", nil},
+		}, showCircuit, setCircuitPolicy},
 	}},
 	{"pace", []option{
 		durationOf("timeout_ms", func(p *apitypes.Policy) *apitypes.Optional[int64] { return &p.TimeoutMS }),
@@ -146,6 +173,25 @@ func one(kind string) []input { return []input{{Kind: kind}} }
 
 // orDefault returns an optional text: empty is null, the default.
 func orDefault(text string) apitypes.Optional[string] { return apitypes.NullUnless(text != "", text) }
+
+// setURL refuses an empty URL: the API would leave it unchanged.
+func setURL(u *apitypes.EndpointUpdate, to []string) error {
+	if u.URL = to[0]; u.URL == "" {
+		u.URL = unreadable
+		return errNoURL
+	}
+	return nil
+}
+
+// setEventTypes refuses an empty list: the API would leave the list unchanged.
+func setEventTypes(u *apitypes.EndpointUpdate, to []string) error {
+	u.EventTypes = strings.Fields(strings.ReplaceAll(to[0], ",", " "))
+	if len(u.EventTypes) == 0 {
+		u.EventTypes = []string{unreadable}
+		return errNoTypes
+	}
+	return nil
+}
 
 // choiceOf returns an option with one of several values.
 func choiceOf[T ~string](name string, field func(*apitypes.Policy) *apitypes.Optional[T], values ...T) option {
@@ -271,28 +317,62 @@ func setRetry(u *apitypes.EndpointUpdate, to []string) error {
 	return nil
 }
 
-// showCircuit returns the preset, or the JSON of the numbers.
+// showCircuit returns the preset, and the numbers without those that are 0: they open no
+// circuit.
 func showCircuit(e apitypes.Endpoint) []string {
 	c := e.Policy.Circuit.Value()
-	if c.Preset != "" {
-		return []string{c.Preset, ""}
+	values := []string{cmp.Or(c.Preset, ownChoice)}
+	for _, n := range []*int{c.Failures, c.Percent, c.Attempts} {
+		text := ""
+		if n != nil && *n != 0 {
+			text = strconv.Itoa(*n)
+		}
+		values = append(values, text)
 	}
-	return []string{ownChoice, compactJSON(c)}
+	for _, ms := range []*int64{c.WindowMS, c.CooldownMS, c.MaxCooldownMS} {
+		text := ""
+		if ms != nil && *ms != 0 {
+			text = durationText(*ms)
+		}
+		values = append(values, text)
+	}
+	return values
 }
 
+// setCircuitPolicy sends the numbers with the choice "own" alone. The API gives a number
+// that is left out its default.
 func setCircuitPolicy(u *apitypes.EndpointUpdate, to []string) error {
-	u.Circuit = apitypes.Of(apitypes.CircuitPolicy{Preset: unreadable}) // until it is read
-	if to[0] == ownChoice && to[1] == "" {
-		return errNoJSON
+	if to[0] != ownChoice {
+		u.Circuit = apitypes.NullUnless(to[0] != "", apitypes.CircuitPolicy{Preset: to[0]})
+		return nil
 	}
-	c := apitypes.CircuitPolicy{Preset: to[0]}
-	if to[1] != "" {
-		c.Preset = ""
-		if json.Unmarshal([]byte(to[1]), &c) != nil {
-			return errNoJSON
+	u.Circuit = apitypes.Of(apitypes.CircuitPolicy{Preset: unreadable}) // until it is read
+	var c apitypes.CircuitPolicy
+	for i, number := range []struct {
+		part string
+		into **int
+	}{{"failures", &c.Failures}, {"percent", &c.Percent}, {"attempts", &c.Attempts}} {
+		n, err := strconv.Atoi(strings.TrimRight(to[1+i], " %"))
+		if err != nil && to[1+i] != "" {
+			return &unreadPart{errNoNumber, number.part}
+		}
+		if err == nil {
+			*number.into = &n
 		}
 	}
-	u.Circuit = apitypes.NullUnless(to[0]+to[1] != "", c)
+	for i, length := range []struct {
+		part string
+		into **int64
+	}{{"window_ms", &c.WindowMS}, {"cooldown_ms", &c.CooldownMS}, {"max_cooldown_ms", &c.MaxCooldownMS}} {
+		d, err := parseDuration(to[4+i])
+		if err != nil && to[4+i] != "" {
+			return &unreadPart{err, length.part}
+		}
+		if err == nil {
+			*length.into = new(d.Milliseconds())
+		}
+	}
+	u.Circuit = apitypes.Of(c)
 	return nil
 }
 

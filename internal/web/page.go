@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -343,6 +344,11 @@ func (v *visit) fail(err error) {
 		v.askLogin()
 		return
 	}
+	if deleted, ok := errors.AsType[*deletedError](err); ok {
+		if v.show(page{Name: "endpoints-deleted", Status: http.StatusGone, Data: endpointPage{Endpoint: deleted.endpoint}}) == nil {
+			return
+		}
+	}
 	f := v.failureOf(err)
 	if f.Status == http.StatusServiceUnavailable || f.Status == http.StatusTooManyRequests {
 		v.w.Header().Set("Retry-After", "2")
@@ -385,7 +391,9 @@ func (v *visit) failureOf(err error) failure {
 		f.Text = "insecure"
 	}
 	if problem, refused := errors.AsType[*client.Error](err); refused {
-		f.Detail = v.detail(problem)
+		if !slices.Contains([]string{"forbidden", "not_found", "internal", "invalid"}, problem.Code) { // the page says it
+			f.Detail = v.detail(problem)
+		}
 		for _, fault := range problem.Fields {
 			fault.Field, fault.Reason = v.label(fault.Field), v.reason(fault)
 			f.Faults = append(f.Faults, fault)

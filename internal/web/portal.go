@@ -266,7 +266,7 @@ func createGuided(v *visit) error {
 	change := f.update(v)
 	create := apitypes.EndpointCreate{Description: g.Description, EventTypes: g.eventTypes(), Policy: change.Policy}
 	g.apply(&create)
-	if v.form("show") != "" {
+	if f.asks(v) {
 		g.Options = f.allowed()
 		return v.showGuide(g)
 	}

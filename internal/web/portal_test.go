@@ -180,7 +180,7 @@ func TestCapabilitiesOfAPortalSession(t *testing.T) {
 		{one, one + "/pause", postrider.ScopeWebhooksOperate, nil},
 		{one, one + "/test", postrider.ScopeWebhooksOperate, nil},
 		{one + "/tests", one + "/tests", postrider.ScopeWebhooksOperate, url.Values{"type": {"order.created"}}},
-		{one + "/secrets", one + "/secrets", postrider.ScopeSecretsRead, nil},
+		{one + "/secrets", one + "/secrets", postrider.ScopeSecretsRead, url.Values{"secret": {e.Secrets[0].ID.String()}}},
 		{one + "/secrets", one + "/secrets/rotate", postrider.ScopeEndpointsWrite, url.Values{"overlap_ms": {"1h"}}},
 		{one, one + "/delete", postrider.ScopeEndpointsWrite, nil},
 		{one + "/missed?from=2026-01-31T09:30", one + "/missed", postrider.ScopeWebhooksOperate, url.Values{"from": {"2026-01-31T09:30"}}},

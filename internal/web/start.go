@@ -36,23 +36,31 @@ type startPage struct {
 
 // showStart shows the next steps of an endpoint, without its secret.
 func showStart(v *visit) error {
-	e, err := v.endpoint()
+	e, err := v.liveEndpoint()
 	if err != nil {
 		return err
 	}
 	return v.showStart(startPage{Endpoint: e, New: v.query("created") != ""})
 }
 
-// revealStart shows the next steps with the secret, as the answer to a form. The page
-// without it has the same URL.
+// revealStart shows the next steps with the newest secret, as the answer to a form. The
+// page without it has the same URL.
 func revealStart(v *visit) error {
-	e, err := v.endpoint()
+	e, err := v.liveEndpoint()
 	if err != nil {
 		return err
 	}
-	secrets, err := v.api.Secrets(v.ctx, e.ID)
+	states, err := v.api.SecretStates(v.ctx, e.ID)
 	if err != nil {
 		return err
+	}
+	var secrets []apitypes.Secret
+	if len(states) > 0 {
+		newest, err := v.api.RevealSecret(v.ctx, e.ID, states[0].ID)
+		if err != nil {
+			return err
+		}
+		secrets = append(secrets, newest)
 	}
 	return v.showStart(startPage{Endpoint: e, Secrets: secrets})
 }
@@ -83,7 +91,7 @@ func (v *visit) showStart(p startPage) error {
 	}
 	id := p.Endpoint.ID.String()
 	return v.show(page{Name: "endpoints-start", Title: v.t("endpoints-start.title"), Data: p, Commands: []string{
-		"endpoints secrets " + id, "endpoints test " + id,
+		"endpoints secrets " + id + " --states", "endpoints reveal-secret " + id + " SECRET", "endpoints test " + id,
 	}})
 }
 
@@ -163,7 +171,7 @@ func usesOf(e apitypes.Endpoint, public bool) []codeUse {
 
 // showSnippets shows the code that verifies what the endpoint sends.
 func showSnippets(v *visit) error {
-	e, err := v.endpoint()
+	e, err := v.liveEndpoint()
 	if err != nil {
 		return err
 	}
@@ -172,7 +180,7 @@ func showSnippets(v *visit) error {
 		return err
 	}
 	return v.show(page{Name: "endpoints-snippets", Title: where(v, e), Data: startPage{Endpoint: e, Tab: "snippets", Code: code}, Commands: []string{
-		"endpoints secrets " + e.ID.String(), "verify --help",
+		"endpoints secrets " + e.ID.String() + " --states", "verify --help",
 	}})
 }
 
@@ -205,7 +213,7 @@ func (v *visit) testTypes(e apitypes.Endpoint) ([]string, error) {
 
 // showTests shows the types of test events, and what became of the last one.
 func showTests(v *visit) error {
-	e, err := v.endpoint()
+	e, err := v.liveEndpoint()
 	if err != nil {
 		return err
 	}
@@ -251,7 +259,7 @@ func (v *visit) showTests(p testsPage) error {
 // sendTest sends a test event of the chosen type, and leads to the page with what became
 // of it.
 func sendTest(v *visit) error {
-	e, err := v.endpoint()
+	e, err := v.liveEndpoint()
 	if err != nil {
 		return err
 	}

@@ -48,14 +48,20 @@ func TestAFormSaysAllItsFaultsAtOnce(t *testing.T) {
 	e := w.endpoint(apitypes.EndpointCreate{})
 	stored := w.options(e.ID)
 	for field, typed := range map[string]string{
-		"rate": "many", "concurrency": "ten", "max_redirects": "x", "expiry_ms": "soon", "timeout_ms": "soon", "retry": "soon", "circuit": "{", "headers": "X-Tenant",
+		"rate": "many", "concurrency": "ten", "max_redirects": "x", "expiry_ms": "soon", "timeout_ms": "soon", "retry": "soon", "circuit": "many", "headers": "X-Tenant",
 	} {
 		input := field
 		form := url.Values{"where": {"url"}, "url": {"ftp://x"}, "all": {"yes"}, "was.headers.secret": {""}, "headers.secret": {"Host: x"}}
 		if field == "retry" || field == "circuit" {
-			input += ".own"
 			form.Set("was."+field+".preset", "")
 			form.Set(field+".preset", "own")
+			input += ".own"
+		}
+		if field == "circuit" {
+			input = "circuit.failures"
+			for _, name := range circuitFields {
+				form.Set("was."+name, "")
+			}
 		}
 		form.Set("was."+input, "")
 		form.Set(input, typed)

@@ -1,0 +1,225 @@
+package web
+
+import (
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+)
+
+// This file says in words what the options of an endpoint are: in the review of changes,
+// and where an endpoint differs from the default. The words of secrets are never theirs.
+
+// standardEndpoint has the options of an endpoint that was created without any, as the
+// API shows them; a test compares the two. The other fields are zero.
+var standardEndpoint = func() apitypes.Endpoint {
+	p := postrider.DefaultPolicy()
+	return apitypes.Endpoint{Policy: apitypes.Policy{
+		Retry:           apitypes.Of(apitypes.Retry{Preset: p.Retry.Preset}),
+		TimeoutMS:       apitypes.Of(p.Timeout.Milliseconds()),
+		ClientErrors:    apitypes.Of(p.ClientErrors),
+		Concurrency:     apitypes.Of(p.Concurrency),
+		ExpiryMS:        apitypes.Of(p.Expiry.Milliseconds()),
+		Signature:       apitypes.Of(apitypes.Signature{Schemes: []apitypes.Scheme{{Scheme: p.Signatures[0].Scheme}}}),
+		Payload:         apitypes.Of(p.Payload),
+		AdaptiveTimeout: apitypes.Of(p.AdaptiveTimeout),
+		Circuit: apitypes.Of(apitypes.CircuitPolicy{
+			Preset: "default", Failures: &p.Circuit.Failures, Percent: &p.Circuit.Percent, Attempts: &p.Circuit.Attempts,
+			WindowMS: new(p.Circuit.Window.Milliseconds()), CooldownMS: new(p.Circuit.Cooldown.Milliseconds()),
+			MaxCooldownMS: new(p.Circuit.MaxCooldown.Milliseconds()),
+		}),
+		Order:        apitypes.Of(p.Order),
+		OnDead:       apitypes.Of(p.OnDead),
+		Headers:      apitypes.Of([]apitypes.Header{}),
+		MaxRedirects: apitypes.Of(p.MaxRedirects),
+		Compression:  apitypes.Of(p.Compression),
+		Rate:         apitypes.Null[apitypes.Rate](),
+		Auth:         apitypes.Null[apitypes.Auth](),
+		TLS:          apitypes.Null[apitypes.TLS](),
+	}}
+}()
+
+// wordsOf returns in words what the values of the inputs of an option mean. Empty: they
+// cannot be read.
+func (v *visit) wordsOf(o option, values []string) string {
+	var u apitypes.EndpointUpdate
+	if o.set(&u, values) != nil {
+		return ""
+	}
+	uid := u.UID.Value()
+	e := apitypes.Endpoint{URL: u.URL, EventTypes: u.EventTypes, Description: u.Description.Value(), UID: &uid, Policy: u.Policy}
+	options, standard := reflect.ValueOf(&e.Policy).Elem(), reflect.ValueOf(standardEndpoint.Policy)
+	for i := range options.NumField() {
+		if field, ok := options.Field(i).Interface().(interface{ IsNull() bool }); ok && field.IsNull() {
+			options.Field(i).Set(standard.Field(i)) // null is the default
+		}
+	}
+	return v.words(o, e)
+}
+
+// words returns in words what an option of an endpoint is.
+func (v *visit) words(o option, e apitypes.Endpoint) string {
+	switch o.name {
+	case "retry":
+		return v.retryWords(e.Retry.Value())
+	case "circuit":
+		return v.circuitWords(e.Policy.Circuit.Value())
+	case "rate":
+		if r, limited := e.Rate.Get(); limited {
+			return v.rateWords(r)
+		}
+		return v.t("words.unlimited")
+	case "signature":
+		return v.signatureWords(e.Signature.Value())
+	case "headers":
+		return v.headerWords(e.Headers.Value())
+	case "auth":
+		return v.authWords(e.Auth.Value())
+	case "tls":
+		return v.tlsWords(e.TLS.Value())
+	case "timeout_ms":
+		return v.text.duration(time.Duration(e.TimeoutMS.Value()) * time.Millisecond)
+	case "expiry_ms":
+		return v.text.duration(time.Duration(e.ExpiryMS.Value()) * time.Millisecond)
+	case "event_types":
+		return v.listWords(e.EventTypes)
+	}
+	text := o.show(e)[0]
+	switch {
+	case o.inputs[0].Kind == "select":
+		return v.t("choice." + o.name + "." + text)
+	case text == "":
+		return v.t("words.none")
+	}
+	return text
+}
+
+// listWords returns a list, or the word for none.
+func (v *visit) listWords(items []string) string {
+	if len(items) == 0 {
+		return v.t("words.none")
+	}
+	return strings.Join(items, ", ")
+}
+
+// retryWords says what a retry schedule does.
+func (v *visit) retryWords(r apitypes.Retry) string {
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+	jitter := ""
+	if r.Jitter != "" && r.Jitter != "none" {
+		jitter = "; " + v.t("retry.words.jitter", "jitter", r.Jitter)
+	}
+	switch key := "choice.retry." + r.Preset; {
+	case r.Preset != "" && v.text.has(key):
+		return v.t(key)
+	case r.Preset != "":
+		return r.Preset
+	case r.DelaysMS != nil:
+		delays := make([]string, 0, len(r.DelaysMS))
+		for _, n := range r.DelaysMS {
+			if n == 0 {
+				delays = append(delays, v.t("retry.words.at_once"))
+				continue
+			}
+			delays = append(delays, v.t("retry.words.after", "delay", ms(n)))
+		}
+		return v.t("retry.words.list", "n", len(delays), "delays", strings.Join(delays, ", ")) + jitter
+	}
+	return v.t("retry.words.formula", "n", r.MaxAttempts, "base", ms(r.BaseMS), "factor", r.Factor, "cap", ms(r.CapMS)) + jitter
+}
+
+// circuitWords says when a circuit opens and for how long. A number that is left out has
+// its default.
+func (v *visit) circuitWords(c apitypes.CircuitPolicy) string {
+	if key := "choice.circuit." + c.Preset; c.Preset != "" && v.text.has(key) {
+		return v.t(key)
+	}
+	span := func(ms *int64, standard time.Duration) time.Duration {
+		if ms == nil {
+			return standard
+		}
+		return time.Duration(*ms) * time.Millisecond
+	}
+	standard := postrider.CircuitPresets["default"]
+	var when []string
+	if c.Failures != nil && *c.Failures > 0 {
+		when = append(when, v.t("circuit.words.failures", "n", *c.Failures))
+	}
+	if c.Percent != nil && *c.Percent > 0 {
+		if window := span(c.WindowMS, 0); window > 0 {
+			when = append(when, v.t("circuit.words.window", "percent", *c.Percent, "window", window))
+		} else if c.Attempts != nil {
+			when = append(when, v.t("circuit.words.attempts", "percent", *c.Percent, "n", *c.Attempts))
+		}
+	}
+	if len(when) == 0 {
+		return v.t("choice.circuit.never")
+	}
+	return v.t("circuit.words", "when", strings.Join(when, " "+v.t("words.or")+" "),
+		"cooldown", span(c.CooldownMS, standard.Cooldown), "longest", span(c.MaxCooldownMS, standard.MaxCooldown))
+}
+
+// signatureWords names the schemes, each with its header where that is not its own.
+func (v *visit) signatureWords(s apitypes.Signature) string {
+	var schemes []string
+	for _, scheme := range s.Schemes {
+		text := string(scheme.Scheme)
+		if v.text.has("scheme." + text) {
+			text = v.t("scheme." + text)
+		}
+		if scheme.Header != "" {
+			text = v.t("words.in_header", "what", text, "header", scheme.Header)
+		}
+		if scheme.Prefix != "" {
+			text += " (" + scheme.Prefix + ")"
+		}
+		schemes = append(schemes, text)
+	}
+	return v.listWords(schemes)
+}
+
+// headerWords lists the headers, without the values of sensitive ones.
+func (v *visit) headerWords(headers []apitypes.Header) string {
+	var texts []string
+	for _, h := range headers {
+		if h.Sensitive {
+			texts = append(texts, v.t("words.sensitive", "name", h.Name))
+			continue
+		}
+		texts = append(texts, h.Name+": "+h.Value.Value())
+	}
+	return v.listWords(texts)
+}
+
+// authWords says how requests authenticate, without the secret.
+func (v *visit) authWords(a apitypes.Auth) string {
+	if a.Type == "" || a.Type == postrider.AuthNone {
+		return v.t("choice.auth.none")
+	}
+	texts := []string{string(a.Type)}
+	if key := "choice.auth." + texts[0]; v.text.has(key) {
+		texts[0] = v.t(key)
+	}
+	for _, part := range []struct{ name, value string }{
+		{"username", a.Username}, {"header", a.Header}, {"token_url", a.TokenURL}, {"client_id", a.ClientID}, {"scopes", strings.Join(a.Scopes, " ")}, {"audience", a.Audience},
+	} {
+		if part.value != "" {
+			texts = append(texts, v.t("option.auth."+part.name)+" "+part.value)
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// tlsWords says which parts are set. Their PEM tells people nothing.
+func (v *visit) tlsWords(t apitypes.TLS) string {
+	var parts []string
+	if t.Certificate != "" {
+		parts = append(parts, v.t("option.tls.certificate"))
+	}
+	if t.Authorities != "" {
+		parts = append(parts, v.t("option.tls.authorities"))
+	}
+	return v.listWords(parts)
+}

@@ -194,7 +194,7 @@ func (f *optionsForm) set(v *visit, u *apitypes.EndpointUpdate, o option, shown 
 		return
 	}
 	part := ""
-	if unread, ok := errors.AsType[*unreadPart](err); ok {
+	if unread, ok := errors.AsType[*unreadError](err); ok {
 		part, shown.Fault = unread.part, v.t("option."+o.name+"."+unread.part)+": "
 	}
 	shown.Fault += v.t(err.Error())

@@ -73,8 +73,8 @@ func (o option) field(i int) string {
 	return o.name + "." + o.inputs[i].Part
 }
 
-// unreadPart is the error of one input of an option.
-type unreadPart struct {
+// unreadError says that one input of an option cannot be read.
+type unreadError struct {
 	error
 
 	part string
@@ -354,7 +354,7 @@ func setCircuitPolicy(u *apitypes.EndpointUpdate, to []string) error {
 	}{{"failures", &c.Failures}, {"percent", &c.Percent}, {"attempts", &c.Attempts}} {
 		n, err := strconv.Atoi(strings.TrimRight(to[1+i], " %"))
 		if err != nil && to[1+i] != "" {
-			return &unreadPart{errNoNumber, number.part}
+			return &unreadError{errNoNumber, number.part}
 		}
 		if err == nil {
 			*number.into = &n
@@ -366,7 +366,7 @@ func setCircuitPolicy(u *apitypes.EndpointUpdate, to []string) error {
 	}{{"window_ms", &c.WindowMS}, {"cooldown_ms", &c.CooldownMS}, {"max_cooldown_ms", &c.MaxCooldownMS}} {
 		d, err := parseDuration(to[4+i])
 		if err != nil && to[4+i] != "" {
-			return &unreadPart{err, length.part}
+			return &unreadError{err, length.part}
 		}
 		if err == nil {
 			*length.into = new(d.Milliseconds())

@@ -52,7 +52,7 @@ func (v *visit) wordsOf(o option, values []string) string {
 	e := apitypes.Endpoint{URL: u.URL, EventTypes: u.EventTypes, Description: u.Description.Value(), UID: &uid, Policy: u.Policy}
 	options, standard := reflect.ValueOf(&e.Policy).Elem(), reflect.ValueOf(standardEndpoint.Policy)
 	for i := range options.NumField() {
-		if field, ok := options.Field(i).Interface().(interface{ IsNull() bool }); ok && field.IsNull() {
+		if field, ok := reflect.TypeAssert[interface{ IsNull() bool }](options.Field(i)); ok && field.IsNull() {
 			options.Field(i).Set(standard.Field(i)) // null is the default
 		}
 	}

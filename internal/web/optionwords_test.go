@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -126,9 +127,7 @@ func TestTheCircuitHasAFieldForEachNumber(t *testing.T) {
 		{"circuit.max_cooldown_ms", "1s", "The longest pause must not be shorter"},
 	} {
 		bad := url.Values{}
-		for field, values := range form {
-			bad[field] = values
-		}
+		maps.Copy(bad, form)
 		bad.Set(refused.field, refused.value)
 		bad.Set("save", "yes")
 		got := w.as("operator", "POST "+path, bad)

@@ -178,7 +178,9 @@ func (c *caller) driveSecrets() {
 	c.endpoint("secrets", "/status/200", object{"key_type": "ed25519"})
 	c.endpoint("secrets", "/status/200", object{"secret": "twenty-four-characters-ok"})
 	c.want(200, "POST /endpoints/"+id+"/secrets/rotate", object{"secret": "another-24-characters-long", "overlap_ms": 3600000})
-	private := c.want(200, "POST /endpoints/"+c.endpoint("secrets", "/status/200", object{"key_type": "ed25519"})+"/secrets/rotate", object{"key_type": "ed25519"})
+	pairs := "/endpoints/" + c.endpoint("secrets", "/status/200", object{"key_type": "ed25519"})
+	private := c.want(200, "POST "+pairs+"/secrets/rotate", object{"key_type": "ed25519"})
+	c.want(200, "GET "+pairs+"/secret-states", nil)
 	if private.id("public_key") == "" {
 		c.Errorf("an ed25519 secret has no public key: %s", private.text)
 	}

@@ -415,6 +415,25 @@ func TestOnlyAnAdminReencrypts(t *testing.T) {
 	}
 }
 
+// keyless is a vault that has lost its keys.
+type keyless struct{ vault }
+
+func (keyless) DecryptSecret(context.Context, postrider.Secret) (string, error) {
+	return "", errors.New("no key decrypts it")
+}
+
+func TestASecretThatCannotBeDecryptedIsListed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	path := "/endpoints/" + w.tenant("acme").endpoint
+	w.handler = api.New(api.Deps{
+		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: keyless{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+	}, api.Options{})
+	states := w.want(200, "GET "+path+"/secret-states", "").data()
+	has(t, "the secret", states[0], map[string]any{"state": "unreadable", "type": nil, "public_key": nil, "expires_at": nil})
+	w.want(500, "POST "+path+"/secrets/"+states[0]["id"].(string)+"/reveal", "")
+}
+
 // panicking is a vault that breaks.
 type panicking struct{ vault }
 

@@ -101,7 +101,7 @@ func (r *release) writeArchive(w io.Writer, p *program) error {
 	files, err := r.read(map[string]string{
 		"LICENSE": folder + "LICENSE", "README.md": folder + "README.md", "docs/operate/install.md": folder + "INSTALL.md",
 		"deploy/systemd/postrider.service": folder + "postrider.service", "deploy/systemd/postrider.sysusers": folder + "postrider.sysusers",
-		"deploy/systemd/postrider.yaml": folder + "postrider.yaml",
+		"deploy/systemd/postrider.yaml": folder + "postrider.yaml", "deploy/compose.yaml": folder + "compose.yaml",
 	}, 0o644)
 	if err != nil {
 		return err

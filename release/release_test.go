@@ -80,7 +80,7 @@ func (p published) checkArchive(t *testing.T) {
 	folder := t.TempDir()
 	run(t, folder, "tar", "-xzf", p.file("linux_amd64.tar.gz"))
 	folder = filepath.Join(folder, "postrider_1.9.7-rc.1")
-	for _, name := range []string{"LICENSE", "README.md", "INSTALL.md", "THIRD_PARTY_LICENSES", "postrider.service", "postrider.sysusers", "postrider.yaml"} {
+	for _, name := range []string{"LICENSE", "README.md", "INSTALL.md", "THIRD_PARTY_LICENSES", "postrider.service", "postrider.sysusers", "postrider.yaml", "compose.yaml"} {
 		if len(readFile(t, filepath.Join(folder, name))) == 0 {
 			t.Errorf("%s is empty", name)
 		}

@@ -44,7 +44,12 @@ func wantCheck(t *testing.T, checks map[doctor.Name]doctor.Check, name doctor.Na
 
 func TestDoctorOnPostgreSQL(t *testing.T) {
 	t.Parallel()
-	dsn := strings.Replace(testkit.Postgres(t, postgres.Migrate), "postgres@", "postgres:hush@", 1)
+	// The tests of this package share one template, which is empty.
+	dsn := testkit.Postgres(t, func(context.Context, string) error { return nil })
+	if err := postgres.Migrate(t.Context(), dsn); err != nil {
+		t.Fatal(err)
+	}
+	dsn = strings.Replace(dsn, "postgres@", "postgres:hush@", 1)
 	checks := examined(t, map[string]string{"POSTRIDER_DATABASE_URL": dsn}, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
 	wantCheck(t, checks, doctor.Connect, doctor.Okay("", "postgres:xxxxx@"))
 	wantCheck(t, checks, doctor.DatabaseTables, doctor.Okay("", "which this program has, too"))

@@ -3,8 +3,8 @@
 // A [Store] has these roles, each for one part of the program: [Inbox] for ingest,
 // [Queue] for dispatch, [Directory], [Access], [Sessions], [Audit], [PortalSettings] and
 // [Catalogue] for the API, [Encryption] for secrets, [Ledger] and [Finder] for the history that people look at,
-// [Rollups] for its numbers, [Replays] for replay jobs, [Upkeep] for the janitor, [Holding]
-// for a store that was restored.
+// [Rollups] for its numbers, [Replays] for replay jobs, [Upkeep] and [Retention] for the janitor,
+// [Holding] for a store that was restored.
 // Stores that several nodes can share have one more, [Nodes]. Every method is one
 // transaction: it happens whole or not at all, and is on disk when it returns. No method
 // returns a transaction.
@@ -55,6 +55,7 @@ type Store interface {
 	Rollups
 	Upkeep
 	Holding
+	Retention
 
 	// Close ends the store. Calls under way finish first.
 	Close() error

@@ -123,6 +123,8 @@ func (s *Store) Attempts(_ context.Context, q store.AttemptQuery) (store.Page[po
 		of = []*delivery{d}
 	} else if e, ok := s.events.get(q.Event); ok && q.Delivery.IsZero() {
 		of = e.deliveries.rows
+	} else if q.Delivery.IsZero() { // the event is forgotten
+		of = s.deliveries.rows
 	}
 	var attempts []postrider.Attempt
 	for _, d := range slices.Backward(of) {

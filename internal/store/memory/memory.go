@@ -13,8 +13,7 @@
 //     many deliveries there are.
 //   - Ids need not carry the present time.
 //
-// It is not a store to run a server on: nothing survives the process, and
-// nothing is ever deleted.
+// It is not a store to run a server on: nothing survives the process.
 package memory
 
 import (

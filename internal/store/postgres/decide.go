@@ -21,7 +21,7 @@ const replaySourceSQL = `
 	select d.event, d.endpoint, d.account, d.type,
 		exists (select from queue q where q.id = @id) as pending,
 		coalesce((select e.status = 'deleted' from endpoints e where e.id = d.endpoint), true) as deleted,
-		exists (select from events e where e.id = d.event and e.account = d.account) as has_bytes,
+		exists (select from all_events e where e.id = d.event and e.account = d.account) as has_bytes,
 		(select q.id from queue q where q.id = d.replay) as pending_replay,
 		d.discarded
 	from (

@@ -402,7 +402,7 @@ const claimFanOutsSQL = `
 	from claimed c
 	left join lateral (
 		select e.*
-		from events e
+		from all_events e
 		where e.id = c.event and e.account = c.account
 		limit 1
 	) e on true
@@ -448,7 +448,12 @@ const moveFanOutSQL = `
 	)
 	select c.account, c.type, coalesce(e.ordering_key, ''), coalesce(e.sequence, 0)
 	from (select account, type from moved union all select account, type from ended) c
-	left join events e on e.id = @event and e.account = c.account`
+	left join lateral (
+		select e.ordering_key, e.sequence
+		from all_events e
+		where e.id = @event and e.account = c.account
+		limit 1
+	) e on true`
 
 // Which row of a key is the head is decided under the lock that publishes of the key have.
 // Walks ordering_keys_pkey.

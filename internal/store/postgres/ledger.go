@@ -35,16 +35,24 @@ const eventsSQL = `
 	order by e.id desc
 	limit @limit`
 
-// Events lists events, newest first.
+// An event by its id, after its day was dropped. Walks kept_events_pkey.
+var keptEventSQL = strings.Replace(eventsSQL, "from events e", "from kept_events e", 1)
+
+// Events lists events, newest first. Kept ones are found by their id alone: they are over,
+// but for some delivery.
 func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[postrider.Event], error) {
 	from, before, err := within[postrider.EventID](q.Span, q.Paging)
 	if err != nil {
 		return store.Page[postrider.Event]{}, err
 	}
-	rows, err := list(ctx, s, inOrder(query{eventsSQL, pgx.NamedArgs{
+	args := pgx.NamedArgs{
 		"from": from, "before": before, "id": uuid(q.ID), "account": uuid(q.Account), "type": text(q.Type),
 		"key": text(q.IdempotencyKey), "ordering_key": text(q.OrderingKey), "limit": q.Size() + 1,
-	}}, q.Paging), scanEvent)
+	}
+	rows, err := list(ctx, s, inOrder(query{eventsSQL, args}, q.Paging), scanEvent)
+	if err == nil && len(rows) == 0 && !q.ID.IsZero() {
+		rows, err = list(ctx, s, query{keptEventSQL, args}, scanEvent)
+	}
 	if err != nil {
 		return store.Page[postrider.Event]{}, fmt.Errorf("list events: %w", err)
 	}

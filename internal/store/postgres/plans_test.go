@@ -235,6 +235,32 @@ func TestPlans(t *testing.T) {
 	}
 }
 
+func TestPlansOfRetention(t *testing.T) {
+	t.Parallel()
+	dsn := seeded(t)
+	config, err := parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	setParams(config.ConnConfig.RuntimeParams)
+	conn, err := pgx.ConnectConfig(t.Context(), config.ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	args := pgx.NamedArgs{
+		"before": time.Time{}, "limit": 1, "from": nil, "below": nil, "key": "", "account": nil,
+		"keys": []string{}, "accounts": uuids{}, "lasts": []int64{},
+	}
+	for name, sql := range map[string]string{
+		"forget_audit": forgetAuditSQL, "forget_dead_letters": forgetDeadLettersSQL, "forget_health": forgetHealthSQL,
+		"forget_kept": forgetKeptSQL, "forget_ordering_keys": forgetOrderingKeysSQL, "forget_replay_jobs": forgetReplayJobsSQL,
+		"keep_events": keepEventsSQL, "ordering_keys": orderingKeysSQL, "pending_below": pendingBelowSQL,
+	} {
+		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, sql, args)) })
+	}
+}
+
 func TestPlansOfReplays(t *testing.T) {
 	t.Parallel()
 	dsn := seeded(t)

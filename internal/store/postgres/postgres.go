@@ -38,7 +38,7 @@
 // delete a row in every state; Expire too, except a row under a valid lease. A token has
 // the incarnation of its node in its upper 32 bits.
 //
-// The package does not delete history.
+// History ends by the day: DeleteOld drops or empties the partition of a day (retention.go).
 package postgres
 
 import (

@@ -49,8 +49,9 @@ import (
 // but the planner may turn it round while the queue is empty, and the generic plan then
 // reads the whole queue when it is long.
 //
-// left join events: an event whose partition was dropped leaves a delivery without bytes,
-// which the dispatcher ends. It must not disappear from the result.
+// left join all_events: a delivery whose event is gone against all promises has no bytes, and
+// the dispatcher ends it. It must not disappear from the result. With limit 1, kept_events is
+// read for those events alone that are not in events.
 const claimSQL = `
 	with want as materialized (
 		select w.endpoint, w.lane, w.lease * interval '1 microsecond' as lease, w.after, w.place,
@@ -105,7 +106,7 @@ const claimSQL = `
 	from claimed c
 	left join lateral (
 		select e.*
-		from events e
+		from all_events e
 		where e.id = c.event and e.account = c.account
 		limit 1
 	) e on true

@@ -299,7 +299,7 @@ const lockReplayKeysSQL = `
 			from unnest(@ordered::uuid[]) as d (id)
 			cross join lateral (
 				select e.account, e.ordering_key
-				from events e
+				from all_events e
 				where e.id = d.id and e.ordering_key <> ''
 				limit 1
 			) e
@@ -376,7 +376,7 @@ const replayMatchesSQL = `
 		) l on true
 		left join lateral (
 			select e.account, e.type, e.ordering_key, e.sequence
-			from events e
+			from all_events e
 			where e.id = m.event
 			limit 1
 		) e on true

@@ -73,6 +73,72 @@ COMMENT ON COLUMN public.accounts.uid IS 'The platform''s own name for the accou
 
 COMMENT ON COLUMN public.accounts.deleted_at IS 'Null: it is not deleted. A deleted account keeps its row, because its history names it.';
 
+CREATE TABLE public.events (
+    id uuid NOT NULL,
+    account uuid NOT NULL,
+    type text NOT NULL,
+    data bytea NOT NULL,
+    api_version text NOT NULL,
+    ordering_key text NOT NULL,
+    hops smallint NOT NULL,
+    sequence bigint NOT NULL,
+    idempotency_key text,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT events_hops_check CHECK ((hops >= 0)),
+    CONSTRAINT events_idempotency_key_check CHECK ((idempotency_key <> ''::text)),
+    CONSTRAINT events_order CHECK (((ordering_key = ''::text) = (sequence = 0)))
+)
+PARTITION BY RANGE (id);
+
+COMMENT ON TABLE public.events IS 'What producers published: immutable bytes. A partition for each day of the ids.';
+
+COMMENT ON COLUMN public.events.idempotency_key IS 'Null: the producer gave none. It is found by idempotency_keys_pkey.';
+
+CREATE TABLE public.kept_events (
+    id uuid NOT NULL,
+    account uuid NOT NULL,
+    type text NOT NULL,
+    data bytea NOT NULL,
+    api_version text NOT NULL,
+    ordering_key text NOT NULL,
+    hops smallint NOT NULL,
+    sequence bigint NOT NULL,
+    idempotency_key text,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT events_hops_check CHECK ((hops >= 0)),
+    CONSTRAINT events_idempotency_key_check CHECK ((idempotency_key <> ''::text)),
+    CONSTRAINT events_order CHECK (((ordering_key = ''::text) = (sequence = 0)))
+);
+
+COMMENT ON TABLE public.kept_events IS 'Events whose day was dropped, and that a pending delivery, an unresolved dead letter or a fan-out job needs. DeleteOld writes it, and deletes what is not needed any more.';
+
+CREATE VIEW public.all_events AS
+ SELECT events.id,
+    events.account,
+    events.type,
+    events.data,
+    events.api_version,
+    events.ordering_key,
+    events.hops,
+    events.sequence,
+    events.idempotency_key,
+    events.created_at
+   FROM public.events
+UNION ALL
+ SELECT kept_events.id,
+    kept_events.account,
+    kept_events.type,
+    kept_events.data,
+    kept_events.api_version,
+    kept_events.ordering_key,
+    kept_events.hops,
+    kept_events.sequence,
+    kept_events.idempotency_key,
+    kept_events.created_at
+   FROM public.kept_events;
+
+COMMENT ON VIEW public.all_events IS 'Events by id, of every day.';
+
 CREATE TABLE public.api_keys (
     id uuid NOT NULL,
     name text NOT NULL,
@@ -324,27 +390,6 @@ CREATE TABLE public.event_types (
 );
 
 COMMENT ON TABLE public.event_types IS 'The catalogue of event types. It documents; it does not restrict.';
-
-CREATE TABLE public.events (
-    id uuid NOT NULL,
-    account uuid NOT NULL,
-    type text NOT NULL,
-    data bytea NOT NULL,
-    api_version text NOT NULL,
-    ordering_key text NOT NULL,
-    hops smallint NOT NULL,
-    sequence bigint NOT NULL,
-    idempotency_key text,
-    created_at timestamp with time zone NOT NULL,
-    CONSTRAINT events_hops_check CHECK ((hops >= 0)),
-    CONSTRAINT events_idempotency_key_check CHECK ((idempotency_key <> ''::text)),
-    CONSTRAINT events_order CHECK (((ordering_key = ''::text) = (sequence = 0)))
-)
-PARTITION BY RANGE (id);
-
-COMMENT ON TABLE public.events IS 'What producers published: immutable bytes. A partition for each day of the ids.';
-
-COMMENT ON COLUMN public.events.idempotency_key IS 'Null: the producer gave none. It is found by idempotency_keys_pkey.';
 
 CREATE TABLE public.fanouts (
     event uuid NOT NULL,
@@ -774,6 +819,9 @@ ALTER TABLE ONLY public.idempotency_keys
 ALTER TABLE ONLY public.inspections
     ADD CONSTRAINT inspections_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.kept_events
+    ADD CONSTRAINT kept_events_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.keyring
     ADD CONSTRAINT keyring_pkey PRIMARY KEY (single);
 
@@ -943,9 +991,17 @@ CREATE INDEX dead_letters_replays ON public.dead_letters USING btree (event, end
 
 COMMENT ON INDEX public.dead_letters_replays IS 'Deliveries with Last: the replays of an event that died. Other rows are not in it.';
 
+CREATE INDEX dead_letters_resolved ON public.dead_letters USING btree (resolved_at) WHERE (resolved_at IS NOT NULL);
+
+COMMENT ON INDEX public.dead_letters_resolved IS 'DeleteOld: the resolved ones, oldest first.';
+
 CREATE INDEX dead_letters_unresolved ON public.dead_letters USING btree (account, endpoint, reason, last_status_code, last_error, delivery) WHERE (resolved_at IS NULL);
 
 COMMENT ON INDEX public.dead_letters_unresolved IS 'DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each. Backlog: those of all, of an account or of an endpoint.';
+
+CREATE INDEX endpoint_health_past ON public.endpoint_health USING btree (since) WHERE (NOT last);
+
+COMMENT ON INDEX public.endpoint_health_past IS 'DeleteOld: the changes that are not the last ones, oldest first.';
 
 COMMENT ON INDEX public.endpoint_health_pkey IS 'HealthHistory: the changes of an endpoint, newest first. HealthInputs and EndpointStates: the last one. PutHealth: each number exists once.';
 
@@ -1016,6 +1072,8 @@ CREATE INDEX inspections_endpoint ON public.inspections USING btree (endpoint, i
 COMMENT ON INDEX public.inspections_endpoint IS 'Inspections: those of an endpoint, newest first. PutInspection: those that are too many.';
 
 COMMENT ON INDEX public.inspections_pkey IS 'ForgetInspections: the oldest. Inspections: one by id.';
+
+COMMENT ON INDEX public.kept_events_pkey IS 'Claim and Events: one by id. DeleteOld: whether an event is kept already.';
 
 COMMENT ON INDEX public.keyring_pkey IS 'Keyring and SwapKeyring. Keeps the table to its one row.';
 

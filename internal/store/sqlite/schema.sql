@@ -163,6 +163,8 @@ CREATE INDEX dead_letters_replay_job on dead_letters (replay_job, delivery) wher
 
 CREATE INDEX dead_letters_replays on dead_letters (event, endpoint, delivery) where replayed_from is not null;
 
+CREATE INDEX dead_letters_resolved on dead_letters (resolved_at) where resolved_at is not null;
+
 CREATE INDEX dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery)
     where resolved_at is null;
 
@@ -177,6 +179,8 @@ CREATE TABLE endpoint_health (
     last     integer not null check (last in (0, 1)),
     primary key (endpoint, number)
 ) strict, without rowid;
+
+CREATE INDEX endpoint_health_past on endpoint_health (since) where not last;
 
 CREATE INDEX endpoint_health_unhealthy on endpoint_health (endpoint) where last and status <> 'healthy';
 

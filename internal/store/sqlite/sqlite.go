@@ -259,6 +259,8 @@ const pageSize = 4096
 //
 //   - busy_timeout is short: with one writer only a backup can have the lock, and the
 //     wait cannot be interrupted. The writer asks again (lockTries).
+//   - auto_vacuum incremental: Shrink can give free pages back. It has an effect on a file
+//     without tables alone, and must precede journal_mode, which writes the first page.
 //   - journal_mode wal and synchronous full: readers do not wait for the writer, and
 //     every commit is synced.
 //   - wal_autocheckpoint: the log is written back every 4,000 pages, 16 MB, and
@@ -269,6 +271,7 @@ const pageSize = 4096
 func writing(opts Options) url.Values {
 	pragmas := []string{
 		"busy_timeout(200)",
+		"auto_vacuum(incremental)",
 		"journal_mode(wal)",
 		"synchronous(full)",
 		"foreign_keys(1)",

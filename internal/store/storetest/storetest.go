@@ -40,7 +40,7 @@ import (
 // Run checks a store against the contract. open returns an empty store that is
 // closed when the test ends.
 func Run(t *testing.T, open func(*testing.T) store.Store) {
-	for _, role := range [][]verb{inbox, queue, directory, access, sessions, inspections, encryption, ledger, finder, rollups, replays, upkeep, holding, texts} {
+	for _, role := range [][]verb{inbox, queue, directory, access, sessions, inspections, encryption, ledger, finder, rollups, replays, upkeep, retention, holding, texts} {
 		for _, v := range role {
 			t.Run(v.method, func(t *testing.T) {
 				t.Parallel()

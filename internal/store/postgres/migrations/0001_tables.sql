@@ -288,9 +288,11 @@ create table endpoint_health (
     primary key (endpoint, number)
 );
 create index endpoint_health_unhealthy on endpoint_health (endpoint) where last and status <> 'healthy';
+create index endpoint_health_past on endpoint_health (since) where not last;
 comment on table endpoint_health is 'The health of endpoints over days: a row for each change. Append-only, but for last.';
 comment on column endpoint_health.last is 'Whether the row is the newest one of its endpoint. PutHealth sets it, and clears it in the row before.';
 comment on index endpoint_health_pkey is 'HealthHistory: the changes of an endpoint, newest first. HealthInputs and EndpointStates: the last one. PutHealth: each number exists once.';
+comment on index endpoint_health_past is 'DeleteOld: the changes that are not the last ones, oldest first.';
 comment on index endpoint_health_unhealthy is 'HealthInputs: the endpoints that are not healthy now. Endpoints: whether one is.';
 
 create table probe (
@@ -362,6 +364,17 @@ comment on column events.idempotency_key is 'Null: the producer gave none. It is
 comment on index events_pkey is 'Claim and Events: one by id; a publish whose reply was lost waits here for its first try.';
 comment on index events_account is 'Events of an account, newest first.';
 comment on index events_order is 'Events of an ordering key, newest first. Events without a key are not in it and cost nothing.';
+
+-- A day of events is dropped as a whole. What is needed of it moves here before. The view is
+-- for those who look an event up by its id, with limit 1: during the move it is in both.
+create table kept_events (
+    like events including constraints,
+    primary key (id)
+);
+comment on table kept_events is 'Events whose day was dropped, and that a pending delivery, an unresolved dead letter or a fan-out job needs. DeleteOld writes it, and deletes what is not needed any more.';
+comment on index kept_events_pkey is 'Claim and Events: one by id. DeleteOld: whether an event is kept already.';
+create view all_events as select * from events union all select * from kept_events;
+comment on view all_events is 'Events by id, of every day.';
 
 create table idempotency_keys (
     account    uuid not null,
@@ -571,6 +584,7 @@ create index dead_letters_event on dead_letters (event);
 create index dead_letters_reason_account on dead_letters (account, reason, delivery);
 create index dead_letters_reason on dead_letters (reason, delivery);
 create index dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery) where resolved_at is null;
+create index dead_letters_resolved on dead_letters (resolved_at) where resolved_at is not null;
 create index dead_letters_replay_job on dead_letters (replay_job, delivery) where replay_job is not null;
 create index dead_letters_replays on dead_letters (event, endpoint, delivery) where replayed_from is not null;
 comment on table dead_letters is 'Deliveries that died and wait for a person, and what the person did. Resolving a dead letter keeps its row.';
@@ -581,6 +595,7 @@ comment on index dead_letters_event is 'Deliveries of an event.';
 comment on index dead_letters_reason_account is 'DeadLetters of an account and a reason.';
 comment on index dead_letters_reason is 'DeadLetters of a reason.';
 comment on index dead_letters_unresolved is 'DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each. Backlog: those of all, of an account or of an endpoint.';
+comment on index dead_letters_resolved is 'DeleteOld: the resolved ones, oldest first.';
 comment on index dead_letters_replay_job is 'Deliveries of a replay job. ReplayJobs: how many of its deliveries died. Other rows are not in it.';
 comment on index dead_letters_replays is 'Deliveries with Last: the replays of an event that died. Other rows are not in it.';
 

@@ -474,6 +474,8 @@ create index dead_letters_reason on dead_letters (reason, delivery);
 -- Backlog: those of all, of an account or of an endpoint.
 create index dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery)
     where resolved_at is null;
+-- DeleteOld: the resolved ones, oldest first.
+create index dead_letters_resolved on dead_letters (resolved_at) where resolved_at is not null;
 -- Deliveries of a replay job; ReplayJobs: how many died. Other rows are not in it.
 create index dead_letters_replay_job on dead_letters (replay_job, delivery) where replay_job is not null;
 -- Deliveries with Last: the replays of an event that died. Other rows are not in it.
@@ -573,6 +575,8 @@ create table endpoint_health (
 ) strict, without rowid;
 -- HealthInputs: the endpoints that are not healthy now. Endpoints: whether one is.
 create index endpoint_health_unhealthy on endpoint_health (endpoint) where last and status <> 'healthy';
+-- DeleteOld: the changes that are not the last ones, oldest first.
+create index endpoint_health_past on endpoint_health (since) where not last;
 
 -- ProbeWrite: one row that is written in order to learn whether the store accepts
 -- writes. padding fills a page of its own, so that a full disk is noticed.

@@ -1,0 +1,370 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// What is deleted by row, each statement at most @limit rows, from the oldest on, by the
+// primary keys of replay_jobs and audit, by dead_letters_resolved and endpoint_health_past.
+// Jobs that have not ended are few. skip locked leaves rows to another node.
+const (
+	forgetDeadLettersSQL = `
+	with old as materialized (
+		select l.ctid as at
+		from dead_letters l
+		where l.resolved_at < @before
+		order by l.resolved_at
+		limit @limit
+		for update skip locked
+	), forgotten as (
+		delete from dead_letters l
+		using old
+		where l.ctid = old.at
+	)
+	select count(*) from old`
+	forgetReplayJobsSQL = `
+	with old as materialized (
+		select j.ctid as at
+		from replay_jobs j
+		where j.ended_at < @before
+		order by j.id
+		limit @limit
+		for update skip locked
+	), forgotten as (
+		delete from replay_jobs j
+		using old
+		where j.ctid = old.at
+	)
+	select count(*) from old`
+	forgetHealthSQL = `
+	with old as materialized (
+		select h.ctid as at
+		from endpoint_health h
+		where not h.last and h.since < @before
+		order by h.since
+		limit @limit
+		for update skip locked
+	), forgotten as (
+		delete from endpoint_health h
+		using old
+		where h.ctid = old.at
+	)
+	select count(*) from old`
+	forgetAuditSQL = `
+	with old as materialized (
+		select a.ctid as at
+		from audit a
+		where a.id < postrider_id_floor(@before)
+		order by a.id
+		limit @limit
+		for update skip locked
+	), forgotten as (
+		delete from audit a
+		using old
+		where a.ctid = old.at
+	)
+	select count(*) from old`
+)
+
+// Deletes kept events that nothing needs any more. Reads all of kept_events: few events are
+// needed for so long. For each it probes queue_event, dead_letters_event and fanouts_pkey.
+// Scalar subqueries with limit 1 here and below: the planner cannot turn them into joins,
+// which read whole tables where it believes them to be empty.
+const forgetKeptSQL = `
+	with old as materialized (
+		select k.ctid as at
+		from kept_events k
+		where (select true from queue q where q.event = k.id limit 1) is null
+			and (select true from dead_letters l where l.event = k.id and l.resolved_at is null limit 1) is null
+			and (select true from fanouts f where f.event = k.id limit 1) is null
+		limit @limit
+		for update skip locked
+	), forgotten as (
+		delete from kept_events k
+		using old
+		where k.ctid = old.at
+	)
+	select count(*) from old`
+
+// DeleteOld deletes old rows, and of partitioned tables one day: the oldest.
+func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (int, error) {
+	what, args := "forget "+string(f.Kind), pgx.NamedArgs{"before": f.Before, "limit": f.Limit}
+	switch f.Kind {
+	case store.OldEvents:
+		n, err := s.forgetDay(ctx, what, s.forgetEvents, f)
+		if err != nil || n > 0 {
+			return n, err
+		}
+		return s.forgetKept(ctx, what, f.Limit)
+	case store.OldAttempts:
+		return s.forgetDay(ctx, what, s.forgetHistory("attempts"), f)
+	case store.OldBodies:
+		return s.forgetDay(ctx, what, s.forgetHistory("attempt_bodies"), f)
+	case store.OldDeadLetters:
+		return s.upkeep(ctx, what, forgetDeadLettersSQL, args)
+	case store.OldReplayJobs:
+		return s.upkeep(ctx, what, forgetReplayJobsSQL, args)
+	case store.OldHealth:
+		return s.upkeep(ctx, what, forgetHealthSQL, args)
+	case store.OldAudit:
+		return s.upkeep(ctx, what, forgetAuditSQL, args)
+	}
+	return 0, fmt.Errorf("%s: unknown kind", what)
+}
+
+// One node at a time deletes days of a table. The lock ends with the transaction. A statement that
+// waits for a lock makes all others wait behind it, so the wait is short.
+const (
+	oneForgetsSQL   = `select pg_try_advisory_xact_lock(hashtext('postrider_forget_' || @kind::text))`
+	lockBrieflySQL  = `set local lock_timeout = '50ms'`
+	replayRunsSQL   = `select exists (select from replay_jobs where status = 'running')`
+	daysOfParentSQL = `
+	select c.relname, to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp at time zone 'UTC',
+		coalesce(obj_description(c.oid, 'pg_class') = 'emptied', false)
+	from pg_inherits i
+	join pg_class c on c.oid = i.inhrelid
+	where i.inhparent = @parent::text::regclass and c.relkind = 'r'
+		and c.relname <= @parent::text || to_char(@before::timestamptz at time zone 'UTC' - interval '1 day', '_YYYYMMDD')
+	order by c.relname`
+)
+
+// partition is one day of a table: the rows whose ids were made on a day of UTC.
+type partition struct {
+	table   string // of the partition; a name of ours, which needs no quotes
+	from    time.Time
+	emptied bool // see forgetHistory
+}
+
+// ids returns the least id of the day, and that of the next one.
+func (d partition) ids() (from, below pgtype.UUID) {
+	return floor(d.from, 0), floor(d.from.AddDate(0, 0, 1), 0)
+}
+
+// daysBefore lists the partitions of a table that end at the time or before, oldest first.
+func daysBefore(ctx context.Context, tx pgx.Tx, parent string, before time.Time) ([]partition, error) {
+	rows, _ := tx.Query(ctx, daysOfParentSQL, pgx.NamedArgs{"parent": parent, "before": before})
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (d partition, err error) {
+		return d, row.Scan(&d.table, &d.from, &d.emptied)
+	})
+}
+
+// forgetDay runs forget in a transaction of the one node that deletes days.
+func (s *Store) forgetDay(
+	ctx context.Context, what string, forget func(context.Context, pgx.Tx, store.DeleteOld) (int, error), f store.DeleteOld,
+) (n int, err error) {
+	err = s.once(ctx, func() error {
+		return s.tx(ctx, func(tx pgx.Tx) error {
+			var alone bool
+			if err := tx.QueryRow(ctx, oneForgetsSQL, pgx.NamedArgs{"kind": string(f.Kind)}).Scan(&alone); err != nil || !alone {
+				return err
+			}
+			if _, err := tx.Exec(ctx, lockBrieflySQL); err != nil {
+				return err
+			}
+			n, err = forget(ctx, tx, f)
+			return err
+		})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", what, err)
+	}
+	return n, nil
+}
+
+// Copies needed events of a day to kept_events, and counts them. It walks queue_event,
+// dead_letters_event and fanouts_pkey, each over the ids of the day.
+const keepEventsSQL = `
+	with kept as (
+		insert into kept_events
+		select e.*
+		from (
+			select q.event from queue q where q.event >= @from and q.event < @below
+			union
+			select l.event from dead_letters l where l.event >= @from and l.event < @below and l.resolved_at is null
+			union
+			select f.event from fanouts f where f.event >= @from and f.event < @below
+		) n
+		cross join lateral (
+			select e.*
+			from events e
+			where e.id = n.event
+			limit 1
+		) e
+		where (select true from kept_events k where k.id = n.event limit 1) is null
+		limit @limit
+		returning id
+	)
+	select count(*) from kept`
+
+// forgetEvents drops the oldest day of events, after all that is needed of it was copied, up
+// to f.Limit events a call.
+//
+// The last copy is made under the locks that the drop needs. A transaction that replays an
+// event has read it, so it has a lock on the table: it has committed, and its new delivery
+// is seen, or it begins afterwards, and finds the event among the kept ones or not at all.
+// The parent is locked first, as every statement does. If archives are ever made, this is
+// where a day that is not archived must be refused.
+func (s *Store) forgetEvents(ctx context.Context, tx pgx.Tx, f store.DeleteOld) (int, error) {
+	var running bool
+	if err := tx.QueryRow(ctx, replayRunsSQL).Scan(&running); err != nil {
+		return 0, err
+	}
+	if running {
+		f.Before = f.Before.Add(-store.ReplayGrace)
+	}
+	days, err := daysBefore(ctx, tx, "events", f.Before)
+	if err != nil || len(days) == 0 {
+		return 0, err
+	}
+	oldest := days[0]
+	from, below := oldest.ids()
+	keep := func(limit any) (kept int, err error) {
+		err = tx.QueryRow(ctx, keepEventsSQL, pgx.NamedArgs{"from": from, "below": below, "limit": limit}).Scan(&kept)
+		return kept, err
+	}
+	if kept, err := keep(f.Limit); err != nil || kept == f.Limit {
+		return kept, err // the next call goes on
+	}
+	if _, err := tx.Exec(ctx, `lock table only events, only `+oldest.table+` in access exclusive mode`); err != nil {
+		return 0, err
+	}
+	if _, err := keep(nil); err != nil {
+		return 0, err
+	}
+	_, err = tx.Exec(ctx, `drop table `+oldest.table)
+	return f.Limit, err
+}
+
+// forgetKept deletes kept events. It may be repeated: a repeat finds less to do.
+func (s *Store) forgetKept(ctx context.Context, what string, limit int) (int, error) {
+	return s.upkeep(ctx, what, forgetKeptSQL, pgx.NamedArgs{"limit": limit})
+}
+
+// Whether a delivery of the day or an older one is pending. Walks queue_pkey.
+const pendingBelowSQL = `select exists (select from queue q where q.id < @below)`
+
+// lateSettlements is how long after its expiry a delivery may still get a record: Expire
+// must meet it, or an attempt under way must end. Generous, for a server that was down.
+const lateSettlements = 7 * 24 * time.Hour
+
+// forgetHistory returns the function that empties the oldest day of a table whose rows
+// belong to deliveries.
+//
+// A delivery can be pending for longer than its attempts are kept, and each settlement needs
+// a partition that takes its row. So the day's partition is truncated and stays, marked by
+// a comment; it is dropped when no delivery of the day can be pending any more.
+func (s *Store) forgetHistory(parent string) func(context.Context, pgx.Tx, store.DeleteOld) (int, error) {
+	return func(ctx context.Context, tx pgx.Tx, f store.DeleteOld) (int, error) {
+		days, err := daysBefore(ctx, tx, parent, f.Before)
+		if err != nil {
+			return 0, err
+		}
+		for _, d := range days {
+			if s.clock.Wall().Sub(d.from) > postrider.MaxExpiry+lateSettlements {
+				var pending bool
+				_, below := d.ids()
+				if err := tx.QueryRow(ctx, pendingBelowSQL, pgx.NamedArgs{"below": below}).Scan(&pending); err != nil {
+					return 0, err
+				}
+				if !pending {
+					_, err := tx.Exec(ctx, `lock table only `+parent+`, only `+d.table+` in access exclusive mode; drop table `+d.table)
+					return f.Limit, err
+				}
+			}
+			if !d.emptied {
+				_, err := tx.Exec(ctx, `truncate only `+d.table+`; comment on table `+d.table+` is 'emptied'`)
+				return f.Limit, err
+			}
+		}
+		return 0, nil
+	}
+}
+
+// Reads the ordering keys after a position, each with the last sequence that it gave and
+// whether an event of it is stored. Walks ordering_keys_pkey, and for each key events_order
+// of every day, whose collation is not that of ordering_keys. Kept events are needed by deliveries that may be ordered, and few.
+const orderingKeysSQL = `
+	select o.ordering_key, o.account, o.last,
+		(
+			select true
+			from events e
+			where e.account = o.account and e.ordering_key = o.ordering_key collate "default" and e.ordering_key <> ''
+			limit 1
+		) is not null as used
+	from ordering_keys o
+	where (o.ordering_key, o.account) > (@key, @account)
+	order by o.ordering_key, o.account
+	limit @limit`
+
+// Deletes keys that nobody has used since they were read: a publish changes last, and this
+// statement waits for its commit. A kept event keeps its key too. Walks ordering_keys_pkey.
+const forgetOrderingKeysSQL = `
+	delete from ordering_keys o
+	using unnest(@keys::text[], @accounts::uuid[], @lasts::bigint[]) as d (key, account, last)
+	where o.ordering_key = d.key and o.account = d.account and o.last = d.last`
+
+// Kept events with an ordering key.
+const keptKeysSQL = `select k.ordering_key, k.account from kept_events k where k.ordering_key <> ''`
+
+// ForgetOrderingKeys deletes keys without events.
+func (s *Store) ForgetOrderingKeys(ctx context.Context, after store.OrderingKey, limit int) (next store.OrderingKey, err error) {
+	err = s.once(ctx, func() error {
+		kept, err := s.keptKeys(ctx)
+		if err != nil {
+			return err
+		}
+		rows, _ := s.pool.Query(ctx, orderingKeysSQL, pgx.NamedArgs{"key": after.Key, "account": someUUID(after.Account), "limit": limit})
+		var keys []string
+		var accounts uuids
+		var lasts []int64
+		var k store.OrderingKey
+		var last int64
+		var used bool
+		examined := 0
+		_, err = pgx.ForEachRow(rows, []any{&k.Key, toID(&k.Account), &last, &used}, func() error {
+			examined++
+			if !used && !kept[k] {
+				keys, accounts, lasts = append(keys, k.Key), append(accounts, someUUID(k.Account)), append(lasts, last)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if examined == limit {
+			next = k
+		}
+		if len(keys) == 0 {
+			return nil
+		}
+		_, err = s.pool.Exec(ctx, forgetOrderingKeysSQL, pgx.NamedArgs{"keys": keys, "accounts": accounts, "lasts": lasts})
+		return err
+	})
+	if err != nil {
+		return store.OrderingKey{}, fmt.Errorf("forget ordering keys: %w", err)
+	}
+	return next, nil
+}
+
+// keptKeys returns the ordering keys of the kept events.
+func (s *Store) keptKeys(ctx context.Context) (map[store.OrderingKey]bool, error) {
+	rows, _ := s.pool.Query(ctx, keptKeysSQL)
+	kept := map[store.OrderingKey]bool{}
+	var k store.OrderingKey
+	_, err := pgx.ForEachRow(rows, []any{&k.Key, toID(&k.Account)}, func() error {
+		kept[k] = true
+		return nil
+	})
+	return kept, err
+}
+
+// Shrink does nothing: a partition that is dropped or truncated gives its files back.
+func (s *Store) Shrink(context.Context, int) (int, error) { return 0, nil }

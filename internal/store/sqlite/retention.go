@@ -1,0 +1,171 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Finds old events that nothing needs, beside the writer: it steps over the old events
+// that stay. By the key of events, and for each event queue_event, dead_letters_event and
+// the key of fanouts.
+const forgottenEventsSQL = `
+	select id from events
+	where id < @before` + unneededSQL + `
+	order by id limit @limit`
+
+// What needs an event: see [store.Retention].
+const unneededSQL = `
+		and not exists (select 1 from queue where event = events.id)
+		and not exists (select 1 from dead_letters where event = events.id and resolved_at is null)
+		and not exists (select 1 from fanouts where event = events.id)`
+
+// The second look: a replay may need the event since. By the key of events.
+const forgetEventSQL = `
+	delete from events where id = @id` + unneededSQL
+
+// By replay_jobs_running.
+const replayRunsSQL = `select exists (select 1 from replay_jobs where status = 'running')`
+
+// What is deleted in the order of its age. Of each table, the walk begins at its oldest row:
+// by the keys of attempts, attempt_bodies, replay_jobs and audit, by dead_letters_resolved
+// and endpoint_health_past. Jobs that have not ended are few.
+const (
+	forgetAttemptsSQL = `
+	delete from attempts where (delivery, number) in (
+		select delivery, number from attempts where delivery < @before order by delivery, number limit @limit)`
+	forgetBodiesSQL = `
+	delete from attempt_bodies where (delivery, number) in (
+		select delivery, number from attempt_bodies where delivery < @before order by delivery, number limit @limit)`
+	forgetDeadLettersSQL = `
+	delete from dead_letters where delivery in (
+		select delivery from dead_letters where resolved_at < @before order by resolved_at limit @limit)`
+	forgetReplayJobsSQL = `
+	delete from replay_jobs where id in (select id from replay_jobs where ended_at < @before order by id limit @limit)`
+	forgetHealthSQL = `
+	delete from endpoint_health where (endpoint, number) in (
+		select endpoint, number from endpoint_health where not last and since < @before order by since limit @limit)`
+	forgetAuditSQL = `
+	delete from audit where id in (select id from audit where id < @before order by id limit @limit)`
+)
+
+// forgetSQL has the statement of each kind whose rows go whatever else there is, and whether
+// its @before is an id.
+var forgetSQL = map[store.Kind]struct {
+	text string
+	byID bool
+}{
+	store.OldAttempts:    {forgetAttemptsSQL, true},
+	store.OldBodies:      {forgetBodiesSQL, true},
+	store.OldDeadLetters: {forgetDeadLettersSQL, false},
+	store.OldReplayJobs:  {forgetReplayJobsSQL, false},
+	store.OldHealth:      {forgetHealthSQL, false},
+	store.OldAudit:       {forgetAuditSQL, true},
+}
+
+// DeleteOld deletes old rows; see [store.Retention].
+func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (int, error) {
+	doing := "forget " + string(f.Kind)
+	if f.Kind == store.OldEvents {
+		n, err := s.forgetEvents(ctx, f)
+		return n, s.explain(doing, err)
+	}
+	statement := forgetSQL[f.Kind]
+	var before any = micros(f.Before)
+	if statement.byID {
+		before = blob(floor(f.Before))
+	}
+	return write(ctx, s, doing, func(ctx context.Context, tx *tx) (int, error) {
+		n, err := tx.count(ctx, statement.text, sql.Named("before", before), sql.Named("limit", f.Limit))
+		return int(n), err
+	})
+}
+
+// floor returns the least id made at the time or later.
+func floor(at time.Time) postrider.EventID {
+	return postrider.MakeID[postrider.EventID](at, [10]byte{})
+}
+
+func (s *Store) forgetEvents(ctx context.Context, f store.DeleteOld) (int, error) {
+	running, err := list(ctx, s, query{replayRunsSQL, nil}, func(rows *sql.Rows, runs *bool) error { return rows.Scan(runs) })
+	if err != nil {
+		return 0, err
+	}
+	if running[0] {
+		f.Before = f.Before.Add(-store.ReplayGrace)
+	}
+	ids, err := list(ctx, s, query{forgottenEventsSQL, []any{
+		sql.Named("before", blob(floor(f.Before))), sql.Named("limit", f.Limit),
+	}}, func(rows *sql.Rows, id *postrider.EventID) error { return rows.Scan(toID(id)) })
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	err = change(ctx, s, "delete events", func(ctx context.Context, tx *tx) error {
+		for _, id := range ids {
+			if err := tx.exec(ctx, forgetEventSQL, sql.Named("id", blob(id))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return len(ids), err
+}
+
+// Deletes keys without events, and returns the last key that it looked at. By the key of
+// ordering_keys, and for each key events_order.
+const (
+	orderingKeysSQL = `
+	select ordering_key, account from ordering_keys
+	where (ordering_key, account) > (@key, @account)
+	order by ordering_key, account limit @limit`
+	forgetOrderingKeySQL = `
+	delete from ordering_keys
+	where ordering_key = @key and account = @account and not exists (
+		select 1 from events e where e.account = @account and e.ordering_key = @key and e.ordering_key <> '')`
+)
+
+// ForgetOrderingKeys deletes keys without events; see [store.Retention].
+func (s *Store) ForgetOrderingKeys(ctx context.Context, after store.OrderingKey, limit int) (store.OrderingKey, error) {
+	const doing = "forget ordering keys"
+	keys, err := list(ctx, s, query{orderingKeysSQL, []any{
+		sql.Named("key", after.Key), sql.Named("account", blob(after.Account)), sql.Named("limit", limit),
+	}}, func(rows *sql.Rows, k *store.OrderingKey) error { return rows.Scan(&k.Key, toID(&k.Account)) })
+	if err != nil || len(keys) == 0 {
+		return store.OrderingKey{}, s.explain(doing, err)
+	}
+	err = change(ctx, s, doing, func(ctx context.Context, tx *tx) error {
+		for _, k := range keys {
+			if err := tx.exec(ctx, forgetOrderingKeySQL, sql.Named("key", k.Key), sql.Named("account", blob(k.Account))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || len(keys) < limit {
+		return store.OrderingKey{}, err
+	}
+	return keys[limit-1], nil
+}
+
+// freeSQL returns the number of free pages and of all pages.
+const freeSQL = `select (select freelist_count from pragma_freelist_count), (select page_count from pragma_page_count)`
+
+// Shrink gives free pages back; see [store.Retention]. The file has the list of what each
+// page is for (auto_vacuum, see writing), so its last pages can move to free ones.
+func (s *Store) Shrink(ctx context.Context, limit int) (int, error) {
+	return write(ctx, s, "shrink the file", func(ctx context.Context, tx *tx) (int, error) {
+		var free, pages, left int
+		if err := tx.row(ctx, freeSQL).Scan(&free, &pages); err != nil || free < pages/4 {
+			return 0, err
+		}
+		if _, err := tx.conn.ExecContext(ctx, fmt.Sprintf("pragma incremental_vacuum(%d)", limit)); err != nil {
+			return 0, err
+		}
+		err := tx.row(ctx, freeSQL).Scan(&left, &pages)
+		return free - left, err
+	})
+}

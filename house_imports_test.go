@@ -83,6 +83,7 @@ var moreTestImports = []struct{ folder, allowed, why string }{
 	{"internal/app", "~/client", "calls the server that it runs"},
 	{"internal/web", "~/internal/api ~/internal/live", "shows what a real API answers and a real hub hands out"},
 	{"release", "~/client ~/internal/app go.yaml.in/yaml/v3", "uses what it has built, and reads the files in deploy"},
+	{"internal/janitor", "~/internal/store/postgres ~/internal/store/sqlite github.com/jackc/pgx/v5", "lives through a month on every store; the past days of PostgreSQL are made by hand"},
 	{"receiver", "github.com/jackc/pgx/v5 modernc.org/sqlite", "holds its contract on both databases"},
 	{"cmd/postrider", "~/internal", "runs the whole program as sessions"},
 }

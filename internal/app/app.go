@@ -205,7 +205,7 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	a.ids = store.NewIDs(a.store.Clock().Wall, nil)
 	a.table = routing.New(a.store, routing.Options{Log: a.log})
 	a.janitor = janitor.New(a.store, janitor.Options{
-		KeysAge: a.config.IdempotencyTTL, Limits: a.config.healthLimits(), Hooks: a.observer.Hooks, Log: a.log,
+		Keep: a.config.keep(), Limits: a.config.healthLimits(), Hooks: a.observer.Hooks, Log: a.log,
 	})
 	a.replays = replay.New(a.store, a.table, a.ids, replay.Options{Hooks: a.observer.Hooks, Log: a.log})
 	nodes, _ := opened.(store.Nodes) // SQLite is used by one process and does not implement it

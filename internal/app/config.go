@@ -27,8 +27,9 @@ import (
 // kong applies the defaults, not Config: code that makes a Config itself must set
 // every field that has one.
 type Config struct {
-	StoreConfig `embed:""`
-	OIDCConfig  `embed:""`
+	StoreConfig     `embed:""`
+	OIDCConfig      `embed:""`
+	RetentionConfig `embed:""`
 
 	// The listeners. Dev loosens what Validate and egress allow; see effective.
 	Listen       string `name:"listen" setting:"" group:"Server" default:"127.0.0.1:8080" help:"Address of the API, host:port. Port 0 takes a free port."`
@@ -97,7 +98,7 @@ func (f *Fault) Error() string { return f.Key + ": " + f.Reason }
 // correct them in one go. Named returns how the operator typed a setting: a flag, a
 // variable or a line of the file.
 func (c Config) Validate(named func(setting string) string) error {
-	faults := []error{c.StoreConfig.Validate(named), c.OIDCConfig.validate(named, c.PublicURL != "" || c.Dev)}
+	faults := []error{c.StoreConfig.Validate(named), c.OIDCConfig.validate(named, c.PublicURL != "" || c.Dev), c.RetentionConfig.validate(named)}
 	refuse := func(wrong bool, setting, reason string) {
 		if wrong {
 			faults = append(faults, &Fault{Key: named(setting), Reason: reason})

@@ -137,6 +137,8 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 		{"any and a port", []string{"--egress-ports=any,80"}, "--egress-ports: must be any, or"},
 		{"a log of another form", []string{"--log-format=xml"}, "--log-format: must be json or text"},
 		{"a drain of no time", []string{"--drain-timeout=0s"}, "--drain-timeout: must be 1s to 10m"},
+		{"events for a second", []string{"--keep-events=1s"}, "--keep-events: must be 24h to 87600h"},
+		{"audit entries for a century", []string{"--keep-audit=876000h"}, "--keep-audit: must be 24h to 87600h"},
 		{"keys for a second", []string{"--idempotency-ttl=1s"}, "--idempotency-ttl: must be 1m to 2160h"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -243,22 +243,19 @@ func TestOfTwoJanitorsOneRecordsAChange(t *testing.T) {
 	})
 }
 
-// flakyStore is a store whose verbs for health fail some times.
+// flakyStore is a store of which one verb fails until a time.
 type flakyStore struct {
 	janitor.Store
 
-	mu      sync.Mutex
-	failing map[string]int
+	failing string
+	until   time.Time
 }
 
 func (b *flakyStore) fail(verb string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.failing[verb] == 0 {
-		return nil
+	if verb == b.failing && time.Now().Before(b.until) {
+		return errors.New("store is away")
 	}
-	b.failing[verb]--
-	return errors.New("store is away")
+	return nil
 }
 
 func (b *flakyStore) HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.HealthInput, error) {
@@ -289,7 +286,7 @@ func TestHealthIsRecordedOnceTheStoreIsBack(t *testing.T) {
 			w := newHarness(t)
 			e := w.endpoint()
 			w.deadLetters(e, 30)
-			w.work(1, time.Minute, &flakyStore{Store: w.Store, failing: map[string]int{verb: 2}})
+			w.work(1, time.Minute, &flakyStore{Store: w.Store, failing: verb, until: w.start.Add(2 * time.Second)})
 
 			w.same("what was recorded after "+verb, w.recorded(e), []string{"3s warned dead_letters 1"})
 		})

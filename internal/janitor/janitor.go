@@ -3,7 +3,8 @@
 //   - pending deliveries that have expired become dead letters;
 //   - endpoints of deleted accounts are deleted, and the pending deliveries of
 //     deleted endpoints are cancelled;
-//   - idempotency keys that are old enough are forgotten;
+//   - what is older than its retention is deleted, and dead letters that nobody has
+//     resolved for long enough are discarded (retention.go);
 //   - the partitions of the coming days are made ahead;
 //   - the owners of endpoints that fail for long are warned, and the endpoints are
 //     disabled in the end.
@@ -15,7 +16,8 @@
 //     transaction of its own, until nothing is left to do.
 //   - The failure of one chore stops neither the others nor the janitor: it is
 //     logged, and the chore is tried again after a wait that doubles from 1 s to
-//     Options.Every.
+//     Options.Every. A day that cannot be deleted, because somebody holds a lock on it,
+//     is such a failure.
 //   - Any number of janitors may work on one store. A row that one has done, the others
 //     do not find; of several that assess an endpoint, one records the change.
 //
@@ -27,6 +29,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,10 +41,11 @@ import (
 
 // Options tunes a [Janitor]. The zero value is the production default.
 type Options struct {
-	Every   time.Duration // from the end of a chore's round to the next; default 1 minute
-	KeysAge time.Duration // how long idempotency keys are remembered; default 7 days
-	Chunk   int           // rows a transaction, so that it holds its locks for milliseconds; default 500
-	Log     *slog.Logger  // default: discard
+	Every time.Duration // from the end of a chore's round to the next; default 1 minute
+	Chunk int           // rows a transaction, so that it holds its locks for milliseconds; default 500
+	Log   *slog.Logger  // default: discard
+
+	Keep Keep // how long what is kept; a zero field: its default
 
 	// Limits say when an endpoint is warned about and disabled; nil: the default.
 	Limits *postrider.HealthLimits
@@ -51,8 +55,8 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Every = cmp.Or(o.Every, time.Minute)
-	o.KeysAge = cmp.Or(o.KeysAge, 7*24*time.Hour)
 	o.Chunk = cmp.Or(o.Chunk, 500)
+	o.Keep = o.Keep.withDefaults()
 	if o.Limits == nil {
 		limits := postrider.DefaultHealthLimits()
 		o.Limits = &limits
@@ -64,11 +68,16 @@ func (o Options) withDefaults() Options {
 // Store is what a [Janitor] needs of a store.
 type Store interface {
 	store.Upkeep
+	store.Retention
 
 	// Endpoints is [store.Directory]'s.
 	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
 	// HealthHistory is [store.Ledger]'s.
 	HealthHistory(ctx context.Context, q store.HealthQuery) (store.Page[postrider.EndpointHealth], error)
+	// DeadLetters is [store.Ledger]'s.
+	DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store.Page[postrider.DeadLetter], error)
+	// Discard is [store.Ledger]'s.
+	Discard(ctx context.Context, d store.Discard) (postrider.DeadLetter, error)
 	// RollUp is [store.Rollups]'s.
 	RollUp(ctx context.Context, limit int) (int, error)
 	// ForgetRollups is [store.Rollups]'s.
@@ -98,6 +107,7 @@ type chore struct {
 	name string // what it does, for the log and for observers
 	do   func(ctx context.Context) (chunk, error)
 	now  <-chan struct{} // ends the wait for the next round; nil: nothing does
+	wait time.Duration   // from the end of a round to the next; 0: Options.Every
 }
 
 // chunk is what a chore did in one transaction.
@@ -106,12 +116,12 @@ type chunk struct {
 	more bool // there may be another chunk
 }
 
-// Run does every chore at once and then again Options.Every after it was done, until
-// ctx ends. Each chore has a goroutine, so that a slow one delays no other. Run always
+// Run does every chore at once and then again Options.Every after it was done, those of
+// retention an hour after, until ctx ends. Each chore has a goroutine, so that a slow one delays no other. Run always
 // returns nil: a chore that fails is tried again.
 func (j *Janitor) Run(ctx context.Context) error {
 	var chores sync.WaitGroup
-	for _, c := range j.chores() {
+	for _, c := range slices.Concat(j.chores(), j.retention()) {
 		chores.Go(func() { j.repeat(ctx, c) })
 	}
 	chores.Wait()
@@ -121,17 +131,11 @@ func (j *Janitor) Run(ctx context.Context) error {
 // chores returns the chores. One that counts the rows it changed may have more to do if a
 // chunk was full.
 func (j *Janitor) chores() []chore {
-	counted := func(do func(ctx context.Context) (int, error)) func(context.Context) (chunk, error) {
-		return func(ctx context.Context) (chunk, error) {
-			n, err := do(ctx)
-			return chunk{rows: n, more: n >= j.opts.Chunk}, err
-		}
-	}
 	return []chore{
 		{name: "make partitions", do: func(ctx context.Context) (chunk, error) {
 			return chunk{}, j.store.MakePartitions(ctx)
 		}},
-		{name: "expire deliveries", do: counted(func(ctx context.Context) (int, error) {
+		{name: "expire deliveries", do: j.counted(func(ctx context.Context) (int, error) {
 			expired, lost, err := j.store.Expire(ctx, j.opts.Chunk)
 			if lost > 0 {
 				j.opts.Hooks.AttemptsLost.Call(lost)
@@ -139,7 +143,7 @@ func (j *Janitor) chores() []chore {
 			j.ended(postrider.Dead, postrider.ReasonExpired, expired)
 			return expired, err
 		})},
-		{name: "cancel deliveries of deleted endpoints", now: j.cancel, do: counted(func(ctx context.Context) (int, error) {
+		{name: "cancel deliveries of deleted endpoints", now: j.cancel, do: j.counted(func(ctx context.Context) (int, error) {
 			deleted, err := j.store.DeleteEndpoints(ctx, j.opts.Chunk)
 			if err != nil {
 				return 0, err
@@ -148,12 +152,20 @@ func (j *Janitor) chores() []chore {
 			j.ended(postrider.Cancelled, postrider.ReasonEndpointDeleted, cancelled)
 			return max(deleted, cancelled), err
 		})},
-		{name: "forget idempotency keys", do: counted(func(ctx context.Context) (int, error) {
-			return j.store.ForgetKeys(ctx, j.opts.KeysAge, j.opts.Chunk)
+		{name: "forget idempotency keys", do: j.counted(func(ctx context.Context) (int, error) {
+			return j.store.ForgetKeys(ctx, j.opts.Keep.Keys, j.opts.Chunk)
 		})},
-		{name: "roll up", do: counted(func(ctx context.Context) (int, error) { return j.store.RollUp(ctx, j.opts.Chunk) })},
-		{name: "forget rollups", do: counted(func(ctx context.Context) (int, error) { return j.store.ForgetRollups(ctx, j.opts.Chunk) })},
+		{name: "roll up", do: j.counted(func(ctx context.Context) (int, error) { return j.store.RollUp(ctx, j.opts.Chunk) })},
+		{name: "forget rollups", do: j.counted(func(ctx context.Context) (int, error) { return j.store.ForgetRollups(ctx, j.opts.Chunk) })},
 		{name: "assess endpoint health", do: (&assessor{Janitor: j}).chunk},
+	}
+}
+
+// counted returns the chore's function of one that returns how many rows it changed.
+func (j *Janitor) counted(do func(ctx context.Context) (int, error)) func(context.Context) (chunk, error) {
+	return func(ctx context.Context) (chunk, error) {
+		n, err := do(ctx)
+		return chunk{rows: n, more: n >= j.opts.Chunk}, err
 	}
 }
 
@@ -165,7 +177,7 @@ func (j *Janitor) repeat(ctx context.Context, c chore) {
 	const pause, firstRetry = 10 * time.Millisecond, time.Second
 	begun, rows := time.Now(), 0
 	for retry := firstRetry; ; {
-		wait := j.opts.Every
+		wait := cmp.Or(c.wait, j.opts.Every)
 		did, err := c.do(ctx)
 		more := did.more
 		rows += did.rows

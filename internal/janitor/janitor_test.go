@@ -3,6 +3,7 @@ package janitor_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -10,14 +11,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/janitor"
 	"github.com/postrider/postrider/internal/observe"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // upkeep is a store with work to do. It notes when each chore was done, in
 // seconds since it was made.
@@ -34,9 +36,12 @@ type upkeep struct {
 	ended   int                 // deliveries that observers heard of
 	done    []observe.ChoreDone // rounds of "expire deliveries"
 	keysAge time.Duration
+	ages    map[store.Kind]time.Duration // of what DeleteOld was called for
 }
 
-func newUpkeep() *upkeep { return &upkeep{start: time.Now(), calls: map[string][]float64{}} }
+func newUpkeep() *upkeep {
+	return &upkeep{start: time.Now(), calls: map[string][]float64{}, ages: map[store.Kind]time.Duration{}}
+}
 
 func (u *upkeep) note(chore string) {
 	u.calls[chore] = append(u.calls[chore], time.Since(u.start).Seconds())
@@ -103,6 +108,36 @@ func (u *upkeep) HealthInputs(context.Context, postrider.EndpointID, int) ([]pos
 	return nil, nil
 }
 
+func (u *upkeep) DeleteOld(_ context.Context, f store.DeleteOld) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.note("forget " + string(f.Kind))
+	u.ages[f.Kind] = time.Since(f.Before)
+	return 0, nil
+}
+
+func (u *upkeep) ForgetOrderingKeys(context.Context, store.OrderingKey, int) (store.OrderingKey, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.note("ordering keys")
+	return store.OrderingKey{}, nil
+}
+
+func (u *upkeep) Shrink(context.Context, int) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.note("shrink")
+	return 0, nil
+}
+
+func (u *upkeep) DeadLetters(_ context.Context, q store.DeadLetterQuery) (page store.Page[postrider.DeadLetter], err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.note("discard")
+	u.ages["unresolved"] = time.Since(q.To)
+	return page, nil
+}
+
 func (u *upkeep) ProbeWrite(context.Context) error { return nil }
 
 func (u *upkeep) PutHealth(context.Context, postrider.EndpointHealth) error { return nil }
@@ -140,11 +175,40 @@ func TestEveryChoreIsDoneAtOnceAndEachMinute(t *testing.T) {
 
 		each := []float64{0, 60, 120}
 		want := map[string][]float64{"expire": each, "cancel": each, "forget": each, "partitions": each, "assess": each, "roll up": each, "forget rollups": each}
+		maps.DeleteFunc(u.calls, func(chore string, _ []float64) bool { return want[chore] == nil })
 		if diff := cmp.Diff(want, u.calls); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 		if u.keysAge != 7*24*time.Hour {
 			t.Errorf("keys are remembered for %v, want 7 days", u.keysAge)
+		}
+	})
+}
+
+func TestRetentionIsDoneEveryHour(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpkeep()
+		work(t, u, 150*time.Minute)
+
+		for _, chore := range []string{
+			"forget events", "forget attempts", "forget bodies", "forget dead letters", "forget replay jobs", "forget endpoint health",
+			"forget audit entries", "discard", "shrink",
+		} {
+			if want := []float64{0, 3600, 7200}; !slices.Equal(u.calls[chore], want) {
+				t.Errorf("%s: called at %v s, want %v", chore, u.calls[chore], want)
+			}
+		}
+		if want := []float64{0}; !slices.Equal(u.calls["ordering keys"], want) {
+			t.Errorf("ordering keys: called at %v s, want %v", u.calls["ordering keys"], want)
+		}
+		const day = 24 * time.Hour
+		want := map[store.Kind]time.Duration{
+			store.OldEvents: 30 * day, store.OldAttempts: 90 * day, store.OldBodies: 30 * day, store.OldDeadLetters: 90 * day,
+			store.OldReplayJobs: 90 * day, store.OldHealth: 400 * day, store.OldAudit: 400 * day, "unresolved": 180 * day,
+		}
+		if diff := cmp.Diff(want, u.ages); diff != "" {
+			t.Errorf("ages (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -1,0 +1,44 @@
+package app
+
+import (
+	"errors"
+	"time"
+
+	"github.com/postrider/postrider/internal/janitor"
+)
+
+// RetentionConfig says how long what is kept. Days are written in hours: 720h are 30.
+type RetentionConfig struct {
+	KeepEvents      time.Duration `name:"keep-events" setting:"" group:"Retention" default:"720h" help:"How long events are kept with their data, 24h to 87600h. An event that a pending delivery or an unresolved dead letter needs stays. Without its event a delivery cannot be replayed."`
+	KeepAttempts    time.Duration `name:"keep-attempts" setting:"" group:"Retention" default:"2160h" help:"How long deliveries that have ended are kept with their attempts, from the creation of the delivery, 24h to 87600h."`
+	KeepBodies      time.Duration `name:"keep-bodies" setting:"" group:"Retention" default:"720h" help:"How long headers and bodies of requests and responses are kept, from the creation of the delivery, 24h to 87600h."`
+	KeepDeadLetters time.Duration `name:"keep-dead-letters" setting:"" group:"Retention" default:"4320h" help:"How long a dead letter waits for a person, from the creation of its delivery, until the server discards it, 24h to 87600h."`
+	KeepResolved    time.Duration `name:"keep-resolved" setting:"" group:"Retention" default:"2160h" help:"How long dead letters are kept after they were replayed or discarded, 24h to 87600h."`
+	KeepReplays     time.Duration `name:"keep-replays" setting:"" group:"Retention" default:"2160h" help:"How long replay jobs are kept after they have ended, 24h to 87600h."`
+	KeepHealth      time.Duration `name:"keep-health" setting:"" group:"Retention" default:"9600h" help:"How long changes of the health of endpoints are kept, 24h to 87600h. The last change of each endpoint stays."`
+	KeepAudit       time.Duration `name:"keep-audit" setting:"" group:"Retention" default:"9600h" help:"How long entries of the audit log are kept, 24h to 87600h."`
+}
+
+// validate returns the faults of the settings.
+func (c RetentionConfig) validate(named func(setting string) string) error {
+	var faults []error
+	for setting, age := range map[string]time.Duration{
+		"keep-events": c.KeepEvents, "keep-attempts": c.KeepAttempts, "keep-bodies": c.KeepBodies,
+		"keep-dead-letters": c.KeepDeadLetters, "keep-resolved": c.KeepResolved, "keep-replays": c.KeepReplays,
+		"keep-health": c.KeepHealth, "keep-audit": c.KeepAudit,
+	} {
+		if age < 24*time.Hour || age > 87600*time.Hour {
+			faults = append(faults, &Fault{Key: named(setting), Reason: "must be 24h to 87600h"})
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// keep returns what the janitor deletes by. The lifetime of idempotency keys is a setting of
+// its own.
+func (c Config) keep() janitor.Keep {
+	return janitor.Keep{
+		Events: c.KeepEvents, Attempts: c.KeepAttempts, Bodies: c.KeepBodies, Keys: c.IdempotencyTTL,
+		DeadLetters: c.KeepDeadLetters, Resolved: c.KeepResolved, Replays: c.KeepReplays, Health: c.KeepHealth, Audit: c.KeepAudit,
+	}
+}

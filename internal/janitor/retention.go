@@ -1,0 +1,133 @@
+package janitor
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Keep says how long what is kept. A zero field stands for its default.
+type Keep struct {
+	Events      time.Duration // with their data; default 30 days. What is still needed stays
+	Attempts    time.Duration // from the creation of their delivery; default 90 days
+	Bodies      time.Duration // heads and bodies of attempts, likewise; default 30 days
+	Keys        time.Duration // idempotency keys; default 7 days
+	DeadLetters time.Duration // unresolved ones, from the creation of their delivery, until they are discarded; default 180 days
+	Resolved    time.Duration // dead letters, from their resolution; default 90 days
+	Replays     time.Duration // replay jobs, from their end; default 90 days
+	Health      time.Duration // changes of an endpoint's health but its last; default 400 days
+	Audit       time.Duration // entries of the audit log; default 400 days
+}
+
+func (k Keep) withDefaults() Keep {
+	const day = 24 * time.Hour
+	k.Events = cmp.Or(k.Events, 30*day)
+	k.Attempts = cmp.Or(k.Attempts, 90*day)
+	k.Bodies = cmp.Or(k.Bodies, 30*day)
+	k.Keys = cmp.Or(k.Keys, 7*day)
+	k.DeadLetters = cmp.Or(k.DeadLetters, 180*day)
+	k.Resolved = cmp.Or(k.Resolved, 90*day)
+	k.Replays = cmp.Or(k.Replays, 90*day)
+	k.Health = cmp.Or(k.Health, 400*day)
+	k.Audit = cmp.Or(k.Audit, 400*day)
+	return k
+}
+
+// retention returns the chores that delete what is old. They have an hour between their
+// rounds, because they find nothing in most: a day is over once a day.
+func (j *Janitor) retention() []chore {
+	const wait, keysWait = time.Hour, 24 * time.Hour
+	keep := j.opts.Keep
+	chores := []chore{
+		{name: "discard dead letters", do: (&discarder{Janitor: j}).chunk, wait: wait},
+		{name: "forget ordering keys", do: (&keyForgetter{Janitor: j}).chunk, wait: keysWait},
+		{name: "shrink the file", wait: wait, do: j.counted(func(ctx context.Context) (int, error) {
+			return j.store.Shrink(ctx, j.opts.Chunk)
+		})},
+	}
+	for _, k := range []struct {
+		kind store.Kind
+		age  time.Duration
+	}{
+		{store.OldEvents, keep.Events},
+		{store.OldAttempts, keep.Attempts},
+		{store.OldBodies, keep.Bodies},
+		{store.OldDeadLetters, keep.Resolved},
+		{store.OldReplayJobs, keep.Replays},
+		{store.OldHealth, keep.Health},
+		{store.OldAudit, keep.Audit},
+	} {
+		chores = append(chores, chore{name: "forget " + string(k.kind), wait: wait, do: j.counted(func(ctx context.Context) (int, error) {
+			now, err := j.store.Now(ctx)
+			if err != nil {
+				return 0, err
+			}
+			return j.store.DeleteOld(ctx, store.DeleteOld{Kind: k.kind, Before: now.Add(-k.age), Limit: j.opts.Chunk})
+		})})
+	}
+	return chores
+}
+
+// discarder is the chore that discards dead letters that nobody has resolved for
+// Keep.DeadLetters. Their ordering keys go on, and their events may be forgotten.
+type discarder struct {
+	*Janitor
+
+	cursor string // of the next page; empty: the round begins
+}
+
+// discardedBy is who discarded such a dead letter, and discardedNote why.
+const (
+	discardedBy   = "retention"
+	discardedNote = "nobody replayed or discarded it in time"
+)
+
+// chunk discards the dead letters of the next page. A dead letter that a person resolved
+// meanwhile is left alone.
+func (d *discarder) chunk(ctx context.Context) (c chunk, err error) {
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return chunk{}, err
+	}
+	page, err := d.store.DeadLetters(ctx, store.DeadLetterQuery{
+		Span:   store.Span{To: now.Add(-d.opts.Keep.DeadLetters)},
+		Paging: store.Paging{Cursor: d.cursor, Limit: d.opts.Chunk, OldestFirst: true},
+	})
+	if err != nil {
+		return chunk{}, err
+	}
+	for _, letter := range page.Items {
+		_, err := d.store.Discard(ctx, store.Discard{Delivery: letter.Delivery, By: discardedBy, Note: discardedNote})
+		if err != nil && !overtaken(err) {
+			return c, err
+		}
+		if err == nil {
+			c.rows++
+		}
+	}
+	if c.rows > 0 {
+		d.opts.Log.WarnContext(ctx, "dead letters discarded: nobody resolved them in time",
+			"discarded", c.rows, "first", page.Items[0].Delivery.String())
+	}
+	d.cursor = page.Next
+	c.more = page.Next != ""
+	return c, nil
+}
+
+// keyForgetter is the chore that deletes ordering keys of which no event is left.
+type keyForgetter struct {
+	*Janitor
+
+	after store.OrderingKey // the last key that was examined; zero: the round begins
+}
+
+func (k *keyForgetter) chunk(ctx context.Context) (chunk, error) {
+	last, err := k.store.ForgetOrderingKeys(ctx, k.after, k.opts.Chunk)
+	if err != nil {
+		return chunk{}, err
+	}
+	k.after = last
+	return chunk{more: last != (store.OrderingKey{})}, nil
+}

@@ -94,7 +94,8 @@ func (s *server) getEvent(ctx context.Context, in *EventPath) (*reply[apitypes.E
 	return respondWith(viewEvent)(s.findEvent(ctx, in.Event))
 }
 
-// findEvent returns the event if the key may see it.
+// findEvent returns the event if the key may see it. An event that retention has deleted,
+// while deliveries of it are still listed, has no data, and only what they know of it.
 func (s *server) findEvent(ctx context.Context, text string) (postrider.Event, error) {
 	id, err := parseID[postrider.EventID](text)
 	if err != nil {
@@ -102,8 +103,18 @@ func (s *server) findEvent(ctx context.Context, text string) (postrider.Event, e
 	}
 	c := infoOf(ctx)
 	e, err := first(s.Store.Events(ctx, store.EventQuery{Account: c.caller.Account, ID: id}))
+	if errors.Is(err, postrider.ErrNotFound) {
+		d, err := first(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: c.caller.Account, Event: id, Paging: store.Paging{Limit: 1}}))
+		c.account = cmp.Or(c.account, d.Account)
+		return goneEvent(d), err
+	}
 	c.account = cmp.Or(c.account, e.Account)
 	return e, err
+}
+
+// goneEvent returns what a delivery knows of its event.
+func goneEvent(d postrider.Delivery) postrider.Event {
+	return postrider.Event{ID: d.Event, Account: d.Account, Type: d.EventType, CreatedAt: d.Event.Time()}
 }
 
 // listEventDeliveries lists the deliveries of one event. It reads the event

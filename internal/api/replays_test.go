@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -57,5 +58,34 @@ func TestAnEventIsReplayedToEveryEndpoint(t *testing.T) {
 		if got := w.want(422, "POST /events/"+event+"/replay", body); len(got.fields()) != 1 || got.fields()[0] != field {
 			t.Errorf("replay with %s names %v", body, got.fields())
 		}
+	}
+}
+
+// What retention deletes is gone for good, and says so: the event without its data, and each
+// replay.
+func TestAReplayOfAnEventThatRetentionDeletedIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme, evil := w.tenant("acme"), w.tenant("evil")
+	w.settle(acme.endpoint, postrider.Attempt{StatusCode: 200})
+	old := store.DeleteOld{Kind: store.OldEvents, Before: time.Now().Add(time.Hour), Limit: 10}
+	if n, err := w.store.DeleteOld(t.Context(), old); n != 1 || err != nil {
+		t.Fatalf("deleted %d events (%v), want the delivered one", n, err)
+	}
+	event := w.want(200, "GET /events/"+acme.event, "")
+	has(t, "the event", event.body, map[string]any{"id": acme.event, "account": acme.account, "type": "order.created"})
+	if data, any := event.body["data"]; any {
+		t.Errorf("the event has the data %v", data)
+	}
+	if d := w.want(200, "GET /events/"+acme.event+"/deliveries", "").data(); len(d) != 1 {
+		t.Errorf("%d deliveries of the event are listed, want 1", len(d))
+	}
+	for _, route := range []string{"POST /events/" + acme.event + "/replay", "POST /deliveries/" + acme.delivery + "/replay"} {
+		if got := w.want(410, route, ""); got.body["code"] != "gone" {
+			t.Errorf("%s = %s, want the code gone", route, got.text)
+		}
+	}
+	if got := w.do(w.bound(evil), "GET /events/"+acme.event, ""); got.status != 404 {
+		t.Errorf("the event by a foreign key = %d, want 404", got.status)
 	}
 }

@@ -42,7 +42,7 @@ func (s *server) getAttemptRequest(ctx context.Context, in *struct {
 	}
 	event, err := first(s.Store.Events(ctx, store.EventQuery{Account: d.Account, ID: d.Event}))
 	if errors.Is(err, postrider.ErrNotFound) { // its record is deleted, too
-		event, err = postrider.Event{ID: d.Event, Account: d.Account, Type: d.EventType, CreatedAt: d.Event.Time()}, nil
+		event, err = goneEvent(d), nil
 	}
 	if err != nil {
 		return nil, err

@@ -460,6 +460,24 @@ func (v verbs) ForgetKeys(ctx context.Context, age time.Duration, limit int) (_ 
 	return v.Store.ForgetKeys(ctx, age, limit)
 }
 
+// DeleteOld implements [store.Retention].
+func (v verbs) DeleteOld(ctx context.Context, d store.DeleteOld) (_ int, err error) {
+	defer v.done("DeleteOld", time.Now(), &err)
+	return v.Store.DeleteOld(ctx, d)
+}
+
+// ForgetOrderingKeys implements [store.Retention].
+func (v verbs) ForgetOrderingKeys(ctx context.Context, after store.OrderingKey, limit int) (_ store.OrderingKey, err error) {
+	defer v.done("ForgetOrderingKeys", time.Now(), &err)
+	return v.Store.ForgetOrderingKeys(ctx, after, limit)
+}
+
+// Shrink implements [store.Retention].
+func (v verbs) Shrink(ctx context.Context, limit int) (_ int, err error) {
+	defer v.done("Shrink", time.Now(), &err)
+	return v.Store.Shrink(ctx, limit)
+}
+
 // MakePartitions implements [store.Upkeep].
 func (v verbs) MakePartitions(ctx context.Context) (err error) {
 	defer v.done("MakePartitions", time.Now(), &err)

@@ -50,6 +50,7 @@ func description(registry huma.Registry) *huma.OpenAPI {
 			{Name: "endpoints", Description: "An endpoint is a URL that receives the events of an account, with its secrets and its policy."},
 			{Name: "event-types", Description: "The catalogue of event types describes what your platform publishes."},
 			{Name: "events", Description: "An event is published once and delivered to each endpoint that subscribes to its type."},
+			{Name: "hold", Description: "A store that was restored from a backup is held: nothing of it is sent until a person resumes it."},
 			{Name: "nodes", Description: "A node is a process of the server. All nodes share one store."},
 			{Name: "portal", Description: "The customer portal: its name, colour and logo, and where it may be embedded."},
 			{Name: "portal-sessions", Description: "A one-time link opens the customer portal of one account."},

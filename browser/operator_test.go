@@ -160,11 +160,12 @@ func TestWithoutScripts(t *testing.T) {
 }
 
 // TestStalePageSaysSo acts on a page about what is gone meanwhile: nothing
-// happens, and the page says why.
+// happens, and the page says why. With scripts the page would be renewed before.
 func TestStalePageSaysSo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	tb := w.visitors[operator].newTab(t)
+	tb.withoutScripts()
 	tb.open("/dashboard/endpoints/" + w.names["healthy"])
 	w.call(t, "DELETE /endpoints/"+w.names["healthy"], nil)
 	tb.click("Pause")

@@ -16,8 +16,8 @@ import (
 // old is the class of the deliveries that are replayed.
 const old = "old"
 
-// replayPace is the pace of a replay job, deliveries a second. One endpoint's bulk lane has a
-// floor of 300 when the processor is short, so the dead letters are those of ten endpoints.
+// replayPace is the pace of a replay job, deliveries a second: below the least pace of a busy
+// node, so that the server can hold it. The dead letters are those of ten endpoints.
 const replayPace = 500
 
 // replayOf is a replay of n dead letters beside the live events, and then one whose server is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -20,7 +21,9 @@ const maxGroup = 500
 // at once, and those that are added meanwhile are the next group. A group of less than
 // half of maxGroup waits for more after the last commit, for a time that grows with the
 // duration of that commit ([schedule.BatchDelay]): the store commits fewer and
-// larger groups when it is busy. It ends when ctx does, or when settlements is closed
+// larger groups when it is busy. After a group with bulk deliveries the wait is the
+// longest one, so that a replay beside few publishes makes few commits, for which a publish
+// would have to wait. It ends when ctx does, or when settlements is closed
 // and nothing is left. Once the loop has ended (done), no group waits.
 func (d *Dispatcher) runSettler(ctx context.Context) {
 	var next time.Time // a small group is not committed before
@@ -36,15 +39,22 @@ func (d *Dispatcher) runSettler(ctx context.Context) {
 		}
 		begun := time.Now()
 		settlements := d.settlements.Take(0)
+		rests := slices.ContainsFunc(settlements, isBulk)
 		for len(settlements) > 0 {
 			n := min(len(settlements), maxGroup)
 			d.settleGroup(ctx, settlements[:n])
 			settlements = settlements[n:]
 		}
 		d.release(ctx, d.releases.Take(0))
-		next = time.Now().Add(schedule.BatchDelay(time.Since(begun)))
+		rest := schedule.BatchDelay(time.Since(begun))
+		if rests {
+			rest = schedule.MaxBatchDelay
+		}
+		next = time.Now().Add(rest)
 	}
 }
+
+func isBulk(s store.Settlement) bool { return s.Claimed.Lane == postrider.LaneBulk }
 
 // settleGroup commits a group. A commit whose reply was lost is made again:
 // Settle is idempotent by the deliveries' tokens, so nothing is recorded twice.

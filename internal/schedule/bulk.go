@@ -27,7 +27,7 @@ type bulkLimiter struct {
 }
 
 const (
-	minBulkRate     = 300                    // deliveries a second, on a node whose processors are overloaded all the time
+	minBulkRate     = 600                    // deliveries a second, on a node whose processors are overloaded all the time
 	initialBulkRate = 1500                   // deliveries a second at the start of a burst
 	maxBulkRate     = 20_000                 // deliveries a second
 	bulkStep        = 2 * time.Millisecond   // between two looks at endpoints that wait for the rate: short, so that bursts are

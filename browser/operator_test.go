@@ -33,7 +33,7 @@ func TestOperatorReplaysAFailedDelivery(t *testing.T) {
 		t.Error("the replay is shown as the delivery that it replays")
 	}
 	tb.open(failed)
-	tb.seesNo("It waits for a person")
+	tb.seesNo("It waits until a person")
 }
 
 // TestOperatorHealsAThousandDeadLetters replays what an endpoint has missed that

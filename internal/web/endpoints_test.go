@@ -65,7 +65,7 @@ func TestTheListOfEndpointsShowsAndFiltersHowTheyFare(t *testing.T) {
 		}
 	}
 	got := w.see("operator", "/dashboard/endpoints?health=failing")
-	got.says(t, "Failing since", ">failing.example/<", `title="https://failing.example/"`)
+	got.says(t, "First failure", ">failing.example/<", `title="https://failing.example/"`)
 	got.lacks(t, "</svg>Healthy<")
 	got = w.as("operator", "GET /dashboard/endpoints?health=bogus", nil)
 	got.says(t, "This filter cannot be used", "<strong>Health</strong>")

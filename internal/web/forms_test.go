@@ -187,7 +187,7 @@ func TestOptionsForm(t *testing.T) {
 		!slices.Equal(got.Retry.Value().DelaysMS, []int64{0, 30_000, 300_000}) {
 		t.Errorf("the options are %+v", got)
 	}
-	w.undo(done)
+	w.undo(done).says(t, "old value")
 	if got := w.options(e.ID); got.TimeoutMS.Value() != 10_000 || !got.Rate.IsNull() || got.Concurrency.Value() != 3 || got.Retry.Value().Preset != "default" {
 		t.Errorf("the options after the undo are %+v", got)
 	}

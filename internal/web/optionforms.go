@@ -314,7 +314,11 @@ func changeOptions(v *visit) error {
 	if err != nil {
 		return err
 	}
-	done := flash{Text: v.t("options.done", "n", len(f.Changes))}
+	text := "options.done"
+	if v.form("undo") != "" {
+		text = "options.undone"
+	}
+	done := flash{Text: v.t(text, "n", len(f.Changes))}
 	if undo, ok := f.undo(); ok {
 		done.Undo, done.Value = v.path("endpoints", e.ID, "options", "undo"), undo
 	}
@@ -355,6 +359,7 @@ func undoOptions(v *visit) error {
 		}
 	}
 	back.Set("save", "yes")
+	back.Set("undo", "yes")
 	v.posted = back
 	return changeOptions(v)
 }

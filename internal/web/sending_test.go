@@ -47,7 +47,7 @@ func TestAnEndpointSaysWhyItsDeliveriesWait(t *testing.T) {
 		}, true, full, []string{"Nothing is sent while the endpoint is paused"}},
 		{"its circuit is open", func(w *world, e apitypes.Endpoint) {
 			w.submit("operator", "/dashboard/endpoints/"+e.ID.String()+"/circuit", url.Values{"value": {"open"}})
-		}, true, full, []string{"The circuit is open: no request is sent", "The next request leaves"}},
+		}, true, full, []string{"The circuit is open: no request is sent", "Next request:"}},
 		{"it asked for time", func(w *world, e apitypes.Endpoint) {
 			if _, err := w.store.PutCircuit(w.Context(), store.PutCircuit{Circuit: postrider.Circuit{
 				Endpoint: e.ID, Status: postrider.CircuitClosed, PacedUntil: time.Now().Add(time.Hour + time.Minute),

@@ -38,6 +38,10 @@ const (
 //
 // The inner select of a branch finds the rows of the page; the outer one looks up the rest
 // for these rows alone.
+//
+// Each filter has a term of @status alone. SQLite evaluates it before the walk, so a list of
+// one status skips the branches that cannot have it: without it, a list of dead deliveries
+// reads all of attempts.
 const (
 	selectPending = `
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from, replay_job,
@@ -104,7 +108,7 @@ const (
 		from attempts where `
 	filterEnded = `
 			and delivery < @below and delivery >= @from
-			and status_after in ('delivered', 'cancelled', 'skipped')
+			and @status not in ('pending', 'dead') and status_after in ('delivered', 'cancelled', 'skipped')
 			and @status in ('', status_after)
 			and (@account is null or account = @account)
 			and (@event is null or event = @event)

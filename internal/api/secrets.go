@@ -96,11 +96,7 @@ func (rt *router) secrets() {
 // listSecrets shows the secrets of an endpoint with their texts, so that an
 // owner can configure a receiver again. Private keys are not shown.
 func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[apitypes.List[apitypes.Secret]], error) {
-	e, err := s.findLive(ctx, in.Endpoint)
-	if err != nil {
-		return nil, err
-	}
-	secrets, err := s.Store.Secrets(ctx, e.ID)
+	secrets, err := s.secretsOf(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +111,15 @@ func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[apit
 	return respond(result), nil
 }
 
+// secretsOf returns the stored secrets of an endpoint that is not deleted.
+func (s *server) secretsOf(ctx context.Context, endpoint string) ([]postrider.Secret, error) {
+	e, err := s.findLive(ctx, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return s.Store.Secrets(ctx, e.ID)
+}
+
 // shownSecret returns a stored secret with its text. A private key is not decrypted.
 func (s *server) shownSecret(ctx context.Context, secret postrider.Secret) (apitypes.Secret, error) {
 	if secret.Public != "" {
@@ -125,14 +130,10 @@ func (s *server) shownSecret(ctx context.Context, secret postrider.Secret) (apit
 }
 
 // listSecretStates lists the secrets of an endpoint without their texts. It decrypts
-// them to tell their types. One that cannot be decrypted is no error: whoever has to
-// rotate it must see it.
+// them to tell their types. One that cannot be decrypted is listed as unreadable, so that
+// a person sees which one to rotate.
 func (s *server) listSecretStates(ctx context.Context, in *EndpointPath) (*reply[apitypes.List[apitypes.SecretState]], error) {
-	e, err := s.findLive(ctx, in.Endpoint)
-	if err != nil {
-		return nil, err
-	}
-	secrets, err := s.Store.Secrets(ctx, e.ID)
+	secrets, err := s.secretsOf(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +141,7 @@ func (s *server) listSecretStates(ctx context.Context, in *EndpointPath) (*reply
 	for _, secret := range secrets {
 		view, err := s.shownSecret(ctx, secret)
 		if ctx.Err() != nil {
-			return nil, err
+			return nil, ctx.Err()
 		}
 		state := apitypes.SecretState{
 			ID: view.ID, Type: &view.Type, State: "current", PublicKey: view.PublicKey, CreatedAt: view.CreatedAt, ExpiresAt: view.ExpiresAt,
@@ -159,15 +160,11 @@ func (s *server) listSecretStates(ctx context.Context, in *EndpointPath) (*reply
 // revealSecret shows one secret of an endpoint. It is a POST, so that no link and no
 // loaded page shows it again.
 func (s *server) revealSecret(ctx context.Context, in *SecretPath) (*reply[apitypes.Secret], error) {
-	e, err := s.findLive(ctx, in.Endpoint)
+	secrets, err := s.secretsOf(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
 	id, err := parseID[postrider.SecretID](in.Secret)
-	if err != nil {
-		return nil, err
-	}
-	secrets, err := s.Store.Secrets(ctx, e.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -86,9 +86,9 @@ func (r *running) delivered(t *testing.T, event postrider.EventID) bool {
 	return err == nil && len(page.Data) == 1 && page.Data[0].Status == postrider.Delivered
 }
 
-// TestARecoveredDatabaseStartsHeld is the drill of docs/operate/backup.md for PostgreSQL: a
+// TestPromise3ARecoveredDatabaseStartsHeld is the drill of docs/operate/backup.md for PostgreSQL: a
 // database is recovered to a point before an event was delivered. Nobody tells Postrider.
-func TestARecoveredDatabaseStartsHeld(t *testing.T) {
+func TestPromise3ARecoveredDatabaseStartsHeld(t *testing.T) {
 	t.Parallel()
 	drill := newRecovery(t)
 	dir := t.TempDir()

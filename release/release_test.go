@@ -32,8 +32,8 @@ type published struct {
 // The release that the test makes. A pre-release, because its order is Debian's own.
 const testVersion = "v1.9.7-rc.1"
 
-// TestRelease releases the tree as it is, for one target, and uses what comes out as
-// its users do. Other targets take the same way, so `make release` alone builds them.
+// TestRelease releases the tree as it is, for one target, and installs and starts the
+// files as users do. Other targets take the same way, so `make release` alone builds them.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	p := published{ca: testkit.NewCA(t)}

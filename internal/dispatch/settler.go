@@ -39,7 +39,7 @@ func (d *Dispatcher) runSettler(ctx context.Context) {
 		}
 		begun := time.Now()
 		settlements := d.settlements.Take(0)
-		rests := slices.ContainsFunc(settlements, isBulk)
+		hasBulk := slices.ContainsFunc(settlements, isBulk)
 		for len(settlements) > 0 {
 			n := min(len(settlements), maxGroup)
 			d.settleGroup(ctx, settlements[:n])
@@ -47,7 +47,7 @@ func (d *Dispatcher) runSettler(ctx context.Context) {
 		}
 		d.release(ctx, d.releases.Take(0))
 		rest := schedule.BatchDelay(time.Since(begun))
-		if rests {
+		if hasBulk {
 			rest = schedule.MaxBatchDelay
 		}
 		next = time.Now().Add(rest)

@@ -116,9 +116,9 @@ type chunk struct {
 	more bool // there may be another chunk
 }
 
-// Run does every chore at once and then again Options.Every after it was done, those of
-// retention an hour after, until ctx ends. Each chore has a goroutine, so that a slow one delays no other. Run always
-// returns nil: a chore that fails is tried again.
+// Run does every chore at once, and again Options.Every after it was done, until ctx ends.
+// The chores of retention have longer waits of their own. Each chore has a goroutine, so
+// that a slow one delays no other. Run always returns nil: a chore that fails is tried again.
 func (j *Janitor) Run(ctx context.Context) error {
 	var chores sync.WaitGroup
 	for _, c := range slices.Concat(j.chores(), j.retention()) {

@@ -184,7 +184,7 @@ func histogramOf(name, help string, buckets []float64) prometheus.HistogramOpts 
 	}
 }
 
-// The classic buckets, in seconds: of calls in the house, of requests to receivers, and of
+// The classic buckets, in seconds: of calls within the program, of requests to receivers, and of
 // deliveries, which may take days.
 var (
 	callBuckets     = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}

@@ -10,7 +10,7 @@ import (
 )
 
 // This file says in words what the options of an endpoint are: in the review of changes,
-// and where an endpoint differs from the default. The words of secrets are never theirs.
+// and where an endpoint differs from the default. A secret is never shown.
 
 // standardEndpoint has the options of an endpoint that was created without any, as the
 // API shows them; a test compares the two. The other fields are zero.

@@ -290,7 +290,8 @@ func (s *Store) forgetHistory(parent string) func(context.Context, pgx.Tx, store
 
 // Reads the ordering keys after a position, each with the last sequence that it gave and
 // whether an event of it is stored. Walks ordering_keys_pkey, and for each key events_order
-// of every day, whose collation is not that of ordering_keys. Kept events are needed by deliveries that may be ordered, and few.
+// of every day, whose collation is not that of ordering_keys. Kept events are looked at apart
+// (keptKeysSQL).
 const orderingKeysSQL = `
 	select o.ordering_key, o.account, o.last,
 		(
